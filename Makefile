@@ -1,0 +1,40 @@
+# make run    the daemon with the sample plugins, one call of each kind, then it serves
+# make test   the tests
+# make lint   ruff and mypy
+#
+# Everything is installed into .venv, made with $(PYTHON) on first use.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: run test lint clean
+
+run: $(VENV)/.run
+	@$(BIN)/python demo/run.py
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# What is installed depends on setup.py alone: the project itself is run from here.
+$(VENV)/.run: setup.py .ci/prerequisites
+	.ci/prerequisites $(PYTHON)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(VENV)/.test: $(VENV)/.run
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test]'
+	touch $@
+
+$(VENV)/.lint: $(VENV)/.run
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,lint]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .run build *.egg-info

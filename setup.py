@@ -1,0 +1,56 @@
+"""Packaging: the daemon, its plugins folder, and its files for /etc and systemd."""
+
+from pathlib import Path
+
+from setuptools import setup
+
+HERE = Path(__file__).resolve().parent
+
+
+def version() -> str:
+    for line in (HERE / "ovirt_scheduler" / "__init__.py").read_text("utf-8").splitlines():
+        if line.startswith("__version__"):
+            return line.split('"')[1]
+    raise RuntimeError("ovirt_scheduler/__init__.py has no __version__")
+
+
+def files(folder: str, pattern: str) -> list:
+    return [str(path.relative_to(HERE)) for path in sorted((HERE / folder).glob(pattern))]
+
+
+setup(
+    name="ovirt-scheduler",
+    version=version(),
+    description="External scheduler for oVirt: filters, cost functions and balances in Python",
+    long_description=(HERE / "README.md").read_text("utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.9",
+    packages=["ovirt_scheduler", "ovirt_scheduler.plugins"],
+    # The samples lie at the top of the project, and beside the package where it is installed.
+    package_dir={"ovirt_scheduler.plugins": "plugins"},
+    data_files=[
+        ("etc/ovirt/scheduler", files("etc", "*.conf")),
+        ("etc/ovirt/scheduler/plugins", files("etc/plugins", "*.conf")),
+        ("lib/systemd/system", files("systemd", "*.service")),
+    ],
+    install_requires=[
+        "ovirt-engine-sdk-python>=4.4,<5",
+        "lxml>=4.6.5",
+        "pyOpenSSL>=21",
+        "cryptography>=36",
+        "configobj>=5.0.6,<6",
+    ],
+    extras_require={
+        "test": ["pytest>=7", "hypothesis>=6"],
+        "lint": ["ruff>=0.9", "mypy>=1.11", "types-setuptools"],
+    },
+    entry_points={"console_scripts": ["ovirt-scheduler = ovirt_scheduler.cli:main"]},
+    classifiers=[
+        "Environment :: No Input/Output (Daemon)",
+        "Intended Audience :: System Administrators",
+        "License :: OSI Approved :: Apache Software License",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3 :: Only",
+    ],
+)

@@ -1,0 +1,101 @@
+"""The mistakes that somebody can mend, and our own trouble, each as an exception.
+
+A plugin that fails while it runs is no exception: it is a ``model.CallResult``.
+
+::
+
+    SchedulerError
+     |
+     +-- RequestError            somebody's call cannot be answered: an XML-RPC fault (contract 1.5)
+     |    +-- NotXmlRpc          -32700
+     |    +-- UnknownMethod      -32601
+     |    +-- BadParameters      -32602
+     |    +-- InternalError      -32603
+     |    +-- UnknownUnit          101
+     |    +-- UnreadableDocument   102
+     |    +-- RefusedProperty      103
+     |    +-- Overloaded           104
+     |
+     +-- ConfigError             the administrator's file: the daemon does not start, exit status 78
+     +-- PluginError             a plugin's file, or its conf: that plugin is not loaded
+     +-- ExecutorUnavailable     no zygote could be started
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Optional
+
+
+class SchedulerError(Exception):
+    """The root of the tree; its text is a sentence for the one who has to act on it."""
+
+
+class RequestError(SchedulerError):
+    """A call that cannot be answered; ``fault_code`` is the XML-RPC fault's (contract 1.5)."""
+
+    fault_code: ClassVar[int]
+
+
+class NotXmlRpc(RequestError):
+    """The body is not well-formed XML, has a document type, or is not an XML-RPC call."""
+
+    fault_code = -32700
+
+
+class UnknownMethod(RequestError):
+    fault_code = -32601
+
+
+class BadParameters(RequestError):
+    """Wrong number, type or value; the text names the parameter and what was expected."""
+
+    fault_code = -32602
+
+
+class InternalError(RequestError):
+    """Our own fault; the text names the request's id and nothing of the inside."""
+
+    fault_code = -32603
+
+
+class UnknownUnit(RequestError):
+    fault_code = 101
+
+
+class UnreadableDocument(RequestError):
+    """A hosts or VM document; the text says line and column, or which element."""
+
+    fault_code = 102
+
+
+class RefusedProperty(RequestError):
+    fault_code = 103
+
+
+class Overloaded(RequestError):
+    """The daemon is at its limit of waiting requests, or is shutting down."""
+
+    fault_code = 104
+
+
+class _InFile(SchedulerError):
+    """A mistake in a file: ``file:line: what is wrong; what to do``."""
+
+    def __init__(self, message: str, file: Optional[str] = None, line: Optional[int] = None):
+        self.message = message
+        self.file = file
+        self.line = line
+        place = "" if file is None else f"{file}: " if line is None else f"{file}:{line}: "
+        super().__init__(f"{place}{message}")
+
+
+class ConfigError(_InFile):
+    """scheduler.conf, a certificate or another file the daemon cannot start without."""
+
+
+class PluginError(_InFile):
+    """A plugin or its conf file that cannot be loaded (contract 5.5)."""
+
+
+class ExecutorUnavailable(SchedulerError):
+    """The zygote does not start; the text says what it said last."""

@@ -1,0 +1,241 @@
+"""The messages between daemon, zygote, request process and call.
+
+::
+
+    daemon  -- GO: serial, deadline + a socket --->  zygote           SOCK_SEQPACKET
+    daemon  <-- READY, ENDED: serial, status ------  zygote
+
+    daemon  -- one frame: a Job or a Candidate --->  request process  SOCK_STREAM
+    daemon  <-- frames: OPENED, RESULT..., DONE ---  request process  (or REFUSED, ANALYSIS)
+
+    request process  <-- one frame: its answer ----  call             a pipe
+
+A frame is a length of eight bytes, most significant first, and as many bytes. Downwards they
+are pickled dataclasses: whoever can write there is the daemon. Upwards they are JSON, read
+with suspicion: whatever a plugin could have written is never unpickled.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import struct
+from dataclasses import asdict
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
+
+from ovirt_scheduler.model import (
+    Analysis,
+    Answer,
+    CallResult,
+    Candidate,
+    FileFault,
+    FoundUnit,
+    Job,
+    Kind,
+    Migration,
+    Module,
+    Outcome,
+)
+
+READY = b"ready"
+GO = struct.Struct("!Id")  # serial of the request, deadline on the monotonic clock
+ENDED = struct.Struct("!Ii")  # serial of the request, wait status of its process
+
+ANSWER_LIMIT = 64 << 20  # bytes of one frame from a call
+
+_LENGTH = struct.Struct("!Q")
+
+# What reading a message raises that has not the expected shape.
+_MISSHAPEN = (KeyError, ValueError, TypeError, OverflowError)
+
+Task = Union[Job, Candidate]
+Head = Dict[str, Any]
+
+
+class FrameError(Exception):
+    """Bytes that are no frame of ours."""
+
+
+def frame(payload: bytes) -> Tuple[bytes, bytes]:
+    """The two pieces to send, in their order; a large payload is not copied."""
+    return _LENGTH.pack(len(payload)), payload
+
+
+class Unframer:
+    """Cuts a stream of bytes, fed as it comes, into the payloads of its frames."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._buffer = bytearray()
+        self._wanted: Optional[int] = None
+
+    def feed(self, data: bytes) -> List[bytes]:
+        """The payloads that are complete now.
+
+        Raises:
+            FrameError: a frame is longer than the limit.
+        """
+        self._buffer += data
+        payloads: List[bytes] = []
+        while True:
+            if self._wanted is None:
+                if len(self._buffer) < _LENGTH.size:
+                    return payloads
+                (self._wanted,) = _LENGTH.unpack_from(self._buffer)
+                del self._buffer[: _LENGTH.size]
+                if self._wanted > self._limit:
+                    raise FrameError(f"a frame of {self._wanted} bytes; at most {self._limit}")
+            if len(self._buffer) < self._wanted:
+                return payloads
+            payloads.append(bytes(self._buffer[: self._wanted]))
+            del self._buffer[: self._wanted]
+            self._wanted = None
+
+
+def pack_task(task: Task) -> bytes:
+    return pickle.dumps(task, pickle.HIGHEST_PROTOCOL)
+
+
+def unpack_task(payload: bytes) -> Task:
+    task = pickle.loads(payload)  # noqa: S301  downwards only: the daemon wrote it
+    if not isinstance(task, (Job, Candidate)):
+        raise FrameError(f"a task of type {type(task).__name__}")
+    return task
+
+
+def pack(kind: str, **fields: object) -> bytes:
+    """A message upwards."""
+    return json.dumps({"type": kind, **fields}, separators=(",", ":")).encode("ascii")
+
+
+def unpack(payload: bytes) -> Tuple[str, Head]:
+    """The type and the fields of a message.
+
+    Raises:
+        FrameError: it is not JSON, or not a message.
+    """
+    try:
+        message = json.loads(payload)
+    except (ValueError, RecursionError) as error:
+        raise FrameError(f"not JSON: {error}") from None
+    if not isinstance(message, dict) or not isinstance(message.get("type"), str):
+        raise FrameError("not a message")
+    return message.pop("type"), message
+
+
+def pack_result(result: CallResult, position: int) -> bytes:
+    """The result of the call at this position of its job."""
+    fields = asdict(result)
+    fields["position"] = position
+    fields["outcome"] = result.outcome.value
+    if isinstance(result.value, Migration):
+        fields["value"] = [result.value.vm, result.value.hosts]
+    return pack("result", **fields)
+
+
+def unpack_result(fields: Head, kind: Kind) -> Tuple[int, CallResult]:
+    """The position and the result, as a call or a request process tells them.
+
+    Raises:
+        FrameError: it has not the shape of a result of this kind of unit.
+    """
+    try:
+        outcome = Outcome(fields["outcome"])
+        return int(fields["position"]), CallResult(
+            unit=_text(fields["unit"]),
+            outcome=outcome,
+            value=_VALUES[kind](fields["value"]) if outcome is Outcome.OK else None,
+            message=_text(fields["message"]),
+            seconds=float(fields["seconds"]),
+            notes=_texts(fields["notes"]),
+            stdout=_text(fields["stdout"]),
+            stderr=_text(fields["stderr"]),
+            traceback=_text(fields["traceback"]),
+        )
+    except _MISSHAPEN as error:
+        raise FrameError(f"not a result of a {kind.words}: {error!r:.200}") from None
+
+
+def pack_analysis(analysis: Analysis) -> bytes:
+    fields = asdict(analysis)
+    for unit in fields["units"]:
+        unit["kind"] = unit["kind"].value
+    for module in fields["modules"]:
+        module["source"] = base64.b64encode(module["source"]).decode("ascii")
+        module["code"] = base64.b64encode(module["code"]).decode("ascii")
+    return pack("analysis", **fields)
+
+
+def unpack_analysis(fields: Head) -> Analysis:
+    """What an analysing call found.
+
+    Raises:
+        FrameError: it has not the shape of an analysis.
+    """
+    try:
+        fault = fields["fault"]
+        return Analysis(
+            units=tuple(
+                FoundUnit(
+                    _text(unit["name"]),
+                    Kind(unit["kind"]),
+                    _text(unit["description"]),
+                    int(unit["line"]),
+                    None if unit["class_name"] is None else _text(unit["class_name"]),
+                    _text(unit["properties"]),
+                )
+                for unit in fields["units"]
+            ),
+            modules=tuple(
+                Module(
+                    _text(module["name"]),
+                    _text(module["path"]),
+                    base64.b64decode(module["source"], validate=True),
+                    base64.b64decode(module["code"], validate=True),
+                )
+                for module in fields["modules"]
+            ),
+            fault=fault
+            and FileFault(
+                _text(fault["file"]),
+                None if fault["line"] is None else int(fault["line"]),
+                _text(fault["message"]),
+            ),
+        )
+    except _MISSHAPEN as error:
+        raise FrameError(f"not an analysis: {error!r:.200}") from None
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.60} is not a string")
+    value.encode("utf-8")  # JSON can write half of a surrogate pair, which nothing else can
+    return value
+
+
+def _texts(value: object) -> Tuple[str, ...]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r:.60} is not a list")
+    return tuple(map(_text, value))
+
+
+def _costs(value: object) -> Mapping[str, int]:
+    if not isinstance(value, dict) or not all(type(cost) is int for cost in value.values()):
+        raise TypeError(f"{value!r:.60} does not map hosts to integers")
+    return value
+
+
+def _migration(value: object) -> Optional[Migration]:
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) != 2:
+        raise TypeError(f"{value!r:.60} is not a VM and its hosts")
+    return Migration(_text(value[0]), _texts(value[1]))
+
+
+_VALUES: Mapping[Kind, Callable[[object], Answer]] = {
+    Kind.FILTER: _texts,
+    Kind.COST_FUNCTION: _costs,
+    Kind.BALANCE: _migration,
+}

@@ -1,0 +1,164 @@
+"""Resource limits, sessions, and the end of everything that a process left behind.
+
+Used in the zygote and in what it forks, never in the daemon. ``prctl(2)``, ``getrlimit(2)``,
+``proc(5)``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+from pathlib import Path
+from typing import Collection, Iterable, Iterator, List, Tuple
+
+from ovirt_scheduler.model import Limits
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PAGE = resource.getpagesize()
+
+
+def become_subreaper() -> None:
+    """Have the orphans among this process's descendants become its children."""
+    if _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+
+
+def die_with_parent(parent: int) -> None:
+    """Be killed when the parent ends. For a parent with one thread only: the kernel's
+    signal follows the thread that forked.
+    """
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def reset_signals() -> None:
+    """Forget the handlers of the process that this one was forked from."""
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def close_all_but(kept: Collection[int]) -> None:
+    """Close every descriptor that was inherited and is not kept."""
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  no objects on this path
+        descriptor = int(name)
+        if descriptor > 2 and descriptor not in kept:
+            with contextlib.suppress(OSError):  # the one that listed the folder
+                os.close(descriptor)
+
+
+def limit_memory(extra: int) -> None:
+    """Set the soft limit of data to what this process has now and ``extra`` bytes more."""
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    _set(resource.RLIMIT_DATA, _data_bytes() + extra, hard)
+
+
+def unlimit_memory() -> None:
+    """Set the soft limit of data back to the hard one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+
+
+def apply(limits: Limits) -> None:
+    """Put this process, and all that it starts, under a plugin call's limits for good."""
+    memory = _data_bytes() + limits.memory
+    _set(resource.RLIMIT_DATA, memory, memory)
+    # One second between: SIGXCPU comes at the soft limit, SIGKILL at the hard one.
+    _set(resource.RLIMIT_CPU, limits.cpu, limits.cpu + 1)
+    _set(resource.RLIMIT_NOFILE, limits.open_files, limits.open_files)
+    _set(resource.RLIMIT_CORE, 0, 0)
+
+
+def _set(which: int, soft: int, hard: int) -> None:
+    """Set a limit, no higher than the hard one that is in force already."""
+    _, ceiling = resource.getrlimit(which)
+    if ceiling != resource.RLIM_INFINITY:
+        hard = ceiling if hard == resource.RLIM_INFINITY else min(hard, ceiling)
+        soft = min(soft, hard)
+    resource.setrlimit(which, (soft, hard))
+
+
+def _data_bytes() -> int:
+    """What RLIMIT_DATA counts of this process: ``data`` of /proc/self/statm."""
+    return int(Path("/proc/self/statm").read_text("ascii").split()[5]) * _PAGE
+
+
+def reap(known: Collection[int]) -> Iterator[Tuple[int, int]]:
+    """Collect the children that have ended.
+
+    A known one's process group is killed first, while the zombie still holds its number.
+
+    Yields:
+        Pid and wait status of each known one.
+    """
+    while True:
+        try:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if ended is None:
+            return
+        if ended.si_pid in known:
+            kill(ended.si_pid)
+        pid, status = os.waitpid(ended.si_pid, 0)
+        if pid in known:
+            yield pid, status
+
+
+def any_child() -> bool:
+    """Whether this process has a child that is not yet reaped; reaps those that have ended."""
+    for _ in reap(()):
+        pass
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def kill_children(spared: Collection[int] = ()) -> int:
+    """Send SIGKILL to each child of this process that is not spared, and count them.
+
+    Their own children become this process's in turn, so call it until there are none.
+    A child's pid cannot be another's: nobody but this process can reap it.
+    """
+    doomed = [pid for pid in _children() if pid not in spared]
+    for pid in doomed:
+        kill(pid)
+    return len(doomed)
+
+
+def kill(pid: int) -> None:
+    """Kill a process and the process group that it leads, if it leads one."""
+    for end in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            end(pid, signal.SIGKILL)
+
+
+def _children() -> Iterable[int]:
+    own = os.getpid()
+    try:
+        listed = Path(f"/proc/self/task/{own}/children").read_text("ascii")
+    except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
+        return [pid for pid in _all_pids() if _parent(pid) == own]
+    return map(int, listed.split())
+
+
+def _all_pids() -> List[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
+
+
+def _parent(pid: int) -> int:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    # pid (name) state ppid: the name may hold anything, a closing bracket too.
+    return int(stat[stat.rindex(b")") + 2 :].split()[1])

@@ -1,0 +1,296 @@
+"""The things that cross rooms: frozen, and named for what they are."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Callable, Mapping, Optional, Tuple, Union
+
+
+class Kind(enum.Enum):
+    """What a policy unit does; the value is the word used in conf files, logs and faults."""
+
+    FILTER = "filter"
+    COST_FUNCTION = "cost_function"
+    BALANCE = "balance"
+
+    @property
+    def function(self) -> str:
+        """The name of the plugin's function (contract 5.2)."""
+        return _FUNCTIONS[self]
+
+    @property
+    def words(self) -> str:
+        """The kind in a sentence: ``cost function``."""
+        return self.value.replace("_", " ")
+
+
+_FUNCTIONS = {
+    Kind.FILTER: "do_filter",
+    Kind.COST_FUNCTION: "do_score",
+    Kind.BALANCE: "do_balance",
+}
+
+
+class AnswerForm(enum.Enum):
+    """Which of the two shapes a caller gets (contract 1.3)."""
+
+    DESIGN = "design"
+    ENGINE = "engine"
+
+
+class OnFailure(enum.Enum):
+    """What a failed filter does to the hosts (contract 4.2)."""
+
+    IGNORE = "ignore"
+    REJECT = "reject"
+
+
+class Outcome(enum.Enum):
+    OK = "ok"
+    RAISED = "raised"
+    TIMED_OUT = "timed out"
+    KILLED = "killed"
+    BAD_ANSWER = "bad answer"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one plugin call may use (contract 6)."""
+
+    timeout: float  # seconds of wall clock
+    memory: int  # bytes of RLIMIT_DATA above what the process has when it is forked
+    cpu: int  # seconds of processor time
+    open_files: int
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file as the registry holds it: text and compiled, never a module object."""
+
+    name: str
+    path: str
+    source: bytes
+    code: bytes  # marshalled; opened only in a process of a plugin call
+
+
+@dataclass(frozen=True)
+class PluginCode:
+    """A plugin with the helper modules it imports, as they were when it last loaded."""
+
+    name: str
+    folder: str
+    modules: Tuple[Module, ...]  # the plugin itself first
+
+
+@dataclass(frozen=True)
+class Property:
+    """One custom property of a unit; ``default`` is None where there is none."""
+
+    name: str
+    pattern: str  # a regular expression for the whole value, or {low-high}
+    default: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class PropertySet:
+    name: str
+    properties: Tuple[Property, ...]
+
+
+@dataclass(frozen=True)
+class PolicyUnit:
+    """One filter, cost function or balance, ready to be called."""
+
+    name: str
+    kind: Kind
+    description: str
+    plugin: PluginCode
+    checksum: str  # "sha256:" and hex digits, over the plugin file and its conf file
+    limits: Limits
+    properties: Optional[PropertySet] = None
+    on_failure: OnFailure = OnFailure.IGNORE
+    class_name: Optional[str] = None  # of a class unit (contract 5.3); None: a function unit
+
+
+@dataclass(frozen=True)
+class Source:
+    """One source file as it was read from a folder of plugins."""
+
+    name: str  # of the module
+    path: str
+    text: bytes
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A file that may be a plugin, with all that it may import from its folder."""
+
+    source: Source
+    folder: str
+    neighbours: Tuple[Source, ...]
+
+
+@dataclass(frozen=True)
+class FoundUnit:
+    """A policy unit that analysis found in a plugin's file."""
+
+    name: str
+    kind: Kind
+    description: str
+    line: int
+    class_name: Optional[str] = None  # of a class unit (contract 5.3)
+    properties: str = ""  # its own properties_validation, in the engine's syntax
+
+
+@dataclass(frozen=True)
+class FileFault:
+    """Why a file cannot be loaded (contract 5.5)."""
+
+    file: str
+    line: Optional[int]
+    message: str
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What a process of its own found in one file: units and code, or why not.
+
+    A helper module has neither units nor a fault.
+    """
+
+    units: Tuple[FoundUnit, ...] = ()
+    modules: Tuple[Module, ...] = ()
+    fault: Optional[FileFault] = None
+
+
+@dataclass(frozen=True)
+class Document:
+    """An XML document as it came; opened only in a request process.
+
+    ``encoding`` is set where the bytes are known to be in it whatever the document's
+    own declaration says (an XML-RPC string has been decoded once already).
+    """
+
+    data: bytes
+    encoding: Optional[str] = None
+
+
+Hosts = Union[Tuple[str, ...], Document]  # ids, or a document (contract 1.4)
+Vm = Union[str, Document]
+
+
+@dataclass(frozen=True)
+class WantedUnit:
+    """A unit as the caller names it; the factor is 1 but for cost functions."""
+
+    name: str
+    factor: int = 1
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks, and how they want the answer."""
+
+    request_id: str
+    form: AnswerForm
+    peer: str  # address:port, for the log
+
+
+@dataclass(frozen=True)
+class Request:
+    """One of the three run calls, decoded."""
+
+    caller: Caller
+    kind: Kind
+    wanted: Tuple[WantedUnit, ...]
+    hosts: Hosts
+    vm: Optional[Vm]  # None for a balance
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Migration:
+    """A balance's answer: the VM to move and the hosts it may go to."""
+
+    vm: str
+    hosts: Tuple[str, ...]
+
+
+# A filter's accepted hosts; a cost function's cost per host; a balance's migration or nothing.
+Answer = Union[Tuple[str, ...], Mapping[str, int], Migration, None]
+
+
+@dataclass(frozen=True)
+class CallResult:
+    """How one plugin call ended. A plugin's failure is a value, not an exception."""
+
+    unit: str
+    outcome: Outcome
+    value: Answer = None
+    message: str = ""  # one line, for an administrator; empty when all is well
+    seconds: float = 0.0
+    notes: Tuple[str, ...] = ()  # what was put right in a good answer (hosts not given, ...)
+    stdout: str = ""
+    stderr: str = ""
+    traceback: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.outcome is Outcome.OK
+
+
+@dataclass(frozen=True)
+class UnitCall:
+    """One unit to call, with its properties: those given, defaults filled in."""
+
+    unit: PolicyUnit
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one request process is asked to do."""
+
+    kind: Kind
+    calls: Tuple[UnitCall, ...]
+    hosts: Hosts
+    vm: Optional[Vm]
+    deadline: float  # seconds on the monotonic clock, for all calls together
+    parallel: int = 1  # calls that may run side by side, where the kind allows it
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What the executor brings back for one request."""
+
+    hosts: Tuple[str, ...]  # ids in the order given
+    vm: Optional[str]
+    results: Tuple[CallResult, ...]  # of the units that ran, in the order asked for
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The whole record of one answered request; ``wire`` picks from it what a form shows."""
+
+    request: Request
+    hosts: Tuple[str, ...]
+    results: Tuple[CallResult, ...]
+    answer: Answer
+    errors: Tuple[str, ...] = ()
+    unit_errors: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method that the server offers.
+
+    ``signatures`` is what ``system.methodSignature`` tells: per signature the type of the
+    result, then of each parameter, in XML-RPC's words.
+    """
+
+    name: str
+    help: str
+    signatures: Tuple[Tuple[str, ...], ...]
+    run: Callable[[Caller, Tuple[object, ...]], object]

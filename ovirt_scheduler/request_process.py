@@ -1,0 +1,290 @@
+"""One request's process: reads its documents once, calls its units, tells how each ended.
+
+::
+
+    daemon ──(socket: Job)──► request process ──fork──► call, call, ...
+           ◄─(socket: OPENED, RESULT per call, DONE)─┘   ▲ stdout, stderr, answer: pipes
+
+The entities are read before the calls are forked, so they share them by copy-on-write.
+Filters run one after another, each on the hosts that are left; cost functions side by side.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+from dataclasses import replace
+from typing import Callable, Iterator, List, NoReturn, Optional, Sequence, Tuple, cast
+
+from ovirtsdk4 import types
+
+from ovirt_scheduler import aggregate, call, entities, frames, limits
+from ovirt_scheduler.errors import UnreadableDocument
+from ovirt_scheduler.model import (
+    Analysis,
+    CallResult,
+    Candidate,
+    Document,
+    FileFault,
+    Job,
+    Kind,
+    Limits,
+    Migration,
+    Outcome,
+    PolicyUnit,
+    UnitCall,
+)
+from ovirt_scheduler.supervisor import OUTPUT_LIMIT, Abandoned, Ended, Supervisor, Work
+
+_TASK_SECONDS = 10.0  # for the daemon to hand over the task
+_TASK_LIMIT = 1 << 30  # bytes
+_CHUNK = 1 << 20
+
+# For the entities of a request: so much, or so many times the documents' size.
+_READING_MEMORY = 1 << 30
+_READING_FACTOR = 24
+
+_ANALYSIS_LIMITS = Limits(timeout=10.0, memory=512 << 20, cpu=10, open_files=256)
+
+
+def serve(client: socket.socket, lifeline: int) -> NoReturn:
+    """Be the request process: one task from the daemon's socket, then the end.
+
+    Args:
+        client: the daemon's end is closed when it waits no more.
+        lifeline: the reading end of a pipe that the zygote holds open.
+    """
+    status = 0
+    try:
+        limits.become_subreaper()
+        limits.reset_signals()
+        limits.close_all_but({client.fileno(), lifeline})
+        _RequestProcess(client, lifeline).run()
+    except (Abandoned, OSError):  # nobody is there to be told
+        status = os.EX_UNAVAILABLE
+    except BaseException:  # noqa: BLE001  our own fault: say where, and end
+        traceback.print_exc()
+        status = os.EX_SOFTWARE
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+class _RequestProcess:
+    def __init__(self, client: socket.socket, lifeline: int) -> None:
+        self._client = client
+        self._supervisor = Supervisor((client.fileno(), lifeline))
+
+    def run(self) -> None:
+        task = self._receive()
+        self._client.settimeout(None)
+        if isinstance(task, Candidate):
+            self._send(self._analyse(task))
+        else:
+            self._work(task)
+        self._send(frames.pack("done"))
+        if limits.any_child():  # it could not be killed in time: the zygote goes on trying
+            os._exit(os.EX_TEMPFAIL)
+
+    def _receive(self) -> frames.Task:
+        self._client.settimeout(_TASK_SECONDS)
+        unframer = frames.Unframer(_TASK_LIMIT)
+        while True:
+            data = self._client.recv(_CHUNK)
+            if not data:
+                raise Abandoned
+            for payload in unframer.feed(data):
+                return frames.unpack_task(payload)
+
+    def _send(self, payload: bytes) -> None:
+        for piece in frames.frame(payload):
+            self._client.sendall(piece)
+
+    def _analyse(self, candidate: Candidate) -> bytes:
+        work = _work(_ANALYSIS_LIMITS, lambda: call.run_analysis(candidate))
+        deadline = time.monotonic() + _ANALYSIS_LIMITS.timeout
+        ((_, ended),) = self._supervisor.run([work], deadline)
+        if ended.payload is not None:
+            try:
+                _, fields = frames.unpack(ended.payload)
+                return frames.pack_analysis(frames.unpack_analysis(fields))
+            except frames.FrameError as error:
+                ended = replace(ended, problem=str(error))
+        message = f"loading it failed: {_how_it_ended(ended, _ANALYSIS_LIMITS)[1]}"
+        path = candidate.source.path
+        return frames.pack_analysis(Analysis(fault=FileFault(path, None, message)))
+
+    def _work(self, job: Job) -> None:
+        try:
+            hosts, vm = _read(job)
+        except UnreadableDocument as error:
+            self._send(frames.pack("refused", message=str(error)))
+            return
+        ids = [cast("str", host.id) for host in hosts]
+        self._send(frames.pack("opened", hosts=ids, vm=vm and vm.id))
+        if hosts and job.calls:
+            gc.freeze()  # a collection in a call would touch, and so copy, every entity
+            run = self._filter if job.kind is Kind.FILTER else self._side_by_side
+            run(job, hosts, vm)
+
+    def _filter(self, job: Job, hosts: List[types.Host], vm: Optional[types.Vm]) -> None:
+        entity = {host.id: host for host in hosts}
+        left: Tuple[str, ...] = tuple(entity)
+        for position, unit_call in enumerate(job.calls):
+            given = [entity[host] for host in left]
+            for _, answered in self._results([unit_call], given, vm, job):
+                result = _checked(answered, left)
+                self._tell(position, result)
+                left = aggregate.narrow(left, result, unit_call.unit.on_failure)
+            if not left:
+                return
+
+    def _side_by_side(self, job: Job, hosts: List[types.Host], vm: Optional[types.Vm]) -> None:
+        given = tuple(host.id for host in hosts)
+        for position, result in self._results(job.calls, hosts, vm, job):
+            self._tell(position, _checked(result, given))
+
+    def _results(
+        self,
+        calls: Sequence[UnitCall],
+        hosts: List[types.Host],
+        vm: Optional[types.Vm],
+        job: Job,
+    ) -> Iterator[Tuple[int, CallResult]]:
+        """Call units, and read what class units printed instead of returning it."""
+        printed: List[Tuple[int, Ended]] = []
+        works = [_work_of(unit_call, hosts, vm) for unit_call in calls]
+        for position, ended in self._supervisor.run(works, job.deadline, job.parallel):
+            if ended.payload == frames.pack("printed"):
+                printed.append((position, ended))
+            else:
+                yield position, _result(calls[position].unit, ended)
+        works = [_reading_of(calls[position].unit, ended) for position, ended in printed]
+        for index, reading in self._supervisor.run(works, job.deadline, job.parallel):
+            position, ended = printed[index]
+            ended = replace(ended, payload=reading.payload, problem=reading.problem)
+            yield position, _result(calls[position].unit, ended)
+
+    def _tell(self, position: int, result: CallResult) -> None:
+        self._send(frames.pack_result(result, position))
+
+
+def _read(job: Job) -> Tuple[List[types.Host], Optional[types.Vm]]:
+    """The entities of a job.
+
+    Raises:
+        UnreadableDocument: (contract 1.5, fault 102).
+    """
+    documents = [part for part in (job.hosts, job.vm) if isinstance(part, Document)]
+    size = sum(len(document.data) for document in documents)
+    gc.disable()  # nothing of what reading makes is garbage
+    limits.limit_memory(max(_READING_MEMORY, _READING_FACTOR * size))
+    try:
+        hosts = (
+            entities.read_hosts(job.hosts)
+            if isinstance(job.hosts, Document)
+            else entities.hosts_of_ids(job.hosts)
+        )
+        vm = entities.read_vm(job.vm) if isinstance(job.vm, Document) else None
+        if isinstance(job.vm, str):
+            vm = entities.vm_of_id(job.vm)
+    except MemoryError:
+        raise UnreadableDocument(
+            f"reading the documents ({size} bytes) takes more memory than they may have"
+        ) from None
+    finally:
+        limits.unlimit_memory()
+        gc.enable()
+    return hosts, vm
+
+
+def _work_of(unit_call: UnitCall, hosts: List[types.Host], vm: Optional[types.Vm]) -> Work:
+    return _work(unit_call.unit.limits, lambda: call.run_unit(unit_call, hosts, vm))
+
+
+def _reading_of(unit: PolicyUnit, ended: Ended) -> Work:
+    stdout, stderr = _text(ended.stdout), _text(ended.stderr)
+    return _work(unit.limits, lambda: call.read_printed(unit, stdout, stderr))
+
+
+def _work(bounds: Limits, payload: Callable[[], bytes]) -> Work:
+    """What a process under these limits does: give one message as its answer."""
+
+    def enter(parent: int, stdout: int, stderr: int, answer: int) -> NoReturn:
+        call.enter(parent, stdout, stderr, answer, bounds)
+        call.answer_and_exit(answer, payload)
+
+    return Work(enter, bounds)
+
+
+def _result(unit: PolicyUnit, ended: Ended) -> CallResult:
+    """How a unit's process ended, as the result of its call."""
+    result = None
+    if ended.payload is not None:
+        try:
+            _, fields = frames.unpack(ended.payload)
+            _, result = frames.unpack_result(fields, unit.kind)
+        except frames.FrameError as error:
+            ended = replace(ended, problem=f"its answer cannot be read: {error}")
+    if result is None:
+        outcome, message = _how_it_ended(ended, unit.limits)
+        result = CallResult(unit.name, outcome, message=message)
+    cut = (f"printed more than {OUTPUT_LIMIT >> 20} MiB; the rest was cut",) if ended.cut else ()
+    return replace(
+        result,
+        unit=unit.name,
+        seconds=ended.seconds,
+        notes=result.notes + cut,
+        stdout=_text(ended.stdout),
+        stderr=_text(ended.stderr),
+    )
+
+
+def _text(output: bytes) -> str:
+    return output.decode("utf-8", "replace")
+
+
+def _how_it_ended(ended: Ended, bounds: Limits) -> Tuple[Outcome, str]:
+    """A process without an answer: what happened to it, for an administrator."""
+    if ended.problem:
+        return Outcome.KILLED if ended.status is None else Outcome.BAD_ANSWER, ended.problem
+    if ended.status is None:
+        return Outcome.TIMED_OUT, "did not start: the request's time was over"
+    if ended.timed_out:
+        message = f"was killed after {ended.seconds:.1f} s; its timeout is {bounds.timeout:g} s"
+        if ended.seconds < bounds.timeout:
+            message += ", the request's time was over before"
+        return Outcome.TIMED_OUT, message
+    if os.WIFSIGNALED(ended.status):
+        number = os.WTERMSIG(ended.status)
+        if number == signal.SIGXCPU:
+            return Outcome.KILLED, f"used up its cpu_limit of {bounds.cpu} s of processor time"
+        return Outcome.KILLED, f"died by {signal.Signals(number).name}"
+    code = os.WEXITSTATUS(ended.status)
+    return Outcome.KILLED, f"ended its process without an answer (exit status {code})"
+
+
+def _checked(result: CallResult, given: Sequence[str]) -> CallResult:
+    """A good answer without the hosts that were not given (contract 3.6)."""
+    value = result.value
+    if not result.ok or value is None:
+        return result
+    if isinstance(value, Migration):
+        kept, strangers = aggregate.among(given, value.hosts)
+        # An empty list means any host: dropping hosts must not make it so.
+        value = None if value.hosts and not kept else Migration(value.vm, kept)
+    elif isinstance(value, tuple):
+        value, strangers = aggregate.among(given, value)
+    else:
+        kept, strangers = aggregate.among(given, tuple(value))
+        value = {host: value[host] for host in kept}
+    if not strangers:
+        return replace(result, value=value)
+    shown = ", ".join(strangers[:3]) + (", ..." if len(strangers) > 3 else "")
+    note = f"answered with hosts that it was not given ({len(strangers)} dropped: {shown:.200})"
+    return replace(result, value=value, notes=(*result.notes, note))

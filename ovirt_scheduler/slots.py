@@ -1,0 +1,66 @@
+"""Places for work that may run at once, given out in the order in which they were asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import deque
+from typing import Deque, Iterator
+
+from ovirt_scheduler.errors import Overloaded
+
+
+class Slots:
+    """``capacity`` places; at most ``max_waiting`` askers wait for one."""
+
+    def __init__(self, capacity: int, max_waiting: int) -> None:
+        self._free = capacity
+        self._max_waiting = max_waiting
+        self._lock = threading.Lock()
+        # Each asker waits on a condition of its own, so that one free place wakes one thread.
+        self._queue: Deque[threading.Condition] = deque()
+
+    @contextlib.contextmanager
+    def taken(self, wanted: int, deadline: float) -> Iterator[int]:
+        """Hold at least one place, and up to ``wanted`` of those that are free just then.
+
+        Args:
+            wanted: how many could be used, at least 1.
+            deadline: seconds on the monotonic clock.
+
+        Yields:
+            How many places are held.
+
+        Raises:
+            Overloaded: too many wait already, or none became free in time.
+        """
+        turn = threading.Condition(self._lock)
+        with self._lock:
+            if not self._free and len(self._queue) >= self._max_waiting:
+                raise Overloaded(
+                    f"{len(self._queue)} requests wait already, as many as max_waiting allows; "
+                    "try again later"
+                )
+            self._queue.append(turn)
+            try:
+                while not self._free or self._queue[0] is not turn:
+                    left = deadline - time.monotonic()
+                    if left <= 0:
+                        raise Overloaded("no plugin process became free in the request's time")
+                    turn.wait(left)
+                held = min(wanted, self._free)
+                self._free -= held
+            finally:
+                self._queue.remove(turn)
+                self._wake_next()
+        try:
+            yield held
+        finally:
+            with self._lock:
+                self._free += held
+                self._wake_next()
+
+    def _wake_next(self) -> None:
+        if self._free and self._queue:
+            self._queue[0].notify()

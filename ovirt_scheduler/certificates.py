@@ -1,0 +1,234 @@
+"""The server's certificate and key: made on first start, checked before use.
+
+The certificate that is made is self-signed, and no CA: an administrator who lets the
+engine's trust store trust it trusts this one server, and nothing that its key might sign.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+import re
+import shutil
+import socket
+import tempfile
+from pathlib import Path
+from typing import List, NamedTuple, Tuple
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from ovirt_scheduler.errors import ConfigError
+
+_VALID_FOR = datetime.timedelta(days=3652)  # ten years
+_CLOCK_SKEW = datetime.timedelta(hours=1)
+
+_PUBLIC_FORM = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+
+_HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_KEY = re.compile(rb"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.+?-----END \1-----", re.DOTALL)
+_ENCRYPTED = re.compile(rb"BEGIN ENCRYPTED PRIVATE KEY|Proc-Type: 4,ENCRYPTED")
+
+
+class CertificateFiles(NamedTuple):
+    certificate: Path
+    key: Path
+
+
+def ensure(folder: Path) -> CertificateFiles:
+    """Give the certificate and key in ``folder``, and make both where the folder is missing.
+
+    The folder appears whole, by a rename, so that another process that starts at the same
+    time either gets the same files or makes them: nobody sees one without the other.
+
+    Args:
+        folder: holds nothing but these two files; made with mode 0700, as are the folders above.
+
+    Raises:
+        ConfigError: it cannot be made, or lacks one of the files.
+    """
+    files = CertificateFiles(folder / "certificate.pem", folder / "key.pem")
+    try:
+        if not _has_entries(folder):
+            _make(folder)
+        missing = [file for file in files if not file.exists()]
+    except OSError as error:
+        message = (
+            f"a certificate cannot be made here: {error.strerror}; make the folder writable, "
+            "or name ssl_certificate and ssl_key in scheduler.conf"
+        )
+        raise ConfigError(message, str(folder)) from None
+    if missing:
+        message = (
+            f"is missing beside its counterpart; put it back, or remove {folder} for a new pair"
+        )
+        raise ConfigError(message, str(missing[0]))
+    return files
+
+
+def check(certificate: Path, key: Path) -> Tuple[str, ...]:
+    """Find out whether a server can use these two PEM files. Never asks for a passphrase.
+
+    Args:
+        certificate: the server's certificate first, then its chain if any.
+        key: the private key; may be the same file.
+
+    Returns:
+        Sentences for the log about what works but should be mended: not valid today.
+
+    Raises:
+        ConfigError: names the file that is wrong, and what to do.
+    """
+    leaf = _read_chain(certificate)[0]
+    if leaf.public_key().public_bytes(*_PUBLIC_FORM) != _read_public_half(key):
+        message = f"is not the key of the first certificate in {certificate}"
+        raise ConfigError(message, str(key))
+    return _validity_warnings(certificate, leaf)
+
+
+def fingerprint(certificate: Path) -> str:
+    """Give the SHA-256 of the file's first certificate, ``AB:CD:…`` as keytool and openssl do.
+
+    Raises:
+        ConfigError: the file holds none, or cannot be read.
+    """
+    return _read_chain(certificate)[0].fingerprint(hashes.SHA256()).hex(":").upper()
+
+
+def _has_entries(folder: Path) -> bool:
+    try:
+        return any(folder.iterdir())
+    except FileNotFoundError:
+        return False
+
+
+def _make(folder: Path) -> None:
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))  # mode 0700
+    try:
+        private_key = ec.generate_private_key(ec.SECP256R1())
+        pem = serialization.Encoding.PEM
+        key = private_key.private_bytes(
+            pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        _write(draft / "key.pem", key, 0o600)
+        _write(draft / "certificate.pem", _self_signed(private_key).public_bytes(pem), 0o644)
+        try:
+            draft.rename(folder)  # onto nothing or an empty folder only
+        except OSError:
+            if not _has_entries(folder):
+                raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(descriptor)
+
+
+def _self_signed(private_key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
+    names = _host_names()
+    common_name = next((name for name in names if len(name) <= 64), "localhost")
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+    now = datetime.datetime.now(datetime.timezone.utc)
+    addresses = [ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1")]
+    alternatives = [
+        *(x509.DNSName(name) for name in names),
+        *(x509.IPAddress(address) for address in addresses),
+    ]
+    # No key usage: OpenSSL 1.1 takes a self-signed certificate for one only where the usage
+    # has certificate signing or is missing, and signing is for a CA alone.
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(private_key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_after(now + _VALID_FOR)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(
+            x509.SubjectKeyIdentifier.from_public_key(private_key.public_key()), critical=False
+        )
+        .sign(private_key, hashes.SHA256())
+    )
+
+
+def _host_names() -> List[str]:
+    """The machine's names, the longest known first for the common name, then localhost."""
+    names = [socket.getfqdn(), socket.gethostname(), "localhost"]
+    return list(dict.fromkeys(name for name in names if _HOST_NAME.fullmatch(name)))
+
+
+def _read_chain(path: Path) -> List[x509.Certificate]:
+    data = _read(path)
+    blocks = [found.group() for found in _CERTIFICATE.finditer(data)]
+    if not blocks:
+        message = "holds no PEM certificate"
+        if _KEY.search(data):
+            message += " but a private key; are ssl_certificate and ssl_key swapped?"
+        raise ConfigError(message, str(path))
+    chain = []
+    for number, block in enumerate(blocks, 1):
+        try:
+            chain.append(x509.load_pem_x509_certificate(block))
+        except ValueError:
+            message = f"certificate {number} in it cannot be read; is it damaged?"
+            raise ConfigError(message, str(path)) from None
+    return chain
+
+
+def _read_public_half(path: Path) -> bytes:
+    """Read a private key, and give its public key as DER."""
+    data = _read(path)
+    found = _KEY.search(data)
+    if found is None:
+        message = "holds no PEM private key"
+        if _CERTIFICATE.search(data):
+            message += " but a certificate; are ssl_certificate and ssl_key swapped?"
+        raise ConfigError(message, str(path))
+    if _ENCRYPTED.search(found.group()):
+        message = (
+            "is encrypted, and nobody is there to type the passphrase when the daemon starts; "
+            f"write the key without one: openssl pkey -in {path} -out NEW"
+        )
+        raise ConfigError(message, str(path))
+    try:
+        private_key = serialization.load_pem_private_key(found.group(), password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        message = "holds a private key that cannot be read; is it damaged?"
+        raise ConfigError(message, str(path)) from None
+    return private_key.public_key().public_bytes(*_PUBLIC_FORM)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", str(path)) from None
+
+
+def _validity_warnings(path: Path, certificate: x509.Certificate) -> Tuple[str, ...]:
+    if hasattr(certificate, "not_valid_after_utc"):
+        begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    else:  # cryptography before 42 gives the same without its time zone
+        utc = datetime.timezone.utc
+        begins = certificate.not_valid_before.replace(tzinfo=utc)
+        ends = certificate.not_valid_after.replace(tzinfo=utc)
+    now = datetime.datetime.now(datetime.timezone.utc)
+    if now < begins:
+        return (f"{path}: the certificate is not valid before {begins:%Y-%m-%d %H:%M} UTC",)
+    if now > ends:
+        return (f"{path}: the certificate expired on {ends:%Y-%m-%d}; clients will refuse it",)
+    return ()

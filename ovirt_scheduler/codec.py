@@ -1,0 +1,224 @@
+"""XML-RPC calls from bytes, answers and faults to bytes. Pure.
+
+::
+
+    bytes ──► expat ──► grammar (what may stand where) ──► Unmarshaller ──► name, parameters
+
+The standard library's Unmarshaller makes the values. It takes nearly anything for a call,
+so what reaches it has passed the grammar first, and the text of each number has been read.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import xmlrpc.client
+from typing import Callable, Dict, List, Tuple
+from xml.parsers import expat
+
+from ovirt_scheduler.errors import NotXmlRpc
+
+MAX_DEPTH = 64  # elements within elements
+MAX_ELEMENTS = 1_000_000
+
+_SHOWN = 40  # characters of the caller's text that a message repeats
+
+
+def decode_call(body: bytes) -> Tuple[str, Tuple[object, ...]]:
+    """Read a ``methodCall`` document.
+
+    Args:
+        body: the document, in the encoding that it declares, UTF-8 if it declares none.
+
+    Returns:
+        The method's name, and its parameters: None, bool, int (at most 19 digits), float
+        (finite), str, bytes, ``datetime.datetime``, and lists and string-keyed dicts of these.
+
+    Raises:
+        NotXmlRpc: for every other document; the text says line and column (contract 1.5).
+    """
+    parser = expat.ParserCreate()
+    reader = _CallReader(parser)
+    try:
+        parser.Parse(body, True)
+        return reader.call()
+    except expat.ExpatError as error:
+        reason = expat.ErrorString(error.code)
+        message = f"not well-formed XML: {reason} (line {error.lineno}, column {error.offset + 1})"
+        raise NotXmlRpc(message) from None
+    except (LookupError, ValueError):
+        # The parser asks Python for an encoding that it does not know itself.
+        message = "the XML declaration names an encoding that cannot be read; send UTF-8"
+        raise NotXmlRpc(message) from None
+    finally:
+        reader.detach()
+
+
+def encode_answer(value: object) -> bytes:
+    """Write ``value`` as the document of a ``methodResponse``.
+
+    Characters that XML 1.0 cannot hold become U+FFFD, so that the document is well-formed.
+
+    Raises:
+        TypeError: a value that XML-RPC has no form for, such as None.
+        OverflowError: an int outside 32 bits.
+    """
+    # dumps itself refuses what it has no form for.
+    document = xmlrpc.client.dumps((value,), methodresponse=True)  # type: ignore[arg-type]
+    return _to_bytes(document)
+
+
+def encode_fault(code: int, message: str) -> bytes:
+    """Write a fault as the document of a ``methodResponse``; ``code`` as in contract 1.5."""
+    return _to_bytes(xmlrpc.client.dumps(xmlrpc.client.Fault(code, message)))
+
+
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def _to_bytes(document: str) -> bytes:
+    # A bare carriage return is XML, but would arrive as a line feed.
+    return _NOT_IN_XML.sub("\ufffd", document).replace("\r", "&#13;").encode()
+
+
+def _any(_text: str) -> None:
+    """Leave the text to the Unmarshaller, which takes any or refuses by itself."""
+
+
+def _integer(text: str) -> None:
+    # Longer ones fit no integer type; past 4300 digits Python refuses to write them out again.
+    if not re.fullmatch(r"\s*[+-]?[0-9]{1,19}\s*", text):
+        raise ValueError(text)
+
+
+def _finite(text: str) -> None:
+    if "_" in text or not math.isfinite(float(text)):
+        raise ValueError(text)
+
+
+def _base64(text: str) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9+/\s]*={0,2}\s*", text):
+        raise ValueError(text)
+
+
+def _nothing(text: str) -> None:
+    if text and not text.isspace():
+        raise ValueError(text)
+
+
+def _something(text: str) -> None:
+    if not text.strip():
+        raise ValueError(text)
+
+
+# Apache's bigdecimal is not among them: 1e999999999 is a short text and an endless integer.
+_SCALARS: Dict[str, Callable[[str], None]] = {
+    **dict.fromkeys(("int", "i1", "i2", "i4", "i8", "biginteger"), _integer),
+    **dict.fromkeys(("double", "float"), _finite),
+    **dict.fromkeys(("boolean", "dateTime.iso8601", "string"), _any),
+    "base64": _base64,
+    "nil": _nothing,
+}
+_TEXTS = {**_SCALARS, "methodName": _something, "name": _any, "value": _any}
+
+# Where an element stands: in which state it is, which child may come next, and to which
+# state that brings it. An element's first state bears its name.
+_GRAMMAR: Dict[str, Dict[str, str]] = {
+    "document": {"methodCall": "document, read"},
+    "document, read": {},
+    "methodCall": {"methodName": "methodCall, named"},
+    "methodCall, named": {"params": "methodCall, read"},
+    "methodCall, read": {},
+    "methodName": {},
+    "params": {"param": "params"},
+    "param": {"value": "param, read"},
+    "param, read": {},
+    "value": dict.fromkeys(("array", "struct", *_SCALARS), "value, typed"),
+    "value, typed": {},
+    "array": {"data": "array, read"},
+    "array, read": {},
+    "data": {"value": "data"},
+    "struct": {"member": "struct"},
+    "member": {"name": "member, named"},
+    "member, named": {"value": "member, read"},
+    "member, read": {},
+    "name": {},
+    **{scalar: {} for scalar in _SCALARS},
+}
+_UNFINISHED = {"methodCall", "param", "array", "member", "member, named"}
+
+
+class _CallReader:
+    """Takes the parser's events; passes what the grammar allows on to the Unmarshaller."""
+
+    def __init__(self, parser: expat.XMLParserType):
+        self._parser = parser
+        self._values = xmlrpc.client.Unmarshaller(use_builtin_types=True)
+        self._values.xml(None, None)  # type: ignore[arg-type]  # None: the text is decoded
+        self._states = ["document"]
+        self._text: List[str] = []
+        self._elements = 0
+        parser.buffer_text = True
+        parser.buffer_size = 1 << 20  # characters handed over at once
+        parser.StartDoctypeDeclHandler = self._doctype
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._text.append
+
+    def call(self) -> Tuple[str, Tuple[object, ...]]:
+        return self._values.getmethodname() or "", self._values.close()
+
+    def detach(self) -> None:
+        """Let go of the parser, which holds this object: the body's memory is free at once."""
+        del self._parser
+
+    def _start(self, tag: str, attributes: Dict[str, str]) -> None:
+        if self._text:
+            self._take_blank()
+        states = self._states
+        following = _GRAMMAR[states[-1]]
+        name = tag if tag in following else tag.rpartition(":")[2]  # ex:nil, ex:i8
+        if name not in following:
+            raise self._refusal(f"<{tag[:_SHOWN]}> has no place in <{states[-1]}>")
+        self._elements += 1
+        if self._elements > MAX_ELEMENTS or len(states) > MAX_DEPTH:
+            limits = f"{MAX_ELEMENTS} elements, {MAX_DEPTH} within each other"
+            raise self._refusal(f"the call is past the limit of {limits}")
+        states[-1] = following[name]
+        states.append(name)
+        self._values.start(name, attributes)
+
+    def _end(self, tag: str) -> None:
+        state = self._states.pop()
+        check = _TEXTS.get(state)
+        if check is None:
+            self._end_of_elements(state)
+            self._values.end_dispatch(tag, "")
+            return
+        text = "".join(self._text)
+        self._text.clear()
+        try:
+            check(text)
+            self._values.end_dispatch(tag, text)
+        except (TypeError, ValueError):
+            name = tag.rpartition(":")[2]
+            raise self._refusal(f"{text[:_SHOWN]!r} cannot be read as {name}") from None
+
+    def _end_of_elements(self, state: str) -> None:
+        if state in _UNFINISHED:
+            raise self._refusal(f"<{state}> ends early")
+        if self._text:
+            self._take_blank()
+
+    def _take_blank(self) -> None:
+        text = "".join(self._text)
+        self._text.clear()
+        if not text.isspace():
+            raise self._refusal(f"the text {text.strip()[:_SHOWN]!r} has no place here")
+
+    def _doctype(self, *_declaration: object) -> None:
+        raise self._refusal("a document type declaration is not allowed")
+
+    def _refusal(self, reason: str) -> NotXmlRpc:
+        line, column = self._parser.CurrentLineNumber, self._parser.CurrentColumnNumber + 1
+        return NotXmlRpc(f"not an XML-RPC call: {reason} (line {line}, column {column})")

@@ -1,0 +1,117 @@
+"""A conf file held to its table: known keys, good values, and whose line a mistake is on."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+from configobj import ConfigObj, flatten_errors
+
+from .conf_syntax import Entry, Mistake, entries
+from .errors import SchedulerError
+from .setting_values import check_functions
+from .settings_table import Key, configspec
+
+try:
+    from configobj.validate import Validator
+except ImportError:  # configobj 5.0.6, where it is a module of its own
+    from validate import Validator
+
+
+class ConfFile:
+    """The values of one file, each checked by itself and typed; None where not set.
+
+    ``conf["key"]`` is a value above the sections.
+    """
+
+    def __init__(self, data: bytes, path: Path, table: Tuple[Key, ...], mistake: Mistake):
+        """Check a file against its table.
+
+        Raises:
+            mistake: with the file, the line and the key; what is allowed, or the nearest key.
+        """
+        self._path = path
+        self._mistake = mistake
+        self._keys = {
+            (name, key.section): key for key in table for name in (key.name, *key.other_names)
+        }
+        self._entries: Dict[Key, Entry] = {}
+        for entry in entries(data, path, mistake):
+            self._take(entry)
+        self._values = self._checked(configspec(table))
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def section(self, name: str) -> Dict[str, Any]:
+        return dict(self._values[name])
+
+    def has(self, name: str, section: str = "") -> bool:
+        """Whether the file itself sets the key."""
+        return self._keys[name, section] in self._entries
+
+    def mistake(self, name: str, problem: str, section: str = "") -> SchedulerError:
+        """The exception to raise about a key, on its line where the file has it."""
+        entry = self._entries.get(self._keys[name, section])
+        return self._at(entry.line if entry else None, _shown(name, section), problem)
+
+    def _at(self, line: Optional[int], shown: str, problem: str) -> SchedulerError:
+        return self._mistake(f"{shown}: {problem}", str(self._path), line)
+
+    def _take(self, entry: Entry) -> None:
+        key = self._keys.get((entry.key, entry.section))
+        if key is None:
+            raise self._at(entry.line, _shown(entry.key, entry.section), self._unknown(entry))
+        before = self._entries.setdefault(key, entry)
+        if before.value != entry.value:
+            raise self._at(
+                entry.line,
+                entry.key,
+                f"is {before.key} by another name, which line {before.line} sets to {before.value}",
+            )
+
+    def _unknown(self, entry: Entry) -> str:
+        sections = {section for _, section in self._keys}
+        if entry.section not in sections:
+            return "there is no such section"
+        for section in sections:
+            if (entry.key, section) in self._keys:
+                return (
+                    f"belongs {f'in the section [{section}]' if section else 'above the sections'}"
+                )
+        names = [key.name for key in self._keys.values() if key.section == entry.section]
+        return f"there is no such key; {_nearest(entry.key, names)}"
+
+    def _checked(self, spec: List[str]) -> ConfigObj:
+        values: Dict[str, Any] = {}
+        for key, entry in self._entries.items():
+            (values.setdefault(key.section, {}) if key.section else values)[key.name] = entry.value
+        config = ConfigObj(
+            values, configspec=spec, interpolation=False, list_values=False, encoding="utf-8"
+        )
+        outcome = config.validate(Validator(check_functions()), preserve_errors=True)
+        refused = {
+            self._keys[name, "".join(sections)]
+            for sections, name, _ in flatten_errors(config, outcome)
+        }
+        for key, entry in self._entries.items():
+            if key in refused:
+                value = repr(entry.value[:60]) if entry.value else "nothing"
+                raise self.mistake(key.name, f"expected {key.allowed}, not {value}", key.section)
+        return config
+
+
+def _shown(name: str, section: str) -> str:
+    return f"[{section}] {name}" if section else name
+
+
+def _nearest(word: str, names: List[str]) -> str:
+    by_spelling = {name.lower(): name for name in names}
+    spelling = word.lower().replace(" ", "_").replace("-", "_")
+    close = difflib.get_close_matches(spelling, by_spelling, 1)
+    return (
+        f"did you mean {by_spelling[close[0]]}?"
+        if close
+        else f"known are {', '.join(by_spelling.values())}"
+    )

@@ -1,0 +1,143 @@
+"""Takes a conf file apart: scheduler.conf and a plugin's NAME.conf alike (contract 5.8, 6).
+
+configobj reads the lines, without interpolation and without list values. What it leaves open
+is settled here:
+
+- Every value comes with its line, for the message about it.
+- Quotes around a whole value, of either kind, are taken off. Triple quotes are refused, as
+  every value is one line.
+- A ``#`` begins a comment after white space only. ``regex = a#b``, of which configobj would
+  keep ``a``, is refused; ``regex = 'a#b'`` holds all of it. ``,``, ``;`` and ``=`` are plain
+  characters of a value, quoted or not.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Iterator, List, Tuple, Type, Union
+
+from configobj import ConfigObj, ConfigObjError, DuplicateError, NestingError, Section
+
+from .errors import ConfigError, PluginError
+
+Mistake = Union[Type[ConfigError], Type[PluginError]]  # what to raise about the file
+
+_LARGEST = 1 << 20  # bytes of a conf file
+_LONGEST = 8192  # characters of a line: configobj takes time with the square of it
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One ``key = value`` of a file; ``section`` is empty above the first section."""
+
+    section: str
+    key: str
+    value: str
+    line: int
+
+
+def content(path: Path, mistake: Mistake) -> bytes:
+    """The bytes of a conf file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        mistake: it is no regular file, too large, or not to be read.
+    """
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise mistake("is not a file", str(path))
+        if status.st_size > _LARGEST:
+            raise mistake(f"is larger than {_LARGEST} bytes", str(path))
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise mistake(f"cannot be read: {error.strerror}", str(path)) from error
+
+
+def entries(data: bytes, path: Path, mistake: Mistake) -> Tuple[Entry, ...]:
+    """The values of a conf file in their order; sections without a value are not told.
+
+    Raises:
+        mistake: not UTF-8, a control character, a line that is too long or neither of
+            ``key = value``, ``[section]`` and comment, a key or section that is there twice, a
+            section in a section, quotes that do not match, a ``#`` that may be meant either way.
+    """
+    lines = [line.rstrip("\r") for line in _text(data, path, mistake).split("\n")]
+    for number, line in enumerate(lines, 1):
+        if len(line) > _LONGEST:
+            raise mistake(f"the line is longer than {_LONGEST} characters", str(path), number)
+    try:
+        config = ConfigObj(lines, interpolation=False, list_values=False, encoding="utf-8")
+    except ConfigObjError as error:
+        first = error.errors[0]
+        raise mistake(_unreadable(first), str(path), first.line_number) from error
+    return tuple(_walk(config, lines, path, mistake))
+
+
+def _text(data: bytes, path: Path, mistake: Mistake) -> str:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise mistake("is not UTF-8 text here", str(path), line) from error
+    control = _CONTROL.search(text)
+    if control:
+        line = text.count("\n", 0, control.start()) + 1
+        raise mistake(f"holds the control character U+{ord(control[0]):04X}", str(path), line)
+    return text
+
+
+def _unreadable(error: ConfigObjError) -> str:
+    line = error.line.strip()[:60]
+    if isinstance(error, DuplicateError):
+        return f"`{line}`: is there twice; keep one of the two"
+    if isinstance(error, NestingError):
+        return f"`{line}`: a section stands in single brackets, `[name]`"
+    key, equals, _ = line.partition("=")
+    if equals and key.strip():
+        return f"`{line}`: the quotes do not match, or text follows them"
+    return f"`{line}`: expected `key = value`, `[section]`, or a comment that begins with #"
+
+
+def _walk(config: ConfigObj, lines: List[str], path: Path, mistake: Mistake) -> Iterator[Entry]:
+    """The entries with their lines, which follow from the comments that configobj counts."""
+    number = len(config.initial_comment)
+    for section in (config, *(config[name] for name in config.sections)):
+        if section is not config:
+            number += len(config.comments[section.name]) + 1
+        for key in section.scalars:
+            number += len(section.comments[key]) + 1
+            problem = _ambiguity(section, key, lines[number - 1])
+            if problem:
+                raise mistake(f"{key}: {problem}", str(path), number)
+            name = "" if section is config else section.name
+            yield Entry(name, key, _unquoted(section[key]), number)
+        if section is not config and section.sections:
+            number += len(section.comments[section.sections[0]]) + 1
+            raise mistake(f"[{section.name}]: a section holds no other section", str(path), number)
+
+
+def _ambiguity(section: Section, key: str, line: str) -> str:
+    """What keeps a value from being read in one way only; empty where nothing does."""
+    value = line.partition("=")[2].strip()
+    comment = section.inline_comments[key]
+    if value.startswith(('"""', "'''")):
+        return "triple quotes are not read here; a value is one line, in single quotes or none"
+    if comment and not line[: -len(comment)][-1].isspace():
+        return "a # in a value needs quotes around the value; a comment needs a space before it"
+    inner = _unquoted(section[key])
+    if inner != section[key] and section[key][0] in inner:
+        return "the value holds the quotes that it stands in; use the other kind around it"
+    return ""
+
+
+def _unquoted(value: str) -> str:
+    if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
+        return value[1:-1]
+    return value

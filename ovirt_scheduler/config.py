@@ -1,0 +1,239 @@
+"""The settings of the daemon and a plugin's conf file, read and checked (contract 5.8, 6).
+
+``conf_file`` holds a file to the table of settings. Here the values get their types, what one
+key has to do with another is checked, and it is known where things lie.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import pwd
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, FrozenSet, Mapping, Optional, Tuple
+
+from . import conf_syntax
+from .conf_file import ConfFile
+from .errors import ConfigError, PluginError
+from .model import AnswerForm, Kind, OnFailure
+from .setting_values import PYTHON_PATH, is_loopback
+from .settings_table import PLUGIN, SCHEDULER
+
+DEFAULT_FILE = Path("/etc/ovirt/scheduler/scheduler.conf")
+
+
+class EngineScores(enum.Enum):
+    """What the engine form answers to ``runCostFunctions`` (contract 3.4)."""
+
+    SUMMED = "summed"
+    PER_UNIT = "per_unit"
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """The section ``[engine]``: the REST API for contract 5.2."""
+
+    url: str  # without a slash at the end
+    username: str
+    password_file: Path
+    ca_file: Optional[Path]  # None: the system's authorities
+    cache_seconds: float
+
+
+@dataclass(frozen=True)
+class Settings:
+    """scheduler.conf (contract 6). Times are seconds, sizes bytes, paths absolute."""
+
+    listening_port: int  # 0: the kernel chooses
+    listening_address: str
+    allow_unauthenticated: bool
+    ssl: bool
+    ssl_certificate: Optional[Path]  # None, with ssl_key: made in the state folder
+    ssl_key: Optional[Path]
+    ssl_client_ca: Optional[Path]  # None: no client certificates
+    ssl_allowed_clients: Tuple[str, ...]  # empty: all that ssl_client_ca signed
+    plugins_path: Tuple[Path, ...]
+    plugins_path_optional: FrozenSet[Path]  # those from $PYTHONPATH, which may be missing
+    plugins_conf_path: Path
+    root_api: AnswerForm
+    engine_scores: EngineScores
+    plugin_timeout: float
+    request_timeout: float
+    max_parallel_calls: int
+    max_connections: int
+    max_waiting: int
+    max_request_size: int
+    connection_timeout: float
+    memory_limit: int
+    cpu_limit: int
+    files_limit: int
+    log_file: Optional[Path]  # None: standard error
+    log_level: str  # debug, info, warning or error
+    engine: Optional[EngineSettings]
+
+
+@dataclass(frozen=True)
+class PluginConf:
+    """A plugin's NAME.conf (contract 5.8); ``properties.parse`` reads the two texts.
+
+    None stands for what scheduler.conf says.
+    """
+
+    name: str  # of the property set
+    custom_properties: str = ""
+    default_values: str = ""
+    kinds: FrozenSet[Kind] = frozenset(Kind)  # the kinds of unit that have the properties
+    timeout: Optional[float] = None
+    memory_limit: Optional[int] = None
+    on_failure: OnFailure = OnFailure.IGNORE
+    enabled: bool = True
+
+
+def load(path: Optional[Path], environ: Mapping[str, str]) -> Settings:
+    """Read and check scheduler.conf.
+
+    Args:
+        path: the file; None for the one in its usual place, which may be missing.
+        environ: for ``PYTHONPATH``, which ``plugins_path`` may name.
+
+    Raises:
+        ConfigError: with the file, the line and the key, and what is allowed.
+    """
+    file = DEFAULT_FILE if path is None else path
+    try:
+        data = conf_syntax.content(file, ConfigError)
+    except FileNotFoundError as error:
+        if path is not None:
+            raise ConfigError("there is no such file", str(file)) from error
+        data = b""
+    conf = ConfFile(data, file, SCHEDULER, ConfigError)
+    _check_listening(conf)
+    _check_files(conf)
+    if conf["plugin_timeout"] > conf["request_timeout"]:
+        raise conf.mistake(
+            "plugin_timeout",
+            f"{conf['plugin_timeout']:g} seconds is longer than request_timeout, "
+            f"{conf['request_timeout']:g}",
+        )
+    values = {key.name: conf[key.name] for key in SCHEDULER if not key.section}
+    folders, optional = _plugin_folders(conf["plugins_path"], environ)
+    values.update(
+        ssl_allowed_clients=conf["ssl_allowed_clients"] or (),
+        plugins_path=folders,
+        plugins_path_optional=optional,
+        root_api=AnswerForm(conf["root_api"]),
+        engine_scores=EngineScores(conf["engine_scores"]),
+        max_parallel_calls=conf["max_parallel_calls"] or 2 * len(os.sched_getaffinity(0)),
+        engine=_engine(conf),
+    )
+    return Settings(**values)
+
+
+def read_plugin_conf(path: Path) -> PluginConf:
+    """Read and check a plugin's conf file; a missing one is all defaults.
+
+    Raises:
+        PluginError: with the file, the line and the key, and what is allowed.
+    """
+    try:
+        data = conf_syntax.content(path, PluginError)
+    except FileNotFoundError:
+        return PluginConf(path.stem)
+    return parse_plugin_conf(data, path)
+
+
+def parse_plugin_conf(data: bytes, path: Path) -> PluginConf:
+    """Check a plugin's conf file that has been read already.
+
+    Raises:
+        PluginError: with the file, the line and the key, and what is allowed.
+    """
+    conf = ConfFile(data, path, PLUGIN, PluginError)
+    if conf["defaultValues"] and not conf["customProperties"]:
+        raise conf.mistake("defaultValues", "there are no customProperties that it could be for")
+    return PluginConf(
+        name=conf["name"] or path.stem,
+        custom_properties=conf["customProperties"] or "",
+        default_values=conf["defaultValues"] or "",
+        kinds=frozenset(Kind(kind) for kind in conf["kinds"]),
+        timeout=conf["timeout"],
+        memory_limit=conf["memory_limit"],
+        on_failure=OnFailure(conf["on_failure"]),
+        enabled=conf["enabled"],
+    )
+
+
+def state_folder(environ: Mapping[str, str], uid: int) -> Path:
+    """Where the certificate and the last good plugins are kept (contract 6).
+
+    Raises:
+        ConfigError: a user without a home folder, and nothing in the environment.
+    """
+    given = environ.get("STATE_DIRECTORY", "").split(":")[0]  # systemd may set several
+    if given:
+        return Path(given)
+    if uid == 0:
+        return Path("/var/lib/ovirt-scheduler")
+    state = environ.get("XDG_STATE_HOME", "")
+    if state.startswith("/"):  # the XDG specification has relative paths ignored
+        return Path(state) / "ovirt-scheduler"
+    home = environ.get("HOME", "")
+    if not home:
+        try:
+            home = pwd.getpwuid(uid).pw_dir
+        except KeyError:
+            raise ConfigError(
+                f"user {uid} has no home folder for the certificate and the last good plugins; "
+                "set STATE_DIRECTORY"
+            ) from None
+    return Path(home) / ".local" / "state" / "ovirt-scheduler"
+
+
+def _check_listening(conf: ConfFile) -> None:
+    """Nobody is let in by an oversight."""
+    if conf["ssl_client_ca"] and not conf["ssl"]:
+        raise conf.mistake("ssl_client_ca", "client certificates need ssl = true")
+    if conf["ssl_allowed_clients"] and not conf["ssl_client_ca"]:
+        raise conf.mistake("ssl_allowed_clients", "needs ssl_client_ca, which is not set")
+    open_door = not conf["ssl_client_ca"] and not conf["allow_unauthenticated"]
+    if open_door and not is_loopback(conf["listening_address"]):
+        raise conf.mistake(
+            "listening_address",
+            f"{conf['listening_address']} is beyond this machine, where anybody could call: set "
+            "ssl_client_ca, or say allow_unauthenticated = true",
+        )
+
+
+def _check_files(conf: ConfFile) -> None:
+    for one, other in (("ssl_certificate", "ssl_key"), ("ssl_key", "ssl_certificate")):
+        if conf[one] and not conf[other]:
+            raise conf.mistake(one, f"needs {other} too")
+
+
+def _engine(conf: ConfFile) -> Optional[EngineSettings]:
+    names = [key.name for key in SCHEDULER if key.section == "engine"]
+    given = [name for name in names if conf.has(name, "engine")]
+    for needed in ("url", "username", "password_file"):
+        if given and needed not in given:
+            raise conf.mistake(given[0], f"the section needs {needed} too", "engine")
+    if not given:
+        return None
+    return EngineSettings(**conf.section("engine"))
+
+
+def _plugin_folders(
+    written: Tuple[str, ...], environ: Mapping[str, str]
+) -> Tuple[Tuple[Path, ...], FrozenSet[Path]]:
+    """The folders of ``plugins_path``, none twice, and those that may be missing."""
+    variable = [entry for entry in environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    bases = variable or [str(Path(__file__).resolve().parents[1])]
+    folders: Dict[Path, bool] = {}  # whether it may be missing
+    for folder in written:
+        if folder.startswith("/"):
+            folders[Path(folder)] = False
+            continue
+        for base in bases:
+            inside = folder[len(PYTHON_PATH) :].lstrip("/")
+            folders.setdefault(Path(base).absolute() / inside, True)
+    return tuple(folders), frozenset(folder for folder, optional in folders.items() if optional)

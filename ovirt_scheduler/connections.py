@@ -1,0 +1,121 @@
+"""The bounded table of connections: which are idle, which are busy, which must make room.
+
+A connection is *busy* from the first byte of a request until its answer is written, and
+*idle* otherwise. Only an idle one is closed to make room for another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import socket
+import threading
+import time
+from typing import Dict, Set
+
+
+class _State(enum.Enum):
+    IDLE = "idle"
+    BUSY = "busy"
+    ABORTED = "aborted"  # its thread has yet to notice
+
+
+class Connections:
+    """The table; every method may be called from any thread.
+
+    Args:
+        limit: connections at most, 1 at least.
+    """
+
+    def __init__(self, limit: int):
+        self._limit = limit
+        self._changed = threading.Condition()
+        self._states: Dict[socket.socket, _State] = {}  # the longest in its state comes first
+        self._ending_threads: Set[threading.Thread] = set()
+        self._closed = False
+
+    def add(self, connection: socket.socket) -> bool:
+        """Take an idle connection in, and wait for room for it.
+
+        Returns:
+            False where the table was closed meanwhile.
+        """
+        with self._changed:
+            while len(self._states) >= self._limit and not self._closed:
+                # One at a time: the last one that was chosen may not have left yet.
+                if _State.ABORTED not in self._states.values():
+                    self._abort_longest_idle()
+                self._changed.wait()
+            if not self._closed:
+                self._states[connection] = _State.IDLE
+            return not self._closed
+
+    def remove(self, connection: socket.socket) -> None:
+        """Close the connection and let it go; the last thing that its thread does."""
+        with self._changed:
+            self._states.pop(connection, None)
+            connection.close()  # under the lock: nobody aborts a descriptor used anew
+            self._ending_threads = {thread for thread in self._ending_threads if thread.is_alive()}
+            self._ending_threads.add(threading.current_thread())
+            self._changed.notify_all()
+
+    def set_busy(self, connection: socket.socket) -> bool:
+        """Note the first byte of a request; False: too late, the connection is aborted."""
+        return self._change(connection, _State.IDLE, _State.BUSY)
+
+    def set_idle(self, connection: socket.socket) -> bool:
+        """Note that the answer is written; False: the connection is aborted."""
+        return self._change(connection, _State.BUSY, _State.IDLE)
+
+    def abort_longest_idle(self) -> None:
+        """Break the connection that is idle for longest, if one is idle."""
+        with self._changed:
+            self._abort_longest_idle()
+
+    def wait_until_idle(self, deadline: float) -> bool:
+        """Wait until none is busy, or the monotonic clock reads ``deadline``; True: none is."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: _State.BUSY not in self._states.values(), _seconds_until(deadline)
+            )
+
+    def close(self, deadline: float) -> bool:
+        """Break every connection, take no other, and wait for their threads to end.
+
+        Returns:
+            False where a thread is still running at ``deadline`` on the monotonic clock.
+        """
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            for connection in self._states:
+                self._abort(connection)
+            self._changed.wait_for(lambda: not self._states, _seconds_until(deadline))
+            threads, left = self._ending_threads, bool(self._states)
+        for thread in threads:
+            thread.join(_seconds_until(deadline))
+        return not left and not any(thread.is_alive() for thread in threads)
+
+    def _change(self, connection: socket.socket, before: _State, after: _State) -> bool:
+        with self._changed:
+            if self._states.get(connection) is not before:
+                return False
+            del self._states[connection]
+            self._states[connection] = after
+            self._changed.notify_all()
+            return True
+
+    def _abort_longest_idle(self) -> None:
+        for connection, state in self._states.items():
+            if state is _State.IDLE:
+                self._abort(connection)
+                return
+
+    def _abort(self, connection: socket.socket) -> None:
+        self._states[connection] = _State.ABORTED
+        with contextlib.suppress(OSError):  # the peer may have left already
+            connection.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits on it
+
+
+def _seconds_until(deadline: float) -> float:
+    return max(0.0, deadline - time.monotonic())

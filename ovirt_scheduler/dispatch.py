@@ -1,0 +1,135 @@
+"""From the body of a call to the body of its answer: one method run, whatever happens.
+
+Everything that goes wrong is a fault in the answer (contract 1.5); nothing is raised.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from typing import Dict, Sequence, Tuple
+
+from ovirt_scheduler.codec import decode_call, encode_answer, encode_fault
+from ovirt_scheduler.errors import (
+    BadParameters,
+    InternalError,
+    Overloaded,
+    RequestError,
+    UnknownMethod,
+)
+from ovirt_scheduler.model import Caller, Method
+
+logger = logging.getLogger(__name__)
+
+_SHOWN = 60  # characters of a caller's text that a message repeats
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.]{1,60}")
+
+
+class Dispatcher:
+    """The methods offered, by name, with the three that tell about them.
+
+    Args:
+        methods: each with a name of its own.
+    """
+
+    def __init__(self, methods: Sequence[Method]):
+        self._methods: Dict[str, Method] = {
+            method.name: method for method in (*methods, *self._introspection())
+        }
+        self._refusing = threading.Event()
+
+    def refuse_calls(self) -> None:
+        """From now on answer every call with fault 104: the daemon is shutting down."""
+        self._refusing.set()
+
+    def answer(self, caller: Caller, body: bytes) -> bytes:
+        """Run one call, and log it in one line.
+
+        Args:
+            caller: goes to the method.
+            body: a ``methodCall`` document.
+
+        Returns:
+            A ``methodResponse`` document, with the method's result or a fault.
+        """
+        started = time.monotonic()
+        name, outcome = "-", "ok"
+        try:
+            if self._refusing.is_set():
+                raise Overloaded("the daemon is shutting down; ask again when it has started")
+            name, parameters = decode_call(body)
+            document = self._run(caller, name, parameters)
+        except RequestError as error:
+            document, outcome = (
+                encode_fault(error.fault_code, str(error)),
+                f"fault {error.fault_code}",
+            )
+        logger.info(
+            "request %s %s, %s form, %s: %s, %.1f ms",
+            caller.request_id,
+            _shown(name),
+            caller.form.value,
+            caller.peer,
+            outcome,
+            (time.monotonic() - started) * 1000,
+        )
+        return document
+
+    def _run(self, caller: Caller, name: str, parameters: Tuple[object, ...]) -> bytes:
+        method = self._method(name)
+        try:
+            return encode_answer(method.run(caller, parameters))
+        except RequestError:
+            raise
+        except Exception:
+            logger.exception("request %s failed", caller.request_id)
+            message = f"internal error; look for request {caller.request_id} in the daemon's log"
+            raise InternalError(message) from None
+
+    def _method(self, name: str) -> Method:
+        method = self._methods.get(name)
+        if method is None:
+            known = ", ".join(sorted(self._methods))
+            raise UnknownMethod(f"there is no method {_shown(name)}; there are {known}")
+        return method
+
+    def _introspection(self) -> Tuple[Method, ...]:
+        return (
+            Method(
+                "system.listMethods",
+                "The names of all methods, sorted.",
+                (("array",),),
+                self._list_methods,
+            ),
+            Method(
+                "system.methodHelp",
+                "What the method of that name does, in words.",
+                (("string", "string"),),
+                lambda _caller, parameters: self._method(_only(parameters)).help,
+            ),
+            Method(
+                "system.methodSignature",
+                "Arrays of types, one for each way to call the method of that name: the "
+                "result's type first, then each parameter's.",
+                (("array", "string"),),
+                lambda _caller, parameters: self._method(_only(parameters)).signatures,
+            ),
+        )
+
+    def _list_methods(self, _caller: Caller, parameters: Tuple[object, ...]) -> object:
+        if parameters:
+            raise BadParameters("system.listMethods takes no parameters")
+        return sorted(self._methods)
+
+
+def _shown(name: str) -> str:
+    """A method's name as the caller wrote it, in one line and not without end."""
+    return name if _PLAIN_NAME.fullmatch(name) else repr(name[:_SHOWN])
+
+
+def _only(parameters: Tuple[object, ...]) -> str:
+    if len(parameters) != 1 or not isinstance(parameters[0], str):
+        raise BadParameters("expected one parameter: a method's name, as a string")
+    return parameters[0]

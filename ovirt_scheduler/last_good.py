@@ -1,0 +1,81 @@
+"""The last good version of each plugin, kept in the state folder over a restart."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Optional
+
+from ovirt_scheduler.errors import PluginError
+from ovirt_scheduler.loader import LoadedPlugin, Loader
+from ovirt_scheduler.model import Source
+
+_log = logging.getLogger(__name__)
+
+
+class LastGood:
+    """One file per plugin: the text of its sources and of its conf file.
+
+    Args:
+        folder: made when it is first needed, for the daemon's user alone.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def save(self, plugin: LoadedPlugin) -> None:
+        """Keep a version that loads; one that cannot be written is told, and no more."""
+        record = {
+            "path": str(plugin.path),
+            "conf": None if plugin.conf is None else _packed(plugin.conf),
+            "sources": [
+                {"name": source.name, "path": source.path, "text": _packed(source.text)}
+                for source in plugin.sources
+            ],
+        }
+        file = self._file(plugin.path)
+        unfinished = file.with_suffix(".new")
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            unfinished.write_text(json.dumps(record), "ascii")
+            os.replace(unfinished, file)  # noqa: PTH105  Path.replace hides that it is atomic
+        except OSError as error:
+            _log.warning("%s cannot be kept for a restart: %s", plugin.path, error)
+
+    def drop(self, path: Path) -> None:
+        """Forget a plugin whose file is gone."""
+        with contextlib.suppress(OSError):
+            self._file(path).unlink()
+
+    def restore(self, path: Path, loader: Loader) -> Optional[LoadedPlugin]:
+        """The version that was saved last for this file, if it still loads."""
+        try:
+            record = json.loads(self._file(path).read_text("ascii"))
+            sources = [
+                Source(source["name"], source["path"], _unpacked(source["text"]))
+                for source in record["sources"]
+            ]
+            conf = None if record["conf"] is None else _unpacked(record["conf"])
+            return loader.make(sources[0], sources[1:], conf)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError, IndexError, PluginError) as error:
+            _log.warning("the version of %s that was kept cannot be used: %s", path, error)
+            return None
+
+    def _file(self, path: Path) -> Path:
+        digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+        return self._folder / f"{path.stem}-{digest}.json"
+
+
+def _packed(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _unpacked(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)

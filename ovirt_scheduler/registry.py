@@ -1,0 +1,218 @@
+"""Which policy units there are: the last good version of every plugin.
+
+A look at the folders tells which files changed; only those are loaded again. A change that
+does not load leaves the version before it in use, also across a restart. Readers take the
+whole catalogue at once, so one request never sees half a change (contract 4.6).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Dict, Iterable, List, Mapping, Optional, Protocol, Set, Tuple
+
+from ovirt_scheduler.errors import PluginError
+from ovirt_scheduler.loader import LoadedPlugin, Loader, Look, SeenFile, Stamps
+from ovirt_scheduler.model import Kind, PolicyUnit
+
+_log = logging.getLogger(__name__)
+
+_LOOK_EVERY = 1.0  # seconds between looks by the run calls
+_WAIT_FOR_LOOK = 1.0  # seconds that a run call waits for a look under way
+
+# An edit in place passes through an empty file. What takes units away counts only when it has
+# stood for so many seconds.
+_SETTLE = 0.5
+
+Key = Tuple[Kind, str]
+
+
+class Store(Protocol):
+    """Keeps the last good version of each plugin over a restart."""
+
+    def save(self, plugin: LoadedPlugin) -> None: ...
+    def drop(self, path: Path) -> None: ...
+    def restore(self, path: Path, loader: Loader) -> Optional[LoadedPlugin]: ...
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The policy units at one moment, and what could not be loaded."""
+
+    units: Mapping[Key, PolicyUnit] = field(default_factory=dict)
+    faults: Tuple[PluginError, ...] = ()
+
+    def unit(self, kind: Kind, name: str) -> Optional[PolicyUnit]:
+        return self.units.get((kind, name))
+
+    def kinds_of(self, name: str) -> Tuple[Kind, ...]:
+        """The kinds of unit that bear this name."""
+        return tuple(kind for kind in Kind if (kind, name) in self.units)
+
+
+@dataclass(frozen=True)
+class _State:
+    """What is known of one plugin's file."""
+
+    depends: Stamps  # of the files that its loading depended on
+    good: Optional[LoadedPlugin]
+    fault: Optional[PluginError] = None
+    unsettled: bool = False  # its file has just lost units: look again
+
+    def stale(self, look: Look) -> bool:
+        return self.unsettled or any(
+            look.stamps.get(path, ()) != stamp for path, stamp in self.depends.items()
+        )
+
+
+class Registry:
+    """Holds the catalogue, and keeps it up with the folders. Safe to use from many threads."""
+
+    def __init__(self, loader: Loader, store: Store) -> None:
+        self._loader = loader
+        self._store = store
+        self._catalogue = Catalogue()
+        self._states: Dict[Path, _State] = {}
+        self._refreshing = threading.Lock()
+        self._lock = threading.Lock()
+        self._background: Optional[threading.Thread] = None
+        self._next_look = 0.0  # on the monotonic clock
+
+    def look(self) -> Catalogue:
+        """Look at the folders afresh, and at all that did not load before, and wait for it.
+
+        Raises:
+            ExecutorUnavailable: no process can be had to analyse a plugin in.
+        """
+        with self._refreshing:
+            self._refresh(retry_faults=True)
+            while any(state.unsettled for state in self._states.values()):
+                threading.Event().wait(_SETTLE / 5)
+                self._refresh()
+        return self._catalogue
+
+    def glance(self) -> Catalogue:
+        """What there is, looked at within the last second; never waits long for a slow import."""
+        with self._lock:
+            if time.monotonic() < self._next_look:
+                return self._catalogue
+            thread = self._background
+            if thread is None or not thread.is_alive():
+                thread = threading.Thread(target=self._look_quietly, name="look", daemon=True)
+                self._background = thread
+                thread.start()
+        thread.join(_WAIT_FOR_LOOK)
+        return self._catalogue
+
+    def _look_quietly(self) -> None:
+        try:
+            with self._refreshing:
+                self._refresh()
+        except Exception:  # noqa: BLE001  nobody else would tell
+            _log.exception("the plugins' folders could not be looked at; what was loaded stays")
+        with self._lock:
+            self._next_look = time.monotonic() + _LOOK_EVERY
+
+    def _refresh(self, retry_faults: bool = False) -> None:
+        look = self._loader.look()
+        before = self._states
+        states: Dict[Path, _State] = {}
+        for file in look.files:
+            if file.helper:
+                continue
+            state = before.get(file.path)
+            if state is None or state.stale(look) or (retry_faults and state.fault):
+                state = self._load(file, look, state)
+            if state is not None:
+                states[file.path] = state
+        for path, state in before.items():
+            if path.parent in look.unreadable:
+                states[path] = state  # it may well be there still
+            elif path not in states:
+                self._store.drop(path)
+        catalogue = _catalogue(states, look.problems)
+        _tell_changes(before, states, self._catalogue, catalogue)
+        self._states, self._catalogue = states, catalogue
+
+    def _load(self, file: SeenFile, look: Look, before: Optional[_State]) -> Optional[_State]:
+        conf = self._loader.conf_path(file.name)
+        neighbours = look.neighbours(file)
+        try:
+            loaded = self._loader.load(file, neighbours)
+        except FileNotFoundError:  # since the look
+            return before
+        except PluginError as fault:
+            good = before.good if before else self._store.restore(file.path, self._loader)
+            depends = _stamps(look, [file.path, conf, *(other.path for other in neighbours)])
+            return _State(depends, good, _kept(fault, good))
+        depends = _stamps(look, [conf, *(Path(source.path) for source in loaded.sources)])
+        good = before.good if before else None
+        if good is not None and _keys(good) - _keys(loaded) and _just_written(file):
+            return _State(depends, good, unsettled=True)
+        if good is None or good.checksum != loaded.checksum:
+            self._store.save(loaded)
+        return _State(depends, loaded)
+
+
+def _catalogue(states: Mapping[Path, _State], problems: Iterable[PluginError]) -> Catalogue:
+    units: Dict[Key, PolicyUnit] = {}
+    faults: List[PluginError] = list(problems)
+    owners: Dict[Key, Path] = {}
+    for path, state in states.items():
+        if state.fault is not None:
+            faults.append(state.fault)
+        if state.good is None:
+            continue
+        taken = next((owners[key] for key in _keys(state.good) if key in owners), None)
+        if taken is not None:
+            faults.append(
+                PluginError(f"its name is taken by {taken}; rename one of them", str(path))
+            )
+            continue
+        for unit in state.good.units:
+            units[unit.kind, unit.name] = unit
+            owners[unit.kind, unit.name] = path
+    return Catalogue(units, tuple(faults))
+
+
+def _tell_changes(
+    states_before: Mapping[Path, _State],
+    states: Mapping[Path, _State],
+    before: Catalogue,
+    now: Catalogue,
+) -> None:
+    told = {str(fault) for fault in before.faults}
+    for fault in now.faults:
+        if str(fault) not in told:
+            _log.error("%s", fault)
+    for path in states_before.keys() | states.keys():
+        old = states_before[path].good if path in states_before else None
+        new = states[path].good if path in states else None
+        if new is not None and new.units and (old is None or old.checksum != new.checksum):
+            kinds = ", ".join(unit.kind.words for unit in new.units)
+            _log.info("loaded %s (%s), %s", path, kinds, new.checksum)
+        elif old is not None and old.units and (new is None or not new.units):
+            _log.info("%s is gone, and its policy units with it", path)
+
+
+def _kept(fault: PluginError, good: Optional[LoadedPlugin]) -> PluginError:
+    """The fault, saying what it means for the units."""
+    if good is None or not good.units:
+        return fault
+    message = f"{fault.message}; the last version that loaded stays in use ({good.checksum:.19})"
+    return PluginError(message, fault.file, fault.line)
+
+
+def _keys(plugin: LoadedPlugin) -> Set[Key]:
+    return {(unit.kind, unit.name) for unit in plugin.units}
+
+
+def _just_written(file: SeenFile) -> bool:
+    return 0 <= time.time() - file.written < _SETTLE
+
+
+def _stamps(look: Look, paths: Iterable[Path]) -> Stamps:
+    return {path: look.stamps.get(path, ()) for path in paths}

@@ -1,0 +1,154 @@
+"""The body of an HTTP request: by length or in chunks, gzipped or not, never past a limit.
+
+The rules are those of RFC 9112 (sections 6 and 7) and RFC 9110 (8.4), read strictly: where
+a request could be understood in two ways it is refused.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zlib
+from email.message import Message
+from http import HTTPStatus
+from typing import Iterator, Optional
+
+_PIECE = 1 << 18  # bytes read, or decompressed, at once
+_MAX_LINE = 4096  # bytes of a chunk's size line or a trailer line
+_MAX_TRAILERS = 64
+
+
+class BodyRefused(Exception):
+    """The request cannot be taken; the text is for whoever wrote the client."""
+
+    def __init__(self, status: HTTPStatus, text: str):
+        super().__init__(text)
+        self.status = status
+
+
+class BodyReader:
+    """Reads one request's body.
+
+    Making it checks the headers alone, so that ``Expect: 100-continue`` can be answered
+    before anything is read.
+
+    Args:
+        headers: the request's.
+        stream: stands at the first byte of the body.
+        limit: bytes of the body, both as it is sent and after decompression.
+
+    Raises:
+        BodyRefused: the headers already say that the body cannot be taken.
+    """
+
+    def __init__(self, headers: Message, stream: io.BufferedIOBase, limit: int):
+        self._stream = stream
+        self._limit = limit
+        self._gzipped = _is_gzipped(headers)
+        self._length = _length(headers)  # None: in chunks
+        if self._length is not None and self._length > limit:
+            raise self._too_large()
+
+    def read(self) -> bytes:
+        """Read the whole body, and decompress it.
+
+        Raises:
+            BodyRefused: too large, broken, or ended early.
+            OSError: as the stream raises, TimeoutError among them.
+        """
+        pieces = self._in_chunks() if self._length is None else self._of_length(self._length)
+        if self._gzipped:
+            pieces = self._decompressed(pieces)
+        body = bytearray()
+        for piece in pieces:
+            body += piece
+            if len(body) > self._limit:
+                raise self._too_large()
+        return bytes(body)
+
+    def _of_length(self, length: int) -> Iterator[bytes]:
+        left = length
+        while left:
+            piece = self._stream.read(min(left, _PIECE))
+            if not piece:
+                raise _bad(f"the connection ended {left} bytes before the end of the body")
+            left -= len(piece)
+            yield piece
+
+    def _in_chunks(self) -> Iterator[bytes]:
+        total = 0
+        while True:
+            size_line = self._line()
+            size = size_line.partition(b";")[0].strip()
+            if not re.fullmatch(rb"[0-9A-Fa-f]{1,15}", size):
+                raise _bad("a chunk begins without its size, in hexadecimal digits")
+            length = int(size, 16)
+            if not length:
+                break
+            total += length
+            if total > self._limit:
+                raise self._too_large()
+            yield from self._of_length(length)
+            if self._line():
+                raise _bad("a chunk is longer than its size says")
+        for _ in range(_MAX_TRAILERS):
+            if not self._line():
+                return
+        raise _bad(f"more than {_MAX_TRAILERS} trailer lines after the last chunk")
+
+    def _line(self) -> bytes:
+        line = self._stream.readline(_MAX_LINE)
+        if not line.endswith(b"\r\n"):
+            raise _bad("a line of the chunked body is too long, or does not end with CR LF")
+        return line[:-2]
+
+    def _decompressed(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        member = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+        try:
+            for piece in pieces:
+                compressed = piece
+                while compressed:
+                    yield member.decompress(compressed, _PIECE)
+                    compressed = member.unconsumed_tail
+                if member.unused_data:
+                    raise _bad("the gzipped body goes on after its end")
+            yield member.flush()
+        except zlib.error as error:
+            raise _bad(f"the body is not gzip, as its Content-Encoding says: {error}") from None
+        if not member.eof:
+            raise _bad("the gzipped body ends early")
+
+    def _too_large(self) -> BodyRefused:
+        text = f"the body is larger than {self._limit} bytes, max_request_size in scheduler.conf"
+        return BodyRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
+
+
+def _bad(text: str) -> BodyRefused:
+    return BodyRefused(HTTPStatus.BAD_REQUEST, text)
+
+
+def _is_gzipped(headers: Message) -> bool:
+    encodings = ",".join(headers.get_all("Content-Encoding", [])).lower().split(",")
+    named = [encoding.strip() for encoding in encodings if encoding.strip() not in ("", "identity")]
+    if named not in ([], ["gzip"], ["x-gzip"]):
+        text = "the Content-Encoding is unknown; send the body as it is, or gzip"
+        raise BodyRefused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
+    return bool(named)
+
+
+def _length(headers: Message) -> Optional[int]:
+    lengths = headers.get_all("Content-Length", [])
+    codings = headers.get_all("Transfer-Encoding", [])
+    if codings and lengths:
+        raise _bad("send either Content-Length or Transfer-Encoding, not both")
+    if codings:
+        if [coding.strip().lower() for coding in codings] != ["chunked"]:
+            text = "the Transfer-Encoding is unknown; send chunked, or a Content-Length"
+            raise BodyRefused(HTTPStatus.NOT_IMPLEMENTED, text)
+        return None
+    if not lengths:
+        text = "send a Content-Length, or the body in chunks"
+        raise BodyRefused(HTTPStatus.LENGTH_REQUIRED, text)
+    if len(set(lengths)) > 1 or not re.fullmatch(r"[0-9]{1,100}", lengths[0].strip(" \t")):
+        raise _bad("the Content-Length is not one number")
+    return int(lengths[0])

@@ -1,0 +1,387 @@
+"""The XML-RPC server: sockets, TLS, HTTP, threads.
+
+One thread accepts; each connection has a thread of its own, which does everything else,
+the TLS handshake included, so that nobody waits for a slow or silent client::
+
+    accept ──► Connections ──► thread: Stream ──► HTTP ──► BodyReader ──► Dispatcher ─┐
+               (room?)                 (TLS, deadlines)    (limits)       (the call)  │
+                                              ▲───────────────────────────────────────┘
+
+The standard library's server is kept for what it does well, the request line, headers and
+their parsing; what it leaves unbounded is replaced: bodies, waiting, threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import logging
+import re
+import secrets
+import socket
+import socketserver
+import threading
+import time
+import xmlrpc.client
+import xmlrpc.server
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Mapping, Optional, Sequence, Tuple
+from urllib.parse import urlsplit
+
+from OpenSSL import SSL
+
+from ovirt_scheduler.connections import Connections
+from ovirt_scheduler.dispatch import Dispatcher
+from ovirt_scheduler.errors import ConfigError
+from ovirt_scheduler.model import AnswerForm, Caller, Method
+from ovirt_scheduler.request_body import BodyReader, BodyRefused
+from ovirt_scheduler.streams import Stream, TlsError
+
+logger = logging.getLogger(__name__)
+
+_LINGER = 2.0  # seconds in which a client may read our last answer
+_MAX_LINE = 65536  # bytes of the request line
+_SHOWN = 200  # characters of a text that may be the caller's own
+_STOPPING = 0.5  # seconds in which threads may end when their connections are broken
+_ACCEPT_PAUSE = 0.2  # seconds to wait where the system has no room for a connection
+
+_PATHS: Mapping[str, Optional[AnswerForm]] = {  # None: what the settings say (contract 1.3)
+    "/design": AnswerForm.DESIGN,
+    "/engine": AnswerForm.ENGINE,
+    "/": None,
+    "/RPC2": None,
+}
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """How to serve (contract 6); times in seconds, sizes in bytes."""
+
+    address: str = "localhost"
+    port: int = 18781  # 0: the kernel chooses
+    tls: Optional[SSL.Context] = None  # None: plain HTTP
+    root_form: AnswerForm = AnswerForm.DESIGN
+    max_connections: int = 512
+    max_request_size: int = 64 << 20
+    connection_timeout: float = 10.0  # for a handshake, for a request, for a stalled answer
+    idle_timeout: float = 60.0  # between two requests
+    answer_timeout: float = 60.0  # for the whole answer to be taken
+
+
+class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCServer):
+    """Serves the methods until it is stopped; it listens as soon as it is made.
+
+    Attributes:
+        url: where it is to be reached, with the port that it really has.
+        tls: the context for connections to come; may be replaced by a new one at any time.
+
+    Args:
+        methods: what is offered, beside the three ``system.`` methods that tell about them.
+
+    Raises:
+        ConfigError: the address or the port cannot be listened on.
+    """
+
+    request_queue_size = 1024  # the engine waits 100 ms to be connected, but 120 s for its answer
+    daemon_threads = True  # stop() waits for them, and no longer than it is allowed to
+    block_on_close = False
+
+    def __init__(self, settings: ServerSettings, methods: Sequence[Method]):
+        self.settings = settings
+        self.tls = settings.tls
+        self.dispatcher = Dispatcher(methods)
+        self.connections = Connections(settings.max_connections)
+        self._stopping = threading.Event()
+        self._accepting = threading.Lock()
+        self.address_family, address = _resolve(settings.address, settings.port)
+        try:
+            super().__init__(address, _RequestHandler, logRequests=False)
+        except OSError as error:
+            raise ConfigError(_cannot_listen(settings, error)) from None
+        host = f"[{settings.address}]" if ":" in settings.address else settings.address
+        scheme = "http" if settings.tls is None else "https"
+        self.url = f"{scheme}://{host}:{self.server_address[1]}"
+
+    def serve_forever(self, poll_interval: float = 0.5) -> None:  # noqa: ARG002  # nothing is polled
+        """Accept connections until another thread calls ``stop``."""
+        troubled = False
+        with self._accepting:
+            while not self._stopping.is_set():
+                try:
+                    request, address = self.get_request()
+                except OSError as error:
+                    troubled = self._cannot_accept(error, troubled)
+                else:
+                    troubled = False
+                    self._serve(request, address)
+
+    def stop(self, grace: float) -> None:
+        """Take no more calls, let those under way finish, and close every connection.
+
+        A call that arrives on an open connection meanwhile gets fault 104.
+
+        Args:
+            grace: seconds that calls under way may take; then their connections are broken,
+                and their threads have half a second more to end.
+        """
+        deadline = time.monotonic() + grace
+        self._stopping.set()
+        self.dispatcher.refuse_calls()
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)  # ends the accept that waits
+        if not self.connections.wait_until_idle(deadline):
+            logger.warning("calls are still under way after %g s; they are cut off", grace)
+        if not self.connections.close(max(deadline, time.monotonic() + _STOPPING)):
+            logger.warning("a call did not end; its thread is left behind")
+        with self._accepting:
+            self.server_close()
+
+    def shutdown(self) -> None:
+        """Stop at once; the stock name for it."""
+        self.stop(0.0)
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    def shutdown_request(self, request: Any) -> None:
+        """Let the connection go; its thread ends here."""
+        self.connections.remove(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  # stock
+        """Log what no handler expected; the connection is closed, the others go on."""
+        logger.exception("%s: the connection is closed, this is a bug", _peer(client_address))
+
+    def _cannot_accept(self, error: OSError, troubled: bool) -> bool:
+        """Wait a little where the system refuses; True for ``troubled`` keeps the log short."""
+        if self.stopping:
+            return True
+        if not troubled:
+            logger.error("no connection can be accepted: %s", error.strerror)
+        self.connections.abort_longest_idle()  # gives a descriptor back
+        self._stopping.wait(_ACCEPT_PAUSE)
+        return True
+
+    def _serve(self, request: socket.socket, address: Any) -> None:
+        """Start the connection's thread, as soon as there is room for it."""
+        if not self.connections.add(request):
+            request.close()
+            return
+        try:
+            self.process_request(request, address)
+        except RuntimeError:
+            logger.exception("%s: the connection is closed: no thread for it", _peer(address))
+            self.connections.remove(request)
+
+
+class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
+    """One connection, from its first byte to its last; runs in its own thread."""
+
+    server: SchedulerServer
+    rfile: io.BufferedReader
+    protocol_version = "HTTP/1.1"
+    default_request_version = "HTTP/1.0"  # never 0.9, whose answers have no status
+    server_version = "ovirt-scheduler"
+    sys_version = ""
+    encode_threshold = 16384  # bytes from which an answer is worth compressing
+
+    def setup(self) -> None:
+        settings = self.server.settings
+        self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
+        deadline = time.monotonic() + settings.connection_timeout
+        self._stream = Stream(self.request, deadline, settings.connection_timeout)
+        self.rfile = io.BufferedReader(self._stream, 65536)
+        self.wfile = io.BufferedWriter(self._stream, 65536)
+        self._peer = _peer(self.client_address)
+        self._linger = _LINGER
+        self._start_request()
+
+    def handle(self) -> None:
+        try:
+            self.close_connection = not self._open()
+            while not self.close_connection:
+                self.handle_one_request()
+        except (TimeoutError, ConnectionError) as error:
+            logger.debug("%s: cut: %s", self._peer, error)
+            self._linger = 0.0
+
+    def finish(self) -> None:
+        self._stream.say_goodbye(self._linger)
+        self._stream.close()  # before the writer, which would flush what nobody takes
+        logger.debug("%s: closed", self._peer)
+
+    def handle_one_request(self) -> None:
+        """Wait for one request, take it in, and answer it; ``close_connection`` says what then.
+
+        Raises:
+            TimeoutError: no request came, or the answer was not taken in time.
+            ConnectionError: the connection broke.
+        """
+        settings, connections = self.server.settings, self.server.connections
+        self._stream.deadline = time.monotonic() + settings.idle_timeout
+        if not self.rfile.peek(1) or not connections.set_busy(self.request):
+            self.close_connection = True
+            return
+        self._start_request()
+        self._stream.deadline = time.monotonic() + settings.connection_timeout
+        try:
+            body = self._receive()
+        except BodyRefused as refusal:
+            self.send_error(refusal.status, str(refusal))
+        except TimeoutError:
+            text = f"the request did not arrive within {settings.connection_timeout:g} seconds"
+            self.send_error(HTTPStatus.REQUEST_TIMEOUT, text)
+        else:
+            if body is not None:
+                self._answer(body)
+        self.wfile.flush()
+        if not connections.set_idle(self.request):
+            self.close_connection = True
+
+    def handle_expect_100(self) -> bool:
+        """Note that the client waits for a word before it sends the body."""
+        self._expects_continue = True
+        return True
+
+    def send_error(
+        self, code: int, message: Optional[str] = None, explain: Optional[str] = None
+    ) -> None:
+        """Refuse the request in plain text, log it, and close the connection."""
+        status = HTTPStatus(code)
+        text = (explain or message or status.description)[:_SHOWN]
+        logger.info(
+            "request %s %r, %s: HTTP %d, %s",
+            self._request_id, self.requestline[:_SHOWN], self._peer, status, text,
+        )  # fmt: skip
+        body = f"{text}\n".encode()
+        self.send_response(status)
+        if status is HTTPStatus.METHOD_NOT_ALLOWED:
+            self.send_header("Allow", "POST")
+        self.send_header("Content-Type", "text/plain; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def send_response(self, code: int, message: Optional[str] = None) -> None:
+        self._stream.deadline = time.monotonic() + self.server.settings.answer_timeout
+        super().send_response(code, message)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the stock name
+        """Keep the stock handler from writing to standard error."""
+
+    def _start_request(self) -> None:
+        self._request_id = secrets.token_hex(4)
+        self._expects_continue = False
+        self._form = self.server.settings.root_form
+        self.command, self.requestline, self.request_version = "", "", "HTTP/1.1"
+
+    def _open(self) -> bool:
+        """Shake hands where TLS is spoken; False, and said why, where the peer cannot be served."""
+        speaks_tls, context = self._stream.speaks_tls(), self.server.tls
+        if speaks_tls is None:
+            return False
+        if context is None and speaks_tls:
+            logger.warning("%s speaks TLS, but this port is plain HTTP: ssl = false", self._peer)
+            return False
+        if context is not None and not speaks_tls:
+            logger.warning("%s speaks no TLS, but this port does: ssl = true", self._peer)
+            self.send_error(HTTPStatus.BAD_REQUEST, "this port speaks TLS; use https")
+            self.wfile.flush()
+            return False
+        if context is not None:
+            try:
+                self._stream.start_tls(context)
+            except TlsError as error:
+                logger.warning("%s: no TLS handshake: %s", self._peer, error)
+                return False
+        return True
+
+    def _receive(self) -> Optional[bytes]:
+        """Take a request in; None where it is refused, and the client knows."""
+        self.raw_requestline = self.rfile.readline(_MAX_LINE + 1)
+        if self.raw_requestline in (b"\r\n", b"\n"):  # left over from the last (RFC 9112, 2.2)
+            self.raw_requestline = self.rfile.readline(_MAX_LINE + 1)
+        if len(self.raw_requestline) > _MAX_LINE:
+            self.send_error(HTTPStatus.REQUEST_URI_TOO_LONG)
+            return None
+        if not self.parse_request() or not self._accept_target():
+            return None
+        body = BodyReader(self.headers, self.rfile, self.server.settings.max_request_size)
+        if self._expects_continue:
+            self.send_response_only(HTTPStatus.CONTINUE)
+            self.end_headers()
+            self.wfile.flush()
+        return body.read()
+
+    def _accept_target(self) -> bool:
+        """Find the answer form that the path asks for (contract 1.3)."""
+        if self.headers.defects:
+            self.send_error(HTTPStatus.BAD_REQUEST, "a header line cannot be read")
+            return False
+        try:
+            path = urlsplit(self.path).path
+        except ValueError:
+            path = ""
+        if path not in _PATHS:
+            known = ", ".join(_PATHS)
+            self.send_error(HTTPStatus.NOT_FOUND, f"there is nothing here; the paths are {known}")
+            return False
+        if self.command != "POST":
+            self.send_error(HTTPStatus.METHOD_NOT_ALLOWED, "send an XML-RPC call with POST")
+            return False
+        self._form = _PATHS[path] or self.server.settings.root_form
+        return True
+
+    def _answer(self, body: bytes) -> None:
+        caller = Caller(self._request_id, self._form, self._peer)
+        document = self.server.dispatcher.answer(caller, body)
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", "text/xml")
+        if len(document) >= self.encode_threshold and self._accepts_gzip():
+            document = xmlrpc.client.gzip_encode(document)
+            self.send_header("Content-Encoding", "gzip")
+        self.send_header("Content-Length", str(len(document)))
+        if self.close_connection or self.server.stopping:
+            self.send_header("Connection", "close")
+        elif self.request_version == "HTTP/1.0":
+            self.send_header("Connection", "keep-alive")
+        self.end_headers()
+        self.wfile.write(document)
+
+    def _accepts_gzip(self) -> bool:
+        for element in self.headers.get("Accept-Encoding", "").lower().split(","):
+            coding, _, weight = element.partition(";")
+            if coding.strip() in ("gzip", "x-gzip"):
+                return re.fullmatch(r"\s*q\s*=\s*0(\.0*)?\s*", weight) is None
+        return False
+
+
+def _peer(address: Tuple[Any, ...]) -> str:
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _resolve(address: str, port: int) -> Tuple[socket.AddressFamily, Tuple[Any, ...]]:
+    """The address to listen on: where a name has several, the one that a JVM would take."""
+    try:
+        found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        message = f"listening_address {address!r} is not known here: {error}"
+        raise ConfigError(message) from None
+    choices = [(family, target) for family, _, _, _, target in found]
+    return next((choice for choice in choices if choice[1][0] == "127.0.0.1"), choices[0])
+
+
+def _cannot_listen(settings: ServerSettings, error: OSError) -> str:
+    address, port = settings.address, settings.port
+    reasons = {
+        errno.EADDRINUSE: "another program has the port; end it, or choose another listening_port",
+        errno.EACCES: "the port is for root alone; choose a listening_port from 1024 up",
+        errno.EADDRNOTAVAIL: "the address is not this machine's; mend listening_address",
+    }
+    reason = reasons.get(error.errno or 0, str(error))
+    return f"cannot listen on port {port} of {address}: {reason} (scheduler.conf)"

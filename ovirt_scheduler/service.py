@@ -1,0 +1,188 @@
+"""The operations on decoded requests: which units run, and what their results come to.
+
+Knows nothing of sockets and XML: registry and executor are handed in, and a ``Decision`` comes
+out that holds all that was found, for whoever shows it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import Dict, List, Mapping, Sequence, Tuple, cast
+
+from ovirt_scheduler import aggregate, properties
+from ovirt_scheduler.errors import RefusedProperty, RequestError, UnknownUnit
+from ovirt_scheduler.executor import Executor
+from ovirt_scheduler.model import (
+    Answer,
+    AnswerForm,
+    CallResult,
+    Decision,
+    Execution,
+    Job,
+    Kind,
+    PolicyUnit,
+    Request,
+    UnitCall,
+    WantedUnit,
+)
+from ovirt_scheduler.registry import Catalogue, Registry
+
+_log = logging.getLogger(__name__)
+
+_SHOWN_OUTPUT = 2000  # characters of what a plugin printed, in the log
+_Calls = List[Tuple[WantedUnit, UnitCall]]
+_Errors = Dict[str, Tuple[str, ...]]
+
+
+class Service:
+    """Answers requests. Safe to use from many threads.
+
+    Args:
+        registry: the policy units.
+        executor: runs them.
+        request_timeout: seconds that one request may take, waiting included.
+    """
+
+    def __init__(self, registry: Registry, executor: Executor, request_timeout: float) -> None:
+        self._registry = registry
+        self._executor = executor
+        self._request_timeout = request_timeout
+
+    def discover(self) -> Tuple[PolicyUnit, ...]:
+        """All policy units, after a fresh look at the folders."""
+        catalogue = self._registry.look()
+        _log.info(
+            "discover: %d policy units, %d problems with files",
+            len(catalogue.units),
+            len(catalogue.faults),
+        )
+        return tuple(catalogue.units.values())
+
+    def decide(self, request: Request) -> Decision:
+        """Run the units that a request asks for.
+
+        Raises:
+            UnknownUnit: no such unit of that kind (design form).
+            RefusedProperty: a value that the unit's custom properties refuse (design form).
+            UnreadableDocument: the hosts or the VM cannot be read.
+            Overloaded: no process became free in time, or too many requests wait.
+            ExecutorUnavailable: no process can be started at all.
+        """
+        started = time.monotonic()
+        calls, unit_errors = _calls(request, self._registry.glance())
+        if request.hosts == () or (not calls and isinstance(request.hosts, tuple)):
+            execution = Execution(request.hosts, None, ())
+        else:
+            job = Job(
+                kind=request.kind,
+                calls=tuple(call for _, call in calls),
+                hosts=request.hosts,
+                vm=request.vm,
+                deadline=started + self._request_timeout,
+            )
+            execution = self._executor.run(job)
+        for result in execution.results:
+            _tell(request, result)
+            problems = (() if result.ok else (result.message,)) + result.notes
+            if problems:
+                unit_errors[result.unit] = unit_errors.get(result.unit, ()) + problems
+        answer, results, errors = _answer(request, calls, execution)
+        return Decision(
+            request=request,
+            hosts=execution.hosts,
+            results=results,
+            answer=answer,
+            errors=errors,
+            unit_errors=unit_errors,
+            seconds=time.monotonic() - started,
+        )
+
+
+def _calls(request: Request, catalogue: Catalogue) -> Tuple[_Calls, _Errors]:
+    """The units to call, and what is wrong with the others (contract 4.3)."""
+    calls: _Calls = []
+    errors: _Errors = {}
+    for wanted in request.wanted:
+        try:
+            call = _call(wanted, request, catalogue)
+        except RequestError as error:
+            if request.caller.form is AnswerForm.DESIGN:
+                raise
+            errors[wanted.name] = (str(error),)
+        else:
+            calls.append((wanted, call))
+    return calls, errors
+
+
+def _call(wanted: WantedUnit, request: Request, catalogue: Catalogue) -> UnitCall:
+    unit = catalogue.unit(request.kind, wanted.name)
+    if unit is None:
+        kinds = " and ".join(f"a {kind.words}" for kind in catalogue.kinds_of(wanted.name))
+        there_is = f"; it is {kinds}" if kinds else "; discover lists what there is"
+        raise UnknownUnit(f"there is no {request.kind.words} named {wanted.name!r:.160}{there_is}")
+    if unit.properties is None:
+        return UnitCall(unit, request.properties)
+    refused = properties.refused(unit.properties, request.properties)
+    if refused is not None:
+        raise RefusedProperty(f"{unit.kind.words} {unit.name}: {refused}")
+    return UnitCall(unit, properties.fill(unit.properties, request.properties))
+
+
+def _answer(
+    request: Request, calls: _Calls, execution: Execution
+) -> Tuple[Answer, Tuple[CallResult, ...], Tuple[str, ...]]:
+    """The answer, the results as they count for it, and the errors of no single unit."""
+    results = execution.results
+    if request.kind is Kind.FILTER:
+        policies = [call.unit.on_failure for _, call in calls]
+        kept, errors = aggregate.filtered(execution.hosts, results, policies)
+        return kept, results, errors
+    if request.kind is Kind.BALANCE:
+        return next((result.value for result in results), None), results, ()
+    return _costs([wanted for wanted, _ in calls], results, functions=len(request.wanted))
+
+
+def _costs(
+    wanted: Sequence[WantedUnit], results: Tuple[CallResult, ...], functions: int
+) -> Tuple[Answer, Tuple[CallResult, ...], Tuple[str, ...]]:
+    """The weighted sum, of costs that are held within their bound (contract 3.6)."""
+    counted: List[CallResult] = []
+    errors: List[str] = []
+    for unit, result in zip(wanted, results):
+        if not result.ok:
+            counted.append(result)
+            continue
+        costs = cast("Mapping[str, int]", result.value)
+        within, beyond = aggregate.held(costs, unit.factor, functions)
+        if beyond:
+            limit = aggregate.bound(unit.factor, functions)
+            errors.append(f"{unit.name}: a cost beyond {limit} either way was held there")
+        counted.append(replace(result, value=within))
+    total = aggregate.weighted_sum(
+        [cast("Mapping[str, int]", result.value or {}) for result in counted],
+        [unit.factor for unit in wanted],
+    )
+    return total, tuple(counted), tuple(dict.fromkeys(errors))
+
+
+def _tell(request: Request, result: CallResult) -> None:
+    """The log's lines on one plugin call."""
+    name = f"{request.kind.words} {result.unit}"
+    request_id = request.caller.request_id
+    if not result.ok:
+        _log.warning(
+            "%s %s %s after %.0f ms: %s%s",
+            request_id, name, result.outcome.value, result.seconds * 1000, result.message,
+            f"\n{result.traceback.rstrip()}" if result.traceback else "",
+        )  # fmt: skip
+    for note in result.notes:
+        _log.warning("%s %s %s", request_id, name, note)
+    for stream, text in (("stdout", result.stdout), ("stderr", result.stderr)):
+        if text.strip():
+            _log.info("%s %s printed to %s: %s", request_id, name, stream, _shown(text.strip()))
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _SHOWN_OUTPUT else f"{text[:_SHOWN_OUTPUT]}\u2026"

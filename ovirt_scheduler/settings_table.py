@@ -1,0 +1,408 @@
+"""The table of settings: every key of scheduler.conf and of a plugin's conf file, once.
+
+The checks at start, the sample file and the manual's tables are all made from it
+(contract 5.8, 6)::
+
+    SCHEDULER, PLUGIN ──► configspec()  what a file is checked against
+                     ├──► sample()      etc/scheduler.conf
+                     └──► manual()      the tables in docs/configuration.md
+
+``docs/generate.py`` writes the two files anew.
+
+A value is written the same way everywhere: in the file, as a default, as a bound.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from typing import List, Optional, Tuple
+
+from .setting_values import CHECKS
+
+
+@dataclass(frozen=True)
+class Key:
+    """One line of the table; default and bounds are written as in a file."""
+
+    name: str
+    check: str
+    default: Optional[str]
+    help: str
+    least: Optional[str] = None
+    most: Optional[str] = None
+    choices: Tuple[str, ...] = ()
+    unset: str = "none"  # what holds in words, where there is no default to write down
+    section: str = ""
+    other_names: Tuple[str, ...] = ()
+
+    @property
+    def allowed(self) -> str:
+        """What a value may be, as part of a sentence."""
+        words = CHECKS[self.check].words
+        if self.choices:
+            return f"{words} {', '.join(self.choices)}"
+        if self.least is not None and self.most is not None:
+            return f"{words}, from {self.least} to {self.most}"
+        return f"{words}, at least {self.least}" if self.least is not None else words
+
+    @property
+    def spec(self) -> str:
+        """The check in the configspec's language."""
+        given = [f'"{choice}"' for choice in self.choices]
+        for name, value in (("least", self.least), ("most", self.most), ("default", self.default)):
+            if value is not None:
+                given.append(f'{name}="{value}"')
+        if self.default is None:
+            given.append("default=None")
+        return f"{self.check}({', '.join(given)})"
+
+
+SCHEDULER: Tuple[Key, ...] = (
+    Key(
+        "listening_port",
+        "whole",
+        "18781",
+        "TCP port. 0 lets the kernel choose one, which is printed at start.",
+        least="0",
+        most="65535",
+        other_names=("listening port", "listerning port"),
+    ),
+    Key(
+        "listening_address",
+        "address",
+        "localhost",
+        "Where to listen. Beyond the loopback interface only with ssl_client_ca, or with "
+        "allow_unauthenticated = true: whoever reaches the port may call.",
+    ),
+    Key(
+        "allow_unauthenticated",
+        "truth",
+        "false",
+        "Listen beyond the loopback interface although nobody has to prove who they are.",
+    ),
+    Key(
+        "ssl",
+        "truth",
+        "true",
+        "TLS. Without it the calls and answers cross the wire in clear text.",
+    ),
+    Key(
+        "ssl_certificate",
+        "path",
+        None,
+        "PEM file with the server's certificate, and the chain after it. Goes with ssl_key.",
+        unset="self-signed, made on first start in the state folder",
+    ),
+    Key(
+        "ssl_key",
+        "path",
+        None,
+        "PEM file with the private key, without a passphrase. Goes with ssl_certificate.",
+        unset="made with the certificate",
+    ),
+    Key(
+        "ssl_client_ca",
+        "path",
+        None,
+        "PEM file with the authorities whose client certificates are let in. A caller without "
+        "such a certificate is then refused.",
+    ),
+    Key(
+        "ssl_allowed_clients",
+        "subjects",
+        None,
+        "Subject names, with ; between, of the client certificates that are let in. Needs "
+        "ssl_client_ca.",
+        unset="every one that ssl_client_ca signed",
+    ),
+    Key(
+        "plugins_path",
+        "folders",
+        "$PYTHONPATH/ovirt_scheduler/plugins",
+        "Folders with plugins, with : between. $PYTHONPATH at the beginning of one stands for "
+        "each entry of that environment variable in turn, or, where it is not set, for the "
+        "place where the package is installed; such a folder may be missing.",
+    ),
+    Key(
+        "plugins_conf_path",
+        "path",
+        "/etc/ovirt/scheduler/plugins",
+        "Folder with the plugins' conf files, NAME.conf for the plugin NAME.py.",
+    ),
+    Key(
+        "root_api",
+        "choice",
+        "design",
+        "The answer form at the URL paths / and /RPC2. An engine that was set up for the old "
+        "proxy needs engine there.",
+        choices=("design", "engine"),
+    ),
+    Key(
+        "engine_scores",
+        "choice",
+        "summed",
+        "What runCostFunctions answers in the engine form: one sum for each host, or each "
+        "function's own cost, which engines of 4.1 and later multiply themselves.",
+        choices=("summed", "per_unit"),
+    ),
+    Key(
+        "plugin_timeout",
+        "seconds",
+        "30",
+        "Time that one plugin call may take. No longer than request_timeout.",
+        least="0.1",
+        most="119",
+    ),
+    Key(
+        "request_timeout",
+        "seconds",
+        "100",
+        "Time that a whole request may take, waiting included. The engine gives up at 120.",
+        least="0.1",
+        most="119",
+    ),
+    Key(
+        "max_parallel_calls",
+        "whole",
+        None,
+        "Plugin calls that run at the same time, of all requests together.",
+        least="1",
+        most="4096",
+        unset="two for each processor",
+    ),
+    Key(
+        "max_connections",
+        "whole",
+        "512",
+        "Open connections. When all are taken, the one that is idle for longest is closed, "
+        "else a new one has to wait.",
+        least="1",
+        most="65536",
+    ),
+    Key(
+        "max_waiting",
+        "whole",
+        "1024",
+        "Requests that wait for their turn. Further ones get the fault 104.",
+        least="0",
+        most="65536",
+    ),
+    Key(
+        "max_request_size",
+        "size",
+        "64 MiB",
+        "Bytes of a request's body, after decompression too.",
+        least="1 KiB",
+        most="4 GiB",
+    ),
+    Key(
+        "connection_timeout",
+        "seconds",
+        "10",
+        "Time for a TLS handshake, and for a request to arrive. A kept connection may idle for "
+        "60 seconds.",
+        least="0.1",
+        most="120",
+    ),
+    Key(
+        "memory_limit",
+        "size",
+        "512 MiB",
+        "Memory of each process of a plugin call, above what it has when it starts.",
+        least="1 MiB",
+        most="1024 GiB",
+    ),
+    Key(
+        "cpu_limit",
+        "whole_seconds",
+        "60",
+        "Processor time of each process of a plugin call.",
+        least="1",
+        most="86400",
+    ),
+    Key(
+        "files_limit",
+        "whole",
+        "256",
+        "Files that each process of a plugin call may have open.",
+        least="16",
+        most="1048576",
+    ),
+    Key(
+        "log_file",
+        "path",
+        None,
+        "File for the log. It rotates at 10 MiB, and 6 are kept.",
+        unset="standard error",
+    ),
+    Key(
+        "log_level",
+        "choice",
+        "info",
+        "What is worth a line in the log.",
+        choices=("debug", "info", "warning", "error"),
+    ),
+    Key(
+        "url",
+        "url",
+        None,
+        "The engine's REST API, such as https://engine.example.com/ovirt-engine/api. Needs "
+        "username and password_file.",
+        section="engine",
+    ),
+    Key(
+        "username",
+        "text",
+        None,
+        "Who asks, such as scheduler@internal. A user that may only read will do.",
+        section="engine",
+    ),
+    Key(
+        "password_file",
+        "path",
+        None,
+        "File with the password in its first line. Nobody but the daemon should be able to "
+        "read it.",
+        section="engine",
+    ),
+    Key(
+        "ca_file",
+        "path",
+        None,
+        "PEM file with the authority that signed the engine's certificate.",
+        unset="the system's authorities",
+        section="engine",
+    ),
+    Key(
+        "cache_seconds",
+        "seconds",
+        "5",
+        "How long an answer of the engine is used again.",
+        least="0",
+        most="3600",
+        section="engine",
+    ),
+)
+
+PLUGIN: Tuple[Key, ...] = (
+    Key(
+        "name",
+        "text",
+        None,
+        "Name of the property set.",
+        unset="the plugin's name",
+    ),
+    Key(
+        "customProperties",
+        "text",
+        None,
+        "The properties that the units take: key=regex;key2=regex2.",
+    ),
+    Key(
+        "defaultValues",
+        "text",
+        None,
+        "The properties' defaults, in the same order, with ; between. An empty place is no "
+        "default.",
+    ),
+    Key(
+        "kinds",
+        "kinds",
+        "filter, cost_function, balance",
+        "Which of the plugin's units have the properties.",
+        choices=("filter", "cost_function", "balance"),
+    ),
+    Key(
+        "timeout",
+        "seconds",
+        None,
+        "Time that one call of this plugin may take.",
+        least="0.1",
+        most="119",
+        unset="plugin_timeout of scheduler.conf",
+    ),
+    Key(
+        "memory_limit",
+        "size",
+        None,
+        "Memory of each process of a call of this plugin.",
+        least="1 MiB",
+        most="1024 GiB",
+        unset="memory_limit of scheduler.conf",
+    ),
+    Key(
+        "on_failure",
+        "choice",
+        "ignore",
+        "When the filter fails: leave it out as though it had not been asked for, or reject "
+        "every host.",
+        choices=("ignore", "reject"),
+    ),
+    Key(
+        "enabled",
+        "truth",
+        "true",
+        "Whether the plugin is loaded.",
+    ),
+)
+
+
+def configspec(table: Tuple[Key, ...]) -> List[str]:
+    """The lines of the configspec that a file is checked against."""
+    lines = []
+    section = ""
+    for key in table:
+        if key.section != section:
+            section = key.section
+            lines.append(f"[{section}]")
+        lines.append(f"{key.name} = {key.spec}")
+    return lines
+
+
+_SAMPLE_HEAD = (
+    "The configuration of ovirt-scheduler. Every key is optional, and the values that are "
+    "commented out here are the defaults. docs/configuration.md tells how values are written."
+)
+
+
+def sample() -> str:
+    """``etc/scheduler.conf``: every key commented out, with its meaning and default."""
+    blocks = [_comment(_SAMPLE_HEAD)]
+    section = ""
+    for key in SCHEDULER:
+        if key.section != section:
+            section = key.section
+            blocks.append(f"[{section}]")
+        default = f"Default: {key.unset}." if key.default is None else ""
+        words = " ".join(filter(None, (key.help, f"Allowed: {key.allowed}.", default)))
+        blocks.append(f"{_comment(words)}\n#{key.name} = {key.default or ''}".rstrip())
+    return "\n\n".join(blocks) + "\n"
+
+
+def _comment(words: str) -> str:
+    return textwrap.fill(
+        words, 88, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False
+    )
+
+
+def manual(text: str) -> str:
+    """``docs/configuration.md`` with its tables made anew.
+
+    A table stands between ``<!-- table: scheduler.conf -->`` or ``<!-- table: plugin conf -->``
+    and ``<!-- end of table -->``.
+    """
+    for name, table in (("scheduler.conf", SCHEDULER), ("plugin conf", PLUGIN)):
+        head, begin, rest = text.partition(f"<!-- table: {name} -->\n")
+        _, end, tail = rest.partition("<!-- end of table -->\n")
+        text = f"{head}{begin}{_markdown(table)}{end}{tail}"
+    return text
+
+
+def _markdown(table: Tuple[Key, ...]) -> str:
+    rows = ["| key | default | allowed | meaning |", "|---|---|---|---|"]
+    for key in table:
+        name = f"`[{key.section}]` `{key.name}`" if key.section else f"`{key.name}`"
+        default = key.unset if key.default is None else f"`{key.default}`"
+        rows.append(f"| {name} | {default} | {key.allowed} | {key.help} |")
+    return "\n".join(rows) + "\n"

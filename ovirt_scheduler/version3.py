@@ -1,0 +1,221 @@
+"""Version 3 of the engine's REST representation, turned into version 4.
+
+The SDK knows version 4 alone; it reads version 3 without a complaint and loses what is
+written differently. ``DIFFERENCES`` says each difference once: where it is, and what is to
+be done there. Every place is told by a shape that version 4 does not have, so no document
+has to say which version it is, a mixed one works, and version 4 is left alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping, Tuple
+
+from lxml import etree
+
+# What version 3 writes as an attribute and version 4 as an element of the same name.
+ATTRIBUTES = frozenset(
+    {
+        *("major", "minor", "build", "revision", "full_version"),  # every kind of version
+        *("sockets", "cores", "threads", "index", "socket", "vcpu", "cpu_set", "mode"),  # CPU
+        *("type", "name", "value", "regexp", "enabled", "percent"),
+        *("address", "netmask", "gateway"),
+    }
+)
+# The elements that give version 3 away. A few are in version 4 too: these make us look.
+ELEMENTS = frozenset(
+    {
+        *("state", "storage_manager", "selinux", "overcommit", "vmpool", "guest_info"),
+        *("timezone", "placement_policy", "disks"),
+    }
+)
+
+_Change = Callable[[Any], None]  # what is to be done to an lxml element
+_Difference = Tuple[etree.XPath, _Change]
+
+
+def worth_a_look(name: str, attributes: Mapping[str, str]) -> bool:
+    """Whether an element may be of version 3; without one, nothing in a document is."""
+    return (
+        name in ELEMENTS
+        or "dev" in attributes
+        or (name == "cpu" and "id" in attributes)
+        or not ATTRIBUTES.isdisjoint(attributes)
+    )
+
+
+def to_version4(data: bytes) -> bytes:
+    """Write a document in version 4.
+
+    Args:
+        data: well-formed UTF-8 without a document type.
+
+    Returns:
+        The document in UTF-8; ``data`` itself where nothing of version 3 is in it.
+
+    Raises:
+        lxml.etree.XMLSyntaxError: libxml2 refuses the document (its limits on depth and size).
+    """
+    parser = etree.XMLParser(
+        encoding="utf-8", resolve_entities=False, no_network=True, remove_comments=True
+    )
+    root = etree.fromstring(data, parser)
+    changed = False
+    for select, change in DIFFERENCES:
+        for element in select(root):
+            change(element)
+            changed = True
+    return etree.tostring(root, encoding="utf-8") if changed else data
+
+
+def _drop(element: Any) -> None:
+    # What follows an element belongs to it in lxml; between elements that is white space.
+    element.getparent().remove(element)
+
+
+def _add(parent: Any, name: str, text: str) -> Any:
+    child = etree.SubElement(parent, name)
+    child.text = text
+    return child
+
+
+def _rename(name: str) -> _Change:
+    def change(element: Any) -> None:
+        element.tag = name
+
+    return change
+
+
+def _wrap(children: str, *names: str) -> _Change:
+    """Put each child of that name into ``names[-1]`` of ... of ``names[0]``."""
+
+    def change(element: Any) -> None:
+        for child in element.findall(children):
+            parent = element
+            for depth, name in enumerate(names):
+                found = parent.find(name) if depth == 0 else None
+                parent = etree.SubElement(parent, name) if found is None else found
+            parent.append(child)
+
+    return change
+
+
+def _status(element: Any) -> None:
+    detail = element.findtext("detail")
+    if detail is not None:
+        _add(element.getparent(), f"{element.tag}_detail", detail)
+    state = element.findtext("state")
+    element[:] = []
+    element.text = state
+
+
+def _storage_manager(element: Any) -> None:
+    host = element.getparent()
+    # The younger of version 3 write both; then <spm> tells more.
+    if host.find("spm") is None:
+        spm = etree.SubElement(host, "spm")
+        word = (element.text or "").strip().lower()
+        _add(spm, "status", {"true": "spm", "false": "none"}.get(word, word))
+        if "priority" in element.attrib:
+            _add(spm, "priority", element.get("priority"))
+    _drop(element)
+
+
+def _time_zone(element: Any) -> None:
+    machine = element.getparent()
+    if machine.find("time_zone") is None:
+        _add(etree.SubElement(machine, "time_zone"), "name", element.text)
+    _drop(element)
+
+
+def _disks(element: Any) -> None:
+    element.tag = "disk_attachments"
+    for disk in element.findall("disk"):
+        attachment = etree.Element("disk_attachment")
+        element.replace(disk, attachment)
+        attachment.append(disk)
+
+
+def _boot(element: Any) -> None:
+    devices = [boot.get("dev") for boot in element.findall("boot[@dev]")]
+    for boot in element.findall("boot"):
+        element.remove(boot)
+    parent = etree.SubElement(etree.SubElement(element, "boot"), "devices")
+    for device in devices:
+        _add(parent, "device", device)
+
+
+def _cpu_type(element: Any) -> None:
+    _add(element, "type", element.attrib.pop("id"))
+
+
+def _statistic(element: Any) -> None:
+    for kind in element.findall("type"):
+        kind.tag = "kind"
+    _add(element, "type", element.find("values[@type]").attrib.pop("type"))
+
+
+def _attributes(element: Any) -> None:
+    for name in sorted(ATTRIBUTES.intersection(element.attrib)):
+        child = etree.Element(name)
+        child.text = element.attrib.pop(name)
+        element.insert(0, child)
+
+
+def _lower(element: Any) -> None:
+    element.text = element.text.lower()
+
+
+def _text(text: str) -> _Change:
+    def change(element: Any) -> None:
+        element.text = text
+
+    return change
+
+
+def _at(where: str, change: _Change) -> _Difference:
+    return etree.XPath(where), change
+
+
+_ANY_ATTRIBUTE = " or ".join(f"@{name}" for name in sorted(ATTRIBUTES))
+_WITH_CAPITALS = "[not(*)][translate(., 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', '') != string(.)]"
+
+# In this order: the attributes that become plain elements come after those that do not.
+DIFFERENCES: Tuple[_Difference, ...] = (
+    # <hosts><total>2</total>: counts and actions among the members of a collection.
+    _at("/*[self::hosts or self::vms]/*[not(self::host or self::vm)]", _drop),
+    # <status><state>up</state><detail>...</detail></status>
+    _at("//*[self::status or self::external_status or self::creation_status][state]", _status),
+    # <storage_manager priority="5">true</storage_manager>
+    _at("//host/storage_manager", _storage_manager),
+    _at("//host/selinux", _rename("se_linux")),
+    _at("//vm/vmpool", _rename("vm_pool")),
+    _at("//memory_policy/overcommit", _rename("over_commit")),
+    # <timezone>Europe/Prague</timezone>; <initialization> has one in version 4 too.
+    _at("//*[self::vm or self::template or self::instance_type]/timezone", _time_zone),
+    # <guest_info><fqdn>
+    _at("//vm[guest_info/fqdn]", lambda vm: _add(vm, "fqdn", vm.findtext("guest_info/fqdn"))),
+    # <placement_policy><host id="..."/>; the younger of version 3 write <hosts> as well.
+    _at("//placement_policy[host][not(hosts)]", _wrap("host", "hosts")),
+    # <disks><disk>, where version 4 has an attachment of each disk.
+    _at("//vm/disks", _disks),
+    # <os><boot dev="network"/><boot dev="hd"/></os>
+    _at("//os[boot/@dev]", _boot),
+    # <cpu_tune><vcpu_pin vcpu="0" cpu_set="1-4"/></cpu_tune>
+    _at("//cpu_tune[vcpu_pin]", _wrap("vcpu_pin", "vcpu_pins")),
+    # <cpu id="Intel Nehalem Family">
+    _at("//cpu[@id]", _cpu_type),
+    # <statistic><type>GAUGE</type><values type="INTEGER">
+    _at("//statistic[values/@type]", _statistic),
+    # <topology sockets="1" cores="4"/>, <version major="4"/>, <os type="rhel_6x64">, ...
+    _at(f"//*[not(self::link)][not(text()[normalize-space()])][{_ANY_ATTRIBUTE}]", _attributes),
+    # Words of an enumeration that were spelled otherwise.
+    _at(
+        "//*[parent::cpu and (self::architecture or self::mode)"
+        " or parent::statistic and (self::kind or self::type or self::unit)"
+        " or parent::supported_rng_sources or parent::rng_device and self::source]"
+        + _WITH_CAPITALS,
+        _lower,
+    ),
+    _at("//host/type[. = 'rhev-h']", _text("rhev_h")),
+    _at("//vm/status[. = 'migrating_from' or . = 'migrating_to']", _text("migrating")),
+)

@@ -1,0 +1,173 @@
+"""What several test modules need: real documents, real plugins, a real daemon."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import ssl
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Callable, Iterator, List, Optional
+from xmlrpc.client import ServerProxy
+
+import pytest
+
+from ovirt_scheduler.executor import Executor
+from ovirt_scheduler.model import Candidate, Kind, Limits, PluginCode, PolicyUnit, Source
+
+PROJECT = Path(__file__).resolve().parents[1]
+PLUGINS = Path(__file__).resolve().parent / "plugins"
+SHARED = PROJECT.parent / "shared" / "data"
+LIMITS = Limits(timeout=10.0, memory=512 << 20, cpu=10, open_files=256)
+
+_START_SECONDS = 30.0
+
+
+@pytest.fixture
+def marker() -> str:
+    """Seconds for sleep(1) that no other process on the machine sleeps for."""
+    return f"{uuid.uuid4().int % 10**9 + 10**6}"
+
+
+def processes_with(marker: str) -> List[int]:
+    """Pids of the live processes that have the marker on their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if marker.encode() in words:
+                found.append(int(entry.name))
+    return found
+
+
+def offspring(pid: int) -> List[int]:
+    """Pids of the live processes below this one, zombies included."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text("utf-8")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            parents[int(entry.name)] = int(stat[stat.rindex(")") + 2 :].split()[1])
+    below = [pid]
+    for parent in below:
+        below.extend(child for child, its_parent in parents.items() if its_parent == parent)
+    return below[1:]
+
+
+@pytest.fixture(scope="module")
+def executor() -> Iterator[Executor]:
+    running = Executor(parallel=4, max_waiting=16)
+    running.start()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def unit_named(executor: Executor) -> Callable[..., PolicyUnit]:
+    """Gives a unit of the misbehaving plugins, analysed as the loader does."""
+
+    def load(
+        name: str, kind: Kind = Kind.FILTER, limits: Limits = LIMITS, folder: Path = PLUGINS
+    ) -> PolicyUnit:
+        path = folder / f"{name}.py"
+        source = Source(name, str(path), path.read_bytes())
+        analysis = executor.analyse(Candidate(source, str(folder), ()))
+        assert analysis.fault is None
+        (found,) = [unit for unit in analysis.units if unit.kind is kind]
+        code = PluginCode(name, str(folder), analysis.modules)
+        return PolicyUnit(found.name, kind, found.description, code, "sha256:", limits)
+
+    return load
+
+
+class Daemon:
+    """A daemon of its own for a test, started as an administrator starts it."""
+
+    def __init__(self, folder: Path, plugins: Path, settings: str, options: List[str]) -> None:
+        self.state = folder / "state"
+        self._log = folder / "log"
+        config = folder / "scheduler.conf"
+        config.write_text(f"listening_port = 0\n{settings}\n", "utf-8")
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "ovirt_scheduler", "serve", "--config", str(config),
+                 "--plugins", str(plugins), *options],
+                cwd=PROJECT,
+                env={**os.environ, "STATE_DIRECTORY": str(self.state)},
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+            )  # fmt: skip
+        self.pid = self.process.pid
+        self.url = self._listening()
+
+    def _listening(self) -> str:
+        """The address that it prints when it is ready."""
+        give_up = time.monotonic() + _START_SECONDS
+        while time.monotonic() < give_up:
+            found = re.search(r"^listening on (\S+)$", self.log, re.MULTILINE)
+            if found:
+                return found.group(1)
+            if self.process.poll() is not None:
+                break
+            select.select([], [], [], 0.01)
+        self.process.kill()
+        self.process.wait()
+        raise AssertionError(f"the daemon did not start:\n{self.log}")
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text("utf-8")
+
+    @property
+    def certificate(self) -> Path:
+        return self.state / "certificate" / "certificate.pem"
+
+    @property
+    def trust(self) -> Optional[ssl.SSLContext]:
+        if self.url.startswith("http:"):
+            return None
+        return ssl.create_default_context(cafile=str(self.certificate))
+
+    def proxy(self, path: str = "/design") -> ServerProxy:
+        return ServerProxy(self.url + path, context=self.trust, use_builtin_types=True)
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send the signal and give the exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(timeout=30)
+
+
+StartDaemon = Callable[..., Daemon]
+
+
+@pytest.fixture(scope="module")
+def start_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartDaemon]:
+    """Starts daemons; each is stopped when the module's tests are done."""
+    started: List[Daemon] = []
+
+    def start(
+        plugins: Path = PLUGINS, settings: str = "", options: Optional[List[str]] = None
+    ) -> Daemon:
+        daemon = Daemon(tmp_path_factory.mktemp("daemon"), plugins, settings, options or [])
+        started.append(daemon)
+        return daemon
+
+    yield start
+    for daemon in started:
+        try:
+            daemon.stop()
+        except subprocess.TimeoutExpired:
+            daemon.process.kill()
+            daemon.process.wait()
+            raise

@@ -1,0 +1,2 @@
+def do_filter(hosts, vm, properties):
+    return [bytearray(64 << 20) for _ in range(64)]

@@ -1,0 +1,88 @@
+"""A conf file held to a small table: typed values, unknown keys, and mistakes on their line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ovirt_scheduler.conf_file import ConfFile
+from ovirt_scheduler.errors import PluginError
+from ovirt_scheduler.settings_table import Key
+
+TABLE = (
+    Key("speed", "whole", "5", "How fast.", least="1", most="9", other_names=("the speed",)),
+    Key("folder", "path", None, "Where to."),
+    Key("colour", "choice", "red", "Which.", choices=("red", "green"), section="paint"),
+)
+
+
+def read(text: str) -> ConfFile:
+    return ConfFile(text.encode(), Path("/x.conf"), TABLE, PluginError)
+
+
+def test_what_is_not_set_has_its_default():
+    """A key without a default is None, and a section that is missing has its defaults too."""
+    conf = read("")
+    assert (conf["speed"], conf["folder"], conf.section("paint")) == (5, None, {"colour": "red"})
+    assert not conf.has("speed")
+
+
+def test_values_are_typed():
+    """Each is what its check makes of it."""
+    conf = read("speed = '7'\nfolder = /a\n[paint]\ncolour = green")
+    assert (conf["speed"], conf["folder"]) == (7, Path("/a"))
+    assert conf.section("paint") == {"colour": "green"}
+    assert conf.has("colour", "paint")
+
+
+def test_a_key_may_have_another_name():
+    """The value is found under the name of the table."""
+    conf = read("the speed = 3")
+    assert conf["speed"] == 3
+    assert conf.has("speed")
+
+
+def test_two_names_of_one_key_may_agree():
+    """The same value twice leaves nothing open."""
+    assert read("the speed = 3\nspeed = 3")["speed"] == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("\nsped = 3", 2, "sped: there is no such key; did you mean speed?"),
+        ("SPEED = 3", 1, "SPEED: there is no such key; did you mean speed?"),
+        ("zzz = 3", 1, "zzz: there is no such key; known are speed, folder"),
+        ("[paint]\ncolor = red", 2, "[paint] color: there is no such key; did you mean colour?"),
+        ("colour = red", 1, "colour: belongs in the section [paint]"),
+        ("[paint]\n\nspeed = 3", 3, "[paint] speed: belongs above the sections"),
+        ("[pain]\ncolour = red", 2, "[pain] colour: there is no such section"),
+        ("paint = red", 1, "paint: there is no such key; known are speed, folder"),
+        ("speed = 0", 1, "speed: expected a whole number, from 1 to 9, not '0'"),
+        ("speed =", 1, "speed: expected a whole number, from 1 to 9, not nothing"),
+        ("#\nthe speed = 10", 2, "speed: expected a whole number, from 1 to 9, not '10'"),
+        ("folder = a", 1, "folder: expected a path that begins with /, not 'a'"),
+        ("[paint]\ncolour = blue", 2, "[paint] colour: expected one of red, green, not 'blue'"),
+        ("[paint]\ncolour = blue\n", 2, "[paint] colour: expected one of red, green, not 'blue'"),
+        (
+            "speed = 3\nthe speed = 4",
+            2,
+            "the speed: is speed by another name, which line 1 sets to 3",
+        ),
+        ("folder = a\nspeed = 0", 1, "folder: expected a path that begins with /, not 'a'"),
+    ],
+)
+def test_a_mistake_names_line_key_and_what_is_allowed(text, line, message):
+    """The first one in the file is told, with the nearest known key where there is one."""
+    with pytest.raises(PluginError) as caught:
+        read(text)
+    assert (caught.value.line, caught.value.message) == (line, message)
+    assert caught.value.file == "/x.conf"
+
+
+def test_a_mistake_of_several_keys_is_put_on_the_line_of_one():
+    """Its reader builds it from the key's name; a key that is not in the file has no line."""
+    conf = read("\n\nspeed = 3")
+    assert str(conf.mistake("speed", "is odd")) == "/x.conf:3: speed: is odd"
+    assert str(conf.mistake("colour", "clashes", "paint")) == "/x.conf: [paint] colour: clashes"

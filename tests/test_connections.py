@@ -1,0 +1,149 @@
+"""The table of connections: its limit, who makes room, and its end."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from typing import Iterator
+
+import pytest
+
+from ovirt_scheduler.connections import Connections
+
+
+class Peer:
+    """A connection's two ends, and a thread that serves it until it is broken."""
+
+    def __init__(self) -> None:
+        self.socket, self.other_end = socket.socketpair()
+
+    def serve_in(self, table: Connections) -> Peer:
+        def serve() -> None:
+            self.socket.recv(1)
+            table.remove(self.socket)
+
+        threading.Thread(target=serve, daemon=True).start()
+        return self
+
+    @property
+    def cut(self) -> bool:
+        self.other_end.settimeout(30)
+        return self.other_end.recv(1) == b""
+
+    @property
+    def open(self) -> bool:
+        self.other_end.settimeout(0)
+        try:
+            self.other_end.recv(1)
+        except BlockingIOError:
+            return True
+        return False
+
+
+@pytest.fixture
+def peers() -> Iterator[list[Peer]]:
+    made = [Peer() for _ in range(4)]
+    yield made
+    for peer in made:
+        peer.other_end.close()
+        peer.socket.close()
+
+
+def soon() -> float:
+    return time.monotonic() + 30
+
+
+def test_the_longest_idle_makes_room(peers: list[Peer]) -> None:
+    """A full table breaks one connection, the one that is idle for longest."""
+    table = Connections(limit=3)
+    for peer in peers[:3]:
+        assert table.add(peer.socket)
+        peer.serve_in(table)
+    assert table.set_busy(peers[0].socket)
+    assert table.set_idle(peers[0].socket)  # now the last to have become idle
+    assert table.add(peers[3].socket)
+    assert peers[1].cut
+    assert peers[0].open
+    assert peers[2].open
+
+
+def test_a_busy_connection_is_not_broken(peers: list[Peer]) -> None:
+    """With all busy, the next waits until one becomes idle."""
+    table = Connections(limit=1)
+    table.add(peers[0].serve_in(table).socket)
+    table.set_busy(peers[0].socket)
+    added = threading.Event()
+
+    def add() -> None:
+        table.add(peers[1].socket)
+        added.set()
+
+    threading.Thread(target=add, daemon=True).start()
+    assert not added.wait(0.1)
+    assert peers[0].open
+    table.set_idle(peers[0].socket)
+    assert added.wait(30)
+    assert peers[0].cut
+
+
+def test_a_connection_that_is_gone_makes_room(peers: list[Peer]) -> None:
+    """Removing one lets the next in."""
+    table = Connections(limit=1)
+    table.add(peers[0].socket)
+    table.remove(peers[0].socket)
+    assert table.add(peers[1].socket)
+    assert peers[1].open
+
+
+def test_a_broken_connection_takes_no_request(peers: list[Peer]) -> None:
+    """The thread of a connection that was broken learns that it came too late."""
+    table = Connections(limit=2)
+    table.add(peers[0].socket)
+    table.abort_longest_idle()
+    assert not table.set_busy(peers[0].socket)
+    assert not table.set_idle(peers[0].socket)
+
+
+def test_waiting_for_idleness_ends(peers: list[Peer]) -> None:
+    """It ends when the last busy connection is idle, or at the deadline."""
+    table = Connections(limit=2)
+    assert table.wait_until_idle(soon())
+    table.add(peers[0].socket)
+    table.set_busy(peers[0].socket)
+    assert not table.wait_until_idle(time.monotonic() + 0.05)
+    threading.Timer(0.05, table.set_idle, [peers[0].socket]).start()
+    assert table.wait_until_idle(soon())
+
+
+def test_closing_breaks_all_and_waits_for_their_threads(peers: list[Peer]) -> None:
+    """After it no thread of a connection is left, and no connection is taken."""
+    before = threading.active_count()
+    table = Connections(limit=4)
+    for peer in peers[:3]:
+        table.add(peer.serve_in(table).socket)
+    table.set_busy(peers[0].socket)
+    assert table.close(soon())
+    assert threading.active_count() == before
+    assert all(peer.cut for peer in peers[:3])
+    assert not table.add(peers[3].socket)
+
+
+def test_closing_tells_of_a_thread_that_stays(peers: list[Peer]) -> None:
+    """A connection whose thread does not end is told at the deadline."""
+    table = Connections(limit=1)
+    table.add(peers[0].socket)
+    assert not table.close(time.monotonic() + 0.05)
+
+
+def test_closing_wakes_the_one_that_waits_for_room(peers: list[Peer]) -> None:
+    """Who waited for room learns that there will be none."""
+    table = Connections(limit=1)
+    table.add(peers[0].socket)
+    table.set_busy(peers[0].socket)
+    answers: list[bool] = []
+    waiting = threading.Thread(target=lambda: answers.append(table.add(peers[1].socket)))
+    waiting.start()
+    table.close(time.monotonic() + 0.05)
+    waiting.join(30)
+    assert answers == [False]

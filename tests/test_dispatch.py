@@ -1,0 +1,161 @@
+"""One call from body to body: results, faults, what the log says."""
+
+from __future__ import annotations
+
+import logging
+import xmlrpc.client
+from typing import Any
+
+import pytest
+
+from ovirt_scheduler import errors
+from ovirt_scheduler.dispatch import Dispatcher
+from ovirt_scheduler.model import AnswerForm, Caller, Method
+
+CALLER = Caller("0a1b2c3d", AnswerForm.ENGINE, "127.0.0.1:50000")
+
+
+def method(name: str, run: Any) -> Method:
+    return Method(name, f"What {name} does.", (("string", "int"), ("string",)), run)
+
+
+def raising(error: BaseException) -> Dispatcher:
+    def run(_caller: Caller, _parameters: tuple[object, ...]) -> object:
+        raise error
+
+    return Dispatcher([method("fails", run)])
+
+
+def call(dispatcher: Dispatcher, name: str, *parameters: Any) -> Any:
+    body = xmlrpc.client.dumps(parameters, name, allow_none=True).encode()
+    ((answer,), _) = xmlrpc.client.loads(dispatcher.answer(CALLER, body))
+    return answer
+
+
+def fault(dispatcher: Dispatcher, name: str, *parameters: Any) -> tuple[int, str]:
+    with pytest.raises(xmlrpc.client.Fault) as caught:
+        call(dispatcher, name, *parameters)
+    return caught.value.faultCode, caught.value.faultString
+
+
+@pytest.fixture
+def echo() -> Dispatcher:
+    def run(caller: Caller, parameters: tuple[object, ...]) -> object:
+        return [caller.request_id, caller.form.value, list(parameters)]
+
+    return Dispatcher([method("echo", run)])
+
+
+def test_a_method_gets_the_caller_and_the_parameters(echo: Dispatcher) -> None:
+    """The parameters come as a tuple, as many as were sent."""
+    assert call(echo, "echo") == ["0a1b2c3d", "engine", []]
+    assert call(echo, "echo", 1, "b") == ["0a1b2c3d", "engine", [1, "b"]]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        errors.NotXmlRpc,
+        errors.UnknownMethod,
+        errors.BadParameters,
+        errors.InternalError,
+        errors.UnknownUnit,
+        errors.UnreadableDocument,
+        errors.RefusedProperty,
+        errors.Overloaded,
+    ],
+)
+def test_a_request_error_is_a_fault(kind: type[errors.RequestError]) -> None:
+    """Its code and its text are the fault's."""
+    assert fault(raising(kind("what to do")), "fails") == (kind.fault_code, "what to do")
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("inside"), RecursionError(), errors.ConfigError("inside"), OSError()]
+)
+def test_any_other_exception_is_hidden(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    """The fault has the request's id, the log the traceback; nothing of the inside gets out."""
+    code, text = fault(raising(error), "fails")
+    assert code == -32603
+    assert "0a1b2c3d" in text
+    assert "inside" not in text
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert "0a1b2c3d" in record.getMessage()
+    assert record.exc_info is not None
+    assert record.exc_info[1] is error
+
+
+@pytest.mark.parametrize("value", [None, 2**31, [{1: 2}]])
+def test_an_answer_without_a_form_is_an_internal_error(value: object) -> None:
+    """What cannot be encoded is our own mistake."""
+    code, text = fault(Dispatcher([method("odd", lambda *_: value)]), "odd")
+    assert code == -32603
+    assert "0a1b2c3d" in text
+
+
+def test_an_unknown_method_is_a_fault(echo: Dispatcher) -> None:
+    """The text lists the methods there are."""
+    code, text = fault(echo, "run" * 100)
+    assert code == -32601
+    assert "echo, system.listMethods" in text
+    assert len(text) < 300
+
+
+def test_multicall_is_off(echo: Dispatcher) -> None:
+    """system.multicall is a method like any other that does not exist."""
+    assert fault(echo, "system.multicall", [])[0] == -32601
+
+
+def test_a_body_that_is_no_call_is_a_fault(echo: Dispatcher) -> None:
+    """The place of the mistake is in the text."""
+    with pytest.raises(xmlrpc.client.Fault, match="line 1, column 1"):
+        xmlrpc.client.loads(echo.answer(CALLER, b"hello"))
+
+
+def test_the_methods_are_listed(echo: Dispatcher) -> None:
+    """All of them, the ones that tell about methods too."""
+    listed = ["echo", "system.listMethods", "system.methodHelp", "system.methodSignature"]
+    assert call(echo, "system.listMethods") == listed
+
+
+def test_every_method_has_help_and_signatures(echo: Dispatcher) -> None:
+    """Both are what the method was given with, and true of the three themselves."""
+    assert call(echo, "system.methodHelp", "echo") == "What echo does."
+    assert call(echo, "system.methodSignature", "echo") == [["string", "int"], ["string"]]
+    python_types = {"array": list, "string": str}
+    for name in call(echo, "system.listMethods")[1:]:
+        assert call(echo, "system.methodHelp", name)
+        ((result, *parameters),) = call(echo, "system.methodSignature", name)
+        answer = call(echo, name, *["echo" for _ in parameters])
+        assert isinstance(answer, python_types[result])
+
+
+@pytest.mark.parametrize("asked", ["system.methodHelp", "system.methodSignature"])
+def test_telling_about_methods_takes_one_name(echo: Dispatcher, asked: str) -> None:
+    """Other parameters are a fault, as is a name that no method bears."""
+    for parameters in ((), (1,), ("echo", "echo")):
+        assert fault(echo, asked, *parameters)[0] == -32602
+    assert fault(echo, asked, "nothing")[0] == -32601
+    assert fault(echo, "system.listMethods", "x")[0] == -32602
+
+
+def test_calls_are_refused_at_the_end(echo: Dispatcher) -> None:
+    """While the daemon shuts down every call is fault 104."""
+    echo.refuse_calls()
+    assert fault(echo, "echo")[0] == 104
+    assert fault(echo, "nothing")[0] == 104
+
+
+def test_each_call_is_logged_in_one_line(
+    echo: Dispatcher, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Id, method, form, peer, outcome and time are told; the parameters are not."""
+    caplog.set_level(logging.INFO)
+    call(echo, "echo", "secret")
+    fault(echo, "two\nlines", "secret")
+    ok, failed = (record.getMessage() for record in caplog.records)
+    assert ok.startswith("request 0a1b2c3d echo, engine form, 127.0.0.1:50000: ok, ")
+    assert ok.endswith(" ms")
+    assert "fault -32601" in failed
+    assert "\n" not in failed
+    assert "secret" not in caplog.text

@@ -1,0 +1,353 @@
+"""The process model: what a plugin's process may do to others, and how each ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Callable, Sequence
+
+import pytest
+from conftest import LIMITS, offspring, processes_with
+
+from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded, UnreadableDocument
+from ovirt_scheduler.executor import Executor
+from ovirt_scheduler.model import (
+    CallResult,
+    Document,
+    Execution,
+    Job,
+    Kind,
+    Migration,
+    Outcome,
+    PolicyUnit,
+    UnitCall,
+)
+
+HOSTS = ("host-1", "host-2", "host-3")
+UnitNamed = Callable[..., PolicyUnit]
+
+
+def job_of(units: Sequence[PolicyUnit], seconds: float = 20.0, **changes: object) -> Job:
+    properties = changes.pop("properties", {})
+    job = Job(
+        kind=units[0].kind if units else Kind.FILTER,
+        calls=tuple(UnitCall(unit, properties) for unit in units),
+        hosts=HOSTS,
+        vm="vm-1",
+        deadline=time.monotonic() + seconds,
+    )
+    return replace(job, **changes)
+
+
+def only(execution: Execution) -> CallResult:
+    (result,) = execution.results
+    return result
+
+
+def test_a_filter_gives_the_ids_of_the_entities_that_it_returned(executor, unit_named):
+    """Entities go in, their ids come back."""
+    result = only(executor.run(job_of([unit_named("keeps_all")])))
+    assert (result.outcome, result.value) == (Outcome.OK, HOSTS)
+
+
+def test_each_filter_sees_what_the_one_before_it_left(executor, unit_named):
+    """Filters narrow one after another (contract 4.1)."""
+    units = [unit_named("keeps_first"), unit_named("keeps_first"), unit_named("keeps_all")]
+    values = [result.value for result in executor.run(job_of(units)).results]
+    assert values == [HOSTS[:2], HOSTS[:1], HOSTS[:1]]
+
+
+def test_when_no_host_is_left_the_other_filters_do_not_run(executor, unit_named):
+    """An empty list ends the chain (contract 4.1)."""
+    execution = executor.run(job_of([unit_named("keeps_none"), unit_named("keeps_all")]))
+    assert [result.unit for result in execution.results] == ["keeps_none"]
+
+
+def test_cost_functions_run_side_by_side_and_answer_in_order(executor, unit_named):
+    """Results stand in the order asked for, whoever is first (contract 4.4)."""
+    units = [unit_named("keeps_all", Kind.COST_FUNCTION), unit_named("raises", Kind.COST_FUNCTION)]
+    good, bad = executor.run(job_of(units)).results
+    assert good.value == {"host-1": 0, "host-2": 1, "host-3": 2}
+    assert (bad.outcome, bad.unit) == (Outcome.RAISED, "raises")
+
+
+def test_a_balance_gives_a_migration(executor, unit_named):
+    """The VM and the hosts it may go to (contract 2.4)."""
+    unit = unit_named("keeps_all", Kind.BALANCE)
+    result = only(executor.run(job_of([unit], vm=None, properties={"vm": "vm-7"})))
+    assert result.value == Migration("vm-7", HOSTS)
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "message"),
+    [
+        ("raises", Outcome.RAISED, "ValueError: no such <hosts> (raises.py:6)"),
+        (
+            "exits_zero",
+            Outcome.BAD_ANSWER,
+            "do_filter returned nothing; expected the hosts to keep",
+        ),
+        ("exits_at_once", Outcome.KILLED, "ended its process without an answer (exit status 0)"),
+        (
+            "returns_nothing",
+            Outcome.BAD_ANSWER,
+            "do_filter returned nothing; expected the hosts to keep",
+        ),
+        (
+            "returns_a_number",
+            Outcome.BAD_ANSWER,
+            "do_filter returned 7; expected the hosts to keep",
+        ),
+        ("dies_by_signal", Outcome.KILLED, "died by SIGSEGV"),
+        (
+            "opens_files",
+            Outcome.RAISED,
+            "OSError: [Errno 24] Too many open files: '/dev/null' (opens_files.py:4)",
+        ),
+        (
+            "eats_memory",
+            Outcome.RAISED,
+            "MemoryError: the call reached its memory_limit (eats_memory.py:2)",
+        ),
+    ],
+)
+def test_a_failing_plugin_is_a_result_that_says_what_happened(
+    executor, unit_named, name, outcome, message
+):
+    """Each way to fail has its outcome and one line for the administrator."""
+    result = only(executor.run(job_of([unit_named(name)])))
+    assert (result.outcome, result.message) == (outcome, message)
+
+
+def test_a_traceback_shows_the_plugins_own_lines_and_nothing_of_ours(executor, unit_named):
+    """The frames of the daemon's own modules are left out, the source lines are there."""
+    trace = only(executor.run(job_of([unit_named("raises")]))).traceback
+    assert 'raise ValueError("no\\nsuch <hosts>")' in trace
+    assert "call.py" not in trace
+
+
+@pytest.mark.parametrize("name", ["sleeps_forever", "stops_itself"])
+def test_a_call_over_its_time_is_killed_and_told(executor, unit_named, name):
+    """Asleep or stopped, it ends with its timeout."""
+    unit = unit_named(name, limits=replace(LIMITS, timeout=0.3))
+    result = only(executor.run(job_of([unit])))
+    assert result.outcome is Outcome.TIMED_OUT
+    assert result.message.endswith("its timeout is 0.3 s")
+    assert 0.3 <= result.seconds < 0.8
+
+
+def test_the_requests_deadline_counts_for_all_its_calls(executor, unit_named):
+    """A second filter does not start when the first has used up the request's time."""
+    units = [unit_named("sleeps_forever"), unit_named("keeps_all")]
+    first, second = executor.run(job_of(units, seconds=0.3)).results
+    assert "the request's time was over before" in first.message
+    assert second.message == "did not start: the request's time was over"
+    assert {first.outcome, second.outcome} == {Outcome.TIMED_OUT}
+
+
+def test_processor_time_is_limited(executor, unit_named):
+    """A busy loop ends by SIGXCPU, and the message names the limit."""
+    unit = unit_named("eats_processor", limits=replace(LIMITS, cpu=1))
+    result = only(executor.run(job_of([unit])))
+    assert result.message == "used up its cpu_limit of 1 s of processor time"
+
+
+def test_output_is_captured_apart_from_the_answer(executor, unit_named):
+    """print, write(2) and a program's output arrive, and the answer is whole."""
+    result = only(executor.run(job_of([unit_named("prints")])))
+    assert result.value == HOSTS
+    assert set(result.stdout.splitlines()) == {"by print", "by write", "by a program"}
+    assert result.stderr == "by stderr\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "stream"), [("floods_stdout", "stdout"), ("floods_stderr", "stderr")]
+)
+def test_output_beyond_a_mebibyte_is_cut_and_that_is_said(executor, unit_named, name, stream):
+    """10 MB of output neither block the plugin nor fill the daemon (contract 5.4)."""
+    result = only(executor.run(job_of([unit_named(name)])))
+    assert result.value == HOSTS
+    assert len(getattr(result, stream)) == 1 << 20
+    assert result.notes == ("printed more than 1 MiB; the rest was cut",)
+
+
+def test_rubbish_on_every_descriptor_is_a_failure_of_that_call_alone(executor, unit_named):
+    """A plugin that finds its answer's pipe can spoil only its own answer."""
+    bad, good = executor.run(
+        job_of([unit_named("writes_to_descriptors"), unit_named("keeps_all")])
+    ).results
+    assert bad.outcome is Outcome.BAD_ANSWER
+    assert bad.message.startswith("its answer cannot be read")
+    assert good.value == HOSTS
+
+
+@pytest.mark.parametrize("kind", [Kind.FILTER, Kind.COST_FUNCTION])
+def test_nothing_that_a_call_started_is_left_after_its_answer(executor, unit_named, marker, kind):
+    """Children, and grandchildren in sessions of their own with stdout open, are gone."""
+    units = [unit_named("leaves_a_child", kind)] * 2
+    results = executor.run(job_of(units, properties={"marker": marker})).results
+    assert [result.outcome for result in results] == [Outcome.OK, Outcome.OK]
+    assert processes_with(marker) == []
+
+
+def test_a_call_that_is_killed_leaves_nothing_either(executor, unit_named, marker, tmp_path):
+    """What a call started before it was over its time ends with it."""
+    path = tmp_path / "starts_and_sleeps.py"
+    path.write_text(
+        "import subprocess, time\n"
+        "def do_filter(hosts, vm, properties):\n"
+        "    subprocess.Popen(['sleep', properties['marker']], start_new_session=True)\n"
+        "    print('started', flush=True)\n"
+        "    time.sleep(3600)\n"
+    )
+    unit = unit_named(path.stem, limits=replace(LIMITS, timeout=0.5), folder=tmp_path)
+    result = only(executor.run(job_of([unit], properties={"marker": marker})))
+    assert (result.outcome, result.stdout) == (Outcome.TIMED_OUT, "started\n")
+    assert processes_with(marker) == []
+
+
+def test_a_call_sees_nothing_of_the_one_before_it(executor, unit_named):
+    """Globals, modules, environment, folder, signals, threads, entities: all fresh (5.4)."""
+    unit = unit_named("leaves_traces")
+    first, second = executor.run(job_of([unit, unit])).results
+    assert first.value == second.value == HOSTS
+
+
+def test_hosts_that_were_not_given_are_dropped_and_told(executor, unit_named):
+    """The answer is in the order given, none twice, and strangers are named (3.6)."""
+    result = only(executor.run(job_of([unit_named("returns_strangers")])))
+    assert result.value == HOSTS
+    assert result.notes == ("answered with hosts that it was not given (1 dropped: stranger)",)
+
+
+def test_a_migration_to_strangers_only_is_no_migration(executor, unit_named):
+    """Dropping its hosts must not make it a migration to any host."""
+    unit = unit_named("returns_strangers", Kind.BALANCE)
+    result = only(executor.run(job_of([unit], vm=None)))
+    assert result.value is None
+    assert "1 dropped: stranger" in result.notes[0]
+
+
+def test_an_unreadable_document_is_the_callers_mistake(executor, unit_named):
+    """The reader's sentence comes through."""
+    job = job_of([unit_named("keeps_all")], hosts=Document(b"<hosts><host>", "utf-8"))
+    with pytest.raises(UnreadableDocument, match="line 1"):
+        executor.run(job)
+
+
+def test_a_sleeping_plugin_delays_no_other_request(executor, unit_named):
+    """Requests share nothing but the zygote."""
+    sleeper = unit_named("sleeps_forever", limits=replace(LIMITS, timeout=3.0))
+    good = unit_named("keeps_all")
+    thread = threading.Thread(target=executor.run, args=(job_of([sleeper]),))
+    thread.start()
+    started = time.monotonic()
+    results = [only(executor.run(job_of([good]))) for _ in range(5)]
+    took = time.monotonic() - started
+    assert thread.is_alive()
+    assert [result.value for result in results] == [HOSTS] * 5
+    assert took < 2.5
+    thread.join()
+
+
+def test_a_zygote_killed_in_the_middle_fails_the_calls_under_way_alone(
+    executor, unit_named, marker, tmp_path
+):
+    """kill -9: the call under way is a failure at once, the next one works, nothing is left."""
+    path = tmp_path / "tells_and_sleeps.py"
+    path.write_text(
+        "import subprocess, time, pathlib\n"
+        "def do_filter(hosts, vm, properties):\n"
+        "    subprocess.Popen(['sleep', properties['marker']], start_new_session=True)\n"
+        f"    pathlib.Path({str(tmp_path / 'running')!r}).touch()\n"
+        "    time.sleep(3600)\n"
+    )
+    unit = unit_named(path.stem, folder=tmp_path)
+    found = []
+    thread = threading.Thread(
+        target=lambda: found.append(executor.run(job_of([unit], properties={"marker": marker})))
+    )
+    thread.start()
+    wait_until((tmp_path / "running").exists)
+    before = executor.zygote_pid
+    os.kill(before, signal.SIGKILL)
+    thread.join(timeout=5)
+    (execution,) = found
+    assert only(execution).outcome is Outcome.KILLED
+    assert only(execution).message == "the process of its request ended with the zygote"
+    assert only(executor.run(job_of([unit_named("keeps_all")]))).value == HOSTS
+    assert executor.zygote_pid != before
+    wait_until(lambda: processes_with(marker) == [])
+
+
+def test_a_request_process_killed_in_the_middle_fails_that_request_alone(
+    executor, unit_named, marker, tmp_path
+):
+    """kill -9 of the request's process: what it was running goes with it."""
+    path = tmp_path / "kills_its_parent.py"
+    path.write_text(
+        "import os, signal, subprocess, time\n"
+        "def do_filter(hosts, vm, properties):\n"
+        "    subprocess.Popen(['sleep', properties['marker']], start_new_session=True)\n"
+        "    os.kill(os.getppid(), signal.SIGKILL)\n"
+        "    time.sleep(3600)\n"
+    )
+    unit = unit_named(path.stem, folder=tmp_path)
+    units = [unit, unit_named("keeps_all")]
+    first, second = executor.run(job_of(units, properties={"marker": marker})).results
+    assert first.message == second.message == "the process of its request died by SIGKILL"
+    wait_until(lambda: processes_with(marker) == [])
+    assert only(executor.run(job_of([unit_named("keeps_all")]))).value == HOSTS
+
+
+def test_a_request_waits_for_a_place_and_no_longer_than_its_time(unit_named):
+    """With one place taken, another request is refused when its time is over (104)."""
+    small = Executor(parallel=1, max_waiting=1)
+    small.start()
+    try:
+        sleeper = unit_named("sleeps_forever", limits=replace(LIMITS, timeout=2.0))
+        thread = threading.Thread(target=small.run, args=(job_of([sleeper]),))
+        thread.start()
+        wait_until(lambda: len(offspring(small.zygote_pid)) >= 2)
+        with pytest.raises(Overloaded, match="no plugin process became free"):
+            small.run(job_of([unit_named("keeps_all")], seconds=0.2))
+        assert only(small.run(job_of([unit_named("keeps_all")]))).value == HOSTS
+        thread.join()
+    finally:
+        small.close()
+
+
+def test_closing_ends_every_process(unit_named):
+    """A call under way and its zygote are gone when close() returns."""
+    closing = Executor(parallel=1, max_waiting=1)
+    closing.start()
+    zygote = closing.zygote_pid
+    thread = threading.Thread(target=closing.run, args=(job_of([unit_named("sleeps_forever")]),))
+    thread.start()
+    wait_until(lambda: len(offspring(zygote)) >= 2)
+    below = offspring(zygote)
+    closing.close()
+    thread.join(timeout=5)
+    assert not thread.is_alive()
+    assert [pid for pid in (zygote, *below) if Path(f"/proc/{pid}").exists()] == []
+    with pytest.raises(ExecutorUnavailable):
+        closing.run(job_of([unit_named("keeps_all")]))
+
+
+def test_idle_it_has_no_process_but_the_zygote(executor, unit_named):
+    """Every request process is gone after its answer."""
+    executor.run(job_of([unit_named("keeps_all")] * 3))
+    wait_until(lambda: offspring(executor.zygote_pid) == [])
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+    """Wait for what other processes do; fail when it does not come."""
+    give_up = time.monotonic() + seconds
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < give_up, "it did not happen in time"
+        pause.wait(0.01)

@@ -1,0 +1,62 @@
+"""The table of settings, and the files that are made from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ovirt_scheduler import settings_table
+from ovirt_scheduler.setting_values import CHECKS
+from ovirt_scheduler.settings_table import PLUGIN, SCHEDULER
+
+PROJECT = Path(__file__).resolve().parents[1]
+STALE = "is not what the table of settings says: run `python docs/generate.py`"
+
+
+def test_the_sample_file_is_the_table():
+    """etc/scheduler.conf says what the daemon checks."""
+    written = (PROJECT / "etc" / "scheduler.conf").read_text(encoding="utf-8")
+    assert written == settings_table.sample(), f"etc/scheduler.conf {STALE}"
+
+
+def test_the_manual_is_the_table():
+    """docs/configuration.md says what the daemon checks."""
+    written = (PROJECT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    assert written == settings_table.manual(written), f"docs/configuration.md {STALE}"
+    for key in SCHEDULER + PLUGIN:
+        assert f"`{key.name}` |" in written
+
+
+def test_the_manual_keeps_what_is_between_its_tables():
+    """Only what stands between the two marks of a table is made anew."""
+    text = (
+        "head\n<!-- table: scheduler.conf -->\n| stale |\n<!-- end of table -->\nmiddle\n"
+        "<!-- table: plugin conf -->\n<!-- end of table -->\ntail\n"
+    )
+    made = settings_table.manual(text)
+    assert "stale" not in made
+    assert [line for line in made.splitlines() if line in ("head", "middle", "tail")] == [
+        "head",
+        "middle",
+        "tail",
+    ]
+    assert made.count("| key |") == 2
+
+
+@pytest.mark.parametrize("key", SCHEDULER + PLUGIN, ids=lambda key: f"{key.section}.{key.name}")
+def test_defaults_and_bounds_are_good_values_themselves(key):
+    """A line of the table holds to its own check."""
+    read = CHECKS[key.check].read
+    values = [read(text) for text in (key.least, key.default, key.most) if text is not None]
+    if key.least is not None:
+        assert values == sorted(values)
+    elif key.check == "choice":
+        assert key.default in key.choices
+
+
+def test_every_key_is_told_with_a_sentence_that_fits_a_table():
+    """The manual's cells hold no bar, and every meaning is a sentence."""
+    for key in SCHEDULER + PLUGIN:
+        assert key.help.endswith(".")
+        assert "|" not in key.help + key.allowed + key.unset + (key.default or "")

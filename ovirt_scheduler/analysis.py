@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Iterator, List, Optional, Sequence, Tuple
 
 from ovirt_scheduler.model import Analysis, Candidate, FileFault, FoundUnit, Kind, Module, Source
-from ovirt_scheduler.plugin_modules import FolderFinder, compile_source, finder_of_sources
+from ovirt_scheduler.plugin_modules import FolderFinder, compile_source, finder_of_sources, lines
 
 _ARGUMENTS = {
     Kind.FILTER: ("hosts", "vm", "properties"),
@@ -29,12 +29,21 @@ _CLASS_ARGUMENTS = {
     Kind.BALANCE: ("hosts_ids", "args_map"),
 }
 
-# What ends the parse of Python 2 source: print and exec statements, two names in an except or
-# a raise, <>, backquotes, octal numbers, ur"".
+# What ends the parse of Python 2 source: print and exec statements, a name after the comma in an
+# except or a raise, <>, backquotes, octal and long numbers, ur"".
 _PYTHON_2 = re.compile(
-    r"""^\s*(print\s+[^(=\s]|print\s*>>|exec\s+["'\w]|(except|raise)\s+[\w.]+\s*,)"""
-    r"""|<>|`|(?<![\w.])0[0-7]+\b|\b[uU][rR]["']"""
+    r"""^\s*(print\s+[^(=\s]|exec\s+["'\w]|raise\s+[\w.]+\s*,|except\s.+,\s*\w+\s*:)"""
+    r"""|<>|`|(?<![\w.])(0[0-7]+|\d+[lL])\b|\b[uU][rR]["']"""
 )
+_TEXT_OR_COMMENT = re.compile(r"""(['"]).*?(?<!\\)\1|#.*""")
+
+_PYTHON_2_MODULES = {
+    "BaseHTTPServer", "ConfigParser", "Cookie", "HTMLParser", "Queue", "SimpleXMLRPCServer",
+    "SocketServer", "StringIO", "__builtin__", "cPickle", "cStringIO", "commands", "cookielib",
+    "httplib", "thread", "urllib2", "urlparse", "xmlrpclib",
+}  # fmt: skip
+
+_PORT = "port the file to Python 3 (docs/migrating.md)"
 
 
 def analyse(candidate: Candidate) -> Analysis:
@@ -47,8 +56,11 @@ def analyse(candidate: Candidate) -> Analysis:
         tree = ast.parse(source.text, source.path)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return Analysis(fault=_syntax_fault(source, error))
-    if not any(True for _ in _unit_names(tree)):
+    if not _may_have_units(tree):
         return Analysis()
+    line = _print_to(tree)
+    if line is not None:
+        return Analysis(fault=_python_2_fault(source, line))
     finder = finder_of_sources((source, *candidate.neighbours))
     finder.install(candidate.folder)
     try:
@@ -59,7 +71,7 @@ def analyse(candidate: Candidate) -> Analysis:
         return Analysis(fault=FileFault(source.path, wrong.line, wrong.message))
     except BaseException as error:  # noqa: BLE001  a plugin may raise anything
         return Analysis(fault=_load_fault(candidate, error))
-    return Analysis(units, modules)
+    return Analysis(units, modules, wants_engine=any(map(_wants_engine, modules)))
 
 
 class _Wrong(Exception):
@@ -69,16 +81,20 @@ class _Wrong(Exception):
         self.message = message
 
 
-def _unit_names(tree: ast.Module) -> Iterator[str]:
-    """Names a file binds at its top level that make it a plugin."""
+def _may_have_units(tree: ast.Module) -> bool:
+    """Whether a file binds the name of a unit's function anywhere; any other is not loaded."""
     wanted = {kind.function for kind in Kind}
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name in wanted:
-            yield node.name
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in wanted:
-            yield node.id
-        elif isinstance(node, ast.alias) and (node.asname or node.name) in wanted:
-            yield node.asname or node.name
+    return any(_bound(node) in wanted for node in ast.walk(tree))
+
+
+def _bound(node: ast.AST) -> Optional[str]:
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return node.name
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        return node.id
+    if isinstance(node, ast.alias):
+        return node.asname or node.name
+    return None
 
 
 def _units(module: ModuleType, source: Source) -> Iterator[FoundUnit]:
@@ -86,7 +102,7 @@ def _units(module: ModuleType, source: Source) -> Iterator[FoundUnit]:
         function = getattr(module, kind.function, None)
         if function is None:
             continue
-        line = _line(function)
+        line = _line(function, source.path)
         _check_signature(function, kind, _ARGUMENTS[kind], line)
         description = inspect.getdoc(function) or inspect.getdoc(module) or ""
         yield FoundUnit(source.name, kind, description, line)
@@ -94,16 +110,16 @@ def _units(module: ModuleType, source: Source) -> Iterator[FoundUnit]:
     classes = {thing: None for thing in vars(module).values() if inspect.isclass(thing)}
     for found in classes:
         if found.__module__ == module.__name__:
-            yield from _class_units(found)
+            yield from _class_units(found, source.path)
 
 
-def _class_units(found: type) -> Iterator[FoundUnit]:
+def _class_units(found: type, path: str) -> Iterator[FoundUnit]:
     """The units of a class as plugins of the released proxy have them (contract 5.3)."""
     for kind in Kind:
         method = getattr(found, kind.function, None)
         if method is None:
             continue
-        line = _line(method)
+        line = _line(method, path)
         own = inspect.getattr_static(found, kind.function)
         arguments = _CLASS_ARGUMENTS[kind]
         if not isinstance(own, (staticmethod, classmethod)):
@@ -118,7 +134,9 @@ def _class_units(found: type) -> Iterator[FoundUnit]:
 
 def _check_signature(function: object, kind: Kind, arguments: Sequence[str], line: int) -> None:
     wanted = f"{kind.function}({', '.join(arguments)})"
-    if not callable(function) or inspect.iscoroutinefunction(function):
+    if inspect.iscoroutinefunction(function):
+        raise _Wrong(line, f"{kind.function} is async; take the async away")
+    if not callable(function):
         raise _Wrong(line, f"{kind.function} is not a function; define {wanted}")
     try:
         inspect.signature(function).bind(*arguments)
@@ -133,9 +151,10 @@ def _check_signature(function: object, kind: Kind, arguments: Sequence[str], lin
         return
 
 
-def _line(function: object) -> int:
+def _line(function: object, path: str) -> int:
+    """Where the file defines a function; its first line where it comes from elsewhere."""
     code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
-    return getattr(code, "co_firstlineno", 1)
+    return code.co_firstlineno if code is not None and code.co_filename == path else 1
 
 
 def _compiled(candidate: Candidate, finder: FolderFinder) -> Iterator[Module]:
@@ -146,12 +165,18 @@ def _compiled(candidate: Candidate, finder: FolderFinder) -> Iterator[Module]:
         source = sources[name]
         code = compile_source(source)
         yield Module(name, source.path, source.text, marshal.dumps(code))
-        with contextlib.suppress(SyntaxError, ValueError):
-            names.extend(
-                later
-                for later in _imports(ast.parse(source.text))
-                if later in sources and later not in names
-            )
+        for later in _imports(ast.parse(source.text)):
+            if later in sources and later not in names:
+                names.append(later)
+
+
+def _wants_engine(module: Module) -> bool:
+    """Whether a module's code names the function that gives a connection to the engine."""
+    return any(
+        name == "engine_connection"
+        for node in ast.walk(ast.parse(module.source))
+        for name in (getattr(node, "id", None), getattr(node, "attr", None), _bound(node))
+    )
 
 
 def _imports(tree: ast.Module) -> Iterator[str]:
@@ -165,19 +190,35 @@ def _imports(tree: ast.Module) -> Iterator[str]:
 def _syntax_fault(source: Source, error: BaseException) -> FileFault:
     if not isinstance(error, SyntaxError):
         what = str(error) or type(error).__name__
-        return FileFault(source.path, None, f"cannot be parsed: {what}")
-    line = error.lineno
-    lines = source.text.decode("utf-8", "replace").splitlines()
-    text = lines[line - 1].strip() if line and line <= len(lines) else ""
-    if _PYTHON_2.search(text) or "Missing parentheses in call" in error.msg:
-        return FileFault(
-            source.path,
-            line,
-            f"this line is Python 2: {text!r:.80}; port the file to Python 3, "
-            "for example with 2to3 (docs/migrating.md)",
-        )
+        return FileFault(source.path, None, f"cannot be parsed: {what}; mend the file")
+    line = error.lineno or None  # 0 where it is of no line
+    text = _line_of(source, line)
+    code = _TEXT_OR_COMMENT.sub(r"\1\1", text)
+    if _PYTHON_2.search(code) or "Missing parentheses in call" in error.msg:
+        return _python_2_fault(source, line)
     shown = f" in {text!r:.80}" if text else ""
-    return FileFault(source.path, line, f"syntax error: {error.msg}{shown}; mend this line")
+    mend = "this line" if line else "the file"
+    return FileFault(source.path, line, f"syntax error: {error.msg}{shown}; mend {mend}")
+
+
+def _python_2_fault(source: Source, line: Optional[int]) -> FileFault:
+    text = _line_of(source, line)
+    return FileFault(source.path, line, f"this line is Python 2: {text!r:.80}; {_PORT}")
+
+
+def _print_to(tree: ast.Module) -> Optional[int]:
+    """The line of a ``print >>file`` of Python 2, which Python 3 parses too."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.RShift):
+            continue
+        if isinstance(node.left, ast.Name) and node.left.id == "print":
+            return node.lineno
+    return None
+
+
+def _line_of(source: Source, line: Optional[int]) -> str:
+    texts = lines(source.text)
+    return texts[line - 1].strip() if line and line <= len(texts) else ""
 
 
 def _load_fault(candidate: Candidate, error: BaseException) -> FileFault:
@@ -186,15 +227,21 @@ def _load_fault(candidate: Candidate, error: BaseException) -> FileFault:
         texts = {source.path: source for source in candidate.neighbours}
         if error.filename in texts:
             return _syntax_fault(texts[error.filename], error)
-    if isinstance(error, ModuleNotFoundError):
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        what = f"cannot import {error.name}"
+        if error.name in _PYTHON_2_MODULES:
+            return FileFault(file, line, f"{what}, a module of Python 2; {_PORT}")
         return FileFault(
             file,
             line,
-            f"cannot import {error.name}: install it for the daemon's Python ({sys.executable}), "
+            f"{what}: install it for the daemon's Python ({sys.executable}), "
             f"or put {error.name}.py into {candidate.folder}",
         )
-    kind = type(error).__name__
-    return FileFault(file, line, f"loading it raised {kind}: {_one_line(error)}; mend this line")
+    what = f"raised {type(error).__name__}{_text(error)}"
+    if isinstance(error, SystemExit):
+        what = f"called sys.exit({error.code!r:.80})"
+    mend = "this line" if line else "the file"
+    return FileFault(file, line, f"loading it {what}; mend {mend}")
 
 
 def _own_frame(candidate: Candidate, error: BaseException) -> Tuple[str, Optional[int]]:
@@ -208,5 +255,9 @@ def _own_frame(candidate: Candidate, error: BaseException) -> Tuple[str, Optiona
     return frames[-1] if frames else (candidate.source.path, None)
 
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300]
+def _text(error: BaseException) -> str:
+    """What the exception says, on one line after a colon; nothing where it says nothing."""
+    text = ""
+    with contextlib.suppress(BaseException):  # __str__ is the plugin's too
+        text = " ".join(str(error).split())[:300].encode("utf-8", "replace").decode("utf-8")
+    return text and f": {text}"

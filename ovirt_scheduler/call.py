@@ -24,12 +24,13 @@ from typing import Callable, List, NoReturn, Optional, Tuple
 
 from ovirtsdk4 import types
 
-from ovirt_scheduler import frames, limits, plugin_modules
+from ovirt_scheduler import frames, limits, plugin, plugin_modules
 from ovirt_scheduler.analysis import analyse
-from ovirt_scheduler.answers import READERS, BadAnswer
+from ovirt_scheduler.answers import NO_TEXT, READERS, BadAnswer
 from ovirt_scheduler.model import (
     CallResult,
     Candidate,
+    EngineAccess,
     Kind,
     Limits,
     Outcome,
@@ -75,7 +76,12 @@ def answer_and_exit(answer: int, payload: Callable[[], bytes]) -> NoReturn:
         os._exit(0)
 
 
-def run_unit(call: UnitCall, hosts: List[types.Host], vm: Optional[types.Vm]) -> bytes:
+def run_unit(
+    call: UnitCall,
+    hosts: List[types.Host],
+    vm: Optional[types.Vm],
+    engine: Optional[EngineAccess],
+) -> bytes:
     """Load the unit's plugin from the registry's code and call its function.
 
     Returns:
@@ -85,6 +91,7 @@ def run_unit(call: UnitCall, hosts: List[types.Host], vm: Optional[types.Vm]) ->
     unit = call.unit
     try:
         _enter_folder(unit.plugin.folder)
+        plugin.provide(engine)
         plugin_modules.finder_of(unit.plugin).install(unit.plugin.folder)
         module = importlib.import_module(unit.plugin.name)
         if unit.class_name is None:
@@ -139,8 +146,8 @@ def run_analysis(candidate: Candidate) -> bytes:
 
 
 def one_line(text: str) -> str:
-    """Text for a log: one line, not endless, and nothing that cannot be encoded."""
-    line = " ".join(text.split()).encode("utf-8", "replace").decode("utf-8")
+    """Text for a log and an answer: one line, not endless, and nothing that XML cannot carry."""
+    line = NO_TEXT.sub("\ufffd", " ".join(text.split()))
     return line if len(line) <= _MESSAGE_LIMIT else line[: _MESSAGE_LIMIT - 1] + "\u2026"
 
 
@@ -167,8 +174,8 @@ def _writer(descriptor: int) -> io.TextIOWrapper:
     return io.TextIOWrapper(binary, "utf-8", errors="backslashreplace", write_through=False)
 
 
-def _raised(plugin: PluginCode, name: str, error: BaseException) -> CallResult:
-    own = {module.path for module in plugin.modules}
+def _raised(code: PluginCode, name: str, error: BaseException) -> CallResult:
+    own = {module.path for module in code.modules}
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename not in own:
         trace = trace.tb_next

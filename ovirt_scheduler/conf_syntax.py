@@ -26,8 +26,8 @@ from .errors import ConfigError, PluginError
 Mistake = Union[Type[ConfigError], Type[PluginError]]  # what to raise about the file
 
 _LARGEST = 1 << 20  # bytes of a conf file
-_LONGEST = 8192  # characters of a line: configobj takes time with the square of it
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029]")
+_LONGEST = 4096  # characters of a line; configobj takes time with the square of it
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,7 @@ def entries(data: bytes, path: Path, mistake: Mistake) -> Tuple[Entry, ...]:
             ``key = value``, ``[section]`` and comment, a key or section that is there twice, a
             section in a section, quotes that do not match, a ``#`` that may be meant either way.
     """
-    lines = [line.rstrip("\r") for line in _text(data, path, mistake).split("\n")]
-    for number, line in enumerate(lines, 1):
-        if len(line) > _LONGEST:
-            raise mistake(f"the line is longer than {_LONGEST} characters", str(path), number)
+    lines = _lines(data, path, mistake)
     try:
         config = ConfigObj(lines, interpolation=False, list_values=False, encoding="utf-8")
     except ConfigObjError as error:
@@ -80,17 +77,21 @@ def entries(data: bytes, path: Path, mistake: Mistake) -> Tuple[Entry, ...]:
     return tuple(_walk(config, lines, path, mistake))
 
 
-def _text(data: bytes, path: Path, mistake: Mistake) -> str:
+def _lines(data: bytes, path: Path, mistake: Mistake) -> List[str]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise mistake("is not UTF-8 text here", str(path), line) from error
-    control = _CONTROL.search(text)
-    if control:
-        line = text.count("\n", 0, control.start()) + 1
-        raise mistake(f"holds the control character U+{ord(control[0]):04X}", str(path), line)
-    return text
+        number = data.count(b"\n", 0, error.start) + 1
+        raise mistake("is not UTF-8 text here", str(path), number) from error
+    lines = [line.strip(" \t\r") for line in text.split("\n")]
+    for number, line in enumerate(lines, 1):
+        if len(line) > _LONGEST:
+            raise mistake(f"is longer than {_LONGEST} characters", str(path), number)
+        control = _CONTROL.search(line)
+        if control:
+            code = f"U+{ord(control[0]):04X}"
+            raise mistake(f"holds the control character {code}", str(path), number)
+    return lines
 
 
 def _unreadable(error: ConfigObjError) -> str:

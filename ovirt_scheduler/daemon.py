@@ -24,6 +24,7 @@ from ovirt_scheduler import __version__, certificates, config
 from ovirt_scheduler.config import Settings
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.executor import Executor
+from ovirt_scheduler.inventory import Inventory
 from ovirt_scheduler.last_good import LastGood
 from ovirt_scheduler.loader import Loader
 from ovirt_scheduler.methods import methods
@@ -58,7 +59,8 @@ def serve(settings: Settings) -> None:
     state = config.state_folder(os.environ, os.getuid())
     executor = Executor(settings.max_parallel_calls, settings.max_waiting)
     registry = Registry(Loader(settings, executor.analyse), LastGood(state / "plugins"))
-    service = Service(registry, executor, settings.request_timeout)
+    inventory = None if settings.engine is None else Inventory(settings.engine)
+    service = Service(registry, executor, settings.request_timeout, inventory)
     offered = methods(service, settings.engine_scores)
     with SchedulerServer(_server_settings(settings, state), offered) as server:
         try:
@@ -73,6 +75,8 @@ def serve(settings: Settings) -> None:
         finally:
             server.stop(_GRACE)
             executor.close()
+            if inventory is not None:
+                inventory.close()
 
 
 def _server_settings(settings: Settings, state: Path) -> ServerSettings:

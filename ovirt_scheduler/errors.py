@@ -19,6 +19,7 @@ A plugin that fails while it runs is no exception: it is a ``model.CallResult``.
      +-- ConfigError             the administrator's file: the daemon does not start, exit status 78
      +-- PluginError             a plugin's file, or its conf: that plugin is not loaded
      +-- ExecutorUnavailable     no zygote could be started
+     +-- EngineUnavailable       the engine's REST API gives no answer that can be used
 """
 
 from __future__ import annotations
@@ -99,3 +100,7 @@ class PluginError(_InFile):
 
 class ExecutorUnavailable(SchedulerError):
     """The zygote does not start; the text says what it said last."""
+
+
+class EngineUnavailable(SchedulerError):
+    """The engine's REST API; the text says what was asked, and what came instead."""

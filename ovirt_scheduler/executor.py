@@ -226,6 +226,7 @@ class _Told:
         self._hosts: Optional[Tuple[str, ...]] = None
         self._vm: Optional[str] = None
         self._results: Dict[int, CallResult] = {}
+        self._errors: Tuple[str, ...] = ()
         if not isinstance(job.hosts, Document) and not isinstance(job.vm, Document):
             self._hosts, self._vm = job.hosts, job.vm
         self.opened = False
@@ -241,13 +242,14 @@ class _Told:
             if kind == "opened":
                 self.opened = True
                 self._hosts, self._vm = tuple(fields["hosts"]), fields["vm"]
+                self._errors = tuple(fields["errors"])
             elif kind == "result":
                 position, result = frames.unpack_result(fields, self._job.kind)
                 self._results[position] = result
 
     def whole(self) -> Execution:
         results = tuple(self._results[position] for position in sorted(self._results))
-        return Execution(self._hosts or (), self._vm, results)
+        return Execution(self._hosts or (), self._vm, results, self._errors)
 
     def cut_short(self, how: str) -> Execution:
         """The same, with a failure for each unit that had not answered."""

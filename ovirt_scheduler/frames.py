@@ -196,8 +196,10 @@ def unpack_analysis(fields: Head) -> Analysis:
                 )
                 for module in fields["modules"]
             ),
-            fault=fault
-            and FileFault(
+            wants_engine=bool(fields["wants_engine"]),
+            fault=None
+            if fault is None
+            else FileFault(
                 _text(fault["file"]),
                 None if fault["line"] is None else int(fault["line"]),
                 _text(fault["message"]),

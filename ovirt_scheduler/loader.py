@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ovirt_scheduler import properties
 from ovirt_scheduler.config import PluginConf, Settings, parse_plugin_conf
@@ -27,12 +28,27 @@ from ovirt_scheduler.model import (
     Source,
 )
 
-Stamp = Tuple[int, ...]  # changes when a file does; empty where there is none
-Stamps = Mapping[Path, Stamp]
-
 _LARGEST_FILE = 1 << 20  # bytes
 _READ_TRIES = 3
 _LONGEST_NAME = 128  # characters (contract 3.1)
+
+# Two writes that come closer than this may leave the same times on a file.
+_CLOCK_STEP_NS = 50_000_000
+
+
+class Stamp(NamedTuple):
+    """What differs when a file or a folder has changed."""
+
+    device: int
+    inode: int
+    size: int
+    written: int  # nanoseconds since the epoch
+    changed: int  # the same, for what is not its content
+    mode: int
+    glimpse: int  # differs at every look while the times cannot be relied on
+
+
+Stamps = Mapping[Path, Optional[Stamp]]  # None where there is nothing
 
 
 @dataclass(frozen=True)
@@ -41,7 +57,6 @@ class SeenFile:
 
     name: str  # of the module
     path: Path
-    written: float  # seconds since the epoch
 
     @property
     def helper(self) -> bool:
@@ -54,8 +69,9 @@ class Look:
     """What is in the folders now."""
 
     files: Tuple[SeenFile, ...]  # in the order of the folders, then by name
-    stamps: Stamps  # of the files and of every conf file
+    stamps: Stamps  # of the files, of the folders and of every conf file
     problems: Tuple[PluginError, ...]
+    folders: Tuple[Path, ...]  # all of plugins_path, in its order
     unreadable: Tuple[Path, ...]  # folders that are there and cannot be listed
 
     def neighbours(self, file: SeenFile) -> Tuple[SeenFile, ...]:
@@ -100,10 +116,11 @@ class Loader:
     def look(self) -> Look:
         """List the folders; reads no file."""
         files: List[SeenFile] = []
-        stamps: Dict[Path, Stamp] = {}
+        stamps: Dict[Path, Optional[Stamp]] = {}
         problems: List[PluginError] = []
         unreadable: List[Path] = []
         for folder in self._settings.plugins_path:
+            stamps[folder] = _stamp(folder)  # before it is listed: what comes later, shows later
             try:
                 found = sorted(_python_files(folder), key=lambda pair: pair[0].name)
             except FileNotFoundError:
@@ -122,7 +139,8 @@ class Loader:
         for file in files:
             conf = self.conf_path(file.name)
             stamps[conf] = _stamp(conf)
-        return Look(tuple(files), stamps, tuple(problems), tuple(unreadable))
+        folders = self._settings.plugins_path
+        return Look(tuple(files), stamps, tuple(problems), folders, tuple(unreadable))
 
     def conf_path(self, name: str) -> Path:
         return self._settings.plugins_conf_path / f"{name}.conf"
@@ -133,14 +151,18 @@ class Loader:
         Raises:
             PluginError: it cannot be loaded; where, why and what to do (contract 5.5).
         """
-        if not file.name.isidentifier() and "." in file.name:
-            raise PluginError("a dot in the name of a plugin; rename the file", str(file.path))
+        if "." in file.name or not file.name.isprintable():
+            raise PluginError(
+                f"rename {file.path.name!r}: no dot and no control character may be in the name "
+                "of a plugin",
+                str(file.path.parent),
+            )
         source = _read_source(file)
         others = []
         for other in neighbours:
             try:
                 others.append(_read_source(other))
-            except PluginError:
+            except (FileNotFoundError, PluginError):
                 continue  # reported as that file's own mistake; here it is just not there
         return self.make(source, others, _read_conf(self.conf_path(file.name)))
 
@@ -167,7 +189,7 @@ class Loader:
             raise PluginError(fault.message, fault.file, fault.line)
         used = tuple(Source(module.name, module.path, module.source) for module in analysis.modules)
         checksum = _checksum(used, conf_data)
-        code = PluginCode(source.name, str(path.parent), analysis.modules)
+        code = PluginCode(source.name, str(path.parent), analysis.modules, analysis.wants_engine)
         units = tuple(self._unit(found, code, conf, checksum) for found in analysis.units)
         return LoadedPlugin(source.name, path, units, used or (source,), conf_data, checksum)
 
@@ -228,18 +250,18 @@ def _python_files(folder: Path) -> Iterator[Tuple[SeenFile, Stamp]]:
                 continue
             stamp = _stamp(Path(entry.path))
             if stamp:
-                written = stamp[3] / 1e9
-                yield SeenFile(entry.name[:-3], Path(entry.path), written), stamp
+                yield SeenFile(entry.name[:-3], Path(entry.path)), stamp
 
 
-def _stamp(path: Path) -> Stamp:
+def _stamp(path: Path) -> Optional[Stamp]:
     try:
         status = path.stat()
     except OSError:
-        return ()
-    return (
+        return None
+    just_written = abs(time.time_ns() - status.st_mtime_ns) < _CLOCK_STEP_NS
+    return Stamp(
         status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns,
-        status.st_mode,
+        status.st_mode, time.monotonic_ns() if just_written else 0,
     )  # fmt: skip
 
 
@@ -259,28 +281,32 @@ def _read(path: Path) -> bytes:
 
     Raises:
         FileNotFoundError: there is none.
-        PluginError: it cannot be read, or is no plain file, or too long.
+        PluginError: it cannot be read, is no plain file, is too long, or keeps changing.
     """
-    try:
-        for _ in range(_READ_TRIES):
-            before = _stamp(path)
-            # Non-blocking: a pipe of that name must not hold up the daemon.
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            with os.fdopen(descriptor, "rb") as opened:
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise PluginError("is not a plain file; remove it", str(path))
+    for _ in range(_READ_TRIES):
+        try:
+            before = path.stat()
+            if not stat.S_ISREG(before.st_mode):
+                raise PluginError("is not a plain file; remove it", str(path))
+            with open(path, "rb", opener=_open_at_once) as opened:
                 data = opened.read(_LARGEST_FILE + 1)
-            if _stamp(path) == before:
-                break
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise PluginError(
-            f"cannot be read: {error.strerror}; see its owner and mode", str(path)
-        ) from error
-    if len(data) > _LARGEST_FILE:
-        raise PluginError(f"is longer than {_LARGEST_FILE >> 10} KiB", str(path))
-    return data
+                after = os.fstat(opened.fileno())
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            message = f"cannot be read: {error.strerror}; see its owner and mode"
+            raise PluginError(message, str(path)) from error
+        if len(data) > _LARGEST_FILE:
+            message = f"is longer than {_LARGEST_FILE >> 10} KiB; make it shorter, or remove it"
+            raise PluginError(message, str(path))
+        if os.path.samestat(before, after) and before.st_mtime_ns == after.st_mtime_ns:
+            return data
+    raise PluginError("changes while it is read; it is looked at again soon", str(path))
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting, as a pipe that has come in its place would have it."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _checksum(sources: Sequence[Source], conf: Optional[bytes]) -> str:

@@ -81,6 +81,7 @@ class PluginCode:
     name: str
     folder: str
     modules: Tuple[Module, ...]  # the plugin itself first
+    wants_engine: bool = False  # it names plugin.engine_connection
 
 
 @dataclass(frozen=True)
@@ -161,6 +162,7 @@ class Analysis:
 
     units: Tuple[FoundUnit, ...] = ()
     modules: Tuple[Module, ...] = ()
+    wants_engine: bool = False
     fault: Optional[FileFault] = None
 
 
@@ -241,6 +243,23 @@ class CallResult:
 
 
 @dataclass(frozen=True)
+class EngineAccess:
+    """What a plugin's connection to the engine is made with: a token, never the password."""
+
+    url: str  # of the REST API
+    ca_file: Optional[str]  # None: the system's authorities
+    token: str
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the engine told of hosts and a VM that came as ids (contract 5.2)."""
+
+    hosts: Tuple[Document, ...] = ()
+    vm: Optional[Document] = None
+
+
+@dataclass(frozen=True)
 class UnitCall:
     """One unit to call, with its properties: those given, defaults filled in."""
 
@@ -258,6 +277,8 @@ class Job:
     vm: Optional[Vm]
     deadline: float  # seconds on the monotonic clock, for all calls together
     parallel: int = 1  # calls that may run side by side, where the kind allows it
+    known: Known = Known()
+    engine: Optional[EngineAccess] = None  # where a plugin wants it and it is to be had
 
 
 @dataclass(frozen=True)
@@ -267,6 +288,7 @@ class Execution:
     hosts: Tuple[str, ...]  # ids in the order given
     vm: Optional[str]
     results: Tuple[CallResult, ...]  # of the units that ran, in the order asked for
+    errors: Tuple[str, ...] = ()  # that belong to no single unit
 
 
 @dataclass(frozen=True)

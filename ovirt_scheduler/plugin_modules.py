@@ -86,5 +86,9 @@ def compile_source(source: Source) -> CodeType:
 def _show_lines(modules: Iterable[Module]) -> None:
     """Have tracebacks show the source that runs, not what the file says by now."""
     for module in modules:
-        text = module.source.decode("utf-8", "replace")
-        linecache.cache[module.path] = (len(text), None, text.splitlines(True), module.path)
+        linecache.cache[module.path] = (len(module.source), None, lines(module.source), module.path)
+
+
+def lines(source: bytes) -> List[str]:
+    """The lines as Python counts them; a form feed ends none."""
+    return [line.decode("utf-8", "replace") for line in source.splitlines(keepends=True)]

@@ -10,22 +10,23 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Dict, Iterable, List, Mapping, Optional, Protocol, Set, Tuple
 
 from ovirt_scheduler.errors import PluginError
-from ovirt_scheduler.loader import LoadedPlugin, Loader, Look, SeenFile, Stamps
+from ovirt_scheduler.loader import LoadedPlugin, Loader, Look, SeenFile, Stamp, Stamps
 from ovirt_scheduler.model import Kind, PolicyUnit
 
 _log = logging.getLogger(__name__)
 
 _LOOK_EVERY = 1.0  # seconds between looks by the run calls
-_WAIT_FOR_LOOK = 1.0  # seconds that a run call waits for a look under way
+_WAIT_FOR_LOOK = 1.0  # seconds from its start that run calls wait for a look
 
-# An edit in place passes through an empty file. What takes units away counts only when it has
-# stood for so many seconds.
+# An edit passes through an empty file, or through none where an editor moves the old one away
+# first. What takes units away counts only when it has stood for so many seconds.
 _SETTLE = 0.5
+_SETTLE_AT_MOST = 2.0  # seconds that a look waits for that, should it go on
 
 Key = Tuple[Kind, str]
 
@@ -60,11 +61,11 @@ class _State:
     depends: Stamps  # of the files that its loading depended on
     good: Optional[LoadedPlugin]
     fault: Optional[PluginError] = None
-    unsettled: bool = False  # its file has just lost units: look again
+    unsettled: bool = False  # its file has just gone, or lost units: look again
 
     def stale(self, look: Look) -> bool:
         return self.unsettled or any(
-            look.stamps.get(path, ()) != stamp for path, stamp in self.depends.items()
+            look.stamps.get(path) != stamp for path, stamp in self.depends.items()
         )
 
 
@@ -79,6 +80,7 @@ class Registry:
         self._refreshing = threading.Lock()
         self._lock = threading.Lock()
         self._background: Optional[threading.Thread] = None
+        self._waited_for = 0.0  # until when run calls wait for it, on the monotonic clock
         self._next_look = 0.0  # on the monotonic clock
 
     def look(self) -> Catalogue:
@@ -89,8 +91,9 @@ class Registry:
         """
         with self._refreshing:
             self._refresh(retry_faults=True)
-            while any(state.unsettled for state in self._states.values()):
-                threading.Event().wait(_SETTLE / 5)
+            give_up = time.monotonic() + _SETTLE_AT_MOST
+            while self._unsettled() and time.monotonic() < give_up:
+                time.sleep(_SETTLE / 5)
                 self._refresh()
         return self._catalogue
 
@@ -103,8 +106,10 @@ class Registry:
             if thread is None or not thread.is_alive():
                 thread = threading.Thread(target=self._look_quietly, name="look", daemon=True)
                 self._background = thread
+                self._waited_for = time.monotonic() + _WAIT_FOR_LOOK
                 thread.start()
-        thread.join(_WAIT_FOR_LOOK)
+            patience = self._waited_for - time.monotonic()
+        thread.join(max(0.0, patience))
         return self._catalogue
 
     def _look_quietly(self) -> None:
@@ -114,7 +119,10 @@ class Registry:
         except Exception:  # noqa: BLE001  nobody else would tell
             _log.exception("the plugins' folders could not be looked at; what was loaded stays")
         with self._lock:
-            self._next_look = time.monotonic() + _LOOK_EVERY
+            self._next_look = time.monotonic() + (_SETTLE if self._unsettled() else _LOOK_EVERY)
+
+    def _unsettled(self) -> bool:
+        return any(state.unsettled for state in self._states.values())
 
     def _refresh(self, retry_faults: bool = False) -> None:
         look = self._loader.look()
@@ -129,10 +137,17 @@ class Registry:
             if state is not None:
                 states[file.path] = state
         for path, state in before.items():
+            if path in states:
+                continue
             if path.parent in look.unreadable:
                 states[path] = state  # it may well be there still
-            elif path not in states:
+            elif _just_written(look.stamps.get(path.parent)):
+                states[path] = replace(state, unsettled=True)
+            else:
                 self._store.drop(path)
+        # A folder that cannot be listed keeps its rank, and its plugins the names they have.
+        order = sorted(states, key=lambda path: (look.folders.index(path.parent), path.name))
+        states = {path: states[path] for path in order}
         catalogue = _catalogue(states, look.problems)
         _tell_changes(before, states, self._catalogue, catalogue)
         self._states, self._catalogue = states, catalogue
@@ -146,11 +161,14 @@ class Registry:
             return before
         except PluginError as fault:
             good = before.good if before else self._store.restore(file.path, self._loader)
-            depends = _stamps(look, [file.path, conf, *(other.path for other in neighbours)])
+            # The folder too: the helper that it lacks may yet come.
+            others = (other.path for other in neighbours)
+            depends = _stamps(look, [file.path, file.path.parent, conf, *others])
             return _State(depends, good, _kept(fault, good))
         depends = _stamps(look, [conf, *(Path(source.path) for source in loaded.sources)])
         good = before.good if before else None
-        if good is not None and _keys(good) - _keys(loaded) and _just_written(file):
+        written = look.stamps.get(file.path)
+        if good is not None and _keys(good) - _keys(loaded) and _just_written(written):
             return _State(depends, good, unsettled=True)
         if good is None or good.checksum != loaded.checksum:
             self._store.save(loaded)
@@ -166,15 +184,15 @@ def _catalogue(states: Mapping[Path, _State], problems: Iterable[PluginError]) -
             faults.append(state.fault)
         if state.good is None:
             continue
-        taken = next((owners[key] for key in _keys(state.good) if key in owners), None)
+        taken = next((unit for unit in state.good.units if _key(unit) in owners), None)
         if taken is not None:
-            faults.append(
-                PluginError(f"its name is taken by {taken}; rename one of them", str(path))
-            )
+            owner = owners[_key(taken)]
+            message = f"{owner} has a {taken.kind.words} {taken.name} already; rename one of them"
+            faults.append(PluginError(message, str(path)))
             continue
         for unit in state.good.units:
-            units[unit.kind, unit.name] = unit
-            owners[unit.kind, unit.name] = path
+            units[_key(unit)] = unit
+            owners[_key(unit)] = path
     return Catalogue(units, tuple(faults))
 
 
@@ -188,14 +206,15 @@ def _tell_changes(
     for fault in now.faults:
         if str(fault) not in told:
             _log.error("%s", fault)
-    for path in states_before.keys() | states.keys():
+    for path in sorted(states_before.keys() | states.keys()):
         old = states_before[path].good if path in states_before else None
         new = states[path].good if path in states else None
         if new is not None and new.units and (old is None or old.checksum != new.checksum):
             kinds = ", ".join(unit.kind.words for unit in new.units)
             _log.info("loaded %s (%s), %s", path, kinds, new.checksum)
         elif old is not None and old.units and (new is None or not new.units):
-            _log.info("%s is gone, and its policy units with it", path)
+            how = "has no policy units any more" if path in states else "is gone"
+            _log.info("%s %s", path, how)
 
 
 def _kept(fault: PluginError, good: Optional[LoadedPlugin]) -> PluginError:
@@ -206,13 +225,17 @@ def _kept(fault: PluginError, good: Optional[LoadedPlugin]) -> PluginError:
     return PluginError(message, fault.file, fault.line)
 
 
+def _key(unit: PolicyUnit) -> Key:
+    return unit.kind, unit.name
+
+
 def _keys(plugin: LoadedPlugin) -> Set[Key]:
-    return {(unit.kind, unit.name) for unit in plugin.units}
+    return {_key(unit) for unit in plugin.units}
 
 
-def _just_written(file: SeenFile) -> bool:
-    return 0 <= time.time() - file.written < _SETTLE
+def _just_written(stamp: Optional[Stamp]) -> bool:
+    return stamp is not None and 0 <= time.time() - stamp.written / 1e9 < _SETTLE
 
 
 def _stamps(look: Look, paths: Iterable[Path]) -> Stamps:
-    return {path: look.stamps.get(path, ()) for path in paths}
+    return {path: look.stamps.get(path) for path in paths}

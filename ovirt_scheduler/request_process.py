@@ -19,7 +19,7 @@ import sys
 import time
 import traceback
 from dataclasses import replace
-from typing import Callable, Iterator, List, NoReturn, Optional, Sequence, Tuple, cast
+from typing import Callable, Dict, Iterator, List, NoReturn, Optional, Sequence, Tuple, cast
 
 from ovirtsdk4 import types
 
@@ -30,9 +30,11 @@ from ovirt_scheduler.model import (
     CallResult,
     Candidate,
     Document,
+    EngineAccess,
     FileFault,
     Job,
     Kind,
+    Known,
     Limits,
     Migration,
     Outcome,
@@ -121,12 +123,12 @@ class _RequestProcess:
 
     def _work(self, job: Job) -> None:
         try:
-            hosts, vm = _read(job)
+            hosts, vm, problems = _read(job)
         except UnreadableDocument as error:
             self._send(frames.pack("refused", message=str(error)))
             return
         ids = [cast("str", host.id) for host in hosts]
-        self._send(frames.pack("opened", hosts=ids, vm=vm and vm.id))
+        self._send(frames.pack("opened", hosts=ids, vm=vm and vm.id, errors=problems))
         if hosts and job.calls:
             gc.freeze()  # a collection in a call would touch, and so copy, every entity
             run = self._filter if job.kind is Kind.FILTER else self._side_by_side
@@ -158,7 +160,7 @@ class _RequestProcess:
     ) -> Iterator[Tuple[int, CallResult]]:
         """Call units, and read what class units printed instead of returning it."""
         printed: List[Tuple[int, Ended]] = []
-        works = [_work_of(unit_call, hosts, vm) for unit_call in calls]
+        works = [_work_of(unit_call, hosts, vm, job.engine) for unit_call in calls]
         for position, ended in self._supervisor.run(works, job.deadline, job.parallel):
             if ended.payload == frames.pack("printed"):
                 printed.append((position, ended))
@@ -174,25 +176,25 @@ class _RequestProcess:
         self._send(frames.pack_result(result, position))
 
 
-def _read(job: Job) -> Tuple[List[types.Host], Optional[types.Vm]]:
-    """The entities of a job.
+def _read(job: Job) -> Tuple[List[types.Host], Optional[types.Vm], List[str]]:
+    """The entities of a job, and what is wrong with those that the engine told.
 
     Raises:
-        UnreadableDocument: (contract 1.5, fault 102).
+        UnreadableDocument: of the caller's documents (contract 1.5, fault 102).
     """
-    documents = [part for part in (job.hosts, job.vm) if isinstance(part, Document)]
-    size = sum(len(document.data) for document in documents)
+    size = sum(len(part.data) for part in _documents(job))
     gc.disable()  # nothing of what reading makes is garbage
     limits.limit_memory(max(_READING_MEMORY, _READING_FACTOR * size))
+    problems: List[str] = []
     try:
-        hosts = (
-            entities.read_hosts(job.hosts)
-            if isinstance(job.hosts, Document)
-            else entities.hosts_of_ids(job.hosts)
-        )
-        vm = entities.read_vm(job.vm) if isinstance(job.vm, Document) else None
-        if isinstance(job.vm, str):
-            vm = entities.vm_of_id(job.vm)
+        if isinstance(job.hosts, Document):
+            hosts = entities.read_hosts(job.hosts)
+        else:
+            hosts = _known_hosts(job.hosts, job.known, problems)
+        if isinstance(job.vm, Document):
+            vm = entities.read_vm(job.vm)
+        else:
+            vm = _known_vm(job.vm, job.known, problems)
     except MemoryError:
         raise UnreadableDocument(
             f"reading the documents ({size} bytes) takes more memory than they may have"
@@ -200,11 +202,43 @@ def _read(job: Job) -> Tuple[List[types.Host], Optional[types.Vm]]:
     finally:
         limits.unlimit_memory()
         gc.enable()
-    return hosts, vm
+    return hosts, vm, problems
 
 
-def _work_of(unit_call: UnitCall, hosts: List[types.Host], vm: Optional[types.Vm]) -> Work:
-    return _work(unit_call.unit.limits, lambda: call.run_unit(unit_call, hosts, vm))
+def _documents(job: Job) -> List[Document]:
+    parts = (job.hosts, job.vm, job.known.vm, *job.known.hosts)
+    return [part for part in parts if isinstance(part, Document)]
+
+
+def _known_hosts(ids: Sequence[str], known: Known, problems: List[str]) -> List[types.Host]:
+    """Hosts that came as ids, as the engine told them; else they hold only their id."""
+    told: Dict[str, types.Host] = {}
+    for document in known.hosts:
+        try:
+            told.update((host.id, host) for host in entities.read_hosts(document))
+        except UnreadableDocument as error:
+            problems.append(f"what the engine told cannot be read: {error}")
+    return [told.get(host.id, host) for host in entities.hosts_of_ids(ids)]
+
+
+def _known_vm(vm_id: Optional[str], known: Known, problems: List[str]) -> Optional[types.Vm]:
+    if vm_id is None:
+        return None
+    if known.vm is not None:
+        try:
+            return entities.read_vm(known.vm)
+        except UnreadableDocument as error:
+            problems.append(f"what the engine told cannot be read: {error}")
+    return entities.vm_of_id(vm_id)
+
+
+def _work_of(
+    unit_call: UnitCall,
+    hosts: List[types.Host],
+    vm: Optional[types.Vm],
+    engine: Optional[EngineAccess],
+) -> Work:
+    return _work(unit_call.unit.limits, lambda: call.run_unit(unit_call, hosts, vm, engine))
 
 
 def _reading_of(unit: PolicyUnit, ended: Ended) -> Work:

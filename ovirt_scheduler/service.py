@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
-from typing import Dict, List, Mapping, Sequence, Tuple, cast
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple, cast
 
 from ovirt_scheduler import aggregate, properties
-from ovirt_scheduler.errors import RefusedProperty, RequestError, UnknownUnit
+from ovirt_scheduler.errors import EngineUnavailable, RefusedProperty, RequestError, UnknownUnit
 from ovirt_scheduler.executor import Executor
+from ovirt_scheduler.inventory import Inventory
 from ovirt_scheduler.model import (
     Answer,
     AnswerForm,
@@ -43,11 +44,19 @@ class Service:
         registry: the policy units.
         executor: runs them.
         request_timeout: seconds that one request may take, waiting included.
+        inventory: tells what the engine knows of ids; None where no engine is configured.
     """
 
-    def __init__(self, registry: Registry, executor: Executor, request_timeout: float) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        executor: Executor,
+        request_timeout: float,
+        inventory: Optional[Inventory] = None,
+    ) -> None:
         self._registry = registry
         self._executor = executor
+        self._inventory = inventory
         self._request_timeout = request_timeout
 
     def discover(self) -> Tuple[PolicyUnit, ...]:
@@ -72,6 +81,7 @@ class Service:
         """
         started = time.monotonic()
         calls, unit_errors = _calls(request, self._registry.glance())
+        engine_errors: Tuple[str, ...] = ()
         if request.hosts == () or (not calls and isinstance(request.hosts, tuple)):
             execution = Execution(request.hosts, None, ())
         else:
@@ -82,6 +92,7 @@ class Service:
                 vm=request.vm,
                 deadline=started + self._request_timeout,
             )
+            job, engine_errors = self._with_engine(job)
             execution = self._executor.run(job)
         for result in execution.results:
             _tell(request, result)
@@ -89,6 +100,7 @@ class Service:
             if problems:
                 unit_errors[result.unit] = unit_errors.get(result.unit, ()) + problems
         answer, results, errors = _answer(request, calls, execution)
+        errors = (*engine_errors, *execution.errors, *errors)
         return Decision(
             request=request,
             hosts=execution.hosts,
@@ -98,6 +110,27 @@ class Service:
             unit_errors=unit_errors,
             seconds=time.monotonic() - started,
         )
+
+    def _with_engine(self, job: Job) -> Tuple[Job, Tuple[str, ...]]:
+        """Add what the engine knows of ids, and the access to it that plugins want.
+
+        An engine that does not answer is told once, and the job goes on without.
+        """
+        if self._inventory is None:
+            return job, ()
+        by_documents = any(call.unit.class_name is None for call in job.calls)
+        wants_engine = any(call.unit.plugin.wants_engine for call in job.calls)
+        try:
+            if by_documents:
+                hosts = job.hosts if isinstance(job.hosts, tuple) else ()
+                vm = job.vm if isinstance(job.vm, str) else None
+                job = replace(job, known=self._inventory.known(hosts, vm, job.deadline))
+            if wants_engine:
+                job = replace(job, engine=self._inventory.access(job.deadline))
+        except EngineUnavailable as error:
+            _log.warning("%s", error)
+            return job, (f"{error}; plugins got ids only",)
+        return job, ()
 
 
 def _calls(request: Request, catalogue: Catalogue) -> Tuple[_Calls, _Errors]:

@@ -7,8 +7,7 @@ they are ids; a VM that starts with ``<`` is a document, else an id.
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterable, List, Mapping, Sequence, Tuple, cast
-from xmlrpc.client import Binary
+from typing import Dict, Iterable, List, Mapping, Sequence, Tuple, Union, cast
 
 from ovirt_scheduler import properties
 from ovirt_scheduler.config import EngineScores
@@ -39,9 +38,10 @@ _BALANCE = ("balance", "hosts", "properties")
 
 
 def discover_request(parameters: Parameters) -> None:
-    """
+    """``discover()`` takes nothing (contract 2.1).
+
     Raises:
-        BadParameters: there are any.
+        BadParameters: there are parameters.
     """
     if parameters:
         raise BadParameters(f"discover takes no parameters, not {len(parameters)}")
@@ -164,7 +164,7 @@ def _type(value: object) -> str:
     """A value's type in XML-RPC's words."""
     words: Mapping[type, str] = {
         str: "a string", bool: "a boolean", int: "an int", float: "a double", list: "an array",
-        dict: "a struct", type(None): "nil", Binary: "a base64",
+        dict: "a struct", type(None): "nil", bytes: "a base64",
     }  # fmt: skip
     return words.get(type(value), "a dateTime")
 
@@ -199,15 +199,15 @@ def _factors(value: object) -> Tuple[WantedUnit, ...]:
         name = _string(f"{here}[0]", pair[0])
         factor = pair[1]
         if type(factor) is not int:
-            raise _expected(f"{here}[1], the factor of {name}", "an int", factor)
+            raise _expected(f"{here}[1], the factor of {name:.80}", "an int", factor)
         if not -(2**31) <= factor < 2**31:
-            raise BadParameters(f"{here}[1], the factor of {name}: {factor} is beyond 32 bits")
+            raise BadParameters(f"{here}[1], the factor of {name:.80}: {factor} is beyond 32 bits")
         wanted.append(WantedUnit(name, factor))
     return tuple(wanted)
 
 
 def _hosts(value: object) -> Hosts:
-    if isinstance(value, (str, Binary)):
+    if isinstance(value, (str, bytes)):
         return _document(value)
     if not isinstance(value, list):
         raise _expected("hosts", "an XML document as a string, or an array of ids", value)
@@ -224,7 +224,7 @@ def _hosts(value: object) -> Hosts:
 
 
 def _vm(value: object) -> Vm:
-    if isinstance(value, Binary) or (isinstance(value, str) and _starts_a_document(value)):
+    if isinstance(value, bytes) or (isinstance(value, str) and _starts_a_document(value)):
         return _document(value)
     if not isinstance(value, str):
         raise _expected("vm", "an XML document as a string, or an id", value)
@@ -237,11 +237,11 @@ def _starts_a_document(text: str) -> bool:
     return text.lstrip("\ufeff \t\r\n").startswith("<")
 
 
-def _document(value: object) -> Document:
-    if isinstance(value, Binary):
-        return Document(value.data)
+def _document(value: Union[str, bytes]) -> Document:
+    if isinstance(value, bytes):
+        return Document(value)
     # An XML-RPC string was decoded with the call: what its declaration says is no longer so.
-    return Document(str(value).encode("utf-8", "surrogatepass"), "utf-8")
+    return Document(value.encode("utf-8", "surrogatepass"), "utf-8")
 
 
 def _properties(value: object) -> Mapping[str, str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,17 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key():
     assert entries(b"\xef\xbb\xbfa = 1", PATH, ConfigError) == (Entry("", "a", "1", 1),)
 
 
+@pytest.mark.parametrize(
+    "line", [b" " * 500_000 + b"x", b"[" * 4096, b"a = b" + b" " * 4000 + b"c"]
+)
+def test_a_line_takes_no_more_time_than_it_is_worth(line):
+    """White space around it is none of configobj's business, whose patterns count it cubed."""
+    before = time.process_time()
+    with contextlib.suppress(ConfigError):
+        entries(line, PATH, ConfigError)
+    assert time.process_time() - before < 20
+
+
 def test_an_empty_file_has_no_entries():
     """Neither no bytes at all nor comments alone are a mistake."""
     assert read("") == read("# nothing\n\n") == ()
@@ -87,7 +100,8 @@ def test_an_empty_file_has_no_entries():
         (b"a = 1\nb = \x00", 2, "U+0000"),
         ("a = 1\n\nb = c\u2028d = e".encode(), 3, "U+2028"),
         (b"a = b\x0bc", 1, "U+000B"),
-        (b"\n" + b"[" * 500_000, 2, "longer than 8192 characters"),
+        (b"\n" + b"[" * 500_000, 2, "longer than 4096 characters"),
+        (b"a = 1\rb = 2", 1, "U+000D"),
     ],
 )
 @pytest.mark.parametrize("mistake", [ConfigError, PluginError])

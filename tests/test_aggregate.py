@@ -1,0 +1,147 @@
+"""What the answers of single units make together: narrowing, costs and their sums."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+
+from ovirt_scheduler import aggregate
+from ovirt_scheduler.model import CallResult, OnFailure, Outcome
+
+GIVEN = ("a", "b", "c")
+IGNORE, REJECT = OnFailure.IGNORE, OnFailure.REJECT
+FAILED = CallResult("unit", Outcome.RAISED, message="ValueError: no")
+
+
+def kept(*hosts: str) -> CallResult:
+    return CallResult("unit", Outcome.OK, hosts)
+
+
+@pytest.mark.parametrize(
+    ("answered", "chosen", "strangers"),
+    [
+        (("c", "a"), ("a", "c"), ()),
+        (("b", "b"), ("b",), ()),
+        (("x", "a", "y", "x"), ("a",), ("x", "y")),
+        ((), (), ()),
+    ],
+)
+def test_hosts_stand_in_the_order_given_and_strangers_apart(answered, chosen, strangers):
+    """None is there twice on either side (contract 2.2, 3.6)."""
+    assert aggregate.among(GIVEN, answered) == (chosen, strangers)
+
+
+@pytest.mark.parametrize(
+    ("result", "on_failure", "left"),
+    [
+        (kept("c", "b"), IGNORE, ("b", "c")),
+        (kept(), IGNORE, ()),
+        (FAILED, IGNORE, GIVEN),
+        (FAILED, REJECT, ()),
+        (kept("a"), REJECT, ("a",)),
+    ],
+)
+def test_a_failed_filter_is_left_out_unless_it_rejects(result, on_failure, left):
+    """A filter that rejects everything is not one that failed (contract 4.2)."""
+    assert aggregate.narrow(GIVEN, result, on_failure) == left
+
+
+@pytest.mark.parametrize(
+    ("results", "on_failure", "expected"),
+    [
+        ([], [], (GIVEN, ())),
+        ([kept("a", "b"), kept("b", "c")], [IGNORE, IGNORE], (("b",), ())),
+        ([kept("a", "b"), FAILED], [IGNORE, IGNORE], (("a", "b"), ())),
+        ([FAILED, kept("c")], [IGNORE, IGNORE], (("c",), ())),
+        ([FAILED, FAILED], [IGNORE, IGNORE], (GIVEN, ("all filters failed",))),
+        ([FAILED], [REJECT], ((), ("all filters failed",))),
+        ([kept()], [IGNORE, REJECT], ((), ())),  # the second one did not run
+    ],
+)
+def test_a_chain_of_filters_comes_to_what_is_left(results, on_failure, expected):
+    """Where every one failed that is told, and the hosts are those given (contract 4.1, 4.2)."""
+    assert aggregate.filtered(GIVEN, results, on_failure) == expected
+
+
+@pytest.mark.parametrize(
+    ("cost", "whole"),
+    [
+        (7, 7),
+        (True, 1),
+        (0.5, 0),
+        (1.5, 2),
+        (2.5, 2),
+        (-0.5, 0),
+        (-1.5, -2),
+        (10**30, 10**30),
+        (Decimal("3.5"), 4),
+        (Fraction(5, 2), 2),
+    ],
+)
+def test_a_cost_is_rounded_half_to_even(cost, whole):
+    """Whatever kind of number it is (contract 3.6)."""
+    rounded = aggregate.whole_cost(cost)
+    assert (rounded, type(rounded)) == (whole, int)
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [
+        float("nan"),
+        float("inf"),
+        float("-inf"),
+        Fraction(10**400),
+        Decimal("NaN"),
+        None,
+        "5",
+        b"5",
+        bytearray(b"5"),
+        1j,
+        [1],
+    ],
+)
+def test_what_is_no_finite_number_is_no_cost(cost):
+    """A text that reads like a number is none either."""
+    with pytest.raises(ValueError, match="is not a finite number"):
+        aggregate.whole_cost(cost)
+
+
+@pytest.mark.parametrize(
+    ("factor", "functions", "bound"),
+    [
+        (1, 1, 10**9),
+        (0, 1, 10**9),
+        (-3, 1, 333333333),
+        (3, 2, 166666666),
+        (-(2**31), 1, 0),
+    ],
+)
+def test_the_bound_follows_from_factor_and_functions(factor, functions, bound):
+    """A billion, divided by functions times factor, rounded down (contract 3.6)."""
+    assert aggregate.bound(factor, functions) == bound
+
+
+@pytest.mark.parametrize("factor", [1, -1, 2, -7, 0, 2**31 - 1, -(2**31)])
+@pytest.mark.parametrize("functions", [1, 2, 3, 40])
+def test_no_sum_of_held_costs_leaves_the_engines_32_bits(factor, functions):
+    """The worst case on both sides: every function at its bound, of the same sign."""
+    extremes = {"best": -(10**18), "worst": 10**18}
+    within, beyond = aggregate.held(extremes, factor, functions)
+    total = aggregate.weighted_sum([within] * functions, [factor] * functions)
+    assert beyond
+    assert all(abs(value) <= 10**9 for value in total.values())
+
+
+def test_costs_at_the_bound_are_not_held():
+    """Only what had to be changed is told."""
+    costs = {"low": -(10**9), "high": 10**9}
+    assert aggregate.held(costs, 1, 1) == (costs, False)
+    assert aggregate.held({"high": 10**9 + 1}, 1, 1) == ({"high": 10**9}, True)
+
+
+def test_sums_weigh_each_function_and_leave_out_unscored_hosts():
+    """A host that one function scored is there, one that none did is not (contract 4.4)."""
+    total = aggregate.weighted_sum([{"a": 1, "b": 2}, {"b": 5}, {}], [10, -1, 3])
+    assert total == {"a": 10, "b": 15}

@@ -21,6 +21,10 @@ from ovirt_scheduler.errors import NotXmlRpc
 MAX_DEPTH = 64  # elements within elements
 MAX_ELEMENTS = 1_000_000
 
+# Bytes parsed at once. A tag, unlike a text, is held whole, and a megabyte of attributes takes
+# the parser a good deal longer than a megabyte of anything else.
+_PIECE = 1 << 20
+
 _SHOWN = 40  # characters of the caller's text that a message repeats
 
 
@@ -40,7 +44,10 @@ def decode_call(body: bytes) -> Tuple[str, Tuple[object, ...]]:
     parser = expat.ParserCreate()
     reader = _CallReader(parser)
     try:
-        parser.Parse(body, True)
+        for start in range(0, len(body), _PIECE):
+            parser.Parse(body[start : start + _PIECE], False)
+            reader.refuse_long_token(min(start + _PIECE, len(body)))
+        parser.Parse(b"", True)
         return reader.call()
     except expat.ExpatError as error:
         reason = expat.ErrorString(error.code)
@@ -87,7 +94,7 @@ def _any(_text: str) -> None:
 
 def _integer(text: str) -> None:
     # Longer ones fit no integer type; past 4300 digits Python refuses to write them out again.
-    if not re.fullmatch(r"\s*[+-]?[0-9]{1,19}\s*", text):
+    if not re.fullmatch("[+-]?[0-9]{1,19}", text.strip()):
         raise ValueError(text)
 
 
@@ -97,7 +104,8 @@ def _finite(text: str) -> None:
 
 
 def _base64(text: str) -> None:
-    if not re.fullmatch(r"[A-Za-z0-9+/\s]*={0,2}\s*", text):
+    # No two parts of the pattern match the same text: it fails in linear time.
+    if not re.fullmatch(r"[A-Za-z0-9+/\s]*(=\s*){0,2}", text):
         raise ValueError(text)
 
 
@@ -167,6 +175,11 @@ class _CallReader:
 
     def call(self) -> Tuple[str, Tuple[object, ...]]:
         return self._values.getmethodname() or "", self._values.close()
+
+    def refuse_long_token(self, parsed: int) -> None:
+        """Refuse a tag or comment that goes on for a piece and more; ``parsed`` counts bytes."""
+        if parsed - self._parser.CurrentByteIndex >= _PIECE:
+            raise self._refusal(f"a tag or comment is longer than {_PIECE} bytes")
 
     def detach(self) -> None:
         """Let go of the parser, which holds this object: the body's memory is free at once."""

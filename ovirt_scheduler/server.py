@@ -203,7 +203,7 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
             self.close_connection = not self._open()
             while not self.close_connection:
                 self.handle_one_request()
-        except (TimeoutError, ConnectionError) as error:
+        except OSError as error:  # nobody to serve any more, or nobody in time
             logger.debug("%s: cut: %s", self._peer, error)
             self._linger = 0.0
 
@@ -269,9 +269,6 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
     def send_response(self, code: int, message: Optional[str] = None) -> None:
         self._stream.deadline = time.monotonic() + self.server.settings.answer_timeout
         super().send_response(code, message)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the stock name
-        """Keep the stock handler from writing to standard error."""
 
     def _start_request(self) -> None:
         self._request_id = secrets.token_hex(4)

@@ -245,6 +245,23 @@ def test_the_number_of_elements_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
         decode_call(body)
 
 
+@pytest.mark.parametrize("kind", ["int", "double", "base64", "nil", "boolean", "dateTime.iso8601"])
+@pytest.mark.parametrize("filling", [" ", "9", "="])
+def test_a_long_value_is_refused_in_linear_time(kind: str, filling: str) -> None:
+    """Megabytes of what is nearly a value do not keep the parser busy for hours."""
+    with pytest.raises(NotXmlRpc):
+        decode_call(call_with(f"<{kind}>{filling * 2_000_000}!</{kind}>"))
+
+
+@pytest.mark.parametrize(
+    "endless", [b"<methodCall " + b"a" * 3_000_000, b"<!--" + b"-x" * 1_500_000 + b"-->"]
+)
+def test_a_tag_without_end_is_refused(endless: bytes) -> None:
+    """Megabytes of one tag or comment are not held in memory; megabytes of text are."""
+    with pytest.raises(NotXmlRpc, match="longer than"):
+        decode_call(endless)
+
+
 def test_the_standard_librarys_calls_are_read() -> None:
     """What xmlrpc.client writes is what is read."""
     parameters = (["f"], "<hosts>&</hosts>\n", {"k": "v", "": [1, -2.5, True]}, b"\x00\xff")

@@ -19,7 +19,7 @@ from ovirt_scheduler.errors import (
     RequestError,
     UnknownMethod,
 )
-from ovirt_scheduler.model import Caller, Method
+from ovirt_scheduler.model import AnswerForm, Caller, Method
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +31,14 @@ class Dispatcher:
     """The methods offered, by name, with the three that tell about them.
 
     Args:
-        methods: each with a name of its own.
+        methods: each with a name of its own in each of its answer forms.
     """
 
     def __init__(self, methods: Sequence[Method]):
-        self._methods: Dict[str, Method] = {
-            method.name: method for method in (*methods, *self._introspection())
+        offered = (*methods, *self._introspection())
+        self._methods: Dict[AnswerForm, Dict[str, Method]] = {
+            form: {method.name: method for method in offered if form in method.forms}
+            for form in AnswerForm
         }
         self._refusing = threading.Event()
 
@@ -78,7 +80,7 @@ class Dispatcher:
         return document
 
     def _run(self, caller: Caller, name: str, parameters: Tuple[object, ...]) -> bytes:
-        method = self._method(name)
+        method = self._method(caller, name)
         try:
             return encode_answer(method.run(caller, parameters))
         except RequestError:
@@ -88,10 +90,11 @@ class Dispatcher:
             message = f"internal error; look for request {caller.request_id} in the daemon's log"
             raise InternalError(message) from None
 
-    def _method(self, name: str) -> Method:
-        method = self._methods.get(name)
+    def _method(self, caller: Caller, name: str) -> Method:
+        methods = self._methods[caller.form]
+        method = methods.get(name)
         if method is None:
-            known = ", ".join(sorted(self._methods))
+            known = ", ".join(sorted(methods))
             raise UnknownMethod(f"there is no method {_shown(name)}; there are {known}")
         return method
 
@@ -107,21 +110,21 @@ class Dispatcher:
                 "system.methodHelp",
                 "What the method of that name does, in words.",
                 (("string", "string"),),
-                lambda _caller, parameters: self._method(_only(parameters)).help,
+                lambda caller, parameters: self._method(caller, _only(parameters)).help,
             ),
             Method(
                 "system.methodSignature",
                 "Arrays of types, one for each way to call the method of that name: the "
                 "result's type first, then each parameter's.",
                 (("array", "string"),),
-                lambda _caller, parameters: self._method(_only(parameters)).signatures,
+                lambda caller, parameters: self._method(caller, _only(parameters)).signatures,
             ),
         )
 
-    def _list_methods(self, _caller: Caller, parameters: Tuple[object, ...]) -> object:
+    def _list_methods(self, caller: Caller, parameters: Tuple[object, ...]) -> object:
         if parameters:
             raise BadParameters("system.listMethods takes no parameters")
-        return sorted(self._methods)
+        return sorted(self._methods[caller.form])
 
 
 def _shown(name: str) -> str:

@@ -6,39 +6,70 @@ Here the three parts meet that know nothing of each other: ``wire`` reads the pa
 
 from __future__ import annotations
 
-from typing import Callable, Tuple, TypeVar
+from typing import Callable, Iterator, NamedTuple, Tuple, TypeVar
 
 from ovirt_scheduler import policy_units, wire
 from ovirt_scheduler.config import EngineScores
 from ovirt_scheduler.errors import ExecutorUnavailable, InternalError
-from ovirt_scheduler.model import AnswerForm, Caller, Method, Request
+from ovirt_scheduler.model import AnswerForm, Caller, Decision, Method, PolicyUnit, Request
 from ovirt_scheduler.service import Service
 
-_DISCOVER_HELP = """discover() -> string
+T = TypeVar("T")
+Parameters = Tuple[object, ...]
+Units = Tuple[PolicyUnit, ...]
 
-All policy units, as an XML document: PolicyUnits with Filters, CostFunctions and Balances."""
 
-_FILTERS_HELP = """runFilters(names, hosts, vm, properties) -> array of host ids
+class _Run(NamedTuple):
+    """One of the operations that run policy units."""
+
+    name: str
+    read: Callable[[Caller, Parameters], Request]
+    parameters: Tuple[Tuple[str, ...], ...]  # the ways to call it, in XML-RPC's words
+    result: str  # its type in the design form
+    help: str
+
+
+_RUNS = (
+    _Run(
+        "runFilters",
+        wire.filters_request,
+        (("array", "string", "string", "struct"), ("array", "array", "string", "struct")),
+        "array",
+        """runFilters(names, hosts, vm, properties)
 
 names: array of the filters' names, run in this order.
 hosts: an XML document as a string, or an array of ids.
 vm: an XML document, or an id.
 properties: struct of strings, for all filters.
-The answer is the hosts that every filter accepted, in the order given."""
-
-_COST_FUNCTIONS_HELP = """runCostFunctions(functions, hosts, vm, properties) -> struct, id to int
+Gives the ids of the hosts that every filter accepted, in the order given.""",
+    ),
+    _Run(
+        "runCostFunctions",
+        wire.cost_functions_request,
+        tuple(
+            (functions, hosts, "string", "struct")
+            for functions in ("array", "struct")
+            for hosts in ("string", "array")
+        ),
+        "struct",
+        """runCostFunctions(functions, hosts, vm, properties)
 
 functions: array of [name, factor], or a struct of factor by name.
 hosts, vm, properties: as for runFilters.
-The answer is the sum of factor times cost for each host; lower is better."""
+Gives for each host the sum of factor times cost; lower is better.""",
+    ),
+    _Run(
+        "runLoadBalancing",
+        wire.balance_request,
+        (("string", "string", "struct"), ("string", "array", "struct")),
+        "struct",
+        """runLoadBalancing(name, hosts, properties)
 
-_BALANCE_HELP = """runLoadBalancing(name, hosts, properties) -> struct, VM id to array of host ids
-
-name: of one balance. hosts, properties: as for runFilters.
-The answer is the VM to migrate and the hosts it may go to; empty when there is nothing to do."""
-
-T = TypeVar("T")
-Read = Callable[[Caller, Tuple[object, ...]], Request]
+name: of one balance.
+hosts, properties: as for runFilters.
+Gives the VM to migrate and the hosts it may go to, or nothing.""",
+    ),
+)
 
 
 def methods(service: Service, scores: EngineScores) -> Tuple[Method, ...]:
@@ -47,49 +78,53 @@ def methods(service: Service, scores: EngineScores) -> Tuple[Method, ...]:
     Args:
         scores: what the engine form tells of the costs.
     """
+    design = _in_form(
+        AnswerForm.DESIGN, service, policy_units.document, wire.design_answer,
+        discovered=("string", "All policy units, as an XML document."),
+        answered="",
+    )  # fmt: skip
+    engine = _in_form(
+        AnswerForm.ENGINE,
+        service,
+        wire.engine_discovery,
+        lambda decision: wire.engine_answer(decision, scores),
+        discovered=("struct", "All policy units: a struct for filters, scores and balance each."),
+        answered="\nThe answer is a struct: result_code, result, plugin_errors, errors.",
+    )
+    return (*design, *engine)
 
-    def discover(caller: Caller, parameters: Tuple[object, ...]) -> object:
+
+def _in_form(
+    form: AnswerForm,
+    service: Service,
+    show_units: Callable[[Units], object],
+    show_decision: Callable[[Decision], object],
+    discovered: Tuple[str, str],
+    answered: str,
+) -> Iterator[Method]:
+    """The methods as they answer in one form."""
+
+    def discover(caller: Caller, parameters: Parameters) -> object:
         wire.discover_request(parameters)
-        units = _available(service.discover, caller)
-        if caller.form is AnswerForm.ENGINE:
-            return wire.engine_discovery(units)
-        return policy_units.document(units)
+        return show_units(_available(service.discover, caller))
 
-    def run(read: Read) -> Callable[[Caller, Tuple[object, ...]], object]:
-        def answer(caller: Caller, parameters: Tuple[object, ...]) -> object:
+    def run(
+        read: Callable[[Caller, Parameters], Request],
+    ) -> Callable[[Caller, Parameters], object]:
+        def answer(caller: Caller, parameters: Parameters) -> object:
             request = read(caller, parameters)
-            decision = _available(lambda: service.decide(request), caller)
-            if caller.form is AnswerForm.ENGINE:
-                return wire.engine_answer(decision, scores)
-            return wire.design_answer(decision)
+            return show_decision(_available(lambda: service.decide(request), caller))
 
         return answer
 
-    filters = (
-        ("array", "array", "string", "string", "struct"),
-        ("array", "array", "array", "string", "struct"),
-    )
-    cost_functions = tuple(
-        ("struct", functions, hosts, "string", "struct")
-        for functions in ("array", "struct")
-        for hosts in ("string", "array")
-    )
-    balance = (
-        ("struct", "string", "string", "struct"),
-        ("struct", "string", "array", "struct"),
-    )
-    return (
-        Method("discover", _DISCOVER_HELP, (("string",),), discover),
-        Method("Discover", _DISCOVER_HELP, (("string",),), discover),
-        Method("runFilters", _FILTERS_HELP, filters, run(wire.filters_request)),
-        Method(
-            "runCostFunctions",
-            _COST_FUNCTIONS_HELP,
-            cost_functions,
-            run(wire.cost_functions_request),
-        ),
-        Method("runLoadBalancing", _BALANCE_HELP, balance, run(wire.balance_request)),
-    )
+    only = frozenset((form,))
+    returned, words = discovered
+    for name in ("discover", "Discover"):
+        yield Method(name, f"{name}()\n\n{words}", ((returned,),), discover, only)
+    for method in _RUNS:
+        result = method.result if form is AnswerForm.DESIGN else "struct"
+        signatures = tuple((result, *parameters) for parameters in method.parameters)
+        yield Method(method.name, method.help + answered, signatures, run(method.read), only)
 
 
 def _available(operation: Callable[[], T], caller: Caller) -> T:

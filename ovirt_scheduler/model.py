@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import Callable, Mapping, Optional, Tuple, Union
+from typing import Callable, FrozenSet, Mapping, Optional, Tuple, Union
 
 
 class Kind(enum.Enum):
@@ -252,6 +252,16 @@ class EngineAccess:
 
 
 @dataclass(frozen=True)
+class NoEngine:
+    """Why a plugin gets no connection to the engine."""
+
+    reason: str
+
+
+Engine = Union[EngineAccess, NoEngine]
+
+
+@dataclass(frozen=True)
 class Known:
     """What the engine told of hosts and a VM that came as ids (contract 5.2)."""
 
@@ -278,7 +288,9 @@ class Job:
     deadline: float  # seconds on the monotonic clock, for all calls together
     parallel: int = 1  # calls that may run side by side, where the kind allows it
     known: Known = Known()
-    engine: Optional[EngineAccess] = None  # where a plugin wants it and it is to be had
+    engine: Engine = NoEngine(
+        "scheduler.conf has no [engine] section, or the plugin does not name engine_connection"
+    )
 
 
 @dataclass(frozen=True)
@@ -316,3 +328,4 @@ class Method:
     help: str
     signatures: Tuple[Tuple[str, ...], ...]
     run: Callable[[Caller, Tuple[object, ...]], object]
+    forms: FrozenSet[AnswerForm] = frozenset(AnswerForm)  # in which it is offered like this

@@ -14,6 +14,7 @@ and time and memory grow with its length and no faster.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import io
 import re
 from dataclasses import dataclass
@@ -125,10 +126,12 @@ def _read(document: Document, kind: _Kind) -> Sequence[Any]:
             data = version3.to_version4(data)
     except etree.XMLSyntaxError as mistake:
         line, column = mistake.position
+        if not line:  # libxml2 has no words for this
+            raise _too_large(kind) from None
         raise UnreadableDocument(
             f"{kind.subject}, line {line}, column {column}: {_short(mistake.msg)}"
         ) from None
-    except MemoryError:
+    except (MemoryError, etree.XPathEvalError):
         raise _too_large(kind) from None
     try:
         entities = Reader.read(data)
@@ -168,7 +171,7 @@ def _utf8(document: Document, kind: _Kind) -> bytes:
     if encoding.lower() != "utf-8":
         try:
             data = data.decode(encoding).encode()
-        except UnicodeError as mistake:
+        except (UnicodeError, LookupError) as mistake:
             raise UnreadableDocument(
                 f"{kind.subject}: not in the encoding {encoding}: {_short(str(mistake))}"
             ) from None
@@ -176,7 +179,8 @@ def _utf8(document: Document, kind: _Kind) -> bytes:
         data = data[len(codecs.BOM_UTF8) :]
     declaration = _DECLARATION.match(data)
     if declaration and not _HARMLESS_DECLARATION.match(declaration[0]):
-        data = re.sub(rb"[^\n]", b" ", declaration[0]) + data[declaration.end() :]
+        *lines, last = declaration[0].split(b"\n")
+        data = b"\n" * len(lines) + b" " * len(last) + data[declaration.end() :]
     return data
 
 
@@ -298,8 +302,8 @@ class _Members:
 class _Watched:
     """The SDK's cursor, remembering where it is: to say which element stopped a reader."""
 
-    def __init__(self, data: bytes, kind: _Kind):
-        self._cursor = xml.XmlReader(io.BytesIO(data))
+    def __init__(self, kind: _Kind):
+        self._cursor: Any = None
         self._kind = kind
         self._path: List[str] = []
         self._at_start = False
@@ -309,6 +313,13 @@ class _Watched:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cursor, name)
+
+    def read_through(self, data: bytes) -> None:
+        """Read the document as the SDK does; raises what stops it."""
+        self._cursor = xml.XmlReader(io.BytesIO(data))
+        reader = readers.HostReader if self._kind is _HOSTS else readers.VmReader
+        self.forward()
+        (reader.read_many if self._name == self._kind.many else reader.read_one)(self)
 
     def forward(self) -> bool:
         self._at_start = bool(self._cursor.forward())
@@ -340,15 +351,11 @@ class _Watched:
 
 
 def _place(data: bytes, kind: _Kind) -> str:
-    """Which element the SDK's reader stops at, found by reading once more, if any."""
-    watched = _Watched(data, kind)
-    reader = readers.HostReader if kind is _HOSTS else readers.VmReader
-    try:
-        watched.forward()
-        (reader.read_many if watched.node_name() == kind.many else reader.read_one)(watched)
-    except Exception:  # noqa: BLE001  (the same one again: it has been caught before)
-        return watched.place
-    return kind.subject
+    """Which element the SDK's reader stops at, found by reading once more."""
+    watched = _Watched(kind)
+    with contextlib.suppress(Exception):  # the one that is being told about
+        watched.read_through(data)
+    return watched.place
 
 
 def _reason(mistake: Exception) -> str:

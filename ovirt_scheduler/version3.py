@@ -22,9 +22,10 @@ ATTRIBUTES = frozenset(
     }
 )
 # The elements that give version 3 away. A few are in version 4 too: these make us look.
+# A word that was spelled otherwise does not, as no document of version 3 has only that.
 ELEMENTS = frozenset(
     {
-        *("state", "storage_manager", "selinux", "overcommit", "vmpool", "guest_info"),
+        *("state", "storage_manager", "selinux", "vmpool", "guest_info"),
         *("timezone", "placement_policy", "disks"),
     }
 )
@@ -85,16 +86,12 @@ def _rename(name: str) -> _Change:
     return change
 
 
-def _wrap(children: str, *names: str) -> _Change:
-    """Put each child of that name into ``names[-1]`` of ... of ``names[0]``."""
+def _wrap(children: str, name: str) -> _Change:
+    """Put the children of that name into one element."""
 
     def change(element: Any) -> None:
-        for child in element.findall(children):
-            parent = element
-            for depth, name in enumerate(names):
-                found = parent.find(name) if depth == 0 else None
-                parent = etree.SubElement(parent, name) if found is None else found
-            parent.append(child)
+        found = element.findall(children)
+        etree.SubElement(element, name).extend(found)
 
     return change
 
@@ -108,23 +105,22 @@ def _status(element: Any) -> None:
     element.text = state
 
 
-def _storage_manager(element: Any) -> None:
-    host = element.getparent()
+def _storage_manager(host: Any) -> None:
+    managers = host.findall("storage_manager")
     # The younger of version 3 write both; then <spm> tells more.
     if host.find("spm") is None:
         spm = etree.SubElement(host, "spm")
-        word = (element.text or "").strip().lower()
+        word = (managers[0].text or "").strip().lower()
         _add(spm, "status", {"true": "spm", "false": "none"}.get(word, word))
-        if "priority" in element.attrib:
-            _add(spm, "priority", element.get("priority"))
-    _drop(element)
+        if "priority" in managers[0].attrib:
+            _add(spm, "priority", managers[0].get("priority"))
+    for manager in managers:
+        _drop(manager)
 
 
-def _time_zone(element: Any) -> None:
-    machine = element.getparent()
+def _time_zone(machine: Any) -> None:
     if machine.find("time_zone") is None:
-        _add(etree.SubElement(machine, "time_zone"), "name", element.text)
-    _drop(element)
+        _add(etree.SubElement(machine, "time_zone"), "name", machine.findtext("timezone"))
 
 
 def _disks(element: Any) -> None:
@@ -186,12 +182,12 @@ DIFFERENCES: Tuple[_Difference, ...] = (
     # <status><state>up</state><detail>...</detail></status>
     _at("//*[self::status or self::external_status or self::creation_status][state]", _status),
     # <storage_manager priority="5">true</storage_manager>
-    _at("//host/storage_manager", _storage_manager),
+    _at("//host[storage_manager]", _storage_manager),
     _at("//host/selinux", _rename("se_linux")),
     _at("//vm/vmpool", _rename("vm_pool")),
     _at("//memory_policy/overcommit", _rename("over_commit")),
     # <timezone>Europe/Prague</timezone>; <initialization> has one in version 4 too.
-    _at("//*[self::vm or self::template or self::instance_type]/timezone", _time_zone),
+    _at("//*[self::vm or self::template or self::instance_type][timezone]", _time_zone),
     # <guest_info><fqdn>
     _at("//vm[guest_info/fqdn]", lambda vm: _add(vm, "fqdn", vm.findtext("guest_info/fqdn"))),
     # <placement_policy><host id="..."/>; the younger of version 3 write <hosts> as well.
@@ -207,8 +203,8 @@ DIFFERENCES: Tuple[_Difference, ...] = (
     # <statistic><type>GAUGE</type><values type="INTEGER">
     _at("//statistic[values/@type]", _statistic),
     # <topology sockets="1" cores="4"/>, <version major="4"/>, <os type="rhel_6x64">, ...
-    _at(f"//*[not(self::link)][not(text()[normalize-space()])][{_ANY_ATTRIBUTE}]", _attributes),
-    # Words of an enumeration that were spelled otherwise.
+    _at(f"//*[not(text()[normalize-space()])][{_ANY_ATTRIBUTE}]", _attributes),
+    # Words of an enumeration that were spelled otherwise: the SDK would read None.
     _at(
         "//*[parent::cpu and (self::architecture or self::mode)"
         " or parent::statistic and (self::kind or self::type or self::unit)"

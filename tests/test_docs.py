@@ -1,0 +1,184 @@
+"""What the documentation tells a reader to save or to run, saved and run."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Iterator, NamedTuple
+from xml.etree import ElementTree
+
+import pytest
+from conftest import PROJECT, Daemon
+
+from ovirt_scheduler import config
+
+PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+SAMPLE = re.compile(r"# (\w+\.(?:py|conf))\n")
+
+
+class Block(NamedTuple):
+    page: str
+    language: str
+    text: str
+
+    @property
+    def file(self) -> str:
+        """The file's name that its first line gives."""
+        found = SAMPLE.match(self.text)
+        assert found, f"{self.page}: a sample without its file's name on the first line"
+        return found.group(1)
+
+
+def blocks() -> Iterator[Block]:
+    for page in PAGES:
+        for indent, language, text in BLOCK.findall(page.read_text("utf-8")):
+            lines = (line[len(indent) :] for line in text.splitlines(keepends=True))
+            yield Block(page.name, language, "".join(lines))
+
+
+BLOCKS = list(blocks())
+
+
+def of(language: str, *pages: str) -> list:
+    return [
+        pytest.param(block, id=f"{block.page}-{number}")
+        for number, block in enumerate(BLOCKS)
+        if block.language == language and (not pages or block.page in pages)
+    ]
+
+
+def plugins_of(page: str) -> list[Block]:
+    """The samples of a page that are plugins or their helpers, not programs that call."""
+    samples = [block for block in BLOCKS if block.language == "python" and block.page == page]
+    return [block for block in samples if block.file != "call.py"]
+
+
+def run(command: str, folder: Path, **environment: str) -> subprocess.CompletedProcess:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        ["bash", "-euc", f"ovirt-scheduler() {{ {sys.executable} -m ovirt_scheduler \"$@\"; }}\n{command}"],
+        cwd=folder,
+        env={**os.environ, "PATH": path, "PYTHONPATH": str(PROJECT), **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory):
+    """A reader's folder, with the samples of every page saved where the text says."""
+    folder = tmp_path_factory.mktemp("reader")
+    shutil.copytree(PROJECT / "demo", folder / "demo")
+    (folder / "plugins").mkdir()
+    for page in PAGES:
+        for block in plugins_of(page.name):
+            (folder / "plugins" / block.file).write_text(block.text, "utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def daemon(reader):
+    """The daemon that the pages tell to start."""
+    running = Daemon(reader, reader / "plugins", "", [])
+    shutil.copy(running.certificate, reader / "certificate.pem")
+    yield running
+    running.stop()
+
+
+def test_there_are_samples_and_commands():
+    """A page whose blocks are not found would pass everything else."""
+    assert {block.language for block in BLOCKS} == {"python", "sh", "ini"}
+    assert len(BLOCKS) > 12
+
+
+@pytest.mark.parametrize("block", of("python"))
+def test_every_python_sample_is_python_3_9(block):
+    """And its first line says what file it is."""
+    assert block.file.endswith(".py")
+    ast.parse(block.text, feature_version=(3, 9))
+
+
+@pytest.mark.parametrize("block", of("ini"))
+def test_every_conf_sample_is_accepted(block, tmp_path):
+    """By the reader that the daemon uses."""
+    path = tmp_path / block.file
+    path.write_text(block.text, "utf-8")
+    if block.file == "scheduler.conf":
+        config.load(path, {})
+    else:
+        assert config.read_plugin_conf(path).custom_properties
+
+
+@pytest.mark.parametrize("block", of("sh"))
+def test_every_command_works(block, daemon, reader):
+    """As it stands on the page, but for the port; serve is asked for its help only."""
+    command = block.text.replace("18781", daemon.url.rpartition(":")[2])
+    command = re.sub(r"(ovirt-scheduler serve .*)", r"\1 --help", command)
+    ended = run(command, reader)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.stdout
+
+
+def test_the_plugins_of_the_pages_are_called(daemon):
+    """Every unit that the samples define is there."""
+    with daemon.proxy() as scheduler:
+        groups = ElementTree.fromstring(scheduler.discover())
+    found = {unit.get("name") or unit.findtext("name") for group in groups for unit in group}
+    assert found == {
+        "Everything", "FreeMemory", "Quiet", "QuietNight", "Roomy", "few_vms", "max_vms",
+    }  # fmt: skip
+
+
+def test_the_readmes_program_calls_the_readmes_plugin(daemon, reader):
+    """Save both, run it: units, hosts, costs."""
+    (program,) = [
+        block for block in BLOCKS if block.language == "python" and block.file == "call.py"
+    ]
+    text = program.text.replace("18781", daemon.url.rpartition(":")[2])
+    ended = subprocess.run(
+        [sys.executable, "-"], input=text, cwd=reader, capture_output=True, text=True, timeout=60, check=False
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert "<PolicyUnits>" in ended.stdout
+    kept, costs = (ast.literal_eval(line) for line in ended.stdout.splitlines()[-2:])
+    assert 0 < len(kept) < len(costs)
+
+
+def test_links_between_the_pages_lead_somewhere():
+    """Relative links name files that are there."""
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_demonstration_shows_one_call_of_each_kind_and_ends_by_ctrl_c(tmp_path):
+    """What make run runs, as a stranger sees it."""
+    with subprocess.Popen(
+        [sys.executable, str(PROJECT / "demo" / "run.py")],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as demonstration:
+        said = []
+        for line in demonstration.stdout:
+            said.append(line)
+            if line.lstrip().startswith("-d "):
+                break
+        demonstration.send_signal(signal.SIGINT)
+        rest, _ = demonstration.communicate(timeout=30)
+    text = "".join(said) + rest
+    assert demonstration.returncode == 0, text
+    for method in ("discover()", "runFilters(", "runCostFunctions(", "runLoadBalancing("):
+        assert f"\n{method}" in text
+    assert "Traceback" not in text

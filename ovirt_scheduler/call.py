@@ -24,13 +24,13 @@ from typing import Callable, List, NoReturn, Optional, Tuple
 
 from ovirtsdk4 import types
 
-from ovirt_scheduler import frames, limits, plugin, plugin_modules
+from ovirt_scheduler import frames, limits, plugin, plugin_modules, properties
 from ovirt_scheduler.analysis import analyse
 from ovirt_scheduler.answers import NO_TEXT, READERS, BadAnswer
 from ovirt_scheduler.model import (
     CallResult,
     Candidate,
-    EngineAccess,
+    Engine,
     Kind,
     Limits,
     Outcome,
@@ -80,7 +80,7 @@ def run_unit(
     call: UnitCall,
     hosts: List[types.Host],
     vm: Optional[types.Vm],
-    engine: Optional[EngineAccess],
+    engine: Engine,
 ) -> bytes:
     """Load the unit's plugin from the registry's code and call its function.
 
@@ -128,8 +128,10 @@ def read_printed(unit: PolicyUnit, stdout: str, stderr: str) -> bytes:
 
 
 def _arguments(call: UnitCall, hosts: object, vm: object) -> Tuple[object, ...]:
-    properties = dict(call.properties)
-    return (hosts, properties) if call.unit.kind is Kind.BALANCE else (hosts, vm, properties)
+    given = dict(call.properties)
+    if call.unit.properties is not None:
+        given = properties.fill(call.unit.properties, given)
+    return (hosts, given) if call.unit.kind is Kind.BALANCE else (hosts, vm, given)
 
 
 def _answered(unit: PolicyUnit, value: object) -> CallResult:

@@ -8,10 +8,10 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from configobj import ConfigObj, flatten_errors
 
-from .conf_syntax import Entry, Mistake, entries
-from .errors import SchedulerError
-from .setting_values import check_functions
-from .settings_table import Key, configspec
+from ovirt_scheduler.conf_syntax import Entry, Mistake, entries
+from ovirt_scheduler.errors import SchedulerError
+from ovirt_scheduler.setting_values import check_functions
+from ovirt_scheduler.settings_table import Key, configspec
 
 try:
     from configobj.validate import Validator

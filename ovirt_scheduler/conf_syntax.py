@@ -21,7 +21,7 @@ from typing import Iterator, List, Tuple, Type, Union
 
 from configobj import ConfigObj, ConfigObjError, DuplicateError, NestingError, Section
 
-from .errors import ConfigError, PluginError
+from ovirt_scheduler.errors import ConfigError, PluginError
 
 Mistake = Union[Type[ConfigError], Type[PluginError]]  # what to raise about the file
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, FrozenSet, Mapping, Optional, Tuple
 
-from . import conf_syntax
-from .conf_file import ConfFile
-from .errors import ConfigError, PluginError
-from .model import AnswerForm, Kind, OnFailure
-from .setting_values import PYTHON_PATH, is_loopback
-from .settings_table import PLUGIN, SCHEDULER
+from ovirt_scheduler import conf_syntax
+from ovirt_scheduler.conf_file import ConfFile
+from ovirt_scheduler.errors import ConfigError, PluginError
+from ovirt_scheduler.model import AnswerForm, Kind, OnFailure
+from ovirt_scheduler.setting_values import PYTHON_PATH, is_loopback
+from ovirt_scheduler.settings_table import PLUGIN, SCHEDULER
 
 DEFAULT_FILE = Path("/etc/ovirt/scheduler/scheduler.conf")
 

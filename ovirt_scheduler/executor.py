@@ -28,7 +28,7 @@ from dataclasses import replace
 from typing import Callable, Dict, Iterator, Mapping, Optional, Set, Tuple
 
 from ovirt_scheduler import frames
-from ovirt_scheduler.errors import ExecutorUnavailable, UnreadableDocument
+from ovirt_scheduler.errors import ExecutorUnavailable, RefusedProperty, UnreadableDocument
 from ovirt_scheduler.model import (
     Analysis,
     CallResult,
@@ -52,6 +52,9 @@ _STATUS_SECONDS = 1.0  # for the zygote to tell how a process ended
 _FRAME_LIMIT = 256 << 20
 _SEND_SECONDS = 5.0  # for the zygote to take a message
 _CHUNK = 1 << 18
+
+# The faults that a request process finds.
+_REFUSALS = {refusal.fault_code: refusal for refusal in (RefusedProperty, UnreadableDocument)}
 
 # What plugins get of the daemon's environment; anything else could be a secret.
 _ENVIRONMENT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR")
@@ -115,6 +118,7 @@ class Executor:
 
         Raises:
             UnreadableDocument: the hosts or the VM cannot be read.
+            RefusedProperty: a value that a unit refuses, where the job is strict.
             Overloaded: no place became free in time, or too many wait.
             ExecutorUnavailable: the zygote could not be started again.
         """
@@ -234,11 +238,11 @@ class _Told:
     def take_all(self, messages: Iterator[Tuple[str, frames.Head]]) -> None:
         """
         Raises:
-            UnreadableDocument: the request process says so.
+            UnreadableDocument, RefusedProperty: the request process says so.
         """
         for kind, fields in messages:
             if kind == "refused":
-                raise UnreadableDocument(fields["message"])
+                raise _REFUSALS[fields["code"]](fields["message"])
             if kind == "opened":
                 self.opened = True
                 self._hosts, self._vm = tuple(fields["hosts"]), fields["vm"]

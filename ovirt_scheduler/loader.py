@@ -12,7 +12,7 @@ import stat
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ovirt_scheduler import properties
 from ovirt_scheduler.config import PluginConf, Settings, parse_plugin_conf
@@ -36,18 +36,7 @@ _LONGEST_NAME = 128  # characters (contract 3.1)
 _CLOCK_STEP_NS = 50_000_000
 
 
-class Stamp(NamedTuple):
-    """What differs when a file or a folder has changed."""
-
-    device: int
-    inode: int
-    size: int
-    written: int  # nanoseconds since the epoch
-    changed: int  # the same, for what is not its content
-    mode: int
-    glimpse: int  # differs at every look while the times cannot be relied on
-
-
+Stamp = Tuple[int, ...]  # differs when a file or a folder has changed
 Stamps = Mapping[Path, Optional[Stamp]]  # None where there is nothing
 
 
@@ -68,6 +57,7 @@ class SeenFile:
 class Look:
     """What is in the folders now."""
 
+    started: float  # seconds since the epoch
     files: Tuple[SeenFile, ...]  # in the order of the folders, then by name
     stamps: Stamps  # of the files, of the folders and of every conf file
     problems: Tuple[PluginError, ...]
@@ -115,6 +105,7 @@ class Loader:
 
     def look(self) -> Look:
         """List the folders; reads no file."""
+        started = time.time()
         files: List[SeenFile] = []
         stamps: Dict[Path, Optional[Stamp]] = {}
         problems: List[PluginError] = []
@@ -140,7 +131,7 @@ class Loader:
             conf = self.conf_path(file.name)
             stamps[conf] = _stamp(conf)
         folders = self._settings.plugins_path
-        return Look(tuple(files), stamps, tuple(problems), folders, tuple(unreadable))
+        return Look(started, tuple(files), stamps, tuple(problems), folders, tuple(unreadable))
 
     def conf_path(self, name: str) -> Path:
         return self._settings.plugins_conf_path / f"{name}.conf"
@@ -258,8 +249,9 @@ def _stamp(path: Path) -> Optional[Stamp]:
         status = path.stat()
     except OSError:
         return None
+    # The last number differs at every look while the times cannot be relied on.
     just_written = abs(time.time_ns() - status.st_mtime_ns) < _CLOCK_STEP_NS
-    return Stamp(
+    return (
         status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns,
         status.st_mode, time.monotonic_ns() if just_written else 0,
     )  # fmt: skip
@@ -277,7 +269,7 @@ def _read_conf(path: Path) -> Optional[bytes]:
 
 
 def _read(path: Path) -> bytes:
-    """A whole file as it was at one moment.
+    """A whole file, read again where its times or its size say that it was written meanwhile.
 
     Raises:
         FileNotFoundError: there is none.
@@ -299,7 +291,8 @@ def _read(path: Path) -> bytes:
         if len(data) > _LARGEST_FILE:
             message = f"is longer than {_LARGEST_FILE >> 10} KiB; make it shorter, or remove it"
             raise PluginError(message, str(path))
-        if os.path.samestat(before, after) and before.st_mtime_ns == after.st_mtime_ns:
+        same = os.path.samestat(before, after) and before.st_mtime_ns == after.st_mtime_ns
+        if same and len(data) == before.st_size:
             return data
     raise PluginError("changes while it is read; it is looked at again soon", str(path))
 

@@ -48,6 +48,7 @@ class OnFailure(enum.Enum):
 
 class Outcome(enum.Enum):
     OK = "ok"
+    REFUSED = "refused"  # it did not run: a property's value is not one that it takes
     RAISED = "raised"
     TIMED_OUT = "timed out"
     KILLED = "killed"
@@ -271,7 +272,7 @@ class Known:
 
 @dataclass(frozen=True)
 class UnitCall:
-    """One unit to call, with its properties: those given, defaults filled in."""
+    """One unit to call, with the properties as they were given."""
 
     unit: PolicyUnit
     properties: Mapping[str, str]
@@ -286,6 +287,7 @@ class Job:
     hosts: Hosts
     vm: Optional[Vm]
     deadline: float  # seconds on the monotonic clock, for all calls together
+    strict: bool = True  # a property's value that a unit refuses ends it all (contract 1.5)
     parallel: int = 1  # calls that may run side by side, where the kind allows it
     known: Known = Known()
     engine: Engine = NoEngine(

@@ -1,15 +1,63 @@
-"""What a plugin may import from here."""
+"""What a plugin may import: a connection to the engine that needs no configuration of its own.
+
+::
+
+    from ovirt_scheduler.plugin import engine_connection
+
+    def do_filter(hosts, vm, properties):
+        with engine_connection() as connection:
+            clusters = connection.system_service().clusters_service().list()
+
+The daemon logs in, with what the section ``[engine]`` of scheduler.conf says, and hands the
+token to the calls of the plugins that name ``engine_connection`` in their code. The password
+never reaches a plugin. A plugin's own tests say
+``provide(EngineAccess(url, ca_file, token))`` first.
+"""
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import NoReturn
 
-from ovirt_scheduler.model import EngineAccess
+from ovirtsdk4 import AuthError, Connection
 
-_access: Optional[EngineAccess] = None
+from ovirt_scheduler.errors import EngineUnavailable
+from ovirt_scheduler.model import Engine, EngineAccess, NoEngine
+
+__all__ = ["EngineAccess", "EngineUnavailable", "engine_connection", "provide"]
+
+_TIMEOUT = 20  # seconds for one answer; a silent engine should not use up all of a call's time
+
+_engine: Engine = NoEngine("the daemon gives a connection to its calls of a policy unit alone")
 
 
-def provide(access: Optional[EngineAccess]) -> None:
-    """For the process of a call: what ``engine_connection`` is made with."""
-    global _access
-    _access = access
+def engine_connection() -> Connection:
+    """A connection to the engine's REST API, logged in.
+
+    Closing it is optional and harmless: the login stays, since other calls use it.
+
+    Raises:
+        EngineUnavailable: scheduler.conf has no ``[engine]`` section, or the engine did not
+            answer the daemon. The text says which.
+    """
+    if isinstance(_engine, NoEngine):
+        raise EngineUnavailable(f"no connection to the engine: {_engine.reason}")
+    return _SharedLogin(
+        url=_engine.url, token=_engine.token, ca_file=_engine.ca_file, timeout=_TIMEOUT
+    )
+
+
+def provide(engine: Engine) -> None:
+    """For the process of a call: what ``engine_connection`` is made with, or why not."""
+    global _engine  # noqa: PLW0603  one process, one call
+    _engine = engine
+
+
+class _SharedLogin(Connection):  # type: ignore[misc]  # the SDK has no type hints
+    """A connection that leaves the login to the daemon."""
+
+    def close(self, logout: bool = False) -> None:  # noqa: ARG002  the token is not ours alone
+        super().close(logout=False)
+
+    def _get_access_token(self) -> NoReturn:
+        """Where the SDK would log in again, after a 401, it has no password to do it with."""
+        raise AuthError(f"{self.url}: the engine no longer takes the token of the daemon's login")

@@ -10,8 +10,8 @@ import re
 from typing import Iterable, List
 from xml.sax.saxutils import escape, quoteattr
 
-from . import properties
-from .model import Kind, PolicyUnit
+from ovirt_scheduler import properties
+from ovirt_scheduler.model import Kind, PolicyUnit
 
 # In the document's order: the kind, the group's element and the unit's.
 _GROUPS = (

@@ -20,8 +20,8 @@ import functools
 import re
 from typing import Dict, Iterator, List, Mapping, Optional, Tuple
 
-from .errors import PluginError
-from .model import Property, PropertySet
+from ovirt_scheduler.errors import PluginError
+from ovirt_scheduler.model import Property, PropertySet
 
 LONGEST_VALUE = 4096  # characters
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Dict, Iterable, List, Mapping, Optional, Protocol, Set, Tuple
 
 from ovirt_scheduler.errors import PluginError
-from ovirt_scheduler.loader import LoadedPlugin, Loader, Look, SeenFile, Stamp, Stamps
+from ovirt_scheduler.loader import LoadedPlugin, Loader, Look, SeenFile, Stamps
 from ovirt_scheduler.model import Kind, PolicyUnit
 
 _log = logging.getLogger(__name__)
@@ -141,7 +141,7 @@ class Registry:
                 continue
             if path.parent in look.unreadable:
                 states[path] = state  # it may well be there still
-            elif _just_written(look.stamps.get(path.parent)):
+            elif _just_written(path.parent, look):
                 states[path] = replace(state, unsettled=True)
             else:
                 self._store.drop(path)
@@ -167,8 +167,7 @@ class Registry:
             return _State(depends, good, _kept(fault, good))
         depends = _stamps(look, [conf, *(Path(source.path) for source in loaded.sources)])
         good = before.good if before else None
-        written = look.stamps.get(file.path)
-        if good is not None and _keys(good) - _keys(loaded) and _just_written(written):
+        if good is not None and _keys(good) - _keys(loaded) and _just_written(file.path, look):
             return _State(depends, good, unsettled=True)
         if good is None or good.checksum != loaded.checksum:
             self._store.save(loaded)
@@ -233,8 +232,15 @@ def _keys(plugin: LoadedPlugin) -> Set[Key]:
     return {_key(unit) for unit in plugin.units}
 
 
-def _just_written(stamp: Optional[Stamp]) -> bool:
-    return stamp is not None and 0 <= time.time() - stamp.written / 1e9 < _SETTLE
+def _just_written(path: Path, look: Look) -> bool:
+    """Whether a file or a folder has changed so late that the change may not be all.
+
+    Asks the disk once more: it may have changed after the look, and before it was read.
+    """
+    try:
+        return look.started - _SETTLE < path.stat().st_mtime <= time.time()
+    except OSError:
+        return False
 
 
 def _stamps(look: Look, paths: Iterable[Path]) -> Stamps:

@@ -23,14 +23,14 @@ from typing import Callable, Dict, Iterator, List, NoReturn, Optional, Sequence,
 
 from ovirtsdk4 import types
 
-from ovirt_scheduler import aggregate, call, entities, frames, limits
-from ovirt_scheduler.errors import UnreadableDocument
+from ovirt_scheduler import aggregate, call, entities, frames, limits, properties
+from ovirt_scheduler.errors import RefusedProperty, RequestError, UnreadableDocument
 from ovirt_scheduler.model import (
     Analysis,
     CallResult,
     Candidate,
     Document,
-    EngineAccess,
+    Engine,
     FileFault,
     Job,
     Kind,
@@ -123,9 +123,12 @@ class _RequestProcess:
 
     def _work(self, job: Job) -> None:
         try:
+            if job.strict:
+                for unit_call in job.calls:
+                    _check_properties(unit_call)
             hosts, vm, problems = _read(job)
-        except UnreadableDocument as error:
-            self._send(frames.pack("refused", message=str(error)))
+        except RequestError as error:
+            self._send(frames.pack("refused", code=error.fault_code, message=str(error)))
             return
         ids = [cast("str", host.id) for host in hosts]
         self._send(frames.pack("opened", hosts=ids, vm=vm and vm.id, errors=problems))
@@ -159,9 +162,18 @@ class _RequestProcess:
         job: Job,
     ) -> Iterator[Tuple[int, CallResult]]:
         """Call units, and read what class units printed instead of returning it."""
+        willing: List[int] = []
+        for position, unit_call in enumerate(calls):
+            try:
+                _check_properties(unit_call)
+                willing.append(position)
+            except RefusedProperty as error:
+                name = unit_call.unit.name
+                yield position, CallResult(name, Outcome.REFUSED, message=str(error))
         printed: List[Tuple[int, Ended]] = []
-        works = [_work_of(unit_call, hosts, vm, job.engine) for unit_call in calls]
-        for position, ended in self._supervisor.run(works, job.deadline, job.parallel):
+        works = [_work_of(calls[position], hosts, vm, job.engine) for position in willing]
+        for index, ended in self._supervisor.run(works, job.deadline, job.parallel):
+            position = willing[index]
             if ended.payload == frames.pack("printed"):
                 printed.append((position, ended))
             else:
@@ -174,6 +186,17 @@ class _RequestProcess:
 
     def _tell(self, position: int, result: CallResult) -> None:
         self._send(frames.pack_result(result, position))
+
+
+def _check_properties(unit_call: UnitCall) -> None:
+    """
+    Raises:
+        RefusedProperty: a value that the unit's custom properties refuse.
+    """
+    unit = unit_call.unit
+    refused = unit.properties and properties.refused(unit.properties, unit_call.properties)
+    if refused:
+        raise RefusedProperty(f"{unit.kind.words} {unit.name}: {refused}")
 
 
 def _read(job: Job) -> Tuple[List[types.Host], Optional[types.Vm], List[str]]:
@@ -236,7 +259,7 @@ def _work_of(
     unit_call: UnitCall,
     hosts: List[types.Host],
     vm: Optional[types.Vm],
-    engine: Optional[EngineAccess],
+    engine: Engine,
 ) -> Work:
     return _work(unit_call.unit.limits, lambda: call.run_unit(unit_call, hosts, vm, engine))
 

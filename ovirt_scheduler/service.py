@@ -11,8 +11,8 @@ import time
 from dataclasses import replace
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, cast
 
-from ovirt_scheduler import aggregate, properties
-from ovirt_scheduler.errors import EngineUnavailable, RefusedProperty, RequestError, UnknownUnit
+from ovirt_scheduler import aggregate
+from ovirt_scheduler.errors import EngineUnavailable, RequestError, UnknownUnit
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.inventory import Inventory
 from ovirt_scheduler.model import (
@@ -23,6 +23,7 @@ from ovirt_scheduler.model import (
     Execution,
     Job,
     Kind,
+    NoEngine,
     PolicyUnit,
     Request,
     UnitCall,
@@ -90,6 +91,7 @@ class Service:
                 calls=tuple(call for _, call in calls),
                 hosts=request.hosts,
                 vm=request.vm,
+                strict=request.caller.form is AnswerForm.DESIGN,
                 deadline=started + self._request_timeout,
             )
             job, engine_errors = self._with_engine(job)
@@ -114,7 +116,7 @@ class Service:
     def _with_engine(self, job: Job) -> Tuple[Job, Tuple[str, ...]]:
         """Add what the engine knows of ids, and the access to it that plugins want.
 
-        An engine that does not answer is told once, and the job goes on without.
+        An engine that gives no answer is told once, and the job goes on without.
         """
         if self._inventory is None:
             return job, ()
@@ -128,8 +130,9 @@ class Service:
             if wants_engine:
                 job = replace(job, engine=self._inventory.access(job.deadline))
         except EngineUnavailable as error:
-            _log.warning("%s", error)
-            return job, (f"{error}; plugins got ids only",)
+            message = f"the engine's REST API gives no answer: {error}"
+            _log.warning("%s", message)
+            return replace(job, engine=NoEngine(message)), (message,)
         return job, ()
 
 
@@ -155,12 +158,7 @@ def _call(wanted: WantedUnit, request: Request, catalogue: Catalogue) -> UnitCal
         kinds = " and ".join(f"a {kind.words}" for kind in catalogue.kinds_of(wanted.name))
         there_is = f"; it is {kinds}" if kinds else "; discover lists what there is"
         raise UnknownUnit(f"there is no {request.kind.words} named {wanted.name!r:.160}{there_is}")
-    if unit.properties is None:
-        return UnitCall(unit, request.properties)
-    refused = properties.refused(unit.properties, request.properties)
-    if refused is not None:
-        raise RefusedProperty(f"{unit.kind.words} {unit.name}: {refused}")
-    return UnitCall(unit, properties.fill(unit.properties, request.properties))
+    return UnitCall(unit, request.properties)
 
 
 def _answer(

@@ -18,7 +18,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import List, Optional, Tuple
 
-from .setting_values import CHECKS
+from ovirt_scheduler.setting_values import CHECKS
 
 
 @dataclass(frozen=True)

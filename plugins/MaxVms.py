@@ -1,15 +1,12 @@
-"""Filter by VM count: keeps the hosts that run few enough VMs."""
+"""Filter by VM count: keeps the hosts that run few enough VMs.
+
+Property ``maximum_vm_count``: a host that runs so many VMs gets no further one.
+"""
+
+from _vms import vm_count
 
 
 def do_filter(hosts, vm, properties):
-    """Keep the hosts with fewer VMs than the property max_vms (10 unless given)."""
-    most = int(properties.get("max_vms", 10))
-    return [host for host in hosts if vm_count(host) < most]
-
-
-def vm_count(host):
-    """VMs that the host runs or is receiving; none where the engine told nothing."""
-    summary = host.summary
-    if summary is None:
-        return 0
-    return (summary.active or 0) + (summary.migrating or 0)
+    """Keep the hosts that run fewer VMs than maximum_vm_count (10 unless given)."""
+    maximum = int(properties.get("maximum_vm_count") or 10)
+    return [host for host in hosts if vm_count(host) < maximum]

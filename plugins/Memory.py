@@ -1,34 +1,46 @@
 """The configured sample of the design page: memory as filter, cost and balance in one file.
 
-``threshold`` is the share of a host's memory, in percent, that VMs may have taken.
+Property ``threshold``: the share of a host's memory, in percent, that VMs may have taken.
 ``server_ip`` names the machine that measures heat in the design page's story; nothing is
-asked of it here.
+asked of it here. The balance asks the engine for VMs: scheduler.conf needs an [engine] section.
 """
 
-GIB = 2**30
+from _vms import movable_vms
+
+from ovirt_scheduler.plugin import engine_connection
 
 
 def do_filter(hosts, vm, properties):
     """Keep the hosts whose memory is taken no further than the threshold."""
-    threshold = int(properties.get("threshold", 70))
-    return [host for host in hosts if taken_percent(host) <= threshold]
+    return [host for host in hosts if taken_percent(host) <= threshold_of(properties)]
 
 
 def do_score(hosts, vm, properties):
     """Cost: the percentage of the host's memory that is taken; lower is better."""
-    return [(host, round(taken_percent(host))) for host in hosts]
+    return [(host, taken_percent(host)) for host in hosts]
 
 
 def do_balance(hosts, properties):
-    """Name the hosts beyond the threshold; which VMs they run, their documents do not tell."""
-    threshold = int(properties.get("threshold", 70))
-    for host in hosts:
-        if taken_percent(host) > threshold:
-            print(f"{host.name or host.id} is beyond {threshold} %; its VMs are not known here")
+    """Move the smallest VM of the fullest host beyond the threshold to where it stays below."""
+    threshold = threshold_of(properties)
+    fullest = max(hosts, key=taken_percent)
+    if taken_percent(fullest) <= threshold:
+        return None
+    with engine_connection() as connection:
+        movable = movable_vms(connection, fullest)
+    if not movable:
+        return None
+    vm = movable[0]
+    targets = [host for host in hosts if taken_percent(host, vm.memory) <= threshold]
+    return (vm, targets) if targets else None
 
 
-def taken_percent(host):
-    """Memory that can be given to no further VM, in percent; 0 where it is not known."""
+def threshold_of(properties):
+    return int(properties.get("threshold") or 70)
+
+
+def taken_percent(host, more=0):
+    """Memory that no further VM can have, in percent, with so many bytes more taken."""
     if not host.memory or host.max_scheduling_memory is None:
-        return 0
-    return 100 * (host.memory - host.max_scheduling_memory) / host.memory
+        raise LookupError(f"the memory of host {host.id} is not known: the engine did not tell")
+    return 100 * (host.memory - host.max_scheduling_memory + more) / host.memory

@@ -1,0 +1,29 @@
+"""Same operating system together, so that the kernel's same-page merging (KSM) saves memory.
+
+Which VMs a host runs, the engine's REST API tells: scheduler.conf needs an [engine] section.
+"""
+
+from _vms import vms_of
+
+from ovirt_scheduler.plugin import engine_connection
+
+
+def do_score(hosts, vm, properties):
+    """Cost: by how many the host's VMs of the VM's operating system are fewer than elsewhere."""
+    if vm.os is None or vm.os.type is None:
+        raise LookupError(
+            f"the operating system of VM {vm.id} is not known: the engine did not tell"
+        )
+    with engine_connection() as connection:
+        alike = {host.id: len(vms_alike(connection, host, vm)) for host in hosts}
+    most = max(alike.values())
+    return {host: most - count for host, count in alike.items()}
+
+
+def vms_alike(connection, host, vm):
+    """The host's VMs with the same operating system, but for the VM itself."""
+    return [
+        other
+        for other in vms_of(connection, host)
+        if other.id != vm.id and other.os is not None and other.os.type == vm.os.type
+    ]

@@ -1,0 +1,30 @@
+"""What several samples ask of a host's VMs. A file that starts with _ is a helper, no plugin."""
+
+from ovirtsdk4.types import VmAffinity
+
+
+def vm_count(host):
+    """VMs on the host, in whatever state."""
+    if host.summary is None or host.summary.total is None:
+        raise LookupError(f"how many VMs host {host.id} runs is not known: the engine did not tell")
+    return host.summary.total
+
+
+def vms_of(connection, host):
+    """The VMs that run on the host, asked of the engine."""
+    if host.name is None:
+        raise LookupError(f"the name of host {host.id} is not known: the engine did not tell")
+    vms = connection.system_service().vms_service().list(search=f"host={host.name} and status=up")
+    return [vm for vm in vms if vm.host is not None and vm.host.id == host.id]
+
+
+def movable_vms(connection, host):
+    """Those of the host's VMs that may be migrated without asking anybody, smallest first."""
+    vms = [vm for vm in vms_of(connection, host) if vm.memory and is_movable(vm)]
+    return sorted(vms, key=lambda vm: (vm.memory, vm.id))
+
+
+def is_movable(vm):
+    """Neither pinned to its host nor to be migrated by hand alone; migratable unless told."""
+    policy = vm.placement_policy
+    return policy is None or policy.affinity in (None, VmAffinity.MIGRATABLE)

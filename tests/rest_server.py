@@ -1,0 +1,388 @@
+"""An engine's REST API for tests: real HTTP or HTTPS, version 4 XML, a made cluster behind it.
+
+::
+
+    with RestServer(folder, [Host("lynx")], [Vm("web", host="lynx")]) as engine:
+        Inventory(engine.settings()).known(...)
+        assert engine.logins == 1
+
+The cluster may be changed while it runs, and so may the way in which it answers: ``answering``
+cleared is an engine that is silent, ``broken`` is what it says instead of a document, and
+``expire_tokens`` makes it forget all logins.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+import uuid
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Union
+from urllib.parse import parse_qs, urlsplit
+from xml.sax.saxutils import escape, quoteattr
+
+from ovirt_scheduler import certificates
+from ovirt_scheduler.config import EngineSettings
+
+GIB = 2**30
+USER = "scheduler@internal"
+PASSWORD = "correct+horse & batterie"  # has to be escaped in a form
+
+_SSO = "/ovirt-engine/sso/oauth/token"
+_LOGOUT = "/ovirt-engine/services/sso-logout"
+_API = "/ovirt-engine/api"
+_HTML = "<html><head><title>Error</title></head><body>Error</body></html>"
+_NAMES = uuid.UUID("6f1d7b0e-3c55-4b52-9c5e-1d3a1f6b9e10")
+
+
+def id_of(name: str) -> str:
+    """The id that a host or a VM of that name has."""
+    return str(uuid.uuid5(_NAMES, name))
+
+
+@dataclass
+class Host:
+    name: str
+    memory: int = 64 * GIB
+    max_scheduling_memory: Optional[int] = 32 * GIB
+    free_memory: Optional[int] = 8 * GIB  # None: its statistics do not tell
+    status: str = "up"
+
+    @property
+    def id(self) -> str:
+        return id_of(self.name)
+
+
+@dataclass
+class Vm:
+    name: str
+    host: Optional[str] = None  # the name of the host that it runs on
+    memory: int = GIB
+    os: str = "rhel_9x64"
+    affinity: str = "migratable"
+    status: str = "up"
+
+    @property
+    def id(self) -> str:
+        return id_of(self.name)
+
+
+class Query(NamedTuple):
+    """What was asked of the API, with a token that was good."""
+
+    path: str  # below the API's, such as hosts/ID
+    search: str = ""
+    most: Optional[int] = None  # the parameter max
+
+
+class Reply(NamedTuple):
+    status: int
+    content_type: str
+    body: str
+
+
+Content = Union[str, int, List["Element"]]
+
+
+@dataclass
+class Element:
+    name: str
+    content: Content = ""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        attributes = "".join(f" {name}={quoteattr(v)}" for name, v in self.attributes.items())
+        inside = self.content
+        text = "".join(map(str, inside)) if isinstance(inside, list) else escape(str(inside))
+        return f"<{self.name}{attributes}>{text}</{self.name}>"
+
+
+class RestServer:
+    """Serves from ``with`` until its end; everything it counts is there to be looked at.
+
+    Args:
+        folder: gets a password file, and the certificate.
+        hosts, vms: the cluster.
+        tls: else it speaks plain HTTP.
+    """
+
+    def __init__(
+        self, folder: Path, hosts: List[Host] = (), vms: List[Vm] = (), tls: bool = True
+    ) -> None:
+        self.hosts = list(hosts)
+        self.vms = list(vms)
+        self.queries: List[Query] = []
+        self.logins = 0
+        self.logouts = 0
+        self.refused = 0  # logins
+        self.tokens: List[str] = []  # those that are good
+        self.answering = threading.Event()
+        self.answering.set()
+        self.arrived = threading.Semaphore(0)  # released by each request of the API
+        self.broken: Optional[Reply] = None
+        self.password_file = folder / "password"
+        self.password_file.write_text(f"{PASSWORD}\n", "utf-8")
+        self._lock = threading.Lock()
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.engine = self
+        self.ca_file: Optional[Path] = None
+        if tls:
+            files = certificates.ensure(folder / "engine-certificate")
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(files.certificate, files.key)
+            # The handshake is the handler's thread's: accepting waits for nobody.
+            self._server.socket = context.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
+            self.ca_file = files.certificate
+        self.port = self._server.server_address[1]
+        self.url = f"http{'s' if tls else ''}://localhost:{self.port}{_API}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+
+    def __enter__(self) -> RestServer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self.answering.set()
+        self._thread.join()
+        self._server.server_close()
+
+    def settings(self, **changes: Any) -> EngineSettings:
+        """What scheduler.conf says of this engine."""
+        values = {
+            "url": self.url,
+            "username": USER,
+            "password_file": self.password_file,
+            "ca_file": self.ca_file,
+            "cache_seconds": 60.0,
+        }
+        return EngineSettings(**{**values, **changes})
+
+    def conf(self, **changes: Any) -> str:
+        """The section of scheduler.conf."""
+        settings = vars(self.settings(**changes))
+        return "\n".join(
+            [
+                "[engine]",
+                *(f"{key} = {value}" for key, value in settings.items() if value is not None),
+            ]
+        )
+
+    def asked(self, path: str) -> List[Query]:
+        """The queries of that path or below it, in their order."""
+        return [query for query in self.queries if f"{query.path}/".startswith(f"{path}/")]
+
+    def expire_tokens(self) -> None:
+        self.tokens.clear()
+
+    def hosts_document(self, names: Optional[List[str]] = None) -> str:
+        """All hosts, or those of these names, as an engine would send them along."""
+        return _collection("hosts", [self._host(host) for host in self._named(names)])
+
+    def vm_document(self, name: str) -> str:
+        return next(str(self._vm(vm)) for vm in self.vms if vm.name == name)
+
+    def ids(self, names: Optional[List[str]] = None) -> List[str]:
+        return [host.id for host in self._named(names)]
+
+    def _named(self, names: Optional[List[str]]) -> List[Host]:
+        return [host for host in self.hosts if names is None or host.name in names]
+
+    # What the handler asks.
+
+    def login(self, form: Mapping[str, str]) -> Reply:
+        wanted = {
+            "grant_type": "password",
+            "scope": "ovirt-app-api",
+            "username": USER,
+            "password": PASSWORD,
+        }
+        with self._lock:
+            if form != wanted:
+                self.refused += 1
+                said = f"Cannot authenticate user '{form.get('username')}': wrong password."
+                return _json(400, {"error_code": "access_denied", "error": said})
+            self.logins += 1
+            token = f"token-{self.logins}-{uuid.uuid4()}"
+            self.tokens.append(token)
+        return _json(200, {"access_token": token, "scope": "ovirt-app-api", "token_type": "bearer"})
+
+    def logout(self, form: Mapping[str, str]) -> Reply:
+        with self._lock:
+            self.logouts += 1
+            if form.get("token") in self.tokens:
+                self.tokens.remove(form["token"])
+        return _json(200, {})
+
+    def get(self, path: str, parameters: Mapping[str, str]) -> Reply:
+        most = int(parameters["max"]) if "max" in parameters else None
+        query = Query(path, parameters.get("search", ""), most)
+        with self._lock:
+            self.queries.append(query)
+        self.arrived.release()
+        self.answering.wait()
+        if self.broken is not None:
+            return self.broken
+        try:
+            document = self._document(query)
+        except LookupError as error:
+            return _fault(404, str(error))
+        except ValueError as error:
+            return _fault(400, str(error))
+        return Reply(200, "application/xml;charset=UTF-8", f"{_DECLARATION}{document}")
+
+    def _document(self, query: Query) -> str:
+        kind, _, rest = query.path.partition("/")
+        entity_id, _, below = rest.partition("/")
+        if kind == "":
+            return str(Element("api", [Element("product_info", [Element("name", "oVirt")])]))
+        entities, render = {"hosts": (self.hosts, self._host), "vms": (self.vms, self._vm)}[kind]
+        if not entity_id:
+            found = [entity for entity in entities if self._matches(entity, query.search)]
+            return _collection(kind, [render(entity) for entity in found[: query.most]])
+        entity = {entity.id: entity for entity in entities}[entity_id]
+        if not below:
+            return str(render(entity))
+        if (kind, below) != ("hosts", "statistics"):
+            raise LookupError(query.path)
+        return _collection("statistics", _statistics(entity))
+
+    def _matches(self, entity: Union[Host, Vm], search: str) -> bool:
+        """``id=1 or id=2``, ``host=lynx and status=up``: what is asked of it here, no more."""
+        return not search or any(
+            all(self._is(entity, *term.split("=")) for term in part.split(" and "))
+            for part in search.split(" or ")
+        )
+
+    def _is(self, entity: Union[Host, Vm], name: str, value: str) -> bool:
+        fields = {"id", "name", "status"} | ({"host"} if isinstance(entity, Vm) else set())
+        if name not in fields:
+            raise ValueError(f"invalid field {name} in the search")
+        found = getattr(entity, name)
+        # The engine looks for names whatever their case.
+        return found is not None and found.lower() == value.lower()
+
+    def _host(self, host: Host) -> Element:
+        vms = [vm for vm in self.vms if vm.host == host.name]
+        active = sum(vm.status == "up" for vm in vms)
+        summary = {"active": active, "migrating": 0, "total": len(vms)}
+        content = [
+            Element("name", host.name),
+            _link("hosts", host.id, "statistics"),
+            Element("address", f"{host.name}.example.org"),
+            Element("memory", host.memory),
+            Element("status", host.status),
+            Element("summary", [Element(name, number) for name, number in summary.items()]),
+        ]
+        if host.max_scheduling_memory is not None:
+            content.append(Element("max_scheduling_memory", host.max_scheduling_memory))
+        return Element("host", content, _at("hosts", host.id))
+
+    def _vm(self, vm: Vm) -> Element:
+        content = [
+            Element("name", vm.name),
+            _link("vms", vm.id, "statistics"),
+            Element("memory", vm.memory),
+            Element("os", [Element("type", vm.os)]),
+            Element("placement_policy", [Element("affinity", vm.affinity)]),
+            Element("status", vm.status),
+        ]
+        if vm.host is not None:
+            content.append(Element("host", "", _at("hosts", id_of(vm.host))))
+        return Element("vm", content, _at("vms", vm.id))
+
+
+_DECLARATION = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
+
+
+def _collection(name: str, elements: List[Element]) -> str:
+    return str(Element(name, elements))
+
+
+def _at(kind: str, entity_id: str) -> Dict[str, str]:
+    return {"href": f"{_API}/{kind}/{entity_id}", "id": entity_id}
+
+
+def _link(kind: str, entity_id: str, name: str) -> Element:
+    return Element("link", "", {"href": f"{_API}/{kind}/{entity_id}/{name}", "rel": name})
+
+
+def _statistics(host: Host) -> List[Element]:
+    values = {"memory.total": host.memory, "memory.free": host.free_memory}
+    return [_statistic(name, value) for name, value in values.items() if value is not None]
+
+
+def _statistic(name: str, value: int) -> Element:
+    content = {"name": name, "kind": "gauge", "type": "integer", "unit": "bytes"}
+    return Element(
+        "statistic",
+        [
+            *(Element(part, text) for part, text in content.items()),
+            Element("values", [Element("value", [Element("datum", value)])]),
+        ],
+        {"id": id_of(name)},
+    )
+
+
+def _json(status: int, told: object) -> Reply:
+    return Reply(status, "application/json;charset=UTF-8", json.dumps(told))
+
+
+def _fault(status: int, detail: str) -> Reply:
+    fault = Element("fault", [Element("reason", "Operation Failed"), Element("detail", detail)])
+    return Reply(status, "application/xml", f"{_DECLARATION}{fault}")
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    engine: RestServer
+
+    def handle_error(self, *_: object) -> None:
+        """A client that went away, or that does not trust the certificate."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1  # an answer leaves in one piece
+    server: _Server
+
+    def do_GET(self) -> None:
+        url = urlsplit(self.path)
+        engine = self.server.engine
+        scheme, _, token = self.headers.get("Authorization", "").partition(" ")
+        if url.path != _API and not url.path.startswith(f"{_API}/"):
+            self._answer(Reply(404, "text/html", _HTML))
+        elif scheme != "Bearer" or token not in engine.tokens:
+            self._answer(Reply(401, "text/html", _HTML))
+        else:
+            self._answer(engine.get(url.path[len(_API) + 1 :], _flat(url.query)))
+
+    def do_POST(self) -> None:
+        form = _flat(self.rfile.read(int(self.headers["Content-Length"])).decode("ascii"))
+        engine = self.server.engine
+        offered: Dict[str, Callable[[Mapping[str, str]], Reply]] = {
+            _SSO: engine.login,
+            _LOGOUT: engine.logout,
+        }
+        action = offered.get(self.path)
+        self._answer(action(form) if action else Reply(404, "text/html", _HTML))
+
+    def _answer(self, reply: Reply) -> None:
+        body = reply.body.encode("utf-8")
+        self.send_response(reply.status)
+        self.send_header("Content-Type", reply.content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nobody reads it."""
+
+
+def _flat(query: str) -> Dict[str, str]:
+    return {name: values[-1] for name, values in parse_qs(query, keep_blank_values=True).items()}

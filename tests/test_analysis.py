@@ -1,0 +1,369 @@
+"""What a plugin's file is found to be, by a process of its own that loads it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Callable
+
+import pytest
+
+from ovirt_scheduler.model import Analysis, Candidate, Kind, Source
+
+GOOD = "def do_filter(hosts, vm, properties): return hosts\n"
+
+Analyse = Callable[..., Analysis]
+
+
+@pytest.fixture
+def analyse(executor, tmp_path: Path) -> Analyse:
+    """Analyses ``plugin.py`` of a text, beside other files by name."""
+
+    def run(text: object, **helpers: str) -> Analysis:
+        def source(name: str, text: object) -> Source:
+            data = text if isinstance(text, bytes) else str(text).encode()
+            return Source(name, str(tmp_path / f"{name}.py"), data)
+
+        others = tuple(source(name, helper) for name, helper in helpers.items())
+        return executor.analyse(Candidate(source("plugin", text), str(tmp_path), others))
+
+    return run
+
+
+def found(analysis: Analysis) -> list:
+    assert analysis.fault is None
+    return [(unit.name, unit.kind, unit.description, unit.line) for unit in analysis.units]
+
+
+def test_each_function_of_a_file_is_a_unit_named_as_the_file(analyse):
+    """The description is the function's docstring, else the module's (contract 5.2)."""
+    text = (
+        '"""About all."""\n'
+        "def do_filter(hosts, vm, properties):\n"
+        '    """About the filter.\n\n    More of it.\n    """\n'
+        "def do_score(hosts, vm, properties): ...\n"
+        "def do_balance(hosts, properties): ...\n"
+    )
+    assert found(analyse(text)) == [
+        ("plugin", Kind.FILTER, "About the filter.\n\nMore of it.", 2),
+        ("plugin", Kind.COST_FUNCTION, "About all.", 7),
+        ("plugin", Kind.BALANCE, "About all.", 8),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def do_filter(h, v, p): ...",
+        "def do_filter(hosts, vm, properties, more=1, *rest, **named): ...",
+        "def do_filter(*arguments): ...",
+        "do_filter = lambda hosts, vm, properties: hosts",
+        "from functools import partial\ndo_filter = partial(lambda a, b, c, d: b, 1)",
+        "class F:\n    def __call__(self, hosts, vm, properties): ...\ndo_filter = F()",
+        "if True:\n    def do_filter(hosts, vm, properties): ...",
+        "from other import do_filter",
+        "import other\ndo_filter = other.do_filter",
+        "from other import keep as do_filter",
+        "from functools import lru_cache\n@lru_cache()\ndef do_filter(hosts, vm, properties): ...",
+    ],
+)
+def test_whatever_can_be_called_with_the_arguments_is_a_unit(analyse, text):
+    """Names of parameters do not count, and it may come from a helper."""
+    other = GOOD + "keep = do_filter\n"
+    assert [unit.kind for unit in analyse(text, other=other).units] == [Kind.FILTER]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x = 1",
+        "def filter(hosts): ...",
+        "# def do_filter(hosts, vm, properties): ...",
+        "print(do_filter)",
+        "raise SystemExit('is never run')",
+        "def do_filter(hosts, vm, properties): ...\ndel do_filter",
+        "do_filter = None",
+    ],
+)
+def test_a_file_without_a_unit_is_a_helper(analyse, text):
+    """Neither units nor a fault; where the name is not there it is not run (contract 5.1)."""
+    analysis = analyse(text)
+    assert (analysis.units, analysis.fault) == ((), None)
+
+
+def test_a_class_with_the_methods_is_a_unit_named_as_the_class(analyse):
+    """As plugins of the released proxy have them (contract 5.3)."""
+    text = (
+        "class max_vms:\n"
+        '    properties_validation = "count=[0-9]*"\n'
+        "    def do_filter(self, hosts_ids, vm_id, args_map):\n"
+        '        """shown"""\n'
+        "class even:\n"
+        "    @staticmethod\n"
+        "    def do_balance(hosts_ids, args_map): ...\n"
+    )
+    analysis = analyse(text)
+    assert found(analysis) == [
+        ("max_vms", Kind.FILTER, "shown", 3),
+        ("even", Kind.BALANCE, "", 6),
+    ]
+    assert [(unit.class_name, unit.properties) for unit in analysis.units] == [
+        ("max_vms", "count=[0-9]*"),
+        ("even", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("signature", "arguments", "right"),
+    [
+        ("do_filter(hosts, vm)", 3, "do_filter(hosts, vm, properties)"),
+        ("do_score(hosts, vm, properties, weight)", 3, "do_score(hosts, vm, properties)"),
+        ("do_balance(hosts, vm, properties)", 2, "do_balance(hosts, properties)"),
+    ],
+)
+def test_a_wrong_signature_is_told_with_the_right_one(analyse, signature, arguments, right):
+    """On the line of the function."""
+    fault = analyse(f"\ndef {signature}: ...").fault
+    assert (Path(fault.file).name, fault.line, fault.message) == (
+        "plugin.py",
+        2,
+        f"{signature} cannot be called with {arguments} arguments; define {right}",
+    )
+
+
+def test_a_method_without_self_is_told_with_self(analyse):
+    """In a class unit."""
+    fault = analyse("class old:\n    def do_filter(hosts_ids, vm_id, args_map): ...").fault
+    assert fault.line == 2
+    assert fault.message.endswith("define do_filter(self, hosts_ids, vm_id, args_map)")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("do_filter = 7", "do_filter is not a function; define do_filter(hosts, vm, properties)"),
+        ("async def do_filter(h, v, p): ...", "do_filter is async; take the async away"),
+    ],
+)
+def test_what_cannot_be_called_plainly_is_no_unit(analyse, text, message):
+    """And is told as a fault, since the name says what it should be."""
+    fault = analyse(text).fault
+    assert (fault.line, fault.message) == (1, message)
+
+
+def test_a_wrong_function_of_a_helper_is_not_said_to_be_on_a_line_of_the_plugin(analyse):
+    """The line would be the helper's."""
+    fault = analyse("from other import do_filter", other="\n\n\ndef do_filter(hosts): ...").fault
+    assert (Path(fault.file).name, fault.line) == ("plugin.py", 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (2, 'def do_filter(hosts, vm, properties):\n    print "x"\n'),
+        (2, "def do_filter(hosts, vm, properties):\n    print hosts, vm\n"),
+        (3, 'import sys\ndef do_filter(hosts, vm, properties):\n    print >>sys.stderr, "x"\n'),
+        (2, 'def do_filter(hosts, vm, properties):\n    if vm: print "%s" % vm\n'),
+        (4, "def do_filter(hosts, vm, properties):\n  try: pass\n\n  except Error, e: pass\n"),
+        (3, "def do_filter(hosts, vm, properties):\n  try: pass\n  except (A, B), e: pass\n"),
+        (1, 'raise ValueError, "x"\ndef do_filter(hosts, vm, properties): pass\n'),
+        (1, 'exec "x = 1"\ndef do_filter(hosts, vm, properties): pass\n'),
+        (1, "exec code in {}\ndef do_filter(hosts, vm, properties): pass\n"),
+        (1, "same = 1 <> 2\ndef do_filter(hosts, vm, properties): pass\n"),
+        (1, "text = `1`\ndef do_filter(hosts, vm, properties): pass\n"),
+        (1, "mode = 0755\ndef do_filter(hosts, vm, properties): pass\n"),
+        (1, "big = 10L\ndef do_filter(hosts, vm, properties): pass\n"),
+        (1, 'text = ur"x"\ndef do_filter(hosts, vm, properties): pass\n'),
+    ],
+)
+def test_python_2_source_is_called_that(analyse, line, text):
+    """With the line, as it stands there, and what to do (contract 5.5)."""
+    fault = analyse(text).fault
+    stripped = text.splitlines()[line - 1].strip()
+    assert (fault.line, fault.message) == (
+        line,
+        f"this line is Python 2: {stripped!r}; port the file to Python 3 (docs/migrating.md)",
+    )
+
+
+@pytest.mark.parametrize("module", ["urllib2", "ConfigParser", "StringIO"])
+def test_a_module_of_python_2_is_not_advised_to_be_installed(analyse, module):
+    """There is none to install."""
+    fault = analyse(f"import {module}\n{GOOD}").fault
+    advice = "port the file to Python 3 (docs/migrating.md)"
+    assert fault.line == 1
+    assert fault.message == f"cannot import {module}, a module of Python 2; {advice}"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "begins", "ends"),
+    [
+        ("def do_filter(:\n    pass\n", 1, "syntax error: ", "'def do_filter(:'; mend this line"),
+        ('x = "a`b <> c" +\n' + GOOD, 1, "syntax error: ", "; mend this line"),
+        ("\x0c\nx = )\n" + GOOD, 2, "syntax error: unmatched ')'", "in 'x = )'; mend this line"),
+        ("if 1:\n\tx = 1\n        y = 2\n", 3, "syntax error: ", "in 'y = 2'; mend this line"),
+        ("# coding: klingon\n" + GOOD, None, "syntax error: unknown encoding", "; mend the file"),
+        (b"do_filter = 1\0\0", None, "", "null bytes; mend the file"),
+        (b"do_filter = '\xff'", 1, "syntax error: (unicode error)", "; mend this line"),
+    ],
+)
+def test_other_syntax_errors_are_told_with_their_line(analyse, text, line, begins, ends):
+    """Lines are counted as Python does, and a text that looks like Python 2 is a text."""
+    fault = analyse(text).fault
+    assert (Path(fault.file).name, fault.line) == ("plugin.py", line)
+    assert fault.message.startswith(begins)
+    assert fault.message.endswith(ends)
+
+
+def test_a_missing_module_is_told_with_where_it_may_be_put(analyse, tmp_path):
+    """Which of the two is right, the administrator knows."""
+    fault = analyse(f"\nimport nowhere_at_all\n{GOOD}").fault
+    assert fault.line == 2
+    assert fault.message.startswith("cannot import nowhere_at_all: install it for the daemon's")
+    assert fault.message.endswith(f"or put nowhere_at_all.py into {tmp_path}")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("1 / 0", 1, "loading it raised ZeroDivisionError: division by zero; mend this line"),
+        (
+            "\n\ndef f():\n    raise ValueError('one\\ntwo')\nf()",
+            4,
+            "loading it raised ValueError: one two; mend this line",
+        ),
+        ("raise KeyboardInterrupt", 1, "loading it raised KeyboardInterrupt; mend this line"),
+        ("import sys; sys.exit()", 1, "loading it called sys.exit(None); mend this line"),
+        ("import sys; sys.exit('no')", 1, "loading it called sys.exit('no'); mend this line"),
+        ("raise ModuleNotFoundError('x')", 1,
+         "loading it raised ModuleNotFoundError: x; mend this line"),
+        ("from os import nonsense", 1, "loading it raised ImportError: cannot import name"),
+        ("raise ValueError('\\ud800')", 1, "loading it raised ValueError: ?; mend this line"),
+        (
+            "class E(Exception):\n    def __str__(self): raise self\nraise E",
+            3,
+            "loading it raised E; mend this line",
+        ),
+        ("import os; os._exit(0)", None,
+         "loading it failed: ended its process without an answer (exit status 0)"),
+        ("import os; os._exit(3)", None,
+         "loading it failed: ended its process without an answer (exit status 3)"),
+        ("import os; os.kill(os.getpid(), 11)", None, "loading it failed: died by SIGSEGV"),
+        ("x = bytearray(1 << 40)", 1, "loading it raised MemoryError; mend this line"),
+    ],
+)  # fmt: skip
+def test_an_import_that_fails_is_told_on_the_plugins_own_line(analyse, text, line, message):
+    """However it fails; the daemon and its other plugins do not notice."""
+    fault = analyse(f"{text}\n{GOOD}").fault
+    assert (Path(fault.file).name, fault.line) == ("plugin.py", line)
+    assert fault.message.startswith(message)
+    assert "\n" not in fault.message
+
+
+@pytest.mark.parametrize("stream", [1, 2])
+def test_an_import_that_floods_loads_all_the_same(analyse, stream):
+    """What it prints is thrown away."""
+    text = f"import os\nfor _ in range(100): os.write({stream}, b'x' * 100_000)\n{GOOD}"
+    assert [unit.kind for unit in analyse(text).units] == [Kind.FILTER]
+
+
+def test_an_import_that_sleeps_is_killed_and_holds_up_no_other(analyse):
+    """In ten seconds, with what to know about it."""
+    slow = []
+    text = f"import time\ntime.sleep(3600)\n{GOOD}"
+    thread = threading.Thread(target=lambda: slow.append(analyse(text).fault))
+    thread.start()
+    assert [unit.kind for unit in analyse(GOOD).units] == [Kind.FILTER]
+    assert thread.is_alive()
+    thread.join(30)
+    (fault,) = slow
+    assert fault.message.startswith("loading it failed: was killed after 10.")
+    assert fault.message.endswith("s; its timeout is 10 s")
+
+
+def test_an_import_leaves_nothing_for_the_next_one(analyse, tmp_path):
+    """Each file has a process of its own, in the plugin's folder."""
+    text = (
+        "import os, sys\n"
+        "assert 'mark' not in os.environ and 'mark' not in sys.modules\n"
+        f"assert os.getcwd() == sys.path[0] == {str(tmp_path)!r}\n"
+        "os.environ['mark'] = '1'\n"
+        "sys.modules['mark'] = sys\n"
+        "os.chdir('/')\n"
+    )
+    for _ in range(2):
+        assert analyse(text + GOOD).fault is None
+
+
+def names(analysis: Analysis) -> list:
+    assert analysis.fault is None
+    return [module.name for module in analysis.modules]
+
+
+@pytest.mark.parametrize(
+    ("text", "used"),
+    [
+        ("import early", ["early"]),
+        ("from early import x", ["early"]),
+        ("def f():\n    import late", ["late"]),
+        ("def f():\n    from late import x", ["late"]),
+        ("if 0:\n    import late", ["late"]),
+        ("import early\ndef f():\n    import late, early", ["early", "late"]),
+        ("import leads_on", ["leads_on", "early"]),
+        ("def f():\n    import leads_on_later", ["leads_on_later", "late"]),
+        ("import one_way", ["one_way", "other_way"]),
+        ("import importlib\nimportlib.import_module('early')", ["early"]),
+        ("def f():\n    from . import early", []),
+        ("import json", []),
+    ],
+)
+def test_the_helpers_that_a_plugin_imports_are_its_modules(analyse, text, used):
+    """Now or later, and those of its helpers; no others of the folder (contract 5.1)."""
+    helpers = {
+        "early": "x = 1",
+        "late": "x = 2",
+        "leads_on": "import early",
+        "leads_on_later": "def f():\n    import late",
+        "one_way": "import other_way",
+        "other_way": "import one_way",
+        "never": "raise SystemExit",
+    }
+    assert names(analyse(f"{GOOD}{text}", **helpers)) == ["plugin", *used]
+
+
+def test_a_folders_module_wins_over_the_standard_librarys(analyse):
+    """As a script's folder does."""
+    analysis = analyse(f"import colorsys, json\ncolorsys.mine, json.mine\n{GOOD}",
+                       colorsys="mine = 1", json="mine = 2")  # fmt: skip
+    assert names(analysis) == ["plugin", "colorsys", "json"]
+
+
+@pytest.mark.parametrize(
+    ("text", "helper", "line", "message"),
+    [
+        ("import helper", "\nx = )", 2, "syntax error: unmatched ')' in 'x = )'; mend this line"),
+        ("import helper", 'print "x"', 1, "this line is Python 2: 'print \"x\"'; port"),
+        ("def f():\n    import helper", "\nx = )", 2, "syntax error: unmatched ')'"),
+        ("import helper", "\n\n1 / 0", 3, "loading it raised ZeroDivisionError"),
+        ("import helper", "\nimport nowhere_at_all", 2, "cannot import nowhere_at_all"),
+    ],
+)
+def test_a_helpers_mistake_is_told_in_the_helper(analyse, text, helper, line, message):
+    """File and line are where it has to be mended."""
+    fault = analyse(f"{text}\n{GOOD}", helper=helper).fault
+    assert (Path(fault.file).name, fault.line) == ("helper.py", line)
+    assert fault.message.startswith(message)
+
+
+def test_a_broken_helper_that_nothing_imports_does_not_matter(analyse):
+    """It is reported as that file's own."""
+    assert analyse(GOOD, helper="x = )").fault is None
+
+
+def test_what_is_loaded_is_what_was_read_not_what_the_disk_holds(analyse, tmp_path):
+    """The registry's bytes, for the plugin and its helpers."""
+    (tmp_path / "plugin.py").write_text("raise SystemExit")
+    (tmp_path / "helper.py").write_text("raise SystemExit")
+    assert names(analyse(f"import helper\n{GOOD}", helper="x = 1")) == ["plugin", "helper"]
+    assert not (tmp_path / "__pycache__").exists()

@@ -1,0 +1,166 @@
+"""The house: which room may import which. Imports go down only (docs of the levels below).
+
+A level's rooms do not import each other. The daemon's process never loads a plugin, the SDK or
+a reader of documents; the processes of plugin calls load nothing of the daemon.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from typing import Dict, Iterator, Set, Tuple
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1] / "ovirt_scheduler"
+
+# From the roof to the ground.
+DAEMON = (
+    ("the entrance", "__main__"),
+    ("the command line", "cli"),
+    ("puts the parts together", "daemon check"),
+    ("sockets to calls, and what the calls are", "server methods"),
+    ("parts of the server", "connections dispatch request_body streams"),
+    ("the four operations", "service"),
+    ("the units there are", "last_good registry"),
+    ("files to units, requests to processes, values to requests",
+     "executor inventory loader policy_units wire"),
+    ("the settings", "config"),
+    ("a conf file held to its table", "conf_file"),
+    ("the table of settings", "settings_table"),
+    ("single things", "certificates codec conf_syntax setting_values slots"),
+)  # fmt: skip
+CALLS = (
+    ("the warm process", "zygote"),
+    ("one request's process", "request_process"),
+    ("one plugin call", "call"),
+    ("what a call does and who watches it", "analysis answers entities supervisor"),
+    ("what these are made of", "limits plugin plugin_modules version3"),
+)
+SHARED = (
+    ("rules and messages of both sides", "aggregate frames properties"),
+    ("what all speak of", "__init__ errors model"),
+)
+OPENS_DOCUMENTS = {"lxml", "ovirtsdk4"}
+
+Levels = Tuple[Tuple[str, str], ...]
+
+
+def rooms(levels: Levels) -> Set[str]:
+    return {name for _, names in levels for name in names.split()}
+
+
+def heights(levels: Levels) -> Dict[str, int]:
+    """Each room with its level, counted from the ground."""
+    return {
+        name: height for height, (_, names) in enumerate(reversed(levels)) for name in names.split()
+    }
+
+
+HEIGHTS = {**heights(DAEMON + SHARED), **heights(CALLS + SHARED)}
+MODULES = sorted(path.stem for path in PACKAGE.glob("*.py"))
+
+
+def tree_of(module: str) -> ast.Module:
+    return ast.parse((PACKAGE / f"{module}.py").read_bytes())
+
+
+def imported(module: str) -> Iterator[str]:
+    """Full names of all that a module imports, relative imports made absolute."""
+    for node in ast.walk(tree_of(module)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = [PACKAGE.name] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            for alias in node.names:
+                yield f"{base}.{alias.name}" if base == PACKAGE.name else base
+
+
+def imported_rooms(module: str) -> Set[str]:
+    found = set()
+    for name in imported(module):
+        package, _, room = name.partition(".")
+        if package == PACKAGE.name:
+            room = room.partition(".")[0]
+            found.add(room if (PACKAGE / f"{room}.py").exists() else "__init__")
+    return found
+
+
+def test_every_module_has_its_place_in_the_house():
+    """A new one is entered in the table above before it is used."""
+    placed = rooms(DAEMON) | rooms(CALLS) | rooms(SHARED)
+    strays = sorted(set(MODULES) - placed)
+    assert strays == [], (
+        f"no level for {', '.join(strays)}: enter each in DAEMON, CALLS or SHARED of "
+        f"{Path(__file__).name}, above all that it imports and below all that import it"
+    )
+    gone = sorted(placed - set(MODULES))
+    assert gone == [], f"take {', '.join(gone)} out of the table: there is no such module"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_go_down_only(module):
+    """Never up, and never to another room on the same level."""
+    if module not in HEIGHTS:
+        pytest.skip("has no place yet")
+    here = HEIGHTS[module]
+    not_below = [room for room in sorted(imported_rooms(module)) if HEIGHTS.get(room, 0) >= here]
+    assert not_below == [], f"{module} imports {', '.join(not_below)}, which is not below it"
+
+
+@pytest.mark.parametrize("module", sorted(rooms(DAEMON)))
+def test_the_daemons_side_imports_nothing_of_the_plugin_calls(module):
+    """Its process opens no document and loads no plugin."""
+    assert imported_rooms(module) & rooms(CALLS) == set()
+    assert {name.partition(".")[0] for name in imported(module)} & OPENS_DOCUMENTS == set()
+
+
+@pytest.mark.parametrize("module", sorted(rooms(CALLS)))
+def test_the_plugin_calls_side_imports_nothing_of_the_daemon(module):
+    """What both sides know is shared, and small."""
+    assert imported_rooms(module) <= rooms(CALLS) | rooms(SHARED)
+
+
+@pytest.mark.parametrize("module", sorted(rooms(SHARED)))
+def test_what_is_shared_imports_what_is_shared(module):
+    """And of others nothing but the standard library."""
+    assert imported_rooms(module) <= rooms(SHARED)
+    foreign = {name.partition(".")[0] for name in imported(module)} - {PACKAGE.name}
+    if hasattr(sys, "stdlib_module_names"):  # Python 3.10
+        assert foreign <= sys.stdlib_module_names
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_function_imports(module):
+    """An import within a function is a cycle in disguise."""
+    inside = [
+        f"{module}.py:{node.lineno}"
+        for function in ast.walk(tree_of(module))
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for node in ast.walk(function)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+    ]
+    assert inside == []
+
+
+@pytest.mark.parametrize("module", ["daemon", "cli"])
+def test_the_daemons_process_loads_neither_the_sdk_nor_lxml(module):
+    """Not by way of another package either."""
+    shown = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"import sys, ovirt_scheduler.{module}; print(*sys.modules, sep='\\n')",
+        ],
+        cwd=PACKAGE.parent,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    ).stdout.split()
+    assert f"ovirt_scheduler.{module}" in shown
+    assert {name.partition(".")[0] for name in shown} & OPENS_DOCUMENTS == set()
+    assert {f"ovirt_scheduler.{room}" for room in rooms(CALLS)} & set(shown) == set()

@@ -1,0 +1,612 @@
+"""The catalogue follows the folders: real files, real processes, the last good version."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import threading
+import time
+from pathlib import Path
+from typing import Callable, Dict, List, Optional
+
+import pytest
+
+from ovirt_scheduler import config
+from ovirt_scheduler.errors import ExecutorUnavailable, UnknownUnit
+from ovirt_scheduler.executor import Executor
+from ovirt_scheduler.last_good import LastGood
+from ovirt_scheduler.loader import Loader
+from ovirt_scheduler.model import (
+    AnswerForm,
+    Caller,
+    Candidate,
+    Kind,
+    PolicyUnit,
+    Request,
+    WantedUnit,
+)
+from ovirt_scheduler.registry import Catalogue, Registry
+from ovirt_scheduler.service import Service
+
+LONG_AGO = (10**9, 10**9)
+KEPT = "the last version that loaded stays in use (sha256:"
+
+
+def plugin(version: object, before: str = "") -> str:
+    """A cost function that tells its version as its cost and as its description."""
+    return (
+        f"{before}\n"
+        "def do_score(hosts, vm, properties):\n"
+        f'    """{version}"""\n'
+        f"    return [(host, {version!r}) for host in hosts]\n"
+    )
+
+
+class Place:
+    """Two folders of plugins, one of conf files, one of state."""
+
+    def __init__(self, base: Path, executor: Executor) -> None:
+        self.first, self.second, self.confs = base / "first", base / "second", base / "confs"
+        self.state = base / "state"
+        for folder in (self.first, self.second, self.confs):
+            folder.mkdir()
+        conf = base / "scheduler.conf"
+        conf.write_text(
+            f"plugins_path = {self.first}:{self.second}\nplugins_conf_path = {self.confs}\n"
+        )
+        self.settings = config.load(conf, {})
+        self.executor = executor
+        self.analysed: List[str] = []
+        self.registry = self.start()
+
+    def start(self) -> Registry:
+        """A registry as the daemon makes it; another one is as after a restart."""
+        return Registry(Loader(self.settings, self.analyse), LastGood(self.state))
+
+    def analyse(self, candidate: Candidate) -> object:
+        self.analysed.append(candidate.source.name)
+        return self.executor.analyse(candidate)
+
+    def write(self, name: str, text: str, folder: Optional[Path] = None) -> Path:
+        path = (folder or self.first) / f"{name}.py"
+        path.write_text(text)
+        return path
+
+    def versions(self) -> Dict[str, str]:
+        """Unit to description, after a look."""
+        return versions(self.registry.look())
+
+    def faults(self) -> List[str]:
+        return [str(fault) for fault in self.registry.look().faults]
+
+
+def versions(catalogue: Catalogue) -> Dict[str, str]:
+    return {unit.name: unit.description for unit in catalogue.units.values()}
+
+
+def cost_function(catalogue: Catalogue, name: str) -> Optional[PolicyUnit]:
+    return catalogue.unit(Kind.COST_FUNCTION, name)
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    give_up = time.monotonic() + seconds
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < give_up, "it did not happen in time"
+        pause.wait(0.01)
+
+
+@pytest.fixture
+def place(tmp_path, executor) -> Place:
+    return Place(tmp_path, executor)
+
+
+def test_a_unit_is_found_by_kind_and_name(place):
+    """And it is known of which kinds a name is."""
+    place.write("a", plugin(1) + "def do_balance(hosts, properties): ...\n")
+    catalogue = place.registry.look()
+    assert cost_function(catalogue, "a").description == "1"
+    assert catalogue.unit(Kind.FILTER, "a") is None
+    assert cost_function(catalogue, "b") is None
+    assert catalogue.kinds_of("a") == (Kind.COST_FUNCTION, Kind.BALANCE)
+    assert catalogue.kinds_of("b") == ()
+
+
+def test_a_file_dropped_in_edited_and_taken_away_is_followed(place):
+    """By the next look each time (contract 4.6)."""
+    assert place.versions() == {}
+    path = place.write("a", plugin(1))
+    place.write("b", plugin(1))
+    assert place.versions() == {"a": "1", "b": "1"}
+    place.write("a", plugin(2))
+    assert place.versions() == {"a": "2", "b": "1"}
+    path.unlink()
+    assert place.versions() == {"b": "1"}
+    assert place.faults() == []
+
+
+def test_a_renamed_file_is_a_unit_of_another_name(place):
+    """Of the new name alone."""
+    place.write("a", plugin(1)).rename(place.first / "b.py")
+    assert place.versions() == {"b": "1"}
+    (place.first / "b.py").rename(place.first / "_b.py")
+    assert place.versions() == {}
+
+
+def test_a_file_replaced_by_another_is_the_other(place):
+    """As editors and installers do; also by an older one of the same size."""
+    path = place.write("a", plugin(1))
+    assert place.versions() == {"a": "1"}
+    new = place.first / "a.new"
+    new.write_text(plugin(2))
+    os.utime(new, LONG_AGO)
+    new.replace(path)
+    assert place.versions() == {"a": "2"}
+
+
+@pytest.mark.parametrize("broken", ["def do_score(:\n", "raise ValueError('no')\n" + plugin(7)])
+def test_an_edit_that_does_not_load_leaves_the_version_before_it(place, broken):
+    """And says so; the mended one takes its place (contract 4.6)."""
+    path = place.write("a", plugin(1))
+    before = cost_function(place.registry.look(), "a")
+    place.write("a", broken)
+    catalogue = place.registry.look()
+    assert cost_function(catalogue, "a") == before
+    (fault,) = catalogue.faults
+    assert (fault.file, fault.line) == (str(path), 1)
+    assert f"; {KEPT}{before.checksum[7:19]})" in fault.message
+    place.write("a", plugin(2))
+    assert (place.versions(), place.faults()) == ({"a": "2"}, [])
+
+
+def test_a_plugin_that_never_loaded_is_a_fault_and_nothing_else(place):
+    """The others are not affected (contract 5.5)."""
+    place.write("good", plugin(1))
+    path = place.write("bad", "x = (\n")
+    assert place.versions() == {"good": "1"}
+    (fault,) = place.faults()
+    assert fault.startswith(f"{path}:1: syntax error")
+    assert KEPT not in fault
+    place.write("bad", plugin(2))
+    assert place.versions() == {"bad": "2", "good": "1"}
+
+
+def test_an_empty_file_is_not_yet_the_end_of_its_units(place):
+    """An edit in place passes through it: they go when it has stood for a while."""
+    path = place.write("a", plugin(1))
+    assert place.versions() == {"a": "1"}
+    path.write_text("")
+    assert versions(place.registry.glance()) == {"a": "1"}
+    path.write_text(plugin(2))
+    assert place.versions() == {"a": "2"}
+    path.write_text("")
+    assert (place.versions(), place.faults()) == ({}, [])
+
+
+def test_a_file_moved_away_is_not_yet_the_end_of_its_units(place):
+    """Some editors move the old one first; what comes in its place is held to it."""
+    path = place.write("a", plugin(1))
+    assert place.versions() == {"a": "1"}
+    path.rename(place.first / "a.py~")
+    assert versions(place.registry.glance()) == {"a": "1"}
+    path.write_text("x = (\n")
+    assert place.versions() == {"a": "1"}
+    assert KEPT in place.faults()[0]
+
+
+def test_a_file_written_half_keeps_the_version_before_it(place):
+    """Cut anywhere, what was good stays until the whole is there."""
+    place.write("a", plugin(1))
+    assert place.versions() == {"a": "1"}
+    whole = plugin(2)
+    for cut in (len(whole) // 3, len(whole) // 2, len(whole) - 5):
+        place.write("a", whole[:cut])
+        assert versions(place.registry.glance()) == {"a": "1"}
+    place.write("a", whole)
+    assert place.versions() == {"a": "2"}
+
+
+def test_a_folder_that_vanishes_takes_its_units_along(place):
+    """And brings them back when it comes back."""
+    place.write("a", plugin(1))
+    place.write("b", plugin(1), place.second)
+    assert place.versions() == {"a": "1", "b": "1"}
+    away = place.first.rename(place.first.with_name("away"))
+    assert place.versions() == {"b": "1"}
+    assert place.faults() == [
+        f"{place.first}: there is no such folder; make it, or mend plugins_path"
+    ]
+    away.rename(place.first)
+    assert (place.versions(), place.faults()) == ({"a": "1", "b": "1"}, [])
+
+
+@pytest.mark.parametrize("make", [Path.touch, lambda path: path.symlink_to(path)])
+def test_a_folder_that_cannot_be_listed_keeps_its_units_and_their_names(place, make):
+    """They may well be there still: a file of that name, a link to itself."""
+    place.write("a", plugin(1))
+    other = place.write("a", plugin(2), place.second)
+    assert place.versions() == {"a": "1"}
+    away = place.first.rename(place.first.with_name("away"))
+    make(place.first)
+    assert place.versions() == {"a": "1"}
+    first, second = place.faults()
+    assert first.startswith(f"{place.first}: cannot be listed: ")
+    assert second.startswith(f"{other}: ")
+    place.first.unlink()
+    away.rename(place.first)
+    assert place.versions() == {"a": "1"}
+
+
+def test_an_edited_helper_makes_a_new_version_of_all_that_import_it(place):
+    """And of no other."""
+    place.write("_help", "version = 1")
+    place.write("a", plugin(1, "import _help"))
+    place.write("b", plugin(1))
+    before = place.registry.look()
+    place.write("_help", "version = 22")
+    after = place.registry.look()
+    assert cost_function(before, "a").checksum != cost_function(after, "a").checksum
+    assert cost_function(before, "b") == cost_function(after, "b")
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_text("x = (\n")])
+def test_a_helper_broken_or_taken_away_leaves_the_last_good_version(place, harm):
+    """Which has the helper as it was."""
+    helper = place.write("_help", "version = 1")
+    place.write("a", plugin(1, "import _help"))
+    before = cost_function(place.registry.look(), "a")
+    harm(helper)
+    catalogue = place.registry.look()
+    assert cost_function(catalogue, "a") == before
+    assert [module.name for module in before.plugin.modules] == ["a", "_help"]
+    (fault,) = catalogue.faults
+    assert KEPT in fault.message
+
+
+def test_a_helper_that_comes_late_mends_the_plugin_that_lacks_it(place):
+    """Without a look by discover: files are copied one by one."""
+    path = place.write("a", plugin(1, "import zhelp"))
+    for written in (path, place.first):
+        os.utime(written, LONG_AGO)
+    assert place.versions() == {}
+    place.write("zhelp", "x = 1")
+    wait_until(lambda: versions(place.registry.glance()) == {"a": "1"})
+
+
+def test_an_edited_conf_file_is_followed_and_a_broken_one_is_not(place):
+    """The version before it stays, with the conf file as it was."""
+    place.write("a", plugin(1))
+    conf = place.confs / "a.conf"
+
+    def timeout() -> float:
+        return cost_function(place.registry.look(), "a").limits.timeout
+
+    assert timeout() == 30.0
+    conf.write_text("timeout = 5\n")
+    assert timeout() == 5.0
+    conf.write_text("timeout = soon\n")
+    assert timeout() == 5.0
+    (fault,) = place.registry.look().faults
+    assert (fault.file, fault.line) == (str(conf), 1)
+    assert KEPT in fault.message
+    conf.unlink()
+    assert timeout() == 30.0
+
+
+def test_a_plugin_is_disabled_and_enabled_by_its_conf_file(place, caplog):
+    """The log does not say that the file is gone."""
+    caplog.set_level(logging.INFO)
+    path = place.write("a", plugin(1))
+    assert place.versions() == {"a": "1"}
+    os.utime(path, LONG_AGO)
+    (place.confs / "a.conf").write_text("enabled = false\n")
+    assert (place.versions(), place.faults()) == ({}, [])
+    assert f"{path} has no policy units any more" in caplog.messages
+    (place.confs / "a.conf").write_text("enabled = true\n")
+    assert place.versions() == {"a": "1"}
+
+
+def test_a_look_tries_again_what_did_not_load(place, tmp_path):
+    """What was wrong may have been mended elsewhere: a package installed, a mount made."""
+    needed = tmp_path / "needed"
+    path = place.write(
+        "a", plugin(1, f"import pathlib; assert pathlib.Path({str(needed)!r}).exists()")
+    )
+    for written in (path, place.first):
+        os.utime(written, LONG_AGO)
+    assert place.versions() == {}
+    needed.touch()
+    assert (place.versions(), place.faults()) == ({"a": "1"}, [])
+
+
+def test_after_a_restart_the_last_good_version_is_still_in_use(place):
+    """With the helper and the conf file that it had."""
+    place.write("_help", "version = 1")
+    place.write("a", plugin(1, "import _help"))
+    (place.confs / "a.conf").write_text("timeout = 5\n")
+    before = cost_function(place.registry.look(), "a")
+    place.write("a", "x = (\n")
+    (place.first / "_help.py").unlink()
+    (place.confs / "a.conf").write_text("timeout = 6\n")
+    for registry in (place.registry, place.start(), place.start()):
+        catalogue = registry.look()
+        assert cost_function(catalogue, "a") == before
+        assert KEPT in catalogue.faults[0].message
+
+
+def test_after_a_restart_an_edited_file_counts_not_the_kept_one(place):
+    """What loads is always what the folder holds."""
+    place.write("a", plugin(1))
+    assert place.versions() == {"a": "1"}
+    place.write("a", plugin(2))
+    place.registry = place.start()
+    assert place.versions() == {"a": "2"}
+
+
+def test_a_file_taken_away_is_forgotten(place):
+    """A later one of its name starts anew."""
+    path = place.write("a", plugin(1))
+    assert place.versions() == {"a": "1"}
+    assert len(list(place.state.iterdir())) == 1
+    path.unlink()
+    assert place.versions() == {}
+    assert list(place.state.iterdir()) == []
+    path.write_text("x = (\n")
+    place.registry = place.start()
+    assert place.versions() == {}
+
+
+@pytest.mark.parametrize(
+    "rubbish", ["", "[]", '{"path": 1}', '{"sources": [], "conf": null}', "\xff"]
+)
+def test_a_kept_version_that_cannot_be_read_is_told_and_passed_over(place, rubbish, caplog):
+    """The fault of the file is the same."""
+    path = place.write("a", plugin(1))
+    assert place.versions() == {"a": "1"}
+    place.write("a", "x = (\n")
+    (kept,) = place.state.iterdir()
+    kept.write_text(rubbish)
+    place.registry = place.start()
+    assert place.versions() == {}
+    assert KEPT not in place.faults()[0]
+    told = [message for message in caplog.messages if "that was kept cannot be used" in message]
+    assert len(told) == 1
+    assert str(path) in told[0]
+
+
+def test_a_state_folder_that_cannot_be_written_is_told_and_no_more(place, caplog):
+    """The plugin works."""
+    place.state.touch()
+    path = place.write("a", plugin(1))
+    assert place.versions() == {"a": "1"}
+    assert any(f"{path} cannot be kept for a restart" in message for message in caplog.messages)
+    path.unlink()
+    assert place.versions() == {}
+
+
+def test_what_is_kept_is_for_the_daemons_user_alone(place):
+    """Plugins may hold what others shall not read."""
+    place.write("a", plugin(1))
+    place.registry.look()
+    assert place.state.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_name_taken_by_a_file_of_an_earlier_folder_is_a_fault(place):
+    """Which file has it is said; when that one goes, the other takes over (contract 5.5)."""
+    first = place.write("a", plugin(1))
+    second = place.write("a", plugin(2), place.second)
+    assert place.versions() == {"a": "1"}
+    assert place.faults() == [
+        f"{second}: {first} has a cost function a already; rename one of them"
+    ]
+    first.unlink()
+    assert (place.versions(), place.faults()) == ({"a": "2"}, [])
+    first.write_text(plugin(3))
+    assert place.versions() == {"a": "3"}
+
+
+def huge(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 1 << 40)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, huge])
+def test_what_is_no_plain_file_is_a_fault_of_its_own(place, make):
+    """The others are loaded, the last good version of that name stays."""
+    path = place.write("a", plugin(1))
+    place.write("b", plugin(1))
+    assert place.versions() == {"a": "1", "b": "1"}
+    path.unlink()
+    make(path)
+    assert place.versions() == {"a": "1", "b": "1"}
+    (fault,) = place.faults()
+    assert fault.startswith(f"{path}: is ")
+
+
+def test_nothing_is_analysed_again_that_has_not_changed(place):
+    """Neither by a look nor by a glance."""
+    for name in "abc":
+        os.utime(place.write(name, plugin(1)), LONG_AGO)
+    place.registry.look()
+    assert place.analysed == ["a", "b", "c"]
+    os.utime(place.write("b", plugin(2)), LONG_AGO)
+    place.registry.look()
+    place.registry.glance()
+    assert place.analysed == ["a", "b", "c", "b"]
+
+
+def test_each_change_is_logged_once(place, caplog):
+    """Loaded, broken, gone; a fault is not repeated at every look."""
+    caplog.set_level(logging.INFO)
+    path = place.write("a", plugin(1))
+    checksum = cost_function(place.registry.look(), "a").checksum
+    place.registry.look()
+    place.write("a", "x = (\n")
+    place.registry.look()
+    place.registry.look()
+    path.unlink()
+    place.registry.look()
+    loaded, broken, gone = caplog.messages
+    assert loaded == f"loaded {path} (cost function), {checksum}"
+    assert broken.startswith(f"{path}:1: syntax error")
+    assert gone == f"{path} is gone"
+
+
+def test_a_glance_sees_what_has_come_changed_and_gone(place):
+    """Within a second or so, and without a look by discover (contract 4.6)."""
+    path = place.first / "a.py"
+
+    def is_seen(expected: Dict[str, str]) -> None:
+        started = time.monotonic()
+        wait_until(lambda: versions(place.registry.glance()) == expected)
+        assert time.monotonic() - started < 5
+
+    for version in (1, 2):
+        path.write_text(plugin(version))
+        is_seen({"a": str(version)})
+    path.unlink()
+    is_seen({})
+
+
+def test_a_slow_import_holds_up_a_glance_for_a_moment_only(place, tmp_path):
+    """The calls go on with what there is until it has loaded."""
+    place.write("a", plugin(1))
+    assert place.versions() == {"a": "1"}
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    place.write("slow", plugin(1, f"open({str(gate)!r}).read()"))
+    started = time.monotonic()
+    wait_until(lambda: "slow" in place.analysed or place.registry.glance() is None)
+    for _ in range(20):
+        assert versions(place.registry.glance()) == {"a": "1"}
+    assert time.monotonic() - started < 8
+    gate.open("w").close()
+    wait_until(lambda: versions(place.registry.glance()) == {"a": "1", "slow": "1"})
+
+
+def test_without_processes_what_was_loaded_stays(tmp_path, caplog):
+    """A look says that there are none, a glance does not fail for it."""
+    executor = Executor(parallel=1, max_waiting=1)
+    place = Place(tmp_path, executor)
+    place.write("a", plugin(1))
+    assert place.versions() == {"a": "1"}
+    executor.close()
+    place.write("a", plugin(2))
+    with pytest.raises(ExecutorUnavailable):
+        place.registry.look()
+    assert versions(place.registry.glance()) == {"a": "1"}
+    wait_until(lambda: "what was loaded stays" in caplog.text)
+
+
+def request(name: str) -> Request:
+    caller = Caller("r", AnswerForm.DESIGN, "127.0.0.1:1")
+    return Request(caller, Kind.COST_FUNCTION, (WantedUnit(name),), ("h",), "vm", {})
+
+
+class Crowd:
+    """Threads that call cost functions until told to stop, and hold on to every answer.
+
+    One more discovers all the time.
+    """
+
+    def __init__(self, service: Service, units: List[str]) -> None:
+        self.answers: Dict[str, List[Optional[int]]] = {name: [] for name in units}
+        self.problems: List[str] = []
+        self._service = service
+        self._enough = threading.Event()
+        self._threads = [threading.Thread(target=self._call, args=(name,)) for name in units]
+        self._threads.append(threading.Thread(target=self._discover))
+
+    def __enter__(self) -> Crowd:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._enough.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def _call(self, name: str) -> None:
+        while not self._enough.is_set():
+            try:
+                decision = self._service.decide(request(name))
+            except UnknownUnit:
+                self.answers[name].append(None)
+                continue
+            except Exception as error:  # noqa: BLE001  shown by the test
+                self.problems.append(repr(error))
+                return
+            if decision.unit_errors:
+                self.problems.append(repr(decision.unit_errors))
+            self.answers[name].append(decision.answer["h"])
+
+    def _discover(self) -> None:
+        while not self._enough.is_set():
+            self._service.discover()
+
+    def wait(self, calls: int = 3) -> None:
+        """Until each thread has had so many more answers."""
+        goal = {name: len(answers) + calls for name, answers in self.answers.items()}
+        wait_until(
+            lambda: (
+                self.problems or all(len(self.answers[name]) >= many for name, many in goal.items())
+            ),
+            seconds=60,
+        )
+
+
+def test_calls_beside_edits_get_what_some_good_version_gives(place):
+    """Edited, broken, mended, replaced, renamed, removed: every answer is a good version's.
+
+    ``steady`` is always there in a good version; ``moves`` and ``moved`` come and go.
+    """
+    registry, service = place.registry, Service(place.registry, place.executor, 60.0)
+    good = [1]
+    steady = place.write("steady", plugin(1))
+    moves = place.write("moves", plugin(1))
+    registry.look()
+
+    def new() -> str:
+        good.append(good[-1] + 1)
+        return plugin(good[-1])
+
+    def replace(text: str) -> None:
+        fresh = place.first / "fresh"
+        fresh.write_text(text)
+        fresh.replace(steady)
+
+    def move_away_and_write(text: str) -> None:
+        steady.rename(place.first / "steady.py~")
+        steady.write_text(text)
+
+    with Crowd(service, ["steady", "moves", "moved"]) as crowd:
+        for turn in range(3):
+            for edit in (steady.write_text, replace, move_away_and_write):
+                edit(new())
+                crowd.wait()
+                edit(plugin(9000 + turn)[:-8])  # half of it
+                crowd.wait(1)
+                edit(plugin(8000 + turn, "raise SystemExit"))
+                crowd.wait(1)
+            moves.rename(place.first / "moved.py")
+            wait_until(lambda: crowd.answers["moved"][-1] == 1)
+            (place.first / "moved.py").unlink()
+            wait_until(lambda: crowd.answers["moved"][-1] is None)
+            moves.write_text(plugin(1))
+            steady.write_text(new())
+            wait_until(lambda: crowd.answers["steady"][-1] == good[-1])
+        registry.look()
+        crowd.wait(2)
+    assert crowd.problems == []
+    seen = crowd.answers["steady"]
+    assert set(seen) <= set(good)
+    assert seen == sorted(seen)
+    assert seen[-1] == good[-1]
+    assert len(set(seen)) > 3
+    for name in ("moves", "moved"):
+        assert set(crowd.answers[name]) <= {None, 1}
+    assert crowd.answers["moves"][-1] == 1
+    shutil.rmtree(place.first)
+    assert place.versions() == {}

@@ -1,0 +1,288 @@
+"""XML-RPC parameters to requests, and decisions to the two answer forms."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from ovirt_scheduler import wire
+from ovirt_scheduler.aggregate import weighted_sum
+from ovirt_scheduler.config import EngineScores
+from ovirt_scheduler.errors import BadParameters
+from ovirt_scheduler.model import (
+    Analysis,
+    AnswerForm,
+    Caller,
+    CallResult,
+    Decision,
+    Document,
+    Kind,
+    Limits,
+    Migration,
+    Outcome,
+    PluginCode,
+    PolicyUnit,
+    Property,
+    PropertySet,
+    Request,
+    WantedUnit,
+)
+
+CALLER = Caller("r1", AnswerForm.DESIGN, "127.0.0.1:1")
+HOSTS = ["h1", "h2"]
+XML = "<hosts/>"
+UUID = "0f7a9c6e-3b0d-4f6a-9a3e-5f0d6c1b2a79"
+SUMMED, PER_UNIT = EngineScores.SUMMED, EngineScores.PER_UNIT
+
+
+def filters(*parameters: object) -> Request:
+    return wire.filters_request(CALLER, parameters)
+
+
+def test_the_parameters_of_run_filters_make_a_request():
+    """Names in their order, hosts as ids, the VM as an id (contract 2.2)."""
+    assert filters(["b", "a"], HOSTS, "vm-1", {"k": "v"}) == Request(
+        CALLER, Kind.FILTER, (WantedUnit("b"), WantedUnit("a")), ("h1", "h2"), "vm-1", {"k": "v"}
+    )
+
+
+@pytest.mark.parametrize("functions", [[["a", 2], ["b", -1]], {"a": 2, "b": -1}])
+def test_the_parameters_of_run_cost_functions_make_a_request(functions):
+    """Pairs, or a struct (contract 2.3)."""
+    assert wire.cost_functions_request(CALLER, (functions, HOSTS, "vm-1", {})) == Request(
+        CALLER,
+        Kind.COST_FUNCTION,
+        (WantedUnit("a", 2), WantedUnit("b", -1)),
+        ("h1", "h2"),
+        "vm-1",
+        {},
+    )
+
+
+def test_the_parameters_of_run_load_balancing_make_a_request():
+    """One name, and no VM (contract 2.4)."""
+    assert wire.balance_request(CALLER, ("a", HOSTS, {})) == Request(
+        CALLER, Kind.BALANCE, (WantedUnit("a"),), ("h1", "h2"), None, {}
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "hosts"),
+    [
+        (XML, Document(b"<hosts/>", "utf-8")),
+        ("\n <hosts/>", Document(b"\n <hosts/>", "utf-8")),
+        ("no document", Document(b"no document", "utf-8")),
+        ("", Document(b"", "utf-8")),
+        (b"<hosts/>", Document(b"<hosts/>")),
+        (["h1"], ("h1",)),
+        ([], ()),
+    ],
+)
+def test_hosts_as_one_text_are_a_document_as_an_array_ids(given, hosts):
+    """A base64 document keeps the encoding that it declares (contract 1.4)."""
+    assert filters([], given, "vm", {}).hosts == hosts
+
+
+@pytest.mark.parametrize(
+    ("given", "vm"),
+    [
+        ("vm-1", "vm-1"),
+        ("<vm/>", Document(b"<vm/>", "utf-8")),
+        ("\ufeff\t\r\n <vm/>", Document("\ufeff\t\r\n <vm/>".encode(), "utf-8")),
+        (b"<vm/>", Document(b"<vm/>")),
+        ("vm<1", "vm<1"),
+    ],
+)
+def test_a_vm_that_starts_with_an_angle_bracket_is_a_document(given, vm):
+    """White space before it does not count (contract 1.4)."""
+    assert filters([], HOSTS, given, {}).vm == vm
+
+
+@pytest.mark.parametrize(
+    ("given", "properties"),
+    [
+        ({}, {}),
+        (None, {}),
+        ("", {}),
+        ({"k": "", "l": "x"}, {"k": "", "l": "x"}),
+        ({"k": None, "l": "x"}, {"l": "x"}),
+    ],
+)
+def test_no_properties_may_be_said_in_several_ways(given, properties):
+    """A nil value counts as not given (contract 3.7)."""
+    assert filters([], HOSTS, "vm", given).properties == properties
+
+
+def test_discover_takes_nothing():
+    """And says so."""
+    wire.discover_request(())
+    with pytest.raises(BadParameters, match="discover takes no parameters, not 1"):
+        wire.discover_request(("x",))
+
+
+F, C, B = wire.filters_request, wire.cost_functions_request, wire.balance_request
+
+
+@pytest.mark.parametrize(
+    ("method", "parameters", "message"),
+    [
+        (F, (), "runFilters takes 4 parameters (filters, hosts, vm, properties), not 0"),
+        (B, ("a", [], "vm", {}),
+         "runLoadBalancing takes 3 parameters (balance, hosts, properties), not 4"),
+        (F, ("a", [], "vm", {}), "filters: expected an array of strings, not a string"),
+        (F, (["a", 1], [], "vm", {}), "filters[1]: expected a string, not an int"),
+        (F, ([], 5, "vm", {}),
+         "hosts: expected an XML document as a string, or an array of ids, not an int"),
+        (F, ([], {}, "vm", {}),
+         "hosts: expected an XML document as a string, or an array of ids, not a struct"),
+        (F, ([], ["h", 1.5], "vm", {}), "hosts[1]: expected a string, not a double"),
+        (F, ([], ["h", " "], "vm", {}), "hosts[1]: an empty id"),
+        (F, ([], ["h", "i", "h"], "vm", {}), "hosts[2]: 'h' is hosts[0] already; give it once"),
+        (F, ([], [], [], {}),
+         "vm: expected an XML document as a string, or an id, not an array"),
+        (F, ([], [], None, {}), "vm: expected an XML document as a string, or an id, not nil"),
+        (F, ([], [], "", {}), "vm: an empty id"),
+        (F, ([], [], "vm", []), "properties: expected a struct of strings, not an array"),
+        (F, ([], [], "vm", "k=v"), "properties: expected a struct of strings, not a string"),
+        (F, ([], [], "vm", {"k": True}), "properties['k']: expected a string, not a boolean"),
+        (F, ([], [], "vm", {"k": b"v"}), "properties['k']: expected a string, not a base64"),
+        (F, ([], [], "vm", {"k": datetime(2026, 1, 1)}),  # noqa: DTZ001  XML-RPC's have no zone
+         "properties['k']: expected a string, not a dateTime"),
+        (C, ("a", [], "vm", {}),
+         "cost functions: expected an array of [name, factor], not a string"),
+        (C, (["a"], [], "vm", {}), "cost functions[0]: expected [name, factor]"),
+        (C, ([["a", 1, 2]], [], "vm", {}), "cost functions[0]: expected [name, factor]"),
+        (C, ([[1, "a"]], [], "vm", {}), "cost functions[0][0]: expected a string, not an int"),
+        (C, ([["a", 1.0]], [], "vm", {}),
+         "cost functions[0][1], the factor of a: expected an int, not a double"),
+        (C, ({"a": True}, [], "vm", {}),
+         "cost functions[0][1], the factor of a: expected an int, not a boolean"),
+        (C, ([["a", 2**31]], [], "vm", {}),
+         "cost functions[0][1], the factor of a: 2147483648 is beyond 32 bits"),
+        (B, (["a"], [], {}), "balance: expected a string, not an array"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named_with_its_parameter_and_what_was_expected(method, parameters, message):
+    """Fault -32602, for somebody who sees nothing but the sentence (contract 1.5)."""
+    with pytest.raises(BadParameters) as caught:
+        method(CALLER, parameters)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("factor", [2**31 - 1, -(2**31), 0])
+def test_any_factor_of_32_bits_is_taken(factor):
+    """Zero and the extremes too."""
+    (wanted,) = wire.cost_functions_request(CALLER, ([["a", factor]], [], "vm", {})).wanted
+    assert wanted.factor == factor
+
+
+def test_a_message_holds_no_more_than_the_beginning_of_a_long_name():
+    """A caller's megabytes do not come back in the fault."""
+    with pytest.raises(BadParameters) as caught:
+        wire.cost_functions_request(CALLER, ([["a" * 10_000, "x"]], [], "vm", {}))
+    assert len(str(caught.value)) < 200
+
+
+def decision(kind: Kind, answer: object, results: tuple = (), **changes: object) -> Decision:
+    request = Request(CALLER, kind, (WantedUnit("u"),), ("h1", "h2"), "vm", {})
+    return Decision(request, ("h1", "h2"), results, answer, **changes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "shown"),
+    [
+        (Kind.FILTER, ("h2",), ["h2"]),
+        (Kind.FILTER, (), []),
+        (Kind.COST_FUNCTION, {"h1": 3}, {"h1": 3}),
+        (Kind.COST_FUNCTION, {}, {}),
+        (Kind.BALANCE, Migration("vm", ("h1",)), {"vm": ["h1"]}),
+        (Kind.BALANCE, Migration("vm", ()), {"vm": []}),
+        (Kind.BALANCE, None, {}),
+    ],
+)
+def test_the_design_form_is_the_bare_answer(kind, answer, shown):
+    """Array, struct of ints, struct of arrays (contract 2.2 to 2.4)."""
+    assert wire.design_answer(decision(kind, answer, errors=("not shown",))) == shown
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "result"),
+    [
+        (Kind.FILTER, ("h2",), ["h2"]),
+        (Kind.FILTER, (), []),
+        (Kind.COST_FUNCTION, {"h1": 3}, [["h1", 3]]),
+        (Kind.COST_FUNCTION, {}, []),
+        (Kind.BALANCE, Migration(UUID, ("h1",)), [UUID, ["h1"]]),
+        (Kind.BALANCE, Migration(UUID, ()), [UUID, []]),
+        (Kind.BALANCE, None, ["", []]),
+    ],
+)
+def test_the_engine_form_is_an_envelope_without_empty_parts(kind, answer, result):
+    """Errors are not there when there are none (contract 3.2 to 3.5)."""
+    answered = wire.engine_answer(decision(kind, answer), SUMMED)
+    assert answered == {"result_code": 0, "result": result}
+
+
+@pytest.mark.parametrize(
+    ("changes", "shown"),
+    [
+        ({"errors": ("all failed",)}, {"errors": ["all failed"]}),
+        ({"unit_errors": {"u": ("a", "b")}}, {"plugin_errors": {"u": ["a", "b"]}}),
+    ],
+)
+def test_the_engine_form_tells_errors_with_the_code_that_has_them_read(changes, shown):
+    """The engine looks at them only where the code is not 0 (contract 3.2)."""
+    answered = wire.engine_answer(decision(Kind.FILTER, ("h1",), **changes), SUMMED)
+    assert answered == {"result_code": 1, "result": ["h1"], **shown}
+
+
+def test_the_engine_form_gives_no_vm_that_is_no_uuid():
+    """The engine could not read it: nothing to do, and an error that says why (3.6)."""
+    before = decision(Kind.BALANCE, Migration("vm-7", ("h1",)), unit_errors={"u": ("first",)})
+    assert wire.engine_answer(before, SUMMED) == {
+        "result_code": 1,
+        "result": ["", []],
+        "plugin_errors": {"u": ["first", "answered with 'vm-7', which is not the id of a VM"]},
+    }
+    assert before.unit_errors == {"u": ("first",)}
+
+
+def test_scores_per_unit_lead_the_engine_to_the_same_sums():
+    """Each function's own cost, not multiplied; a failed one is not there (contract 3.4)."""
+    results = (
+        CallResult("a", Outcome.OK, {"h1": 5, "h2": -1}),
+        CallResult("b", Outcome.RAISED, message="no"),
+        CallResult("c", Outcome.OK, {"h2": 4}),
+    )
+    factors = {"a": 3, "b": 7, "c": -2}
+    answer = weighted_sum([result.value or {} for result in results], list(factors.values()))
+    made = decision(Kind.COST_FUNCTION, answer, results)
+    summed = wire.engine_answer(made, SUMMED)["result"]
+    per_unit = wire.engine_answer(made, PER_UNIT)["result"]
+    assert per_unit == [["h1", 5, "a"], ["h2", -1, "a"], ["h2", 4, "c"]]
+    by_engine: dict = {}
+    for host, cost, unit in per_unit:
+        by_engine[host] = by_engine.get(host, 0) + factors[unit] * cost
+    assert by_engine == dict(summed)
+
+
+def unit(name: str, kind: Kind, properties: PropertySet = None) -> PolicyUnit:
+    code = PluginCode(name, "/p", Analysis().modules)
+    return PolicyUnit(name, kind, f"about {name}", code, "sha256:", Limits(1, 1, 1, 1), properties)
+
+
+def test_the_engines_discover_has_three_structs_of_pairs_of_strings():
+    """Never nil, never another key; ranges as regexes, no default values (contract 3.1)."""
+    heat = PropertySet("Heat", (Property("ip", "[0-9.]+", "1.2.3.4"), Property("low", "{0-9}")))
+    units = [
+        unit("F", Kind.FILTER, heat),
+        unit("F", Kind.COST_FUNCTION),
+        unit("B", Kind.BALANCE),
+    ]
+    assert wire.engine_discovery(units) == {
+        "filters": {"F": ["about F", "ip=[0-9.]+;low=[0-9]"]},
+        "scores": {"F": ["about F", ""]},
+        "balance": {"B": ["about B", ""]},
+    }
+    assert wire.engine_discovery([]) == {"filters": {}, "scores": {}, "balance": {}}

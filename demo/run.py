@@ -1,6 +1,7 @@
 """Starts the daemon with the sample plugins, makes one call of each kind, and keeps serving.
 
-``make run`` runs it. The certificate and the settings lie in ``.run/``.
+``make run`` runs it. The certificate and the settings lie in ``.run/``. The engine that plugins
+ask for VMs is the made one of the tests, with the hosts of ``hosts.xml``.
 """
 
 from __future__ import annotations
@@ -15,19 +16,49 @@ from xml.etree import ElementTree
 from xmlrpc.client import Fault, ServerProxy
 
 PROJECT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(PROJECT), str(PROJECT / "tests")]
+from rest_server import GIB, Host, RestServer, Vm  # noqa: E402  not a package
+
 STATE = PROJECT / ".run"
 CERTIFICATE = STATE / "certificate" / "certificate.pem"
-SETTINGS = f"""\
-listening_port = 0
-plugins_conf_path = {PROJECT / "etc" / "plugins"}
-log_level = warning
-"""
+HOSTS = (PROJECT / "demo" / "hosts.xml").read_text("utf-8")
+VM = (PROJECT / "demo" / "vm.xml").read_text("utf-8")
 
 
 def main() -> int:
     STATE.mkdir(exist_ok=True)
+    vms = [Vm("ledger", "serval", 24 * GIB), Vm("mail", "serval", 6 * GIB), Vm("proxy", "lynx")]
+    with RestServer(STATE, hosts_of_the_engine(), vms) as engine:
+        return show(engine, {vm.id: vm.name for vm in vms})
+
+
+def hosts_of_the_engine() -> list[Host]:
+    return [
+        Host(
+            host.findtext("name"),
+            int(host.findtext("memory")),
+            int(host.findtext("max_scheduling_memory")),
+        )
+        for host in ElementTree.fromstring(HOSTS)
+    ]
+
+
+def show(engine: RestServer, vms: dict[str, str]) -> int:
     settings = STATE / "scheduler.conf"
-    settings.write_text(SETTINGS, "utf-8")
+    settings.write_text(
+        f"""\
+listening_port = 0
+plugins_conf_path = {PROJECT / "etc" / "plugins"}
+log_level = warning
+
+[engine]
+url = {engine.settings().url}
+username = {engine.settings().username}
+password_file = {engine.settings().password_file}
+ca_file = {engine.settings().ca_file}
+""",
+        "utf-8",
+    )
     command = [sys.executable, "-m", "ovirt_scheduler", "serve"]
     command += ["--config", str(settings), "--plugins", str(PROJECT / "plugins")]
     with subprocess.Popen(
@@ -43,7 +74,7 @@ def main() -> int:
             url = url_of(daemon.stderr)
             if url is None:
                 return daemon.wait()
-            show_calls(url)
+            show_calls(url, vms)
             show_how_to_go_on(url)
             for line in daemon.stderr:
                 print(f"log      {line}", end="", flush=True)
@@ -63,40 +94,36 @@ def url_of(log) -> str | None:
     return None
 
 
-def show_calls(url: str) -> None:
-    hosts = (PROJECT / "demo" / "hosts.xml").read_text("utf-8")
-    vm = (PROJECT / "demo" / "vm.xml").read_text("utf-8")
-    names = {host.get("id"): host.findtext("name") for host in ElementTree.fromstring(hosts)}
+def show_calls(url: str, vms: dict[str, str]) -> None:
+    names = {host.get("id"): host.findtext("name") for host in ElementTree.fromstring(HOSTS)}
     trust = ssl.create_default_context(cafile=str(CERTIFICATE))
     with ServerProxy(f"{url}/design", context=trust) as scheduler:
         print("\ndiscover()")
         for group in ElementTree.fromstring(scheduler.discover()):
             for unit in group:
                 name = unit.get("name") or unit.findtext("name")
-                print(f"  {unit.tag:13} {name:10} {unit.get('description')}")
+                print(f"  {unit.tag:13} {name:18} {unit.get('description')}")
 
-        properties = {"max_vms": "10", "threshold": "75"}
+        properties = {"maximum_vm_count": "10", "threshold": "75"}
         print(f"\nrunFilters(['MaxVms', 'Memory'], demo/hosts.xml, demo/vm.xml, {properties})")
-        kept = scheduler.runFilters(["MaxVms", "Memory"], hosts, vm, properties)
+        kept = scheduler.runFilters(["MaxVms", "Memory"], HOSTS, VM, properties)
         for host, name in names.items():
             print(f"  {'accepted' if host in kept else 'rejected':9} {name}")
 
         functions = [["EvenVms", 10], ["Memory", 1]]
         print(f"\nrunCostFunctions({functions}, demo/hosts.xml, demo/vm.xml, {{}})")
-        costs = scheduler.runCostFunctions(functions, hosts, vm, {})
+        costs = scheduler.runCostFunctions(functions, HOSTS, VM, {})
         for place, host in enumerate(sorted(costs, key=costs.get)):
             print(f"  {costs[host]:5}  {names[host]}{'' if place else '  (the best)'}")
 
         print("\nrunLoadBalancing('Memory', demo/hosts.xml, {'threshold': '80'})")
-        moves = scheduler.runLoadBalancing("Memory", hosts, {"threshold": "80"})
-        for machine, targets in moves.items():
-            print(f"  migrate VM {machine} to one of {', '.join(names[host] for host in targets)}")
-        if not moves:
-            print("  nothing to migrate")
+        moves = scheduler.runLoadBalancing("Memory", HOSTS, {"threshold": "80"})
+        for vm, targets in moves.items():
+            print(f"  migrate VM {vms[vm]} to one of {', '.join(names[host] for host in targets)}")
 
         print("\nrunFilters(['NoSuchFilter'], ...)")
         try:
-            scheduler.runFilters(["NoSuchFilter"], hosts, vm, {})
+            scheduler.runFilters(["NoSuchFilter"], HOSTS, VM, {})
         except Fault as fault:
             print(f"  fault {fault.faultCode}: {fault.faultString}")
 

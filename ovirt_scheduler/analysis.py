@@ -82,9 +82,15 @@ class _Wrong(Exception):
 
 
 def _may_have_units(tree: ast.Module) -> bool:
-    """Whether a file binds the name of a unit's function anywhere; any other is not loaded."""
-    wanted = {kind.function for kind in Kind}
-    return any(_bound(node) in wanted for node in ast.walk(tree))
+    """Whether a file binds the name of a unit's function anywhere, or may inherit or import one.
+
+    Any other is not loaded.
+    """
+    wanted = {"*", *(kind.function for kind in Kind)}
+    return any(
+        _bound(node) in wanted or (isinstance(node, ast.ClassDef) and node.bases)
+        for node in ast.walk(tree)
+    )
 
 
 def _bound(node: ast.AST) -> Optional[str]:
@@ -109,7 +115,7 @@ def _units(module: ModuleType, source: Source) -> Iterator[FoundUnit]:
     # By name and once each: a class may be bound to several names.
     classes = {thing: None for thing in vars(module).values() if inspect.isclass(thing)}
     for found in classes:
-        if found.__module__ == module.__name__:
+        if found.__module__ == module.__name__ and vars(module).get(found.__name__) is found:
             yield from _class_units(found, source.path)
 
 

@@ -17,7 +17,6 @@ import contextlib
 import itertools
 import logging
 import os
-import signal
 import socket
 import struct
 import subprocess
@@ -28,7 +27,12 @@ from dataclasses import replace
 from typing import Callable, Dict, Iterator, Mapping, Optional, Set, Tuple
 
 from ovirt_scheduler import frames
-from ovirt_scheduler.errors import ExecutorUnavailable, RefusedProperty, UnreadableDocument
+from ovirt_scheduler.errors import (
+    ExecutorUnavailable,
+    Overloaded,
+    RefusedProperty,
+    UnreadableDocument,
+)
 from ovirt_scheduler.model import (
     Analysis,
     CallResult,
@@ -119,11 +123,13 @@ class Executor:
         Raises:
             UnreadableDocument: the hosts or the VM cannot be read.
             RefusedProperty: a value that a unit refuses, where the job is strict.
-            Overloaded: no place became free in time, or too many wait.
+            Overloaded: no place became free in time, too many wait, or it is closed.
             ExecutorUnavailable: the zygote could not be started again.
         """
         wanted = len(job.calls) if job.kind is Kind.COST_FUNCTION else 1
         with self._slots.taken(max(1, wanted), job.deadline) as parallel:
+            if self._closed:
+                raise Overloaded("the daemon is shutting down; ask again when it has started")
             payload = frames.pack_task(replace(job, parallel=parallel))
             told = _Told(job)
             try:
@@ -327,7 +333,7 @@ class _Zygote:
         if status < 0:
             return f"could not be started ({os.strerror(-status)})", False
         if os.WIFSIGNALED(status):
-            return f"died by {signal.Signals(os.WTERMSIG(status)).name}", False
+            return f"died by {frames.signal_name(os.WTERMSIG(status))}", False
         return f"ended with exit status {os.WEXITSTATUS(status)}", False
 
     def bury(self) -> None:
@@ -338,7 +344,8 @@ class _Zygote:
     def stop(self) -> None:
         """End it: it kills what it has forked, and goes."""
         self._stopping = True
-        self._control.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):  # it has ended by itself, and was noticed
+            self._control.shutdown(socket.SHUT_RDWR)
         try:
             self._process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+import signal
 import struct
 from dataclasses import asdict
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
@@ -51,6 +52,14 @@ _MISSHAPEN = (KeyError, ValueError, TypeError, OverflowError)
 
 Task = Union[Job, Candidate]
 Head = Dict[str, Any]
+
+
+def signal_name(number: int) -> str:
+    """SIGSEGV, or the number of a real-time signal, which has no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 class FrameError(Exception):

@@ -25,7 +25,7 @@ from concurrent.futures import Future, wait
 from typing import Deque, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 from urllib.parse import urlencode, urlsplit
 
-import pycurl  # type: ignore[import-untyped]  # has no type hints
+import pycurl
 
 from ovirt_scheduler import __version__
 from ovirt_scheduler.config import EngineSettings

@@ -118,6 +118,9 @@ class _RequestProcess:
             except frames.FrameError as error:
                 ended = replace(ended, problem=str(error))
         message = f"loading it failed: {_how_it_ended(ended, _ANALYSIS_LIMITS)[1]}"
+        last_words = _text(ended.stderr).strip().rpartition("\n")[2]
+        if last_words:
+            message += f"; it said: {call.one_line(last_words)}"
         path = candidate.source.path
         return frames.pack_analysis(Analysis(fault=FileFault(path, None, message)))
 
@@ -321,7 +324,7 @@ def _how_it_ended(ended: Ended, bounds: Limits) -> Tuple[Outcome, str]:
         number = os.WTERMSIG(ended.status)
         if number == signal.SIGXCPU:
             return Outcome.KILLED, f"used up its cpu_limit of {bounds.cpu} s of processor time"
-        return Outcome.KILLED, f"died by {signal.Signals(number).name}"
+        return Outcome.KILLED, f"died by {frames.signal_name(number)}"
     code = os.WEXITSTATUS(ended.status)
     return Outcome.KILLED, f"ended its process without an answer (exit status {code})"
 
@@ -344,4 +347,4 @@ def _checked(result: CallResult, given: Sequence[str]) -> CallResult:
         return replace(result, value=value)
     shown = ", ".join(strangers[:3]) + (", ..." if len(strangers) > 3 else "")
     note = f"answered with hosts that it was not given ({len(strangers)} dropped: {shown:.200})"
-    return replace(result, value=value, notes=(*result.notes, note))
+    return replace(result, value=value, notes=(*result.notes, call.one_line(note)))

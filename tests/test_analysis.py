@@ -92,6 +92,15 @@ def test_a_file_without_a_unit_is_a_helper(analyse, text):
     assert (analysis.units, analysis.fault) == ((), None)
 
 
+@pytest.mark.parametrize(
+    "text", ["from other import *", "import other\nclass plugin(other.Base): pass"]
+)
+def test_a_file_whose_unit_is_all_inherited_or_imported_is_a_plugin(analyse, text):
+    """Though it binds no name of a unit's function itself (contract 5.3)."""
+    other = f"{GOOD}class Base:\n    def do_filter(self, hosts_ids, vm_id, args_map): ...\n"
+    assert [unit.name for unit in analyse(text, other=other).units] == ["plugin"]
+
+
 def test_a_class_with_the_methods_is_a_unit_named_as_the_class(analyse):
     """As plugins of the released proxy have them (contract 5.3)."""
     text = (

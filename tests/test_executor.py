@@ -13,7 +13,7 @@ from typing import Callable, Sequence
 import pytest
 from conftest import LIMITS, offspring, processes_with
 
-from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded, UnreadableDocument
+from ovirt_scheduler.errors import Overloaded, UnreadableDocument
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.model import (
     CallResult,
@@ -103,6 +103,7 @@ def test_a_balance_gives_a_migration(executor, unit_named):
             "do_filter returned 7; expected the hosts to keep",
         ),
         ("dies_by_signal", Outcome.KILLED, "died by SIGSEGV"),
+        ("dies_by_a_real_time_signal", Outcome.KILLED, "died by signal 40"),
         (
             "opens_files",
             Outcome.RAISED,
@@ -224,6 +225,13 @@ def test_hosts_that_were_not_given_are_dropped_and_told(executor, unit_named):
     assert result.notes == ("answered with hosts that it was not given (1 dropped: stranger)",)
 
 
+def test_a_strangers_id_forges_no_line_of_the_log(executor, unit_named):
+    """The note on it is one line, whatever the id holds."""
+    unit = unit_named("returns_a_forged_line")
+    (note,) = only(executor.run(job_of([unit]))).notes
+    assert note == "answered with hosts that it was not given (1 dropped: h WARNING all is lost)"
+
+
 def test_a_migration_to_strangers_only_is_no_migration(executor, unit_named):
     """Dropping its hosts must not make it a migration to any host."""
     unit = unit_named("returns_strangers", Kind.BALANCE)
@@ -334,7 +342,7 @@ def test_closing_ends_every_process(unit_named):
     thread.join(timeout=5)
     assert not thread.is_alive()
     assert [pid for pid in (zygote, *below) if Path(f"/proc/{pid}").exists()] == []
-    with pytest.raises(ExecutorUnavailable):
+    with pytest.raises(Overloaded, match="shutting down"):
         closing.run(job_of([unit_named("keeps_all")]))
 
 

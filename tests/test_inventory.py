@@ -320,6 +320,8 @@ def test_after_a_failure_nobody_waits_again(engine, asking):
             ask()
         assert str(again.value) == str(first.value)
     assert len(engine.queries) == 1
+    asking._retry_at = 0.0  # as when the time is over; nothing of the failure is kept
+    assert asking.known(tuple(engine.ids()), id_of("web"), soon()).vm is not None
 
 
 def test_a_failed_login_is_not_tried_for_each_request(engine, tmp_path):

@@ -1,0 +1,5 @@
+import os
+
+
+def do_filter(hosts, vm, properties):
+    os.kill(os.getpid(), 40)

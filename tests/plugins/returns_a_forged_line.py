@@ -1,0 +1,2 @@
+def do_filter(hosts, vm, properties):
+    return [*hosts, "h\nWARNING all is lost"]

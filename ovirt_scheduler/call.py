@@ -20,43 +20,69 @@ import io
 import os
 import sys
 import traceback
-from typing import Callable, List, NoReturn, Optional, Tuple
+from typing import Callable, List, NoReturn, Optional, Tuple, cast
 
 from ovirtsdk4 import types
 
-from ovirt_scheduler import frames, limits, plugin, plugin_modules, properties
+from ovirt_scheduler import entities, frames, limits, plugin, plugin_modules, properties
 from ovirt_scheduler.analysis import analyse
 from ovirt_scheduler.answers import NO_TEXT, READERS, BadAnswer
 from ovirt_scheduler.model import (
     CallResult,
+    CallTask,
     Candidate,
     Engine,
     Kind,
-    Limits,
     Outcome,
     PluginCode,
     PolicyUnit,
     UnitCall,
 )
+from ovirt_scheduler.supervisor import Pipes
 
+_CHUNK = 1 << 16
 _MESSAGE_LIMIT = 500  # characters of a failure's one line
 _TRACEBACK_LIMIT = 64 << 10  # characters
 
 
-def enter(parent: int, stdout: int, stderr: int, answer: int, bounds: Limits) -> None:
-    """Make this process, just forked, a plugin call's: alone, quiet and bounded."""
+def enter(pipes: Pipes) -> None:
+    """Make this process, just forked, a plugin call's: alone, and quiet."""
     os.setsid()
-    limits.die_with_parent(parent)
+    limits.die_with_parent(pipes.parent)
     limits.become_subreaper()
     limits.reset_signals()
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
-    os.dup2(stdout, 1)
-    os.dup2(stderr, 2)
-    limits.close_all_but({answer})
+    os.dup2(pipes.stdout, 1)
+    os.dup2(pipes.stderr, 2)
+    limits.close_all_but({pipes.answer, pipes.task})
     sys.stdout = sys.__stdout__ = _writer(1)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _writer(2)  # type: ignore[misc]
-    limits.apply(bounds)
+
+
+def wait_for_task(pipes: Pipes) -> NoReturn:
+    """Be a call that was forked ahead: do the one task that comes, or end when none does."""
+    enter(pipes)
+    unframer = frames.Unframer(frames.ANSWER_LIMIT)
+    while True:
+        data = os.read(pipes.task, _CHUNK)
+        if not data:
+            os._exit(0)
+        for payload in unframer.feed(data):
+            os.close(pipes.task)
+            _do(cast("CallTask", frames.unpack_task(payload)), pipes.answer)
+
+
+def _do(task: CallTask, answer: int) -> NoReturn:
+    limits.apply(task.call.unit.limits)
+    answer_and_exit(answer, lambda: run_task(task))
+
+
+def run_task(task: CallTask) -> bytes:
+    """``run_unit`` where nothing but ids is known."""
+    hosts = entities.hosts_of_ids(task.hosts)
+    vm = None if task.vm is None else entities.vm_of_id(task.vm)
+    return run_unit(task.call, hosts, vm, task.engine)
 
 
 def answer_and_exit(answer: int, payload: Callable[[], bytes]) -> NoReturn:

@@ -2,12 +2,13 @@
 
 ::
 
-    thread of a request ──GO + socket──► zygote ──fork──► request process
-                        ◄─────────── frames ───────────────────┘
+    thread of a request ──FORK + socket──► zygote ──fork──► request process
+                        ◄──────────── frames ────────────────────┘
 
     one watching thread ◄─ ENDED, or the end of the control socket ── zygote
 
-A request whose process dies is a failure of the units that had not answered; the next one is
+A process that has served a request without documents waits for the next one. A request whose
+process dies is a failure of the units that had not answered; the next one is
 served. A zygote that dies is replaced at once.
 """
 
@@ -24,7 +25,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
-from typing import Callable, Dict, Iterator, Mapping, Optional, Set, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
 from ovirt_scheduler import frames
 from ovirt_scheduler.errors import (
@@ -63,6 +64,10 @@ _REFUSALS = {refusal.fault_code: refusal for refusal in (RefusedProperty, Unread
 # What plugins get of the daemon's environment; anything else could be a secret.
 _ENVIRONMENT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR")
 
+_TRIES = 3  # to hand a task to a process that lives
+
+Message = Tuple[str, frames.Head]
+
 _BOOT = (
     "import sys; sys.path[:] = sys.argv[2:]; "
     "from ovirt_scheduler.zygote import main; main(int(sys.argv[1]))"
@@ -70,11 +75,15 @@ _BOOT = (
 
 
 class _Lost(Exception):
-    """A request process ended before it said that it was done."""
+    """A request process ended before it said that it was done.
 
-    def __init__(self, how: str, zygote_died: bool) -> None:
+    It is harmless where that was none of the task's doing: the zygote died, or the process had
+    died while it waited.
+    """
+
+    def __init__(self, how: str, harmless: bool) -> None:
         super().__init__(how)
-        self.zygote_died = zygote_died
+        self.harmless = harmless
 
 
 class Executor:
@@ -90,7 +99,6 @@ class Executor:
         self._parallel = parallel
         self._lock = threading.Lock()
         self._zygote: Optional[_Zygote] = None
-        self._serials = itertools.count(1)
         self._closed = False
 
     def start(self) -> None:
@@ -131,18 +139,19 @@ class Executor:
             if self._closed:
                 raise Overloaded("the daemon is shutting down; ask again when it has started")
             payload = frames.pack_task(replace(job, parallel=parallel))
-            told = _Told(job)
-            try:
-                told.take_all(self._talk(payload, job.deadline))
-            except _Lost as lost:
-                if not lost.zygote_died or told.opened:
-                    return told.cut_short(str(lost))
-                # No plugin has run yet: the same again, below a new zygote.
+            # Entities that are read from documents are shared by fork: a process of its own.
+            fresh = isinstance(job.hosts, Document) or isinstance(job.vm, Document)
+            for tries_left in reversed(range(_TRIES)):
+                told = _Told(job)
                 try:
-                    told.take_all(self._talk(payload, job.deadline))
-                except _Lost as again:
-                    return told.cut_short(str(again))
-            return told.whole()
+                    told.take_all(self._talk(payload, job.deadline, fresh))
+                    return told.whole()
+                except _Lost as lost:
+                    # Where no plugin has run yet, the same again in another process.
+                    if told.opened or not lost.harmless or not tries_left:
+                        return told.cut_short(str(lost))
+                fresh = True
+            raise AssertionError("the last try returns")
 
     def analyse(self, candidate: Candidate) -> Analysis:
         """Look at a plugin's file in a process of its own; a fault in it is in the result.
@@ -153,7 +162,7 @@ class Executor:
         deadline = time.monotonic() + _ANALYSIS_SECONDS
         problem = "its process said nothing"
         try:
-            for kind, fields in self._talk(frames.pack_task(candidate), deadline):
+            for kind, fields in self._talk(frames.pack_task(candidate), deadline, fresh=True):
                 if kind == "analysis":
                     return frames.unpack_analysis(fields)
         except (_Lost, frames.FrameError) as error:
@@ -161,62 +170,52 @@ class Executor:
         path = candidate.source.path
         return Analysis(fault=FileFault(path, None, f"loading it failed: {problem}"))
 
-    def _talk(self, payload: bytes, deadline: float) -> Iterator[Tuple[str, frames.Head]]:
-        """Hand a task to a process forked for it, and give its messages until it is done.
+    def _talk(self, payload: bytes, deadline: float, fresh: bool) -> Iterator[Message]:
+        """Hand a task to a request process, and give its messages until it is done.
+
+        Args:
+            fresh: fork one for it, even if one waits.
 
         Raises:
             _Lost: it ended, or its time did, before it was done.
         """
-        serial = next(self._serials) & 0xFFFFFFFF
-        ours, theirs = socket.socketpair()
-        with ours:
-            with theirs:
-                zygote = self._go(serial, deadline, theirs)
-            give_up = deadline + _GRACE
-            try:
-                for piece in frames.frame(payload):
-                    ours.settimeout(max(0.001, give_up - time.monotonic()))
-                    ours.sendall(piece)
-                unframer = frames.Unframer(_FRAME_LIMIT)
-                while True:
-                    ours.settimeout(max(0.001, give_up - time.monotonic()))
-                    data = ours.recv(_CHUNK)
-                    if not data:
-                        raise ConnectionResetError
-                    for message in map(frames.unpack, unframer.feed(data)):
-                        if message[0] == "done":
-                            return
-                        yield message
-            except socket.timeout:
-                raise _Lost("did not answer in time", zygote_died=False) from None
-            except (ConnectionError, frames.FrameError) as error:
-                how, zygote_died = zygote.fate(serial)
-                if isinstance(error, frames.FrameError):
-                    how = f"answered what cannot be read ({error})"
-                raise _Lost(how, zygote_died) from None
-            finally:
-                zygote.forget(serial)
-
-    def _go(self, serial: int, deadline: float, theirs: socket.socket) -> _Zygote:
-        """Have a zygote fork for this request, a new one if the present one has died."""
-        zygote = self._live_zygote()
+        process = self._take(fresh)
+        again = False
         try:
-            zygote.go(serial, deadline, theirs)
+            for message in process.talk(payload, deadline + _GRACE):
+                if message[0] == "done":
+                    again = message[1]["again"]
+                    return
+                yield message
+        finally:
+            process.give_back(again)
+
+    def _take(self, fresh: bool) -> _Process:
+        """A request process that waits, or a new one; a new zygote if the present one has died.
+
+        Raises:
+            ExecutorUnavailable: there is none to be had.
+        """
+        zygote = self._live_zygote()
+        waiting = None if fresh else zygote.waiting()
+        if waiting is not None:
+            return waiting
+        try:
+            return zygote.fork()
         except OSError:
             zygote.bury()
-            zygote = self._live_zygote()
-            try:
-                zygote.go(serial, deadline, theirs)
-            except OSError as error:
-                raise ExecutorUnavailable(f"the zygote takes no request: {error}") from None
-        return zygote
+        try:
+            return self._live_zygote().fork()
+        except OSError as error:
+            raise ExecutorUnavailable(f"the zygote takes no request: {error}") from None
 
     def _live_zygote(self) -> _Zygote:
         with self._lock:
             if self._closed:
                 raise ExecutorUnavailable("the executor is closed")
             if self._zygote is None or not self._zygote.alive:
-                self._zygote = _Zygote(self._replace)
+                self._zygote = _Zygote(self._replace, most_waiting=self._parallel)
+                self._zygote.warm()
             return self._zygote
 
     def _replace(self) -> None:
@@ -241,7 +240,7 @@ class _Told:
             self._hosts, self._vm = job.hosts, job.vm
         self.opened = False
 
-    def take_all(self, messages: Iterator[Tuple[str, frames.Head]]) -> None:
+    def take_all(self, messages: Iterator[Message]) -> None:
         """
         Raises:
             UnreadableDocument, RefusedProperty: the request process says so.
@@ -273,11 +272,66 @@ class _Told:
         return self.whole()
 
 
+class _Process:
+    """The daemon's end of one request process."""
+
+    def __init__(self, zygote: _Zygote, serial: int, ours: socket.socket) -> None:
+        self._zygote = zygote
+        self._serial = serial
+        self._ours = ours
+        self.has_waited = False
+
+    def talk(self, payload: bytes, give_up: float) -> Iterator[Message]:
+        """Send a task and give the messages, ``done`` the last.
+
+        Args:
+            give_up: seconds on the monotonic clock.
+
+        Raises:
+            _Lost: it ended, or its time did, before that.
+        """
+        try:
+            for piece in frames.frame(payload):
+                self._ours.settimeout(max(0.001, give_up - time.monotonic()))
+                self._ours.sendall(piece)
+            unframer = frames.Unframer(_FRAME_LIMIT)
+            while True:
+                self._ours.settimeout(max(0.001, give_up - time.monotonic()))
+                data = self._ours.recv(_CHUNK)
+                if not data:
+                    raise ConnectionResetError
+                for message in map(frames.unpack, unframer.feed(data)):
+                    yield message
+                    if message[0] == "done":
+                        return
+        except socket.timeout:
+            self._zygote.kill(self._serial)
+            raise _Lost("did not answer in time", harmless=False) from None
+        except frames.FrameError as error:
+            raise _Lost(f"answered what cannot be read ({error})", harmless=False) from None
+        except ConnectionError:
+            how, zygote_died = self._zygote.fate(self._serial)
+            raise _Lost(how, harmless=zygote_died or self.has_waited) from None
+
+    def give_back(self, again: bool) -> None:
+        """Keep it for the next request, or be done with it."""
+        if not (again and self._zygote.keep(self)):
+            self.close()
+
+    def close(self) -> None:
+        self._ours.close()
+        self._zygote.forget(self._serial)
+
+
 class _Zygote:
     """A running zygote, and the thread that watches it."""
 
-    def __init__(self, on_death: Callable[[], None]) -> None:
+    def __init__(self, on_death: Callable[[], None], most_waiting: int) -> None:
         """
+        Args:
+            on_death: called by the watching thread.
+            most_waiting: request processes that are kept for the next request.
+
         Raises:
             ExecutorUnavailable: it did not start.
         """
@@ -301,20 +355,60 @@ class _Zygote:
         self._on_death = on_death
         self._stopping = False
         self._news = threading.Condition()
+        self._serials = itertools.count(1)
+        self._waiting: List[_Process] = []
+        self._most_waiting = most_waiting
         self._asked: Set[int] = set()
         self._statuses: Dict[int, int] = {}
         self._await_ready()
         self._watcher = threading.Thread(target=self._watch, name="zygote-watcher", daemon=True)
         self._watcher.start()
 
-    def go(self, serial: int, deadline: float, theirs: socket.socket) -> None:
-        """
-        Raises:
-            OSError: it takes no message; it is dead, or as good as dead.
-        """
+    def waiting(self) -> Optional[_Process]:
+        """A request process that has been used before and waits, the last one first."""
         with self._news:
+            return self._waiting.pop() if self._waiting else None
+
+    def fork(self) -> _Process:
+        """A new request process.
+
+        Raises:
+            OSError: the zygote takes no message; it is dead, or as good as dead.
+        """
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                return self._hand_out(ours, theirs)
+            except OSError:
+                ours.close()
+                raise
+
+    def _hand_out(self, ours: socket.socket, theirs: socket.socket) -> _Process:
+        with self._news:
+            serial = next(self._serials) & 0xFFFFFFFF
             self._asked.add(serial)
-        socket.send_fds(self._control, [frames.GO.pack(serial, deadline)], [theirs.fileno()])
+        order = frames.ORDER.pack(frames.FORK, serial)
+        socket.send_fds(self._control, [order], [theirs.fileno()])
+        return _Process(self, serial, ours)
+
+    def warm(self) -> None:
+        """Have a request process wait before it is asked for."""
+        with contextlib.suppress(OSError):  # whoever asks for one finds the same, and tells
+            self.keep(self.fork())
+
+    def keep(self, process: _Process) -> bool:
+        """Keep a request process for the next request; False where there are enough."""
+        with self._news:
+            if not self.alive or self._stopping or len(self._waiting) >= self._most_waiting:
+                return False
+            process.has_waited = True
+            self._waiting.append(process)
+            return True
+
+    def kill(self, serial: int) -> None:
+        """Have a request process killed that does not answer in time."""
+        with contextlib.suppress(OSError):
+            self._control.send(frames.ORDER.pack(frames.KILL, serial))
 
     def forget(self, serial: int) -> None:
         with self._news:
@@ -383,7 +477,10 @@ class _Zygote:
         status = self._process.wait()
         with self._news:
             self.alive = False
+            waiting, self._waiting = self._waiting, []
             self._news.notify_all()
+        for process in waiting:
+            process.close()
         self._control.close()
         if not self._stopping:
             _log.error("the zygote (pid %d) ended (status %d); starting another", self.pid, status)

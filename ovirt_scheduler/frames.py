@@ -2,13 +2,14 @@
 
 ::
 
-    daemon  -- GO: serial, deadline + a socket --->  zygote           SOCK_SEQPACKET
-    daemon  <-- READY, ENDED: serial, status ------  zygote
+    daemon  -- FORK: serial + a socket, KILL: serial -->  zygote           SOCK_SEQPACKET
+    daemon  <-- READY, ENDED: serial, status -----------  zygote
 
-    daemon  -- one frame: a Job or a Candidate --->  request process  SOCK_STREAM
-    daemon  <-- frames: OPENED, RESULT..., DONE ---  request process  (or REFUSED, ANALYSIS)
+    daemon  -- one frame: a Job or a Candidate -------->  request process  SOCK_STREAM
+    daemon  <-- frames: OPENED, RESULT..., DONE --------  request process  (or REFUSED, ANALYSIS)
 
-    request process  <-- one frame: its answer ----  call             a pipe
+    request process  -- one frame: a CallTask --------->  a call that waits ahead, a pipe
+    request process  <-- one frame: its answer ---------  call             a pipe
 
 A frame is a length of eight bytes, most significant first, and as many bytes. Downwards they
 are pickled dataclasses: whoever can write there is the daemon. Upwards they are JSON, read
@@ -29,6 +30,7 @@ from ovirt_scheduler.model import (
     Analysis,
     Answer,
     CallResult,
+    CallTask,
     Candidate,
     FileFault,
     FoundUnit,
@@ -40,8 +42,9 @@ from ovirt_scheduler.model import (
 )
 
 READY = b"ready"
-GO = struct.Struct("!Id")  # serial of the request, deadline on the monotonic clock
-ENDED = struct.Struct("!Ii")  # serial of the request, wait status of its process
+ORDER = struct.Struct("!cI")  # FORK or KILL, serial of the request process
+FORK, KILL = b"f", b"k"
+ENDED = struct.Struct("!Ii")  # serial of the request process, its wait status
 
 ANSWER_LIMIT = 64 << 20  # bytes of one frame from a call
 
@@ -50,7 +53,7 @@ _LENGTH = struct.Struct("!Q")
 # What reading a message raises that has not the expected shape.
 _MISSHAPEN = (KeyError, ValueError, TypeError, OverflowError)
 
-Task = Union[Job, Candidate]
+Task = Union[Job, Candidate, CallTask]
 Head = Dict[str, Any]
 
 
@@ -108,7 +111,7 @@ def pack_task(task: Task) -> bytes:
 
 def unpack_task(payload: bytes) -> Task:
     task = pickle.loads(payload)  # noqa: S301  downwards only: the daemon wrote it
-    if not isinstance(task, (Job, Candidate)):
+    if not isinstance(task, (Job, Candidate, CallTask)):
         raise FrameError(f"a task of type {type(task).__name__}")
     return task
 

@@ -20,6 +20,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PAGE = resource.getpagesize()
+_FEW = 256  # pids that are tried one by one rather than listed
 
 
 def become_subreaper() -> None:
@@ -112,27 +113,34 @@ def reap(known: Collection[int]) -> Iterator[Tuple[int, int]]:
             yield pid, status
 
 
-def any_child() -> bool:
-    """Whether this process has a child that is not yet reaped; reaps those that have ended."""
-    for _ in reap(()):
-        pass
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
+def children(spared: Collection[int] = (), since: int = 0) -> List[int]:
+    """The children of this process, but for those spared; ended ones too until they are reaped.
+
+    Args:
+        spared: children that are known to live.
+        since: ``last_pid()`` before any of the wanted could be forked; makes the look cheap.
+    """
+    if not spared:
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:  # none at all, which needs no look around
+            return []
+    return [pid for pid in _children(since) if pid not in spared]
 
 
-def kill_children(spared: Collection[int] = ()) -> int:
-    """Send SIGKILL to each child of this process that is not spared, and count them.
+def last_pid() -> int:
+    """The number that the kernel gave last to a process or thread."""
+    return int(Path("/proc/loadavg").read_text("ascii").split()[4])
 
-    Their own children become this process's in turn, so call it until there are none.
+
+def kill_all(pids: Iterable[int]) -> None:
+    """Kill children of this process.
+
+    Their own children become this process's in turn, so look again until there are none.
     A child's pid cannot be another's: nobody but this process can reap it.
     """
-    doomed = [pid for pid in _children() if pid not in spared]
-    for pid in doomed:
+    for pid in pids:
         kill(pid)
-    return len(doomed)
 
 
 def kill(pid: int) -> None:
@@ -142,17 +150,24 @@ def kill(pid: int) -> None:
             end(pid, signal.SIGKILL)
 
 
-def _children() -> Iterable[int]:
+def _children(since: int) -> List[int]:
     own = os.getpid()
     try:
         listed = Path(f"/proc/self/task/{own}/children").read_text("ascii")
     except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
-        return [pid for pid in _all_pids() if _parent(pid) == own]
-    return map(int, listed.split())
+        return [pid for pid in _pids(since) if _parent(pid) == own]
+    return [int(pid) for pid in listed.split()]
 
 
-def _all_pids() -> List[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
+def _pids(since: int) -> Iterable[int]:
+    """The numbers that processes forked since then can have."""
+    last = last_pid()
+    if 0 < since <= last and last - since < _FEW:
+        return range(since + 1, last + 1)
+    every = (int(name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
+    if since <= last:
+        return (pid for pid in every if pid > since)
+    return (pid for pid in every if pid > since or pid <= last)  # the numbers began anew
 
 
 def _parent(pid: int) -> int:

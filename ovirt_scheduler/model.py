@@ -197,7 +197,7 @@ class Caller:
 
     request_id: str
     form: AnswerForm
-    peer: str  # address:port, for the log
+    peer: str  # address:port, for the log; before it the name in a client's certificate
 
 
 @dataclass(frozen=True)
@@ -296,6 +296,16 @@ class Job:
 
 
 @dataclass(frozen=True)
+class CallTask:
+    """What a call that was forked ahead is asked to do; there are no documents."""
+
+    call: UnitCall
+    hosts: Tuple[str, ...]
+    vm: Optional[str]
+    engine: Engine
+
+
+@dataclass(frozen=True)
 class Execution:
     """What the executor brings back for one request."""
 
@@ -319,11 +329,19 @@ class Decision:
 
 
 @dataclass(frozen=True)
+class Reply:
+    """A method's answer, with what the log's line on the request tells of it."""
+
+    answer: object
+    summary: str
+
+
+@dataclass(frozen=True)
 class Method:
     """A method that the server offers.
 
     ``signatures`` is what ``system.methodSignature`` tells: per signature the type of the
-    result, then of each parameter, in XML-RPC's words.
+    result, then of each parameter, in XML-RPC's words. ``run`` gives the answer, or a ``Reply``.
     """
 
     name: str

@@ -18,8 +18,19 @@ import socket
 import sys
 import time
 import traceback
-from dataclasses import replace
-from typing import Callable, Dict, Iterator, List, NoReturn, Optional, Sequence, Tuple, cast
+from dataclasses import dataclass, replace
+from typing import (
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NoReturn,
+    Optional,
+    Sequence,
+    Tuple,
+    cast,
+)
 
 from ovirtsdk4 import types
 
@@ -28,6 +39,7 @@ from ovirt_scheduler.errors import RefusedProperty, RequestError, UnreadableDocu
 from ovirt_scheduler.model import (
     Analysis,
     CallResult,
+    CallTask,
     Candidate,
     Document,
     Engine,
@@ -41,11 +53,14 @@ from ovirt_scheduler.model import (
     PolicyUnit,
     UnitCall,
 )
-from ovirt_scheduler.supervisor import OUTPUT_LIMIT, Abandoned, Ended, Supervisor, Work
+from ovirt_scheduler.supervisor import OUTPUT_LIMIT, Abandoned, Ended, Pipes, Supervisor, Work
 
-_TASK_SECONDS = 10.0  # for the daemon to hand over the task
+_AHEAD = 5  # calls that wait for the next request
+_MOST_TASKS = 1000  # of one process
 _TASK_LIMIT = 1 << 30  # bytes
 _CHUNK = 1 << 20
+
+_MOST_IDS = 200  # more are read once, and shared by a fork
 
 # For the entities of a request: so much, or so many times the documents' size.
 _READING_MEMORY = 1 << 30
@@ -80,23 +95,32 @@ def serve(client: socket.socket, lifeline: int) -> NoReturn:
 class _RequestProcess:
     def __init__(self, client: socket.socket, lifeline: int) -> None:
         self._client = client
-        self._supervisor = Supervisor((client.fileno(), lifeline))
+        self._supervisor = Supervisor(client.fileno(), lifeline, call.wait_for_task)
 
     def run(self) -> None:
-        task = self._receive()
-        self._client.settimeout(None)
-        if isinstance(task, Candidate):
-            self._send(self._analyse(task))
-        else:
-            self._work(task)
-        self._send(frames.pack("done"))
-        if limits.any_child():  # it could not be killed in time: the zygote goes on trying
+        """Serve tasks until one came with documents.
+
+        What reads documents is not used again: they come from outside, and what they did to
+        the memory of this process must not be seen by another request.
+        """
+        for served in range(_MOST_TASKS, 0, -1):
+            task = self._receive()
+            again = isinstance(task, Job) and not _documents(task) and served > 1
+            if isinstance(task, Job):
+                self._work(task)
+            elif isinstance(task, Candidate):
+                self._send(self._analyse(task))
+            self._send(frames.pack("done", again=again))
+            if not again:
+                break
+        self._supervisor.close()
+        if limits.children():  # one could not be killed in time: the zygote goes on trying
             os._exit(os.EX_TEMPFAIL)
 
     def _receive(self) -> frames.Task:
-        self._client.settimeout(_TASK_SECONDS)
         unframer = frames.Unframer(_TASK_LIMIT)
         while True:
+            self._supervisor.await_client(_AHEAD)
             data = self._client.recv(_CHUNK)
             if not data:
                 raise Abandoned
@@ -104,8 +128,7 @@ class _RequestProcess:
                 return frames.unpack_task(payload)
 
     def _send(self, payload: bytes) -> None:
-        for piece in frames.frame(payload):
-            self._client.sendall(piece)
+        self._client.sendall(b"".join(frames.frame(payload)))
 
     def _analyse(self, candidate: Candidate) -> bytes:
         work = _work(_ANALYSIS_LIMITS, lambda: call.run_analysis(candidate))
@@ -129,42 +152,33 @@ class _RequestProcess:
             if job.strict:
                 for unit_call in job.calls:
                     _check_properties(unit_call)
-            hosts, vm, problems = _read(job)
+            given = _given(job)
         except RequestError as error:
             self._send(frames.pack("refused", code=error.fault_code, message=str(error)))
             return
-        ids = [cast("str", host.id) for host in hosts]
-        self._send(frames.pack("opened", hosts=ids, vm=vm and vm.id, errors=problems))
-        if hosts and job.calls:
-            gc.freeze()  # a collection in a call would touch, and so copy, every entity
+        self._send(frames.pack("opened", hosts=given.ids, vm=given.vm_id, errors=given.problems))
+        if given.ids and job.calls:
             run = self._filter if job.kind is Kind.FILTER else self._side_by_side
-            run(job, hosts, vm)
+            run(job, given)
 
-    def _filter(self, job: Job, hosts: List[types.Host], vm: Optional[types.Vm]) -> None:
-        entity = {host.id: host for host in hosts}
-        left: Tuple[str, ...] = tuple(entity)
+    def _filter(self, job: Job, given: _Given) -> None:
+        left = given.ids
         for position, unit_call in enumerate(job.calls):
-            given = [entity[host] for host in left]
-            for _, answered in self._results([unit_call], given, vm, job):
+            for _, answered in self._results([unit_call], left, given, job):
                 result = _checked(answered, left)
                 self._tell(position, result)
                 left = aggregate.narrow(left, result, unit_call.unit.on_failure)
             if not left:
                 return
 
-    def _side_by_side(self, job: Job, hosts: List[types.Host], vm: Optional[types.Vm]) -> None:
-        given = tuple(host.id for host in hosts)
-        for position, result in self._results(job.calls, hosts, vm, job):
-            self._tell(position, _checked(result, given))
+    def _side_by_side(self, job: Job, given: _Given) -> None:
+        for position, result in self._results(job.calls, given.ids, given, job):
+            self._tell(position, _checked(result, given.ids))
 
     def _results(
-        self,
-        calls: Sequence[UnitCall],
-        hosts: List[types.Host],
-        vm: Optional[types.Vm],
-        job: Job,
+        self, calls: Sequence[UnitCall], ids: Tuple[str, ...], given: _Given, job: Job
     ) -> Iterator[Tuple[int, CallResult]]:
-        """Call units, and read what class units printed instead of returning it."""
+        """Call units on some of the hosts, and read what class units printed as their answer."""
         willing: List[int] = []
         for position, unit_call in enumerate(calls):
             try:
@@ -174,7 +188,7 @@ class _RequestProcess:
                 name = unit_call.unit.name
                 yield position, CallResult(name, Outcome.REFUSED, message=str(error))
         printed: List[Tuple[int, Ended]] = []
-        works = [_work_of(calls[position], hosts, vm, job.engine) for position in willing]
+        works = [_work_of(calls[position], ids, given, job.engine) for position in willing]
         for index, ended in self._supervisor.run(works, job.deadline, job.parallel):
             position = willing[index]
             if ended.payload == frames.pack("printed"):
@@ -202,13 +216,31 @@ def _check_properties(unit_call: UnitCall) -> None:
         raise RefusedProperty(f"{unit.kind.words} {unit.name}: {refused}")
 
 
-def _read(job: Job) -> Tuple[List[types.Host], Optional[types.Vm], List[str]]:
-    """The entities of a job, and what is wrong with those that the engine told.
+@dataclass(frozen=True)
+class _Given:
+    """What the units of a job are called with."""
+
+    ids: Tuple[str, ...]
+    vm_id: Optional[str]
+    # None where nothing but few ids is known: then each call makes its own entities, and may
+    # have been forked before.
+    hosts: Optional[Mapping[str, types.Host]] = None
+    vm: Optional[types.Vm] = None
+    problems: Sequence[str] = ()  # with what the engine told
+
+
+def _given(job: Job) -> _Given:
+    """Read what a job brings.
 
     Raises:
         UnreadableDocument: of the caller's documents (contract 1.5, fault 102).
     """
-    size = sum(len(part.data) for part in _documents(job))
+    documents = _documents(job)
+    if not documents:
+        ids, vm_id = cast("Tuple[str, ...]", job.hosts), cast("Optional[str]", job.vm)
+        if len(ids) <= _MOST_IDS:
+            return _Given(ids, vm_id)
+    size = sum(len(document.data) for document in documents)
     gc.disable()  # nothing of what reading makes is garbage
     limits.limit_memory(max(_READING_MEMORY, _READING_FACTOR * size))
     problems: List[str] = []
@@ -228,7 +260,9 @@ def _read(job: Job) -> Tuple[List[types.Host], Optional[types.Vm], List[str]]:
     finally:
         limits.unlimit_memory()
         gc.enable()
-    return hosts, vm, problems
+    gc.freeze()  # a collection in a call would touch, and so copy, every entity
+    by_id = {cast("str", host.id): host for host in hosts}
+    return _Given(tuple(by_id), vm and vm.id, by_id, vm, problems)
 
 
 def _documents(job: Job) -> List[Document]:
@@ -258,13 +292,13 @@ def _known_vm(vm_id: Optional[str], known: Known, problems: List[str]) -> Option
     return entities.vm_of_id(vm_id)
 
 
-def _work_of(
-    unit_call: UnitCall,
-    hosts: List[types.Host],
-    vm: Optional[types.Vm],
-    engine: Engine,
-) -> Work:
-    return _work(unit_call.unit.limits, lambda: call.run_unit(unit_call, hosts, vm, engine))
+def _work_of(unit_call: UnitCall, ids: Tuple[str, ...], given: _Given, engine: Engine) -> Work:
+    bounds = unit_call.unit.limits
+    if given.hosts is None:
+        task = CallTask(unit_call, ids, given.vm_id, engine)
+        return replace(_work(bounds, lambda: call.run_task(task)), task=frames.pack_task(task))
+    hosts = [given.hosts[host] for host in ids]
+    return _work(bounds, lambda: call.run_unit(unit_call, hosts, given.vm, engine))
 
 
 def _reading_of(unit: PolicyUnit, ended: Ended) -> Work:
@@ -275,9 +309,10 @@ def _reading_of(unit: PolicyUnit, ended: Ended) -> Work:
 def _work(bounds: Limits, payload: Callable[[], bytes]) -> Work:
     """What a process under these limits does: give one message as its answer."""
 
-    def enter(parent: int, stdout: int, stderr: int, answer: int) -> NoReturn:
-        call.enter(parent, stdout, stderr, answer, bounds)
-        call.answer_and_exit(answer, payload)
+    def enter(pipes: Pipes) -> NoReturn:
+        call.enter(pipes)
+        limits.apply(bounds)
+        call.answer_and_exit(pipes.answer, payload)
 
     return Work(enter, bounds)
 

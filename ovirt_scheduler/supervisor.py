@@ -2,6 +2,9 @@
 
 One thread, one selector: the pipes of each call, the death of children (SIGCHLD), the nearest
 deadline, and the descriptors whose end means that nobody waits any more. No polling.
+
+Processes may be forked ahead, while there is nothing to do: they wait for a task on a pipe, and
+each is used once, so that the fork is not in the way of a request.
 """
 
 from __future__ import annotations
@@ -30,15 +33,29 @@ class Abandoned(Exception):
 
 
 @dataclass(frozen=True)
+class Pipes:
+    """What a call's process has of its supervisor: descriptors, and the supervisor's pid."""
+
+    parent: int
+    stdout: int
+    stderr: int
+    answer: int
+    task: int  # to read from; for those forked ahead
+
+
+Enter = Callable[[Pipes], NoReturn]
+
+
+@dataclass(frozen=True)
 class Work:
     """One process to fork: what it does, and within what bounds.
 
-    ``enter`` gets the parent's pid and the descriptors for stdout, stderr and the answer;
-    it does not return.
+    ``task`` is the same for a process that was forked ahead; None where it cannot be told.
     """
 
-    enter: Callable[[int, int, int, int], NoReturn]
+    enter: Enter
     limits: Limits
+    task: Optional[bytes] = None
 
 
 @dataclass(frozen=True)
@@ -86,41 +103,83 @@ class _Answer:
 
 
 @dataclass
+class _Process:
+    """A process and the supervisor's ends of its pipes."""
+
+    pid: int
+    pipes: Tuple[int, int, int]  # answer, stdout, stderr
+    task: int  # to write to
+
+    def close(self) -> None:
+        for end in (*self.pipes, self.task):
+            os.close(end)
+
+
+@dataclass
 class _Running:
     index: int
-    pid: int
+    process: _Process
     started: float
     deadline: float
     answer: _Answer
     stdout: _Capture
     stderr: _Capture
-    pipes: Tuple[int, int, int]
     timed_out: bool = False
 
     def feeds(self) -> Iterator[Tuple[int, Callable[[bytes], None]]]:
         """Each pipe, with what takes its bytes."""
-        yield from zip(self.pipes, (self.answer.feed, self.stdout.feed, self.stderr.feed))
+        yield from zip(self.process.pipes, (self.answer.feed, self.stdout.feed, self.stderr.feed))
 
 
 class Supervisor:
     """Runs works in processes of their own."""
 
-    def __init__(self, lifelines: Sequence[int]) -> None:
+    def __init__(self, client: int, lifeline: int, wait_for_task: Enter) -> None:
         """
         Args:
-            lifelines: descriptors; when one becomes readable, nobody waits any more.
+            client: the daemon's socket; while works run nothing comes from it but its end.
+            lifeline: ends with the zygote.
+            wait_for_task: what a process that is forked ahead does.
         """
+        self._client = client
+        self._wait_for_task = wait_for_task
         self._running: Dict[int, _Running] = {}
-        self._selector = selectors.PollSelector()
+        self._ready: Dict[int, _Process] = {}
+        self._since = 0  # the last pid before the works at hand
         self._wakeup, write_end = os.pipe()
         for end in (self._wakeup, write_end):
             os.set_blocking(end, False)
         # The handler does nothing: the byte in the pipe ends the wait.
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+        self._selector = selectors.PollSelector()
         self._selector.register(self._wakeup, selectors.EVENT_READ, self._woken)
-        for lifeline in lifelines:
-            self._selector.register(lifeline, selectors.EVENT_READ, self._abandon)
+        self._selector.register(lifeline, selectors.EVENT_READ, self._abandon)
+        self._selector.register(client, selectors.EVENT_READ, self._abandon)
+
+    def await_client(self, ahead: int) -> None:
+        """Wait for something from the client; meanwhile fork processes ahead.
+
+        Args:
+            ahead: how many should wait.
+
+        Raises:
+            Abandoned: the zygote has ended.
+        """
+        self._selector.modify(self._client, selectors.EVENT_READ, None)
+        try:
+            while True:
+                short = len(self._ready) < ahead
+                events = self._selector.select(0 if short else None)
+                if any(key.fd == self._client for key, _ in events):
+                    return
+                for key, _ in events:
+                    self._read(key)
+                self._reap()
+                if short and not events:
+                    self._fork_ahead()
+        finally:
+            self._selector.modify(self._client, selectors.EVENT_READ, self._abandon)
 
     def run(
         self, works: Sequence[Work], deadline: float, parallel: int = 1
@@ -140,6 +199,7 @@ class Supervisor:
             Abandoned: nobody waits any more; everything has been killed.
         """
         waiting: Deque[Tuple[int, Work]] = deque(enumerate(works))
+        self._since = limits.last_pid() if self._ready else 0
         try:
             while waiting or self._running:
                 while waiting and len(self._running) < parallel:
@@ -149,38 +209,86 @@ class Supervisor:
                         yield index, never_ran
                 yield from self._wait()
         finally:
-            self._end_all()
+            if self._running:
+                self._end_all()
+
+    def close(self) -> None:
+        """Kill those that wait, and whatever else is left."""
+        for process in self._ready.values():
+            limits.kill(process.pid)
+            process.close()
+        self._ready.clear()
+        self._since = 0
+        self._sweep()
 
     def _start(self, index: int, work: Work, deadline: float) -> Optional[Ended]:
         now = time.monotonic()
         if now >= deadline:
             return Ended(timed_out=True)
-        pipes: List[int] = []
+        process = self._hand_over(work.task) if work.task is not None else None
+        if process is None:
+            try:
+                process = self._fork(work.enter)
+            except OSError as error:
+                return Ended(problem=f"no process could be started for it: {error.strerror}")
+        running = _Running(
+            index, process, now, min(deadline, now + work.limits.timeout),
+            _Answer(), _Capture(), _Capture(),
+        )  # fmt: skip
+        self._running[process.pid] = running
+        for end, feed in running.feeds():
+            self._selector.register(end, selectors.EVENT_READ, feed)
+        return None
+
+    def _fork(self, enter: Enter) -> _Process:
+        """
+        Raises:
+            OSError: no more processes, or no more descriptors.
+        """
+        ends: List[int] = []
+        parent = os.getpid()
         try:
-            for _ in range(3):
-                pipes.extend(os.pipe())
-            parent = os.getpid()
+            for _ in range(4):
+                ends.extend(os.pipe())
             pid = os.fork()
-        except OSError as error:
-            for end in pipes:
+        except OSError:
+            for end in ends:
                 os.close(end)
-            return Ended(problem=f"no process could be started for it: {error.strerror}")
-        answer_r, answer_w, stdout_r, stdout_w, stderr_r, stderr_w = pipes
+            raise
+        answer_r, answer_w, stdout_r, stdout_w, stderr_r, stderr_w, task_r, task_w = ends
         if pid == 0:
             try:
-                work.enter(parent, stdout_w, stderr_w, answer_w)
+                enter(Pipes(parent, stdout_w, stderr_w, answer_w, task_r))
             finally:
                 os._exit(os.EX_SOFTWARE)
-        for end in (answer_w, stdout_w, stderr_w):
+        for end in (answer_w, stdout_w, stderr_w, task_r):
             os.close(end)
-        running = _Running(
-            index, pid, now, min(deadline, now + work.limits.timeout),
-            _Answer(), _Capture(), _Capture(), (answer_r, stdout_r, stderr_r),
-        )  # fmt: skip
-        self._running[pid] = running
-        for end, feed in running.feeds():
+        pipes = (answer_r, stdout_r, stderr_r)
+        for end in pipes:
             os.set_blocking(end, False)
-            self._selector.register(end, selectors.EVENT_READ, feed)
+        return _Process(pid, pipes, task_w)
+
+    def _fork_ahead(self) -> None:
+        try:
+            process = self._fork(self._wait_for_task)
+        except OSError:  # it is tried again when there is a task
+            self._selector.select()
+        else:
+            self._ready[process.pid] = process
+
+    def _hand_over(self, task: bytes) -> Optional[_Process]:
+        """Give the task to a process that waits; None where none does."""
+        while self._ready:
+            _, process = self._ready.popitem()
+            try:
+                for piece in frames.frame(task):
+                    view = memoryview(piece)
+                    while view:
+                        view = view[os.write(process.task, view) :]
+            except BrokenPipeError:  # it has been killed
+                process.close()
+            else:
+                return process
         return None
 
     def _wait(self) -> Iterator[Tuple[int, Ended]]:
@@ -196,12 +304,20 @@ class Supervisor:
         for running in alive:
             if now >= running.deadline:
                 running.timed_out = True
-                limits.kill(running.pid)
-        for pid, status in limits.reap(self._running):
+                limits.kill(running.process.pid)
+        for pid, status in self._reap():
             running = self._running.pop(pid)
             if not self._running:
                 self._sweep()
             yield running.index, self._ended(running, status)
+
+    def _reap(self) -> List[Tuple[int, int]]:
+        """Pid and wait status of the works that have ended."""
+        ended = list(limits.reap({*self._running, *self._ready}))
+        for pid, _ in ended:
+            if pid in self._ready:  # killed by somebody before it was used
+                self._ready.pop(pid).close()
+        return [(pid, status) for pid, status in ended if pid in self._running]
 
     def _read(self, key: selectors.SelectorKey) -> None:
         """Read once from a pipe; at its end, or after an error, forget it."""
@@ -225,7 +341,7 @@ class Supervisor:
             self._drain(end, feed)
             with contextlib.suppress(KeyError):
                 self._selector.unregister(end)
-            os.close(end)
+        running.process.close()
         return Ended(
             payload=running.answer.payload,
             status=status,
@@ -250,18 +366,24 @@ class Supervisor:
             feed(data)
 
     def _end_all(self) -> None:
+        """Nobody wants the answers: kill what runs."""
         for pid in self._running:
             limits.kill(pid)
-        self._sweep()
         for running in self._running.values():
             self._ended(running, 0)
         self._running.clear()
+        self._sweep()
 
     def _sweep(self) -> None:
-        """Kill whatever is left below this process, until there is nothing."""
+        """Kill whatever the works left behind, until there is nothing."""
         give_up = time.monotonic() + _SWEEP_SECONDS
-        while limits.any_child() and time.monotonic() < give_up:
-            limits.kill_children()
+        while time.monotonic() < give_up:
+            for pid, _ in self._reap():
+                self._running.pop(pid)
+            left = limits.children(self._ready, self._since)
+            if not left:
+                return
+            limits.kill_all(left)
             with selectors.PollSelector() as selector:
                 selector.register(self._wakeup, selectors.EVENT_READ)
                 selector.select(_SWEEP_SECONDS / 10)

@@ -2,12 +2,12 @@
 
 ::
 
-    daemon ──(GO + a socket)──► zygote ──fork──► request process
-           ◄─(READY, ENDED)───┘
+    daemon ──(FORK + a socket, KILL)──► zygote ──fork──► request process
+           ◄─(READY, ENDED)────────────┘
 
 Started by exec with one descriptor, the daemon's control socket. It has one thread, no secret
 and no plugin, and never reads a request. It ends when that socket ends, and everything that
-was forked from it ends before it does. A request process that is over its deadline is killed.
+was forked from it ends before it does.
 """
 
 from __future__ import annotations
@@ -20,15 +20,12 @@ import selectors
 import signal
 import socket
 import sys
-import time
-from typing import Dict, NoReturn, Optional, Tuple
+from typing import Dict, NoReturn
 
-from ovirt_scheduler import frames, limits, request_process
+from ovirt_scheduler import frames, limits, request_process, secrecy
 
 # Loaded once, here, for every plugin call.
 _PRELOADED = ("lxml.etree", "ovirtsdk4.services", "ovirtsdk4.types", "ovirtsdk4.writers")
-
-_GRACE = 1.0  # seconds that a request process has to tell of its own deadline
 
 
 def main(control_fd: int) -> NoReturn:
@@ -39,6 +36,7 @@ def main(control_fd: int) -> NoReturn:
     """
     control = socket.socket(fileno=control_fd)
     limits.become_subreaper()
+    secrecy.hide_memory()  # calls of one request see nothing of another's
     for name in _PRELOADED:
         importlib.import_module(name)
     gc.collect()
@@ -52,7 +50,7 @@ class _Zygote:
         self._control = control
         # Its writing end is nobody else's: request processes see the zygote's end by it.
         self._lifeline, self._held_open = os.pipe()
-        self._requests: Dict[int, Tuple[int, float]] = {}  # pid: serial, deadline
+        self._requests: Dict[int, int] = {}  # pid: serial
         self._orphans = False
         self._wakeup, write_end = os.pipe()
         for end in (self._wakeup, write_end):
@@ -67,68 +65,68 @@ class _Zygote:
             selector.register(self._control, selectors.EVENT_READ)
             selector.register(self._wakeup, selectors.EVENT_READ)
             while True:
-                ready = {key.fd for key, _ in selector.select(self._until_deadline())}
+                ready = {key.fd for key, _ in selector.select()}
                 if self._wakeup in ready:
                     os.read(self._wakeup, 4096)
                 self._reap()
-                self._kill_overdue()
-                if self._control.fileno() in ready and not self._next_request():
+                if self._control.fileno() in ready and not self._obey():
                     break
         self._end_all()
 
-    def _next_request(self) -> bool:
-        """Take one message and fork; False when the daemon has gone."""
+    def _obey(self) -> bool:
+        """Take one message; False when the daemon has gone."""
         try:
-            message, descriptors, _, _ = socket.recv_fds(self._control, frames.GO.size, 1)
+            message, descriptors, _, _ = socket.recv_fds(self._control, frames.ORDER.size, 1)
         except ConnectionResetError:
             return False
         if not message:
             return False
-        serial, deadline = frames.GO.unpack(message)
-        (client_fd,) = descriptors
+        order, serial = frames.ORDER.unpack(message)
+        if order == frames.FORK:
+            self._fork(serial, *descriptors)
+        else:
+            for pid, known in self._requests.items():
+                if known == serial:
+                    limits.kill(pid)
+        return True
+
+    def _fork(self, serial: int, client: int) -> None:
         try:
             pid = os.fork()
         except OSError as error:
-            os.close(client_fd)
             self._tell(serial, -(error.errno or 1))
-            return True
-        if pid == 0:
-            try:
-                request_process.serve(socket.socket(fileno=client_fd), self._lifeline)
-            finally:
-                os._exit(os.EX_SOFTWARE)
-        os.close(client_fd)
-        self._requests[pid] = serial, deadline + _GRACE
-        return True
+        else:
+            if pid == 0:
+                try:
+                    request_process.serve(socket.socket(fileno=client), self._lifeline)
+                finally:
+                    os._exit(os.EX_SOFTWARE)
+            self._requests[pid] = serial
+        os.close(client)
 
     def _reap(self) -> None:
         for pid, status in limits.reap(self._requests):
-            serial, _ = self._requests.pop(pid)
+            serial = self._requests.pop(pid)
             if status:
                 # What it left has become this process's, and is not all here at once.
                 self._orphans = True
                 self._tell(serial, status)
         if self._orphans:
-            self._orphans = limits.kill_children(spared=self._requests) > 0
+            left = limits.children(spared=self._requests)
+            limits.kill_all(left)
+            self._orphans = bool(left)
 
     def _tell(self, serial: int, status: int) -> None:
         with contextlib.suppress(OSError):  # the daemon has gone: the next read says so
             self._control.send(frames.ENDED.pack(serial, status))
 
-    def _until_deadline(self) -> Optional[float]:
-        nearest = min((deadline for _, deadline in self._requests.values()), default=None)
-        return None if nearest is None else max(0.0, nearest - time.monotonic())
-
-    def _kill_overdue(self) -> None:
-        now = time.monotonic()
-        for pid, (serial, deadline) in self._requests.items():
-            if now >= deadline:
-                limits.kill(pid)
-                self._requests[pid] = serial, float("inf")
-
     def _end_all(self) -> None:
-        while limits.any_child():
-            limits.kill_children()
+        while True:
+            self._reap()
+            left = limits.children()
+            if not left:
+                return
+            limits.kill_all(left)
             with selectors.PollSelector() as selector:
                 selector.register(self._wakeup, selectors.EVENT_READ)
                 selector.select(0.1)

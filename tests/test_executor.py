@@ -346,10 +346,45 @@ def test_closing_ends_every_process(unit_named):
         closing.run(job_of([unit_named("keeps_all")]))
 
 
-def test_idle_it_has_no_process_but_the_zygote(executor, unit_named):
-    """Every request process is gone after its answer."""
+AHEAD = 5  # calls that a waiting request process has forked
+
+
+def test_idle_it_has_only_processes_that_wait(executor, unit_named):
+    """One request process, as requests came one after another, and the calls it forked ahead."""
     executor.run(job_of([unit_named("keeps_all")] * 3))
-    wait_until(lambda: offspring(executor.zygote_pid) == [])
+    executor.run(
+        job_of([unit_named("keeps_all")], hosts=Document(b"<hosts><host id='a'/></hosts>"))
+    )
+    wait_until(lambda: len(offspring(executor.zygote_pid)) == 1 + AHEAD)
+
+
+def test_calls_forked_ahead_are_used_and_each_of_them_once(executor, unit_named):
+    """What ran was waiting before the request came, and is gone after it."""
+    wait_until(lambda: len(offspring(executor.zygote_pid)) == 1 + AHEAD)
+    waiting = offspring(executor.zygote_pid)
+    results = executor.run(job_of([unit_named("tells_its_pid")] * AHEAD)).results
+    ran = [int(result.stdout) for result in results]
+    assert len(set(ran)) == AHEAD
+    assert set(ran) < set(waiting)
+    assert set(ran) & set(offspring(executor.zygote_pid)) == set()
+
+
+def test_what_waits_may_be_killed_and_no_request_notices(executor, unit_named):
+    """kill -9 of a call that waits, then of the request process that waits."""
+    unit = unit_named("keeps_all")
+    for which in (-1, 0):
+        wait_until(lambda: len(offspring(executor.zygote_pid)) == 1 + AHEAD)
+        os.kill(sorted(offspring(executor.zygote_pid))[which], signal.SIGKILL)
+        assert [only(executor.run(job_of([unit]))).value for _ in range(3)] == [HOSTS] * 3
+
+
+def test_many_hosts_as_ids_are_read_once(executor, unit_named):
+    """Beyond some hundreds of ids the calls share the entities of one process."""
+    hosts = tuple(f"host-{number}" for number in range(1000))
+    unit = unit_named("tells_its_origin")
+    results = executor.run(job_of([unit, unit], hosts=hosts)).results
+    assert [result.value for result in results] == [hosts, hosts]
+    assert {result.stdout.split()[1] for result in results} == {"0"}
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 5.0) -> None:

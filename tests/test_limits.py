@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import List
 
+import pytest
+
 PROJECT = Path(__file__).resolve().parents[1]
 
 PREAMBLE = """
@@ -37,8 +39,12 @@ def until(condition):
         assert time.monotonic() < give_up
         select.select([], [], [], 0.005)
 
+def any_child():
+    list(limits.reap(()))
+    return bool(limits.children())
+
 def all_end():
-    until(lambda: not limits.any_child() or limits.kill_children() < 0)
+    until(lambda: not any_child() or limits.kill_all(limits.children()))
 """
 
 
@@ -132,7 +138,7 @@ def parent():
 first = child(parent)
 bound = int(os.read(read, 20))
 os.kill(first, signal.SIGKILL)
-until(lambda: not limits.any_child())
+until(lambda: not any_child())
 print(gone(bound))
 late = child(lambda: (limits.die_with_parent(1), os._exit(7)))
 print(os.waitstatus_to_exitcode(os.waitpid(late, 0)[1]))
@@ -187,7 +193,7 @@ until(lambda: found.update(limits.reap({exits, killed, runs})) or len(found) == 
 print(os.WEXITSTATUS(found[exits]), os.WTERMSIG(found[killed]), runs in found, gone(runs))
 os.kill(runs, signal.SIGKILL)
 until(lambda: dict(limits.reap({runs})))
-print(list(limits.reap(())), limits.any_child())
+print(list(limits.reap(())), any_child())
 """)
     assert shown == ["3 9 False False", "[] False"]
 
@@ -205,35 +211,46 @@ known = child(leader)
 left = int(os.read(read, 20))
 found = {}
 until(lambda: found.update(limits.reap({known})) or found)
-until(lambda: not limits.any_child())
+until(lambda: not any_child())
 print(gone(left))
 """)
     assert shown == ["True"]
 
 
-def test_killing_children_spares_whom_it_is_told_to():
-    """And says how many it killed."""
+def test_children_are_told_but_for_those_that_are_spared():
+    """And killing them leaves the spared alone."""
     shown = run("""
 spared, first, second = child(), child(), child()
-print(limits.kill_children(spared={spared}))
-until(lambda: limits.any_child() and gone(first) and gone(second))
-print(gone(spared))
-print(limits.kill_children())
-until(lambda: not limits.any_child())
-print(limits.kill_children())
+found = limits.children(spared={spared})
+print(sorted(found) == sorted([first, second]))
+limits.kill_all(found)
+until(lambda: any_child() and gone(first) and gone(second))
+print(gone(spared), limits.children(spared={spared}))
+limits.kill_all(limits.children())
+until(lambda: not any_child())
+print(limits.children(), limits.children(spared={spared}))
 """)
-    assert shown == ["2", "False", "1", "0"]
+    assert shown == ["True", "False []", "[] []"]
 
 
-def test_children_are_found_without_the_kernels_list_too():
-    """By the parent that each process names."""
-    shown = run("""
-started = {child() for _ in range(3)}
-by_parent = {pid for pid in limits._all_pids() if limits._parent(pid) == os.getpid()}
-print(by_parent == set(limits._children()) == started)
+@pytest.mark.parametrize("few", [256, 0])
+def test_children_are_found_without_the_kernels_list_too(few):
+    """By the parent that each process names, tried one by one or out of the whole list."""
+    shown = run(f"""
+limits._FEW = {few}
+before = child()
+since = limits.last_pid()
+started = {{child() for _ in range(3)}}
+def by_parent(since):
+    return {{pid for pid in limits._pids(since) if limits._parent(pid) == os.getpid()}}
+print(by_parent(0) == set(limits._children(0)) == started | {{before}})
+print(before in by_parent(since), started <= by_parent(since))
+# Later numbers may be lower ones: the kernel begins anew at the end.
+limits.last_pid = lambda: max(started)
+print(started <= by_parent(2**22 - 1))
 all_end()
 """)
-    assert shown == ["True"]
+    assert shown == ["True", "False True", "True"]
 
 
 def test_killing_takes_the_group_along_and_forgives_who_is_gone():
@@ -250,7 +267,7 @@ leads, plain = child(leader), child()
 os.read(read, 1)
 limits.kill(leads)
 limits.kill(plain)
-until(lambda: not limits.any_child())
+until(lambda: not any_child())
 limits.kill(plain)
 print("all gone")
 """)

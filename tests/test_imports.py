@@ -40,7 +40,7 @@ CALLS = (
     ("what these are made of", "limits plugin plugin_modules version3"),
 )
 SHARED = (
-    ("rules and messages of both sides", "aggregate frames properties"),
+    ("rules and messages of both sides", "aggregate frames properties secrecy"),
     ("what all speak of", "__init__ errors model"),
 )
 OPENS_DOCUMENTS = {"lxml", "ovirtsdk4"}

@@ -78,6 +78,13 @@ def _do(task: CallTask, answer: int) -> NoReturn:
     answer_and_exit(answer, lambda: run_task(task))
 
 
+def _write(pipe: io.RawIOBase, payload: bytes) -> None:
+    for piece in frames.frame(payload):
+        view = memoryview(piece)
+        while view:
+            view = view[pipe.write(view) :]
+
+
 def run_task(task: CallTask) -> bytes:
     """``run_unit`` where nothing but ids is known."""
     hosts = entities.hosts_of_ids(task.hosts)
@@ -86,18 +93,16 @@ def run_task(task: CallTask) -> bytes:
 
 
 def answer_and_exit(answer: int, payload: Callable[[], bytes]) -> NoReturn:
-    """Write what ``payload`` gives as the one frame of this call, and end the process."""
+    """Say that the work begins, write what ``payload`` gives, and end the process."""
     try:
-        pieces = frames.frame(payload())
-        for stream in (sys.stdout, sys.stderr):
-            # The plugin may have closed it or put something else there.
-            with contextlib.suppress(BaseException):
-                stream.flush()
         with open(answer, "wb", buffering=0) as pipe:
-            for piece in pieces:
-                view = memoryview(piece)
-                while view:
-                    view = view[pipe.write(view) :]
+            _write(pipe, b"")
+            told = payload()
+            for stream in (sys.stdout, sys.stderr):
+                # The plugin may have closed it or put something else there.
+                with contextlib.suppress(BaseException):
+                    stream.flush()
+            _write(pipe, told)
     finally:
         os._exit(0)
 

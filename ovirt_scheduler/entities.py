@@ -367,6 +367,9 @@ def _reason(mistake: Exception) -> str:
         return f"'{_short(refused[1])}' is not {article} {kind}"
     if isinstance(mistake, IndexError):  # a date without a character
         return "there is no value"
+    if "move to next node" in str(mistake):
+        # Well-formed it is, as expat found: so libxml2 met a limit, its own or of memory.
+        return "the SDK's reader gave up here, at a limit of its own or of a request's memory"
     return f"cannot be read ({_short(str(mistake))})"
 
 

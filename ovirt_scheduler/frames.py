@@ -9,7 +9,7 @@
     daemon  <-- frames: OPENED, RESULT..., DONE --------  request process  (or REFUSED, ANALYSIS)
 
     request process  -- one frame: a CallTask --------->  a call that waits ahead, a pipe
-    request process  <-- one frame: its answer ---------  call             a pipe
+    request process  <-- an empty frame, its answer ----  call             a pipe
 
 A frame is a length of eight bytes, most significant first, and as many bytes. Downwards they
 are pickled dataclasses: whoever can write there is the daemon. Upwards they are JSON, read

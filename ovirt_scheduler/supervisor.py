@@ -86,10 +86,11 @@ class _Capture:
 
 
 class _Answer:
-    """The frame on the answer's pipe."""
+    """The frames on the answer's pipe: an empty one when the work begins, and the answer."""
 
     def __init__(self) -> None:
         self._unframer = frames.Unframer(frames.ANSWER_LIMIT)
+        self.begun = False
         self.payload: Optional[bytes] = None
         self.problem = ""
 
@@ -97,7 +98,11 @@ class _Answer:
         if self.problem or self.payload is not None:
             return
         try:
-            self.payload = next(iter(self._unframer.feed(data)), None)
+            for payload in self._unframer.feed(data):
+                if self.begun:
+                    self.payload = payload
+                    return
+                self.begun = True
         except frames.FrameError as error:
             self.problem = f"its answer cannot be read: {error}"
 
@@ -118,6 +123,8 @@ class _Process:
 @dataclass
 class _Running:
     index: int
+    work: Work
+    ahead: bool  # its process was forked before
     process: _Process
     started: float
     deadline: float
@@ -146,6 +153,7 @@ class Supervisor:
         self._running: Dict[int, _Running] = {}
         self._ready: Dict[int, _Process] = {}
         self._since = 0  # the last pid before the works at hand
+        self._deadline = 0.0  # of the works at hand
         self._wakeup, write_end = os.pipe()
         for end in (self._wakeup, write_end):
             os.set_blocking(end, False)
@@ -200,6 +208,7 @@ class Supervisor:
         """
         waiting: Deque[Tuple[int, Work]] = deque(enumerate(works))
         self._since = limits.last_pid() if self._ready else 0
+        self._deadline = deadline
         try:
             while waiting or self._running:
                 while waiting and len(self._running) < parallel:
@@ -221,18 +230,21 @@ class Supervisor:
         self._since = 0
         self._sweep()
 
-    def _start(self, index: int, work: Work, deadline: float) -> Optional[Ended]:
+    def _start(
+        self, index: int, work: Work, deadline: float, ahead: bool = True
+    ) -> Optional[Ended]:
         now = time.monotonic()
         if now >= deadline:
             return Ended(timed_out=True)
-        process = self._hand_over(work.task) if work.task is not None else None
+        process = self._hand_over(work.task) if ahead and work.task is not None else None
+        forked_ahead = process is not None
         if process is None:
             try:
                 process = self._fork(work.enter)
             except OSError as error:
                 return Ended(problem=f"no process could be started for it: {error.strerror}")
         running = _Running(
-            index, process, now, min(deadline, now + work.limits.timeout),
+            index, work, forked_ahead, process, now, min(deadline, now + work.limits.timeout),
             _Answer(), _Capture(), _Capture(),
         )  # fmt: skip
         self._running[process.pid] = running
@@ -309,7 +321,14 @@ class Supervisor:
             running = self._running.pop(pid)
             if not self._running:
                 self._sweep()
-            yield running.index, self._ended(running, status)
+            ended = self._ended(running, status)
+            if running.ahead and not running.answer.begun and not ended.timed_out:
+                # Killed by somebody while it waited: the work has not begun, and still can.
+                never_ran = self._start(running.index, running.work, self._deadline, ahead=False)
+                if never_ran is not None:
+                    yield running.index, never_ran
+            else:
+                yield running.index, ended
 
     def _reap(self) -> List[Tuple[int, int]]:
         """Pid and wait status of the works that have ended."""

@@ -6,6 +6,7 @@ import datetime
 import enum
 import os
 import socket
+import re
 import subprocess
 import sys
 import time
@@ -469,6 +470,5 @@ def test_memory_runs_out(inside: bytes) -> None:
         timeout=60,
         check=False,
     )
-    assert done.stderr.splitlines()[-1:] == [
-        "refused: hosts: the document needs more memory than a request may have"
-    ]
+    # libxml2 does not always say that it was memory.
+    assert re.match(r"refused: hosts: .*\bmemory\b", done.stderr.splitlines()[-1])

@@ -1,6 +1,7 @@
 # make run    the daemon with the sample plugins, one call of each kind, then it serves
 # make test   the tests
 # make lint   ruff and mypy
+# make bench  the benchmark, into docs/performance.md; QUICK=1: a minute, and prints only
 #
 # Everything is installed into .venv, made with $(PYTHON) on first use.
 
@@ -8,7 +9,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint clean
+.PHONY: run test lint bench clean
 
 run: $(VENV)/.run
 	@$(BIN)/python demo/run.py
@@ -20,6 +21,9 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+bench: $(VENV)/.run
+	@$(BIN)/python -m bench.run $(if $(QUICK),--quick,--docs docs)
 
 # What is installed depends on setup.py alone: the project itself is run from here.
 $(VENV)/.run: setup.py .ci/prerequisites

@@ -33,6 +33,7 @@ setup(
         ("etc/ovirt/scheduler", files("etc", "*.conf")),
         ("etc/ovirt/scheduler/plugins", files("etc/plugins", "*.conf")),
         ("lib/systemd/system", files("systemd", "*.service")),
+        ("lib/sysusers.d", files("systemd/sysusers.d", "*.conf")),
     ],
     install_requires=[
         "ovirt-engine-sdk-python>=4.4,<5",

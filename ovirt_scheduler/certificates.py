@@ -40,6 +40,26 @@ class CertificateFiles(NamedTuple):
     key: Path
 
 
+class Description(NamedTuple):
+    """What there is to know of a certificate."""
+
+    subject: str  # its distinguished name (RFC 4514)
+    names: Tuple[str, ...]  # that it is valid for: DNS names, then addresses
+    begins: datetime.datetime
+    ends: datetime.datetime
+    fingerprint: str  # SHA-256, as ``fingerprint`` gives it
+
+    @property
+    def days_left(self) -> int:
+        """Whole days until it ends; negative when it has expired."""
+        return (self.ends - datetime.datetime.now(datetime.timezone.utc)).days
+
+
+def files_in(folder: Path) -> CertificateFiles:
+    """The names of the two files that ``ensure`` makes in a folder, whether there or not."""
+    return CertificateFiles(folder / "certificate.pem", folder / "key.pem")
+
+
 def ensure(folder: Path) -> CertificateFiles:
     """Give the certificate and key in ``folder``, and make both where the folder is missing.
 
@@ -52,7 +72,7 @@ def ensure(folder: Path) -> CertificateFiles:
     Raises:
         ConfigError: it cannot be made, or lacks one of the files.
     """
-    files = CertificateFiles(folder / "certificate.pem", folder / "key.pem")
+    files = files_in(folder)
     try:
         if not _has_entries(folder):
             _make(folder)
@@ -97,7 +117,29 @@ def fingerprint(certificate: Path) -> str:
     Raises:
         ConfigError: the file holds none, or cannot be read.
     """
-    return _read_chain(certificate)[0].fingerprint(hashes.SHA256()).hex(":").upper()
+    return describe(certificate).fingerprint
+
+
+def describe(certificate: Path) -> Description:
+    """Tell of the file's first certificate.
+
+    Raises:
+        ConfigError: the file holds none, or cannot be read.
+    """
+    leaf = _read_chain(certificate)[0]
+    try:
+        extension = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        names: Tuple[str, ...] = ()
+    else:
+        addresses = extension.value.get_values_for_type(x509.IPAddress)
+        names = (*extension.value.get_values_for_type(x509.DNSName), *map(str, addresses))
+    return Description(
+        leaf.subject.rfc4514_string(),
+        names,
+        *_validity(leaf),
+        leaf.fingerprint(hashes.SHA256()).hex(":").upper(),
+    )
 
 
 def _has_entries(folder: Path) -> bool:
@@ -219,13 +261,19 @@ def _read(path: Path) -> bytes:
         raise ConfigError(f"cannot be read: {error.strerror}", str(path)) from None
 
 
-def _validity_warnings(path: Path, certificate: x509.Certificate) -> Tuple[str, ...]:
+def _validity(certificate: x509.Certificate) -> Tuple[datetime.datetime, datetime.datetime]:
     if hasattr(certificate, "not_valid_after_utc"):
-        begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    else:  # cryptography before 42 gives the same without its time zone
-        utc = datetime.timezone.utc
-        begins = certificate.not_valid_before.replace(tzinfo=utc)
-        ends = certificate.not_valid_after.replace(tzinfo=utc)
+        return certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    # cryptography before 42 gives the same without its time zone
+    utc = datetime.timezone.utc
+    return (
+        certificate.not_valid_before.replace(tzinfo=utc),
+        certificate.not_valid_after.replace(tzinfo=utc),
+    )
+
+
+def _validity_warnings(path: Path, certificate: x509.Certificate) -> Tuple[str, ...]:
+    begins, ends = _validity(certificate)
     now = datetime.datetime.now(datetime.timezone.utc)
     if now < begins:
         return (f"{path}: the certificate is not valid before {begins:%Y-%m-%d %H:%M} UTC",)

@@ -1,31 +1,28 @@
-"""``ovirt-scheduler check``: what the daemon would do with the settings and plugins as they are."""
+"""``ovirt-scheduler check``: what the daemon would do with settings, certificates and plugins."""
 
 from __future__ import annotations
 
-import logging
 import sys
 from pathlib import Path
-from typing import Optional, TextIO
+from typing import Dict, List, TextIO, Tuple
 
+from ovirt_scheduler import certificate_report, tables
+from ovirt_scheduler.certificate_report import CertificateReport
 from ovirt_scheduler.config import Settings
 from ovirt_scheduler.executor import Executor
-from ovirt_scheduler.loader import LoadedPlugin, Loader
+from ovirt_scheduler.last_good import NothingKept
+from ovirt_scheduler.loader import Loader
+from ovirt_scheduler.model import PolicyUnit
 from ovirt_scheduler.registry import Catalogue, Registry
 
-
-class _NothingKept:
-    """A check tells of the files as they are, and keeps nothing."""
-
-    def save(self, plugin: LoadedPlugin) -> None: ...
-
-    def drop(self, path: Path) -> None: ...
-
-    def restore(self, path: Path, loader: Loader) -> Optional[LoadedPlugin]:  # noqa: ARG002
-        return None
+_Certificates = Tuple[CertificateReport, ...]
 
 
-def check(settings: Settings, out: TextIO = sys.stdout) -> bool:
-    """Load every plugin as the daemon does, and tell what came of it.
+def check(settings: Settings, state: Path, as_json: bool, out: TextIO = sys.stdout) -> bool:
+    """Load every plugin as the daemon does, look at the certificates, and tell what came of it.
+
+    Args:
+        state: the state folder; it is read only.
 
     Returns:
         Whether all is well.
@@ -33,24 +30,62 @@ def check(settings: Settings, out: TextIO = sys.stdout) -> bool:
     Raises:
         ExecutorUnavailable: no process can be started to load plugins in.
     """
-    # What the registry logs is told below, in order.
-    logging.getLogger("ovirt_scheduler").addHandler(logging.NullHandler())
+    certificates = certificate_report.report(settings, state)
     executor = Executor(settings.max_parallel_calls, settings.max_waiting)
     try:
         executor.start()
-        catalogue = Registry(Loader(settings, executor.analyse), _NothingKept()).look()
+        catalogue = Registry(Loader(settings, executor.analyse), NothingKept()).look()
     finally:
         executor.close()
-    _tell(catalogue, settings, out)
-    return not catalogue.faults
+    well = not catalogue.faults and not any(each.problem for each in certificates)
+    if as_json:
+        out.write(tables.document({"ok": well, **_fields(catalogue, certificates)}))
+    else:
+        _tell(catalogue, certificates, settings, out)
+    return well
 
 
-def _tell(catalogue: Catalogue, settings: Settings, out: TextIO) -> None:
-    for unit in sorted(catalogue.units.values(), key=lambda unit: (unit.name, unit.kind.value)):
-        described = unit.description.partition("\n")[0]
-        out.write(f"{unit.name:24} {unit.kind.words:14} {described}\n")
-    if not catalogue.units:
+def _units(catalogue: Catalogue) -> List[PolicyUnit]:
+    return sorted(catalogue.units.values(), key=lambda unit: (unit.name, unit.kind.value))
+
+
+def _file(unit: PolicyUnit) -> str:
+    return unit.plugin.modules[0].path
+
+
+def _fields(catalogue: Catalogue, certificates: _Certificates) -> Dict[str, object]:
+    return {
+        "certificates": [each.fields() for each in certificates],
+        "units": [
+            {
+                "name": unit.name,
+                "kind": unit.kind.value,
+                "file": _file(unit),
+                "checksum": unit.checksum,
+                "description": unit.description,
+            }
+            for unit in _units(catalogue)
+        ],
+        "faults": [
+            {"file": fault.file, "line": fault.line, "message": fault.message}
+            for fault in catalogue.faults
+        ],
+    }
+
+
+def _tell(
+    catalogue: Catalogue, certificates: _Certificates, settings: Settings, out: TextIO
+) -> None:
+    for each in certificates:
+        out.write(each.line())
+    rows = [
+        (unit.name, unit.kind.words, _file(unit), unit.description) for unit in _units(catalogue)
+    ]
+    out.write(tables.table(("UNIT", "KIND", "FILE", "DESCRIPTION"), rows))
+    if not rows:
         folders = ", ".join(map(str, settings.plugins_path)) or "no folder: set plugins_path"
         out.write(f"no policy units; looked in {folders}\n")
     for fault in catalogue.faults:
         out.write(f"{fault}\n")
+    wrong = len(catalogue.faults) + sum(bool(each.problem) for each in certificates)
+    out.write(f"{wrong} to mend\n" if wrong else "all is well\n")

@@ -1,34 +1,61 @@
-"""The command line."""
+"""The command line: what may be said, and what each exit status means.
+
+argparse, as every machine with Python has it.
+"""
 
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import Any, Callable, Optional, Sequence
 
-from ovirt_scheduler import __version__, check, config, daemon
-from ovirt_scheduler.config import Settings
-from ovirt_scheduler.errors import ConfigError, ExecutorUnavailable
+from ovirt_scheduler import __version__, certificate_report, commands, config
+from ovirt_scheduler.errors import (
+    CommandError,
+    ConfigError,
+    ExecutorUnavailable,
+    PluginError,
+    RequestError,
+)
+
+_STATUSES = """\
+exit status:
+  0   done, and all is well
+  1   something is wrong with what was checked or tried, or the daemon refused the call
+  2   wrong usage
+  66  a file that was named cannot be read
+  69  no daemon answers, or none whose certificate is trusted
+  70  no process for plugins can be started
+  73  a file is there already, or cannot be written
+  78  scheduler.conf or a certificate is wrong
+"""
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run a command.
 
     Returns:
-        The exit status: 0 done, 1 something is wrong with what was checked, 2 wrong usage,
-        70 no plugin process can be started, 78 wrong configuration (sysexits.h, which systemd
-        knows).
+        The exit status, as ``--help`` tells (sysexits.h, which systemd knows).
     """
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
+    # Only the daemon has a log: a command shows what happened itself.
+    logging.getLogger("ovirt_scheduler").addHandler(logging.NullHandler())
     try:
         return int(options.run(options))
     except ConfigError as error:
         return _fail(error, os.EX_CONFIG)
     except ExecutorUnavailable as error:
         return _fail(error, os.EX_SOFTWARE)
+    except CommandError as error:
+        return _fail(error, error.exit_status)
+    except (PluginError, RequestError) as error:
+        return _fail(error, 1)
+    except BrokenPipeError:  # whoever read has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 def _fail(error: Exception, status: int) -> int:
@@ -36,57 +63,186 @@ def _fail(error: Exception, status: int) -> int:
     return status
 
 
-def _serve(options: argparse.Namespace) -> int:
-    daemon.serve(_settings(options))
-    return 0
-
-
-def _check(options: argparse.Namespace) -> int:
-    return 0 if check.check(_settings(options)) else 1
-
-
-def _settings(options: argparse.Namespace) -> Settings:
-    settings = config.load(options.config, os.environ)
-    if options.plugins:
-        folders = tuple(Path(folder).absolute() for folder in options.plugins.split(":") if folder)
-        settings = replace(settings, plugins_path=folders, plugins_path_optional=frozenset())
-    return settings
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """The whole of the command line, with its help."""
+    top = argparse.ArgumentParser(
         prog="ovirt-scheduler",
         description="Calls policy units written in Python when oVirt places or balances VMs.",
+        epilog=f"""\
+examples:
+  ovirt-scheduler new Quiet --filter               a plugin to start from
+  ovirt-scheduler try Quiet.py --hosts hosts.xml   run it, without a daemon
+  ovirt-scheduler check                            settings, certificates and plugins
+  ovirt-scheduler discover                         what the running daemon offers
+
+COMMAND --help tells more of each.
+
+{_STATUSES}""",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    where = argparse.ArgumentParser(add_help=False)
-    where.add_argument(
-        "--config",
-        metavar="FILE",
-        type=Path,
+    top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    add = top.add_subparsers(metavar="COMMAND", required=True).add_parser
+    _add_serve(add)
+    _add_check(add)
+    _add_calls(add)
+    _add_try(add)
+    _add_new(add)
+    _add_cert(add)
+    return top
+
+
+def _command(
+    add: Callable[..., argparse.ArgumentParser],
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    brief: str,
+    description: str,
+    *examples: str,
+    json: str = "show JSON",
+    plugins: bool = True,
+    **options: Any,
+) -> argparse.ArgumentParser:
+    """A command with what many have: ``--config``, ``--plugins`` and ``--json``."""
+    shown = "".join(f"  ovirt-scheduler {example}\n" for example in examples)
+    command = add(
+        name,
+        help=brief,
+        description=description,
+        epilog=f"examples:\n{shown}\n{_STATUSES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.set_defaults(run=run, **options)
+    command.add_argument(
+        "--config", metavar="FILE", type=Path,
         help=f"settings (default: {config.DEFAULT_FILE}, which may be missing)",
-    )
-    where.add_argument(
-        "--plugins",
-        metavar="PATH",
-        help="folders of plugins, ':' between them, instead of plugins_path in the settings",
-    )
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    serving = commands.add_parser(
-        "serve",
-        parents=[where],
-        help="run the daemon until SIGTERM or Ctrl-C",
-        description="Serve XML-RPC calls until SIGTERM or Ctrl-C. Prints 'listening on URL' to "
-        "standard error when it is ready.",
-    )
-    serving.set_defaults(run=_serve)
-    checking = commands.add_parser(
-        "check",
-        parents=[where],
-        help="tell what the settings and the plugins come to",
-        description="Check the settings, load every plugin as the daemon does, and list the "
-        "policy units; then what cannot be loaded, with file, line and what to do. Exit status "
-        "1 when there is any, 78 when the settings are wrong.",
-    )
-    checking.set_defaults(run=_check)
-    return parser
+    )  # fmt: skip
+    if plugins:
+        command.add_argument(
+            "--plugins", metavar="PATH",
+            help="folders of plugins, ':' between them, instead of plugins_path in the settings",
+        )  # fmt: skip
+    if json:
+        command.add_argument("--json", action="store_true", help=json)
+    return command
+
+
+def _add_serve(add: Callable[..., argparse.ArgumentParser]) -> None:
+    _command(
+        add, "serve", commands.serve, "run the daemon until SIGTERM or Ctrl-C",
+        "Serve XML-RPC calls until SIGTERM or Ctrl-C. Prints 'listening on URL' to standard error "
+        "\nwhen it is ready.",
+        "serve", "serve --plugins plugins", json="",
+    )  # fmt: skip
+
+
+def _add_check(add: Callable[..., argparse.ArgumentParser]) -> None:
+    _command(
+        add, "check", commands.check, "tell what settings, certificates and plugins come to",
+        "Check settings and certificates, load every plugin as the daemon does, and list the "
+        "policy\nunits; then what cannot be loaded, with file, line and what to do.",
+        "check", "check --plugins plugins", "check --json",
+    )  # fmt: skip
+
+
+def _add_calls(add: Callable[..., argparse.ArgumentParser]) -> None:
+    calls = (
+        ("discover", commands.ask_discover, "list the policy units", "discover --local"),
+        ("filter", commands.ask_filter, "ask which hosts filters accept",
+         "filter Quiet --hosts hosts.xml --vm vm.xml --property most=5"),
+        ("score", commands.ask_score, "ask what cost functions make of hosts",
+         "score Quiet=2 Memory --hosts hosts.xml --vm vm.xml"),
+        ("balance", commands.ask_balance, "ask which VM a balance would migrate",
+         "balance Memory --hosts hosts.xml"),
+    )  # fmt: skip
+    for name, ask, brief, example in calls:
+        command = _command(
+            add, name, commands.call, brief,
+            f"{brief.capitalize()}: of a running daemon, or with --local of the plugins right "
+            "here.\nA table in a terminal, JSON in a pipe.",
+            example, f"{example.partition(' --')[0]} --url https://localhost:18781 --ca "
+            "certificate.pem" + (" --hosts hosts.xml" if name != "discover" else ""),
+            json="show JSON in a terminal too", ask=ask,
+        )  # fmt: skip
+        where = command.add_mutually_exclusive_group()
+        where.add_argument("--url", help="of the daemon (default: https://localhost:18781)")
+        where.add_argument("--local", action="store_true", help="run the plugins here instead")
+        command.add_argument(
+            "--ca", metavar="FILE", type=Path,
+            help="certificate to trust (default: the daemon's own, from the settings or the state "
+            "folder)",
+        )  # fmt: skip
+        if name == "balance":
+            command.add_argument("unit", metavar="NAME", help="of the balance")
+        elif name == "filter":
+            command.add_argument("unit", metavar="NAME", nargs="+", help="of a filter")
+        elif name == "score":
+            command.add_argument(
+                "unit", metavar="NAME[=FACTOR]", nargs="+", help="of a cost function; factor 1"
+            )
+        if name != "discover":
+            _add_input(command, with_vm=name != "balance")
+
+
+def _add_input(command: argparse.ArgumentParser, with_vm: bool) -> None:
+    command.add_argument(
+        "--hosts", metavar="FILE", required=True,
+        help="XML document of the hosts, or their ids with white space between; - is standard "
+        "input",
+    )  # fmt: skip
+    if with_vm:
+        command.add_argument(
+            "--vm", metavar="FILE",
+            help="XML document of the VM, or its id (default: a VM of which nothing is known)",
+        )  # fmt: skip
+    command.add_argument(
+        "--property", metavar="KEY=VALUE", action="append", default=[],
+        help="for the units; may be given several times",
+    )  # fmt: skip
+
+
+def _add_try(add: Callable[..., argparse.ArgumentParser]) -> None:
+    command = _command(
+        add, "try", commands.try_plugin, "run one plugin, without a daemon",
+        "Run a plugin's units as the daemon runs them, in processes of their own and under the "
+        "same\nlimits: accepted and rejected hosts, costs or the migration, the time, what was "
+        "printed, and\nthe traceback of what failed. A conf file beside the plugin counts, else "
+        "the one in\nplugins_conf_path.",
+        "try Quiet.py --hosts hosts.xml --vm vm.xml", "try Quiet.py --hosts hosts.xml --kind "
+        "filter --property most=5", plugins=False,
+    )  # fmt: skip
+    command.add_argument("plugin", metavar="PLUGIN.py", type=Path)
+    command.add_argument(
+        "--kind", choices=tuple(commands.KINDS), action="append",
+        help="only units of this kind; may be given several times (default: all)",
+    )  # fmt: skip
+    _add_input(command, with_vm=True)
+
+
+def _add_new(add: Callable[..., argparse.ArgumentParser]) -> None:
+    command = _command(
+        add, "new", commands.new, "write a plugin to start from",
+        "Write a plugin, its conf file and a test that passes. Nothing is overwritten.",
+        "new Quiet --filter --score", "new Quiet --balance --folder plugins",
+        json="", plugins=False,
+    )  # fmt: skip
+    command.add_argument("name", metavar="NAME", help="of the plugin, and so of its units")
+    for kind in commands.KINDS:
+        command.add_argument(f"--{kind}", action="store_true", help=f"with a do_{kind}")
+    command.add_argument(
+        "--folder", metavar="DIR", type=Path, default=Path(), help="where to (default: here)",
+    )  # fmt: skip
+
+
+def _add_cert(add: Callable[..., argparse.ArgumentParser]) -> None:
+    command = _command(
+        add, "cert", commands.cert, "make, show or check the daemon's certificate",
+        "make: a self-signed certificate in the state folder, as the first start makes; one that "
+        "is\nthere stays. show: where it lies, its names, days left and fingerprint. check: the "
+        "same, and\nexit status 1 when it cannot be used, or has fewer days left than --days.",
+        "cert show", "cert check --days 60", "cert show --json", plugins=False,
+    )  # fmt: skip
+    command.add_argument("action", choices=("make", "show", "check"))
+    command.add_argument(
+        "--days", type=int, default=certificate_report.DAYS,
+        help="that a certificate is to have left (default: %(default)s)",
+    )  # fmt: skip

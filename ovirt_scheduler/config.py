@@ -6,6 +6,7 @@ key has to do with another is checked, and it is known where things lie.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import os
 import pwd
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, FrozenSet, Mapping, Optional, Tuple
 
-from ovirt_scheduler import conf_syntax
+from ovirt_scheduler import conf_syntax, trust
 from ovirt_scheduler.conf_file import ConfFile
 from ovirt_scheduler.errors import ConfigError, PluginError
 from ovirt_scheduler.model import AnswerForm, Kind, OnFailure
@@ -107,6 +108,10 @@ def load(path: Optional[Path], environ: Mapping[str, str]) -> Settings:
         if path is not None:
             raise ConfigError("there is no such file", str(file)) from error
         data = b""
+    else:
+        distrust = trust.tampering(file.absolute())
+        if distrust:
+            raise ConfigError(distrust, str(file))
     conf = ConfFile(data, file, SCHEDULER, ConfigError)
     _check_listening(conf)
     _check_files(conf)
@@ -209,6 +214,20 @@ def _check_files(conf: ConfFile) -> None:
     for one, other in (("ssl_certificate", "ssl_key"), ("ssl_key", "ssl_certificate")):
         if conf[one] and not conf[other]:
             raise conf.mistake(one, f"needs {other} too")
+    engine = conf.section("engine")
+    named = (
+        ("", "ssl_certificate", conf["ssl_certificate"], trust.tampering),
+        ("", "ssl_key", conf["ssl_key"], trust.exposure),
+        ("", "ssl_client_ca", conf["ssl_client_ca"], trust.tampering),
+        ("engine", "password_file", engine["password_file"], trust.exposure),
+        ("engine", "ca_file", engine["ca_file"], trust.tampering),
+    )
+    for section, name, path, problem_of in named:
+        if path is not None:
+            with contextlib.suppress(OSError):  # whoever reads it tells
+                problem = problem_of(path)
+                if problem:
+                    raise conf.mistake(name, f"{path}: {problem}", section)
 
 
 def _engine(conf: ConfFile) -> Optional[EngineSettings]:

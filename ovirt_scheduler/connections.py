@@ -34,6 +34,12 @@ class Connections:
         self._ending_threads: Set[threading.Thread] = set()
         self._closed = False
 
+    def set_limit(self, limit: int) -> None:
+        """Change the limit; what is open already stays open."""
+        with self._changed:
+            self._limit = limit
+            self._changed.notify_all()
+
     def add(self, connection: socket.socket) -> bool:
         """Take an idle connection in, and wait for room for it.
 

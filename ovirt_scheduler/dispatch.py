@@ -19,7 +19,7 @@ from ovirt_scheduler.errors import (
     RequestError,
     UnknownMethod,
 )
-from ovirt_scheduler.model import AnswerForm, Caller, Method
+from ovirt_scheduler.model import AnswerForm, Caller, Method, Reply
 
 logger = logging.getLogger(__name__)
 
@@ -62,14 +62,15 @@ class Dispatcher:
             if self._refusing.is_set():
                 raise Overloaded("the daemon is shutting down; ask again when it has started")
             name, parameters = decode_call(body)
-            document = self._run(caller, name, parameters)
+            document, summary = self._run(caller, name, parameters)
+            outcome = f"ok; {summary}" if summary else "ok"
         except RequestError as error:
             document, outcome = (
                 encode_fault(error.fault_code, str(error)),
                 f"fault {error.fault_code}",
             )
         logger.info(
-            "request %s %s, %s form, %s: %s, %.1f ms",
+            "request %s %s, %s form, %s: %s; %.1f ms",
             caller.request_id,
             _shown(name),
             caller.form.value,
@@ -79,10 +80,13 @@ class Dispatcher:
         )
         return document
 
-    def _run(self, caller: Caller, name: str, parameters: Tuple[object, ...]) -> bytes:
+    def _run(self, caller: Caller, name: str, parameters: Tuple[object, ...]) -> Tuple[bytes, str]:
+        """The document of the answer, and what the log tells of it."""
         method = self._method(caller, name)
         try:
-            return encode_answer(method.run(caller, parameters))
+            answer = method.run(caller, parameters)
+            reply = answer if isinstance(answer, Reply) else Reply(answer, "")
+            return encode_answer(reply.answer), reply.summary
         except RequestError:
             raise
         except Exception:

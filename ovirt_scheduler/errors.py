@@ -20,10 +20,17 @@ A plugin that fails while it runs is no exception: it is a ``model.CallResult``.
      +-- PluginError             a plugin's file, or its conf: that plugin is not loaded
      +-- ExecutorUnavailable     no zygote could be started
      +-- EngineUnavailable       the engine's REST API gives no answer that can be used
+     +-- CommandError            a command cannot be done; its exit status is in sysexits.h
+          +-- BadUsage             2
+          +-- BadInput            66
+          +-- NoAnswer            69
+          +-- CallRefused          1
+          +-- NotOverwritten      73
 """
 
 from __future__ import annotations
 
+import os
 from typing import ClassVar, Optional
 
 
@@ -104,3 +111,39 @@ class ExecutorUnavailable(SchedulerError):
 
 class EngineUnavailable(SchedulerError):
     """The engine's REST API; the text says what was asked, and what came instead."""
+
+
+class CommandError(SchedulerError):
+    """A command of the command line cannot be done; ``exit_status`` is the program's."""
+
+    exit_status: ClassVar[int]
+
+
+class BadUsage(CommandError):
+    """What was said on the command line makes no sense together."""
+
+    exit_status = 2
+
+
+class BadInput(CommandError):
+    """A file that was named on the command line cannot be read."""
+
+    exit_status = os.EX_NOINPUT
+
+
+class NoAnswer(CommandError):
+    """No daemon answers, or not over TLS that can be trusted."""
+
+    exit_status = os.EX_UNAVAILABLE
+
+
+class CallRefused(CommandError):
+    """The daemon answered with a fault; the text is the fault's."""
+
+    exit_status = 1
+
+
+class NotOverwritten(CommandError):
+    """A file is there already, or cannot be written."""
+
+    exit_status = os.EX_CANTCREAT

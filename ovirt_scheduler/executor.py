@@ -214,7 +214,7 @@ class Executor:
             if self._closed:
                 raise ExecutorUnavailable("the executor is closed")
             if self._zygote is None or not self._zygote.alive:
-                self._zygote = _Zygote(self._replace, most_waiting=self._parallel)
+                self._zygote = _Zygote(self._replace, most_waiting=max(1, self._parallel // 2))
                 self._zygote.warm()
             return self._zygote
 

@@ -11,11 +11,23 @@ import os
 from pathlib import Path
 from typing import Optional
 
+from ovirt_scheduler import trust
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.loader import LoadedPlugin, Loader
 from ovirt_scheduler.model import Source
 
 _log = logging.getLogger(__name__)
+
+
+class NothingKept:
+    """For commands that tell of the files as they are: saves nothing, knows nothing."""
+
+    def save(self, plugin: LoadedPlugin) -> None: ...
+
+    def drop(self, path: Path) -> None: ...
+
+    def restore(self, path: Path, loader: Loader) -> Optional[LoadedPlugin]:  # noqa: ARG002
+        return None
 
 
 class LastGood:
@@ -26,7 +38,7 @@ class LastGood:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder = folder.absolute()
 
     def save(self, plugin: LoadedPlugin) -> None:
         """Keep a version that loads; one that cannot be written is told, and no more."""
@@ -54,8 +66,15 @@ class LastGood:
 
     def restore(self, path: Path, loader: Loader) -> Optional[LoadedPlugin]:
         """The version that was saved last for this file, if it still loads."""
+        file = self._file(path)
         try:
-            record = json.loads(self._file(path).read_text("ascii"))
+            distrust = trust.tampering(file)
+            if distrust:
+                _log.warning(
+                    "the version of %s that was kept is not used: %s: %s", path, file, distrust
+                )
+                return None
+            record = json.loads(file.read_text("ascii"))
             sources = [
                 Source(source["name"], source["path"], _unpacked(source["text"]))
                 for source in record["sources"]

@@ -129,8 +129,11 @@ def children(spared: Collection[int] = (), since: int = 0) -> List[int]:
 
 
 def last_pid() -> int:
-    """The number that the kernel gave last to a process or thread."""
-    return int(Path("/proc/loadavg").read_text("ascii").split()[4])
+    """The number that the kernel gave last to a process or thread; 0 where it does not tell."""
+    try:
+        return int(Path("/proc/loadavg").read_text("ascii").split()[4])
+    except FileNotFoundError:  # proc(5) mounted with subset=pid
+        return 0
 
 
 def kill_all(pids: Iterable[int]) -> None:

@@ -6,6 +6,7 @@ an edit that comes meanwhile is seen at the next look.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import stat
@@ -14,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from ovirt_scheduler import properties
+from ovirt_scheduler import properties, trust
 from ovirt_scheduler.config import PluginConf, Settings, parse_plugin_conf
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model import (
@@ -62,7 +63,7 @@ class Look:
     stamps: Stamps  # of the files, of the folders and of every conf file
     problems: Tuple[PluginError, ...]
     folders: Tuple[Path, ...]  # all of plugins_path, in its order
-    unreadable: Tuple[Path, ...]  # folders that are there and cannot be listed
+    unreadable: Tuple[Path, ...]  # folders that are there, and cannot be listed or trusted
 
     def neighbours(self, file: SeenFile) -> Tuple[SeenFile, ...]:
         """The other files of its folder, which it may import."""
@@ -103,6 +104,10 @@ class Loader:
             open_files=settings.files_limit,
         )
 
+    @property
+    def folders(self) -> Tuple[Path, ...]:
+        return self._settings.plugins_path
+
     def look(self) -> Look:
         """List the folders; reads no file."""
         started = time.time()
@@ -113,6 +118,7 @@ class Loader:
         for folder in self._settings.plugins_path:
             stamps[folder] = _stamp(folder)  # before it is listed: what comes later, shows later
             try:
+                distrust = trust.tampering(folder)
                 found = sorted(_python_files(folder), key=lambda pair: pair[0].name)
             except FileNotFoundError:
                 if folder not in self._settings.plugins_path_optional:
@@ -125,11 +131,16 @@ class Loader:
                 unreadable.append(folder)
                 problems.append(PluginError(f"cannot be listed: {error.strerror}", str(folder)))
                 continue
+            if distrust:
+                unreadable.append(folder)
+                problems.append(PluginError(distrust, str(folder)))
+                continue
             files.extend(file for file, _ in found)
             stamps.update((file.path, stamp) for file, stamp in found)
         for file in files:
             conf = self.conf_path(file.name)
             stamps[conf] = _stamp(conf)
+        problems.extend(_untrusted_helpers(files))
         folders = self._settings.plugins_path
         return Look(started, tuple(files), stamps, tuple(problems), folders, tuple(unreadable))
 
@@ -244,6 +255,16 @@ def _python_files(folder: Path) -> Iterator[Tuple[SeenFile, Stamp]]:
                 yield SeenFile(entry.name[:-3], Path(entry.path)), stamp
 
 
+def _untrusted_helpers(files: Sequence[SeenFile]) -> Iterator[PluginError]:
+    """What is wrong with helper modules; the plugins that import them say only what they miss."""
+    for file in files:
+        if file.helper:
+            with contextlib.suppress(OSError):  # it has gone, or a plugin's import tells
+                distrust = trust.tampering(file.path)
+                if distrust:
+                    yield PluginError(distrust, str(file.path))
+
+
 def _stamp(path: Path) -> Optional[Stamp]:
     try:
         status = path.stat()
@@ -273,13 +294,17 @@ def _read(path: Path) -> bytes:
 
     Raises:
         FileNotFoundError: there is none.
-        PluginError: it cannot be read, is no plain file, is too long, or keeps changing.
+        PluginError: it cannot be read or trusted, is no plain file, is too long, or keeps
+            changing.
     """
     for _ in range(_READ_TRIES):
         try:
             before = path.stat()
             if not stat.S_ISREG(before.st_mode):
                 raise PluginError("is not a plain file; remove it", str(path))
+            distrust = trust.tampering(path)
+            if distrust:
+                raise PluginError(distrust, str(path))
             with open(path, "rb", opener=_open_at_once) as opened:
                 data = opened.read(_LARGEST_FILE + 1)
                 after = os.fstat(opened.fileno())

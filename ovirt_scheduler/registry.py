@@ -83,6 +83,21 @@ class Registry:
         self._waited_for = 0.0  # until when run calls wait for it, on the monotonic clock
         self._next_look = 0.0  # on the monotonic clock
 
+    def renew(self, loader: Loader) -> None:
+        """Load everything anew with another loader, at the next look.
+
+        What does not load then leaves the version before it in use, as an edit does.
+        """
+        with self._refreshing:
+            self._loader = loader
+            self._states = {
+                path: replace(state, unsettled=True)
+                for path, state in self._states.items()
+                if path.parent in loader.folders
+            }
+            with self._lock:
+                self._next_look = 0.0
+
     def look(self) -> Catalogue:
         """Look at the folders afresh, and at all that did not load before, and wait for it.
 

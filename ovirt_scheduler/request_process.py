@@ -55,7 +55,7 @@ from ovirt_scheduler.model import (
 )
 from ovirt_scheduler.supervisor import OUTPUT_LIMIT, Abandoned, Ended, Pipes, Supervisor, Work
 
-_AHEAD = 5  # calls that wait for the next request
+_AHEAD = 3  # calls that wait for the next request
 _MOST_TASKS = 1000  # of one process
 _TASK_LIMIT = 1 << 30  # bytes
 _CHUNK = 1 << 20

@@ -138,6 +138,16 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         with self._accepting:
             self.server_close()
 
+    def renew(self, settings: ServerSettings, methods: Sequence[Method]) -> None:
+        """Serve from now on like this; no connection and no call is broken.
+
+        A connection that was made under another TLS context is closed after its next answer,
+        which says so. Address and port stay, and so does whether TLS is spoken.
+        """
+        self.settings, self.tls = settings, settings.tls
+        self.dispatcher = Dispatcher(methods)
+        self.connections.set_limit(settings.max_connections)
+
     def shutdown(self) -> None:
         """Stop at once; the stock name for it."""
         self.stop(0.0)
@@ -195,6 +205,7 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
         self.rfile = io.BufferedReader(self._stream, 65536)
         self.wfile = io.BufferedWriter(self._stream, 65536)
         self._peer = _peer(self.client_address)
+        self._context: Optional[SSL.Context] = None
         self._linger = _LINGER
         self._start_request()
 
@@ -295,6 +306,9 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
             except TlsError as error:
                 logger.warning("%s: no TLS handshake: %s", self._peer, error)
                 return False
+            self._context = context
+            if self._stream.client is not None:
+                self._peer = f"{self._stream.client} at {self._peer}"
         return True
 
     def _receive(self) -> Optional[bytes]:
@@ -342,6 +356,8 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
             document = xmlrpc.client.gzip_encode(document)
             self.send_header("Content-Encoding", "gzip")
         self.send_header("Content-Length", str(len(document)))
+        if self._context is not self.server.tls:
+            self.close_connection = True  # it comes back under the new rules, if they let it
         if self.close_connection or self.server.stopping:
             self.send_header("Connection", "close")
         elif self.request_version == "HTTP/1.0":

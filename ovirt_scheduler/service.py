@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple, cast
+from typing import Dict, List, Mapping, Optional, Protocol, Sequence, Tuple, cast
 
 from ovirt_scheduler import aggregate
 from ovirt_scheduler.errors import EngineUnavailable, RequestError, UnknownUnit
@@ -29,13 +29,20 @@ from ovirt_scheduler.model import (
     UnitCall,
     WantedUnit,
 )
-from ovirt_scheduler.registry import Catalogue, Registry
+from ovirt_scheduler.registry import Catalogue
 
 _log = logging.getLogger(__name__)
 
 _SHOWN_OUTPUT = 2000  # characters of what a plugin printed, in the log
 _Calls = List[Tuple[WantedUnit, UnitCall]]
 _Errors = Dict[str, Tuple[str, ...]]
+
+
+class Units(Protocol):
+    """Where the policy units come from: the registry, or one file that is tried."""
+
+    def look(self) -> Catalogue: ...
+    def glance(self) -> Catalogue: ...
 
 
 class Service:
@@ -50,7 +57,7 @@ class Service:
 
     def __init__(
         self,
-        registry: Registry,
+        registry: Units,
         executor: Executor,
         request_timeout: float,
         inventory: Optional[Inventory] = None,

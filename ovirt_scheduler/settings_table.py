@@ -98,7 +98,8 @@ SCHEDULER: Tuple[Key, ...] = (
         "ssl_key",
         "path",
         None,
-        "PEM file with the private key, without a passphrase. Goes with ssl_certificate.",
+        "PEM file with the private key, without a passphrase, for nobody else to read. Goes with "
+        "ssl_certificate.",
         unset="made with the certificate",
     ),
     Key(
@@ -112,8 +113,8 @@ SCHEDULER: Tuple[Key, ...] = (
         "ssl_allowed_clients",
         "subjects",
         None,
-        "Subject names, with ; between, of the client certificates that are let in. Needs "
-        "ssl_client_ca.",
+        "Subject names (CN=engine,O=Example) or common names, with ; between, of the client "
+        "certificates that are let in. Needs ssl_client_ca.",
         unset="every one that ssl_client_ca signed",
     ),
     Key(
@@ -262,8 +263,7 @@ SCHEDULER: Tuple[Key, ...] = (
         "password_file",
         "path",
         None,
-        "File with the password in its first line. Nobody but the daemon should be able to "
-        "read it.",
+        "File with the password in its first line, for nobody else to read.",
         section="engine",
     ),
     Key(

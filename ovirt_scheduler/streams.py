@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Callable, Optional, TypeVar
 
 from OpenSSL import SSL
 
-from ovirt_scheduler import certificates
+from ovirt_scheduler import certificates, clients
+from ovirt_scheduler.clients import Clients
 from ovirt_scheduler.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class TlsError(ConnectionError):
     """The peer does not speak TLS, or no TLS that we do; the text is OpenSSL's reason."""
 
 
-def tls_context(certificate: Path, key: Path) -> SSL.Context:
+def tls_context(certificate: Path, key: Path, admitted: Optional[Clients] = None) -> SSL.Context:
     """Make the context for a server's connections (contract 1.1).
 
     A context in use may not be changed: for new files make a new one.
@@ -45,11 +46,14 @@ def tls_context(certificate: Path, key: Path) -> SSL.Context:
     Args:
         certificate: a PEM file, the server's certificate first, then its chain if any.
         key: a PEM file with the private key, not encrypted.
+        admitted: whose certificates are let in; None: nobody is asked for one.
 
     Raises:
         ConfigError: one of the files cannot be used.
     """
     certificates.check(certificate, key)
+    if admitted is not None:
+        certificates.describe(admitted.authorities)
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
     context.set_min_proto_version(SSL.TLS1_2_VERSION)
     context.set_options(SSL.OP_NO_COMPRESSION | _OP_NO_RENEGOTIATION)
@@ -62,6 +66,12 @@ def tls_context(certificate: Path, key: Path) -> SSL.Context:
     except SSL.Error as error:
         message = f"OpenSSL cannot use it with the key {key}: {_reason(error)}"
         raise ConfigError(message, str(certificate)) from None
+    if admitted is not None:
+        try:
+            admitted.admit(context)
+        except SSL.Error as error:
+            message = f"OpenSSL cannot use it to verify clients: {_reason(error)}"
+            raise ConfigError(message, str(admitted.authorities)) from None
     return context
 
 
@@ -101,12 +111,24 @@ class Stream(io.RawIOBase):
 
         Raises:
             TimeoutError: not done until the deadline.
-            TlsError: no TLS, or none that both can.
+            TlsError: no TLS, none that both can, or a client that is not let in.
             ConnectionError: the connection broke.
         """
         self._tls = SSL.Connection(context, self._socket)
         self._tls.set_accept_state()
-        self._attempt(self._tls.do_handshake, select.POLLIN)
+        try:
+            self._attempt(self._tls.do_handshake, select.POLLIN)
+        except TlsError as error:
+            raise TlsError(clients.refusal(self._tls) or str(error)) from None
+        refusal = clients.refusal(self._tls)
+        if refusal:  # OpenSSL has ended the handshake then; whatever it does, nobody gets in
+            raise TlsError(refusal)
+
+    @property
+    def client(self) -> Optional[str]:
+        """The subject name in the certificate that the peer showed; None where it showed none."""
+        certificate = self._tls and self._tls.get_peer_certificate()
+        return clients.subject_of(certificate) if certificate else None
 
     def readable(self) -> bool:
         return True

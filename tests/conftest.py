@@ -17,6 +17,7 @@ from xmlrpc.client import ServerProxy
 
 import pytest
 
+from ovirt_scheduler import trust
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.model import Candidate, Kind, Limits, PluginCode, PolicyUnit, Source
 
@@ -26,6 +27,14 @@ SHARED = PROJECT.parent / "shared" / "data"
 LIMITS = Limits(timeout=10.0, memory=512 << 20, cpu=10, open_files=256)
 
 _START_SECONDS = 30.0
+
+
+def pytest_sessionstart() -> None:
+    """The daemon loads no plugin that others could change: say so once, not in every test."""
+    for path in (PROJECT / "plugins", PLUGINS, *PLUGINS.glob("*.py")):
+        distrust = trust.tampering(path)
+        if distrust:
+            pytest.exit(f"the tests need a checkout of your own: {path}: {distrust}", 1)
 
 
 @pytest.fixture

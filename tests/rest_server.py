@@ -124,6 +124,8 @@ class RestServer:
         self.arrived = threading.Semaphore(0)  # released by each request of the API
         self.broken: Optional[Reply] = None
         self.password_file = folder / "password"
+        self.password_file.touch()
+        self.password_file.chmod(0o600)  # else the daemon refuses it
         self.password_file.write_text(f"{PASSWORD}\n", "utf-8")
         self._lock = threading.Lock()
         self._server = _Server(("127.0.0.1", 0), _Handler)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pty
 import subprocess
 import sys
 
 import pytest
 from conftest import PROJECT
 
+from ovirt_scheduler import cli
+
 GOOD = 'def do_filter(hosts, vm, properties):\n    """Keep all."""\n    return hosts\n'
+COMMANDS = ("serve", "check", "discover", "filter", "score", "balance", "try", "new", "cert")
+HOSTS = str(PROJECT / "demo" / "hosts.xml")
+VM = str(PROJECT / "demo" / "vm.xml")
 
 
 def run(tmp_path, *arguments):
@@ -27,11 +34,15 @@ def run(tmp_path, *arguments):
 
 
 def test_check_lists_the_units_and_is_content(tmp_path):
-    """Name, kind and the first line of the description; exit status 0."""
+    """Certificate, name, kind, file and the first line of the description; exit status 0."""
     (tmp_path / "Good.py").write_text(GOOD)
     status, out, err = run(tmp_path, "check", "--plugins", str(tmp_path))
     assert (status, err) == (0, "")
-    assert out.split() == ["Good", "filter", "Keep", "all."]
+    certificate, headings, unit, verdict = out.splitlines()
+    assert certificate.endswith("certificate.pem: made on first start")
+    assert headings.split() == ["UNIT", "KIND", "FILE", "DESCRIPTION"]
+    assert unit.split() == ["Good", "filter", f"{tmp_path}/Good.py", "Keep", "all."]
+    assert verdict == "all is well"
     assert not (tmp_path / "state").exists()
 
 
@@ -57,15 +68,17 @@ def test_check_tells_what_cannot_be_loaded(tmp_path, source, told):
     (tmp_path / "Bad.py").write_text(source)
     status, out, err = run(tmp_path, "check", "--plugins", str(tmp_path))
     assert (status, err) == (1, "")
-    listed, fault = out.splitlines()
+    _, _, listed, fault, verdict = out.splitlines()
     assert listed.startswith("Good")
+    assert verdict == "1 to mend"
     assert fault.startswith(f"{tmp_path}/Bad.py{told}")
 
 
 def test_check_says_where_it_looked(tmp_path):
     """Nothing found is not a fault, but it is told."""
     status, out, _ = run(tmp_path, "check", "--plugins", str(tmp_path))
-    assert (status, out) == (0, f"no policy units; looked in {tmp_path}\n")
+    assert status == 0
+    assert f"\nno policy units; looked in {tmp_path}\n" in out
 
 
 def test_a_mistake_in_the_settings_is_exit_status_78(tmp_path):
@@ -77,7 +90,10 @@ def test_a_mistake_in_the_settings_is_exit_status_78(tmp_path):
         assert err.startswith(f"ovirt-scheduler: {tmp_path}/scheduler.conf:1: ssl")
 
 
-@pytest.mark.parametrize("arguments", [[], ["dance"], ["serve", "--colour"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["dance"], ["serve", "--colour"], ["discover", "--local", "--url", "https://x"]],
+)
 def test_wrong_usage_is_exit_status_2(tmp_path, arguments):
     """With the usage on standard error."""
     status, out, err = run(tmp_path, *arguments)
@@ -89,6 +105,162 @@ def test_help_names_every_command_and_the_version_is_told(tmp_path):
     """For somebody who has just installed it."""
     status, out, _ = run(tmp_path, "--help")
     assert status == 0
-    assert "serve" in out
-    assert "check" in out
+    for command in COMMANDS:
+        assert f"\n    {command} " in out
     assert run(tmp_path, "--version")[1].startswith("ovirt-scheduler ")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_examples_and_exit_statuses(tmp_path, command):
+    """Each example is one that the parser takes."""
+    status, out, _ = run(tmp_path, command, "--help")
+    assert status == 0
+    assert "exit status:\n  0   " in out
+    examples = out.partition("examples:\n")[2].partition("\n\n")[0].splitlines()
+    assert examples
+    for example in examples:
+        words = example.split()
+        assert words[:2] == ["ovirt-scheduler", command]
+        assert cli.parser().parse_args(words[1:]).run
+
+
+def test_check_tells_a_program_the_same(tmp_path):
+    """Units, faults and certificates as JSON; the exit status is the same."""
+    (tmp_path / "Good.py").write_text(GOOD)
+    (tmp_path / "Bad.py").write_text("x = (\n")
+    status, out, err = run(tmp_path, "check", "--plugins", str(tmp_path), "--json")
+    told = json.loads(out)
+    assert (status, err, told["ok"]) == (1, "", False)
+    (unit,) = told["units"]
+    assert (unit["name"], unit["kind"], unit["file"]) == ("Good", "filter", f"{tmp_path}/Good.py")
+    (fault,) = told["faults"]
+    assert (fault["file"], fault["line"]) == (f"{tmp_path}/Bad.py", 1)
+    (certificate,) = told["certificates"]
+    assert (certificate["setting"], certificate["days_left"]) == ("ssl_certificate", None)
+
+
+def test_cert_makes_shows_and_checks(tmp_path):
+    """Made once; shown with names, days and fingerprint; checked against --days."""
+    status, out, err = run(tmp_path, "cert", "make")
+    assert (status, err) == (0, "")
+    assert f"ssl_certificate  {tmp_path}/state/certificate/certificate.pem\n" in out
+    assert run(tmp_path, "cert", "make")[1] == out  # the one that is there stays
+    status, shown, _ = run(tmp_path, "cert", "show", "--json")
+    (fields,) = json.loads(shown)
+    assert status == 0
+    assert "localhost" in fields["names"]
+    assert fields["days_left"] > 3600
+    assert fields["sha256"] in out
+    assert run(tmp_path, "cert", "check")[0] == 0
+    status, out, _ = run(tmp_path, "cert", "check", "--days", "4000")
+    assert status == 1
+    assert "days left; put a new one there before" in out
+
+
+def test_cert_check_fails_where_there_is_none(tmp_path):
+    """Nobody has started the daemon yet."""
+    status, out, _ = run(tmp_path, "cert", "check")
+    assert status == 1
+    assert "there is none yet" in out
+
+
+def test_an_input_that_is_missing_is_exit_status_66(tmp_path):
+    """Named, before anything is started."""
+    status, out, err = run(tmp_path, "try", "Quiet.py", "--hosts", str(tmp_path / "none.xml"))
+    assert (status, out) == (66, "")
+    assert (
+        err == f"ovirt-scheduler: {tmp_path}/none.xml: cannot be read: No such file or directory\n"
+    )
+
+
+def test_no_daemon_is_exit_status_69(tmp_path):
+    """And the next step is told."""
+    run(tmp_path, "cert", "make")
+    status, out, err = run(tmp_path, "discover", "--url", "https://localhost:1")
+    assert (status, out) == (69, "")
+    assert "is the daemon running" in err
+    assert "--local" in err
+
+
+def test_new_then_try_then_serve_it(tmp_path):
+    """What a beginner does, in that order; the files are not overwritten."""
+    folder = tmp_path / "plugins"
+    arguments = ("new", "Quiet", "--filter", "--score", "--balance", "--folder", str(folder))
+    assert run(tmp_path, *arguments)[0] == 0
+    status, _, err = run(tmp_path, *arguments)
+    assert status == 73
+    assert "Quiet.py is there already" in err
+    status, out, _ = run(
+        tmp_path, "try", str(folder / "Quiet.py"), "--hosts", HOSTS, "--vm", VM, "--kind", "filter"
+    )
+    assert status == 0
+    assert out.startswith("filter Quiet: ok, ")
+    assert run(tmp_path, "check", "--plugins", str(folder))[0] == 0
+    status, out, err = run(
+        tmp_path,
+        "filter",
+        "Quiet",
+        "--hosts",
+        HOSTS,
+        "--vm",
+        VM,
+        "--local",
+        "--plugins",
+        str(folder),
+    )
+    assert (status, err) == (0, "")
+    assert len(json.loads(out)["accepted"]) == 4
+
+
+def test_new_wants_a_kind(tmp_path):
+    """A plugin without a function is none."""
+    status, _, err = run(tmp_path, "new", "Quiet", "--folder", str(tmp_path))
+    assert (status, err.count("--filter")) == (2, 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_that_goes_away_is_no_failure(tmp_path):
+    """As with head; nothing is said."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with os.fdopen(write_end, "wb") as closed:
+        ended = subprocess.run(
+            [sys.executable, "-m", "ovirt_scheduler", "cert", "show"],
+            cwd=PROJECT,
+            env={**os.environ, "STATE_DIRECTORY": str(tmp_path / "state")},
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+def test_a_terminal_gets_a_table(tmp_path):
+    """And a pipe JSON, as the other tests show."""
+    (tmp_path / "Good.py").write_text(GOOD)
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "rb") as terminal:
+        ended = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "ovirt_scheduler",
+                "discover",
+                "--local",
+                "--plugins",
+                str(tmp_path),
+            ],
+            cwd=PROJECT,
+            stdin=subprocess.DEVNULL,
+            stdout=theirs,
+            timeout=60,
+            check=False,
+        )
+        lines = [terminal.readline().split() for _ in range(2)]
+    os.close(theirs)
+    assert ended.returncode == 0
+    assert lines == [
+        [b"UNIT", b"KIND", b"PROPERTIES", b"DESCRIPTION"],
+        [b"Good", b"filter", b"Keep", b"all."],
+    ]

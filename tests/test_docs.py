@@ -20,6 +20,7 @@ from ovirt_scheduler import config
 
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+CALL = re.compile(r"(ovirt-scheduler (?:discover|filter|score|balance)\b)(?!.*--local)")
 SAMPLE = re.compile(r"# (\w+\.(?:py|conf))\n")
 
 
@@ -123,7 +124,8 @@ def test_every_command_works(block, daemon, reader):
     """As it stands on the page, but for the port; serve is asked for its help only."""
     command = block.text.replace("18781", daemon.url.rpartition(":")[2])
     command = re.sub(r"(ovirt-scheduler serve .*)", r"\1 --help", command)
-    ended = run(command, reader)
+    command = CALL.sub(rf"\1 --url {daemon.url}", command)
+    ended = run(command, reader, STATE_DIRECTORY=str(daemon.state))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stdout
 

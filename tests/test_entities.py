@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 import enum
 import os
-import socket
 import re
+import socket
 import subprocess
 import sys
 import time

@@ -346,7 +346,7 @@ def test_closing_ends_every_process(unit_named):
         closing.run(job_of([unit_named("keeps_all")]))
 
 
-AHEAD = 5  # calls that a waiting request process has forked
+AHEAD = 3  # calls that a waiting request process has forked
 
 
 def test_idle_it_has_only_processes_that_wait(executor, unit_named):

@@ -1,0 +1,97 @@
+"""The plugins that are called: written to a folder, and named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Sequence
+
+MOST = 20  # filters by ids in one call
+
+# A unit of the released proxy's kind: it gets ids. The same file serves the daemon and the
+# process per call; with `return` it is what that process prints.
+_BY_IDS = '''\
+"""Keeps every host."""
+
+import ovirtsdk4.types
+
+
+class {name}:
+    def do_filter(self, hosts_ids, vm_id, args_map):
+        {answer}
+'''
+
+_BY_ENTITIES = '''\
+"""Keeps the hosts with room for the VM; costs what they run."""
+
+from ovirtsdk4 import types
+
+
+def do_filter(hosts, vm, properties):
+    return [host for host in hosts if host.status == types.HostStatus.UP and fits(host, vm)]
+
+
+def do_score(hosts, vm, properties):
+    return [(host, host.summary.active) for host in hosts]
+
+
+def fits(host, vm):
+    return host.max_scheduling_memory >= vm.memory
+'''
+
+_FUNCTION = '''\
+"""Keeps every host."""
+
+import ovirtsdk4.types
+
+
+def do_filter(hosts, vm, properties):
+    return hosts
+'''
+
+_HEAVY = '''\
+"""Keeps every host, and imports libraries that take long to load."""
+
+import asyncio
+
+import cryptography.x509
+
+
+def do_filter(hosts, vm, properties):
+    return hosts
+'''
+
+# Tells when it was loaded, called and done, on the clock that all processes share.
+_MARKS = """\
+import os
+import time
+
+loaded = time.monotonic()
+
+from ovirtsdk4 import types
+
+
+def do_filter(hosts, vm, properties):
+    called = time.monotonic()
+    answer = [host for host in hosts if host.id]
+    done = time.monotonic()
+    path = os.open(properties["marks"], os.O_WRONLY | os.O_APPEND)
+    os.write(path, f"{loaded} {called} {done}\\n".encode())
+    return answer
+"""
+
+BY_IDS = [f"Ids{number:02d}" for number in range(1, MOST + 1)]
+BY_ENTITIES = [f"Entities{number}" for number in range(1, 6)]
+MARKS = [f"Marks{number}" for number in range(1, 6)]
+PRINTS, FUNCTION, HEAVY = "IdsPrinted", "IdsFunction", "Heavy"
+
+
+def write(folder: Path, wanted: Sequence[str] = ()) -> None:
+    """Write each plugin as NAME.py, its unit of the same name; all but MARKS unless said."""
+    texts = {name: _BY_IDS.format(name=name, answer="return hosts_ids") for name in BY_IDS}
+    texts[PRINTS] = _BY_IDS.format(name=PRINTS, answer="print(hosts_ids)")
+    texts.update(dict.fromkeys(BY_ENTITIES, _BY_ENTITIES))
+    texts.update(dict.fromkeys(MARKS, _MARKS))
+    texts.update({FUNCTION: _FUNCTION, HEAVY: _HEAVY})
+    folder.mkdir()
+    for name in wanted or texts.keys() - MARKS:
+        (folder / f"{name}.py").write_text(texts[name], "utf-8")

@@ -1,0 +1,107 @@
+"""Who may call over TLS: those whose certificate is signed by an authority that is named.
+
+OpenSSL verifies; what it finds is kept with the connection, so that the log can say in one line
+who was refused and why.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional, Tuple
+
+from cryptography.x509.oid import NameOID
+from OpenSSL import SSL, crypto
+
+# Numbers of X509_verify_cert_error_string(3), in an administrator's words.
+_AUTHORITY = "its certificate is signed by no authority in ssl_client_ca"
+_REASONS = {
+    2: _AUTHORITY,
+    7: "the signature of its certificate is wrong",
+    9: "its certificate is not valid yet",
+    10: "its certificate has expired",
+    18: _AUTHORITY,
+    19: _AUTHORITY,
+    20: _AUTHORITY,
+    21: _AUTHORITY,
+    24: "its certificate is signed by one that is no authority",
+    26: "its certificate is not for clients (extended key usage)",
+    79: "its certificate is signed by one that is no authority",
+}
+
+
+@dataclass(frozen=True)
+class Clients:
+    """Whom to let in."""
+
+    authorities: Path  # PEM file
+    allowed: Tuple[str, ...] = ()  # subject names or common names; none: all they signed
+
+    def admit(self, context: SSL.Context) -> None:
+        """Have a context for servers let in these clients and nobody else.
+
+        Raises:
+            SSL.Error: the authorities cannot be used.
+        """
+        context.load_verify_locations(os.fsencode(self.authorities))
+        context.load_client_ca(os.fsencode(self.authorities))  # tells clients what to send
+        store = context.get_cert_store()
+        assert store is not None  # noqa: S101  a server's context has one
+        # What is in the file is trusted by itself, an intermediate without its root too.
+        store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)
+        # A session taken up again would not be verified again.
+        context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
+        context.set_options(SSL.OP_NO_TICKET)
+        context.set_verify(SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT, self._verified)
+
+    def _verified(
+        self, connection: SSL.Connection, certificate: crypto.X509, error: int, depth: int, ok: int
+    ) -> bool:
+        """OpenSSL's callback for each certificate of the chain, the client's own last.
+
+        A fault of the chain is kept until then, as only then it is known whose it is.
+        """
+        reason = connection.get_app_data()
+        if not ok and reason is None:
+            reason = _REASONS.get(error, f"OpenSSL does not verify its certificate, error {error}")
+        if depth == 0:
+            subject = subject_of(certificate)
+            if reason is None and not self._allows(certificate, subject):
+                reason = "it is not in ssl_allowed_clients"
+            if reason is not None:
+                reason = f"client {subject} is refused: {reason}"
+        connection.set_app_data(reason)
+        return reason is None or depth > 0
+
+    def _allows(self, certificate: crypto.X509, subject: str) -> bool:
+        return not self.allowed or bool({subject, _common_name(certificate)} & {*self.allowed})
+
+
+def refusal(connection: SSL.Connection) -> Optional[str]:
+    """Why the client was refused, with its name; None where it showed no certificate."""
+    reason = connection.get_app_data()
+    return reason if isinstance(reason, str) else None
+
+
+def subject_of(certificate: crypto.X509) -> str:
+    """The subject name as RFC 4514 writes it, on one line: ``CN=engine,O=Example``."""
+    try:
+        name = certificate.to_cryptography().subject.rfc4514_string()
+    except ValueError:
+        return "with a subject name that cannot be read"
+    shown = "".join(
+        letter if letter.isprintable() else "".join(f"\\{byte:02x}" for byte in letter.encode())
+        for letter in name
+    )
+    return shown or "without a subject name"
+
+
+def _common_name(certificate: crypto.X509) -> Optional[str]:
+    """The common name where there is just one."""
+    try:
+        subject = certificate.to_cryptography().subject
+    except ValueError:
+        return None
+    names = [attribute.value for attribute in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    return str(names[0]) if len(names) == 1 else None

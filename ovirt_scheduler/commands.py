@@ -1,0 +1,130 @@
+"""The commands: from what was said on the command line to the room that does it.
+
+Each takes the parsed options and gives the program's exit status.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import ContextManager, Dict, Tuple
+
+from ovirt_scheduler import (
+    certificate_report,
+    certificates,
+    config,
+    daemon,
+    inputs,
+    skeleton,
+    tables,
+    terminal,
+    trial,
+)
+from ovirt_scheduler.check import check as check_all
+from ovirt_scheduler.config import Settings
+from ovirt_scheduler.errors import BadUsage
+from ovirt_scheduler.model import Kind
+from ovirt_scheduler.tables import Shown
+
+KINDS = {"filter": Kind.FILTER, "score": Kind.COST_FUNCTION, "balance": Kind.BALANCE}
+
+
+def _show(shown: Shown, as_json: bool) -> int:
+    sys.stdout.write(tables.document(shown.fields) if as_json else shown.text)
+    sys.stdout.flush()
+    return 0 if shown.well else 1
+
+
+def serve(options: argparse.Namespace) -> int:
+    daemon.serve(lambda: _settings(options))
+    return 0
+
+
+def check(options: argparse.Namespace) -> int:
+    return 0 if check_all(_settings(options), _state(), options.json) else 1
+
+
+def call(options: argparse.Namespace) -> int:
+    """One of the four operations: JSON unless somebody looks."""
+    with _calls(options) as call:
+        shown = options.ask(call, options)
+    return _show(shown, options.json or not sys.stdout.isatty())
+
+
+def _calls(options: argparse.Namespace) -> ContextManager[terminal.Call]:
+    settings = _settings(options)
+    if options.local:
+        return terminal.local(settings)
+    scheme = "https" if settings.ssl else "http"
+    url = options.url or f"{scheme}://localhost:{settings.listening_port}"
+    made = certificate_report.server_files(settings, _state()).certificate
+    return terminal.remote(url, options.ca or made)
+
+
+def ask_discover(call: terminal.Call, _options: argparse.Namespace) -> Shown:
+    return terminal.discover(call)
+
+
+def ask_filter(call: terminal.Call, options: argparse.Namespace) -> Shown:
+    return terminal.run_filters(call, options.unit, *_given(options))
+
+
+def ask_score(call: terminal.Call, options: argparse.Namespace) -> Shown:
+    return terminal.run_cost_functions(call, terminal.factors(options.unit), *_given(options))
+
+
+def ask_balance(call: terminal.Call, options: argparse.Namespace) -> Shown:
+    hosts, _, properties = _given(options)
+    return terminal.run_balance(call, options.unit, hosts, properties)
+
+
+def try_plugin(options: argparse.Namespace) -> int:
+    settings = trial.settings_for(_settings(options), options.plugin)
+    kinds = tuple(KINDS[kind] for kind in options.kind or KINDS)
+    return _show(trial.run(settings, options.plugin, kinds, *_given(options)), options.json)
+
+
+def _given(options: argparse.Namespace) -> Tuple[inputs.HostsGiven, str, Dict[str, str]]:
+    vm = inputs.vm(options.vm) if getattr(options, "vm", None) else inputs.NO_VM
+    return inputs.hosts(options.hosts), vm, inputs.pairs(options.property)
+
+
+def new(options: argparse.Namespace) -> int:
+    kinds = [kind for name, kind in KINDS.items() if getattr(options, name)]
+    if not kinds:
+        raise BadUsage("say what it is to be: --filter, --score, --balance")
+    plugin, conf, test = skeleton.write(options.folder, options.name, kinds)
+    sys.stdout.write(
+        f"{plugin}\n{conf}\n{test}\n"
+        f"next: ovirt-scheduler try {plugin} --hosts hosts.xml, or python3 {test};\n"
+        f"then put {plugin.name} into plugins_path, {conf.name} into plugins_conf_path\n"
+    )
+    return 0
+
+
+def cert(options: argparse.Namespace) -> int:
+    settings, state = _settings(options), _state()
+    if options.action == "make":
+        certificates.ensure(state / "certificate")
+        settings = replace(settings, ssl=True, ssl_certificate=None, ssl_key=None)
+    reports = certificate_report.report(settings, state, options.days)
+    missing = "" if reports else "no certificate: ssl = false in scheduler.conf\n"
+    bad = [each for each in reports if each.described is None or each.problem]
+    text = missing + "".join(each.text() for each in reports)
+    well = options.action != "check" or not bad
+    return _show(Shown(text, [each.fields() for each in reports], well), options.json)
+
+
+def _state() -> Path:
+    return config.state_folder(os.environ, os.getuid())
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    settings = config.load(options.config, os.environ)
+    if getattr(options, "plugins", None):
+        folders = tuple(Path(folder).absolute() for folder in options.plugins.split(":") if folder)
+        settings = replace(settings, plugins_path=folders, plugins_path_optional=frozenset())
+    return settings

@@ -1,0 +1,62 @@
+"""Tells systemd how the daemon is: sd_notify(3), without its library.
+
+Where nobody listens (``NOTIFY_SOCKET`` is not set) nothing is sent.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from typing import Mapping, Optional
+
+_log = logging.getLogger(__name__)
+
+_SEND_SECONDS = 1.0
+
+
+class Notifier:
+    """Sends the daemon's state to the manager that started it. Safe to use from many threads."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._address = environ.get("NOTIFY_SOCKET", "")
+        if self._address.startswith("@"):  # an abstract socket's name starts with a zero byte
+            self._address = f"\0{self._address[1:]}"
+        self.watchdog_seconds = _watchdog_seconds(environ) if self._address else None
+
+    def ready(self, status: str) -> None:
+        """It serves: at the end of a start, and at the end of a reload."""
+        self._send("READY=1", f"STATUS={status}")
+
+    def reloading(self) -> None:
+        """It reads its settings again; ``ready`` tells the end."""
+        now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+        self._send("RELOADING=1", f"MONOTONIC_USEC={now}", "STATUS=reloading")
+
+    def stopping(self) -> None:
+        self._send("STOPPING=1", "STATUS=waiting for the calls under way")
+
+    def alive(self) -> None:
+        """Feed the watchdog."""
+        self._send("WATCHDOG=1")
+
+    def _send(self, *lines: str) -> None:
+        if not self._address:
+            return
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.settimeout(_SEND_SECONDS)
+                sender.connect(self._address)
+                sender.send("\n".join(line.replace("\n", " ") for line in lines).encode())
+        except OSError as error:
+            _log.warning("systemd could not be told %s: %s", lines[0], error.strerror or error)
+
+
+def _watchdog_seconds(environ: Mapping[str, str]) -> Optional[float]:
+    """After how much silence systemd ends this process; None where it does not watch it."""
+    microseconds = environ.get("WATCHDOG_USEC", "")
+    meant = environ.get("WATCHDOG_PID", "") in ("", str(os.getpid()))
+    if not meant or not microseconds.isdecimal() or int(microseconds) == 0:
+        return None
+    return int(microseconds) / 1e6

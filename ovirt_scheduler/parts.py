@@ -1,0 +1,128 @@
+"""The parts of a running daemon, made of its settings, and made anew while it runs.
+
+Everything that can fail is made before anything is replaced: what runs is always what one
+scheduler.conf says, never a mixture of two.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import List, Optional, Tuple
+
+from OpenSSL import SSL
+
+from ovirt_scheduler import certificates, trust
+from ovirt_scheduler.clients import Clients
+from ovirt_scheduler.config import Settings
+from ovirt_scheduler.errors import ConfigError
+from ovirt_scheduler.executor import Executor
+from ovirt_scheduler.inventory import Inventory
+from ovirt_scheduler.last_good import LastGood
+from ovirt_scheduler.loader import Loader
+from ovirt_scheduler.methods import methods
+from ovirt_scheduler.model import Method
+from ovirt_scheduler.registry import Registry
+from ovirt_scheduler.server import SchedulerServer, ServerSettings
+from ovirt_scheduler.service import Service
+from ovirt_scheduler.setting_values import is_loopback
+from ovirt_scheduler.streams import tls_context
+
+_log = logging.getLogger(__name__)
+
+# The socket is bound and the places for calls are given out when the daemon starts.
+_FIXED = ("listening_port", "listening_address", "ssl", "max_parallel_calls", "max_waiting")
+
+
+class Parts:
+    """What the daemon consists of, put together; nothing is started yet.
+
+    Args:
+        state: the state folder.
+
+    Raises:
+        ConfigError: the settings name something that cannot be used.
+    """
+
+    def __init__(self, settings: Settings, state: Path) -> None:
+        self._settings = settings
+        self._state = state
+        self.executor = Executor(settings.max_parallel_calls, settings.max_waiting)
+        loader = Loader(settings, self.executor.analyse)
+        self.registry = Registry(loader, LastGood(state / "plugins"))
+        self._inventories: List[Inventory] = []  # calls under way may use a former one
+        self._inventory = self._made_inventory(settings)
+        self.server = SchedulerServer(self._server_settings(settings), self._methods(settings))
+
+    def renew(self, settings: Settings) -> None:
+        """Go on with other settings, and with what their files hold now; breaks no call.
+
+        Raises:
+            ConfigError: they cannot be used, or change what takes a restart; nothing is changed.
+        """
+        changed = [
+            name for name in _FIXED if getattr(settings, name) != getattr(self._settings, name)
+        ]
+        if changed:
+            raise ConfigError(f"{' and '.join(changed)} cannot change without a restart")
+        server_settings = self._server_settings(settings)
+        if settings.engine != self._settings.engine:
+            self._inventory = self._made_inventory(settings)
+        self._settings = settings
+        self.registry.renew(Loader(settings, self.executor.analyse))
+        self.server.renew(server_settings, self._methods(settings))
+
+    def close(self) -> None:
+        """End what the server's calls were made with, when there are none any more."""
+        self.executor.close()
+        for inventory in self._inventories:
+            inventory.close()
+
+    def _made_inventory(self, settings: Settings) -> Optional[Inventory]:
+        if settings.engine is None:
+            return None
+        self._inventories.append(Inventory(settings.engine))
+        return self._inventories[-1]
+
+    def _methods(self, settings: Settings) -> Tuple[Method, ...]:
+        service = Service(self.registry, self.executor, settings.request_timeout, self._inventory)
+        return methods(service, settings.engine_scores)
+
+    def _server_settings(self, settings: Settings) -> ServerSettings:
+        if not settings.ssl_client_ca and not is_loopback(settings.listening_address):
+            _log.warning(
+                "whoever reaches %s may call: allow_unauthenticated = true",
+                settings.listening_address,
+            )
+        return ServerSettings(
+            address=settings.listening_address,
+            port=settings.listening_port,
+            tls=self._tls(settings) if settings.ssl else None,
+            root_form=settings.root_api,
+            max_connections=settings.max_connections,
+            max_request_size=settings.max_request_size,
+            connection_timeout=settings.connection_timeout,
+        )
+
+    def _tls(self, settings: Settings) -> SSL.Context:
+        """The context for the configured certificate, or for one of our own making."""
+        certificate, key = settings.ssl_certificate, settings.ssl_key
+        if certificate is None or key is None:
+            certificate, key = certificates.ensure(self._state / "certificate")
+            problem = trust.exposure(key.absolute())
+            if problem:
+                raise ConfigError(problem, str(key))
+            fingerprint = certificates.fingerprint(certificate)
+            say(f"the certificate is self-signed: {certificate}, SHA-256 {fingerprint}")
+        for warning in certificates.check(certificate, key):
+            _log.warning("%s", warning)
+        admitted = None
+        if settings.ssl_client_ca is not None:
+            admitted = Clients(settings.ssl_client_ca, settings.ssl_allowed_clients)
+        return tls_context(certificate, key, admitted)
+
+
+def say(line: str) -> None:
+    """Tell whoever started it, whatever the log's level and place."""
+    print(line, file=sys.stderr, flush=True)  # noqa: T201  not for the log alone

@@ -1,0 +1,223 @@
+"""The four operations for somebody at a terminal: asked of a running daemon, or done right here.
+
+Runs are asked in the engine form, which tells of the units that failed; ``discover`` in the
+design form, which tells more of each unit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import ssl
+from pathlib import Path
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, cast
+from xml.etree import ElementTree
+from xml.parsers.expat import ExpatError
+from xmlrpc.client import Fault, ProtocolError, ServerProxy
+
+from ovirt_scheduler import inputs, tables
+from ovirt_scheduler.config import Settings
+from ovirt_scheduler.errors import BadInput, CallRefused, NoAnswer
+from ovirt_scheduler.executor import Executor
+from ovirt_scheduler.inputs import HostsGiven
+from ovirt_scheduler.inventory import Inventory
+from ovirt_scheduler.last_good import NothingKept
+from ovirt_scheduler.loader import Loader
+from ovirt_scheduler.methods import methods
+from ovirt_scheduler.model import AnswerForm, Caller, Reply
+from ovirt_scheduler.registry import Registry
+from ovirt_scheduler.service import Service
+from ovirt_scheduler.tables import Shown
+
+# Calls a method: answer form, name, parameters; gives what XML-RPC would.
+Call = Callable[..., object]
+
+_DESIGN, _ENGINE = AnswerForm.DESIGN, AnswerForm.ENGINE
+
+
+@contextlib.contextmanager
+def remote(url: str, certificate: Optional[Path]) -> Iterator[Call]:
+    """Calls to a running daemon.
+
+    Args:
+        url: of the daemon, without a path.
+        certificate: PEM, to trust beside the system's authorities.
+
+    Raises (when called):
+        NoAnswer: nobody answers there, or nobody who can be trusted.
+        CallRefused: the daemon answered with a fault.
+    """
+    context = _trust(certificate) if url.startswith("https:") else None
+
+    def call(form: AnswerForm, name: str, *parameters: object) -> object:
+        try:
+            with ServerProxy(f"{url.rstrip('/')}/{form.value}", context=context) as proxy:
+                return getattr(proxy, name)(*parameters)
+        except Fault as fault:
+            raise CallRefused(f"{fault.faultString} (fault {fault.faultCode})") from None
+        except ssl.SSLCertVerificationError as error:
+            raise NoAnswer(
+                f"{url}: its certificate is not trusted: {error.verify_message}; name the "
+                "daemon's certificate with --ca (ovirt-scheduler cert show tells where it lies)"
+            ) from None
+        except ProtocolError as error:
+            raise NoAnswer(f"{url}: HTTP {error.errcode} {error.errmsg}") from None
+        except (OSError, http.client.HTTPException, ExpatError) as error:
+            raise NoAnswer(
+                f"{url}: {error}; is the daemon running (systemctl status ovirt-scheduler)? "
+                "--url names another one, --local needs none"
+            ) from None
+
+    yield call
+
+
+@contextlib.contextmanager
+def local(settings: Settings) -> Iterator[Call]:
+    """The same calls, answered by the daemon's own parts in this process; keeps no state.
+
+    Raises:
+        ExecutorUnavailable: no process can be started to run plugins in.
+        RequestError: when called: what would be a fault.
+    """
+    executor = Executor(settings.max_parallel_calls, settings.max_waiting)
+    inventory = None if settings.engine is None else Inventory(settings.engine)
+    registry = Registry(Loader(settings, executor.analyse), NothingKept())
+    service = Service(registry, executor, settings.request_timeout, inventory)
+    offered = {
+        (form, method.name): method
+        for method in methods(service, settings.engine_scores)
+        for form in method.forms
+    }
+
+    def call(form: AnswerForm, name: str, *parameters: object) -> object:
+        answer = offered[form, name].run(Caller("local", form, "here"), parameters)
+        return answer.answer if isinstance(answer, Reply) else answer
+
+    try:
+        executor.start()
+        registry.look()
+        yield call
+    finally:
+        executor.close()
+        if inventory is not None:
+            inventory.close()
+
+
+def discover(call: Call) -> Shown:
+    """Every policy unit."""
+    document = str(call(_DESIGN, "discover"))
+    root = ElementTree.fromstring(document)  # noqa: S314  of a daemon that is trusted
+    units = [_unit(element) for group in root for element in group]
+    rows = [(unit["name"], unit["kind"], unit["properties"], unit["description"]) for unit in units]
+    text = tables.table(("UNIT", "KIND", "PROPERTIES", "DESCRIPTION"), rows)
+    return Shown(text or "no policy units; ovirt-scheduler check tells why\n", units)
+
+
+def run_filters(
+    call: Call, units: Sequence[str], hosts: HostsGiven, vm: str, properties: Mapping[str, str]
+) -> Shown:
+    """Which hosts every filter accepts."""
+    answer = _Answer(call(_ENGINE, "runFilters", list(units), _sent(hosts), vm, properties))
+    accepted = cast("List[str]", answer.result)
+    names = inputs.names(hosts)
+    rejected = [host for host in names if host not in accepted]
+    rows = [(names.get(host), host, "accepted") for host in accepted]
+    rows += [(names[host], host, "rejected") for host in rejected]
+    fields = {"accepted": accepted, "rejected": rejected}
+    return answer.shown(tables.table(("HOST", "ID", "VERDICT"), rows), fields)
+
+
+def run_cost_functions(
+    call: Call,
+    factors: Mapping[str, int],
+    hosts: HostsGiven,
+    vm: str,
+    properties: Mapping[str, str],
+) -> Shown:
+    """The weighted sum of costs for each host, the best host first."""
+    wanted = [[name, factor] for name, factor in factors.items()]
+    answer = _Answer(call(_ENGINE, "runCostFunctions", wanted, _sent(hosts), vm, properties))
+    costs: Dict[str, int] = {}
+    for host, cost, *unit in cast("List[Tuple[str, int, str]]", answer.result):
+        # With a unit's name it is that unit's own cost (contract 3.4).
+        costs[host] = costs.get(host, 0) + cost * (factors[unit[0]] if unit else 1)
+    names = inputs.names(hosts)
+    best_first = sorted(costs, key=lambda host: costs[host])
+    rows = [(names.get(host), host, costs[host]) for host in best_first]
+    return answer.shown(tables.table(("HOST", "ID", "COST"), rows), {"costs": costs})
+
+
+def run_balance(call: Call, unit: str, hosts: HostsGiven, properties: Mapping[str, str]) -> Shown:
+    """The VM to migrate, and where it may go."""
+    answer = _Answer(call(_ENGINE, "runLoadBalancing", unit, _sent(hosts), properties))
+    vm, targets = cast("Tuple[str, List[str]]", answer.result)
+    if not vm:
+        return answer.shown("nothing to do\n", {"migration": None})
+    names = inputs.names(hosts)
+    rows = [(vm, names.get(host), host) for host in targets] or [(vm, "any host", "")]
+    text = tables.table(("VM", "TO HOST", "ID"), rows)
+    return answer.shown(text, {"migration": {"vm": vm, "hosts": targets}})
+
+
+def factors(items: Sequence[str]) -> Dict[str, int]:
+    """``NAME`` or ``NAME=FACTOR`` each; the factor is 1 unless said.
+
+    Raises:
+        BadInput: a factor is no integer.
+    """
+    found = {}
+    for item in items:
+        name, equals, factor = item.partition("=")
+        try:
+            found[name] = int(factor) if equals else 1
+        except ValueError:
+            raise BadInput(f"{item!r}: the factor of {name} is to be an integer") from None
+    return found
+
+
+class _Answer:
+    """An answer in the engine form, taken apart (contract 3.2)."""
+
+    def __init__(self, envelope: object) -> None:
+        fields = cast("Dict[str, object]", envelope)
+        self.result = fields["result"]
+        self._unit_errors = cast("Dict[str, List[str]]", fields.get("plugin_errors", {}))
+        self._errors = cast("List[str]", fields.get("errors", []))
+
+    def shown(self, text: str, fields: Mapping[str, object]) -> Shown:
+        problems = [f"{name}: {each}" for name, told in self._unit_errors.items() for each in told]
+        problems += self._errors
+        text = (text or "no hosts\n") + "".join(f"problem: {problem}\n" for problem in problems)
+        return Shown(text, {**fields, "problems": problems}, not problems)
+
+
+def _sent(hosts: HostsGiven) -> object:
+    return hosts if isinstance(hosts, str) else list(hosts)
+
+
+def _unit(element: ElementTree.Element) -> Dict[str, object]:
+    """One unit of the discover document (contract 2.1)."""
+    kinds = {"Filter": "filter", "CostFunction": "cost_function", "Balance": "balance"}
+    return {
+        "name": element.get("name") or element.findtext("name"),
+        "kind": kinds[element.tag],
+        "description": element.get("description", ""),
+        "properties": element.findtext("Properties/CustomProperties") or "",
+        "defaults": element.findtext("Properties/default_values") or "",
+        "checksum": element.get("checksum", ""),
+    }
+
+
+def _trust(certificate: Optional[Path]) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if certificate is not None:
+        try:
+            context.load_verify_locations(cafile=str(certificate))
+        except ssl.SSLError:
+            raise BadInput(f"{certificate}: holds no PEM certificate; name one with --ca") from None
+        except OSError as error:
+            raise BadInput(
+                f"{certificate}: cannot be read: {error.strerror}; copy the daemon's certificate "
+                "to where you can read it, and name it with --ca"
+            ) from None
+    return context

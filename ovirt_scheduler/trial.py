@@ -1,0 +1,199 @@
+"""``ovirt-scheduler try``: one plugin's file, run as the daemon runs it, with no daemon.
+
+The whole way but for the network: the loader, the service and processes of their own. So what
+is seen here is what will happen: limits, properties, failures, what is printed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Dict, Iterator, List, Mapping, Optional, Tuple
+
+from ovirt_scheduler import inputs, tables, wire
+from ovirt_scheduler.config import Settings
+from ovirt_scheduler.errors import BadInput, PluginError
+from ovirt_scheduler.executor import Executor
+from ovirt_scheduler.inputs import HostsGiven
+from ovirt_scheduler.inventory import Inventory
+from ovirt_scheduler.loader import LoadedPlugin, Loader
+from ovirt_scheduler.model import (
+    AnswerForm,
+    Caller,
+    CallResult,
+    Decision,
+    Kind,
+    Migration,
+    PolicyUnit,
+    Request,
+)
+from ovirt_scheduler.registry import Catalogue
+from ovirt_scheduler.service import Service
+from ovirt_scheduler.tables import Shown
+
+_CALLER = Caller("try", AnswerForm.DESIGN, "here")
+
+
+class _OneFile:
+    """The units of the file that is tried."""
+
+    def __init__(self, units: Tuple[PolicyUnit, ...]) -> None:
+        self._catalogue = Catalogue({(unit.kind, unit.name): unit for unit in units})
+
+    def look(self) -> Catalogue:
+        return self._catalogue
+
+    def glance(self) -> Catalogue:
+        return self._catalogue
+
+
+def settings_for(settings: Settings, path: Path) -> Settings:
+    """The settings with the plugin's folder alone, and its conf file where that lies beside it."""
+    folder = path.absolute().parent
+    beside = (folder / f"{path.stem}.conf").exists()
+    return replace(
+        settings,
+        plugins_path=(folder,),
+        plugins_path_optional=frozenset(),
+        plugins_conf_path=folder if beside else settings.plugins_conf_path,
+    )
+
+
+def run(
+    settings: Settings,
+    path: Path,
+    kinds: Tuple[Kind, ...],
+    hosts: HostsGiven,
+    vm: str,
+    properties: Dict[str, str],
+) -> Shown:
+    """Run every unit of a file that is of one of the kinds.
+
+    Args:
+        settings: as ``settings_for`` gives them.
+        path: of the plugin.
+
+    Raises:
+        BadInput: there is no such file, or no such unit in it.
+        PluginError: it does not load; where, why and what to do.
+        RequestError: the documents cannot be read, or a property's value is refused.
+        ExecutorUnavailable: no process can be started at all.
+    """
+    executor = Executor(settings.max_parallel_calls, settings.max_waiting)
+    inventory = None if settings.engine is None else Inventory(settings.engine)
+    try:
+        executor.start()
+        found = _load(Loader(settings, executor.analyse), path).units
+        units = [unit for unit in found if unit.kind in kinds]
+        if not units:
+            wanted = " or ".join(kind.words for kind in kinds)
+            there = ", ".join(f"{unit.kind.words} {unit.name}" for unit in found)
+            raise BadInput(f"{path}: has no {wanted}; it has {there or 'no policy unit'}")
+        service = Service(_OneFile(found), executor, settings.request_timeout, inventory)
+        decisions = [
+            (unit, service.decide(_request(unit, hosts, vm, properties))) for unit in units
+        ]
+    finally:
+        executor.close()
+        if inventory is not None:
+            inventory.close()
+    names = inputs.names(hosts)
+    return Shown(
+        "\n".join("".join(_told(unit, decision, names)) for unit, decision in decisions),
+        [_fields(unit, decision) for unit, decision in decisions],
+        all(result.ok for _, decision in decisions for result in decision.results),
+    )
+
+
+def _load(loader: Loader, path: Path) -> LoadedPlugin:
+    wanted = path.absolute()
+    look = loader.look()
+    file = next((file for file in look.files if file.path == wanted), None)
+    if file is None:
+        # What the loader passes over is told by its own words where it has some.
+        reason = next(map(str, look.problems), f"{path}: there is no such file NAME.py")
+        raise BadInput(reason)
+    try:
+        return loader.load(file, look.neighbours(file))
+    except FileNotFoundError:
+        raise PluginError("has just gone", str(path)) from None
+
+
+def _request(unit: PolicyUnit, hosts: HostsGiven, vm: str, properties: Dict[str, str]) -> Request:
+    given = hosts if isinstance(hosts, str) else list(hosts)
+    if unit.kind is Kind.FILTER:
+        return wire.filters_request(_CALLER, ([unit.name], given, vm, properties))
+    if unit.kind is Kind.COST_FUNCTION:
+        return wire.cost_functions_request(_CALLER, ([[unit.name, 1]], given, vm, properties))
+    return wire.balance_request(_CALLER, (unit.name, given, properties))
+
+
+def _result(decision: Decision) -> Optional[CallResult]:
+    """None where the unit was not called, as there were no hosts."""
+    return decision.results[0] if decision.results else None
+
+
+def _rejected(decision: Decision, accepted: Tuple[str, ...]) -> List[str]:
+    return [host for host in decision.hosts if host not in accepted]
+
+
+def _told(unit: PolicyUnit, decision: Decision, names: Mapping[str, str]) -> Iterator[str]:
+    result = _result(decision)
+    if result is None:
+        yield f"{unit.kind.words} {unit.name}: not called, as there are no hosts\n"
+        return
+    milliseconds = result.seconds * 1000
+    yield f"{unit.kind.words} {unit.name}: {result.outcome.value}, {milliseconds:.1f} ms\n"
+    value = result.value
+    if result.ok and unit.kind is Kind.BALANCE:
+        yield from _migration(value, names)
+    elif isinstance(value, tuple):
+        rows = [(names.get(host), host, "accepted") for host in value]
+        rows += [(names.get(host), host, "rejected") for host in _rejected(decision, value)]
+        yield tables.table(("HOST", "ID", "VERDICT"), rows)
+    elif value is not None and not isinstance(value, Migration):
+        costs = sorted(value.items(), key=lambda item: item[1])
+        rows = [(names.get(host), host, str(cost)) for host, cost in costs]
+        yield tables.table(("HOST", "ID", "COST"), rows)
+    if not result.ok:
+        yield f"problem: {result.message}\n"
+    for note in (*result.notes, *decision.errors):
+        yield f"note: {note}\n"
+    printed = (("traceback", result.traceback), ("stdout", result.stdout))
+    for heading, text in (*printed, ("stderr", result.stderr)):
+        if text.strip():
+            yield f"{heading}:\n{text.rstrip()}\n"
+
+
+def _migration(value: object, names: Mapping[str, str]) -> Iterator[str]:
+    if not isinstance(value, Migration):
+        yield "nothing to do\n"
+        return
+    rows = [(value.vm, names.get(host), host) for host in value.hosts]
+    yield tables.table(("VM", "TO HOST", "ID"), rows or [(value.vm, "any host", "")])
+
+
+def _fields(unit: PolicyUnit, decision: Decision) -> Dict[str, object]:
+    """The same for JSON; what does not apply to the kind, or was not reached, is not there."""
+    fields: Dict[str, object] = {"unit": unit.name, "kind": unit.kind.value}
+    result = _result(decision)
+    if result is None:
+        return {**fields, "outcome": "not called"}
+    value = result.value
+    if result.ok and unit.kind is Kind.BALANCE:
+        moved = isinstance(value, Migration) and {"vm": value.vm, "hosts": list(value.hosts)}
+        fields["migration"] = moved or None
+    elif isinstance(value, tuple):
+        fields.update(accepted=list(value), rejected=_rejected(decision, value))
+    elif value is not None and not isinstance(value, Migration):
+        fields["costs"] = dict(value)
+    return {
+        **fields,
+        "outcome": result.outcome.value,
+        "milliseconds": round(result.seconds * 1000, 1),
+        "message": result.message,
+        "notes": [*result.notes, *decision.errors],
+        "traceback": result.traceback,
+        "stdout": result.stdout,
+        "stderr": result.stderr,
+    }

@@ -1,0 +1,150 @@
+"""Who else could change a file, or read it: owners and modes on the whole way to it.
+
+Trusted are root and the user that asks. Whoever may write a folder may put another file in the
+place of one that is in it, so every folder from ``/`` on counts; a symbolic link counts as its
+target, with the folders on the way there. In a sticky folder, such as ``/tmp``, only the owner
+of an entry may replace it.
+"""
+
+from __future__ import annotations
+
+import errno
+import grp
+import os
+import pwd
+import shlex
+import stat
+from pathlib import Path
+from typing import Iterator, Optional, Set, Tuple
+
+_MOST_LINKS = 40  # as in path_resolution(7)
+
+
+def tampering(path: Path) -> Optional[str]:
+    """Tell how others than root and this process's user could change what is at ``path``.
+
+    Args:
+        path: absolute; of a file or a folder.
+
+    Returns:
+        A sentence with the command that mends it; None where nobody else can.
+
+    Raises:
+        FileNotFoundError: there is nothing at ``path``.
+        OSError: the way to it cannot be walked.
+    """
+    sticky: Set[Path] = set()  # folders that others may write, but only to their own entries
+    place = path
+    for place, status in _way(path):
+        link = stat.S_ISLNK(status.st_mode)
+        if (not link or place.parent in sticky) and status.st_uid not in _trusted():
+            return _belonging(place, status, path)
+        writers = "" if link else _others(place, status, stat.S_IWGRP, stat.S_IWOTH)
+        if writers and stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:
+            sticky.add(place)
+        elif writers:
+            return _openness(place, writers, path)
+    return _openness(place, "o", path) if place in sticky else None
+
+
+def exposure(path: Path) -> Optional[str]:
+    """Tell how others could read the secret at ``path``, or put another in its place.
+
+    Returns, Raises: as for ``tampering``.
+    """
+    problem = tampering(path)
+    if problem is None:
+        status = path.stat()
+        readers = _others(path, status, stat.S_IRGRP, stat.S_IROTH)
+        if readers:
+            mend = f"chmod 600 {shlex.quote(str(path))}"
+            if status.st_uid != os.geteuid():  # else it could no longer be read
+                mend = f"chown {_user(os.geteuid())} {shlex.quote(str(path))} && {mend}"
+            problem = f"can be read by {_WHO[readers]}; mend it: {mend}"
+    return problem
+
+
+_WHO = {"g": "its group", "o": "everybody", "go": "its group and everybody"}
+
+
+def _way(path: Path) -> Iterator[Tuple[Path, os.stat_result]]:
+    """Each folder and link that is passed on the way to ``path``, and what is there at last."""
+    here = Path("/")
+    yield here, here.lstat()
+    ahead = list(reversed(path.parts[1:]))
+    links = 0
+    while ahead:
+        part = ahead.pop()
+        if part == "..":
+            here = here.parent
+            continue
+        there = here / part
+        status = there.lstat()
+        yield there, status
+        if not stat.S_ISLNK(status.st_mode):
+            here = there
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+        target = there.readlink()
+        ahead.extend(reversed(target.parts[target.is_absolute() :]))
+        if target.is_absolute():
+            here = Path("/")
+
+
+def _trusted() -> Set[int]:
+    return {0, os.geteuid()}
+
+
+def _others(place: Path, status: os.stat_result, group: int, everybody: int) -> str:
+    """Who has one of these permissions and is not trusted, in chmod's letters: g, o."""
+    letters = ""
+    if status.st_mode & group and not _private(place, status.st_gid):
+        letters += "g"
+    if status.st_mode & everybody:
+        letters += "o"
+    return letters
+
+
+def _private(place: Path, gid: int) -> bool:
+    """Whether the group is this process's own, and nobody is in it but those who are trusted."""
+    if gid != os.getegid():
+        return False
+    if "system.posix_acl_access" in os.listxattr(place):
+        return False  # the group's bits stand for others, too: acl(5)
+    users = {user.pw_uid for user in pwd.getpwall() if user.pw_gid == gid}
+    try:
+        for name in grp.getgrgid(gid).gr_mem:
+            users.add(pwd.getpwnam(name).pw_uid)
+    except KeyError:  # a group without a name, or a member who is no user
+        pass
+    return users <= _trusted()
+
+
+def _belonging(place: Path, status: os.stat_result, path: Path) -> str:
+    who = _user(os.geteuid())
+    wanted = "not root" if who == "root" else f"neither root nor {who}, who runs this"
+    command = "chown -h root" if stat.S_ISLNK(status.st_mode) else "chown root"
+    return (
+        f"{_shown(place, path)}belongs to {_user(status.st_uid)}, {wanted}; "
+        f"mend it: {command} {shlex.quote(str(place))}"
+    )
+
+
+def _openness(place: Path, letters: str, path: Path) -> str:
+    return (
+        f"{_shown(place, path)}can be written by {_WHO[letters]}; "
+        f"mend it: chmod {letters}-w {shlex.quote(str(place))}"
+    )
+
+
+def _shown(place: Path, path: Path) -> str:
+    return "" if place == path else f"{place}, on the way to it, "
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"{uid}"

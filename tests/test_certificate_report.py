@@ -1,0 +1,104 @@
+"""What an administrator is told of certificates."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from ovirt_scheduler import certificates, config
+from ovirt_scheduler.certificate_report import report
+
+NOW = datetime.datetime.now(datetime.timezone.utc)
+
+
+def write_pair(folder, days, names=("scheduler.example.org",)):
+    """A certificate that ends so many days from now, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "scheduler")])
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(NOW - datetime.timedelta(days=400))
+        .not_valid_after(NOW + datetime.timedelta(days=days, hours=1))
+    )
+    if names:
+        alternative = x509.SubjectAlternativeName([x509.DNSName(each) for each in names])
+        builder = builder.add_extension(alternative, critical=False)
+    pem = serialization.Encoding.PEM
+    folder.mkdir(exist_ok=True)
+    files = certificates.files_in(folder)
+    files.certificate.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(pem))
+    files.key.write_bytes(
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    files.key.chmod(0o600)
+    return files
+
+
+@pytest.fixture
+def settings():
+    return config.load(None, {})
+
+
+@pytest.mark.parametrize(
+    ("days", "problem"),
+    [(300, ""), (31, ""), (10, "10 days left; put a new one"), (-2, "expired on ")],
+)
+def test_days_left_are_told_and_too_few_are_a_problem(tmp_path, settings, days, problem):
+    """Thirty, unless said."""
+    files = write_pair(tmp_path / "own", days)
+    settings = dataclasses.replace(settings, ssl_certificate=files.certificate, ssl_key=files.key)
+    (told,) = report(settings, tmp_path)
+    assert told.described.days_left == days
+    assert told.described.names == ("scheduler.example.org",)
+    assert told.problem.startswith(problem)
+    assert bool(told.problem) == bool(problem)
+    assert (problem or f"{days} days left") in told.line()
+    assert told.fields()["days_left"] == days
+    assert told.described.fingerprint in told.text()
+
+
+def test_a_certificate_without_names_is_described(tmp_path):
+    """Old ones have a subject only."""
+    files = write_pair(tmp_path / "own", 100, names=())
+    described = certificates.describe(files.certificate)
+    assert (described.subject, described.names) == ("CN=scheduler", ())
+
+
+def test_a_pair_that_does_not_match_is_a_problem(tmp_path, settings):
+    """What serve would refuse to start with."""
+    one, other = write_pair(tmp_path / "one", 100), write_pair(tmp_path / "other", 100)
+    settings = dataclasses.replace(settings, ssl_certificate=one.certificate, ssl_key=other.key)
+    (told,) = report(settings, tmp_path)
+    assert "is not the key of" in told.problem
+    assert told.described is None
+
+
+def test_what_is_made_on_first_start_is_no_problem(tmp_path, settings):
+    """It is not there yet, and nothing is made by looking."""
+    (told,) = report(settings, tmp_path)
+    assert (told.described, told.problem) == (None, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_clients_authority_is_looked_at_too(tmp_path, settings):
+    """Clients are refused when it has expired."""
+    files = write_pair(tmp_path / "ca", -1)
+    settings = dataclasses.replace(settings, ssl_client_ca=files.certificate)
+    _, told = report(settings, tmp_path)
+    assert told.setting == "ssl_client_ca"
+    assert "expired" in told.problem
+
+
+def test_without_tls_there_is_nothing_to_tell(tmp_path, settings):
+    """ssl = false."""
+    assert report(dataclasses.replace(settings, ssl=False), tmp_path) == ()

@@ -1,0 +1,67 @@
+"""Hosts, VM and properties as they come from the command line."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from ovirt_scheduler import inputs
+from ovirt_scheduler.errors import BadInput
+
+DOCUMENT = (
+    '<hosts><host id="1"><name>lynx</name><vm><host id="9"/></vm></host><host id="2"/></hosts>'
+)
+
+
+def test_hosts_are_a_document_or_ids(tmp_path):
+    """What the file holds, decides (contract 1.4)."""
+    file = tmp_path / "hosts"
+    file.write_text(f"\n {DOCUMENT}")
+    assert inputs.hosts(str(file)) == f"\n {DOCUMENT}"
+    file.write_text("one two\nthree\n")
+    assert inputs.hosts(str(file)) == ("one", "two", "three")
+
+
+def test_a_vm_is_a_document_or_one_id(tmp_path):
+    """Two words are neither."""
+    file = tmp_path / "vm"
+    file.write_text("<vm/>")
+    assert inputs.vm(str(file)) == "<vm/>"
+    file.write_text(" an-id\n")
+    assert inputs.vm(str(file)) == "an-id"
+    file.write_text("two words")
+    with pytest.raises(BadInput, match="neither an XML document nor one id"):
+        inputs.vm(str(file))
+
+
+def test_a_dash_is_standard_input(monkeypatch):
+    """For a pipe."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("one two"))
+    assert inputs.hosts("-") == ("one", "two")
+
+
+@pytest.mark.parametrize(("content", "told"), [(None, "No such file"), (b"\xff\xfe", "UTF-8")])
+def test_a_file_that_cannot_be_read_is_named(tmp_path, content, told):
+    """With what is wrong."""
+    file = tmp_path / "hosts.xml"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(BadInput, match=rf"hosts\.xml: .*{told}"):
+        inputs.hosts(str(file))
+
+
+def test_properties_are_pairs():
+    """Only the first = parts them."""
+    assert inputs.pairs(["a=1", "b=x=y", "c="]) == {"a": "1", "b": "x=y", "c": ""}
+    for wrong in ("a", "=1"):
+        with pytest.raises(BadInput, match="key=value"):
+            inputs.pairs([wrong])
+
+
+def test_hosts_go_by_their_names():
+    """Of the hosts themselves, not of what is said of them; ids have none."""
+    assert inputs.names(DOCUMENT) == {"1": "lynx", "2": ""}
+    assert inputs.names('<host id="7"><name>puma</name></host>') == {"7": "puma"}
+    assert inputs.names(("a", "b")) == {"a": "", "b": ""}
+    assert inputs.names("<hosts") == {}

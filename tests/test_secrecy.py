@@ -1,0 +1,213 @@
+"""What a plugin finds of the daemon's secrets: nothing, whatever it opens."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any, Iterator, List, Optional
+from xmlrpc.client import ServerProxy
+
+import pytest
+from conftest import PROJECT
+from cryptography.hazmat.primitives import serialization
+
+STRANGER = 12345
+PASSWORD = "correct horse battery staple"
+ENVIRONMENT_SECRET = "secret-of-the-environment"
+
+LOOKS = """
+import json, os, pathlib, time
+
+def attempts(pid):
+    for name, way in (("mem", open), ("environ", open), ("maps", open), ("fd", os.listdir)):
+        try:
+            way(f"/proc/{pid}/{name}")
+        except PermissionError:
+            continue
+        yield f"{pid} {name}"
+
+def do_filter(hosts, vm, properties):
+    descriptors = []
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            descriptors.append(os.readlink(f"/proc/self/fd/{number}"))
+        except FileNotFoundError:
+            pass
+    above, pid = [], os.getpid()
+    while pid != int(properties["daemon"]):
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+        pid = int(stat[stat.rindex(")") + 2:].split()[1])
+        above.append(pid)
+    found = {
+        "pid": os.getpid(), "uid": os.getuid(), "environ": dict(os.environ), "above": above,
+        "descriptors": descriptors, "opened": [one for pid in above for one in attempts(pid)],
+    }
+    out = pathlib.Path(properties["out"])
+    out.with_suffix(".new").write_text(json.dumps(found))
+    out.with_suffix(".new").rename(out)
+    while out.exists():
+        time.sleep(0.01)
+    return hosts
+"""
+
+
+def as_stranger() -> List[str]:
+    """The beginning of a command that runs the rest as a user without rights.
+
+    An interpreter that lies in root's home is shown to that user in a mount namespace.
+    """
+    number = str(STRANGER)
+    change = ["setpriv", "--reuid", number, "--regid", number, "--clear-groups", "--"]
+    home = Path(sys.base_prefix)
+    hidden = [folder for folder in (home, *home.parents) if not folder.stat().st_mode & 0o001]
+    if not hidden:
+        return change
+    script = (
+        'd=$(mktemp -d) && mount --bind "$1" "$d" && mount -t tmpfs -o mode=755 none "$2" && '
+        'mkdir -p "$1" && mount --move "$d" "$1" && rmdir "$d" && shift 2 && exec "$@"'
+    )
+    return ["unshare", "-m", "sh", "-c", script, "sh", str(home), str(hidden[-1]), *change]
+
+
+class Looked:
+    """A daemon with secrets, and a plugin call that has looked around and waits."""
+
+    def __init__(self, folder: Path, before: List[str]) -> None:
+        (folder / "plugins").mkdir()
+        (folder / "plugins" / "looks.py").write_text(LOOKS)
+        (folder / "password").write_text(PASSWORD)
+        (folder / "password").chmod(0o600)
+        (folder / "scheduler.conf").write_text(
+            f"listening_port = 0\nplugins_path = {folder}/plugins\n"
+            f"[engine]\nurl = https://127.0.0.1:1/api\nusername = u\n"
+            f"password_file = {folder}/password\n"
+        )
+        if before:
+            for path in (folder, *folder.rglob("*")):
+                os.chown(path, STRANGER, STRANGER)
+        self._said = folder / "said"
+        with self._said.open("wb") as said:
+            self.process = subprocess.Popen(
+                [*before, sys.executable, "-m", "ovirt_scheduler", "serve",
+                 "--config", str(folder / "scheduler.conf")],
+                cwd=PROJECT, stderr=said, stdin=subprocess.DEVNULL,
+                env={**os.environ, "STATE_DIRECTORY": str(folder / "state"),
+                     "A_SECRET": ENVIRONMENT_SECRET, "HOME": str(folder)},
+            )  # fmt: skip
+        url = self._wait_for(lambda: re.search(r"listening on (\S+)", self._said.read_text()))[1]
+        self.key = folder / "state" / "certificate" / "key.pem"
+        self._trust = ssl.create_default_context(cafile=str(self.key.with_name("certificate.pem")))
+        self._out = folder / "out"
+        self._call = threading.Thread(target=self._run, args=(url,))
+        self._call.start()
+        self.found = json.loads(
+            self._wait_for(lambda: self._out.exists() and self._out.read_text())
+        )
+
+    def _run(self, url: str) -> None:
+        with ServerProxy(url + "/design", context=self._trust) as proxy:
+            properties = {"out": str(self._out), "daemon": str(self.process.pid)}
+            self.kept = proxy.runFilters(["looks"], ["host-1"], "vm-1", properties)
+
+    def _wait_for(self, look: Any) -> Any:
+        give_up = time.monotonic() + 30
+        pause = threading.Event()
+        while time.monotonic() < give_up and self.process.poll() is None:
+            found = look()
+            if found:
+                return found
+            pause.wait(0.02)
+        self.process.kill()
+        raise AssertionError(self._said.read_text())
+
+    def end(self) -> None:
+        self._out.unlink()
+        self._call.join(30)
+        assert self.kept == ["host-1"]
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(30) == 0, self._said.read_text()
+
+
+@pytest.fixture(scope="module")
+def looked() -> Iterator[Looked]:
+    before = as_stranger() if os.geteuid() == 0 else []
+    able: Optional[subprocess.CompletedProcess] = None
+    if before:
+        command = [*before, sys.executable, "-c", "import ovirt_scheduler.cli"]
+        able = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+        if able.returncode:
+            pytest.skip(f"no other user can be had: {shlex.join(command)}: {able.stderr}")
+    folder = Path(tempfile.mkdtemp(prefix="ovirt-scheduler-"))
+    folder.chmod(0o755)
+    running = Looked(folder, before)
+    yield running
+    running.end()
+    shutil.rmtree(folder)
+
+
+def test_the_plugin_ran_as_a_user_without_rights(looked: Looked) -> None:
+    """Else the tests below would show nothing."""
+    assert looked.found["uid"] != 0
+    assert len(looked.found["above"]) >= 3  # request process, zygote, daemon
+
+
+def test_no_descriptor_leads_to_a_secret(looked: Looked) -> None:
+    """Nothing but /dev/null and pipes of the call's own."""
+    for target in looked.found["descriptors"]:
+        assert target == "/dev/null" or target.startswith("pipe:") or target.endswith("/fd"), target
+
+
+def test_no_environment_variable_holds_a_secret(looked: Looked) -> None:
+    """Only some names are passed on."""
+    environ = looked.found["environ"]
+    assert ENVIRONMENT_SECRET not in environ.values()
+    assert {name for name in environ if not name.startswith("LC_")} <= {
+        "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR",
+    }  # fmt: skip
+
+
+def test_no_process_above_can_be_looked_into(looked: Looked) -> None:
+    """Neither memory nor environment nor descriptors, though they are of the same user."""
+    assert looked.found["opened"] == []
+
+
+def holds(pid: int, secrets: List[bytes]) -> bool:
+    """Whether one of these stands in the memory of a process."""
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            addresses, permissions, *rest = line.split()
+            if not permissions.startswith("rw") or rest[-1].startswith("[v"):
+                continue
+            begin, end = (int(address, 16) for address in addresses.split("-"))
+            try:
+                memory.seek(begin)
+                data = memory.read(end - begin)
+            except OSError:
+                continue
+            if any(secret in data for secret in secrets):
+                return True
+    return False
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may read their memory")
+def test_no_memory_below_the_daemon_holds_the_key_or_the_password(looked: Looked) -> None:
+    """The daemon's own does hold the key, which shows that the search finds it."""
+    key = serialization.load_pem_private_key(looked.key.read_bytes(), None)
+    number = key.private_numbers().private_value  # type: ignore[union-attr]
+    secrets = [number.to_bytes(32, "little"), number.to_bytes(32, "big"), PASSWORD.encode()]
+    secrets.append(looked.key.read_bytes().splitlines()[1])
+    *below, daemon = looked.found["above"]
+    assert holds(daemon, secrets[:2])
+    for pid in (looked.found["pid"], *below):
+        assert not holds(pid, secrets)

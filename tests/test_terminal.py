@@ -1,0 +1,154 @@
+"""The four operations of a running daemon, and of none, as a terminal shows them."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+from xml.etree import ElementTree
+
+import pytest
+from conftest import PROJECT
+
+from ovirt_scheduler import config, inputs, terminal
+from ovirt_scheduler.errors import BadInput, CallRefused, NoAnswer, UnreadableDocument
+
+HOSTS = (PROJECT / "demo" / "hosts.xml").read_text("utf-8")
+IDS = [host.get("id") for host in ElementTree.fromstring(HOSTS)]
+VM_ID = "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b01"
+
+PLUGIN = f'''\
+def do_filter(hosts, vm, properties):
+    """Keep the first."""
+    return hosts[:1]
+
+
+def do_score(hosts, vm, properties):
+    return {{host.id: -position for position, host in enumerate(hosts)}}
+
+
+def do_balance(hosts, properties):
+    return ("{VM_ID}", hosts[2:]) if properties else None
+'''
+FALLS = "def do_filter(hosts, vm, properties):\n    return 1 / 0\n\n\ndo_score = do_filter\n"
+
+
+@pytest.fixture(scope="module")
+def plugins(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plugins")
+    (folder / "First.py").write_text(PLUGIN)
+    (folder / "Falls.py").write_text(FALLS)
+    return folder
+
+
+@pytest.fixture(scope="module", params=["summed", "per_unit"])
+def daemon(request, start_daemon, plugins):
+    return start_daemon(plugins, f"engine_scores = {request.param}")
+
+
+@pytest.fixture(params=["remote", "local"])
+def call(request, daemon, plugins):
+    """Calls to the daemon, and the same without it."""
+    if request.param == "remote":
+        with terminal.remote(daemon.url, daemon.certificate) as calls:
+            yield calls
+    else:
+        settings = config.load(None, {})
+        settings = dataclasses.replace(
+            settings, plugins_path=(plugins,), plugins_path_optional=frozenset()
+        )
+        with terminal.local(settings) as calls:
+            yield calls
+
+
+def test_discover_lists_the_units(call):
+    """A line for each, or all that is known of it."""
+    shown = terminal.discover(call)
+    units = {(unit["name"], unit["kind"]): unit for unit in shown.fields}
+    assert set(units) == {
+        ("Falls", "filter"), ("Falls", "cost_function"),
+        ("First", "filter"), ("First", "cost_function"), ("First", "balance"),
+    }  # fmt: skip
+    assert units["First", "filter"]["description"] == "Keep the first."
+    assert units["First", "filter"]["checksum"].startswith("sha256:")
+    assert shown.text.splitlines()[0].split() == ["UNIT", "KIND", "PROPERTIES", "DESCRIPTION"]
+
+
+def test_filters_tell_who_is_out(call):
+    """Not only who is in."""
+    shown = terminal.run_filters(call, ["First"], HOSTS, inputs.NO_VM, {})
+    assert shown.well
+    assert shown.fields == {"accepted": IDS[:1], "rejected": IDS[1:], "problems": []}
+    assert f"lynx    {IDS[0]}  accepted\n" in shown.text
+    assert f"puma    {IDS[1]}  rejected\n" in shown.text
+
+
+def test_costs_are_multiplied_and_summed(call):
+    """Whichever of the two the daemon is set to answer; the best host stands first."""
+    shown = terminal.run_cost_functions(call, {"First": 3}, HOSTS, inputs.NO_VM, {})
+    assert shown.fields["costs"] == {host: -3 * position for position, host in enumerate(IDS)}
+    assert shown.text.splitlines()[1].endswith(f"{IDS[-1]}  -9")
+
+
+def test_a_balance_tells_what_to_move(call):
+    """Or that there is nothing to do."""
+    shown = terminal.run_balance(call, "First", HOSTS, {"move": "1"})
+    assert shown.fields["migration"] == {"vm": VM_ID, "hosts": IDS[2:]}
+    assert terminal.run_balance(call, "First", HOSTS, {}).text == "nothing to do\n"
+
+
+@pytest.mark.parametrize(
+    ("unit", "told"),
+    [
+        ("Falls", "ZeroDivisionError: division by zero (Falls.py:2)"),
+        ("Nobody", "there is no filter"),
+    ],
+)
+def test_a_unit_that_fails_is_told(call, unit, told):
+    """The answer stands without it, and all is not well."""
+    shown = terminal.run_filters(call, ["First", unit], HOSTS, inputs.NO_VM, {})
+    assert not shown.well
+    assert shown.fields["accepted"] == IDS[:1]
+    assert f"problem: {unit}: {told}" in shown.text
+
+
+def test_a_document_that_is_none_is_refused(call):
+    """As the caller's mistake."""
+    with pytest.raises((CallRefused, UnreadableDocument)):
+        terminal.run_filters(call, ["First"], "<hosts", inputs.NO_VM, {})
+
+
+def test_the_factor_is_one_unless_said():
+    """NAME or NAME=FACTOR."""
+    assert terminal.factors(["a", "b=-3"]) == {"a": 1, "b": -3}
+    with pytest.raises(BadInput, match="the factor of b is to be an integer"):
+        terminal.factors(["b=much"])
+
+
+def test_a_certificate_that_is_not_trusted_is_told(daemon):
+    """With what to do."""
+    with terminal.remote(daemon.url, None) as call, pytest.raises(NoAnswer, match="--ca"):
+        terminal.discover(call)
+
+
+def test_nobody_there_is_told():
+    """With what to do."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # and does not listen
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with (
+            terminal.remote(url, None) as call,
+            pytest.raises(NoAnswer, match="is the daemon running"),
+        ):
+            terminal.discover(call)
+
+
+def test_a_certificate_that_cannot_be_read_is_named(tmp_path):
+    """Missing, or something else."""
+    for content, told in ((None, "cannot be read"), ("text", "no PEM certificate")):
+        if content:
+            (tmp_path / "ca.pem").write_text(content)
+        with (
+            pytest.raises(BadInput, match=rf"ca\.pem: .*{told}"),
+            terminal.remote("https://localhost:1", tmp_path / "ca.pem"),
+        ):
+            pass

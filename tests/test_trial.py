@@ -1,0 +1,128 @@
+"""One plugin's file, run without a daemon."""
+
+from __future__ import annotations
+
+import dataclasses
+from xml.etree import ElementTree
+
+import pytest
+from conftest import PLUGINS, PROJECT
+
+from ovirt_scheduler import config, inputs, trial
+from ovirt_scheduler.errors import BadInput, PluginError, RefusedProperty, UnreadableDocument
+from ovirt_scheduler.model import Kind
+
+HOSTS = (PROJECT / "demo" / "hosts.xml").read_text("utf-8")
+IDS = [host.get("id") for host in ElementTree.fromstring(HOSTS)]
+EVERY = tuple(Kind)
+
+PLUGIN = '''\
+def do_filter(hosts, vm, properties):
+    """Keep the first."""
+    print("seen", len(hosts))
+    return hosts[: int(properties["first"])]
+
+
+def do_score(hosts, vm, properties):
+    return {host.id: -position for position, host in enumerate(hosts)}
+
+
+def do_balance(hosts, properties):
+    return properties.get("vm") and (properties["vm"], hosts[1:])
+'''
+CONF = 'customProperties = "first={1-9}"\ndefaultValues = "1"\n'
+
+
+@pytest.fixture
+def plugin(tmp_path):
+    (tmp_path / "First.py").write_text(PLUGIN)
+    (tmp_path / "First.conf").write_text(CONF)
+    return tmp_path / "First.py"
+
+
+def run(path, kinds=EVERY, hosts=HOSTS, properties=None):
+    settings = trial.settings_for(config.load(None, {}), path)
+    return trial.run(settings, path, kinds, hosts, inputs.NO_VM, properties or {})
+
+
+def test_every_kind_that_the_file_has_is_run(plugin):
+    """Accepted and rejected hosts, costs, nothing to do, what was printed."""
+    shown = run(plugin)
+    filtered, scored, balanced = shown.fields
+    assert shown.well
+    assert (filtered["accepted"], filtered["rejected"]) == (IDS[:1], IDS[1:])
+    assert (filtered["outcome"], filtered["stdout"]) == ("ok", "seen 4\n")
+    assert scored["costs"] == {host: -position for position, host in enumerate(IDS)}
+    assert balanced["migration"] is None
+    text = shown.text
+    assert text.startswith("filter First: ok, ")
+    assert f"lynx    {IDS[0]}  accepted\n" in text
+    assert f"puma    {IDS[1]}  rejected\n" in text
+    assert "\nstdout:\nseen 4\n" in text
+    assert "\ncost function First: ok, " in text
+    assert text.endswith("nothing to do\n")
+
+
+def test_one_kind_can_be_chosen_and_properties_given(plugin):
+    """The conf file beside the plugin says what is allowed."""
+    (filtered,) = run(plugin, (Kind.FILTER,), properties={"first": "2"}).fields
+    assert filtered["accepted"] == IDS[:2]
+    with pytest.raises(RefusedProperty, match="first"):
+        run(plugin, (Kind.FILTER,), properties={"first": "none"})
+
+
+def test_a_migration_is_shown_with_its_hosts(plugin):
+    """By name and id."""
+    shown = run(plugin, (Kind.BALANCE,), properties={"vm": "vm-1"})
+    assert shown.fields[0]["migration"] == {"vm": "vm-1", "hosts": IDS[1:]}
+    assert f"vm-1  puma     {IDS[1]}\n" in shown.text
+
+
+def test_a_failure_comes_with_its_traceback(tmp_path):
+    """The plugin's own lines, none of ours; and all is not well."""
+    path = tmp_path / "Falls.py"
+    path.write_text("def do_filter(hosts, vm, properties):\n    return 1 / 0\n")
+    shown = run(path)
+    assert not shown.well
+    (fields,) = shown.fields
+    assert fields["outcome"] == "raised"
+    assert "accepted" not in fields
+    assert "problem: ZeroDivisionError: division by zero (Falls.py:2)\n" in shown.text
+    assert f'File "{path}", line 2, in do_filter\n    return 1 / 0\n' in shown.text
+    assert "ovirt_scheduler/call.py" not in shown.text
+
+
+def test_limits_hold_as_in_the_daemon():
+    """A plugin that never returns is killed by its timeout."""
+    path = PLUGINS / "sleeps_forever.py"
+    settings = trial.settings_for(config.load(None, {}), path)
+    settings = dataclasses.replace(settings, plugin_timeout=0.5)
+    shown = trial.run(settings, path, (Kind.FILTER,), HOSTS, inputs.NO_VM, {"marker": "1000000"})
+    assert shown.fields[0]["outcome"] == "timed out"
+
+
+def test_ids_do_without_a_document(plugin):
+    """The entities hold nothing but their id then."""
+    (filtered,) = run(plugin, (Kind.FILTER,), hosts=("a", "b")).fields
+    assert (filtered["accepted"], filtered["rejected"]) == (["a"], ["b"])
+
+
+def test_no_hosts_call_nothing(plugin):
+    """That is told, and is no failure."""
+    shown = run(plugin, (Kind.FILTER,), hosts="<hosts/>")
+    assert shown.well
+    assert shown.text == "filter First: not called, as there are no hosts\n"
+
+
+def test_mistakes_are_named(plugin, tmp_path):
+    """No file, no such unit, a file that does not load, hosts that are none."""
+    with pytest.raises(BadInput, match="no such file"):
+        run(tmp_path / "Nobody.py")
+    (tmp_path / "Only.py").write_text("def do_filter(hosts, vm, properties):\n    return hosts\n")
+    with pytest.raises(BadInput, match="has no balance; it has filter Only"):
+        run(tmp_path / "Only.py", (Kind.BALANCE,))
+    (tmp_path / "Bad.py").write_text("x = (\n")
+    with pytest.raises(PluginError, match=r"Bad\.py:1: syntax error"):
+        run(tmp_path / "Bad.py")
+    with pytest.raises(UnreadableDocument):
+        run(plugin, hosts="<hosts")

@@ -1,0 +1,89 @@
+"""The files for systemd, read by systemd's own tools."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shutil
+import subprocess
+
+import pytest
+from conftest import PROJECT
+
+UNIT = PROJECT / "systemd" / "ovirt-scheduler.service"
+USERS = PROJECT / "systemd" / "sysusers.d" / "ovirt-scheduler.conf"
+
+analyze = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here"
+)
+
+
+def run(*command):
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
+    )
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """The unit with a program that is there, whatever is installed here."""
+    copy = tmp_path / UNIT.name
+    text, changed = re.subn("(?m)^ExecStart=.*", "ExecStart=/bin/sh -c true", UNIT.read_text())
+    assert changed == 1
+    copy.write_text(text)
+    return copy
+
+
+@analyze
+def test_the_unit_is_one_that_systemd_understands(installed):
+    """Every key and value, without a word."""
+    ended = run("systemd-analyze", "verify", str(installed))
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+@analyze
+def test_the_unit_is_closed_as_far_as_plugins_allow(installed):
+    """At most 2.0 of 10 (systemd-analyze security)."""
+    ended = run(
+        "systemd-analyze",
+        "security",
+        "--offline=true",
+        "--threshold=20",
+        "--no-pager",
+        str(installed),
+    )
+    if "--offline" in ended.stderr or "unrecognized option" in ended.stderr:
+        pytest.skip("systemd-analyze before version 250")
+    assert ended.returncode == 0, ended.stdout
+
+
+def test_the_unit_says_what_the_daemon_relies_on():
+    """Readiness, watchdog, exit status 78, order, the old proxy's name."""
+    unit = configparser.RawConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str
+    unit.read_string(UNIT.read_text())
+    service = unit["Service"]
+    assert service["Type"] == "notify"
+    assert int(service["WatchdogSec"]) >= 30  # a probe may take as long as an analysis
+    assert service["Restart"] == "on-failure"
+    assert service["RestartPreventExitStatus"] == "78"
+    assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
+    assert service["KillMode"] == "mixed"
+    assert unit["Unit"]["Before"] == "ovirt-engine.service"
+    assert unit["Install"]["Alias"] == "ovirt-scheduler-proxy.service"
+    assert "MemoryDenyWriteExecute" not in service
+
+
+def test_the_units_user_is_made_by_sysusers():
+    """One name in both files."""
+    user = re.search("(?m)^User=(.+)$", UNIT.read_text()).group(1)
+    assert re.search(f"(?m)^u {user} ", USERS.read_text())
+
+
+@pytest.mark.skipif(shutil.which("systemd-sysusers") is None, reason="systemd-sysusers is not here")
+def test_sysusers_takes_the_file(tmp_path):
+    """In a root of its own: it would make the user."""
+    (tmp_path / "etc").mkdir()
+    ended = run("systemd-sysusers", f"--root={tmp_path}", "--dry-run", str(USERS))
+    assert ended.returncode == 0, ended.stderr
+    assert "ovirt-scheduler" in ended.stderr + ended.stdout

@@ -429,64 +429,6 @@ def test_a_plugin_that_is_dropped_in_is_called_without_a_restart(start_daemon, t
     assert PLUGINS.name not in daemon.log
 
 
-@pytest.fixture(scope="module")
-def with_properties(start_daemon, tmp_path_factory):
-    """A daemon whose one plugin has properties: percent in a range, slow with a bad pattern."""
-    folder = tmp_path_factory.mktemp("with_properties")
-    (folder / "picky.py").write_text(
-        "def do_filter(hosts, vm, properties):\n"
-        "    return hosts[:int(properties['percent']) // 10]\n"
-    )
-    (folder / "picky.conf").write_text(
-        'customProperties = "percent={0-99};slow=(a+)+b"\ndefaultValues = "20"\n'
-    )
-    settings = f"plugins_conf_path = {folder}\nrequest_timeout = 2\nplugin_timeout = 2"
-    return start_daemon(plugins=folder, settings=settings)
-
-
-def test_properties_have_defaults_and_are_checked(with_properties):
-    """A value that its pattern refuses is fault 103 (contract 1.5, 5.8)."""
-    with with_properties.proxy() as proxy:
-        assert proxy.runFilters(["picky"], IDS, "vm-1", {}) == IDS[:2]
-        assert proxy.runFilters(["picky"], IDS, "vm-1", {"percent": "10", "other": "x"}) == IDS[:1]
-        with pytest.raises(Fault) as caught:
-            proxy.runFilters(["picky"], IDS, "vm-1", {"percent": "100"})
-    assert caught.value.faultCode == 103
-    assert "filter picky: " in caught.value.faultString
-    assert "percent" in caught.value.faultString
-    assert "'100'" in caught.value.faultString
-
-
-def test_a_refused_property_leaves_the_unit_out_in_the_engine_form(with_properties):
-    """There it is an error of that unit, as the engine has no way to mend its call."""
-    with with_properties.proxy("/engine") as proxy:
-        answer = proxy.runFilters(["picky"], IDS, "vm-1", {"percent": "100"})
-    assert answer["result"] == IDS
-    (message,) = answer["plugin_errors"]["picky"]
-    assert "percent" in message
-
-
-def test_a_pattern_that_runs_away_holds_up_its_own_request_only(with_properties):
-    """Values are matched where they can be killed, not in the daemon's process."""
-    ended = []
-
-    def call_the_slow():
-        with with_properties.proxy("/engine") as proxy:
-            ended.append(proxy.runFilters(["picky"], IDS, "vm-1", {"slow": "a" * 60}))
-
-    thread = threading.Thread(target=call_the_slow)
-    thread.start()
-    calls = 0
-    with with_properties.proxy() as proxy:
-        while thread.is_alive():
-            assert proxy.runFilters(["picky"], IDS, "vm-1", {}) == IDS[:2]
-            calls += 1
-    thread.join()
-    assert calls > 3
-    assert ended[0]["result"] == IDS
-    assert "did not answer in time" in ended[0]["plugin_errors"]["picky"][0]
-
-
 def test_128_clients_at_once_are_all_answered(daemon):
     """The burst that the listen backlog is for."""
     answers = []

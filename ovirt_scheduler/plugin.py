@@ -1,4 +1,5 @@
-"""What a plugin may import: a connection to the engine that needs no configuration of its own.
+"""What a plugin may import: the interfaces of a scheduler and of a driver (``interfaces``), and a
+connection to the engine that needs no configuration of its own.
 
 ::
 
@@ -21,9 +22,30 @@ from typing import NoReturn
 from ovirtsdk4 import AuthError, Connection
 
 from ovirt_scheduler.errors import EngineUnavailable
+from ovirt_scheduler.interfaces import (
+    Driver,
+    HostSelector,
+    HostStatusChanged,
+    LoadBalancer,
+    Scheduler,
+    TimerInvokedScheduler,
+    VmStatusChanged,
+)
 from ovirt_scheduler.model import Engine, EngineAccess, NoEngine
 
-__all__ = ["EngineAccess", "EngineUnavailable", "engine_connection", "provide"]
+__all__ = [
+    "Driver",
+    "EngineAccess",
+    "EngineUnavailable",
+    "HostSelector",
+    "HostStatusChanged",
+    "LoadBalancer",
+    "Scheduler",
+    "TimerInvokedScheduler",
+    "VmStatusChanged",
+    "engine_connection",
+    "provide",
+]
 
 _TIMEOUT = 20  # seconds for one answer; a silent engine should not use up all of a call's time
 

@@ -40,8 +40,8 @@ CALLS = (
     ("the warm process", "zygote"),
     ("one request's process", "request_process"),
     ("one plugin call", "call"),
-    ("what a call does and who watches it", "analysis answers entities supervisor"),
-    ("what these are made of", "limits plugin plugin_modules version3"),
+    ("what a call does and who watches it", "analysis answers entities plugin supervisor"),
+    ("what these are made of", "interfaces limits plugin_modules version3"),
 )
 SHARED = (
     ("rules and messages of both sides", "aggregate frames properties secrecy"),

@@ -1,0 +1,183 @@
+"""What a plugin implements that is more than a policy unit: a driver, or a whole scheduler.
+
+::
+
+    Driver                          publishes its methods under a topic
+     |
+     +-- HostSelector               \\
+     +-- LoadBalancer                |
+     +-- TimerInvokedScheduler       |  each may be implemented alone
+     +-- VmStatusChanged             |
+     +-- HostStatusChanged          /
+          |
+          +-- Scheduler             all five
+
+A plugin's file with a subclass of one of these is a driver plugin; with one of the five a
+scheduler plugin. What a subclass does not define, it does not do: the methods here are answers
+that change nothing. Each call makes an object of its own, in a process of its own: what the next
+call is to know has to be kept elsewhere.
+
+Hosts and VMs are ``ovirtsdk4.types`` entities. Wherever a host or a VM is returned, its id will do.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import ClassVar, Mapping, Optional, Sequence, Tuple, Union
+
+from ovirtsdk4 import types
+
+Properties = Mapping[str, str]
+HostOrId = Union[types.Host, str]
+VmOrId = Union[types.Vm, str]
+
+# VMs to migrate, each with the hosts it may go to, the best first.
+Migrations = Mapping[VmOrId, Sequence[HostOrId]]
+
+
+class Driver:
+    """Publishes its public methods under a topic, for whoever schedules something.
+
+    Attributes:
+        name: what it is called by; the name of the class unless said.
+        topic: what it publishes its methods under; None publishes nothing.
+        policies: the values that its property ``policy`` may have; empty where it has none.
+        version: any text; calculated from the file's checksum unless said.
+        written_for: the oVirt version for which it was written, as ``4.5``; None: any.
+        properties_validation: the properties that it takes, ``key=regex;key2=regex2``; a conf
+            file may say them instead (contract 5.8).
+        default_values: their defaults, by position, ``;`` between.
+    """
+
+    name: ClassVar[Optional[str]] = None
+    topic: ClassVar[Optional[str]] = None
+    policies: ClassVar[Sequence[str]] = ()
+    version: ClassVar[Optional[str]] = None
+    written_for: ClassVar[Optional[str]] = None
+    properties_validation: ClassVar[str] = ""
+    default_values: ClassVar[str] = ""
+
+
+class _SchedulerPart(Driver):
+    topic = "compute"
+
+
+class HostSelector(_SchedulerPart):
+    """Chooses the host for a VM. A subclass defines ``candidates``, or ``select_host`` alone.
+
+    Attributes:
+        costs: host id to the weighted sum of the cost functions that the caller asked for; lower
+            is better. A host that none of them scored is not in it.
+        selected: ids of the hosts of the last selection, the best first.
+    """
+
+    costs: Mapping[str, int] = MappingProxyType({})
+    selected: Tuple[str, ...] = ()
+
+    def candidates(
+        self, hosts: Sequence[types.Host], vm: types.Vm, properties: Properties
+    ) -> Sequence[HostOrId]:
+        """The hosts that the VM may be started on, the best first.
+
+        Args:
+            hosts: those that the filters accepted which the caller asked for.
+        """
+        host = self.select_host(hosts, vm, properties)
+        return () if host is None else (host,)
+
+    def select_host(
+        self, hosts: Sequence[types.Host], vm: types.Vm, properties: Properties
+    ) -> Optional[HostOrId]:
+        """The host to start the VM on; None where there is none."""
+        return next(iter(self.candidates(hosts, vm, properties)), None)
+
+    def has_any_hosts(
+        self, hosts: Sequence[types.Host], vm: types.Vm, properties: Properties
+    ) -> bool:
+        """Whether there is a host for the VM."""
+        return self.select_host(hosts, vm, properties) is not None
+
+    def get_selected_hosts(self) -> Tuple[str, ...]:
+        """The hosts of the last selection, the best first; the daemon remembers them."""
+        return self.selected
+
+
+class LoadBalancer(_SchedulerPart):
+    """Moves VMs between hosts that run."""
+
+    def load_balance(
+        self,
+        hosts: Sequence[types.Host],
+        vms: Sequence[types.Vm],
+        properties: Properties,
+    ) -> Migrations:
+        """What to migrate now.
+
+        Args:
+            vms: all of the cluster; ``vm.host.id`` is the host that one runs on.
+        """
+        del hosts, vms, properties
+        return {}
+
+
+class TimerInvokedScheduler(_SchedulerPart):
+    """Is called again and again, at each ``timer_interval`` of a cluster."""
+
+    def on_timer_invoked(
+        self,
+        hosts: Sequence[types.Host],
+        vms: Sequence[types.Vm],
+        properties: Properties,
+    ) -> Migrations:
+        """What to migrate now, if anything."""
+        del hosts, vms, properties
+        return {}
+
+
+class VmStatusChanged(_SchedulerPart):
+    """Is told when the status of a VM has changed."""
+
+    def on_vm_status_changed(
+        self,
+        vm: types.Vm,
+        old_status: str,
+        new_status: str,
+        hosts: Sequence[types.Host],
+        vms: Sequence[types.Vm],
+        properties: Properties,
+    ) -> Migrations:
+        """What to migrate now, if anything.
+
+        Args:
+            old_status, new_status: in the engine's words, such as ``up`` (``VmStatus``).
+        """
+        del vm, old_status, new_status, hosts, vms, properties
+        return {}
+
+
+class HostStatusChanged(_SchedulerPart):
+    """Is told when the status of a host has changed."""
+
+    def on_host_status_changed(
+        self,
+        host: types.Host,
+        old_status: str,
+        new_status: str,
+        hosts: Sequence[types.Host],
+        vms: Sequence[types.Vm],
+        properties: Properties,
+    ) -> Migrations:
+        """What to migrate now, if anything.
+
+        Args:
+            old_status, new_status: in the engine's words, such as ``maintenance``
+                (``HostStatus``).
+        """
+        del host, old_status, new_status, hosts, vms, properties
+        return {}
+
+
+class Scheduler(
+    HostSelector, LoadBalancer, TimerInvokedScheduler, VmStatusChanged, HostStatusChanged
+):
+    """A whole scheduler."""

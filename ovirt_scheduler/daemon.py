@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import logging.handlers
 import os
 import queue
 import signal
@@ -22,6 +21,7 @@ from typing import Callable, Optional
 from ovirt_scheduler import __version__, config, secrecy
 from ovirt_scheduler.config import Settings
 from ovirt_scheduler.errors import ConfigError, ExecutorUnavailable
+from ovirt_scheduler.log_file import LogFile, StandardError
 from ovirt_scheduler.notify import Notifier
 from ovirt_scheduler.parts import Parts, say
 from ovirt_scheduler.watchdog import Watchdog
@@ -29,8 +29,6 @@ from ovirt_scheduler.watchdog import Watchdog
 _log = logging.getLogger(__name__)
 
 _GRACE = 10.0  # seconds for the calls under way when the daemon is told to stop
-_LOG_BYTES = 10 << 20
-_LOG_FILES = 6
 
 
 def serve(read: Callable[[], Settings]) -> None:
@@ -103,17 +101,7 @@ def _reload(read: Callable[[], Settings], parts: Parts) -> None:
 
 def _log_handler(settings: Settings) -> logging.Handler:
     """What writes the log to standard error, or to a file that rotates (contract 6)."""
-    handler: logging.Handler
-    if settings.log_file is None:
-        handler = logging.StreamHandler()
-    else:
-        try:
-            handler = logging.handlers.RotatingFileHandler(
-                settings.log_file, maxBytes=_LOG_BYTES, backupCount=_LOG_FILES, encoding="utf-8"
-            )
-        except OSError as error:
-            message = f"the log cannot be written: {error.strerror}; mend log_file"
-            raise ConfigError(message, str(settings.log_file)) from None
+    handler = StandardError() if settings.log_file is None else LogFile(settings.log_file)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
     return handler
 

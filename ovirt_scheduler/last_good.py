@@ -9,7 +9,7 @@ import json
 import logging
 import os
 from pathlib import Path
-from typing import Optional
+from typing import Dict, Optional
 
 from ovirt_scheduler import trust
 from ovirt_scheduler.errors import PluginError
@@ -23,6 +23,8 @@ class NothingKept:
     """For commands that tell of the files as they are: saves nothing, knows nothing."""
 
     def save(self, plugin: LoadedPlugin) -> None: ...
+
+    def catch_up(self) -> None: ...
 
     def drop(self, path: Path) -> None: ...
 
@@ -39,9 +41,28 @@ class LastGood:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
+        self._unsaved: Dict[Path, LoadedPlugin] = {}
 
     def save(self, plugin: LoadedPlugin) -> None:
-        """Keep a version that loads; one that cannot be written is told, and no more."""
+        """Keep a version that loads; one that cannot be written is told, and tried again."""
+        told = plugin.path in self._unsaved
+        try:
+            self._write(plugin)
+        except OSError as error:
+            self._unsaved[plugin.path] = plugin
+            if not told:
+                _log.warning("%s cannot be kept for a restart: %s", plugin.path, error)
+        else:
+            self._unsaved.pop(plugin.path, None)
+            if told:
+                _log.info("%s is kept for a restart again", plugin.path)
+
+    def catch_up(self) -> None:
+        """Try again what could not be written."""
+        for plugin in tuple(self._unsaved.values()):
+            self.save(plugin)
+
+    def _write(self, plugin: LoadedPlugin) -> None:
         record = {
             "path": str(plugin.path),
             "conf": None if plugin.conf is None else _packed(plugin.conf),
@@ -56,11 +77,14 @@ class LastGood:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             unfinished.write_text(json.dumps(record), "ascii")
             os.replace(unfinished, file)  # noqa: PTH105  Path.replace hides that it is atomic
-        except OSError as error:
-            _log.warning("%s cannot be kept for a restart: %s", plugin.path, error)
+        except OSError:
+            with contextlib.suppress(OSError):
+                unfinished.unlink()
+            raise
 
     def drop(self, path: Path) -> None:
         """Forget a plugin whose file is gone."""
+        self._unsaved.pop(path, None)
         with contextlib.suppress(OSError):
             self._file(path).unlink()
 

@@ -6,6 +6,7 @@ scheduler.conf says, never a mixture of two.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 from pathlib import Path
@@ -125,4 +126,5 @@ class Parts:
 
 def say(line: str) -> None:
     """Tell whoever started it, whatever the log's level and place."""
-    print(line, file=sys.stderr, flush=True)  # noqa: T201  not for the log alone
+    with contextlib.suppress(OSError):  # a full disk behind it ends nothing
+        print(line, file=sys.stderr, flush=True)  # noqa: T201  not for the log alone

@@ -35,6 +35,7 @@ class Store(Protocol):
     """Keeps the last good version of each plugin over a restart."""
 
     def save(self, plugin: LoadedPlugin) -> None: ...
+    def catch_up(self) -> None: ...
     def drop(self, path: Path) -> None: ...
     def restore(self, path: Path, loader: Loader) -> Optional[LoadedPlugin]: ...
 
@@ -141,6 +142,7 @@ class Registry:
 
     def _refresh(self, retry_faults: bool = False) -> None:
         look = self._loader.look()
+        self._store.catch_up()
         before = self._states
         states: Dict[Path, _State] = {}
         for file in look.files:

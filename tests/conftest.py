@@ -12,7 +12,7 @@ import sys
 import time
 import uuid
 from pathlib import Path
-from typing import Callable, Iterator, List, Optional
+from typing import Callable, Iterator, List, Optional, Sequence
 from xmlrpc.client import ServerProxy
 
 import pytest
@@ -100,17 +100,28 @@ def unit_named(executor: Executor) -> Callable[..., PolicyUnit]:
 
 
 class Daemon:
-    """A daemon of its own for a test, started as an administrator starts it."""
+    """A daemon of its own for a test, started as an administrator starts it.
 
-    def __init__(self, folder: Path, plugins: Path, settings: str, options: List[str]) -> None:
+    Args:
+        before: the beginning of a command line that runs the rest, and becomes it.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        plugins: Path,
+        settings: str,
+        options: List[str],
+        before: Sequence[str] = (),
+    ) -> None:
         self.state = folder / "state"
         self._log = folder / "log"
         config = folder / "scheduler.conf"
         config.write_text(f"listening_port = 0\n{settings}\n", "utf-8")
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "ovirt_scheduler", "serve", "--config", str(config),
-                 "--plugins", str(plugins), *options],
+                [*before, sys.executable, "-m", "ovirt_scheduler", "serve",
+                 "--config", str(config), "--plugins", str(plugins), *options],
                 cwd=PROJECT,
                 env={**os.environ, "STATE_DIRECTORY": str(self.state)},
                 stdin=subprocess.DEVNULL,
@@ -166,9 +177,14 @@ def start_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartDaem
     started: List[Daemon] = []
 
     def start(
-        plugins: Path = PLUGINS, settings: str = "", options: Optional[List[str]] = None
+        plugins: Path = PLUGINS,
+        settings: str = "",
+        options: Optional[List[str]] = None,
+        before: Sequence[str] = (),
+        folder: Optional[Path] = None,
     ) -> Daemon:
-        daemon = Daemon(tmp_path_factory.mktemp("daemon"), plugins, settings, options or [])
+        folder = folder or tmp_path_factory.mktemp("daemon")
+        daemon = Daemon(folder, plugins, settings, options or [], before)
         started.append(daemon)
         return daemon
 

@@ -34,7 +34,7 @@ DAEMON = (
     ("a conf file held to its table", "conf_file"),
     ("the table of settings", "settings_table"),
     ("what stands alone",
-     "certificates clients codec conf_syntax inputs notify setting_values skeleton slots tables trust"),
+     "certificates clients codec conf_syntax inputs log_file notify setting_values skeleton slots tables trust"),
 )  # fmt: skip
 CALLS = (
     ("the warm process", "zygote"),

@@ -1,0 +1,145 @@
+"""A log that cannot be written for a while, and one that grows."""
+
+from __future__ import annotations
+
+import logging
+import resource
+from pathlib import Path
+from typing import Iterator, List
+
+import pytest
+
+from ovirt_scheduler.errors import ConfigError
+from ovirt_scheduler.log_file import LogFile, StandardError
+
+MISSED = "lines that could not be written here: "
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "logs").mkdir()
+    return tmp_path / "logs" / "log"
+
+
+@pytest.fixture
+def handler(path: Path) -> Iterator[LogFile]:
+    made = LogFile(path, most_bytes=200, kept=2)
+    yield made
+    made.close()
+
+
+def log(handler: logging.Handler, *messages: str) -> None:
+    for message in messages:
+        handler.handle(logging.makeLogRecord({"msg": message}))
+
+
+def lines(path: Path) -> List[str]:
+    return path.read_text("utf-8").splitlines()
+
+
+def test_lines_go_to_the_file_and_nowhere_else(handler, path, capfd):
+    """As soon as they are logged; what is there already stays."""
+    log(handler, "one", "größer \udcff")
+    assert lines(path) == ["one", "größer \\udcff"]
+    again = LogFile(path)
+    log(again, "three")
+    again.close()
+    assert lines(path)[2:] == ["three"]
+    assert capfd.readouterr().err == ""
+
+
+def test_a_file_of_the_size_is_renamed_and_so_many_are_kept(handler, path):
+    """No line is cut or lost on the way; the oldest file goes."""
+    for number in range(7):
+        log(handler, f"line {number} " + "." * 150)
+    assert sorted(file.name for file in path.parent.iterdir()) == ["log", "log.1", "log.2"]
+    assert [lines(file)[0][:6] for file in (path, path.with_name("log.1"))] == ["line 6", "line 5"]
+
+
+@pytest.mark.parametrize("harm", ["moved", "removed"])
+def test_a_file_moved_or_removed_by_others_is_made_anew(handler, path, harm):
+    """As logrotate does it."""
+    log(handler, "one")
+    if harm == "moved":
+        path.rename(path.with_name("elsewhere"))
+    else:
+        path.unlink()
+    log(handler, "two")
+    assert lines(path) == ["two"]
+
+
+def test_a_folder_that_is_gone_is_told_once_and_the_lines_come_to_standard_error(
+    handler, path, capfd
+):
+    """When it is back, the file says how many lines it has missed, and goes on."""
+    away = path.parent.with_name("away")
+    path.parent.rename(away)
+    log(handler, "one", "two")
+    told, one, two = capfd.readouterr().err.splitlines()
+    assert told == (
+        f"the log {path} cannot be written: No such file or directory; its lines come here"
+    )
+    assert (one, two) == ("one", "two")
+    away.rename(path.parent)
+    log(handler, "three", "four")
+    assert lines(path) == [
+        f"{MISSED}2 (No such file or directory); standard error got them",
+        "three",
+        "four",
+    ]
+    assert capfd.readouterr().err == ""
+
+
+def test_a_disk_without_room_for_a_whole_line_gets_no_half_of_it(path):
+    """What there is of it is taken away again."""
+    handler = LogFile(path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    log(handler, "one")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len("one\ntwo\nthr"), hard))
+    try:
+        log(handler, "two", "three", "four")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert lines(path) == ["one", "two"]
+    log(handler, "five")
+    handler.close()
+    assert lines(path)[2:] == [
+        f"{MISSED}2 (File too large); standard error got them",
+        "five",
+    ]
+
+
+def test_a_file_that_cannot_be_renamed_grows_and_says_so_once(handler, path):
+    """A folder in the place of the next name stands for whatever keeps it from being renamed."""
+    path.with_name("log.1").mkdir()
+    (path.with_name("log.1") / "full").touch()
+    path.with_name("log.2").mkdir()
+    (path.with_name("log.2") / "full").touch()
+    log(handler, *(f"line {number} " + "." * 150 for number in range(5)))
+    told = [line for line in lines(path) if "rotated" in line]
+    assert len(told) == 1
+    assert f"it grows until the daemon may write to {path.parent}" in told[0]
+    assert [line[:6] for line in lines(path) if "rotated" not in line] == [
+        f"line {number}" for number in range(5)
+    ]
+
+
+@pytest.mark.parametrize("name", ["missing/log", "."])
+def test_a_file_that_cannot_be_opened_stops_the_start(tmp_path, name):
+    """With the reason, and the key to mend."""
+    with pytest.raises(ConfigError, match=r"the log cannot be written: .*log_file") as caught:
+        LogFile(tmp_path / name)
+    assert caught.value.file == str(tmp_path / name)
+
+
+def test_a_record_that_cannot_be_formatted_harms_nobody(handler, capfd):
+    """It is told on standard error with the place that logged it."""
+    handler.handle(logging.makeLogRecord({"msg": "%d", "args": ("x",)}))
+    assert "Logging error" in capfd.readouterr().err
+
+
+def test_without_standard_error_a_line_is_lost_and_nothing_else(capfd):
+    """The handler for standard error writes lines as they are."""
+    handler = StandardError()
+    log(handler, "one")
+    assert capfd.readouterr().err == "one\n"

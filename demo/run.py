@@ -59,6 +59,9 @@ ca_file = {engine.settings().ca_file}
 """,
         "utf-8",
     )
+    # Said outright: a shell starts what runs in the background with SIGINT ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     command = [sys.executable, "-m", "ovirt_scheduler", "serve"]
     command += ["--config", str(settings), "--plugins", str(PROJECT / "plugins")]
     with subprocess.Popen(

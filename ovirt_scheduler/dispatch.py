@@ -14,6 +14,7 @@ from typing import Dict, Sequence, Tuple
 from ovirt_scheduler.codec import decode_call, encode_answer, encode_fault
 from ovirt_scheduler.errors import (
     BadParameters,
+    ExecutorUnavailable,
     InternalError,
     Overloaded,
     RequestError,
@@ -89,6 +90,8 @@ class Dispatcher:
             return encode_answer(reply.answer), reply.summary
         except RequestError:
             raise
+        except ExecutorUnavailable as error:
+            raise InternalError(f"{error} (request {caller.request_id})") from None
         except Exception:
             logger.exception("request %s failed", caller.request_id)
             message = f"internal error; look for request {caller.request_id} in the daemon's log"

@@ -28,24 +28,18 @@ from dataclasses import replace
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
 from ovirt_scheduler import frames
-from ovirt_scheduler.errors import (
-    ExecutorUnavailable,
-    Overloaded,
-    RefusedProperty,
-    UnreadableDocument,
-)
+from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded
 from ovirt_scheduler.model import (
     Analysis,
-    CallResult,
     Candidate,
     Document,
     Execution,
     FileFault,
     Job,
     Kind,
-    Outcome,
 )
 from ovirt_scheduler.slots import Slots
+from ovirt_scheduler.told import Message, Told
 
 _log = logging.getLogger(__name__)
 
@@ -58,15 +52,10 @@ _FRAME_LIMIT = 256 << 20
 _SEND_SECONDS = 5.0  # for the zygote to take a message
 _CHUNK = 1 << 18
 
-# The faults that a request process finds.
-_REFUSALS = {refusal.fault_code: refusal for refusal in (RefusedProperty, UnreadableDocument)}
-
 # What plugins get of the daemon's environment; anything else could be a secret.
 _ENVIRONMENT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR")
 
 _TRIES = 3  # to hand a task to a process that lives
-
-Message = Tuple[str, frames.Head]
 
 _BOOT = (
     "import sys; sys.path[:] = sys.argv[2:]; "
@@ -142,7 +131,7 @@ class Executor:
             # Entities that are read from documents are shared by fork: a process of its own.
             fresh = isinstance(job.hosts, Document) or isinstance(job.vm, Document)
             for tries_left in reversed(range(_TRIES)):
-                told = _Told(job)
+                told = Told(job)
                 try:
                     told.take_all(self._talk(payload, job.deadline, fresh))
                     return told.whole()
@@ -225,51 +214,6 @@ class Executor:
         except ExecutorUnavailable as error:
             if not self._closed:
                 _log.error("%s; the next request tries again", error)
-
-
-class _Told:
-    """What a request process has told of its job so far."""
-
-    def __init__(self, job: Job) -> None:
-        self._job = job
-        self._hosts: Optional[Tuple[str, ...]] = None
-        self._vm: Optional[str] = None
-        self._results: Dict[int, CallResult] = {}
-        self._errors: Tuple[str, ...] = ()
-        if not isinstance(job.hosts, Document) and not isinstance(job.vm, Document):
-            self._hosts, self._vm = job.hosts, job.vm
-        self.opened = False
-
-    def take_all(self, messages: Iterator[Message]) -> None:
-        """
-        Raises:
-            UnreadableDocument, RefusedProperty: the request process says so.
-        """
-        for kind, fields in messages:
-            if kind == "refused":
-                raise _REFUSALS[fields["code"]](fields["message"])
-            if kind == "opened":
-                self.opened = True
-                self._hosts, self._vm = tuple(fields["hosts"]), fields["vm"]
-                self._errors = tuple(fields["errors"])
-            elif kind == "result":
-                position, result = frames.unpack_result(fields, self._job.kind)
-                self._results[position] = result
-
-    def whole(self) -> Execution:
-        results = tuple(self._results[position] for position in sorted(self._results))
-        return Execution(self._hosts or (), self._vm, results, self._errors)
-
-    def cut_short(self, how: str) -> Execution:
-        """The same, with a failure for each unit that had not answered."""
-        if self._hosts is None:
-            raise UnreadableDocument(f"the process that read the documents {how}")
-        for position, call in enumerate(self._job.calls):
-            failure = CallResult(
-                call.unit.name, Outcome.KILLED, message=f"the process of its request {how}"
-            )
-            self._results.setdefault(position, failure)
-        return self.whole()
 
 
 class _Process:

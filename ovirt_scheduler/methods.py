@@ -6,11 +6,10 @@ Here the three parts meet that know nothing of each other: ``wire`` reads the pa
 
 from __future__ import annotations
 
-from typing import Callable, Iterator, NamedTuple, Tuple, TypeVar
+from typing import Callable, Iterator, NamedTuple, Tuple
 
 from ovirt_scheduler import policy_units, wire
 from ovirt_scheduler.config import EngineScores
-from ovirt_scheduler.errors import ExecutorUnavailable, InternalError
 from ovirt_scheduler.model import (
     AnswerForm,
     Caller,
@@ -26,7 +25,6 @@ from ovirt_scheduler.service import Service
 _SHOWN_UNITS = 8  # in the log's line on a request
 _SHOWN_NAME = 60  # characters
 
-T = TypeVar("T")
 Parameters = Tuple[object, ...]
 Units = Tuple[PolicyUnit, ...]
 
@@ -116,16 +114,16 @@ def _in_form(
 ) -> Iterator[Method]:
     """The methods as they answer in one form."""
 
-    def discover(caller: Caller, parameters: Parameters) -> object:
+    def discover(_caller: Caller, parameters: Parameters) -> object:
         wire.discover_request(parameters)
-        return show_units(_available(service.discover, caller))
+        return show_units(service.discover())
 
     def run(
         read: Callable[[Caller, Parameters], Request],
     ) -> Callable[[Caller, Parameters], object]:
         def answer(caller: Caller, parameters: Parameters) -> object:
             request = read(caller, parameters)
-            decision = _available(lambda: service.decide(request), caller)
+            decision = service.decide(request)
             return Reply(show_decision(decision), _summary(decision))
 
         return answer
@@ -154,10 +152,3 @@ def _summary(decision: Decision) -> str:
 
 def _shown(name: str) -> str:
     return name if name.isidentifier() and len(name) <= _SHOWN_NAME else repr(name[:_SHOWN_NAME])
-
-
-def _available(operation: Callable[[], T], caller: Caller) -> T:
-    try:
-        return operation()
-    except ExecutorUnavailable as error:
-        raise InternalError(f"{error} (request {caller.request_id})") from None

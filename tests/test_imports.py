@@ -33,13 +33,15 @@ DAEMON = (
     ("the settings", "config"),
     ("a conf file held to its table", "conf_file"),
     ("the table of settings", "settings_table"),
-    ("what stands alone",
-     "certificates clients codec conf_syntax inputs log_file notify setting_values skeleton slots tables trust"),
+    ("what stands alone, for the daemon's doing",
+     "certificates clients conf_syntax log_file notify slots told trust"),
+    ("and for what is said", "codec inputs setting_values skeleton tables wire_values"),
 )  # fmt: skip
 CALLS = (
     ("the warm process", "zygote"),
     ("one request's process", "request_process"),
-    ("one plugin call", "call"),
+    ("what a request does", "unit_calls"),
+    ("one plugin call, and what it is given", "call given"),
     ("what a call does and who watches it", "analysis answers entities plugin supervisor"),
     ("what these are made of", "interfaces limits plugin_modules version3"),
 )

@@ -1,0 +1,114 @@
+"""What a request brings, as the entities that its calls get; read once, in its process.
+
+What came as a document is read from it. What came as an id is what the engine told of it, where
+that was asked, else an entity that holds nothing but its id (contract 5.2).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from dataclasses import dataclass
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, cast
+
+from ovirtsdk4 import types
+
+from ovirt_scheduler import entities, limits
+from ovirt_scheduler.errors import UnreadableDocument
+from ovirt_scheduler.model import Document, Hosts, Job, Known, Vm
+
+_MOST_IDS = 200  # more are read once, and shared by a fork
+
+# For the entities of a request: so much, or so many times the documents' size.
+_READING_MEMORY = 1 << 30
+_READING_FACTOR = 24
+
+Hosted = Mapping[str, types.Host]  # hosts by their id, in the order given
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the units of a job are called with."""
+
+    ids: Tuple[str, ...]
+    vm_id: Optional[str]
+    # None where nothing but few ids is known: then each call makes its own entities, and may
+    # have been forked before.
+    hosts: Optional[Hosted] = None
+    vm: Optional[types.Vm] = None
+    problems: Sequence[str] = ()  # with what the engine told
+
+
+def documents(job: Job) -> List[Document]:
+    parts = (job.hosts, job.vm, job.known.vm, *job.known.hosts)
+    return [part for part in parts if isinstance(part, Document)]
+
+
+def read(job: Job) -> Given:
+    """Read what a job brings.
+
+    Raises:
+        UnreadableDocument: of the caller's documents (contract 1.5, fault 102).
+    """
+    found = documents(job)
+    if not found:
+        ids, vm_id = cast("Tuple[str, ...]", job.hosts), cast("Optional[str]", job.vm)
+        if len(ids) <= _MOST_IDS:
+            return Given(ids, vm_id)
+    problems: List[str] = []
+    with reading(found):
+        hosts = read_hosts(job.hosts, job.known, problems)
+        vm = None if job.vm is None else read_vm(job.vm, job.known, problems)
+    return Given(tuple(hosts), vm and vm.id, hosts, vm, problems)
+
+
+@contextlib.contextmanager
+def reading(found: Sequence[Document]) -> Iterator[None]:
+    """Around the reading of documents: bounded, and its entities kept from being copied.
+
+    Raises:
+        UnreadableDocument: it takes more memory than it may have.
+    """
+    size = sum(len(document.data) for document in found)
+    gc.disable()  # nothing of what reading makes is garbage
+    limits.limit_memory(max(_READING_MEMORY, _READING_FACTOR * size))
+    try:
+        yield
+    except MemoryError:
+        raise UnreadableDocument(
+            f"reading the documents ({size} bytes) takes more memory than they may have"
+        ) from None
+    finally:
+        limits.unlimit_memory()
+        gc.enable()
+    gc.freeze()  # a collection in a call would touch, and so copy, every entity
+
+
+def read_hosts(hosts: Hosts, known: Known, problems: List[str]) -> Hosted:
+    if isinstance(hosts, Document):
+        found = entities.read_hosts(hosts)
+    else:
+        told: Dict[str, types.Host] = {}
+        for document in known.hosts:
+            with _told_by_the_engine(problems):
+                told.update((host.id, host) for host in entities.read_hosts(document))
+        found = [told.get(host.id, host) for host in entities.hosts_of_ids(hosts)]
+    return {cast("str", host.id): host for host in found}
+
+
+def read_vm(vm: Vm, known: Known, problems: List[str]) -> types.Vm:
+    if isinstance(vm, Document):
+        return entities.read_vm(vm)
+    if known.vm is not None:
+        with _told_by_the_engine(problems):
+            return entities.read_vm(known.vm)
+    return entities.vm_of_id(vm)
+
+
+@contextlib.contextmanager
+def _told_by_the_engine(problems: List[str]) -> Iterator[None]:
+    """What cannot be read of the engine's is a problem that is told, and no more."""
+    try:
+        yield
+    except UnreadableDocument as error:
+        problems.append(f"what the engine told cannot be read: {error}")

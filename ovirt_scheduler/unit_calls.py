@@ -1,0 +1,187 @@
+"""The units of a job, called in processes of their own; what came of each.
+
+Filters run one after another, each on the hosts that are left; cost functions side by side.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from typing import Callable, Iterator, List, NoReturn, Sequence, Tuple
+
+from ovirt_scheduler import aggregate, call, frames, limits, properties
+from ovirt_scheduler.errors import RefusedProperty
+from ovirt_scheduler.given import Given
+from ovirt_scheduler.model import (
+    CallResult,
+    CallTask,
+    Engine,
+    Job,
+    Kind,
+    Limits,
+    Migration,
+    Outcome,
+    PolicyUnit,
+    UnitCall,
+)
+from ovirt_scheduler.supervisor import OUTPUT_LIMIT, Ended, Pipes, Supervisor, Work
+
+Positioned = Iterator[Tuple[int, CallResult]]  # the place of a unit among the job's, and its result
+
+
+def run(supervisor: Supervisor, job: Job, given: Given) -> Positioned:
+    """Call a job's units on the hosts that are given; each result as soon as it is there.
+
+    Answers are held against the hosts that the unit was given (contract 3.6). Without hosts
+    nothing runs.
+    """
+    if not given.ids:
+        return
+    if job.kind is Kind.FILTER:
+        yield from _one_after_another(supervisor, job, given)
+        return
+    for position, result in _results(supervisor, job, job.calls, given):
+        yield position, _checked(result, given.ids)
+
+
+def _one_after_another(supervisor: Supervisor, job: Job, given: Given) -> Positioned:
+    left = given.ids
+    for position, unit_call in enumerate(job.calls):
+        for _, answered in _results(supervisor, job, [unit_call], replace(given, ids=left)):
+            result = _checked(answered, left)
+            yield position, result
+            left = aggregate.narrow(left, result, unit_call.unit.on_failure)
+        if not left:
+            return
+
+
+def _results(
+    supervisor: Supervisor, job: Job, calls: Sequence[UnitCall], given: Given
+) -> Positioned:
+    """Call units on the hosts, and read what class units printed as their answer."""
+    willing: List[int] = []
+    for position, unit_call in enumerate(calls):
+        try:
+            check_properties(unit_call)
+            willing.append(position)
+        except RefusedProperty as error:
+            name = unit_call.unit.name
+            yield position, CallResult(name, Outcome.REFUSED, message=str(error))
+    told: List[Tuple[int, Ended]] = []
+    works = [_work_of(calls[position], given, job.engine) for position in willing]
+    for index, ended in supervisor.run(works, job.deadline, job.parallel):
+        position = willing[index]
+        if ended.payload == frames.pack("printed"):
+            told.append((position, ended))
+        else:
+            yield position, _result(calls[position].unit, ended)
+    works = [_reading_of(calls[position].unit, ended) for position, ended in told]
+    for index, reading in supervisor.run(works, job.deadline, job.parallel):
+        position, ended = told[index]
+        ended = replace(ended, payload=reading.payload, problem=reading.problem)
+        yield position, _result(calls[position].unit, ended)
+
+
+def check_properties(unit_call: UnitCall) -> None:
+    """
+    Raises:
+        RefusedProperty: a value that the unit's custom properties refuse.
+    """
+    unit = unit_call.unit
+    refused = unit.properties and properties.refused(unit.properties, unit_call.properties)
+    if refused:
+        raise RefusedProperty(f"{unit.kind.words} {unit.name}: {refused}")
+
+
+def _work_of(unit_call: UnitCall, given: Given, engine: Engine) -> Work:
+    bounds = unit_call.unit.limits
+    if given.hosts is None:
+        task = CallTask(unit_call, given.ids, given.vm_id, engine)
+        return replace(work(bounds, lambda: call.run_task(task)), task=frames.pack_task(task))
+    hosts = [given.hosts[host] for host in given.ids]
+    return work(bounds, lambda: call.run_unit(unit_call, hosts, given.vm, engine))
+
+
+def _reading_of(unit: PolicyUnit, ended: Ended) -> Work:
+    stdout, stderr = printed(ended.stdout), printed(ended.stderr)
+    return work(unit.limits, lambda: call.read_printed(unit, stdout, stderr))
+
+
+def work(bounds: Limits, payload: Callable[[], bytes]) -> Work:
+    """What a process under these limits does: give one message as its answer."""
+
+    def enter(pipes: Pipes) -> NoReturn:
+        call.enter(pipes)
+        limits.apply(bounds)
+        call.answer_and_exit(pipes.answer, payload)
+
+    return Work(enter, bounds)
+
+
+def _result(unit: PolicyUnit, ended: Ended) -> CallResult:
+    """How a unit's process ended, as the result of its call."""
+    result = None
+    if ended.payload is not None:
+        try:
+            _, fields = frames.unpack(ended.payload)
+            _, result = frames.unpack_result(fields, unit.kind)
+        except frames.FrameError as error:
+            ended = replace(ended, problem=f"its answer cannot be read: {error}")
+    if result is None:
+        outcome, message = how_it_ended(ended, unit.limits)
+        result = CallResult(unit.name, outcome, message=message)
+    cut = (f"printed more than {OUTPUT_LIMIT >> 20} MiB; the rest was cut",) if ended.cut else ()
+    return replace(
+        result,
+        unit=unit.name,
+        seconds=ended.seconds,
+        notes=result.notes + cut,
+        stdout=printed(ended.stdout),
+        stderr=printed(ended.stderr),
+    )
+
+
+def printed(output: bytes) -> str:
+    return output.decode("utf-8", "replace")
+
+
+def how_it_ended(ended: Ended, bounds: Limits) -> Tuple[Outcome, str]:
+    """A process without an answer: what happened to it, for an administrator."""
+    if ended.problem:
+        return Outcome.KILLED if ended.status is None else Outcome.BAD_ANSWER, ended.problem
+    if ended.status is None:
+        return Outcome.TIMED_OUT, "did not start: the request's time was over"
+    if ended.timed_out:
+        message = f"was killed after {ended.seconds:.1f} s; its timeout is {bounds.timeout:g} s"
+        if ended.seconds < bounds.timeout:
+            message += ", the request's time was over before"
+        return Outcome.TIMED_OUT, message
+    if os.WIFSIGNALED(ended.status):
+        number = os.WTERMSIG(ended.status)
+        if number == signal.SIGXCPU:
+            return Outcome.KILLED, f"used up its cpu_limit of {bounds.cpu} s of processor time"
+        return Outcome.KILLED, f"died by {frames.signal_name(number)}"
+    code = os.WEXITSTATUS(ended.status)
+    return Outcome.KILLED, f"ended its process without an answer (exit status {code})"
+
+
+def _checked(result: CallResult, given: Sequence[str]) -> CallResult:
+    """A good answer without the hosts that were not given (contract 3.6)."""
+    value = result.value
+    if not result.ok or value is None:
+        return result
+    if isinstance(value, Migration):
+        kept, strangers = aggregate.among(given, value.hosts)
+        # An empty list means any host: dropping hosts must not make it so.
+        value = None if value.hosts and not kept else Migration(value.vm, kept)
+    elif isinstance(value, tuple):
+        value, strangers = aggregate.among(given, value)
+    else:
+        kept, strangers = aggregate.among(given, tuple(value))
+        value = {host: value[host] for host in kept}
+    if not strangers:
+        return replace(result, value=value)
+    shown = ", ".join(strangers[:3]) + (", ..." if len(strangers) > 3 else "")
+    note = f"answered with hosts that it was not given ({len(strangers)} dropped: {shown:.200})"
+    return replace(result, value=value, notes=(*result.notes, call.one_line(note)))

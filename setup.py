@@ -26,7 +26,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.9",
-    packages=["ovirt_scheduler", "ovirt_scheduler.plugins"],
+    packages=["ovirt_scheduler", "ovirt_scheduler.plugins", "ovirt_scheduler.schedulers"],
     # The samples lie at the top of the project, and beside the package where it is installed.
     package_dir={"ovirt_scheduler.plugins": "plugins"},
     data_files=[

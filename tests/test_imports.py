@@ -43,7 +43,7 @@ CALLS = (
     ("what a request does", "unit_calls"),
     ("one plugin call, and what it is given", "call given"),
     ("what a call does and who watches it", "analysis answers entities plugin supervisor"),
-    ("what these are made of", "interfaces limits plugin_modules version3"),
+    ("what these are made of", "cluster_use interfaces limits plugin_modules version3"),
 )
 SHARED = (
     ("rules and messages of both sides", "aggregate frames properties secrecy"),

@@ -1,0 +1,153 @@
+"""How much of its hosts a cluster uses, and would use after migrations that are only planned.
+
+Of a host: its statistics where the document has them, else what its other fields let conclude.
+Of a VM: its statistics, else its share of what its host uses, by processors. What is not known
+counts as nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence
+
+from ovirtsdk4 import types
+
+_MOVABLE = (None, types.VmAffinity.MIGRATABLE)
+
+
+class HostUse:
+    """One host with the VMs on it, as they are or as they are planned to be.
+
+    Attributes:
+        vms: those on it.
+        processors: how many it has; 0: not known.
+        used_processors: how many are busy, such as 3.5.
+        memory, used_memory: bytes; 0: not known.
+    """
+
+    def __init__(self, host: types.Host, vms: Sequence[types.Vm] = ()) -> None:
+        told = _statistics(host)
+        self.host = host
+        self.id: str = host.id
+        self.vms = list(vms)
+        self.processors = _processors(host)
+        self.memory: int = host.memory or 0
+        self.used_memory = self._used_memory(told)
+        self.used_processors = _busy_percent(told) / 100 * (self.processors or 1)
+        self._shares = sum(vcpus(vm) for vm in vms) or 1
+        self._told_processors = self.used_processors
+        self._room: Optional[int] = host.max_scheduling_memory
+
+    @property
+    def fraction(self) -> float:
+        """How much of it is used: of its processors or of its memory, whichever is more."""
+        return self.fraction_with(0.0, 0)
+
+    def fraction_with(self, processors: float, memory: float) -> float:
+        """The same, with so much more used."""
+        return max(
+            (self.used_processors + processors) / self.processors if self.processors else 0.0,
+            (self.used_memory + memory) / self.memory if self.memory else 0.0,
+        )
+
+    def takes(self, vm: types.Vm) -> bool:
+        """Whether the VM may run here: the host is up, not shut out by the VM, and large enough."""
+        host = self.host
+        if host.status not in (None, types.HostStatus.UP):
+            return False
+        if host.cluster and vm.cluster and host.cluster.id != vm.cluster.id:
+            return False
+        policy = vm.placement_policy
+        if policy and policy.hosts and self.id not in {named.id for named in policy.hosts}:
+            return False
+        if self.processors and vcpus(vm) > self.processors:
+            return False
+        needed = vm.memory or 0
+        if self._room is not None and needed > self._room:
+            return False
+        return not self.memory or self.used_memory + needed <= self.memory
+
+    def processors_of(self, vm: types.Vm) -> float:
+        """How many processors one of its VMs keeps busy."""
+        told = _statistics(vm).get("cpu.current.total")
+        if told is not None:
+            return told / 100
+        return self._told_processors * vcpus(vm) / self._shares
+
+    def add(self, vm: types.Vm, processors: float) -> None:
+        self.vms.append(vm)
+        self._change(vm, processors, 1)
+
+    def remove(self, vm: types.Vm, processors: float) -> None:
+        self.vms.remove(vm)
+        self._change(vm, processors, -1)
+
+    def _change(self, vm: types.Vm, processors: float, sign: int) -> None:
+        memory = vm.memory or 0
+        self.used_processors = max(0.0, self.used_processors + sign * processors)
+        self.used_memory = max(0, self.used_memory + sign * memory)
+        if self._room is not None:
+            self._room -= sign * memory
+
+    def _used_memory(self, told: Mapping[str, float]) -> int:
+        if "memory.used" in told:
+            return int(told["memory.used"])
+        if self.memory and "memory.free" in told:
+            return max(0, self.memory - int(told["memory.free"]))
+        if self.memory and self.host.max_scheduling_memory is not None:
+            return max(0, self.memory - int(self.host.max_scheduling_memory))
+        return sum(int(vm.memory or 0) for vm in self.vms)
+
+
+def uses(hosts: Iterable[types.Host], vms: Iterable[types.Vm]) -> List[HostUse]:
+    """Each host with those of the VMs that run on it."""
+    on: Dict[str, List[types.Vm]] = {host.id: [] for host in hosts}
+    for vm in vms:
+        if vm.host is not None and vm.host.id in on:
+            on[vm.host.id].append(vm)
+    return [HostUse(host, on[host.id]) for host in hosts]
+
+
+def is_movable(vm: types.Vm) -> bool:
+    """Whether it may be migrated now without asking anybody."""
+    policy = vm.placement_policy
+    affinity = policy.affinity if policy else None
+    return affinity in _MOVABLE and vm.status in (None, types.VmStatus.UP)
+
+
+def is_highly_available(vm: types.Vm) -> bool:
+    return bool(vm.high_availability and vm.high_availability.enabled)
+
+
+def priority(vm: types.Vm) -> int:
+    """Of its start and its migration; higher is more important."""
+    return (vm.high_availability and vm.high_availability.priority) or 0
+
+
+def vcpus(vm: types.Vm) -> int:
+    """Its virtual processors."""
+    topology = vm.cpu and vm.cpu.topology
+    if not topology:
+        return 1
+    return (topology.sockets or 1) * (topology.cores or 1) * (topology.threads or 1)
+
+
+def _processors(host: types.Host) -> int:
+    topology = host.cpu and host.cpu.topology
+    if not topology:
+        return 0
+    return (topology.sockets or 1) * (topology.cores or 1) * (topology.threads or 1)
+
+
+def _statistics(entity: types.Host) -> Dict[str, float]:
+    """The latest datum of each statistic, by name."""
+    return {
+        statistic.name: float(statistic.values[0].datum)
+        for statistic in entity.statistics or ()
+        if statistic.values and statistic.values[0].datum is not None
+    }
+
+
+def _busy_percent(told: Mapping[str, float]) -> float:
+    if "cpu.current.idle" in told:
+        return min(100.0, max(0.0, 100 - told["cpu.current.idle"]))
+    return told.get("cpu.current.user", 0.0) + told.get("cpu.current.system", 0.0)

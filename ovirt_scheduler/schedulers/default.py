@@ -1,0 +1,268 @@
+"""The default scheduler: chooses the host by filters and cost functions, and balances by a policy.
+
+Policies: ``none`` leaves VMs where they are; ``evenly_distribute`` relieves hosts that are used
+above ``high_utilization`` percent (of processors or of memory, whichever is more) and has those
+below ``low_utilization`` take over from the most used; ``power_saving`` packs VMs onto as few
+hosts as stay within ``high_utilization``, and relieves a host only when it is above.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+from ovirtsdk4 import types
+
+from ovirt_scheduler.cluster_use import (
+    HostUse,
+    is_highly_available,
+    is_movable,
+    priority,
+    uses,
+    vcpus,
+)
+from ovirt_scheduler.plugin import Scheduler
+
+Hosts = Sequence[types.Host]
+Vms = Sequence[types.Vm]
+Properties = Mapping[str, str]
+Migrations = Dict[types.Vm, List[types.Host]]
+
+NONE, EVENLY_DISTRIBUTE, POWER_SAVING = "none", "evenly_distribute", "power_saving"
+
+# A host in one of these states still runs its VMs, and should not.
+_LEAVING = ("error", "maintenance", "non_operational", "preparing_for_maintenance")
+
+
+class DefaultScheduler(Scheduler):
+    """Filters and cost functions choose the host; a policy balances."""
+
+    name = "default"
+    policies = (NONE, EVENLY_DISTRIBUTE, POWER_SAVING)
+    properties_validation = (
+        "high_utilization={1-100};low_utilization={0-99};most_migrations={1-1000};"
+        "migrate_on_error=yes|no|ha_only"
+    )
+    default_values = "80;20;10;yes"
+
+    def candidates(self, hosts: Hosts, vm: types.Vm, properties: Properties) -> List[types.Host]:
+        """The hosts that can take the VM: of the lowest cost first, then the policy's choice.
+
+        A host that no cost function scored comes after those that one did.
+        """
+        worst = max(self.costs.values(), default=0) + 1
+        preferred = _preference(properties)
+
+        def rank(use: HostUse) -> Tuple[object, ...]:
+            cost = self.costs.get(use.id, worst)
+            return cost, preferred(use, float(vcpus(vm)), vm.memory or 0), _lot(vm, use)
+
+        return [use.host for use in sorted(_taking(uses(hosts, ()), vm), key=rank)]
+
+    def load_balance(self, hosts: Hosts, vms: Vms, properties: Properties) -> Migrations:
+        """What the policy moves now: at most ``most_migrations`` VMs, or one host's."""
+        plan = _Plan(hosts, vms, properties)
+        policy = properties["policy"]
+        if policy == EVENLY_DISTRIBUTE:
+            plan.relieve()
+            plan.fill()
+        elif policy == POWER_SAVING:
+            plan.relieve()
+            plan.pack()
+        return plan.migrations
+
+    def on_host_status_changed(
+        self,
+        host: types.Host,
+        old_status: str,
+        new_status: str,
+        hosts: Hosts,
+        vms: Vms,
+        properties: Properties,
+    ) -> Migrations:
+        """Takes the VMs off a host that fails or goes to maintenance, as ``migrate_on_error`` says.
+
+        One that is not responsive cannot be migrated from.
+        """
+        plan = _Plan(hosts, vms, properties)
+        if new_status in _LEAVING and old_status != new_status:
+            plan.evacuate([host.id])
+        return plan.migrations
+
+    def on_timer_invoked(self, hosts: Hosts, vms: Vms, properties: Properties) -> Migrations:
+        """Tries again to take VMs off hosts where they should not be; there may be room now."""
+        plan = _Plan(hosts, vms, properties)
+        plan.evacuate([host.id for host in hosts if host.status and host.status.value in _LEAVING])
+        return plan.migrations
+
+
+class _Plan:
+    """Migrations, each made with the ones before it in mind."""
+
+    def __init__(self, hosts: Hosts, vms: Vms, properties: Properties) -> None:
+        self.migrations: Migrations = {}
+        self._uses = sorted(uses(hosts, vms), key=lambda use: use.id)
+        self._preferred = _preference(properties)
+        self._high = int(properties["high_utilization"]) / 100
+        self._low = int(properties["low_utilization"]) / 100
+        self._most = int(properties["most_migrations"])
+        self._on_error = properties["migrate_on_error"]
+
+    def relieve(self) -> None:
+        """Take VMs off the hosts above the high mark, until they are not."""
+        for source in sorted(self._up(), key=_fraction, reverse=True):
+            for vm in sorted(self._movable(source), key=_least_important_first):
+                if source.fraction <= self._high or self._is_full():
+                    break
+                target = self._target(source, vm)
+                if target is not None:
+                    self._move(vm, source, target)
+
+    def fill(self) -> None:
+        """Have the hosts below the low mark take over from the most used, while that evens out."""
+        for target in sorted(self._up(), key=_fraction):
+            for source in sorted(self._up(), key=_fraction, reverse=True):
+                for vm in sorted(self._movable(source), key=_least_important_first):
+                    if target.fraction >= self._low or self._is_full():
+                        break
+                    if target.takes(vm) and self._evens_out(vm, source, target):
+                        self._move(vm, source, target)
+
+    def pack(self) -> None:
+        """Empty the least used hosts, each wholly or not at all."""
+        for source in sorted((use for use in self._up() if use.vms), key=_fraction):
+            movable = self._movable(source)
+            crowded = self.migrations and len(self.migrations) + len(movable) > self._most
+            if len(movable) < len(source.vms) or crowded or self._is_full():
+                continue
+            self._empty(source, movable)
+
+    def evacuate(self, ids: Sequence[str]) -> None:
+        """Take VMs off hosts, the most important first; those that find no place stay."""
+        sources = [use for use in self._uses if use.id in ids]
+        leaving = [(vm, source) for source in sources for vm in self._movable(source)]
+        for vm, source in sorted(leaving, key=lambda pair: _most_important_first(pair[0])):
+            if self._on_error == "yes" or (self._on_error == "ha_only" and is_highly_available(vm)):
+                target = self._target(source, vm) or self._target(source, vm, most=1.0)
+                if target is not None:
+                    self._move(vm, source, target)
+
+    def _empty(self, source: HostUse, movable: List[types.Vm]) -> None:
+        """Move all VMs of a host to hosts that run some already; put them back if one stays.
+
+        Hosts that cannot be emptied themselves are filled first: else a VM could soon be moved
+        once more, when the host that it came to is emptied.
+        """
+        running = [use for use in self._up() if use.vms]
+        staying = [use for use in running if not all(map(is_movable, use.vms))]
+        moved: List[Tuple[types.Vm, HostUse, float]] = []
+        for vm in sorted(movable, key=_largest_first):
+            target = self._target(source, vm, staying) or self._target(source, vm, running)
+            if target is None:
+                for back, where, processors in reversed(moved):
+                    where.remove(back, processors)
+                    source.add(back, processors)
+                    del self.migrations[back]
+                return
+            moved.append((vm, target, self._move(vm, source, target)))
+
+    def _target(
+        self,
+        source: HostUse,
+        vm: types.Vm,
+        among: Optional[Sequence[HostUse]] = None,
+        most: Optional[float] = None,
+    ) -> Optional[HostUse]:
+        """The host that the policy prefers of those that stay below a mark with the VM.
+
+        Args:
+            among: the hosts to choose from; all that are up unless said.
+            most: the mark, the high one unless said.
+        """
+        ceiling = self._high if most is None else most
+        processors, memory = source.processors_of(vm), vm.memory or 0
+        fit = [
+            use
+            for use in _taking(self._up() if among is None else among, vm)
+            if use is not source and use.fraction_with(processors, memory) <= ceiling
+        ]
+        return min(
+            fit,
+            key=lambda use: (self._preferred(use, processors, memory), _lot(vm, use)),
+            default=None,
+        )
+
+    def _evens_out(self, vm: types.Vm, source: HostUse, target: HostUse) -> bool:
+        processors, memory = source.processors_of(vm), vm.memory or 0
+        after = target.fraction_with(processors, memory)
+        return after <= self._high and after <= source.fraction_with(-processors, -memory)
+
+    def _move(self, vm: types.Vm, source: HostUse, target: HostUse) -> float:
+        """Gives the number of processors that go with it."""
+        processors = source.processors_of(vm)
+        source.remove(vm, processors)
+        target.add(vm, processors)
+        self.migrations[vm] = [target.host]
+        return processors
+
+    def _movable(self, source: HostUse) -> List[types.Vm]:
+        """A VM is moved once in a plan."""
+        return [vm for vm in source.vms if is_movable(vm) and vm not in self.migrations]
+
+    def _up(self) -> List[HostUse]:
+        return [use for use in self._uses if use.host.status in (None, types.HostStatus.UP)]
+
+    def _is_full(self) -> bool:
+        return len(self.migrations) >= self._most
+
+
+Preference = Callable[[HostUse, float, float], Tuple[float, ...]]
+
+
+def _preference(properties: Properties) -> Preference:
+    """What a policy thinks of a host with so much more used; lower is better."""
+    high = int(properties["high_utilization"]) / 100
+
+    def evenly(use: HostUse, processors: float, memory: float) -> Tuple[float, ...]:
+        return (use.fraction_with(processors, memory),)
+
+    def packed(use: HostUse, processors: float, memory: float) -> Tuple[float, ...]:
+        fraction = use.fraction_with(processors, memory)
+        return (1, fraction) if fraction > high else (0, -fraction)
+
+    def indifferent(use: HostUse, processors: float, memory: float) -> Tuple[float, ...]:
+        del use, processors, memory
+        return ()
+
+    by_policy = {EVENLY_DISTRIBUTE: evenly, POWER_SAVING: packed}
+    return by_policy.get(properties["policy"], indifferent)
+
+
+def _taking(found: Iterable[HostUse], vm: types.Vm) -> List[HostUse]:
+    return [use for use in found if use.takes(vm)]
+
+
+def _fraction(use: HostUse) -> float:
+    return use.fraction
+
+
+def _lot(vm: types.Vm, use: HostUse) -> bytes:
+    """Settles a tie: whatever the order of the hosts, and not always for the same of them."""
+    return hashlib.sha256(f"{vm.id} {use.id}".encode()).digest()
+
+
+def _size(vm: types.Vm) -> Tuple[int, int]:
+    return vm.memory or 0, vcpus(vm)
+
+
+def _largest_first(vm: types.Vm) -> Tuple[object, ...]:
+    memory, processors = _size(vm)
+    return -memory, -processors, vm.id
+
+
+def _least_important_first(vm: types.Vm) -> Tuple[object, ...]:
+    return is_highly_available(vm), priority(vm), *_largest_first(vm)
+
+
+def _most_important_first(vm: types.Vm) -> Tuple[object, ...]:
+    return not is_highly_available(vm), -priority(vm), *_largest_first(vm)

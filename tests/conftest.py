@@ -16,6 +16,7 @@ from typing import Callable, Iterator, List, Optional, Sequence
 from xmlrpc.client import ServerProxy
 
 import pytest
+from served import context, files, hasty, plain, running, secure, start  # noqa: F401  fixtures
 
 from ovirt_scheduler import trust
 from ovirt_scheduler.executor import Executor
@@ -75,10 +76,10 @@ def offspring(pid: int) -> List[int]:
 
 @pytest.fixture(scope="module")
 def executor() -> Iterator[Executor]:
-    running = Executor(parallel=4, max_waiting=16)
-    running.start()
-    yield running
-    running.close()
+    started = Executor(parallel=4, max_waiting=16)
+    started.start()
+    yield started
+    started.close()
 
 
 @pytest.fixture
@@ -176,7 +177,7 @@ def start_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartDaem
     """Starts daemons; each is stopped when the module's tests are done."""
     started: List[Daemon] = []
 
-    def start(
+    def run(
         plugins: Path = PLUGINS,
         settings: str = "",
         options: Optional[List[str]] = None,
@@ -188,7 +189,7 @@ def start_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartDaem
         started.append(daemon)
         return daemon
 
-    yield start
+    yield run
     for daemon in started:
         try:
             daemon.stop()

@@ -135,19 +135,6 @@ def load(path: Optional[Path], environ: Mapping[str, str]) -> Settings:
     return Settings(**values)
 
 
-def read_plugin_conf(path: Path) -> PluginConf:
-    """Read and check a plugin's conf file; a missing one is all defaults.
-
-    Raises:
-        PluginError: with the file, the line and the key, and what is allowed.
-    """
-    try:
-        data = conf_syntax.content(path, PluginError)
-    except FileNotFoundError:
-        return PluginConf(path.stem)
-    return parse_plugin_conf(data, path)
-
-
 def parse_plugin_conf(data: bytes, path: Path) -> PluginConf:
     """Check a plugin's conf file that has been read already.
 

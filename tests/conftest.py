@@ -16,6 +16,7 @@ from typing import Callable, Iterator, List, Optional, Sequence
 from xmlrpc.client import ServerProxy
 
 import pytest
+from place import Place
 from served import context, files, hasty, plain, running, secure, start  # noqa: F401  fixtures
 
 from ovirt_scheduler import trust
@@ -36,6 +37,11 @@ def pytest_sessionstart() -> None:
         distrust = trust.tampering(path)
         if distrust:
             pytest.exit(f"the tests need a checkout of your own: {path}: {distrust}", 1)
+
+
+@pytest.fixture
+def place(tmp_path: Path, executor: Executor) -> Place:
+    return Place(tmp_path, executor)
 
 
 @pytest.fixture

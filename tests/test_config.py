@@ -66,7 +66,7 @@ def plugin_conf(tmp_path):
     def read(text: str) -> PluginConf:
         file = tmp_path / "Memory.conf"
         file.write_text(text, encoding="utf-8")
-        return config.read_plugin_conf(file)
+        return config.parse_plugin_conf(file.read_bytes(), file)
 
     return read
 
@@ -241,9 +241,9 @@ def test_only_folders_of_the_variable_may_be_missing(conf):
     assert settings.plugins_path_optional == {Path("/c/p")}
 
 
-def test_a_missing_plugin_conf_is_all_defaults(tmp_path):
-    """A plugin needs none."""
-    assert config.read_plugin_conf(tmp_path / "Memory.conf") == PluginConf("Memory")
+def test_an_empty_plugin_conf_is_all_defaults(plugin_conf):
+    """As one that is missing is."""
+    assert plugin_conf("") == PluginConf("Memory")
 
 
 def test_a_plugin_conf_is_read(plugin_conf):
@@ -268,7 +268,8 @@ def test_a_plugin_conf_is_read(plugin_conf):
 
 def test_the_sample_plugin_conf_is_the_one_of_the_design_page():
     """The filter alone has the properties (contract 2.1)."""
-    conf = config.read_plugin_conf(PROJECT / "etc" / "plugins" / "Memory.conf")
+    file = PROJECT / "etc" / "plugins" / "Memory.conf"
+    conf = config.parse_plugin_conf(file.read_bytes(), file)
     assert conf == PluginConf(
         name="Heat",
         custom_properties=r"server_ip=\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b;threshold={0-99}",

@@ -116,7 +116,7 @@ def test_every_conf_sample_is_accepted(block, tmp_path):
     if block.file == "scheduler.conf":
         config.load(path, {})
     else:
-        assert config.read_plugin_conf(path).custom_properties
+        assert config.parse_plugin_conf(path.read_bytes(), path).custom_properties
 
 
 @pytest.mark.parametrize("block", of("sh"))

@@ -56,7 +56,8 @@ def valid(*units: PolicyUnit) -> etree._Element:
 
 def test_the_sample_of_the_contract_is_reproduced_to_the_letter():
     """From the conf file that is shipped, but for two attributes more (contract 2.1)."""
-    conf = config.read_plugin_conf(PROJECT / "etc" / "plugins" / "Memory.conf")
+    file = PROJECT / "etc" / "plugins" / "Memory.conf"
+    conf = config.parse_plugin_conf(file.read_bytes(), file)
     heat = properties.parse(conf.name, conf.custom_properties, conf.default_values)
     units = [
         unit("Memory", kind, "Room for the VM", heat if kind in conf.kinds else None)

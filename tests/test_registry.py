@@ -4,102 +4,21 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
-import threading
 import time
 from pathlib import Path
-from typing import Callable, Dict, List, Optional
+from typing import Dict
 
 import pytest
+from place import Place, cost_function, plugin, versions, wait_until
 
-from ovirt_scheduler import config
-from ovirt_scheduler.errors import ExecutorUnavailable, UnknownUnit
+from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.executor import Executor
-from ovirt_scheduler.last_good import LastGood
-from ovirt_scheduler.loader import Loader
 from ovirt_scheduler.model import (
-    AnswerForm,
-    Caller,
-    Candidate,
     Kind,
-    PolicyUnit,
-    Request,
-    WantedUnit,
 )
-from ovirt_scheduler.registry import Catalogue, Registry
-from ovirt_scheduler.service import Service
 
 LONG_AGO = (10**9, 10**9)
 KEPT = "the last version that loaded stays in use (sha256:"
-
-
-def plugin(version: object, before: str = "") -> str:
-    """A cost function that tells its version as its cost and as its description."""
-    return (
-        f"{before}\n"
-        "def do_score(hosts, vm, properties):\n"
-        f'    """{version}"""\n'
-        f"    return [(host, {version!r}) for host in hosts]\n"
-    )
-
-
-class Place:
-    """Two folders of plugins, one of conf files, one of state."""
-
-    def __init__(self, base: Path, executor: Executor) -> None:
-        self.first, self.second, self.confs = base / "first", base / "second", base / "confs"
-        self.state = base / "state"
-        for folder in (self.first, self.second, self.confs):
-            folder.mkdir()
-        conf = base / "scheduler.conf"
-        conf.write_text(
-            f"plugins_path = {self.first}:{self.second}\nplugins_conf_path = {self.confs}\n"
-        )
-        self.settings = config.load(conf, {})
-        self.executor = executor
-        self.analysed: List[str] = []
-        self.registry = self.start()
-
-    def start(self) -> Registry:
-        """A registry as the daemon makes it; another one is as after a restart."""
-        return Registry(Loader(self.settings, self.analyse), LastGood(self.state))
-
-    def analyse(self, candidate: Candidate) -> object:
-        self.analysed.append(candidate.source.name)
-        return self.executor.analyse(candidate)
-
-    def write(self, name: str, text: str, folder: Optional[Path] = None) -> Path:
-        path = (folder or self.first) / f"{name}.py"
-        path.write_text(text)
-        return path
-
-    def versions(self) -> Dict[str, str]:
-        """Unit to description, after a look."""
-        return versions(self.registry.look())
-
-    def faults(self) -> List[str]:
-        return [str(fault) for fault in self.registry.look().faults]
-
-
-def versions(catalogue: Catalogue) -> Dict[str, str]:
-    return {unit.name: unit.description for unit in catalogue.units.values()}
-
-
-def cost_function(catalogue: Catalogue, name: str) -> Optional[PolicyUnit]:
-    return catalogue.unit(Kind.COST_FUNCTION, name)
-
-
-def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    give_up = time.monotonic() + seconds
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < give_up, "it did not happen in time"
-        pause.wait(0.01)
-
-
-@pytest.fixture
-def place(tmp_path, executor) -> Place:
-    return Place(tmp_path, executor)
 
 
 def test_a_unit_is_found_by_kind_and_name(place):
@@ -497,116 +416,3 @@ def test_without_processes_what_was_loaded_stays(tmp_path, caplog):
         place.registry.look()
     assert versions(place.registry.glance()) == {"a": "1"}
     wait_until(lambda: "what was loaded stays" in caplog.text)
-
-
-def request(name: str) -> Request:
-    caller = Caller("r", AnswerForm.DESIGN, "127.0.0.1:1")
-    return Request(caller, Kind.COST_FUNCTION, (WantedUnit(name),), ("h",), "vm", {})
-
-
-class Crowd:
-    """Threads that call cost functions until told to stop, and hold on to every answer.
-
-    One more discovers all the time.
-    """
-
-    def __init__(self, service: Service, units: List[str]) -> None:
-        self.answers: Dict[str, List[Optional[int]]] = {name: [] for name in units}
-        self.problems: List[str] = []
-        self._service = service
-        self._enough = threading.Event()
-        self._threads = [threading.Thread(target=self._call, args=(name,)) for name in units]
-        self._threads.append(threading.Thread(target=self._discover))
-
-    def __enter__(self) -> Crowd:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._enough.set()
-        for thread in self._threads:
-            thread.join(60)
-
-    def _call(self, name: str) -> None:
-        while not self._enough.is_set():
-            try:
-                decision = self._service.decide(request(name))
-            except UnknownUnit:
-                self.answers[name].append(None)
-                continue
-            except Exception as error:  # noqa: BLE001  shown by the test
-                self.problems.append(repr(error))
-                return
-            if decision.unit_errors:
-                self.problems.append(repr(decision.unit_errors))
-            self.answers[name].append(decision.answer["h"])
-
-    def _discover(self) -> None:
-        while not self._enough.is_set():
-            self._service.discover()
-
-    def wait(self, calls: int = 3) -> None:
-        """Until each thread has had so many more answers."""
-        goal = {name: len(answers) + calls for name, answers in self.answers.items()}
-        wait_until(
-            lambda: (
-                self.problems or all(len(self.answers[name]) >= many for name, many in goal.items())
-            ),
-            seconds=60,
-        )
-
-
-def test_calls_beside_edits_get_what_some_good_version_gives(place):
-    """Edited, broken, mended, replaced, renamed, removed: every answer is a good version's.
-
-    ``steady`` is always there in a good version; ``moves`` and ``moved`` come and go.
-    """
-    registry, service = place.registry, Service(place.registry, place.executor, 60.0)
-    good = [1]
-    steady = place.write("steady", plugin(1))
-    moves = place.write("moves", plugin(1))
-    registry.look()
-
-    def new() -> str:
-        good.append(good[-1] + 1)
-        return plugin(good[-1])
-
-    def replace(text: str) -> None:
-        fresh = place.first / "fresh"
-        fresh.write_text(text)
-        fresh.replace(steady)
-
-    def move_away_and_write(text: str) -> None:
-        steady.rename(place.first / "steady.py~")
-        steady.write_text(text)
-
-    with Crowd(service, ["steady", "moves", "moved"]) as crowd:
-        for turn in range(3):
-            for edit in (steady.write_text, replace, move_away_and_write):
-                edit(new())
-                crowd.wait()
-                edit(plugin(9000 + turn)[:-8])  # half of it
-                crowd.wait(1)
-                edit(plugin(8000 + turn, "raise SystemExit"))
-                crowd.wait(1)
-            moves.rename(place.first / "moved.py")
-            wait_until(lambda: crowd.answers["moved"][-1] == 1)
-            (place.first / "moved.py").unlink()
-            wait_until(lambda: crowd.answers["moved"][-1] is None)
-            moves.write_text(plugin(1))
-            steady.write_text(new())
-            wait_until(lambda: crowd.answers["steady"][-1] == good[-1])
-        registry.look()
-        crowd.wait(2)
-    assert crowd.problems == []
-    seen = crowd.answers["steady"]
-    assert set(seen) <= set(good)
-    assert seen == sorted(seen)
-    assert seen[-1] == good[-1]
-    assert len(set(seen)) > 3
-    for name in ("moves", "moved"):
-        assert set(crowd.answers[name]) <= {None, 1}
-    assert crowd.answers["moves"][-1] == 1
-    shutil.rmtree(place.first)
-    assert place.versions() == {}

@@ -11,7 +11,7 @@ import pytest
 from conftest import PROJECT
 
 from ovirt_scheduler import skeleton
-from ovirt_scheduler.config import read_plugin_conf
+from ovirt_scheduler.config import parse_plugin_conf
 from ovirt_scheduler.errors import BadInput, NotOverwritten
 from ovirt_scheduler.model import Candidate, Kind, Source
 
@@ -28,7 +28,7 @@ def test_the_plugin_loads_and_its_test_passes(tmp_path, executor, kinds):
     analysis = executor.analyse(candidate)
     assert analysis.fault is None
     assert {unit.kind for unit in analysis.units} == set(kinds)
-    assert read_plugin_conf(conf).default_values == "20"
+    assert parse_plugin_conf(conf.read_bytes(), conf).default_values == "20"
     ended = subprocess.run(
         [sys.executable, "-W", "error", str(test)],
         cwd=tmp_path,

@@ -1,0 +1,83 @@
+"""Folders of plugins with a registry over them, as the daemon makes it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Callable, Dict, List, Optional
+
+from ovirt_scheduler import config
+from ovirt_scheduler.executor import Executor
+from ovirt_scheduler.last_good import LastGood
+from ovirt_scheduler.loader import Loader
+from ovirt_scheduler.model import (
+    Candidate,
+    Kind,
+    PolicyUnit,
+)
+from ovirt_scheduler.registry import Catalogue, Registry
+
+
+def plugin(version: object, before: str = "") -> str:
+    """A cost function that tells its version as its cost and as its description."""
+    return (
+        f"{before}\n"
+        "def do_score(hosts, vm, properties):\n"
+        f'    """{version}"""\n'
+        f"    return [(host, {version!r}) for host in hosts]\n"
+    )
+
+
+class Place:
+    """Two folders of plugins, one of conf files, one of state."""
+
+    def __init__(self, base: Path, executor: Executor) -> None:
+        self.first, self.second, self.confs = base / "first", base / "second", base / "confs"
+        self.state = base / "state"
+        for folder in (self.first, self.second, self.confs):
+            folder.mkdir()
+        conf = base / "scheduler.conf"
+        conf.write_text(
+            f"plugins_path = {self.first}:{self.second}\nplugins_conf_path = {self.confs}\n"
+        )
+        self.settings = config.load(conf, {})
+        self.executor = executor
+        self.analysed: List[str] = []
+        self.registry = self.start()
+
+    def start(self) -> Registry:
+        """A registry as the daemon makes it; another one is as after a restart."""
+        return Registry(Loader(self.settings, self.analyse), LastGood(self.state))
+
+    def analyse(self, candidate: Candidate) -> object:
+        self.analysed.append(candidate.source.name)
+        return self.executor.analyse(candidate)
+
+    def write(self, name: str, text: str, folder: Optional[Path] = None) -> Path:
+        path = (folder or self.first) / f"{name}.py"
+        path.write_text(text)
+        return path
+
+    def versions(self) -> Dict[str, str]:
+        """Unit to description, after a look."""
+        return versions(self.registry.look())
+
+    def faults(self) -> List[str]:
+        return [str(fault) for fault in self.registry.look().faults]
+
+
+def versions(catalogue: Catalogue) -> Dict[str, str]:
+    return {unit.name: unit.description for unit in catalogue.units.values()}
+
+
+def cost_function(catalogue: Catalogue, name: str) -> Optional[PolicyUnit]:
+    return catalogue.unit(Kind.COST_FUNCTION, name)
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    give_up = time.monotonic() + seconds
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < give_up, "it did not happen in time"
+        pause.wait(0.01)

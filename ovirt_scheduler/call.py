@@ -18,8 +18,10 @@ import contextlib
 import importlib
 import io
 import os
+import shlex
 import sys
 import traceback
+from pathlib import Path
 from typing import Callable, List, NoReturn, Optional, Tuple, cast
 
 from ovirtsdk4 import types
@@ -28,10 +30,12 @@ from ovirt_scheduler import entities, frames, limits, plugin, plugin_modules, pr
 from ovirt_scheduler.analysis import analyse
 from ovirt_scheduler.answers import NO_TEXT, READERS, BadAnswer
 from ovirt_scheduler.model import (
+    Analysis,
     CallResult,
     CallTask,
     Candidate,
     Engine,
+    FileFault,
     Kind,
     Outcome,
     PluginCode,
@@ -174,6 +178,14 @@ def _answered(unit: PolicyUnit, value: object) -> CallResult:
 
 
 def run_analysis(candidate: Candidate) -> bytes:
+    closed = _closed(Path(candidate.folder))
+    if closed is not None:
+        message = (
+            f"cannot be run in its folder: {closed} is closed to {os.environ.get('USER')}, whom "
+            f"plugins run as; mend it: chmod o+x {shlex.quote(str(closed))}"
+        )
+        fault = FileFault(candidate.source.path, None, message)
+        return frames.pack_analysis(Analysis(fault=fault))
     _enter_folder(candidate.folder)
     return frames.pack_analysis(analyse(candidate))
 
@@ -192,6 +204,13 @@ def _returned(function: Callable[..., object], arguments: Tuple[object, ...]) ->
         if error.code in (None, 0):
             return None
         raise
+
+
+def _closed(folder: Path) -> Optional[Path]:
+    """The first folder on the way that is there, and that this process's user cannot enter."""
+    way = (*reversed(folder.parents), folder)
+    shut = (place for place in way if os.path.lexists(place) and not os.access(place, os.X_OK))
+    return next(shut, None)
 
 
 def _enter_folder(folder: str) -> None:

@@ -31,7 +31,7 @@ def check(settings: Settings, state: Path, as_json: bool, out: TextIO = sys.stdo
         ExecutorUnavailable: no process can be started to load plugins in.
     """
     certificates = certificate_report.report(settings, state)
-    executor = Executor(settings.max_parallel_calls, settings.max_waiting)
+    executor = Executor(settings.max_parallel_calls, settings.max_waiting, settings.plugin_user)
     try:
         executor.start()
         catalogue = Registry(Loader(settings, executor.analyse), NothingKept()).look()

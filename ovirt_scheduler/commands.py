@@ -39,12 +39,12 @@ def _show(shown: Shown, as_json: bool) -> int:
 
 
 def serve(options: argparse.Namespace) -> int:
-    daemon.serve(lambda: _settings(options))
+    daemon.serve(lambda: _settings(options, for_daemon=True))
     return 0
 
 
 def check(options: argparse.Namespace) -> int:
-    return 0 if check_all(_settings(options), _state(), options.json) else 1
+    return 0 if check_all(_settings(options, for_daemon=True), _state(), options.json) else 1
 
 
 def call(options: argparse.Namespace) -> int:
@@ -122,8 +122,8 @@ def _state() -> Path:
     return config.state_folder(os.environ, os.getuid())
 
 
-def _settings(options: argparse.Namespace) -> Settings:
-    settings = config.load(options.config, os.environ)
+def _settings(options: argparse.Namespace, for_daemon: bool = False) -> Settings:
+    settings = config.load(options.config, os.environ, for_daemon)
     if getattr(options, "plugins", None):
         folders = tuple(Path(folder).absolute() for folder in options.plugins.split(":") if folder)
         settings = replace(settings, plugins_path=folders, plugins_path_optional=frozenset())

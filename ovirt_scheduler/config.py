@@ -17,7 +17,7 @@ from typing import Dict, FrozenSet, Mapping, Optional, Tuple
 from ovirt_scheduler import conf_syntax, trust
 from ovirt_scheduler.conf_file import ConfFile
 from ovirt_scheduler.errors import ConfigError, PluginError
-from ovirt_scheduler.model import AnswerForm, Kind, OnFailure
+from ovirt_scheduler.model import AnswerForm, Kind, OnFailure, PluginUser
 from ovirt_scheduler.setting_values import PYTHON_PATH, is_loopback
 from ovirt_scheduler.settings_table import PLUGIN, SCHEDULER
 
@@ -59,6 +59,7 @@ class Settings:
     plugins_conf_path: Path
     root_api: AnswerForm
     engine_scores: EngineScores
+    plugin_user: Optional[PluginUser]  # None: the daemon's own user
     plugin_timeout: float
     request_timeout: float
     max_parallel_calls: int
@@ -91,12 +92,14 @@ class PluginConf:
     enabled: bool = True
 
 
-def load(path: Optional[Path], environ: Mapping[str, str]) -> Settings:
+def load(path: Optional[Path], environ: Mapping[str, str], for_daemon: bool = True) -> Settings:
     """Read and check scheduler.conf.
 
     Args:
         path: the file; None for the one in its usual place, which may be missing.
         environ: for ``PYTHONPATH``, which ``plugins_path`` may name.
+        for_daemon: else for a command of somebody who, without being root, runs plugins as
+            themselves, whatever ``plugin_user`` says.
 
     Raises:
         ConfigError: with the file, the line and the key, and what is allowed.
@@ -130,6 +133,7 @@ def load(path: Optional[Path], environ: Mapping[str, str]) -> Settings:
         root_api=AnswerForm(conf["root_api"]),
         engine_scores=EngineScores(conf["engine_scores"]),
         max_parallel_calls=conf["max_parallel_calls"] or 2 * len(os.sched_getaffinity(0)),
+        plugin_user=_plugin_user(conf, for_daemon),
         engine=_engine(conf),
     )
     return Settings(**values)
@@ -215,6 +219,32 @@ def _check_files(conf: ConfFile) -> None:
                 problem = problem_of(path)
                 if problem:
                     raise conf.mistake(name, f"{path}: {problem}", section)
+
+
+def _plugin_user(conf: ConfFile, for_daemon: bool) -> Optional[PluginUser]:
+    name = conf["plugin_user"]
+    if name is None:
+        return None
+    try:
+        account = pwd.getpwnam(name)
+    except KeyError:
+        raise conf.mistake(
+            "plugin_user", f"there is no user {name}; make it, or name another"
+        ) from None
+    groups = os.getgrouplist(name, account.pw_gid)
+    if account.pw_uid == 0 or 0 in groups:
+        raise conf.mistake(
+            "plugin_user",
+            f"{name} has the rights of root, or of root's group; name a user without",
+        )
+    if os.geteuid() == 0:
+        return PluginUser(name, account.pw_uid, account.pw_gid, tuple(groups), account.pw_dir)
+    if for_daemon:
+        raise conf.mistake(
+            "plugin_user",
+            f"only root can run plugins as {name}; start it as root, or take the line out",
+        )
+    return None
 
 
 def _engine(conf: ConfFile) -> Optional[EngineSettings]:

@@ -25,9 +25,9 @@ import sys
 import threading
 import time
 from dataclasses import replace
-from typing import Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Set, Tuple
 
-from ovirt_scheduler import frames
+from ovirt_scheduler import frames, launch
 from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded
 from ovirt_scheduler.model import (
     Analysis,
@@ -37,6 +37,7 @@ from ovirt_scheduler.model import (
     FileFault,
     Job,
     Kind,
+    PluginUser,
 )
 from ovirt_scheduler.slots import Slots
 from ovirt_scheduler.told import Message, Told
@@ -52,15 +53,7 @@ _FRAME_LIMIT = 256 << 20
 _SEND_SECONDS = 5.0  # for the zygote to take a message
 _CHUNK = 1 << 18
 
-# What plugins get of the daemon's environment; anything else could be a secret.
-_ENVIRONMENT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR")
-
 _TRIES = 3  # to hand a task to a process that lives
-
-_BOOT = (
-    "import sys; sys.path[:] = sys.argv[2:]; "
-    "from ovirt_scheduler.zygote import main; main(int(sys.argv[1]))"
-)
 
 
 class _Lost(Exception):
@@ -81,11 +74,13 @@ class Executor:
     Args:
         parallel: plugin calls that may run at once, over all requests.
         max_waiting: requests that may wait for one of them to end.
+        user: whom plugins run as, which takes root; None: this process's own user.
     """
 
-    def __init__(self, parallel: int, max_waiting: int) -> None:
+    def __init__(self, parallel: int, max_waiting: int, user: Optional[PluginUser] = None) -> None:
         self._slots = Slots(parallel, max_waiting)
         self._parallel = parallel
+        self._user = user
         self._lock = threading.Lock()
         self._zygote: Optional[_Zygote] = None
         self._closed = False
@@ -203,7 +198,8 @@ class Executor:
             if self._closed:
                 raise ExecutorUnavailable("the executor is closed")
             if self._zygote is None or not self._zygote.alive:
-                self._zygote = _Zygote(self._replace, most_waiting=max(1, self._parallel // 2))
+                most_waiting = max(1, self._parallel // 2)
+                self._zygote = _Zygote(self._replace, most_waiting, self._user)
                 self._zygote.warm()
             return self._zygote
 
@@ -270,11 +266,14 @@ class _Process:
 class _Zygote:
     """A running zygote, and the thread that watches it."""
 
-    def __init__(self, on_death: Callable[[], None], most_waiting: int) -> None:
+    def __init__(
+        self, on_death: Callable[[], None], most_waiting: int, user: Optional[PluginUser]
+    ) -> None:
         """
         Args:
             on_death: called by the watching thread.
             most_waiting: request processes that are kept for the next request.
+            user: whom it is to run as.
 
         Raises:
             ExecutorUnavailable: it did not start.
@@ -283,17 +282,8 @@ class _Zygote:
         # A stopped zygote must not stop the daemon's threads.
         timeval = struct.pack("ll", int(_SEND_SECONDS), 0)
         self._control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)
-        paths = [os.path.abspath(path) for path in sys.path]  # noqa: PTH100  "" is the folder we are in
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-c", _BOOT, str(theirs.fileno()), *paths],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                env=_environment(os.environ),
-                cwd="/",
-                start_new_session=True,  # a Ctrl-C at the terminal is the daemon's to handle
-            )
+            self._process = launch.zygote(theirs.fileno(), user)
         self.pid = self._process.pid
         self.alive = True
         self._on_death = on_death
@@ -398,6 +388,8 @@ class _Zygote:
             message = b""
         if message != frames.READY:
             self._control.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # it may have to say why
+                self._process.wait(_STOP_SECONDS)
             self._process.kill()
             status = self._process.wait()
             raise ExecutorUnavailable(
@@ -429,11 +421,3 @@ class _Zygote:
         if not self._stopping:
             _log.error("the zygote (pid %d) ended (status %d); starting another", self.pid, status)
             self._on_death()
-
-
-def _environment(environ: Mapping[str, str]) -> Dict[str, str]:
-    return {
-        name: value
-        for name, value in environ.items()
-        if name in _ENVIRONMENT or name.startswith("LC_")
-    }

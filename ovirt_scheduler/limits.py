@@ -18,6 +18,7 @@ from ovirt_scheduler.model import Limits
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PAGE = resource.getpagesize()
 _FEW = 256  # pids that are tried one by one rather than listed
@@ -25,7 +26,19 @@ _FEW = 256  # pids that are tried one by one rather than listed
 
 def become_subreaper() -> None:
     """Have the orphans among this process's descendants become its children."""
-    if _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+    _prctl(_PR_SET_CHILD_SUBREAPER)
+
+
+def gain_no_privileges() -> None:
+    """Have programs with a set-user-ID bit, or capabilities of their own, run as all others do.
+
+    What has another user's rights could not be killed by this process (contract 4.5).
+    """
+    _prctl(_PR_SET_NO_NEW_PRIVS)
+
+
+def _prctl(option: int) -> None:
+    if _LIBC.prctl(option, 1, 0, 0, 0) != 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
 

@@ -89,7 +89,8 @@ class LogFile(StandardError):
 
     def _open(self) -> int:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        self._descriptor = os.open(self._path, flags, 0o666)
+        # What plugins print is in it, which is not for everybody.
+        self._descriptor = os.open(self._path, flags, 0o640)
         return self._descriptor
 
     def _let_go(self) -> None:

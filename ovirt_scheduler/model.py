@@ -66,6 +66,18 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class PluginUser:
+    """Whom the processes of plugins run as, where that is not the daemon's own user."""
+
+    name: str
+    uid: int
+    gid: int
+    # As they were when the daemon started.
+    groups: Tuple[int, ...] = field(compare=False)
+    home: str = field(compare=False)
+
+
+@dataclass(frozen=True)
 class Module:
     """One source file as the registry holds it: text and compiled, never a module object."""
 

@@ -32,8 +32,12 @@ from ovirt_scheduler.streams import tls_context
 
 _log = logging.getLogger(__name__)
 
-# The socket is bound and the places for calls are given out when the daemon starts.
-_FIXED = ("listening_port", "listening_address", "ssl", "max_parallel_calls", "max_waiting")
+# The socket is bound, the places for calls are given out, and plugins get their user when the
+# daemon starts.
+_FIXED = (
+    "listening_port", "listening_address", "ssl", "max_parallel_calls", "max_waiting",
+    "plugin_user",
+)  # fmt: skip
 
 
 class Parts:
@@ -49,7 +53,9 @@ class Parts:
     def __init__(self, settings: Settings, state: Path) -> None:
         self._settings = settings
         self._state = state
-        self.executor = Executor(settings.max_parallel_calls, settings.max_waiting)
+        self.executor = Executor(
+            settings.max_parallel_calls, settings.max_waiting, settings.plugin_user
+        )
         loader = Loader(settings, self.executor.analyse)
         self.registry = Registry(loader, LastGood(state / "plugins"))
         self._inventories: List[Inventory] = []  # calls under way may use a former one

@@ -17,6 +17,7 @@ never reaches a plugin. A plugin's own tests say
 
 from __future__ import annotations
 
+import os
 from typing import NoReturn
 
 from ovirtsdk4 import AuthError, Connection
@@ -58,11 +59,16 @@ def engine_connection() -> Connection:
     Closing it is optional and harmless: the login stays, since other calls use it.
 
     Raises:
-        EngineUnavailable: scheduler.conf has no ``[engine]`` section, or the engine did not
-            answer the daemon. The text says which.
+        EngineUnavailable: scheduler.conf has no ``[engine]`` section, the engine did not answer
+            the daemon, or ``ca_file`` cannot be read. The text says which.
     """
     if isinstance(_engine, NoEngine):
         raise EngineUnavailable(f"no connection to the engine: {_engine.reason}")
+    if _engine.ca_file is not None and not os.access(_engine.ca_file, os.R_OK):
+        raise EngineUnavailable(
+            f"no connection to the engine: {_engine.ca_file} is not to be read by the user whom "
+            "plugins run as; it is no secret: let everybody read it"
+        )
     return _SharedLogin(
         url=_engine.url, token=_engine.token, ca_file=_engine.ca_file, timeout=_TIMEOUT
     )

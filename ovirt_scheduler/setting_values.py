@@ -136,6 +136,7 @@ CHECKS: Dict[str, Check] = {
     "truth": Check("true or false", _truth),
     "choice": Check("one of", str),
     "text": Check("text", _text),
+    "user": Check("the name of a user", _text),
     "path": Check("a path that begins with /", _path),
     "folders": Check("paths that begin with / or $PYTHONPATH, with : between", _folders),
     "subjects": Check("names with ; between", _subjects),

@@ -148,6 +148,14 @@ SCHEDULER: Tuple[Key, ...] = (
         choices=("summed", "per_unit"),
     ),
     Key(
+        "plugin_user",
+        "user",
+        None,
+        "User as whom plugins run, so that they cannot read what the daemon alone may. The daemon "
+        "has to be started by root then; docs/security.md has more.",
+        unset="the daemon's own user",
+    ),
+    Key(
         "plugin_timeout",
         "seconds",
         "30",

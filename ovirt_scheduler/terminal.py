@@ -79,7 +79,7 @@ def local(settings: Settings) -> Iterator[Call]:
         ExecutorUnavailable: no process can be started to run plugins in.
         RequestError: when called: what would be a fault.
     """
-    executor = Executor(settings.max_parallel_calls, settings.max_waiting)
+    executor = Executor(settings.max_parallel_calls, settings.max_waiting, settings.plugin_user)
     inventory = None if settings.engine is None else Inventory(settings.engine)
     registry = Registry(Loader(settings, executor.analyse), NothingKept())
     service = Service(registry, executor, settings.request_timeout, inventory)

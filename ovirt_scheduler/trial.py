@@ -79,7 +79,7 @@ def run(
         RequestError: the documents cannot be read, or a property's value is refused.
         ExecutorUnavailable: no process can be started at all.
     """
-    executor = Executor(settings.max_parallel_calls, settings.max_waiting)
+    executor = Executor(settings.max_parallel_calls, settings.max_waiting, settings.plugin_user)
     inventory = None if settings.engine is None else Inventory(settings.engine)
     try:
         executor.start()

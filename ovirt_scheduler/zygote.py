@@ -20,29 +20,48 @@ import selectors
 import signal
 import socket
 import sys
-from typing import Dict, NoReturn
+from typing import Dict, NoReturn, Sequence
 
-from ovirt_scheduler import frames, limits, request_process, secrecy
+from ovirt_scheduler import frames, limits, privileges, request_process, secrecy
 
 # Loaded once, here, for every plugin call.
 _PRELOADED = ("lxml.etree", "ovirtsdk4.services", "ovirtsdk4.types", "ovirtsdk4.writers")
+# Where plugins import from: the standard library, other packages, and this one.
+_NEEDED = ("os", "ovirtsdk4", __name__)
 
 
-def main(control_fd: int) -> NoReturn:
+def main(control_fd: int, user: Sequence[int]) -> NoReturn:
     """Serve the daemon's control socket until it ends.
 
     Args:
         control_fd: a SOCK_SEQPACKET socket, the only descriptor beyond the standard three.
+        user: whom to run as: uid, gid, further groups; empty: the daemon's own user.
     """
     control = socket.socket(fileno=control_fd)
     limits.become_subreaper()
+    limits.gain_no_privileges()
     secrecy.hide_memory()  # calls of one request see nothing of another's
+    if user:
+        _change_to(user)
     for name in _PRELOADED:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
     _Zygote(control).run()
     sys.exit(0)
+
+
+def _change_to(user: Sequence[int]) -> None:
+    uid, gid, *groups = user
+    try:
+        privileges.become(uid, gid, groups)
+    except privileges.NotGivenUp as error:
+        sys.exit(f"plugin_user: {error}")
+    secrecy.hide_memory()  # the change may have shown it
+    for name in _NEEDED:
+        file = sys.modules[name].__file__ or ""
+        if not os.access(file, os.R_OK):
+            sys.exit(f"plugin_user: user {uid} cannot read {file}, and so not run plugins")
 
 
 class _Zygote:

@@ -106,6 +106,25 @@ def unit_named(executor: Executor) -> Callable[..., PolicyUnit]:
     return load
 
 
+def for_all_users(*change: str) -> List[str]:
+    """The beginning of a command, root's, in which other users can run this interpreter.
+
+    One that lies in root's home is shown to them in a mount namespace.
+
+    Args:
+        change: further words of the beginning.
+    """
+    home = Path(sys.base_prefix)
+    hidden = [folder for folder in (home, *home.parents) if not folder.stat().st_mode & 0o001]
+    if not hidden:
+        return [*change]
+    script = (
+        'd=$(mktemp -d) && mount --bind "$1" "$d" && mount -t tmpfs -o mode=755 none "$2" && '
+        'mkdir -p "$1" && mount --move "$d" "$1" && rmdir "$d" && shift 2 && exec "$@"'
+    )
+    return ["unshare", "-m", "sh", "-c", script, "sh", str(home), str(hidden[-1]), *change]
+
+
 class Daemon:
     """A daemon of its own for a test, started as an administrator starts it.
 

@@ -30,6 +30,7 @@ DEFAULTS = Settings(
     plugins_conf_path=Path("/etc/ovirt/scheduler/plugins"),
     root_api=AnswerForm.DESIGN,
     engine_scores=EngineScores.SUMMED,
+    plugin_user=None,
     plugin_timeout=30.0,
     request_timeout=100.0,
     max_parallel_calls=2 * len(os.sched_getaffinity(0)),

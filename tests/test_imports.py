@@ -34,7 +34,7 @@ DAEMON = (
     ("a conf file held to its table", "conf_file"),
     ("the table of settings", "settings_table"),
     ("what stands alone, for the daemon's doing",
-     "certificates clients conf_syntax log_file notify slots told trust"),
+     "certificates clients conf_syntax launch log_file notify slots told trust"),
     ("and for what is said", "codec inputs setting_values skeleton tables wire_values"),
 )  # fmt: skip
 CALLS = (
@@ -43,7 +43,7 @@ CALLS = (
     ("what a request does", "unit_calls"),
     ("one plugin call, and what it is given", "call given"),
     ("what a call does and who watches it", "analysis answers entities plugin supervisor"),
-    ("what these are made of", "cluster_use interfaces limits plugin_modules version3"),
+    ("what these are made of", "cluster_use interfaces limits plugin_modules privileges version3"),
 )
 SHARED = (
     ("rules and messages of both sides", "aggregate frames properties secrecy"),

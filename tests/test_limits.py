@@ -122,6 +122,16 @@ print(gone(orphan))
     assert shown == ["True", "True"]
 
 
+def test_what_a_process_starts_gains_no_rights():
+    """Set-user-ID programs are programs like all others, which it can kill."""
+    shown = run("""
+limits.gain_no_privileges()
+status = subprocess.run(["cat", "/proc/self/status"], capture_output=True, text=True).stdout
+print(status[status.index("NoNewPrivs"):].split()[1])
+""")
+    assert shown == ["1"]
+
+
 def test_a_process_dies_with_its_parent():
     """Whatever way the parent ends; one that is orphaned already ends at once."""
     shown = run("""

@@ -37,6 +37,13 @@ def lines(path: Path) -> List[str]:
     return path.read_text("utf-8").splitlines()
 
 
+def test_the_file_is_not_for_everybody_to_read(handler, path):
+    """Whatever the umask, after a rotation too: what plugins print is in it."""
+    log(handler, "x" * 150, "y" * 150)
+    assert {file.stat().st_mode & 0o007 for file in path.parent.iterdir()} == {0}
+    assert len(list(path.parent.iterdir())) == 2
+
+
 def test_lines_go_to_the_file_and_nowhere_else(handler, path, capfd):
     """As soon as they are logged; what is there already stays."""
     log(handler, "one", "größer \udcff")

@@ -57,6 +57,30 @@ def test_the_unit_is_closed_as_far_as_plugins_allow(installed):
     assert ended.returncode == 0, ended.stdout
 
 
+@analyze
+def test_the_drop_in_for_plugin_user_opens_no_more_than_it_says(installed):
+    """Understood without a word; at most 2.5 of 10 then."""
+    page = (PROJECT / "docs" / "security.md").read_text()
+    block = re.search(r"(?m)^    \[Service\]\n(?:    .+\n)+", page).group(0)
+    folder = installed.with_name(f"{installed.name}.d")
+    folder.mkdir()
+    (folder / "plugin-user.conf").write_text(re.sub("(?m)^    ", "", block))
+    ended = run("systemd-analyze", "verify", str(installed))
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    ended = run(
+        "systemd-analyze",
+        "security",
+        "--offline=true",
+        "--threshold=25",
+        "--no-pager",
+        str(installed),
+    )
+    if "--offline" in ended.stderr or "unrecognized option" in ended.stderr:
+        pytest.skip("systemd-analyze before version 250")
+    assert "Service runs as root user" in ended.stdout
+    assert ended.returncode == 0, ended.stdout
+
+
 def test_the_unit_says_what_the_daemon_relies_on():
     """Readiness, watchdog, exit status 78, order, the old proxy's name."""
     unit = configparser.RawConfigParser(strict=False, interpolation=None)

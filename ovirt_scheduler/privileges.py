@@ -1,0 +1,48 @@
+"""Changes a process of root's to another user, for good. ``credentials(7)``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Collection
+
+# What proc(5) lists of the capabilities that a process has, or hands on to what it starts.
+_HELD = ("CapPrm", "CapEff", "CapAmb")
+
+
+class NotGivenUp(Exception):
+    """The process could not change, or has more rights than it should; the text says which."""
+
+
+def become(uid: int, gid: int, groups: Collection[int]) -> None:
+    """Change from root to a user that has no rights of root's, with no way back.
+
+    Whether the memory of the process is hidden is then what ``fs.suid_dumpable`` says: hide it
+    again (``prctl(2)``).
+
+    Raises:
+        NotGivenUp: the system refuses it, or leaves something of root's.
+    """
+    try:
+        os.setgroups(list(groups))
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
+    except PermissionError:
+        raise NotGivenUp(
+            "root may not change users here: it lacks CAP_SETUID or CAP_SETGID, or a filter "
+            "refuses the system call (docs/security.md has the lines for systemd)"
+        ) from None
+    if os.getresuid() != (uid,) * 3 or os.getresgid() != (gid,) * 3:
+        raise NotGivenUp(f"the change led to {os.getresuid()} and {os.getresgid()}")
+    if not set(os.getgroups()) <= {gid, *groups}:
+        raise NotGivenUp(f"the change led to the groups {os.getgroups()}")
+    for line in Path("/proc/self/status").read_text("ascii", "replace").splitlines():
+        name, _, value = line.partition(":")
+        if name in _HELD and int(value, 16):
+            raise NotGivenUp(f"the change left capabilities ({name}: {value.strip()})")
+    for go_back in (os.setuid, os.setgid):
+        try:
+            go_back(0)
+        except PermissionError:
+            continue
+        raise NotGivenUp("the change can be taken back")

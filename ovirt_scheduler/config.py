@@ -71,6 +71,7 @@ class Settings:
     cpu_limit: int
     files_limit: int
     log_file: Optional[Path]  # None: standard error
+    log_format: str  # auto, plain, json or journal
     log_level: str  # debug, info, warning or error
     engine: Optional[EngineSettings]
 
@@ -202,6 +203,8 @@ def _check_listening(conf: ConfFile) -> None:
 
 
 def _check_files(conf: ConfFile) -> None:
+    if conf["log_file"] and conf["log_format"] == "journal":
+        raise conf.mistake("log_file", "log_format = journal writes no file; take one of them out")
     for one, other in (("ssl_certificate", "ssl_key"), ("ssl_key", "ssl_certificate")):
         if conf[one] and not conf[other]:
             raise conf.mistake(one, f"needs {other} too")

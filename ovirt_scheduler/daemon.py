@@ -18,12 +18,12 @@ import threading
 from types import FrameType
 from typing import Callable, Optional
 
-from ovirt_scheduler import __version__, config, secrecy
+from ovirt_scheduler import __version__, config, log_output, secrecy
 from ovirt_scheduler.config import Settings
 from ovirt_scheduler.errors import ConfigError, ExecutorUnavailable
-from ovirt_scheduler.log_file import LogFile, StandardError
+from ovirt_scheduler.log_output import say
 from ovirt_scheduler.notify import Notifier
-from ovirt_scheduler.parts import Parts, say
+from ovirt_scheduler.parts import Parts
 from ovirt_scheduler.watchdog import Watchdog
 
 _log = logging.getLogger(__name__)
@@ -51,8 +51,9 @@ def serve(read: Callable[[], Settings]) -> None:
         signal.signal(number, ask)
     secrecy.hide_memory()  # before there is a secret in it
     settings = read()
-    _log_to(_log_handler(settings), settings.log_level)
-    _log.info("ovirt-scheduler %s, pid %d", __version__, os.getpid())
+    log_output.use(log_output.handler(settings, os.environ), settings.log_level)
+    about = {"version": __version__, "pid": os.getpid()}
+    _log.info("ovirt-scheduler %(version)s, pid %(pid)d", about)
     notifier = Notifier(os.environ)
     parts = Parts(settings, config.state_folder(os.environ, os.getuid()))
     watchdog = Watchdog(notifier, parts.executor)
@@ -61,7 +62,10 @@ def serve(read: Callable[[], Settings]) -> None:
             parts.executor.start()
             if not parts.registry.look().units:
                 folders = ", ".join(map(str, settings.plugins_path))
-                _log.warning("no policy units; put a plugin into one of: %s", folders or "(none)")
+                _log.warning(
+                    "no policy units; put a plugin into one of: %(folders)s",
+                    {"folders": folders or "(none)"},
+                )
             threading.Thread(target=server.serve_forever, name="accept", daemon=True).start()
             say(f"listening on {server.url}")
             notifier.ready(f"listening on {server.url}")
@@ -72,7 +76,7 @@ def serve(read: Callable[[], Settings]) -> None:
                 _reload(read, parts)
                 notifier.ready(f"listening on {server.url}")
                 received = asked.get()
-            _log.info("stopping on %s", signal.Signals(received).name)
+            _log.info("stopping on %(signal)s", {"signal": signal.Signals(received).name})
         finally:
             notifier.stopping()
             watchdog.stop()
@@ -85,26 +89,21 @@ def _reload(read: Callable[[], Settings], parts: Parts) -> None:
     try:
         settings = read()
         with contextlib.ExitStack() as unless_used:
-            handler = _log_handler(settings)
+            handler = log_output.handler(settings, os.environ)
             unless_used.callback(handler.close)
             parts.renew(settings)
             unless_used.pop_all()
-        _log_to(handler, settings.log_level)
+        log_output.use(handler, settings.log_level)
         parts.registry.look()
     except ConfigError as error:
-        _log.error("SIGHUP: the settings are refused, the former ones go on: %s", error)
+        _log.error(
+            "SIGHUP: the settings are refused, the former ones go on: %(reason)s",
+            {"reason": str(error), "file": error.file, "line": error.line},
+        )
     except ExecutorUnavailable as error:
-        _log.error("SIGHUP: no plugin can be loaded now: %s", error)
+        _log.error(
+            "SIGHUP: no plugin can be loaded now, those that were go on: %(reason)s",
+            {"reason": str(error)},
+        )
     else:
         _log.info("SIGHUP: settings, certificates and plugins are read again")
-
-
-def _log_handler(settings: Settings) -> logging.Handler:
-    """What writes the log to standard error, or to a file that rotates (contract 6)."""
-    handler = StandardError() if settings.log_file is None else LogFile(settings.log_file)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
-    return handler
-
-
-def _log_to(handler: logging.Handler, level: str) -> None:
-    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)

@@ -9,7 +9,7 @@ import logging
 import re
 import threading
 import time
-from typing import Dict, Sequence, Tuple
+from typing import Dict, Mapping, Sequence, Tuple
 
 from ovirt_scheduler.codec import decode_call, encode_answer, encode_fault
 from ovirt_scheduler.errors import (
@@ -20,6 +20,7 @@ from ovirt_scheduler.errors import (
     RequestError,
     UnknownMethod,
 )
+from ovirt_scheduler.log_fields import Name
 from ovirt_scheduler.model import AnswerForm, Caller, Method, Reply
 
 logger = logging.getLogger(__name__)
@@ -58,42 +59,50 @@ class Dispatcher:
             A ``methodResponse`` document, with the method's result or a fault.
         """
         started = time.monotonic()
-        name, outcome = "-", "ok"
+        name = "-"
+        told: Dict[str, object] = {"outcome": "ok"}
         try:
             if self._refusing.is_set():
                 raise Overloaded("the daemon is shutting down; ask again when it has started")
             name, parameters = decode_call(body)
-            document, summary = self._run(caller, name, parameters)
-            outcome = f"ok; {summary}" if summary else "ok"
+            document, more = self._run(caller, name, parameters)
+            told.update(more)
         except RequestError as error:
-            document, outcome = (
-                encode_fault(error.fault_code, str(error)),
-                f"fault {error.fault_code}",
-            )
-        logger.info(
-            "request %s %s, %s form, %s: %s; %.1f ms",
-            caller.request_id,
-            _shown(name),
-            caller.form.value,
-            caller.peer,
-            outcome,
-            (time.monotonic() - started) * 1000,
+            document = encode_fault(error.fault_code, str(error))
+            told = {"outcome": f"fault {error.fault_code}"}
+        _tell(
+            {
+                "request": caller.request_id,
+                "method": Name(name),
+                "form": caller.form.value,
+                "peer": caller.peer,
+                **told,
+                "milliseconds": round((time.monotonic() - started) * 1000, 1),
+            }
         )
         return document
 
-    def _run(self, caller: Caller, name: str, parameters: Tuple[object, ...]) -> Tuple[bytes, str]:
+    def _run(
+        self, caller: Caller, name: str, parameters: Tuple[object, ...]
+    ) -> Tuple[bytes, Mapping[str, object]]:
         """The document of the answer, and what the log tells of it."""
         method = self._method(caller, name)
         try:
             answer = method.run(caller, parameters)
-            reply = answer if isinstance(answer, Reply) else Reply(answer, "")
-            return encode_answer(reply.answer), reply.summary
+            reply = answer if isinstance(answer, Reply) else Reply(answer, {})
+            return encode_answer(reply.answer), reply.told
         except RequestError:
             raise
         except ExecutorUnavailable as error:
+            logger.error(  # noqa: TRY400  the reason is known, and no line of ours is wrong
+                "request %(request)s: no process for plugin calls: %(reason)s",
+                {"request": caller.request_id, "reason": str(error)},
+            )
             raise InternalError(f"{error} (request {caller.request_id})") from None
         except Exception:
-            logger.exception("request %s failed", caller.request_id)
+            logger.exception(
+                "request %(request)s failed, this is a bug", {"request": caller.request_id}
+            )
             message = f"internal error; look for request {caller.request_id} in the daemon's log"
             raise InternalError(message) from None
 
@@ -132,6 +141,29 @@ class Dispatcher:
         if parameters:
             raise BadParameters("system.listMethods takes no parameters")
         return sorted(self._methods[caller.form])
+
+
+def _tell(told: Mapping[str, object]) -> None:
+    """The log's one line on a request."""
+    if told.get("problems"):
+        logger.info(
+            "request %(request)s %(method)s, %(form)s form, %(peer)s: %(outcome)s; "
+            "units %(units)s; hosts %(hosts_in)d in, %(hosts_out)d out; "
+            "problems with %(problems)s; %(milliseconds).1f ms",
+            told,
+        )
+    elif "units" in told:
+        logger.info(
+            "request %(request)s %(method)s, %(form)s form, %(peer)s: %(outcome)s; "
+            "units %(units)s; hosts %(hosts_in)d in, %(hosts_out)d out; %(milliseconds).1f ms",
+            told,
+        )
+    else:
+        logger.info(
+            "request %(request)s %(method)s, %(form)s form, %(peer)s: %(outcome)s; "
+            "%(milliseconds).1f ms",
+            told,
+        )
 
 
 def _shown(name: str) -> str:

@@ -209,7 +209,11 @@ class Executor:
             self._live_zygote()
         except ExecutorUnavailable as error:
             if not self._closed:
-                _log.error("%s; the next request tries again", error)
+                _log.error(
+                    "no process for plugin calls can be started, the next request tries again: "
+                    "%(reason)s",
+                    {"reason": str(error)},
+                )
 
 
 class _Process:
@@ -419,5 +423,8 @@ class _Zygote:
             process.close()
         self._control.close()
         if not self._stopping:
-            _log.error("the zygote (pid %d) ended (status %d); starting another", self.pid, status)
+            ended = {"pid": self.pid, "status": status}
+            _log.warning(
+                "the zygote (pid %(pid)d) ended (status %(status)d); starting another", ended
+            )
             self._on_death()

@@ -51,11 +51,14 @@ class LastGood:
         except OSError as error:
             self._unsaved[plugin.path] = plugin
             if not told:
-                _log.warning("%s cannot be kept for a restart: %s", plugin.path, error)
+                _log.warning(
+                    "%(file)s cannot be kept for a restart: %(reason)s",
+                    {"file": str(plugin.path), "reason": str(error)},
+                )
         else:
             self._unsaved.pop(plugin.path, None)
             if told:
-                _log.info("%s is kept for a restart again", plugin.path)
+                _log.info("%(file)s is kept for a restart again", {"file": str(plugin.path)})
 
     def catch_up(self) -> None:
         """Try again what could not be written."""
@@ -95,7 +98,8 @@ class LastGood:
             distrust = trust.tampering(file)
             if distrust:
                 _log.warning(
-                    "the version of %s that was kept is not used: %s: %s", path, file, distrust
+                    "the version of %(file)s that was kept is not used: %(reason)s",
+                    {"file": str(path), "reason": f"{file}: {distrust}"},
                 )
                 return None
             record = json.loads(file.read_text("ascii"))
@@ -108,7 +112,10 @@ class LastGood:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError, IndexError, PluginError) as error:
-            _log.warning("the version of %s that was kept cannot be used: %s", path, error)
+            _log.warning(
+                "the version of %(file)s that was kept cannot be used: %(reason)s",
+                {"file": str(path), "reason": str(error)},
+            )
             return None
 
     def _file(self, path: Path) -> Path:

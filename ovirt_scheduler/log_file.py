@@ -11,7 +11,7 @@ import contextlib
 import logging
 import os
 from pathlib import Path
-from typing import Optional, Tuple
+from typing import Mapping, Optional, Tuple
 
 from ovirt_scheduler.errors import ConfigError
 
@@ -116,8 +116,9 @@ class LogFile(StandardError):
             # A file that is too long is better than none.
             self._rotate_at = size + wanted + _RETRY_BYTES
             told = self._line(
-                f"the log cannot be rotated: {error.strerror}; it grows until the daemon may "
-                f"write to {self._path.parent}"
+                "the log cannot be rotated: %(reason)s; it grows until the daemon may write to "
+                "%(folders)s",
+                {"reason": error.strerror, "folders": str(self._path.parent)},
             )
             _write(descriptor, told)
             return descriptor, size + len(told)
@@ -144,20 +145,24 @@ class LogFile(StandardError):
     def _miss(self, line: bytes, error: OSError) -> None:
         if not self._missed:
             self._trouble = error.strerror or str(error)
-            told = f"the log {self._path} cannot be written: {self._trouble}; its lines come here"
-            super().append(self._line(told))
+            told = self._line(
+                "the log %(file)s cannot be written: %(reason)s; its lines come here",
+                {"file": str(self._path), "reason": self._trouble},
+            )
+            super().append(told)
         self._missed += 1
         super().append(line)
 
     def _missed_lines(self) -> bytes:
         return self._line(
-            f"lines that could not be written here: {self._missed} ({self._trouble}); "
-            "standard error got them"
+            "lines that could not be written here: %(count)d (%(reason)s); standard error got them",
+            {"count": self._missed, "reason": self._trouble},
         )
 
-    def _line(self, message: str) -> bytes:
-        fields = {"levelno": logging.WARNING, "levelname": "WARNING", "msg": message}
-        line = self.format(logging.makeLogRecord({"name": __name__, **fields}))
+    def _line(self, message: str, fields: Mapping[str, object]) -> bytes:
+        """A warning of the log's own."""
+        told = {"levelno": logging.WARNING, "levelname": "WARNING", "msg": message, "args": fields}
+        line = self.format(logging.makeLogRecord({"name": __name__, **told}))
         return f"{line}\n".encode("utf-8", "backslashreplace")
 
 

@@ -8,22 +8,18 @@ from __future__ import annotations
 
 from typing import Callable, Iterator, NamedTuple, Tuple
 
-from ovirt_scheduler import policy_units, wire
+from ovirt_scheduler import decision_log, policy_units, wire
 from ovirt_scheduler.config import EngineScores
 from ovirt_scheduler.model import (
     AnswerForm,
     Caller,
     Decision,
     Method,
-    Migration,
     PolicyUnit,
     Reply,
     Request,
 )
 from ovirt_scheduler.service import Service
-
-_SHOWN_UNITS = 8  # in the log's line on a request
-_SHOWN_NAME = 60  # characters
 
 Parameters = Tuple[object, ...]
 Units = Tuple[PolicyUnit, ...]
@@ -124,7 +120,7 @@ def _in_form(
         def answer(caller: Caller, parameters: Parameters) -> object:
             request = read(caller, parameters)
             decision = service.decide(request)
-            return Reply(show_decision(decision), _summary(decision))
+            return Reply(show_decision(decision), decision_log.fields(decision))
 
         return answer
 
@@ -136,19 +132,3 @@ def _in_form(
         result = method.result if form is AnswerForm.DESIGN else "struct"
         signatures = tuple((result, *parameters) for parameters in method.parameters)
         yield Method(method.name, method.help + answered, signatures, run(method.read), only)
-
-
-def _summary(decision: Decision) -> str:
-    """Units, hosts in and out; the names are a caller's, and so of one line and no great length."""
-    names = [_shown(wanted.name) for wanted in decision.request.wanted[:_SHOWN_UNITS]]
-    more = len(decision.request.wanted) - len(names)
-    units = ", ".join(names) + (f" and {more} more" if more else "")
-    answer = decision.answer
-    hosts = answer.hosts if isinstance(answer, Migration) else answer or ()
-    told = f"units {units or '(none)'}; hosts {len(decision.hosts)} in, {len(hosts)} out"
-    failed = len(decision.unit_errors)
-    return f"{told}; {failed} units with problems" if failed else told
-
-
-def _shown(name: str) -> str:
-    return name if name.isidentifier() and len(name) <= _SHOWN_NAME else repr(name[:_SHOWN_NAME])

@@ -342,10 +342,10 @@ class Decision:
 
 @dataclass(frozen=True)
 class Reply:
-    """A method's answer, with what the log's line on the request tells of it."""
+    """A method's answer, with the fields that the log's line on the request has besides."""
 
     answer: object
-    summary: str
+    told: Mapping[str, object]
 
 
 @dataclass(frozen=True)

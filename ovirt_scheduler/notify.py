@@ -50,7 +50,10 @@ class Notifier:
                 sender.connect(self._address)
                 sender.send("\n".join(line.replace("\n", " ") for line in lines).encode())
         except OSError as error:
-            _log.warning("systemd could not be told %s: %s", lines[0], error.strerror or error)
+            _log.warning(
+                "systemd could not be told %(state)s: %(reason)s",
+                {"state": lines[0], "reason": error.strerror or str(error)},
+            )
 
 
 def _watchdog_seconds(environ: Mapping[str, str]) -> Optional[float]:

@@ -6,9 +6,7 @@ scheduler.conf says, never a mixture of two.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import sys
 from pathlib import Path
 from typing import List, Optional, Tuple
 
@@ -22,6 +20,7 @@ from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.inventory import Inventory
 from ovirt_scheduler.last_good import LastGood
 from ovirt_scheduler.loader import Loader
+from ovirt_scheduler.log_output import say
 from ovirt_scheduler.methods import methods
 from ovirt_scheduler.model import Method
 from ovirt_scheduler.registry import Registry
@@ -99,8 +98,9 @@ class Parts:
     def _server_settings(self, settings: Settings) -> ServerSettings:
         if not settings.ssl_client_ca and not is_loopback(settings.listening_address):
             _log.warning(
-                "whoever reaches %s may call: allow_unauthenticated = true",
-                settings.listening_address,
+                "whoever reaches %(address)s may call: allow_unauthenticated = true; ssl_client_ca "
+                "lets in only whom it signed",
+                {"address": settings.listening_address},
             )
         return ServerSettings(
             address=settings.listening_address,
@@ -123,14 +123,8 @@ class Parts:
             fingerprint = certificates.fingerprint(certificate)
             say(f"the certificate is self-signed: {certificate}, SHA-256 {fingerprint}")
         for warning in certificates.check(certificate, key):
-            _log.warning("%s", warning)
+            _log.warning("certificate: %(reason)s", {"reason": warning, "file": str(certificate)})
         admitted = None
         if settings.ssl_client_ca is not None:
             admitted = Clients(settings.ssl_client_ca, settings.ssl_allowed_clients)
         return tls_context(certificate, key, admitted)
-
-
-def say(line: str) -> None:
-    """Tell whoever started it, whatever the log's level and place."""
-    with contextlib.suppress(OSError):  # a full disk behind it ends nothing
-        print(line, file=sys.stderr, flush=True)  # noqa: T201  not for the log alone

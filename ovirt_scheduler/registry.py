@@ -221,16 +221,22 @@ def _tell_changes(
     told = {str(fault) for fault in before.faults}
     for fault in now.faults:
         if str(fault) not in told:
-            _log.error("%s", fault)
+            _log.error(
+                "cannot be loaded: %(reason)s",
+                {"reason": str(fault), "file": fault.file, "line": fault.line},
+            )
     for path in sorted(states_before.keys() | states.keys()):
         old = states_before[path].good if path in states_before else None
         new = states[path].good if path in states else None
         if new is not None and new.units and (old is None or old.checksum != new.checksum):
             kinds = ", ".join(unit.kind.words for unit in new.units)
-            _log.info("loaded %s (%s), %s", path, kinds, new.checksum)
+            _log.info(
+                "loaded %(file)s (%(kind)s), %(checksum)s",
+                {"file": str(path), "kind": kinds, "checksum": new.checksum},
+            )
         elif old is not None and old.units and (new is None or not new.units):
             how = "has no policy units any more" if path in states else "is gone"
-            _log.info("%s %s", path, how)
+            _log.info("unloaded %(file)s: it %(reason)s", {"file": str(path), "reason": how})
 
 
 def _kept(fault: PluginError, good: Optional[LoadedPlugin]) -> PluginError:

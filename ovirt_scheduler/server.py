@@ -35,6 +35,7 @@ from OpenSSL import SSL
 from ovirt_scheduler.connections import Connections
 from ovirt_scheduler.dispatch import Dispatcher
 from ovirt_scheduler.errors import ConfigError
+from ovirt_scheduler.log_fields import Name
 from ovirt_scheduler.model import AnswerForm, Caller, Method
 from ovirt_scheduler.request_body import BodyReader, BodyRefused
 from ovirt_scheduler.streams import Stream, TlsError
@@ -132,7 +133,10 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)  # ends the accept that waits
         if not self.connections.wait_until_idle(deadline):
-            logger.warning("calls are still under way after %g s; they are cut off", grace)
+            logger.warning(
+                "calls are still under way after %(seconds)g s; they are cut off",
+                {"seconds": grace},
+            )
         if not self.connections.close(max(deadline, time.monotonic() + _STOPPING)):
             logger.warning("a call did not end; its thread is left behind")
         with self._accepting:
@@ -162,14 +166,15 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  # stock
         """Log what no handler expected; the connection is closed, the others go on."""
-        logger.exception("%s: the connection is closed, this is a bug", _peer(client_address))
+        peer = _peer(client_address)
+        logger.exception("%(peer)s: the connection is closed, this is a bug", {"peer": peer})
 
     def _cannot_accept(self, error: OSError, troubled: bool) -> bool:
         """Wait a little where the system refuses; True for ``troubled`` keeps the log short."""
         if self.stopping:
             return True
         if not troubled:
-            logger.error("no connection can be accepted: %s", error.strerror)
+            logger.error("no connection can be accepted: %(reason)s", {"reason": error.strerror})
         self.connections.abort_longest_idle()  # gives a descriptor back
         self._stopping.wait(_ACCEPT_PAUSE)
         return True
@@ -182,7 +187,8 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         try:
             self.process_request(request, address)
         except RuntimeError:
-            logger.exception("%s: the connection is closed: no thread for it", _peer(address))
+            peer = _peer(address)
+            logger.exception("%(peer)s: the connection is closed: no thread for it", {"peer": peer})
             self.connections.remove(request)
 
 
@@ -215,13 +221,13 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
             while not self.close_connection:
                 self.handle_one_request()
         except OSError as error:  # nobody to serve any more, or nobody in time
-            logger.debug("%s: cut: %s", self._peer, error)
+            logger.debug("%(peer)s: cut: %(reason)s", {"peer": self._peer, "reason": str(error)})
             self._linger = 0.0
 
     def finish(self) -> None:
         self._stream.say_goodbye(self._linger)
         self._stream.close()  # before the writer, which would flush what nobody takes
-        logger.debug("%s: closed", self._peer)
+        logger.debug("%(peer)s: closed", {"peer": self._peer})
 
     def handle_one_request(self) -> None:
         """Wait for one request, take it in, and answer it; ``close_connection`` says what then.
@@ -263,9 +269,15 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
         status = HTTPStatus(code)
         text = (explain or message or status.description)[:_SHOWN]
         logger.info(
-            "request %s %r, %s: HTTP %d, %s",
-            self._request_id, self.requestline[:_SHOWN], self._peer, status, text,
-        )  # fmt: skip
+            "request %(request)s %(target)s, %(peer)s: %(outcome)s, %(reason)s",
+            {
+                "request": self._request_id,
+                "target": Name(self._target()),
+                "peer": self._peer,
+                "outcome": f"HTTP {status:d}",
+                "reason": text.partition(" (")[0],  # after it the stock texts have what came
+            },
+        )
         body = f"{text}\n".encode()
         self.send_response(status)
         if status is HTTPStatus.METHOD_NOT_ALLOWED:
@@ -276,6 +288,10 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
+
+    def _target(self) -> str:
+        """Verb and path; no more of what came, which may be anything."""
+        return f"{self.command} {self.path.partition('?')[0]}" if self.command else "-"
 
     def send_response(self, code: int, message: Optional[str] = None) -> None:
         self._stream.deadline = time.monotonic() + self.server.settings.answer_timeout
@@ -293,10 +309,15 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
         if speaks_tls is None:
             return False
         if context is None and speaks_tls:
-            logger.warning("%s speaks TLS, but this port is plain HTTP: ssl = false", self._peer)
+            logger.warning(
+                "%(peer)s speaks TLS, but this port is plain HTTP: ssl = false",
+                {"peer": self._peer},
+            )
             return False
         if context is not None and not speaks_tls:
-            logger.warning("%s speaks no TLS, but this port does: ssl = true", self._peer)
+            logger.warning(
+                "%(peer)s speaks no TLS, but this port does: ssl = true", {"peer": self._peer}
+            )
             self.send_error(HTTPStatus.BAD_REQUEST, "this port speaks TLS; use https")
             self.wfile.flush()
             return False
@@ -304,7 +325,10 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
             try:
                 self._stream.start_tls(context)
             except TlsError as error:
-                logger.warning("%s: no TLS handshake: %s", self._peer, error)
+                logger.warning(
+                    "%(peer)s: no TLS handshake: %(reason)s",
+                    {"peer": self._peer, "reason": str(error)},
+                )
                 return False
             self._context = context
             if self._stream.client is not None:

@@ -11,7 +11,7 @@ import time
 from dataclasses import replace
 from typing import Dict, List, Mapping, Optional, Protocol, Sequence, Tuple, cast
 
-from ovirt_scheduler import aggregate
+from ovirt_scheduler import aggregate, decision_log
 from ovirt_scheduler.errors import EngineUnavailable, RequestError, UnknownUnit
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.inventory import Inventory
@@ -33,7 +33,6 @@ from ovirt_scheduler.registry import Catalogue
 
 _log = logging.getLogger(__name__)
 
-_SHOWN_OUTPUT = 2000  # characters of what a plugin printed, in the log
 _Calls = List[Tuple[WantedUnit, UnitCall]]
 _Errors = Dict[str, Tuple[str, ...]]
 
@@ -71,9 +70,8 @@ class Service:
         """All policy units, after a fresh look at the folders."""
         catalogue = self._registry.look()
         _log.info(
-            "discover: %d policy units, %d problems with files",
-            len(catalogue.units),
-            len(catalogue.faults),
+            "discover: %(count)d policy units, %(faults)d problems with files",
+            {"count": len(catalogue.units), "faults": len(catalogue.faults)},
         )
         return tuple(catalogue.units.values())
 
@@ -104,13 +102,12 @@ class Service:
             job, engine_errors = self._with_engine(job)
             execution = self._executor.run(job)
         for result in execution.results:
-            _tell(request, result)
             problems = (() if result.ok else (result.message,)) + result.notes
             if problems:
                 unit_errors[result.unit] = unit_errors.get(result.unit, ()) + problems
         answer, results, errors = _answer(request, calls, execution)
         errors = (*engine_errors, *execution.errors, *errors)
-        return Decision(
+        decision = Decision(
             request=request,
             hosts=execution.hosts,
             results=results,
@@ -119,6 +116,8 @@ class Service:
             unit_errors=unit_errors,
             seconds=time.monotonic() - started,
         )
+        decision_log.tell(decision)
+        return decision
 
     def _with_engine(self, job: Job) -> Tuple[Job, Tuple[str, ...]]:
         """Add what the engine knows of ids, and the access to it that plugins want.
@@ -138,7 +137,9 @@ class Service:
                 job = replace(job, engine=self._inventory.access(job.deadline))
         except EngineUnavailable as error:
             message = f"the engine's REST API gives no answer: {error}"
-            _log.warning("%s", message)
+            _log.warning(
+                "the engine's REST API gives no answer: %(reason)s", {"reason": str(error)}
+            )
             return replace(job, engine=NoEngine(message)), (message,)
         return job, ()
 
@@ -203,24 +204,3 @@ def _costs(
         [unit.factor for unit in wanted],
     )
     return total, tuple(counted), tuple(dict.fromkeys(errors))
-
-
-def _tell(request: Request, result: CallResult) -> None:
-    """The log's lines on one plugin call."""
-    name = f"{request.kind.words} {result.unit}"
-    request_id = request.caller.request_id
-    if not result.ok:
-        _log.warning(
-            "%s %s %s after %.0f ms: %s%s",
-            request_id, name, result.outcome.value, result.seconds * 1000, result.message,
-            f"\n{result.traceback.rstrip()}" if result.traceback else "",
-        )  # fmt: skip
-    for note in result.notes:
-        _log.warning("%s %s %s", request_id, name, note)
-    for stream, text in (("stdout", result.stdout), ("stderr", result.stderr)):
-        if text.strip():
-            _log.info("%s %s printed to %s: %s", request_id, name, stream, _shown(text.strip()))
-
-
-def _shown(text: str) -> str:
-    return text if len(text) <= _SHOWN_OUTPUT else f"{text[:_SHOWN_OUTPUT]}\u2026"

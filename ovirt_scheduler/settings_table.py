@@ -246,6 +246,14 @@ SCHEDULER: Tuple[Key, ...] = (
         unset="standard error",
     ),
     Key(
+        "log_format",
+        "choice",
+        "auto",
+        "What a line of the log looks like: plain text, JSON, or an entry of systemd's journal "
+        "with its fields. auto is journal where standard error goes there, else plain.",
+        choices=("auto", "plain", "json", "journal"),
+    ),
+    Key(
         "log_level",
         "choice",
         "info",

@@ -47,7 +47,10 @@ class Watchdog:
             if self._ended.is_set():
                 return
             if problem:
-                _log.error("plugin calls do not work, the watchdog is not fed: %s", problem)
+                _log.error(
+                    "plugin calls do not work, the watchdog is not fed: %(reason)s",
+                    {"reason": problem},
+                )
             else:
                 self._notifier.alive()
             if self._ended.wait(pause):

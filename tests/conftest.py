@@ -160,7 +160,7 @@ class Daemon:
         """The address that it prints when it is ready."""
         give_up = time.monotonic() + _START_SECONDS
         while time.monotonic() < give_up:
-            found = re.search(r"^listening on (\S+)$", self.log, re.MULTILINE)
+            found = re.search(r'(?:^|")listening on (\S+?)(?:"|$)', self.log, re.MULTILINE)
             if found:
                 return found.group(1)
             if self.process.poll() is not None:

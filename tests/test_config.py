@@ -42,6 +42,7 @@ DEFAULTS = Settings(
     cpu_limit=60,
     files_limit=256,
     log_file=None,
+    log_format="auto",
     log_level="info",
     engine=None,
 )
@@ -326,3 +327,9 @@ def test_a_user_without_a_home_has_to_say_where_state_goes():
     """An unknown uid, as in a container, gets told what to set."""
     with pytest.raises(ConfigError, match="set STATE_DIRECTORY"):
         config.state_folder({}, 4_000_000_000)
+
+
+def test_the_journal_goes_with_no_log_file(conf):
+    """Neither is left out silently."""
+    with pytest.raises(ConfigError, match=r":2: log_file.*log_format = journal writes no file"):
+        conf("log_format = journal\nlog_file = /var/log/x\n")

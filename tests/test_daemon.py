@@ -212,7 +212,7 @@ def post(daemon, path, body, verb="POST"):
         ("returns_strangers", IDS, "(1 dropped: stranger)"),
         ("dies_by_signal", IDS, "died by SIGSEGV"),
         ("floods_stdout", IDS, "printed more than 1 MiB; the rest was cut"),
-        ("prints", IDS, "filter prints printed to stdout: "),
+        ("prints", IDS, "filter prints printed to stdout:\n    by "),
     ],
 )
 def test_a_misbehaving_filter_is_left_out_and_told_in_the_log(

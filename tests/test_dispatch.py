@@ -10,6 +10,7 @@ import pytest
 
 from ovirt_scheduler import errors
 from ovirt_scheduler.dispatch import Dispatcher
+from ovirt_scheduler.log_fields import Names
 from ovirt_scheduler.model import AnswerForm, Caller, Method, Reply
 
 CALLER = Caller("0a1b2c3d", AnswerForm.ENGINE, "127.0.0.1:50000")
@@ -161,10 +162,11 @@ def test_each_call_is_logged_in_one_line(
     assert "secret" not in caplog.text
 
 
-def test_a_reply_is_answered_and_its_summary_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_reply_is_answered_and_its_fields_logged(caplog: pytest.LogCaptureFixture) -> None:
     """In the one line that the request has anyway."""
     caplog.set_level(logging.INFO)
-    reply = Reply(["host-1"], "units Quiet; hosts 2 in, 1 out")
+    told = {"units": Names(["Quiet"]), "hosts_in": 2, "hosts_out": 1}
+    reply = Reply(["host-1"], told)
     assert call(Dispatcher([method("run", lambda *_: reply)]), "run") == ["host-1"]
     (record,) = caplog.records
     assert ": ok; units Quiet; hosts 2 in, 1 out; " in record.getMessage()

@@ -55,9 +55,9 @@ def test_the_log_tells_of_a_request_in_one_line(daemon):
         server.runFilters(names, ["a", "b", "c"], "vm-1", {"password": "secret"})
     (line,) = [line for line in daemon.log.splitlines() if "nobody_0" in line and "request" in line]
     told = re.fullmatch(
-        r".* INFO +request [0-9a-f]+ runFilters, engine form, \S+: ok; units keeps_first, "
+        r".* INFO +request [0-9a-f]+ runFilters, engine form, \S+: degraded; units keeps_first, "
         r"'strange\\nname', nobody_0, .*, nobody_5 and 3 more; hosts 3 in, 2 out; "
-        r"10 units with problems; \d+\.\d ms",
+        r"problems with 'strange\\nname', nobody_0, .*, nobody_6 and 2 more; \d+\.\d ms",
         line,
     )
     assert told, line

@@ -221,7 +221,7 @@ def test_a_plugin_is_disabled_and_enabled_by_its_conf_file(place, caplog):
     os.utime(path, LONG_AGO)
     (place.confs / "a.conf").write_text("enabled = false\n")
     assert (place.versions(), place.faults()) == ({}, [])
-    assert f"{path} has no policy units any more" in caplog.messages
+    assert f"unloaded {path}: it has no policy units any more" in caplog.messages
     (place.confs / "a.conf").write_text("enabled = true\n")
     assert place.versions() == {"a": "1"}
 
@@ -368,8 +368,8 @@ def test_each_change_is_logged_once(place, caplog):
     place.registry.look()
     loaded, broken, gone = caplog.messages
     assert loaded == f"loaded {path} (cost function), {checksum}"
-    assert broken.startswith(f"{path}:1: syntax error")
-    assert gone == f"{path} is gone"
+    assert broken.startswith(f"cannot be loaded: {path}:1: syntax error")
+    assert gone == f"unloaded {path}: it is gone"
 
 
 def test_a_glance_sees_what_has_come_changed_and_gone(place):

@@ -1,0 +1,95 @@
+"""A record of the log as text: plain for people, or JSON with its fields.
+
+Nothing that somebody else chose can make a line of its own or steer a terminal: every character
+that is not printable is shown as Python writes it (``\\n``, ``\\x1b``, ``\\ud800``), and further
+lines of a traceback or of output are indented, as no line of the log is.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+from typing import Dict, Mapping
+
+from ovirt_scheduler.log_fields import FIELDS, Block, Names
+
+_INDENT = "\n    "
+
+
+class PlainFormatter(logging.Formatter):
+    """``2026-01-31 12:00:00,000 INFO    request …``, in local time."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"{self.formatTime(record)} {record.levelname:<7} {text(record)}"
+
+
+class JsonFormatter(logging.Formatter):
+    """One object on one line, all of it ASCII: time (RFC 3339, UTC), level, message, fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.datetime.fromtimestamp(record.created, datetime.timezone.utc)
+        told = {
+            "time": time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": sentence(record),
+            **fields(record),
+        }
+        return as_json(told)
+
+
+def fields(record: logging.LogRecord) -> Dict[str, object]:
+    """The record's fields, without those that are None; of an exception its traceback."""
+    given = record.args if isinstance(record.args, Mapping) else {}
+    found = {name: given[name] for name in given if name in FIELDS and given[name] is not None}
+    if record.exc_info and record.exc_info[0] is not None:
+        found["traceback"] = Block(logging.Formatter().formatException(record.exc_info))
+    return found
+
+
+def sentence(record: logging.LogRecord) -> str:
+    """The message, on one line."""
+    return printable(record.getMessage())
+
+
+def text(record: logging.LogRecord) -> str:
+    """The message with what was printed or where it failed; of that, several lines are indented."""
+    told = sentence(record)
+    for value in fields(record).values():
+        if isinstance(value, Block):
+            lines = [printable(line.expandtabs()) for line in value.splitlines()]
+            separator = " " if len(lines) == 1 else _INDENT
+            told += "".join(f"{separator}{line}" for line in lines)
+    return told
+
+
+def printable(words: str) -> str:
+    """The words on one line, every character escaped that is not to be seen there."""
+    if words.isprintable():
+        return words
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
+        for letter in words
+    )
+
+
+def as_utf8(words: str) -> bytes:
+    """UTF-8; a lone surrogate, which not every reader takes, is shown as ``\\ud800``."""
+    return str.encode(words, "utf-8", "backslashreplace")
+
+
+def as_json(value: object) -> str:
+    """JSON in ASCII, as ``as_utf8`` has it."""
+    return json.dumps(_plain(value), separators=(",", ":"))
+
+
+def _plain(value: object) -> object:
+    """What json knows, without a lone surrogate."""
+    if isinstance(value, str):
+        return as_utf8(value).decode("utf-8")
+    if isinstance(value, Names):
+        return [_plain(name) for name in value.first]
+    if isinstance(value, Mapping):
+        return {_plain(name): _plain(each) for name, each in value.items()}
+    return value

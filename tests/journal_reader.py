@@ -1,0 +1,84 @@
+"""A socket that stands where journald's does, and a strict reader of its protocol."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import socket
+from pathlib import Path
+from typing import Dict, List
+
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+_MOST = 1 << 20
+
+
+class Journal:
+    """Listens from its start; ``with`` closes it.
+
+    Args:
+        path: of the socket; nothing is there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.settimeout(20)
+        self._socket.bind(str(path))
+        self.passed = 0  # entries that came as a file
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def entry(self) -> Dict[str, List[str]]:
+        """Wait for the next entry; each field with its values."""
+        data, descriptors, flags, _ = socket.recv_fds(self._socket, _MOST, 4)
+        assert not flags & socket.MSG_TRUNC
+        if not descriptors:
+            return fields_of(data)
+        assert data == b""
+        (descriptor,) = descriptors
+        with os.fdopen(descriptor, "rb") as file:
+            assert fcntl.fcntl(file, fcntl.F_GET_SEALS) == _SEALS
+            file.seek(0)
+            self.passed += 1
+            return fields_of(file.read())
+
+    def fill(self) -> None:
+        """Take nothing more: no further datagram fits."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.setblocking(False)
+            try:
+                while True:
+                    sender.sendto(b"A=x\n", str(self._path))
+            except BlockingIOError:
+                return
+
+
+def fields_of(data: bytes) -> Dict[str, List[str]]:
+    """An entry's fields; AssertionError or ValueError where it is not to the letter."""
+    found: Dict[str, List[str]] = {}
+    assert data.endswith(b"\n")
+    while data:
+        line, _, rest = data.partition(b"\n")
+        name, equals, value = line.partition(b"=")
+        if not equals:
+            length = int.from_bytes(rest[:8], "little")
+            value, end, data = (
+                rest[8 : 8 + length],
+                rest[8 + length : 9 + length],
+                rest[9 + length :],
+            )
+            assert len(value) == length
+            assert end == b"\n"
+        else:
+            data = rest
+        assert re.fullmatch(rb"[A-Z][A-Z0-9_]{0,63}", name), name
+        found.setdefault(name.decode("ascii"), []).append(value.decode("utf-8"))
+    return found

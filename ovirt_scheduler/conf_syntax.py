@@ -27,17 +27,22 @@ Mistake = Union[Type[ConfigError], Type[PluginError]]  # what to raise about the
 
 _LARGEST = 1 << 20  # bytes of a conf file
 _LONGEST = 4096  # characters of a line; configobj takes time with the square of it
+_DEEPEST = 2  # levels of sections
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One ``key = value`` of a file; ``section`` is empty above the first section."""
+    """One ``key = value`` of a file; ``section`` is empty above the first section.
+
+    ``inner`` names a section in the section, which has an entry of its own, without a key.
+    """
 
     section: str
     key: str
     value: str
     line: int
+    inner: str = ""
 
 
 def content(path: Path, mistake: Mistake) -> bytes:
@@ -66,7 +71,8 @@ def entries(data: bytes, path: Path, mistake: Mistake) -> Tuple[Entry, ...]:
     Raises:
         mistake: not UTF-8, a control character, a line that is too long or neither of
             ``key = value``, ``[section]`` and comment, a key or section that is there twice, a
-            section in a section, quotes that do not match, a ``#`` that may be meant either way.
+            section three levels down, quotes that do not match, a ``#`` that may be meant either
+            way.
     """
     lines = _lines(data, path, mistake)
     try:
@@ -99,7 +105,7 @@ def _unreadable(error: ConfigObjError) -> str:
     if isinstance(error, DuplicateError):
         return f"`{line}`: is there twice; keep one of the two"
     if isinstance(error, NestingError):
-        return f"`{line}`: a section stands in single brackets, `[name]`"
+        return f"`{line}`: a section stands in `[name]`, one in a section in `[[name]]`"
     key, equals, _ = line.partition("=")
     if equals and key.strip():
         return f"`{line}`: the quotes do not match, or text follows them"
@@ -109,19 +115,34 @@ def _unreadable(error: ConfigObjError) -> str:
 def _walk(config: ConfigObj, lines: List[str], path: Path, mistake: Mistake) -> Iterator[Entry]:
     """The entries with their lines, which follow from the comments that configobj counts."""
     number = len(config.initial_comment)
-    for section in (config, *(config[name] for name in config.sections)):
+    for section in _sections(config):
         if section is not config:
-            number += len(config.comments[section.name]) + 1
+            number += len(section.parent.comments[section.name]) + 1
+        if section.depth > _DEEPEST:
+            shown = section.parent.name
+            raise mistake(
+                f"[[{shown}]]: holds another section, three levels down", str(path), number
+            )
+        outer, inner = (*_names(section), "", "")[:_DEEPEST]
+        if inner:
+            yield Entry(outer, "", "", number, inner)
         for key in section.scalars:
             number += len(section.comments[key]) + 1
             problem = _ambiguity(section, key, lines[number - 1])
             if problem:
                 raise mistake(f"{key}: {problem}", str(path), number)
-            name = "" if section is config else section.name
-            yield Entry(name, key, _unquoted(section[key]), number)
-        if section is not config and section.sections:
-            number += len(section.comments[section.sections[0]]) + 1
-            raise mistake(f"[{section.name}]: a section holds no other section", str(path), number)
+            yield Entry(outer, key, _unquoted(section[key]), number, inner)
+
+
+def _sections(section: Section) -> Iterator[Section]:
+    """A section, then those in it, as they follow in the file."""
+    yield section
+    for name in section.sections:
+        yield from _sections(section[name])
+
+
+def _names(section: Section) -> List[str]:
+    return [*_names(section.parent), section.name] if section.depth else []
 
 
 def _ambiguity(section: Section, key: str, line: str) -> str:

@@ -10,16 +10,19 @@ import contextlib
 import enum
 import os
 import pwd
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, FrozenSet, Mapping, Optional, Tuple
+from typing import Dict, FrozenSet, Iterator, Mapping, Optional, Tuple
 
 from ovirt_scheduler import conf_syntax, trust
 from ovirt_scheduler.conf_file import ConfFile
 from ovirt_scheduler.errors import ConfigError, PluginError
 from ovirt_scheduler.model import AnswerForm, Kind, OnFailure, PluginUser
 from ovirt_scheduler.setting_values import PYTHON_PATH, is_loopback
-from ovirt_scheduler.settings_table import PLUGIN, SCHEDULER
+from ovirt_scheduler.settings_table import CLUSTER, PLUGIN, SCHEDULER
+
+_CLUSTER_NAME = re.compile(r"[\w.-]{1,40}")
 
 DEFAULT_FILE = Path("/etc/ovirt/scheduler/scheduler.conf")
 
@@ -40,6 +43,25 @@ class EngineSettings:
     password_file: Path
     ca_file: Optional[Path]  # None: the system's authorities
     cache_seconds: float
+
+
+class Drive(enum.Enum):
+    """Whether the daemon itself looks after clusters, and how far it goes."""
+
+    OFF = "off"
+    DRY_RUN = "dry-run"  # logs the migrations that it would make
+    ON = "on"
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """One section of ``[clusters]``; intervals in seconds, 0: never."""
+
+    name: str  # of the cluster
+    scheduler: str
+    properties: Mapping[str, str]  # the policy among them
+    load_balance_interval: float
+    timer_interval: float
 
 
 @dataclass(frozen=True)
@@ -74,6 +96,8 @@ class Settings:
     log_format: str  # auto, plain, json or journal
     log_level: str  # debug, info, warning or error
     engine: Optional[EngineSettings]
+    drive: Drive
+    clusters: Tuple[ClusterSettings, ...]
 
 
 @dataclass(frozen=True)
@@ -116,7 +140,7 @@ def load(path: Optional[Path], environ: Mapping[str, str], for_daemon: bool = Tr
         distrust = trust.tampering(file.absolute())
         if distrust:
             raise ConfigError(distrust, str(file))
-    conf = ConfFile(data, file, SCHEDULER, ConfigError)
+    conf = ConfFile(data, file, SCHEDULER, ConfigError, {"clusters": CLUSTER})
     _check_listening(conf)
     _check_files(conf)
     if conf["plugin_timeout"] > conf["request_timeout"]:
@@ -136,6 +160,8 @@ def load(path: Optional[Path], environ: Mapping[str, str], for_daemon: bool = Tr
         max_parallel_calls=conf["max_parallel_calls"] or 2 * len(os.sched_getaffinity(0)),
         plugin_user=_plugin_user(conf, for_daemon),
         engine=_engine(conf),
+        drive=Drive(conf["drive"]),
+        clusters=tuple(_clusters(conf)),
     )
     return Settings(**values)
 
@@ -259,6 +285,30 @@ def _engine(conf: ConfFile) -> Optional[EngineSettings]:
     if not given:
         return None
     return EngineSettings(**conf.section("engine"))
+
+
+def _clusters(conf: ConfFile) -> Iterator[ClusterSettings]:
+    found = conf.inner("clusters")
+    for needed, there in (("[engine]", _engine(conf)), ("[clusters]", found)):
+        if conf["drive"] != Drive.OFF.value and not there:
+            raise conf.mistake("drive", f"needs the section {needed}, which is not there")
+    for name, values in found.items():
+        if not _CLUSTER_NAME.fullmatch(name):
+            problem = "is not the name of a cluster: letters, digits, - _ and . alone"
+            raise conf.mistake("scheduler", problem, "clusters", name)
+        properties = dict(values["properties"] or {})
+        if "policy" in properties:
+            problem = "the policy has a key of its own, policy"
+            raise conf.mistake("properties", problem, "clusters", name)
+        if values["policy"] is not None:
+            properties["policy"] = values["policy"]
+        yield ClusterSettings(
+            name=name,
+            scheduler=values["scheduler"],
+            properties=properties,
+            load_balance_interval=values["load_balance_interval"] * 60,
+            timer_interval=values["timer_interval"] * 60,
+        )
 
 
 def _plugin_folders(

@@ -36,6 +36,10 @@ def _seconds(text: str) -> float:
     return float(_match(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?s?", text)[1])
 
 
+def _minutes(text: str) -> float:
+    return float(_match(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)", text)[1])
+
+
 def _whole_seconds(text: str) -> int:
     return int(_match(r"([0-9]{1,9}) ?s?", text)[1])
 
@@ -85,6 +89,15 @@ def _subjects(text: str) -> Tuple[str, ...]:
         if not name or ("," in name and "=" not in name):
             raise ValueError(name)
     return names
+
+
+def _assignments(text: str) -> Dict[str, str]:
+    """``key=value;key2=value2``; a value holds no ``;``."""
+    pairs = [item.strip().partition("=") for item in text.split(";")]
+    found = {key.strip(): value.strip() for key, _, value in pairs}
+    if len(found) < len(pairs) or not all(key and equals for key, equals, _ in pairs):
+        raise ValueError(text)
+    return found
 
 
 def _kinds(text: str) -> Tuple[str, ...]:
@@ -140,6 +153,8 @@ CHECKS: Dict[str, Check] = {
     "path": Check("a path that begins with /", _path),
     "folders": Check("paths that begin with / or $PYTHONPATH, with : between", _folders),
     "subjects": Check("names with ; between", _subjects),
+    "minutes": Check("minutes, such as 5 or 0.5", _minutes),
+    "assignments": Check("key=value, with ; between", _assignments),
     "kinds": Check("one or more, with commas between, of", _kinds),
     "address": Check("a host name or an IP address (0.0.0.0 or :: for every interface)", _address),
     "url": Check("an https:// URL without user name or query", _url),

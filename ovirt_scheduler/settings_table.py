@@ -3,7 +3,7 @@
 The checks at start, the sample file and the manual's tables are all made from it
 (contract 5.8, 6)::
 
-    SCHEDULER, PLUGIN ──► configspec()  what a file is checked against
+    SCHEDULER, CLUSTER, PLUGIN ──► configspec()  what a file is checked against
                      ├──► sample()      etc/scheduler.conf
                      └──► manual()      the tables in docs/configuration.md
 
@@ -261,6 +261,14 @@ SCHEDULER: Tuple[Key, ...] = (
         choices=("debug", "info", "warning", "error"),
     ),
     Key(
+        "drive",
+        "choice",
+        "off",
+        "Whether the daemon itself looks after the clusters of the section [clusters]: dry-run "
+        "logs the migrations that it would make, on makes them. Needs the section [engine].",
+        choices=("off", "dry-run", "on"),
+    ),
+    Key(
         "url",
         "url",
         None,
@@ -298,6 +306,44 @@ SCHEDULER: Tuple[Key, ...] = (
         least="0",
         most="3600",
         section="engine",
+    ),
+)
+
+CLUSTER: Tuple[Key, ...] = (
+    Key(
+        "scheduler",
+        "text",
+        "default",
+        "The scheduler that is asked.",
+    ),
+    Key(
+        "policy",
+        "text",
+        None,
+        "One of the scheduler's policies.",
+        unset="the scheduler's first",
+    ),
+    Key(
+        "properties",
+        "assignments",
+        None,
+        "What else the scheduler is given, as key=value;key2=value2.",
+    ),
+    Key(
+        "load_balance_interval",
+        "minutes",
+        "1",
+        "How often it is asked what to migrate. 0 is never.",
+        least="0",
+        most="10080",
+    ),
+    Key(
+        "timer_interval",
+        "minutes",
+        "10",
+        "How often it is called by the timer. 0 is never.",
+        least="0",
+        most="10080",
     ),
 )
 
@@ -381,6 +427,11 @@ _SAMPLE_HEAD = (
     "commented out here are the defaults. docs/configuration.md tells how values are written."
 )
 
+_CLUSTERS_HEAD = (
+    "Which scheduler looks after which cluster: a section in the section for each, named as the "
+    "cluster is. It takes effect with drive = dry-run or on."
+)
+
 
 def sample() -> str:
     """``etc/scheduler.conf``: every key commented out, with its meaning and default."""
@@ -393,6 +444,10 @@ def sample() -> str:
         default = f"Default: {key.unset}." if key.default is None else ""
         words = " ".join(filter(None, (key.help, f"Allowed: {key.allowed}.", default)))
         blocks.append(f"{_comment(words)}\n#{key.name} = {key.default or ''}".rstrip())
+    blocks.append(_comment(_CLUSTERS_HEAD) + "\n#[clusters]\n#[[Default]]")
+    for key in CLUSTER:
+        words = f"{key.help} Allowed: {key.allowed}."
+        blocks.append(f"{_comment(words)}\n#{key.name} = {key.default or ''}".rstrip())
     return "\n\n".join(blocks) + "\n"
 
 
@@ -402,13 +457,15 @@ def _comment(words: str) -> str:
     )
 
 
+_MANUAL_TABLES = (("scheduler.conf", SCHEDULER), ("clusters", CLUSTER), ("plugin conf", PLUGIN))
+
+
 def manual(text: str) -> str:
     """``docs/configuration.md`` with its tables made anew.
 
-    A table stands between ``<!-- table: scheduler.conf -->`` or ``<!-- table: plugin conf -->``
-    and ``<!-- end of table -->``.
+    A table stands between ``<!-- table: NAME -->`` and ``<!-- end of table -->``.
     """
-    for name, table in (("scheduler.conf", SCHEDULER), ("plugin conf", PLUGIN)):
+    for name, table in _MANUAL_TABLES:
         head, begin, rest = text.partition(f"<!-- table: {name} -->\n")
         _, end, tail = rest.partition("<!-- end of table -->\n")
         text = f"{head}{begin}{_markdown(table)}{end}{tail}"

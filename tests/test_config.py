@@ -10,10 +10,17 @@ from pathlib import Path
 import pytest
 
 from ovirt_scheduler import config
-from ovirt_scheduler.config import EngineScores, EngineSettings, PluginConf, Settings
+from ovirt_scheduler.config import (
+    ClusterSettings,
+    Drive,
+    EngineScores,
+    EngineSettings,
+    PluginConf,
+    Settings,
+)
 from ovirt_scheduler.errors import ConfigError, PluginError
 from ovirt_scheduler.model import AnswerForm, Kind, OnFailure
-from ovirt_scheduler.settings_table import PLUGIN, SCHEDULER
+from ovirt_scheduler.settings_table import CLUSTER, PLUGIN, SCHEDULER
 
 PROJECT = Path(__file__).resolve().parents[1]
 DEFAULTS = Settings(
@@ -45,6 +52,8 @@ DEFAULTS = Settings(
     log_format="auto",
     log_level="info",
     engine=None,
+    drive=Drive.OFF,
+    clusters=(),
 )
 ENGINE = "[engine]\nurl = https://e.example/api\nusername = u@internal\npassword_file = /p\n"
 
@@ -105,21 +114,24 @@ def test_the_sample_file_is_all_defaults():
 def test_the_sample_file_is_all_defaults_without_its_comment_signs(conf):
     """What stands behind them are the defaults, in values that can be read."""
     sample = (PROJECT / "etc" / "scheduler.conf").read_text(encoding="utf-8")
-    uncommented = re.sub(r"(?m)^#(?=[a-z_]+ = )", "", sample).replace("cache_seconds = 5", "")
+    uncommented = re.sub(r"(?m)^#(?=[a-z_]+ = |\[)", "", sample).replace("cache_seconds = 5", "")
     assert uncommented.count("\nlistening_port = 18781\n") == 1
-    assert conf(uncommented) == DEFAULTS
+    cluster = ClusterSettings("Default", "default", {}, 60.0, 600.0)
+    assert conf(uncommented) == dataclasses.replace(DEFAULTS, clusters=(cluster,))
 
 
 def test_every_key_has_its_field():
     """The table of settings and the dataclasses name the same things."""
     fields = {field.name for field in dataclasses.fields(Settings)}
-    assert fields - {"plugins_path_optional", "engine"} == {
+    assert fields - {"plugins_path_optional", "engine", "clusters"} == {
         key.name for key in SCHEDULER if not key.section
     }
     assert {field.name for field in dataclasses.fields(EngineSettings)} == {
         key.name for key in SCHEDULER if key.section
     }
     assert len(dataclasses.fields(PluginConf)) == len(PLUGIN)
+    # The name is the section's, and the policy is one of the properties.
+    assert len(dataclasses.fields(ClusterSettings)) == len(CLUSTER)
 
 
 @pytest.mark.parametrize(
@@ -185,6 +197,22 @@ def test_the_engine_section_is_complete_with_three_keys(conf):
     assert (settings.engine.ca_file, settings.engine.cache_seconds) == (Path("/ca"), 0.0)
 
 
+def test_clusters_are_told_by_sections_in_a_section(conf):
+    """Minutes become seconds, and the policy is one of the properties."""
+    settings = conf(
+        f"drive = dry-run\n{ENGINE}[clusters]\n[[Default]]\n[[East-1]]\nscheduler = mine\n"
+        "policy = power_saving\nproperties = 'a=1; b=x=y'\nload_balance_interval = 0.5\n"
+        "timer_interval = 0"
+    )
+    assert settings.drive is Drive.DRY_RUN
+    assert settings.clusters == (
+        ClusterSettings("Default", "default", {}, 60.0, 600.0),
+        ClusterSettings(
+            "East-1", "mine", {"a": "1", "b": "x=y", "policy": "power_saving"}, 30.0, 0.0
+        ),
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
@@ -212,6 +240,17 @@ def test_the_engine_section_is_complete_with_three_keys(conf):
         ("url = https://e.example", 1, "belongs in the section [engine]"),
         ("[engine]\nssl = no", 2, "belongs above the sections"),
         ("a line", 1, "expected `key = value`"),
+        ("drive = yes", 1, "drive: expected one of off, dry-run, on"),
+        ("drive = on\n[clusters]\n[[A]]", 1, "drive: needs the section [engine]"),
+        (f"drive = on\n{ENGINE}", 1, "drive: needs the section [clusters]"),
+        ("[clusters]\nscheduler = default", 2, "a section of its own there, [[name]] below"),
+        ("[clusters]\n[[A]]\npolcy = x", 3, "[clusters] [[A]] polcy: there is no such key; did"),
+        ("[clusters]\n[[A]]\n[[B]]\ntimer_interval = -1", 4, "[clusters] [[B]] timer_interval: "),
+        ("[clusters]\n\n[[A B]]", 3, "is not the name of a cluster"),
+        ("[clusters]\n[[A]]\nproperties = a;b", 3, "expected key=value, with ; between"),
+        ("[clusters]\n[[A]]\nproperties = a=1;a=2", 3, "expected key=value, with ; between"),
+        ("[clusters]\n[[A]]\nproperties = policy=none", 3, "has a key of its own, policy"),
+        ("[engine]\n[[A]]", 2, "[engine] [[A]]: there is no such section"),
     ],
 )
 def test_a_mistake_stops_the_start(conf, tmp_path, text, line, words):

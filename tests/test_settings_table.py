@@ -8,7 +8,7 @@ import pytest
 
 from ovirt_scheduler import settings_table
 from ovirt_scheduler.setting_values import CHECKS
-from ovirt_scheduler.settings_table import PLUGIN, SCHEDULER
+from ovirt_scheduler.settings_table import CLUSTER, PLUGIN, SCHEDULER
 
 PROJECT = Path(__file__).resolve().parents[1]
 STALE = "is not what the table of settings says: run `python docs/generate.py`"
@@ -24,7 +24,7 @@ def test_the_manual_is_the_table():
     """docs/configuration.md says what the daemon checks."""
     written = (PROJECT / "docs" / "configuration.md").read_text(encoding="utf-8")
     assert written == settings_table.manual(written), f"docs/configuration.md {STALE}"
-    for key in SCHEDULER + PLUGIN:
+    for key in SCHEDULER + CLUSTER + PLUGIN:
         assert f"`{key.name}` |" in written
 
 
@@ -32,6 +32,7 @@ def test_the_manual_keeps_what_is_between_its_tables():
     """Only what stands between the two marks of a table is made anew."""
     text = (
         "head\n<!-- table: scheduler.conf -->\n| stale |\n<!-- end of table -->\nmiddle\n"
+        "<!-- table: clusters -->\n<!-- end of table -->\n"
         "<!-- table: plugin conf -->\n<!-- end of table -->\ntail\n"
     )
     made = settings_table.manual(text)
@@ -41,10 +42,12 @@ def test_the_manual_keeps_what_is_between_its_tables():
         "middle",
         "tail",
     ]
-    assert made.count("| key |") == 2
+    assert made.count("| key |") == 3
 
 
-@pytest.mark.parametrize("key", SCHEDULER + PLUGIN, ids=lambda key: f"{key.section}.{key.name}")
+@pytest.mark.parametrize(
+    "key", SCHEDULER + CLUSTER + PLUGIN, ids=lambda key: f"{key.section}.{key.name}"
+)
 def test_defaults_and_bounds_are_good_values_themselves(key):
     """A line of the table holds to its own check."""
     read = CHECKS[key.check].read
@@ -57,6 +60,6 @@ def test_defaults_and_bounds_are_good_values_themselves(key):
 
 def test_every_key_is_told_with_a_sentence_that_fits_a_table():
     """The manual's cells hold no bar, and every meaning is a sentence."""
-    for key in SCHEDULER + PLUGIN:
+    for key in SCHEDULER + CLUSTER + PLUGIN:
         assert key.help.endswith(".")
         assert "|" not in key.help + key.allowed + key.unset + (key.default or "")

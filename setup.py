@@ -1,4 +1,4 @@
-"""Packaging: the daemon, its plugins folder, and its files for /etc and systemd."""
+"""Packaging: the daemon, the sample plugins, and its files for /etc and systemd."""
 
 from pathlib import Path
 
@@ -14,10 +14,6 @@ def version() -> str:
     raise RuntimeError("ovirt_scheduler/__init__.py has no __version__")
 
 
-def files(folder: str, pattern: str) -> list:
-    return [str(path.relative_to(HERE)) for path in sorted((HERE / folder).glob(pattern))]
-
-
 setup(
     name="ovirt-scheduler",
     version=version(),
@@ -26,15 +22,24 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.9",
-    packages=["ovirt_scheduler", "ovirt_scheduler.plugins", "ovirt_scheduler.schedulers"],
-    # The samples lie at the top of the project, and beside the package where it is installed.
-    package_dir={"ovirt_scheduler.plugins": "plugins"},
-    data_files=[
-        ("etc/ovirt/scheduler", files("etc", "*.conf")),
-        ("etc/ovirt/scheduler/plugins", files("etc/plugins", "*.conf")),
-        ("lib/systemd/system", files("systemd", "*.service")),
-        ("lib/sysusers.d", files("systemd/sysusers.d", "*.conf")),
+    # What lies at the top of the project, and within the package where it is installed: the
+    # samples, and the files that ovirt-scheduler setup puts into their places.
+    packages=[
+        "ovirt_scheduler",
+        "ovirt_scheduler.schedulers",
+        "ovirt_scheduler.plugins",
+        "ovirt_scheduler.etc",
+        "ovirt_scheduler.systemd",
     ],
+    package_dir={
+        "ovirt_scheduler.plugins": "plugins",
+        "ovirt_scheduler.etc": "etc",
+        "ovirt_scheduler.systemd": "systemd",
+    },
+    package_data={
+        "ovirt_scheduler.etc": ["*.conf", "plugins/*.conf"],
+        "ovirt_scheduler.systemd": ["*.service", "*/*.conf"],
+    },
     install_requires=[
         "ovirt-engine-sdk-python>=4.4,<5",
         "lxml>=4.6.5",

@@ -10,9 +10,9 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Collection, Optional, Sequence
 
-from ovirt_scheduler import __version__, certificate_report, commands, config
+from ovirt_scheduler import __version__, certificate_report, commands, config, engine_setup
 from ovirt_scheduler.errors import (
     CommandError,
     ConfigError,
@@ -24,12 +24,14 @@ from ovirt_scheduler.errors import (
 _STATUSES = """\
 exit status:
   0   done, and all is well
-  1   something is wrong with what was checked or tried, or the daemon refused the call
+  1   something is wrong with what was checked or tried, the daemon refused the call, or
+      something of setup is left to you
   2   wrong usage
   66  a file that was named cannot be read
   69  no daemon answers, or none whose certificate is trusted
   70  no process for plugins can be started
   73  a file is there already, or cannot be written
+  77  only root can do this
   78  scheduler.conf or a certificate is wrong
 """
 
@@ -74,6 +76,7 @@ examples:
   ovirt-scheduler try Quiet.py --hosts hosts.xml   run it, without a daemon
   ovirt-scheduler check                            settings, certificates and plugins
   ovirt-scheduler discover                         what the running daemon offers
+  ovirt-scheduler setup --dry-run                  how this machine would be set up for it
 
 COMMAND --help tells more of each.
 
@@ -88,6 +91,7 @@ COMMAND --help tells more of each.
     _add_try(add)
     _add_new(add)
     _add_cert(add)
+    _add_setup(add)
     return top
 
 
@@ -99,7 +103,7 @@ def _command(
     description: str,
     *examples: str,
     json: str = "show JSON",
-    plugins: bool = True,
+    settings: Collection[str] = ("config", "plugins"),
     **options: Any,
 ) -> argparse.ArgumentParser:
     """A command with what many have: ``--config``, ``--plugins`` and ``--json``."""
@@ -112,11 +116,12 @@ def _command(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.set_defaults(run=run, **options)
-    command.add_argument(
-        "--config", metavar="FILE", type=Path,
-        help=f"settings (default: {config.DEFAULT_FILE}, which may be missing)",
-    )  # fmt: skip
-    if plugins:
+    if "config" in settings:
+        command.add_argument(
+            "--config", metavar="FILE", type=Path,
+            help=f"settings (default: {config.DEFAULT_FILE}, which may be missing)",
+        )  # fmt: skip
+    if "plugins" in settings:
         command.add_argument(
             "--plugins", metavar="PATH",
             help="folders of plugins, ':' between them, instead of plugins_path in the settings",
@@ -208,7 +213,7 @@ def _add_try(add: Callable[..., argparse.ArgumentParser]) -> None:
         "printed, and\nthe traceback of what failed. A conf file beside the plugin counts, else "
         "the one in\nplugins_conf_path.",
         "try Quiet.py --hosts hosts.xml --vm vm.xml", "try Quiet.py --hosts hosts.xml --kind "
-        "filter --property most=5", plugins=False,
+        "filter --property most=5", settings=("config",),
     )  # fmt: skip
     command.add_argument("plugin", metavar="PLUGIN.py", type=Path)
     command.add_argument(
@@ -223,7 +228,7 @@ def _add_new(add: Callable[..., argparse.ArgumentParser]) -> None:
         add, "new", commands.new, "write a plugin to start from",
         "Write a plugin, its conf file and a test that passes. Nothing is overwritten.",
         "new Quiet --filter --score", "new Quiet --balance --folder plugins",
-        json="", plugins=False,
+        json="", settings=("config",),
     )  # fmt: skip
     command.add_argument("name", metavar="NAME", help="of the plugin, and so of its units")
     for kind in commands.KINDS:
@@ -239,10 +244,40 @@ def _add_cert(add: Callable[..., argparse.ArgumentParser]) -> None:
         "make: a self-signed certificate in the state folder, as the first start makes; one that "
         "is\nthere stays. show: where it lies, its names, days left and fingerprint. check: the "
         "same, and\nexit status 1 when it cannot be used, or has fewer days left than --days.",
-        "cert show", "cert check --days 60", "cert show --json", plugins=False,
+        "cert show", "cert check --days 60", "cert show --json", settings=("config",),
     )  # fmt: skip
     command.add_argument("action", choices=("make", "show", "check"))
     command.add_argument(
         "--days", type=int, default=certificate_report.DAYS,
         help="that a certificate is to have left (default: %(default)s)",
+    )  # fmt: skip
+
+
+def _add_setup(add: Callable[..., argparse.ArgumentParser]) -> None:
+    command = _command(
+        add, "setup", commands.setup, "make this machine ready for the daemon, and start it",
+        "Make the user, the folders, the configuration, the certificate and the unit, and start "
+        "the\ndaemon. Each step is told before it is done; what is so already stays, so it may be "
+        "run again at\nany time, and after an upgrade. A file that was edited is never "
+        "overwritten: the new one is put\nbeside it. Exit status 1 when something is left for you "
+        "to do.",
+        "setup --dry-run", "setup --engine", "setup --engine --adopt", "setup --remove",
+        "setup --root /mnt/image", json="", settings=(),
+    )  # fmt: skip
+    command.add_argument("--dry-run", action="store_true", help="tell each step, do nothing")
+    command.add_argument(
+        "--root", metavar="DIR", type=Path,
+        help="set up the files of the machine whose / is DIR; starts nothing",
+    )  # fmt: skip
+    command.add_argument(
+        "--remove", action="store_true",
+        help="undo what setup did; what was edited or there before stays, and so do plugins",
+    )  # fmt: skip
+    command.add_argument(
+        "--engine", action="store_true",
+        help="connect the engine of this machine: its answer form, its configuration, its trust",
+    )  # fmt: skip
+    command.add_argument(
+        "--adopt", action="store_true",
+        help=f"copy the plugins of ovirt-scheduler-proxy to {engine_setup.ADOPTED}, and check them",
     )  # fmt: skip

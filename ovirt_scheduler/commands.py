@@ -17,7 +17,9 @@ from ovirt_scheduler import (
     certificates,
     config,
     daemon,
+    engine_setup,
     inputs,
+    installation,
     skeleton,
     tables,
     terminal,
@@ -25,7 +27,8 @@ from ovirt_scheduler import (
 )
 from ovirt_scheduler.check import check as check_all
 from ovirt_scheduler.config import Settings
-from ovirt_scheduler.errors import BadUsage
+from ovirt_scheduler.errors import BadUsage, NotPermitted
+from ovirt_scheduler.machine import Machine
 from ovirt_scheduler.model import Kind
 from ovirt_scheduler.tables import Shown
 
@@ -116,6 +119,29 @@ def cert(options: argparse.Namespace) -> int:
     text = missing + "".join(each.text() for each in reports)
     well = options.action != "check" or not bad
     return _show(Shown(text, [each.fields() for each in reports], well), options.json)
+
+
+def setup(options: argparse.Namespace) -> int:
+    root = Path("/") if options.root is None else options.root.absolute()
+    machine = Machine(root, live=root == Path("/"))
+    if machine.live and os.geteuid() != 0 and not options.dry_run:
+        raise NotPermitted(
+            "only root can set this machine up; run it with sudo, or have --dry-run tell what it "
+            "would do"
+        )
+    if options.remove and (options.engine or options.adopt):
+        raise BadUsage("--remove undoes all that setup did: leave --engine and --adopt out")
+    if options.remove:
+        return 0 if installation.remove(machine, options.dry_run, sys.stdout) else 1
+    wishes = installation.Wishes(options.engine, options.adopt, options.dry_run)
+    well = installation.install(machine, wishes, sys.stdout)
+    adopted = machine.path(engine_setup.ADOPTED)
+    if options.adopt and adopted.exists() and not options.dry_run:
+        sys.stdout.write(f"\novirt-scheduler check --plugins {adopted}\n")
+        settings = config.load(machine.path(engine_setup.CONF), os.environ)
+        only = replace(settings, plugins_path=(adopted,), ssl=False)
+        well = check_all(only, _state(), False, sys.stdout) and well
+    return 0 if well else 1
 
 
 def _state() -> Path:

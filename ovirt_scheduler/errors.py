@@ -26,6 +26,8 @@ A plugin that fails while it runs is no exception: it is a ``model.CallResult``.
           +-- NoAnswer            69
           +-- CallRefused          1
           +-- NotOverwritten      73
+          +-- StepFailed           1
+          +-- NotPermitted        77
 """
 
 from __future__ import annotations
@@ -147,3 +149,15 @@ class NotOverwritten(CommandError):
     """A file is there already, or cannot be written."""
 
     exit_status = os.EX_CANTCREAT
+
+
+class StepFailed(CommandError):
+    """A step of the installer cannot be done; those before it are done, and stay."""
+
+    exit_status = 1
+
+
+class NotPermitted(CommandError):
+    """Only root can do this."""
+
+    exit_status = os.EX_NOPERM

@@ -14,7 +14,9 @@ from conftest import PROJECT
 from ovirt_scheduler import cli
 
 GOOD = 'def do_filter(hosts, vm, properties):\n    """Keep all."""\n    return hosts\n'
-COMMANDS = ("serve", "check", "discover", "filter", "score", "balance", "try", "new", "cert")
+COMMANDS = (
+    "serve", "check", "discover", "filter", "score", "balance", "try", "new", "cert", "setup",
+)  # fmt: skip
 HOSTS = str(PROJECT / "demo" / "hosts.xml")
 VM = str(PROJECT / "demo" / "vm.xml")
 

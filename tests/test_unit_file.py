@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import configparser
+import os
 import re
 import shutil
+import stat
 import subprocess
 
 import pytest
 from conftest import PROJECT
 
 UNIT = PROJECT / "systemd" / "ovirt-scheduler.service"
+FOLDERS = PROJECT / "systemd" / "tmpfiles.d" / "ovirt-scheduler.conf"
 USERS = PROJECT / "systemd" / "sysusers.d" / "ovirt-scheduler.conf"
 
 analyze = pytest.mark.skipif(
@@ -111,3 +114,36 @@ def test_sysusers_takes_the_file(tmp_path):
     ended = run("systemd-sysusers", f"--root={tmp_path}", "--dry-run", str(USERS))
     assert ended.returncode == 0, ended.stderr
     assert "ovirt-scheduler" in ended.stderr + ended.stdout
+
+
+@pytest.mark.skipif(shutil.which("systemd-tmpfiles") is None, reason="systemd-tmpfiles is not here")
+def test_tmpfiles_makes_the_folders(tmp_path):
+    """In a root of its own, where the user is whoever runs the tests."""
+    (tmp_path / "etc").mkdir()
+    name = "ovirt-scheduler:x:%d:"
+    (tmp_path / "etc" / "passwd").write_text(f"{name % os.getuid()}{os.getgid()}::/:/bin/false\n")
+    (tmp_path / "etc" / "group").write_text(f"{name % os.getgid()}\n")
+    text = FOLDERS.read_text().replace("root root", "ovirt-scheduler ovirt-scheduler")
+    (tmp_path / "folders.conf").write_text(text)
+    ended = run(
+        "systemd-tmpfiles", f"--root={tmp_path}", "--create", str(tmp_path / "folders.conf")
+    )
+    assert ended.returncode == 0, ended.stderr
+    modes = {
+        "etc/ovirt/scheduler/plugins": 0o755,
+        "var/lib/ovirt-scheduler": 0o700,
+        "var/log/ovirt-scheduler": 0o750,
+    }
+    for folder, mode in modes.items():
+        assert stat.S_IMODE((tmp_path / folder).stat().st_mode) == mode
+
+
+def test_tmpfiles_and_the_unit_agree_on_the_folders():
+    """Whoever comes first makes them the same."""
+    unit = UNIT.read_text()
+    made = dict(re.findall(r"(?m)^d (\S+) (\d+) ", FOLDERS.read_text()))
+    for kind, above in (("State", "/var/lib"), ("Logs", "/var/log"), ("Configuration", "/etc")):
+        for folder in re.search(f"(?m)^{kind}Directory=(.+)$", unit).group(1).split():
+            mode = re.search(f"(?m)^{kind}DirectoryMode=(.+)$", unit)
+            assert made.pop(f"{above}/{folder}") == (mode.group(1) if mode else "0755")
+    assert made == {}

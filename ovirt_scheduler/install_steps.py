@@ -1,0 +1,247 @@
+"""The steps that make a machine ready for the daemon: user, folders, certificate, unit."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Callable, Iterator, List, Sequence
+
+from ovirt_scheduler import certificates
+from ovirt_scheduler.errors import StepFailed
+from ovirt_scheduler.finding import Finding
+from ovirt_scheduler.install_record import Record, checksum
+from ovirt_scheduler.machine import Machine, Owner, acting_as
+from ovirt_scheduler.shipped_file import PACKAGES, UNIT, ShippedFile, shipped
+
+USER = "ovirt-scheduler"
+OLD_UNIT = "ovirt-scheduler-proxy.service"
+STATE_FOLDER = "/var/lib/ovirt-scheduler"
+
+_UNITS = "/etc/systemd/system"
+_DAEMONS_OWN = {STATE_FOLDER: "plugins"}  # the last good versions: of no use without the daemon
+
+
+class User:
+    """The user that the daemon and the plugins run as."""
+
+    def __init__(self, machine: Machine, record: Record) -> None:
+        self._machine = machine
+        self._record = record
+
+    def install(self) -> Finding:
+        if self._machine.owner(USER):
+            return Finding(f"already so: the user {USER}")
+        return Finding(f"make the user {USER}", self._make)
+
+    def _make(self) -> None:
+        machine = self._machine
+        sysusers = machine.tool("systemd-sysusers")
+        useradd = machine.tool("useradd")
+        if sysusers:
+            users = shipped("systemd/sysusers.d/ovirt-scheduler.conf").read_text("ascii")
+            machine.make_folder("/etc")
+            machine.run([sysusers, f"--root={machine.root}", "-"], given=users)
+        elif useradd:
+            machine.run(
+                [useradd, *self._prefix(), "--system", "--user-group", "--no-create-home",
+                 "--home-dir", STATE_FOLDER, "--shell", "/usr/sbin/nologin", USER]
+            )  # fmt: skip
+        else:
+            raise StepFailed(
+                "neither systemd-sysusers nor useradd is here to make a user with; make a system "
+                f"user {USER} yourself, then run setup again"
+            )
+        self._record.user = True
+
+    def remove(self) -> Finding:
+        machine = self._machine
+        if not machine.owner(USER):
+            return Finding(f"nothing to undo: no user {USER}")
+        if not self._record.user:
+            return Finding(f"kept: the user {USER}, who was there before")
+        remaining = [each.name for each in folders(machine, self._record) if each.belongs_to_user]
+        remaining = [name for name in remaining if machine.path(name).exists()]
+        if remaining:
+            return Finding(f"kept: the user {USER}, to whom {' and '.join(remaining)} belongs")
+        return Finding(f"remove the user {USER}", self._remove)
+
+    def _remove(self) -> None:
+        self._machine.run([self._machine.tool("userdel") or "userdel", *self._prefix(), USER])
+        self._record.user = False
+
+    def _prefix(self) -> List[str]:
+        root = self._machine.root
+        return [] if root == Path("/") else ["--prefix", str(root)]
+
+
+class Folder:
+    """A folder that nobody else may write."""
+
+    def __init__(self, machine: Machine, record: Record, name: str, mode: int, user: str) -> None:
+        self.name = name
+        self.belongs_to_user = user == USER
+        self._machine = machine
+        self._record = record
+        self._mode = mode
+        self._user = user
+
+    def install(self) -> Finding:
+        place = self._machine.path(self.name)
+        if not place.exists():
+            words = f"make the folder {self.name}, mode {self._mode:04o}, of {self._user}"
+            return Finding(words, self._make)
+        if place.stat().st_mode & 0o022:
+            words = f"close the folder {self.name} to other writers, mode {self._mode:04o}"
+            return Finding(words, lambda: place.chmod(self._mode))
+        return Finding(f"already so: the folder {self.name}")
+
+    def _make(self) -> None:
+        owner = self._machine.owner(self._user) if self.belongs_to_user else Owner(0, 0)
+        if owner is None:
+            raise StepFailed(f"{self.name}: there is no user {self._user} to give it to")
+        self._machine.make_folder(self.name, self._mode)
+        self._machine.give(self.name, owner)
+        self._record.folders.append(self.name)
+
+    def remove(self) -> Finding:
+        place = self._machine.path(self.name)
+        if not place.exists():
+            return Finding(f"nothing to undo: no folder {self.name}")
+        if self.name not in self._record.folders:
+            return Finding(f"kept: the folder {self.name}, which was there before")
+        held = sorted({entry.name for entry in place.iterdir()} - {_DAEMONS_OWN.get(self.name)})
+        if held:
+            return Finding(f"kept: the folder {self.name}, which holds {', '.join(held[:3])}")
+        return Finding(f"remove the folder {self.name}", self._remove)
+
+    def _remove(self) -> None:
+        place = self._machine.path(self.name)
+        for own in place.iterdir():
+            shutil.rmtree(own)
+        place.rmdir()
+        self._record.folders.remove(self.name)
+
+
+def folders(machine: Machine, record: Record) -> Iterator[Folder]:
+    """Those of tmpfiles.d, which packages install."""
+    for line in shipped("systemd/tmpfiles.d/ovirt-scheduler.conf").read_text().splitlines():
+        if line.startswith("d "):
+            _, name, mode, user, _group, _age = line.split()
+            yield Folder(machine, record, name, int(mode, 8), user)
+
+
+class Certificate:
+    """The certificate that the first start would make."""
+
+    name = f"{STATE_FOLDER}/certificate"
+
+    def __init__(self, machine: Machine, record: Record, wanted: Callable[[], bool]) -> None:
+        self._machine = machine
+        self._record = record
+        self._wanted = wanted  # whether the settings have TLS without a certificate of their own
+
+    def install(self) -> Finding:
+        if not self._wanted():
+            return Finding("already so: scheduler.conf needs no certificate to be made")
+        if certificates.files_in(self._machine.path(self.name)).certificate.exists():
+            return Finding(f"already so: the certificate in {self.name}")
+        if not self._machine.live:
+            return Finding("left to the daemon: the certificate, made on the machine's first start")
+        return Finding(f"make a certificate in {self.name}", self._make)
+
+    def _make(self) -> None:
+        owner = self._machine.owner(USER)
+        if owner is None:
+            raise StepFailed(f"{self.name}: there is no user {USER} to give it to")
+        with acting_as(owner):
+            made = certificates.ensure(self._machine.path(self.name))
+        self._record.certificate = checksum(made.certificate.read_bytes())
+
+    def remove(self) -> Finding:
+        place = self._machine.path(self.name)
+        if not place.exists():
+            return Finding("nothing to undo: no certificate")
+        file = certificates.files_in(place).certificate
+        there = checksum(file.read_bytes()) if file.exists() else None
+        if self._record.certificate != there:
+            return Finding(f"kept: {self.name}, which setup did not make")
+        return Finding(f"remove the certificate in {self.name}", self._remove)
+
+    def _remove(self) -> None:
+        shutil.rmtree(self._machine.path(self.name))
+        self._record.certificate = None
+
+
+class Service:
+    """The unit, enabled and started; the old proxy's, which has the same port, stopped.
+
+    Args:
+        files: after a change of one of these a daemon that runs is started again.
+    """
+
+    def __init__(self, machine: Machine, record: Record, files: Sequence[ShippedFile]) -> None:
+        self._machine = machine
+        self._record = record
+        self._files = files
+
+    def install(self) -> Finding:
+        systemctl = self._machine.tool("systemctl")
+        if not systemctl:
+            return Finding("skipped: the unit, as there is no systemctl here")
+        if self._machine.live and not self._machine.runs_systemd:
+            return Finding("skipped: the unit, as systemd does not run; ovirt-scheduler serve runs")
+        commands = self._commands([systemctl, *self._root()])
+        if not commands:
+            return Finding(f"already so: {UNIT} is enabled{' and runs' * self._machine.live}")
+        words = "; ".join(" ".join(["run systemctl", *command]) for command in commands)
+        return Finding(words, lambda: self._run([systemctl, *self._root()], commands))
+
+    def _commands(self, systemctl: List[str]) -> List[List[str]]:
+        machine = self._machine
+        commands = []
+        if self._has_old_unit() and machine.succeeds([*systemctl, "is-enabled", "-q", OLD_UNIT]):
+            commands.append(["disable", *self._now(), OLD_UNIT])
+        if not machine.succeeds([*systemctl, "is-enabled", "-q", UNIT]):
+            commands.append(["enable", *self._now(), UNIT])
+        elif machine.live and not machine.succeeds([*systemctl, "is-active", "-q", UNIT]):
+            commands.append(["start", UNIT])
+        elif machine.live and any(file.changed for file in self._files):
+            commands.append(["restart", UNIT])
+        return commands
+
+    def _run(self, systemctl: List[str], commands: List[List[str]]) -> None:
+        for command in commands:
+            self._machine.run([*systemctl, *command])
+            if command[-1] == OLD_UNIT:
+                self._record.old_proxy = True
+            elif command[0] == "enable":
+                self._record.enabled = True
+
+    def remove(self) -> Finding:
+        systemctl = self._machine.tool("systemctl")
+        if not systemctl or not self._record.enabled:
+            return Finding(f"nothing to undo: {UNIT} was not enabled by setup")
+        commands = [["disable", *self._now(), UNIT]]
+        if self._record.old_proxy:
+            commands.append(["enable", *self._now(), OLD_UNIT])
+        words = "; ".join(" ".join(["run systemctl", *command]) for command in commands)
+        return Finding(words, lambda: self._undo([systemctl, *self._root()], commands))
+
+    def _undo(self, systemctl: List[str], commands: List[List[str]]) -> None:
+        for command in commands:
+            self._machine.run([*systemctl, *command])
+        self._record.enabled = self._record.old_proxy = False
+
+    def _has_old_unit(self) -> bool:
+        """A unit of the old proxy's, not our alias."""
+        if self._machine.path(f"{_UNITS}/{OLD_UNIT}").is_symlink():
+            return False
+        names = [f"{folder}/systemd/system/{OLD_UNIT}" for folder in PACKAGES]
+        return any(self._machine.path(name).exists() for name in names)
+
+    def _root(self) -> List[str]:
+        root = self._machine.root
+        return [] if root == Path("/") else [f"--root={root}"]
+
+    def _now(self) -> List[str]:
+        return ["--now"] * self._machine.runs_systemd

@@ -1,0 +1,181 @@
+"""Files that come with the package and are put where the machine wants them.
+
+A file is replaced as long as nobody edited it; else it stays, and the new one goes beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Iterator, Optional, Tuple
+
+from ovirt_scheduler.errors import StepFailed
+from ovirt_scheduler.finding import Finding
+from ovirt_scheduler.install_record import Record, checksum
+from ovirt_scheduler.machine import Machine
+
+UNIT = "ovirt-scheduler.service"
+CONF_FOLDER = "/etc/ovirt/scheduler"
+PACKAGES = ("/usr/lib", "/lib")  # where a package has what setup puts into /etc
+
+# The unit hides these from the daemon (ProtectHome, PrivateTmp).
+_HIDDEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/")  # noqa: S108
+
+
+def shipped(name: str) -> Path:
+    """A file or folder that comes with the package; beside it where that is a checkout."""
+    package = Path(__file__).resolve().parent
+    within = package / name
+    return within if within.exists() else package.parent / name
+
+
+class ShippedFile:
+    """A file that is replaced as long as nobody edited it; else the new one goes beside it.
+
+    Args:
+        name: what the machine calls it.
+        data: what it is to hold.
+        plain: what the package has for it, where that is something else.
+        packaged: where a package of the distribution would have it.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        record: Record,
+        name: str,
+        data: bytes,
+        plain: Optional[bytes] = None,
+        packaged: Tuple[str, ...] = (),
+    ) -> None:
+        self.name = name
+        self._machine = machine
+        self._record = record
+        self._data = data
+        self._plain = data if plain is None else plain
+        self._packaged = packaged
+        self._beside = f"{name}.new"
+        self.changed = False  # by this object
+
+    @property
+    def edited(self) -> bool:
+        """Whether it is neither as it is shipped, nor as it was written the last time."""
+        there = self._machine.read(self.name)
+        unedited = {self._record.files.get(self.name), checksum(self._plain), checksum(self._data)}
+        return there is not None and checksum(there) not in unedited
+
+    def install(self) -> Finding:
+        for other in self._packaged:
+            if self.name not in self._record.files and self._machine.path(other).exists():
+                return Finding(f"already so: {other}, of a package")
+        there = self._machine.read(self.name)
+        if there == self._data:
+            return Finding(f"already so: {self.name}")
+        if not self.edited:
+            return Finding(
+                f"{'write' if there is None else 'replace'} {self.name}", lambda: self._write(there)
+            )
+        seen = self._record.files.get(self.name) == checksum(self._data)
+        if seen or self._machine.read(self._beside) == self._data:
+            return Finding(f"kept: {self.name}, which was edited")
+        return Finding(
+            f"keep {self.name}, which was edited, and put the new one beside it: {self._beside}",
+            self._put_beside,
+        )
+
+    def _write(self, there: Optional[bytes]) -> None:
+        if there is not None and self.name not in self._record.files:
+            self._record.found.append(self.name)
+        self._machine.write(self.name, self._data)
+        self._record.files[self.name] = checksum(self._data)
+        self.changed = True
+
+    def _put_beside(self) -> None:
+        self._machine.write(self._beside, self._data)
+        self._record.files[self.name] = checksum(self._data)
+
+    def remove(self) -> Finding:
+        written = self._record.files.get(self.name)
+        there = self._machine.read(self.name)
+        beside = self._machine.read(self._beside)
+        if beside is not None and checksum(beside) == written:
+            self_and = f", and remove {self._beside}" if there is not None else ""
+            return Finding(
+                f"keep {self.name}, which was edited{self_and}",
+                lambda: self._machine.path(self._beside).unlink(),
+            )
+        if there is None:
+            return Finding(f"nothing to undo: no {self.name}")
+        if written is None:
+            return Finding(f"kept: {self.name}, which was there before")
+        if checksum(there) != written:
+            return Finding(f"kept: {self.name}, which was edited")
+        if self.name in self._record.found:
+            return Finding(f"make {self.name} again what it was", self._restore)
+        return Finding(f"remove {self.name}", self._unlink)
+
+    def _restore(self) -> None:
+        self._machine.write(self.name, self._plain)
+        self._record.found.remove(self.name)
+        del self._record.files[self.name]
+
+    def _unlink(self) -> None:
+        self._machine.path(self.name).unlink()
+        del self._record.files[self.name]
+
+
+class UnitFile(ShippedFile):
+    """The unit's file, with the place of the program in it, and systemd told of it."""
+
+    def __init__(self, machine: Machine, record: Record) -> None:
+        file = f"systemd/system/{UNIT}"
+        plain = shipped(f"systemd/{UNIT}").read_bytes()
+        self._program = machine.program()
+        start = f"ExecStart={self._program or '/usr/bin/ovirt-scheduler'}"
+        unit = re.sub(r"(?m)^ExecStart=\S+", lambda _: start, plain.decode()).encode()
+        super().__init__(machine, record, f"/etc/{file}", unit, plain, _packaged(file))
+
+    def install(self) -> Finding:
+        finding = super().install()
+        if finding.act and self._program is None and self._machine.live:
+            raise StepFailed(
+                "the program ovirt-scheduler is not installed; install the package first: "
+                "python3 -m venv /opt/ovirt-scheduler && /opt/ovirt-scheduler/bin/pip install ."
+            )
+        if finding.act and self._program and self._program.startswith(_HIDDEN):
+            raise StepFailed(
+                f"{self._program}: the unit hides this folder from the daemon; install the package "
+                "elsewhere, such as in /opt/ovirt-scheduler"
+            )
+        return finding
+
+    def _write(self, there: Optional[bytes]) -> None:
+        super()._write(there)
+        self._reload()
+
+    def _unlink(self) -> None:
+        super()._unlink()
+        self._reload()
+
+    def _reload(self) -> None:
+        if self._machine.runs_systemd:
+            self._machine.run([self._machine.tool("systemctl") or "systemctl", "daemon-reload"])
+
+
+def _packaged(file: str) -> Tuple[str, ...]:
+    return tuple(f"{folder}/{file}" for folder in PACKAGES)
+
+
+def system_files(machine: Machine, record: Record) -> Iterator[ShippedFile]:
+    """The unit and its companions, where no package has brought them."""
+    for kind in ("sysusers.d", "tmpfiles.d"):
+        file = f"{kind}/ovirt-scheduler.conf"
+        data = shipped(f"systemd/{file}").read_bytes()
+        yield ShippedFile(machine, record, f"/etc/{file}", data, data, _packaged(file))
+    yield UnitFile(machine, record)
+
+
+def sample_confs(machine: Machine, record: Record) -> Iterator[ShippedFile]:
+    """The conf files of the sample plugins."""
+    for file in sorted(shipped("etc/plugins").glob("*.conf")):
+        yield ShippedFile(machine, record, f"{CONF_FOLDER}/plugins/{file.name}", file.read_bytes())

@@ -1,0 +1,425 @@
+"""``ovirt-scheduler setup`` on machines that are folders, and its undoing."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import Dict, Tuple
+
+import pytest
+from conftest import PROJECT
+
+from ovirt_scheduler import certificates, cli, config, install_record, installation, trust
+from ovirt_scheduler.errors import StepFailed
+from ovirt_scheduler.install_record import checksum
+from ovirt_scheduler.install_steps import User
+from ovirt_scheduler.installation import Wishes
+from ovirt_scheduler.machine import Machine
+
+CONF = "/etc/ovirt/scheduler/scheduler.conf"
+UNIT = "/etc/systemd/system/ovirt-scheduler.service"
+STATE = "/var/lib/ovirt-scheduler"
+SHIPPED = (PROJECT / "etc" / "scheduler.conf").read_text("utf-8")
+OLDER = "# scheduler.conf of an earlier version\n"
+EDITED = "connection_timeout = 5\n"
+
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="takes root")
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A machine that has the user already, so that nothing depends on who runs the tests."""
+    (tmp_path / "root" / "etc").mkdir(parents=True)
+    user = f"ovirt-scheduler:x:{os.geteuid()}:{os.getegid()}::{STATE}:/usr/sbin/nologin\n"
+    (tmp_path / "root" / "etc" / "passwd").write_text(user)
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def setup(root, capsys):
+    """Gives the exit status and the lines of a run."""
+
+    def run(*arguments: str, root: Path = root) -> Tuple[int, str]:
+        status = cli.main(["setup", "--root", str(root), *arguments])
+        told = capsys.readouterr()
+        return status, told.out + told.err
+
+    return run
+
+
+def at(root: Path, name: str) -> Path:
+    return root / name.lstrip("/")
+
+
+def tree(root: Path) -> Dict[str, Tuple[object, ...]]:
+    """All that there is below a folder, with what would show that it was touched."""
+    return {
+        str(path.relative_to(root)): (
+            path.lstat().st_mode,
+            path.lstat().st_mtime_ns,
+            path.readlink() if path.is_symlink() else path.is_file() and path.read_bytes(),
+        )
+        for path in sorted(root.rglob("*"))
+    }
+
+
+def files(root: Path) -> Dict[str, bytes]:
+    return {
+        str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()
+    }
+
+
+def became(root: Path, version: str) -> None:
+    """Have the machine look as though an earlier version of setup had written scheduler.conf."""
+    machine = Machine(root, live=False)
+    record = install_record.load(machine)
+    record.files[CONF] = checksum(version.encode())
+    install_record.save(machine, record)
+    at(root, CONF).write_text(version, "utf-8")
+
+
+def test_a_dry_run_tells_each_step_and_leaves_no_trace(root, setup):
+    """And what it tells is what the run then does."""
+    before = tree(root)
+    status, told = setup("--dry-run")
+    assert status == 0
+    assert tree(root) == before
+    _, done = setup()
+    steps = [line[len("would ") :] for line in told.splitlines() if line.startswith("would ")]
+    assert len(steps) > 10
+    assert [
+        line for line in done.splitlines() if not line.startswith(("already so", "left"))
+    ] == steps
+
+
+def test_the_first_run_puts_every_file_in_its_place(root, setup):
+    """As it is shipped, with modes and owners that the daemon trusts."""
+    status, told = setup()
+    assert status == 0, told
+    places = {
+        CONF: "etc/scheduler.conf",
+        "/etc/ovirt/scheduler/plugins/Memory.conf": "etc/plugins/Memory.conf",
+        UNIT: "systemd/ovirt-scheduler.service",
+        "/etc/sysusers.d/ovirt-scheduler.conf": "systemd/sysusers.d/ovirt-scheduler.conf",
+        "/etc/tmpfiles.d/ovirt-scheduler.conf": "systemd/tmpfiles.d/ovirt-scheduler.conf",
+    }
+    for place, source in places.items():
+        assert at(root, place).read_bytes() == (PROJECT / source).read_bytes()
+        assert stat.S_IMODE(at(root, place).stat().st_mode) == 0o644
+        assert trust.tampering(at(root, place)) is None
+    modes = {STATE: 0o700, "/var/log/ovirt-scheduler": 0o750, "/etc/ovirt/scheduler/plugins": 0o755}
+    for folder, mode in modes.items():
+        assert stat.S_IMODE(at(root, folder).stat().st_mode) == mode
+    assert config.load(at(root, CONF), {}).listening_port == 18781
+    assert trust.tampering(at(root, install_record.FILE)) is None
+
+
+def test_a_second_run_finds_all_as_it_should_be(root, setup):
+    """Nothing is written, not even again."""
+    setup()
+    before = tree(root)
+    status, told = setup()
+    assert status == 0
+    assert all(
+        line.startswith(("already so: ", "left to the daemon: ", "skipped: "))
+        for line in told.splitlines()
+    )
+    assert tree(root) == before
+
+
+def test_a_file_that_was_taken_away_comes_back(root, setup):
+    """Where it was edited before or not."""
+    setup()
+    at(root, UNIT).unlink()
+    assert f"write {UNIT}\n" in setup()[1]
+    assert at(root, UNIT).exists()
+
+
+def test_what_nobody_edited_is_replaced_by_a_later_version(root, setup):
+    """The record knows what the earlier one had written."""
+    setup()
+    became(root, OLDER)
+    assert f"replace {CONF}\n" in setup()[1]
+    assert at(root, CONF).read_text("utf-8") == SHIPPED
+
+
+def test_what_was_edited_stays_and_the_later_version_goes_beside_it(root, setup):
+    """Once: the next run has nothing to do."""
+    setup()
+    became(root, OLDER)
+    at(root, CONF).write_text(OLDER + EDITED, "utf-8")
+    status, told = setup()
+    assert status == 0
+    assert f"keep {CONF}, which was edited, and put the new one beside it: {CONF}.new\n" in told
+    assert at(root, CONF).read_text("utf-8") == OLDER + EDITED
+    assert at(root, f"{CONF}.new").read_text("utf-8") == SHIPPED
+    before = tree(root)
+    assert f"kept: {CONF}, which was edited\n" in setup()[1]
+    assert tree(root) == before
+
+
+def test_an_edited_file_has_no_copy_beside_it_while_there_is_no_news(root, setup):
+    """Only a version that the administrator has not seen is put there."""
+    setup()
+    at(root, CONF).write_text(EDITED + SHIPPED, "utf-8")
+    assert f"kept: {CONF}, which was edited\n" in setup()[1]
+    assert not at(root, f"{CONF}.new").exists()
+
+
+def test_remove_leaves_what_there_was_before(root, setup):
+    """Every file and folder of setup's is gone."""
+    before = files(root)
+    setup()
+    dry = setup("--remove", "--dry-run")
+    assert dry[0] == 0
+    assert at(root, CONF).exists()
+    status, told = setup("--remove")
+    assert status == 0, told
+    assert files(root) == before
+    assert not at(root, "/etc/ovirt/scheduler").exists()
+    assert not at(root, STATE).exists()
+    assert setup("--remove") == (
+        0,
+        f"nothing to undo: there is no {at(root, install_record.FILE)}\n",
+    )
+
+
+def test_remove_keeps_what_is_somebody_elses(root, setup):
+    """An edited file, a conf file of a plugin of one's own, logs, and folders that were there."""
+    at(root, "/var/log/ovirt-scheduler").mkdir(parents=True)
+    setup()
+    own = "/etc/ovirt/scheduler/plugins/Mine.conf"
+    at(root, own).write_text("timeout = 3\n")
+    became(root, OLDER)
+    at(root, CONF).write_text(EDITED, "utf-8")
+    setup()
+    (at(root, STATE) / "plugins").mkdir()  # the daemon's last good versions
+    status, told = setup("--remove")
+    assert status == 0
+    assert f"keep {CONF}, which was edited, and remove {CONF}.new\n" in told
+    assert at(root, CONF).read_text("utf-8") == EDITED
+    assert not at(root, f"{CONF}.new").exists()
+    assert at(root, own).exists()
+    assert "kept: the folder /etc/ovirt/scheduler/plugins, which holds Mine.conf\n" in told
+    assert at(root, "/var/log/ovirt-scheduler").is_dir()
+    assert not at(root, STATE).exists()
+
+
+def test_what_a_package_brought_is_not_brought_again(root, setup):
+    """The unit of a package is not shadowed, its configuration not taken for an edited one."""
+    packaged = "/usr/lib/systemd/system/ovirt-scheduler.service"
+    for name, source in (
+        (packaged, "systemd/ovirt-scheduler.service"),
+        (CONF, "etc/scheduler.conf"),
+    ):
+        at(root, name).parent.mkdir(parents=True)
+        shutil.copy(PROJECT / source, at(root, name))
+    status, told = setup()
+    assert status == 0
+    assert f"already so: {packaged}, of a package\n" in told
+    assert f"already so: {CONF}\n" in told
+    assert not at(root, UNIT).is_file()
+    setup("--remove")
+    assert at(root, packaged).exists()
+    assert at(root, CONF).read_text("utf-8") == SHIPPED
+
+
+@root_only
+@pytest.mark.parametrize("tools", [("systemd-sysusers", "userdel"), ("useradd", "userdel")])
+def test_the_user_is_made_and_removed(tmp_path, tools):
+    """By systemd-sysusers, or by useradd where there is none; in the machine's own files."""
+    missing = [tool for tool in tools if not Machine(tmp_path, live=False).tool(tool)]
+    if missing:
+        pytest.skip(f"{missing[0]} is not here")
+
+    class Of(Machine):
+        """A machine with these tools alone."""
+
+        def tool(self, name):
+            return super().tool(name) if name in tools else None
+
+    (tmp_path / "etc").mkdir()
+    machine, record = Of(tmp_path, live=False), install_record.Record()
+    user = User(machine, record)
+    user.install().act()
+    assert machine.owner("ovirt-scheduler").uid < 1000
+    assert user.install() == ("already so: the user ovirt-scheduler", None, False)
+    user.remove().act()
+    assert machine.owner("ovirt-scheduler") is None
+
+
+def test_a_link_that_leads_out_of_the_root_is_not_followed(root, setup, tmp_path):
+    """With --root nothing outside of it is written."""
+    (tmp_path / "outside").mkdir()
+    (root / "var").symlink_to(tmp_path / "outside")
+    status, told = setup()
+    assert status == 1
+    assert "a link on the way leads out of" in told
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
+def test_a_step_that_fails_tells_why_and_the_next_run_goes_on(root, setup):
+    """What was done before it is recorded."""
+    at(root, "/etc/tmpfiles.d").write_text("in the way")
+    status, told = setup()
+    assert status == 1
+    assert told.splitlines()[-1].startswith(f"ovirt-scheduler: {root}/etc/tmpfiles.d")
+    at(root, "/etc/tmpfiles.d").unlink()
+    status, told = setup()
+    assert status == 0
+    assert "already so: /etc/sysusers.d/ovirt-scheduler.conf\n" in told
+    setup("--remove")
+    assert not at(root, "/etc/sysusers.d/ovirt-scheduler.conf").exists()
+
+
+def test_a_record_that_cannot_be_read_is_told(root, setup):
+    """With what to do about it."""
+    setup()
+    at(root, install_record.FILE).write_text("{")
+    status, told = setup()
+    assert status == 1
+    assert "remove it to have everything looked at afresh" in told
+
+
+def test_remove_is_for_all_of_it(setup):
+    """Wrong usage is exit status 2."""
+    assert setup("--remove", "--engine")[0] == 2
+
+
+@root_only
+def test_only_root_sets_this_machine_up(capsys):
+    """Exit status 77, and what anybody may do instead."""
+    os.seteuid(65534)
+    try:
+        assert cli.main(["setup"]) == os.EX_NOPERM
+    finally:
+        os.seteuid(0)
+    assert "--dry-run" in capsys.readouterr().err
+
+
+def test_the_unit_names_the_program_where_it_is_installed(root, setup, monkeypatch):
+    """A venv's, for instance."""
+    program = at(root, "/opt/scheduler/bin/ovirt-scheduler")
+    program.parent.mkdir(parents=True)
+    program.touch()
+    monkeypatch.setattr("sys.argv", [str(program)])
+    setup()
+    assert "\nExecStart=/opt/scheduler/bin/ovirt-scheduler serve\n" in at(root, UNIT).read_text(
+        "utf-8"
+    )
+
+
+def test_a_program_that_the_unit_hides_is_refused(root, setup, monkeypatch):
+    """ProtectHome would keep the daemon from starting, with a message that helps nobody."""
+    program = at(root, "/home/ada/venv/bin/ovirt-scheduler")
+    program.parent.mkdir(parents=True)
+    program.touch()
+    monkeypatch.setattr("sys.argv", [str(program)])
+    status, told = setup()
+    assert status == 1
+    assert "/home/ada/venv/bin/ovirt-scheduler: the unit hides this folder" in told
+    assert not at(root, UNIT).exists()
+
+
+class Live:
+    """A machine that runs systemd, whose systemctl is a script that keeps what it was told."""
+
+    SYSTEMCTL = """#!/bin/sh
+here=$(dirname "$0")
+case "$*" in
+  *is-enabled*) [ -e "$here/enabled" ] ;;
+  *is-active*) [ -e "$here/enabled" ] ;;
+  *) echo "$*" | sed 's/--root=[^ ]* //' >> "$here/told"
+     case "$*" in
+       *disable*proxy*) ;;
+       *enable\\ *) touch "$here/enabled" ;;
+       *disable\\ *) rm "$here/enabled" ;;
+     esac ;;
+esac
+"""
+
+    def __init__(self, root: Path, tools: Path) -> None:
+        self.root = root
+        self._tools = tools
+        tools.mkdir()
+        (tools / "systemctl").write_text(self.SYSTEMCTL)
+        (tools / "systemctl").chmod(0o755)
+        at(root, "/run/systemd/system").mkdir(parents=True)
+        at(root, "/usr/bin").mkdir(parents=True)
+        at(root, "/usr/bin/ovirt-scheduler").touch()
+
+    def systemctl(self) -> list:
+        """What it was told since the last time."""
+        told = self._tools / "told"
+        lines = told.read_text().splitlines() if told.exists() else []
+        told.write_text("")
+        return lines
+
+    def install(self) -> str:
+        out = io.StringIO()
+        assert installation.install(Machine(self.root, live=True), Wishes(), out)
+        return out.getvalue()
+
+    def remove(self) -> str:
+        out = io.StringIO()
+        assert installation.remove(Machine(self.root, live=True), False, out)
+        return out.getvalue()
+
+
+@pytest.fixture
+def live(root, tmp_path, monkeypatch):
+    machine = Live(root, tmp_path / "tools")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'tools'}:{os.environ['PATH']}")
+    return machine
+
+
+def test_the_unit_is_enabled_started_and_stopped_again(live):
+    """Only what is needed: nothing on a second run, a restart when a file has changed."""
+    live.install()
+    assert live.systemctl() == ["daemon-reload", "enable --now ovirt-scheduler.service"]
+    live.install()
+    assert live.systemctl() == []
+    became(live.root, OLDER)
+    live.install()
+    assert live.systemctl() == ["restart ovirt-scheduler.service"]
+    live.remove()
+    assert live.systemctl() == ["disable --now ovirt-scheduler.service", "daemon-reload"]
+
+
+def test_the_old_proxy_makes_room_and_comes_back(live):
+    """It has the same port."""
+    unit = at(live.root, "/usr/lib/systemd/system/ovirt-scheduler-proxy.service")
+    unit.parent.mkdir(parents=True)
+    unit.touch()
+    (live._tools / "enabled").touch()
+    live.install()
+    assert "disable --now ovirt-scheduler-proxy.service" in live.systemctl()
+    (live._tools / "enabled").unlink()
+    live.install()
+    live.systemctl()
+    live.remove()
+    assert "enable --now ovirt-scheduler-proxy.service" in live.systemctl()
+
+
+def test_the_certificate_is_made_for_the_daemons_user_and_removed(live):
+    """On a live machine; one that somebody has put there since stays."""
+    live.install()
+    made = certificates.files_in(at(live.root, STATE) / "certificate")
+    assert trust.exposure(made.key) is None
+    assert "already so: the certificate in" in live.install()
+    live.remove()
+    assert not made.key.exists()
+    live.install()
+    made.certificate.write_text("another")
+    assert "kept: /var/lib/ovirt-scheduler/certificate, which setup did not make" in live.remove()
+    assert made.key.exists()
+
+
+def test_a_program_that_is_not_installed_is_told(live):
+    """The unit could not start it."""
+    at(live.root, "/usr/bin/ovirt-scheduler").unlink()
+    with pytest.raises(StepFailed, match="install the package first"):
+        live.install()

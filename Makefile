@@ -2,6 +2,7 @@
 # make test   the tests
 # make lint   ruff and mypy
 # make bench  the benchmark, into docs/performance.md; QUICK=1: a minute, and prints only
+# make rpm    the package of what is committed, into build/rpm; needs rpmbuild
 #
 # Everything is installed into .venv, made with $(PYTHON) on first use.
 
@@ -9,7 +10,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint bench clean
+.PHONY: run test lint bench rpm clean
 
 run: $(VENV)/.run
 	@$(BIN)/python demo/run.py
@@ -24,6 +25,13 @@ lint: $(VENV)/.lint
 
 bench: $(VENV)/.run
 	@$(BIN)/python -m bench.run $(if $(QUICK),--quick,--docs docs)
+
+rpm: SPEC = packaging/ovirt-scheduler.spec
+rpm: NAME = ovirt-scheduler-$(shell sed -n 's/^Version: *//p' packaging/ovirt-scheduler.spec)
+rpm:
+	mkdir -p build/rpm/SOURCES
+	git archive --prefix=$(NAME)/ --output=build/rpm/SOURCES/$(NAME).tar.gz HEAD
+	rpmbuild -bb --define '_topdir $(CURDIR)/build/rpm' $(SPEC)
 
 # What is installed depends on setup.py alone: the project itself is run from here.
 $(VENV)/.run: setup.py .ci/prerequisites

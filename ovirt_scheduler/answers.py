@@ -16,7 +16,16 @@ from ovirt_scheduler.model import Answer, Kind, Migration
 _HUGE = 10**18
 
 # What XML 1.0 cannot carry.
-NO_TEXT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NO_TEXT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+_MESSAGE_LIMIT = 500  # characters
+
+
+def one_line(text: str) -> str:
+    """Text for a log and an answer: one line, not endless, and nothing that XML cannot carry."""
+    line = _NO_TEXT.sub("\ufffd", " ".join(text.split()))
+    return line if len(line) <= _MESSAGE_LIMIT else line[: _MESSAGE_LIMIT - 1] + "\u2026"
 
 
 class BadAnswer(Exception):
@@ -79,6 +88,6 @@ def _id(entity: object) -> str:
     found = entity if isinstance(entity, str) else getattr(entity, "id", None)
     if not isinstance(found, str):
         raise BadAnswer(f"returned {entity!r:.80}, which is neither an entity with an id nor an id")
-    if not found or NO_TEXT.search(found):
+    if not found or _NO_TEXT.search(found):
         raise BadAnswer(f"returned {found!r:.80}, which cannot be an id")
     return found

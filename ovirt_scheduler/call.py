@@ -5,7 +5,8 @@
     stdin   /dev/null
     stdout  a pipe to the request process, captured
     stderr  a pipe to the request process, captured
-    answer  a pipe to the request process: one frame, then the process ends
+    answer  a pipe to the request process: one frame, and a second, empty one where nothing of
+            the call is left but this process, which ends then
 
 The process leads a session of its own, stands under the limits of its unit, and never returns
 from here. Nothing that the plugin does to it is seen by another call (contract 5.4).
@@ -22,19 +23,18 @@ import shlex
 import sys
 import traceback
 from pathlib import Path
-from typing import Callable, List, NoReturn, Optional, Tuple, cast
+from typing import TYPE_CHECKING, Callable, List, NoReturn, Optional, Tuple, cast
 
 from ovirtsdk4 import types
 
 from ovirt_scheduler import entities, frames, limits, plugin, plugin_modules, properties
 from ovirt_scheduler.analysis import analyse
-from ovirt_scheduler.answers import NO_TEXT, READERS, BadAnswer
+from ovirt_scheduler.answers import READERS, BadAnswer, one_line
 from ovirt_scheduler.model import (
     Analysis,
     CallResult,
     CallTask,
     Candidate,
-    Engine,
     FileFault,
     Kind,
     Outcome,
@@ -42,11 +42,15 @@ from ovirt_scheduler.model import (
     PolicyUnit,
     UnitCall,
 )
-from ovirt_scheduler.supervisor import Pipes
+from ovirt_scheduler.supervisor import BEGUN, OUTPUT_LIMIT, Pipes
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 _CHUNK = 1 << 16
-_MESSAGE_LIMIT = 500  # characters of a failure's one line
 _TRACEBACK_LIMIT = 64 << 10  # characters
+
+Entities = Tuple[List[types.Host], Optional[types.Vm]]
 
 
 def enter(pipes: Pipes) -> None:
@@ -60,8 +64,9 @@ def enter(pipes: Pipes) -> None:
     os.dup2(pipes.stdout, 1)
     os.dup2(pipes.stderr, 2)
     limits.close_all_but({pipes.answer, pipes.task})
-    sys.stdout = sys.__stdout__ = _writer(1)  # type: ignore[misc]
-    sys.stderr = sys.__stderr__ = _writer(2)  # type: ignore[misc]
+    _outputs[:] = _Output(1), _Output(2)
+    sys.stdout, sys.stderr = map(_writer, _outputs)
+    sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr  # type: ignore[misc]
 
 
 def wait_for_task(pipes: Pipes) -> NoReturn:
@@ -73,6 +78,7 @@ def wait_for_task(pipes: Pipes) -> NoReturn:
         if not data:
             os._exit(0)
         for payload in unframer.feed(data):
+            os.write(pipes.task, BEGUN)
             os.close(pipes.task)
             _do(cast("CallTask", frames.unpack_task(payload)), pipes.answer)
 
@@ -82,84 +88,84 @@ def _do(task: CallTask, answer: int) -> NoReturn:
     answer_and_exit(answer, lambda: run_task(task))
 
 
-def _write(pipe: io.RawIOBase, payload: bytes) -> None:
-    for piece in frames.frame(payload):
-        view = memoryview(piece)
-        while view:
-            view = view[pipe.write(view) :]
-
-
 def run_task(task: CallTask) -> bytes:
     """``run_unit`` where nothing but ids is known."""
-    hosts = entities.hosts_of_ids(task.hosts)
+    return run_unit(task, lambda: _entities_of_ids(task))
+
+
+def _entities_of_ids(task: CallTask) -> Entities:
     vm = None if task.vm is None else entities.vm_of_id(task.vm)
-    return run_unit(task.call, hosts, vm, task.engine)
+    return entities.hosts_of_ids(task.hosts), vm
 
 
 def answer_and_exit(answer: int, payload: Callable[[], bytes]) -> NoReturn:
-    """Say that the work begins, write what ``payload`` gives, and end the process."""
+    """Write what ``payload`` gives, and whether anything is left of it; end the process."""
     try:
-        with open(answer, "wb", buffering=0) as pipe:
-            _write(pipe, b"")
-            told = payload()
-            for stream in (sys.stdout, sys.stderr):
-                # The plugin may have closed it or put something else there.
-                with contextlib.suppress(BaseException):
-                    stream.flush()
-            _write(pipe, told)
+        told = payload()
+        _flush()
+        frames.write(answer, told, *([b""] if limits.is_alone() else []))
     finally:
         os._exit(0)
 
 
-def run_unit(
-    call: UnitCall,
-    hosts: List[types.Host],
-    vm: Optional[types.Vm],
-    engine: Engine,
-) -> bytes:
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        # The plugin may have closed it or put something else there.
+        with contextlib.suppress(BaseException):
+            stream.flush()
+
+
+def run_unit(task: CallTask, given: Callable[[], Entities]) -> bytes:
     """Load the unit's plugin from the registry's code and call its function.
 
+    Args:
+        given: the entities of the task's ids, for a function unit.
+
     Returns:
-        A message: the result; or ``printed`` where a class unit returned nothing, so that what
-        it printed counts (contract 5.3), which only the request process has.
+        A message: the result. Where a class unit returned nothing, what it printed counts
+        (contract 5.3): then it says how much of that this process knows of.
     """
-    unit = call.unit
+    unit = task.call.unit
     try:
         _enter_folder(unit.plugin.folder)
-        plugin.provide(engine)
+        plugin.provide(task.engine)
         plugin_modules.finder_of(unit.plugin).install(unit.plugin.folder)
         module = importlib.import_module(unit.plugin.name)
         if unit.class_name is None:
-            returned = _returned(getattr(module, unit.kind.function), _arguments(call, hosts, vm))
+            hosts, vm = given()
+            function = getattr(module, unit.kind.function)
+            returned = _returned(function, _arguments(task.call, hosts, vm))
         else:
-            ids = [host.id for host in hosts]
             method = getattr(getattr(module, unit.class_name)(), unit.kind.function)
-            returned = _returned(method, _arguments(call, ids, vm and vm.id))
+            returned = _returned(method, _arguments(task.call, list(task.hosts), task.vm))
             if returned is None:
-                return frames.pack("printed")
+                _flush()
+                told = [bytes(output.kept) for output in _outputs]
+                result = read_printed(unit, *(text.decode("utf-8", "replace") for text in told))
+                return frames.pack_printed(result, *map(len, told))
         result = _answered(unit, returned)
     except BaseException as error:  # noqa: BLE001  a plugin may raise anything
         result = _raised(unit.plugin, unit.name, error)
     return frames.pack_result(result, 0)
 
 
-def read_printed(unit: PolicyUnit, stdout: str, stderr: str) -> bytes:
+def read_printed(unit: PolicyUnit, stdout: str, stderr: str) -> CallResult:
     """Make a class unit's result of what it printed: the whole of it, else its last line.
 
-    Runs in a process of its own, as every reading of what a plugin made does.
+    Only in the process of a call, as every reading of what a plugin made.
     """
     text = stdout.strip()
     for candidate in (text, text[text.rfind("\n") + 1 :]):
         with contextlib.suppress(Exception):
             value = ast.literal_eval(candidate)
             if value is not None:
-                return frames.pack_result(_answered(unit, value), 0)
+                return _answered(unit, value)
     if not stderr.strip() and unit.kind is Kind.BALANCE:
-        return frames.pack_result(CallResult(unit.name, Outcome.OK), 0)
+        return CallResult(unit.name, Outcome.OK)
     message = one_line(stderr) or f"{unit.kind.function} returned nothing, and printed no answer"
     if not stderr.strip() and text:
         message += f": {one_line(text)!r:.200}"
-    return frames.pack_result(CallResult(unit.name, Outcome.BAD_ANSWER, message=message), 0)
+    return CallResult(unit.name, Outcome.BAD_ANSWER, message=message)
 
 
 def _arguments(call: UnitCall, hosts: object, vm: object) -> Tuple[object, ...]:
@@ -190,12 +196,6 @@ def run_analysis(candidate: Candidate) -> bytes:
     return frames.pack_analysis(analyse(candidate))
 
 
-def one_line(text: str) -> str:
-    """Text for a log and an answer: one line, not endless, and nothing that XML cannot carry."""
-    line = NO_TEXT.sub("\ufffd", " ".join(text.split()))
-    return line if len(line) <= _MESSAGE_LIMIT else line[: _MESSAGE_LIMIT - 1] + "\u2026"
-
-
 def _returned(function: Callable[..., object], arguments: Tuple[object, ...]) -> object:
     """What the function returns; ``sys.exit(0)`` counts as returning nothing (contract 5.3)."""
     try:
@@ -221,9 +221,24 @@ def _enter_folder(folder: str) -> None:
             return
 
 
-def _writer(descriptor: int) -> io.TextIOWrapper:
-    binary = open(descriptor, "wb", closefd=False)  # noqa: SIM115  lives on
-    return io.TextIOWrapper(binary, "utf-8", errors="backslashreplace", write_through=False)
+class _Output(io.FileIO):
+    """Standard output or error, keeping what comes by way of Python: it may be the answer."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor, "wb", closefd=False)
+        self.kept = bytearray()
+
+    def write(self, data: ReadableBuffer) -> int:
+        written = super().write(data)
+        self.kept += memoryview(data)[: min(written, OUTPUT_LIMIT - len(self.kept))]
+        return written
+
+
+_outputs: List[_Output] = []  # stdout and stderr, in the process of a call
+
+
+def _writer(output: _Output) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BufferedWriter(output), "utf-8", errors="backslashreplace")
 
 
 def _raised(code: PluginCode, name: str, error: BaseException) -> CallResult:

@@ -8,8 +8,9 @@
     daemon  -- one frame: a Job or a Candidate -------->  request process  SOCK_STREAM
     daemon  <-- frames: OPENED, RESULT..., DONE --------  request process  (or REFUSED, ANALYSIS)
 
-    request process  -- one frame: a CallTask --------->  a call that waits ahead, a pipe
-    request process  <-- an empty frame, its answer ----  call             a pipe
+    request process  -- one frame: a CallTask --------->  a call that waits ahead
+    request process  <-- its answer, an empty frame? ---  call, by a pipe
+                         (the second says that nothing of the call is left but its process)
 
 A frame is a length of eight bytes, most significant first, and as many bytes. Downwards they
 are pickled dataclasses: whoever can write there is the daemon. Upwards they are JSON, read
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import pickle
 import signal
 import struct
@@ -72,6 +74,13 @@ class FrameError(Exception):
 def frame(payload: bytes) -> Tuple[bytes, bytes]:
     """The two pieces to send, in their order; a large payload is not copied."""
     return _LENGTH.pack(len(payload)), payload
+
+
+def write(descriptor: int, *payloads: bytes) -> None:
+    """Send frames through a pipe or a socket, in one piece where they are small."""
+    view = memoryview(b"".join(piece for payload in payloads for piece in frame(payload)))
+    while view:
+        view = view[os.write(descriptor, view) :]
 
 
 class Unframer:
@@ -138,12 +147,20 @@ def unpack(payload: bytes) -> Tuple[str, Head]:
 
 def pack_result(result: CallResult, position: int) -> bytes:
     """The result of the call at this position of its job."""
-    fields = asdict(result)
-    fields["position"] = position
+    return pack("result", position=position, **_fields(result))
+
+
+def pack_printed(result: CallResult, stdout: int, stderr: int) -> bytes:
+    """The result that was read from so many bytes of what the call printed."""
+    return pack("result", position=0, read=[stdout, stderr], **_fields(result))
+
+
+def _fields(result: CallResult) -> Head:
+    fields = dict(vars(result))
     fields["outcome"] = result.outcome.value
     if isinstance(result.value, Migration):
         fields["value"] = [result.value.vm, result.value.hosts]
-    return pack("result", **fields)
+    return fields
 
 
 def unpack_result(fields: Head, kind: Kind) -> Tuple[int, CallResult]:

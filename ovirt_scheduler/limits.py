@@ -11,7 +11,6 @@ import ctypes
 import os
 import resource
 import signal
-from pathlib import Path
 from typing import Collection, Iterable, Iterator, List, Tuple
 
 from ovirt_scheduler.model import Limits
@@ -101,7 +100,28 @@ def _set(which: int, soft: int, hard: int) -> None:
 
 def _data_bytes() -> int:
     """What RLIMIT_DATA counts of this process: ``data`` of /proc/self/statm."""
-    return int(Path("/proc/self/statm").read_text("ascii").split()[5]) * _PAGE
+    return int(_read("/proc/self/statm").split()[5]) * _PAGE
+
+
+def _read(path: str) -> bytes:
+    """A file of /proc, without the objects that open() makes: this is done in each call."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return b"".join(iter(lambda: os.read(descriptor, _PAGE), b""))
+    finally:
+        os.close(descriptor)
+
+
+def is_alone() -> bool:
+    """Whether this process has one thread, and no descendant at all.
+
+    For a sub-reaper: the parents of each descendant lead to a child of this process. Then
+    nothing can be left of it once it ends.
+    """
+    # A folder has a link for itself, one for its parent, and one for each folder in it.
+    if os.stat("/proc/self/task").st_nlink > 3:  # noqa: PTH116  no objects on this path
+        return False
+    return not _has_children()
 
 
 def reap(known: Collection[int]) -> Iterator[Tuple[int, int]]:
@@ -133,18 +153,23 @@ def children(spared: Collection[int] = (), since: int = 0) -> List[int]:
         spared: children that are known to live.
         since: ``last_pid()`` before any of the wanted could be forked; makes the look cheap.
     """
-    if not spared:
-        try:
-            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:  # none at all, which needs no look around
-            return []
+    if not spared and not _has_children():  # which needs no look around
+        return []
     return [pid for pid in _children(since) if pid not in spared]
+
+
+def _has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def last_pid() -> int:
     """The number that the kernel gave last to a process or thread; 0 where it does not tell."""
     try:
-        return int(Path("/proc/loadavg").read_text("ascii").split()[4])
+        return int(_read("/proc/loadavg").split()[4])
     except FileNotFoundError:  # proc(5) mounted with subset=pid
         return 0
 
@@ -169,7 +194,7 @@ def kill(pid: int) -> None:
 def _children(since: int) -> List[int]:
     own = os.getpid()
     try:
-        listed = Path(f"/proc/self/task/{own}/children").read_text("ascii")
+        listed = _read(f"/proc/self/task/{own}/children")
     except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
         return [pid for pid in _pids(since) if _parent(pid) == own]
     return [int(pid) for pid in listed.split()]
@@ -188,7 +213,7 @@ def _pids(since: int) -> Iterable[int]:
 
 def _parent(pid: int) -> int:
     try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
+        stat = _read(f"/proc/{pid}/stat")
     except (FileNotFoundError, ProcessLookupError):
         return 0
     # pid (name) state ppid: the name may hold anything, a closing bracket too.

@@ -17,9 +17,10 @@ import sys
 import time
 import traceback
 from dataclasses import replace
-from typing import NoReturn
+from typing import List, NoReturn
 
 from ovirt_scheduler import call, frames, given, limits, unit_calls
+from ovirt_scheduler.answers import one_line
 from ovirt_scheduler.errors import RequestError
 from ovirt_scheduler.model import Analysis, Candidate, FileFault, Job, Limits
 from ovirt_scheduler.supervisor import Abandoned, Supervisor
@@ -59,6 +60,7 @@ class _RequestProcess:
     def __init__(self, client: socket.socket, lifeline: int) -> None:
         self._client = client
         self._supervisor = Supervisor(client.fileno(), lifeline, call.wait_for_task)
+        self._untold: List[bytes] = []
 
     def run(self) -> None:
         """Serve tasks until one came with documents.
@@ -72,8 +74,9 @@ class _RequestProcess:
             if isinstance(task, Job):
                 self._work(task)
             elif isinstance(task, Candidate):
-                self._send(self._analyse(task))
-            self._send(frames.pack("done", again=again))
+                self._tell(self._analyse(task))
+            self._tell(frames.pack("done", again=again))
+            self._send()
             if not again:
                 break
         self._supervisor.close()
@@ -90,8 +93,13 @@ class _RequestProcess:
             for payload in unframer.feed(data):
                 return frames.unpack_task(payload)
 
-    def _send(self, payload: bytes) -> None:
-        self._client.sendall(b"".join(frames.frame(payload)))
+    def _tell(self, payload: bytes) -> None:
+        """Have the daemon told of it, with what else is told before the next ``_send``."""
+        self._untold += frames.frame(payload)
+
+    def _send(self) -> None:
+        self._client.sendall(b"".join(self._untold))
+        self._untold.clear()
 
     def _analyse(self, candidate: Candidate) -> bytes:
         work = unit_calls.work(_ANALYSIS_LIMITS, lambda: call.run_analysis(candidate))
@@ -106,7 +114,7 @@ class _RequestProcess:
         message = f"loading it failed: {unit_calls.how_it_ended(ended, _ANALYSIS_LIMITS)[1]}"
         last_words = unit_calls.printed(ended.stderr).strip().rpartition("\n")[2]
         if last_words:
-            message += f"; it said: {call.one_line(last_words)}"
+            message += f"; it said: {one_line(last_words)}"
         path = candidate.source.path
         return frames.pack_analysis(Analysis(fault=FileFault(path, None, message)))
 
@@ -117,10 +125,15 @@ class _RequestProcess:
                     unit_calls.check_properties(unit_call)
             brought = given.read(job)
         except RequestError as error:
-            self._send(frames.pack("refused", code=error.fault_code, message=str(error)))
+            self._tell(frames.pack("refused", code=error.fault_code, message=str(error)))
             return
-        self._send(
+        self._tell(
             frames.pack("opened", hosts=brought.ids, vm=brought.vm_id, errors=brought.problems)
         )
+        self._send()
+        left = len(job.calls)
         for position, result in unit_calls.run(self._supervisor, job, brought):
-            self._send(frames.pack_result(result, position))
+            self._tell(frames.pack_result(result, position))
+            left -= 1
+            if left:  # the last goes with "done"
+                self._send()

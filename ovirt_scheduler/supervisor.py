@@ -3,8 +3,9 @@
 One thread, one selector: the pipes of each call, the death of children (SIGCHLD), the nearest
 deadline, and the descriptors whose end means that nobody waits any more. No polling.
 
-Processes may be forked ahead, while there is nothing to do: they wait for a task on a pipe, and
-each is used once, so that the fork is not in the way of a request.
+Processes may be forked ahead, while there is nothing to do: they wait for a task on a socket, and
+each is used once, so that the fork is not in the way of a request. Nor is the end of a process
+that had nothing left to do but to end, and said so.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import contextlib
 import os
 import selectors
 import signal
+import socket
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Callable, Deque, Dict, Iterator, List, NoReturn, Optional, Sequence, Tuple
+from typing import Callable, Deque, Dict, Iterator, List, NoReturn, Optional, Sequence, Set, Tuple
 
 from ovirt_scheduler import frames, limits
 from ovirt_scheduler.model import Limits
@@ -26,6 +28,10 @@ OUTPUT_LIMIT = 1 << 20  # bytes kept of each of a call's stdout and stderr (cont
 _CHUNK = 1 << 16
 _FINAL_CHUNKS = 32  # read at most from a pipe whose writer has been killed
 _SWEEP_SECONDS = 2.0  # for killed processes to be gone
+_MOST_LEAVING = 8  # processes whose end nobody waits for
+
+
+BEGUN = b"b"  # what a process that was forked ahead says when it has its task
 
 
 class Abandoned(Exception):
@@ -40,7 +46,7 @@ class Pipes:
     stdout: int
     stderr: int
     answer: int
-    task: int  # to read from; for those forked ahead
+    task: int  # a socket: for those forked ahead a task comes from it, and BEGUN goes back
 
 
 Enter = Callable[[Pipes], NoReturn]
@@ -86,23 +92,23 @@ class _Capture:
 
 
 class _Answer:
-    """The frames on the answer's pipe: an empty one when the work begins, and the answer."""
+    """The frames on the answer's pipe: the answer; an empty one where nothing is left to do."""
 
     def __init__(self) -> None:
         self._unframer = frames.Unframer(frames.ANSWER_LIMIT)
-        self.begun = False
         self.payload: Optional[bytes] = None
+        self.final = False
         self.problem = ""
 
     def feed(self, data: bytes) -> None:
-        if self.problem or self.payload is not None:
+        if self.problem or self.final:
             return
         try:
             for payload in self._unframer.feed(data):
-                if self.begun:
-                    self.payload = payload
+                if self.payload is not None:
+                    self.final = True
                     return
-                self.begun = True
+                self.payload = payload
         except frames.FrameError as error:
             self.problem = f"its answer cannot be read: {error}"
 
@@ -113,7 +119,14 @@ class _Process:
 
     pid: int
     pipes: Tuple[int, int, int]  # answer, stdout, stderr
-    task: int  # to write to
+    task: int  # a socket
+
+    def began(self) -> bool:
+        """Whether it began its task; it must have ended."""
+        try:
+            return os.read(self.task, 1) == BEGUN
+        except ConnectionResetError:  # it has not even read all of it
+            return False
 
     def close(self) -> None:
         for end in (*self.pipes, self.task):
@@ -152,6 +165,9 @@ class Supervisor:
         self._wait_for_task = wait_for_task
         self._running: Dict[int, _Running] = {}
         self._ready: Dict[int, _Process] = {}
+        self._leaving: Set[int] = set()  # said that they were done, and are being reaped
+        self._orphans = False  # there may be some of theirs
+        self._unswept = False  # one has ended that may have left something behind
         self._since = 0  # the last pid before the works at hand
         self._deadline = 0.0  # of the works at hand
         self._wakeup, write_end = os.pipe()
@@ -194,7 +210,8 @@ class Supervisor:
     ) -> Iterator[Tuple[int, Ended]]:
         """Run each work; at most ``parallel`` at a time.
 
-        When the last one is yielded, nothing that any of them started is left.
+        When the last one is yielded, nothing that any of them started is left, and nothing of
+        them but processes that are ending.
 
         Args:
             works: started in this order.
@@ -207,7 +224,8 @@ class Supervisor:
             Abandoned: nobody waits any more; everything has been killed.
         """
         waiting: Deque[Tuple[int, Work]] = deque(enumerate(works))
-        self._since = limits.last_pid() if self._ready else 0
+        if not self._leaving:
+            self._since = limits.last_pid() if self._ready else 0
         self._deadline = deadline
         try:
             while waiting or self._running:
@@ -260,8 +278,9 @@ class Supervisor:
         ends: List[int] = []
         parent = os.getpid()
         try:
-            for _ in range(4):
+            for _ in range(3):
                 ends.extend(os.pipe())
+            ends.extend(end.detach() for end in socket.socketpair())
             pid = os.fork()
         except OSError:
             for end in ends:
@@ -293,11 +312,8 @@ class Supervisor:
         while self._ready:
             _, process = self._ready.popitem()
             try:
-                for piece in frames.frame(task):
-                    view = memoryview(piece)
-                    while view:
-                        view = view[os.write(process.task, view) :]
-            except BrokenPipeError:  # it has been killed
+                frames.write(process.task, task)
+            except ConnectionError:  # it has been killed
                 process.close()
             else:
                 return process
@@ -317,12 +333,16 @@ class Supervisor:
             if now >= running.deadline:
                 running.timed_out = True
                 limits.kill(running.process.pid)
+        final = [pid for pid, running in self._running.items() if running.answer.final]
+        for pid in final[: _MOST_LEAVING - len(self._leaving)]:
+            yield self._let_go(pid)
         for pid, status in self._reap():
             running = self._running.pop(pid)
-            if not self._running:
-                self._sweep()
+            self._unswept = True
+            self._sweep_at_last()
+            begun = not running.ahead or running.process.began()
             ended = self._ended(running, status)
-            if running.ahead and not running.answer.begun and not ended.timed_out:
+            if not begun and not ended.timed_out:
                 # Killed by somebody while it waited: the work has not begun, and still can.
                 never_ran = self._start(running.index, running.work, self._deadline, ahead=False)
                 if never_ran is not None:
@@ -330,12 +350,31 @@ class Supervisor:
             else:
                 yield running.index, ended
 
+    def _let_go(self, pid: int) -> Tuple[int, Ended]:
+        """It has answered, and said that nothing of it is left: do not wait for its end.
+
+        Killed, so that what it says is as good as true.
+        """
+        limits.kill(pid)
+        self._leaving.add(pid)
+        running = self._running.pop(pid)
+        self._sweep_at_last()
+        return running.index, self._ended(running, 0)
+
     def _reap(self) -> List[Tuple[int, int]]:
         """Pid and wait status of the works that have ended."""
-        ended = list(limits.reap({*self._running, *self._ready}))
+        known = {*self._running, *self._ready, *self._leaving}
+        ended = list(limits.reap(known))
         for pid, _ in ended:
             if pid in self._ready:  # killed by somebody before it was used
                 self._ready.pop(pid).close()
+            elif pid in self._leaving:
+                self._leaving.remove(pid)
+                self._orphans = True
+        if self._orphans:  # of one that lied: there should be none
+            left = limits.children(known, self._since)
+            limits.kill_all(left)
+            self._orphans = bool(left)
         return [(pid, status) for pid, status in ended if pid in self._running]
 
     def _read(self, key: selectors.SelectorKey) -> None:
@@ -393,8 +432,14 @@ class Supervisor:
         self._running.clear()
         self._sweep()
 
+    def _sweep_at_last(self) -> None:
+        """Sweep where that is needed, when nothing runs any more."""
+        if self._unswept and not self._running:
+            self._sweep()
+
     def _sweep(self) -> None:
         """Kill whatever the works left behind, until there is nothing."""
+        self._unswept = False
         give_up = time.monotonic() + _SWEEP_SECONDS
         while time.monotonic() < give_up:
             for pid, _ in self._reap():

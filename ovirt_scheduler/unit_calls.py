@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import signal
 from dataclasses import replace
-from typing import Callable, Iterator, List, NoReturn, Sequence, Tuple
+from typing import Callable, Iterator, List, NoReturn, Optional, Sequence, Tuple, cast
 
 from ovirt_scheduler import aggregate, call, frames, limits, properties
+from ovirt_scheduler.answers import one_line
 from ovirt_scheduler.errors import RefusedProperty
 from ovirt_scheduler.given import Given
 from ovirt_scheduler.model import (
@@ -72,15 +73,16 @@ def _results(
     works = [_work_of(calls[position], given, job.engine) for position in willing]
     for index, ended in supervisor.run(works, job.deadline, job.parallel):
         position = willing[index]
-        if ended.payload == frames.pack("printed"):
+        result = _result(calls[position].unit, ended)
+        if result is None:
             told.append((position, ended))
         else:
-            yield position, _result(calls[position].unit, ended)
+            yield position, result
     works = [_reading_of(calls[position].unit, ended) for position, ended in told]
     for index, reading in supervisor.run(works, job.deadline, job.parallel):
         position, ended = told[index]
         ended = replace(ended, payload=reading.payload, problem=reading.problem)
-        yield position, _result(calls[position].unit, ended)
+        yield position, cast("CallResult", _result(calls[position].unit, ended))
 
 
 def check_properties(unit_call: UnitCall) -> None:
@@ -96,16 +98,16 @@ def check_properties(unit_call: UnitCall) -> None:
 
 def _work_of(unit_call: UnitCall, given: Given, engine: Engine) -> Work:
     bounds = unit_call.unit.limits
+    task = CallTask(unit_call, given.ids, given.vm_id, engine)
     if given.hosts is None:
-        task = CallTask(unit_call, given.ids, given.vm_id, engine)
         return replace(work(bounds, lambda: call.run_task(task)), task=frames.pack_task(task))
     hosts = [given.hosts[host] for host in given.ids]
-    return work(bounds, lambda: call.run_unit(unit_call, hosts, given.vm, engine))
+    return work(bounds, lambda: call.run_unit(task, lambda: (hosts, given.vm)))
 
 
 def _reading_of(unit: PolicyUnit, ended: Ended) -> Work:
     stdout, stderr = printed(ended.stdout), printed(ended.stderr)
-    return work(unit.limits, lambda: call.read_printed(unit, stdout, stderr))
+    return work(unit.limits, lambda: frames.pack_result(call.read_printed(unit, stdout, stderr), 0))
 
 
 def work(bounds: Limits, payload: Callable[[], bytes]) -> Work:
@@ -119,12 +121,18 @@ def work(bounds: Limits, payload: Callable[[], bytes]) -> Work:
     return Work(enter, bounds)
 
 
-def _result(unit: PolicyUnit, ended: Ended) -> CallResult:
-    """How a unit's process ended, as the result of its call."""
+def _result(unit: PolicyUnit, ended: Ended) -> Optional[CallResult]:
+    """How a unit's process ended, as the result of its call.
+
+    None where the answer is in what was printed, and its process did not see all of that.
+    """
     result = None
+    shown = [len(ended.stdout), len(ended.stderr)]
     if ended.payload is not None:
         try:
             _, fields = frames.unpack(ended.payload)
+            if fields.get("read", shown) != shown:
+                return None
             _, result = frames.unpack_result(fields, unit.kind)
         except frames.FrameError as error:
             ended = replace(ended, problem=f"its answer cannot be read: {error}")
@@ -184,4 +192,4 @@ def _checked(result: CallResult, given: Sequence[str]) -> CallResult:
         return replace(result, value=value)
     shown = ", ".join(strangers[:3]) + (", ..." if len(strangers) > 3 else "")
     note = f"answered with hosts that it was not given ({len(strangers)} dropped: {shown:.200})"
-    return replace(result, value=value, notes=(*result.notes, call.one_line(note)))
+    return replace(result, value=value, notes=(*result.notes, one_line(note)))

@@ -157,6 +157,31 @@ def test_processor_time_is_limited(executor, unit_named):
     assert result.message == "used up its cpu_limit of 1 s of processor time"
 
 
+@pytest.mark.parametrize(
+    "printing",
+    [
+        "print(hosts_ids[:2])",
+        "os.write(1, str(hosts_ids[:2]).encode())",
+        "print('first'); sys.stdout.flush(); os.write(1, str(hosts_ids[:2]).encode())",
+        "os.write(2, b'no answer'); print(hosts_ids[:2])",
+        "subprocess.run(['echo', str(hosts_ids[:2])], check=True)",
+    ],
+)
+def test_a_class_units_answer_is_read_however_it_was_printed(
+    executor, unit_named, tmp_path, printing
+):
+    """By Python, past it, and by another program (contract 5.3)."""
+    (tmp_path / "Prints.py").write_text(
+        "import os, subprocess, sys\n"
+        "class Prints:\n"
+        "    def do_filter(self, hosts_ids, vm_id, args_map):\n"
+        f"        {printing}\n"
+    )
+    unit = replace(unit_named("Prints", folder=tmp_path), class_name="Prints")
+    result = only(executor.run(job_of([unit])))
+    assert (result.outcome, result.value) == (Outcome.OK, HOSTS[:2])
+
+
 def test_output_is_captured_apart_from_the_answer(executor, unit_named):
     """print, write(2) and a program's output arrive, and the answer is whole."""
     result = only(executor.run(job_of([unit_named("prints")])))
@@ -193,6 +218,80 @@ def test_nothing_that_a_call_started_is_left_after_its_answer(executor, unit_nam
     results = executor.run(job_of(units, properties={"marker": marker})).results
     assert [result.outcome for result in results] == [Outcome.OK, Outcome.OK]
     assert processes_with(marker) == []
+
+
+def test_nothing_is_left_where_the_last_call_is_done_before_its_end(
+    executor, unit_named, marker, tmp_path
+):
+    """What another call of the request left is killed before the answer all the same."""
+    path = tmp_path / "waits_for_an_orphan.py"
+    path.write_text(
+        "import os\n"
+        "from pathlib import Path\n"
+        "def do_score(hosts, vm, properties):\n"
+        "    while not any(map(is_left, Path('/proc').glob('[0-9]*'))):\n"
+        "        pass\n"
+        "    return {host: 1 for host in hosts}\n"
+        "def is_left(process):\n"
+        "    try:\n"
+        "        return f') S {os.getppid()} ' in (process / 'stat').read_text()"
+        " and 'sleep' in (process / 'comm').read_text()\n"
+        "    except OSError:\n"
+        "        return False\n"
+    )
+    units = [
+        unit_named("leaves_a_child", Kind.COST_FUNCTION),
+        unit_named(path.stem, Kind.COST_FUNCTION, folder=tmp_path),
+    ]
+    job = job_of(units, properties={"marker": marker})
+    assert [result.outcome for result in executor.run(job).results] == [Outcome.OK] * 2
+    assert processes_with(marker) == []
+
+
+def test_a_thread_is_not_left_running_after_the_answer(executor, unit_named, tmp_path):
+    """What it would still do, it does not: nobody's answer waits for it, nor goes before its end."""
+    path, trace = tmp_path / "leaves_a_thread.py", tmp_path / "trace"
+    path.write_text(
+        "import subprocess, threading, time\n"
+        "def do_filter(hosts, vm, properties):\n"
+        "    threading.Thread(target=later).start()\n"
+        "    return hosts\n"
+        "def later():\n"
+        "    for _ in range(10**9):\n"
+        f"        open({str(trace)!r}, 'a').close()\n"
+    )
+    assert only(executor.run(job_of([unit_named(path.stem, folder=tmp_path)]))).value == HOSTS
+    trace.unlink(missing_ok=True)
+    assert only(executor.run(job_of([unit_named("keeps_all")]))).value == HOSTS
+    assert not trace.exists()
+
+
+def test_what_lies_about_being_done_is_killed_with_what_it_started(
+    executor, unit_named, marker, tmp_path
+):
+    """An answer forged onto the pipe counts; who forged it ends all the same."""
+    path = tmp_path / "forges_its_answer.py"
+    path.write_text(
+        "import os, stat, subprocess, sys, time\n"
+        "def do_filter(hosts, vm, properties):\n"
+        "    subprocess.Popen(['sleep', properties['marker']], start_new_session=True)\n"
+        "    print(os.getpid(), flush=True)\n"
+        "    packing = sys.modules['ovirt_scheduler.frames']\n"
+        "    model = sys.modules['ovirt_scheduler.model']\n"
+        "    result = model.CallResult('x', model.Outcome.OK, [host.id for host in hosts])\n"
+        "    for number in range(3, 256):\n"
+        "        try:\n"
+        "            if stat.S_ISFIFO(os.fstat(number).st_mode):\n"
+        "                packing.write(number, packing.pack_result(result, 0), b'')\n"
+        "        except OSError:\n"
+        "            pass\n"
+        "    time.sleep(3600)\n"
+    )
+    unit = unit_named(path.stem, folder=tmp_path)
+    result = only(executor.run(job_of([unit], properties={"marker": marker})))
+    assert result.value == HOSTS
+    wait_until(lambda: processes_with(marker) == [])
+    wait_until(lambda: not Path(f"/proc/{result.stdout.strip()}").exists())
 
 
 def test_a_call_that_is_killed_leaves_nothing_either(executor, unit_named, marker, tmp_path):
@@ -366,7 +465,7 @@ def test_calls_forked_ahead_are_used_and_each_of_them_once(executor, unit_named)
     ran = [int(result.stdout) for result in results]
     assert len(set(ran)) == AHEAD
     assert set(ran) < set(waiting)
-    assert set(ran) & set(offspring(executor.zygote_pid)) == set()
+    wait_until(lambda: not set(ran) & set(offspring(executor.zygote_pid)))
 
 
 def test_what_waits_may_be_killed_and_no_request_notices(executor, unit_named):

@@ -263,6 +263,33 @@ all_end()
     assert shown == ["True", "False True", "True"]
 
 
+def test_it_is_alone_with_one_thread_and_no_child():
+    """A zombie counts too, and another's child that became its own."""
+    shown = run("""
+import threading
+limits.become_subreaper()
+print(limits.is_alone())
+done = threading.Event()
+thread = threading.Thread(target=done.wait)
+thread.start()
+print(limits.is_alone())
+done.set()
+thread.join()
+until(limits.is_alone)
+read, write = os.pipe()
+middle = child(lambda: (os.write(write, b"%d" % child()), os._exit(0)))
+orphan = int(os.read(read, 20))
+until(lambda: dict(limits.reap({middle})))
+print(limits.is_alone())
+os.kill(orphan, signal.SIGKILL)
+os.waitid(os.P_PID, orphan, os.WEXITED | os.WNOWAIT)
+print(limits.is_alone())
+os.waitpid(orphan, 0)
+print(limits.is_alone())
+""")
+    assert shown == ["True", "False", "False", "False", "True"]
+
+
 def test_killing_takes_the_group_along_and_forgives_who_is_gone():
     """A leader with its group, one that leads none, one that is not there."""
     shown = run("""

@@ -73,8 +73,8 @@ def serve(read: Callable[[], Settings]) -> None:
             received = asked.get()
             while received == signal.SIGHUP:
                 notifier.reloading()
-                _reload(read, parts)
-                notifier.ready(f"listening on {server.url}")
+                refused = "" if _reload(read, parts) else "; the last reload failed, see the log"
+                notifier.ready(f"listening on {server.url}{refused}")
                 received = asked.get()
             _log.info("stopping on %(signal)s", {"signal": signal.Signals(received).name})
         finally:
@@ -84,8 +84,12 @@ def serve(read: Callable[[], Settings]) -> None:
             parts.close()
 
 
-def _reload(read: Callable[[], Settings], parts: Parts) -> None:
-    """Read settings, certificates and plugins again; what is bad changes nothing, and is told."""
+def _reload(read: Callable[[], Settings], parts: Parts) -> bool:
+    """Read settings, certificates and plugins again; what is bad changes nothing, and is told.
+
+    Returns:
+        Whether they are in force.
+    """
     try:
         settings = read()
         with contextlib.ExitStack() as unless_used:
@@ -107,3 +111,5 @@ def _reload(read: Callable[[], Settings], parts: Parts) -> None:
         )
     else:
         _log.info("SIGHUP: settings, certificates and plugins are read again")
+        return True
+    return False

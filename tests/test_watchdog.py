@@ -51,6 +51,23 @@ def test_the_daemon_tells_how_it_is_from_start_to_end(manager, start_daemon):
     assert daemon.stop() == 0
 
 
+@pytest.mark.parametrize(
+    ("settings", "outcome"),
+    [("", ""), ("log_levle = debug", "; the last reload failed, see the log")],
+)
+def test_a_reload_is_told_from_its_beginning_to_its_end(manager, start_daemon, settings, outcome):
+    """RELOADING with the time, then READY with what came of it (sd_notify(3))."""
+    daemon = start_daemon(PROJECT / "plugins")
+    told = iter(lambda: manager.recv(4096).decode(), None)
+    states = (message for message in told if message != "WATCHDOG=1")
+    assert next(states).startswith("READY=1")
+    with daemon.state.with_name("scheduler.conf").open("a") as file:
+        file.write(f"{settings}\n")
+    daemon.process.send_signal(signal.SIGHUP)
+    assert next(states).startswith("RELOADING=1\nMONOTONIC_USEC=")
+    assert next(states) == f"READY=1\nSTATUS=listening on {daemon.url}{outcome}"
+
+
 def test_the_watchdog_starves_while_calls_do_not_work(manager, start_daemon):
     """A stopped zygote forks nothing; when it goes on, the daemon is fed again."""
     daemon = start_daemon(PROJECT / "plugins")

@@ -6,6 +6,8 @@ import io
 import os
 import shutil
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Dict, Tuple
 
@@ -322,6 +324,32 @@ def test_a_program_that_the_unit_hides_is_refused(root, setup, monkeypatch):
     assert status == 1
     assert "/home/ada/venv/bin/ovirt-scheduler: the unit hides this folder" in told
     assert not at(root, UNIT).exists()
+
+
+def test_a_wheel_has_all_that_setup_needs(root, tmp_path):
+    """What setup.py builds is enough: nothing is looked for in the project's folder."""
+    pytest.importorskip("setuptools", reason="there is no setuptools here")
+    source = tmp_path / "source"
+    leftovers = shutil.ignore_patterns(".*", "build", "__pycache__", "*.egg-info", "tests", "bench")
+    shutil.copytree(PROJECT, source, ignore=leftovers)
+    run_in(source, "setup.py", "-q", "build", "--build-lib", str(tmp_path / "lib"))
+    run_in(tmp_path / "lib", "-m", "ovirt_scheduler", "setup", "--root", str(root))
+    assert at(root, CONF).read_text("utf-8") == SHIPPED
+    assert at(root, UNIT).exists()
+    assert at(root, "/etc/ovirt/scheduler/plugins/Memory.conf").exists()
+
+
+def run_in(folder: Path, *arguments: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
 
 
 class Live:

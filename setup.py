@@ -40,6 +40,10 @@ setup(
         "ovirt_scheduler.etc": ["*.conf", "plugins/*.conf"],
         "ovirt_scheduler.systemd": ["*.service", "*/*.conf"],
     },
+    data_files=[
+        (f"share/man/man{section}", [f"docs/man/{page}.{section}"])
+        for page, section in (("ovirt-scheduler", 1), ("ovirt-scheduler.conf", 5))
+    ],
     install_requires=[
         "ovirt-engine-sdk-python>=4.4,<5",
         "lxml>=4.6.5",

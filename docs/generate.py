@@ -1,23 +1,31 @@
-"""Write what is made from the table of settings: the sample file and the manual's tables.
+"""Write what is made from the code: sample file, tables of the manual, manual pages.
 
-Run as ``python docs/generate.py`` after a change of ``ovirt_scheduler/settings_table.py``.
+Run as ``python docs/generate.py`` after a change of the table of settings
+(``ovirt_scheduler/settings_table.py``) or of the command line (``ovirt_scheduler/cli.py``).
 """
 
 from pathlib import Path
+from typing import Dict
 
-from ovirt_scheduler import settings_table
+import man_pages
+
+from ovirt_scheduler import cli, settings_table
 
 _PROJECT = Path(__file__).resolve().parents[1]
 
 
-def main() -> None:
-    """Write ``etc/scheduler.conf`` and ``docs/configuration.md`` anew."""
-    sample = _PROJECT / "etc" / "scheduler.conf"
-    sample.write_text(settings_table.sample(), encoding="utf-8")
+def files() -> Dict[Path, str]:
+    """Every file that is made, with what it has to hold."""
     manual = _PROJECT / "docs" / "configuration.md"
-    text = manual.read_text(encoding="utf-8")
-    manual.write_text(settings_table.manual(text), encoding="utf-8")
+    pages = _PROJECT / "docs" / "man"
+    return {
+        _PROJECT / "etc" / "scheduler.conf": settings_table.sample(),
+        manual: settings_table.manual(manual.read_text(encoding="utf-8")),
+        pages / "ovirt-scheduler.1": man_pages.commands(cli.parser()),
+        pages / "ovirt-scheduler.conf.5": man_pages.settings(),
+    }
 
 
 if __name__ == "__main__":
-    main()
+    for path, text in files().items():
+        path.write_text(text, encoding="utf-8")

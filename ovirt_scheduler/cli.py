@@ -134,8 +134,8 @@ def _command(
 def _add_serve(add: Callable[..., argparse.ArgumentParser]) -> None:
     _command(
         add, "serve", commands.serve, "run the daemon until SIGTERM or Ctrl-C",
-        "Serve XML-RPC calls until SIGTERM or Ctrl-C. Prints 'listening on URL' to standard error "
-        "\nwhen it is ready.",
+        "Serve XML-RPC calls until SIGTERM or Ctrl-C. Prints 'listening on URL' to standard error\n"
+        "when it is ready. SIGHUP has it read settings, certificates and plugins again.",
         "serve", "serve --plugins plugins", json="",
     )  # fmt: skip
 
@@ -162,8 +162,8 @@ def _add_calls(add: Callable[..., argparse.ArgumentParser]) -> None:
     for name, ask, brief, example in calls:
         command = _command(
             add, name, commands.call, brief,
-            f"{brief.capitalize()}: of a running daemon, or with --local of the plugins right "
-            "here.\nA table in a terminal, JSON in a pipe.",
+            f"{brief[0].upper()}{brief[1:]}: of a running daemon, or with --local of the plugins "
+            "right here.\nA table in a terminal, JSON in a pipe.",
             example, f"{example.partition(' --')[0]} --url https://localhost:18781 --ca "
             "certificate.pem" + (" --hosts hosts.xml" if name != "discover" else ""),
             json="show JSON in a terminal too", ask=ask,
@@ -174,7 +174,7 @@ def _add_calls(add: Callable[..., argparse.ArgumentParser]) -> None:
         command.add_argument(
             "--ca", metavar="FILE", type=Path,
             help="certificate to trust (default: the daemon's own, from the settings or the state "
-            "folder)",
+            "folder; who cannot read it names a copy)",
         )  # fmt: skip
         if name == "balance":
             command.add_argument("unit", metavar="NAME", help="of the balance")
@@ -215,7 +215,7 @@ def _add_try(add: Callable[..., argparse.ArgumentParser]) -> None:
         "try Quiet.py --hosts hosts.xml --vm vm.xml", "try Quiet.py --hosts hosts.xml --kind "
         "filter --property most=5", settings=("config",),
     )  # fmt: skip
-    command.add_argument("plugin", metavar="PLUGIN.py", type=Path)
+    command.add_argument("plugin", metavar="PLUGIN.py", type=Path, help="the plugin's file")
     command.add_argument(
         "--kind", choices=tuple(commands.KINDS), action="append",
         help="only units of this kind; may be given several times (default: all)",

@@ -65,6 +65,7 @@ def leave_a_process():
 def write_elsewhere(): open("/srv/open/written", "w").close()
 def write_its_settings(): open("/etc/ovirt/scheduler/written", "w").close()
 def look_at_home(): os.listdir("/home")
+def see_other_users_processes(): os.stat("/proc/1")
 def use_a_device(): open("/dev/spare").close()
 def be_root(): os.setuid(0)
 def make_a_namespace(): assert ctypes.CDLL(None).unshare(0x10000000) == 0
@@ -91,7 +92,7 @@ ALLOWED = [
     "leave_a_process",
 ]  # fmt: skip
 REFUSED = [
-    "write_elsewhere", "write_its_settings", "look_at_home", "use_a_device", "be_root",
+    "write_elsewhere", "write_its_settings", "look_at_home", "see_other_users_processes", "use_a_device", "be_root",
     "make_a_namespace", "mount", "ask_the_kernel", "give_a_file_its_user", "be_first",
 ]  # fmt: skip
 
@@ -281,6 +282,18 @@ def test_it_runs_as_its_own_user_with_its_own_folders(running):
     assert owners(running) == FOLDERS
 
 
+def test_its_log_is_entries_of_the_journal_with_their_fields(running):
+    """Found by the unit, with a level and the fields of docs/operations.md."""
+    filtered(running, "fork")
+    entries = running.run(
+        "journalctl", "--output=json", f"--unit={UNIT}", "SCHEDULER_METHOD=runFilters"
+    )
+    entry = json.loads(entries.splitlines()[-1])
+    assert entry["PRIORITY"] == "6"
+    assert entry["SCHEDULER_UNITS"] == "Can"
+    assert entry["MESSAGE"].startswith(f"request {entry['SCHEDULER_REQUEST']} runFilters")
+
+
 def test_it_goes_by_the_old_proxys_name_too(running):
     """Units and habits that name ovirt-scheduler-proxy find it."""
     assert show(running, "Id", "ovirt-scheduler-proxy.service") == UNIT
@@ -402,3 +415,15 @@ def test_stopped_it_ends_by_itself_and_leaves_nothing(running):
         "success", "1", "0",
     ]  # fmt: skip
     assert processes(running) == []
+
+
+def test_setup_is_undone_and_done_again(running):
+    """The unit goes with its aliases, and comes back started and enabled."""
+    running.run("ovirt-scheduler", "setup", "--remove", check=False)  # says what stays
+    for name in (UNIT, "ovirt-scheduler-proxy.service"):
+        assert show(running, "LoadState", name) == "not-found"
+    assert processes(running) == []
+    running.run("ovirt-scheduler", "setup")
+    assert [show(running, name) for name in ("ActiveState", "UnitFileState")] == [
+        "active", "enabled",
+    ]  # fmt: skip

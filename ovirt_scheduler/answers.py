@@ -22,10 +22,10 @@ _NO_TEXT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MESSAGE_LIMIT = 500  # characters
 
 
-def one_line(text: str) -> str:
+def one_line(text: str, limit: int = _MESSAGE_LIMIT) -> str:
     """Text for a log and an answer: one line, not endless, and nothing that XML cannot carry."""
-    line = _NO_TEXT.sub("\ufffd", " ".join(text.split()))
-    return line if len(line) <= _MESSAGE_LIMIT else line[: _MESSAGE_LIMIT - 1] + "\u2026"
+    line = _NO_TEXT.sub("\ufffd", " ".join(text[: 2 * limit].split()))
+    return line if len(line) <= limit else line[: limit - 1] + "\u2026"
 
 
 class BadAnswer(Exception):

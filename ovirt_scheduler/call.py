@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 _CHUNK = 1 << 16
-_TRACEBACK_LIMIT = 64 << 10  # characters
+TRACEBACK_LIMIT = 64 << 10  # characters
 
 Entities = Tuple[List[types.Host], Optional[types.Vm]]
 
@@ -265,5 +265,5 @@ def _raised(code: PluginCode, name: str, error: BaseException) -> CallResult:
         name,
         Outcome.RAISED,
         message=one_line(what + place),
-        traceback="".join(lines)[-_TRACEBACK_LIMIT:].encode("utf-8", "replace").decode("utf-8"),
+        traceback="".join(lines)[-TRACEBACK_LIMIT:].encode("utf-8", "replace").decode("utf-8"),
     )

@@ -48,6 +48,7 @@ _START_SECONDS = 20.0
 _STOP_SECONDS = 5.0
 _ANALYSIS_SECONDS = 15.0
 _GRACE = 2.0  # seconds for a request process to tell what happened by the deadline
+_OBEY_SECONDS = 3.0  # for the zygote to kill a process
 _STATUS_SECONDS = 1.0  # for the zygote to tell how a process ended
 _FRAME_LIMIT = 256 << 20
 _SEND_SECONDS = 5.0  # for the zygote to take a message
@@ -344,9 +345,19 @@ class _Zygote:
             return True
 
     def kill(self, serial: int) -> None:
-        """Have a request process killed that does not answer in time."""
+        """Have a request process killed that does not answer in time.
+
+        A zygote that does not see to it, stopped by a plugin maybe, is killed: there is another.
+        """
         with contextlib.suppress(OSError):
             self._control.send(frames.ORDER.pack(frames.KILL, serial))
+        with self._news:
+            obeyed = self._news.wait_for(
+                lambda: serial in self._statuses or not self.alive, timeout=_OBEY_SECONDS
+            )
+        if not obeyed:
+            _log.error("the zygote (pid %(pid)d) kills no process any more", {"pid": self.pid})
+            self._process.kill()
 
     def forget(self, serial: int) -> None:
         with self._news:

@@ -76,8 +76,11 @@ class LastGood:
         }
         file = self._file(plugin.path)
         unfinished = file.with_suffix(".new")
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        distrust = trust.tampering(self._folder)
+        if distrust:  # what is written could be led elsewhere
+            raise OSError(f"{self._folder}: {distrust}")
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             unfinished.write_text(json.dumps(record), "ascii")
             os.replace(unfinished, file)  # noqa: PTH105  Path.replace hides that it is atomic
         except OSError:

@@ -188,8 +188,14 @@ class Loader:
         analysis = self._analyse(Candidate(source, str(path.parent), tuple(neighbours)))
         if analysis.fault is not None:
             fault = analysis.fault
-            raise PluginError(fault.message, fault.file, fault.line)
+            paths = {own.path for own in (source, *neighbours)}
+            raise PluginError(
+                fault.message, fault.file if fault.file in paths else source.path, fault.line
+            )
         used = tuple(Source(module.name, module.path, module.source) for module in analysis.modules)
+        if used and (used[0] != source or not {*used} <= {source, *neighbours}):
+            # It ran in the process that tells: its checksum, and what is kept, are the file's own.
+            raise PluginError("loading it told of other files than its own; remove it", str(path))
         checksum = _checksum(used, conf_data)
         code = PluginCode(source.name, str(path.parent), analysis.modules, analysis.wants_engine)
         units = tuple(self._unit(found, code, conf, checksum) for found in analysis.units)
@@ -202,6 +208,12 @@ class Loader:
         conf: PluginConf,
         checksum: str,
     ) -> PolicyUnit:
+        if not found.name or not found.name.isprintable():
+            raise PluginError(
+                f"{found.name!r:.100} cannot be the name of a unit; rename it",
+                code.modules[0].path,
+                found.line,
+            )
         if len(found.name) > _LONGEST_NAME:
             raise PluginError(
                 f"a name of {len(found.name)} characters; the engine takes {_LONGEST_NAME}",

@@ -29,6 +29,7 @@ _AHEAD = 3  # calls that wait for the next request
 _MOST_TASKS = 1000  # of one process
 _TASK_LIMIT = 1 << 30  # bytes
 _CHUNK = 1 << 20
+_FAULT_LIMIT = 4096  # characters
 
 _ANALYSIS_LIMITS = Limits(timeout=10.0, memory=512 << 20, cpu=10, open_files=256)
 
@@ -108,7 +109,7 @@ class _RequestProcess:
         if ended.payload is not None:
             try:
                 _, fields = frames.unpack(ended.payload)
-                return frames.pack_analysis(frames.unpack_analysis(fields))
+                return frames.pack_analysis(_bounded(frames.unpack_analysis(fields)))
             except frames.FrameError as error:
                 ended = replace(ended, problem=str(error))
         message = f"loading it failed: {unit_calls.how_it_ended(ended, _ANALYSIS_LIMITS)[1]}"
@@ -137,3 +138,11 @@ class _RequestProcess:
             left -= 1
             if left:  # the last goes with "done"
                 self._send()
+
+
+def _bounded(analysis: Analysis) -> Analysis:
+    """As the process tells that ran the file: it may say anything, at any length."""
+    fault = analysis.fault
+    if fault is None:
+        return analysis
+    return replace(analysis, fault=replace(fault, message=one_line(fault.message, _FAULT_LIMIT)))

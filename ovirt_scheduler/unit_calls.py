@@ -140,11 +140,14 @@ def _result(unit: PolicyUnit, ended: Ended) -> Optional[CallResult]:
         outcome, message = how_it_ended(ended, unit.limits)
         result = CallResult(unit.name, outcome, message=message)
     cut = (f"printed more than {OUTPUT_LIMIT >> 20} MiB; the rest was cut",) if ended.cut else ()
+    # It stands as the plugin wrote it: the pipe of its answer is open to it.
     return replace(
         result,
         unit=unit.name,
+        message=one_line(result.message),
+        traceback=result.traceback[-call.TRACEBACK_LIMIT :],
         seconds=ended.seconds,
-        notes=result.notes + cut,
+        notes=cut,
         stdout=printed(ended.stdout),
         stderr=printed(ended.stderr),
     )

@@ -107,6 +107,7 @@ class _Zygote:
             for pid, known in self._requests.items():
                 if known == serial:
                     limits.kill(pid)
+            self._tell(serial, signal.SIGKILL)  # what sees to it works: the daemon waits for it
         return True
 
     def _fork(self, serial: int, client: int) -> None:

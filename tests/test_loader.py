@@ -362,3 +362,50 @@ def test_a_file_that_is_longer_than_it_says_is_not_taken(place):
         None,
         "changes while it is read; it is looked at again soon",
     )
+
+
+FORGES = """
+import base64, json, os, struct
+module = {{"name": {name!r}, "path": {path!r}, "source": {source!r}, "code": ""}}
+unit = {{"name": {unit!r}, "kind": "filter", "description": "", "line": 1, "class_name": None,
+        "properties": ""}}
+answer = {{"type": "analysis", "units": [unit], "modules": [module], "wants_engine": False,
+          "fault": {fault!r}}}
+payload = json.dumps(answer).encode()
+for name in os.listdir("/proc/self/fd"):
+    try:
+        if int(name) > 2 and os.readlink("/proc/self/fd/" + name).startswith("pipe:"):
+            os.write(int(name), struct.pack("!Q", len(payload)) + payload)
+    except OSError:
+        pass
+os._exit(0)
+do_filter = None
+"""
+
+
+@pytest.mark.parametrize(
+    ("forged", "message"),
+    [
+        ({}, "loading it told of other files than its own; remove it"),
+        ({"path": "/etc/passwd"}, "loading it told of other files than its own; remove it"),
+        ({"fault": {"file": "/other.py", "line": 7, "message": "a\nb"}}, "a b"),
+    ],
+)
+def test_what_loading_a_file_tells_cannot_be_of_other_files(place, forged, message):
+    """Neither its text, which the checksum is over and which is kept, nor its place."""
+    path = place.first / "plugin.py"
+    fields = {"name": "plugin", "path": str(path), "source": "", "unit": "plugin", "fault": None}
+    path.write_text(FORGES.format(**{**fields, **forged}))
+    file, _, told = place.refusal()
+    assert (file, told) == (str(path), message)
+
+
+def test_a_name_that_cannot_be_shown_is_no_name_of_a_unit(place):
+    """It would stand in the log, and in every answer of discover."""
+    (place.first / "plugin.py").write_text(
+        "def do_filter(self, hosts_ids, vm_id, args_map): ...\n"
+        "name = 'two\\nlines'\n"
+        "globals()[name] = type(name, (), {'do_filter': do_filter, '__module__': __name__})\n"
+        "del do_filter\n"
+    )
+    assert place.refusal()[2] == "'two\\nlines' cannot be the name of a unit; rename it"

@@ -353,3 +353,23 @@ def test_a_kept_version_that_others_could_have_written_is_not_used(tmp_path: Pat
     assert LastGood(kept).restore(path, loader) is not None
     kept.chmod(0o777)
     assert LastGood(kept).restore(path, loader) is None
+
+
+def test_nothing_is_kept_where_others_could_lead_it_elsewhere(executor, tmp_path, caplog):
+    """A link in a folder that others may write would have the daemon overwrite what it leads to."""
+    path = tmp_path / "plugin.py"
+    path.write_text("def do_filter(hosts, vm, properties): return hosts\n")
+    conf = tmp_path / "scheduler.conf"
+    conf.write_text(f"plugins_path = {tmp_path}\n")
+    loader = Loader(config.load(conf, {}), executor.analyse)
+    (file,) = loader.look().files
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    state = tmp_path / "state"
+    state.mkdir()
+    state.chmod(0o777)
+    (state / "plugins").symlink_to(elsewhere)
+    LastGood(state / "plugins").save(loader.load(file, ()))
+    assert list(elsewhere.iterdir()) == []
+    assert f"{path} cannot be kept for a restart: {state}/plugins: {state}, on" in caplog.text
+    assert f"mend it: chmod o-w {state}" in caplog.text

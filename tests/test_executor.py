@@ -506,14 +506,22 @@ def test_a_request_waits_for_a_place_and_no_longer_than_its_time(unit_named):
         small.close()
 
 
-def test_closing_ends_every_process(unit_named):
+def test_closing_ends_every_process(unit_named, tmp_path):
     """A call under way and its zygote are gone when close() returns."""
+    running = tmp_path / "running"
+    (tmp_path / "tells_and_sleeps.py").write_text(
+        "import pathlib, time\n"
+        "def do_filter(hosts, vm, properties):\n"
+        f"    pathlib.Path({str(running)!r}).touch()\n"
+        "    time.sleep(3600)\n"
+    )
+    unit = unit_named("tells_and_sleeps", folder=tmp_path)
     closing = Executor(parallel=1, max_waiting=1)
     closing.start()
     zygote = closing.zygote_pid
-    thread = threading.Thread(target=closing.run, args=(job_of([unit_named("sleeps_forever")]),))
+    thread = threading.Thread(target=closing.run, args=(job_of([unit]),))
     thread.start()
-    wait_until(lambda: len(offspring(zygote)) >= 2)
+    wait_until(running.exists)
     below = offspring(zygote)
     closing.close()
     thread.join(timeout=5)

@@ -349,6 +349,21 @@ def test_a_reload_with_bad_settings_goes_on_with_the_former_and_says_so(running)
     assert show(running, "StatusText") == "listening on https://localhost:18781"
 
 
+def test_the_journal_has_the_fields_of_the_log(running):
+    """Without a setting; an administrator asks for those of one kind."""
+    assert filtered(running, "fork") == ["fork"]
+
+    def entry() -> str:
+        wanted = ("SCHEDULER_METHOD=runFilters", "--lines=1", "--output=json")
+        return running.run("journalctl", "--no-pager", f"--unit={UNIT}", *wanted)
+
+    running.wait_for(entry, "an entry on the request")
+    told = json.loads(entry())
+    assert (told["_TRANSPORT"], told["PRIORITY"]) == ("journal", "6")
+    assert (told["SCHEDULER_UNITS"], told["SCHEDULER_OUTCOME"]) == ("Can", "ok")
+    assert told["MESSAGE"].startswith(f"request {told['SCHEDULER_REQUEST']} runFilters, ")
+
+
 def reload_done(machine, line):
     """Reload, and wait for its end: systemctl waits for the signal alone."""
     said = journal(machine).count(line)

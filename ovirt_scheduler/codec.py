@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 import xmlrpc.client
-from typing import Callable, Dict, List, Tuple
+from typing import Callable, Dict, List, Set, Tuple
 from xml.parsers import expat
 
 from ovirt_scheduler.errors import NotXmlRpc
@@ -156,6 +156,10 @@ _GRAMMAR: Dict[str, Dict[str, str]] = {
 _UNFINISHED = {"methodCall", "param", "array", "member", "member, named"}
 
 
+def _element(state: str) -> str:
+    return state.partition(",")[0]
+
+
 class _CallReader:
     """Takes the parser's events; passes what the grammar allows on to the Unmarshaller."""
 
@@ -164,6 +168,7 @@ class _CallReader:
         self._values = xmlrpc.client.Unmarshaller(use_builtin_types=True)
         self._values.xml(None, None)  # type: ignore[arg-type]  # None: the text is decoded
         self._states = ["document"]
+        self._members: List[Set[str]] = []  # names of the members of each struct that is open
         self._text: List[str] = []
         self._elements = 0
         parser.buffer_text = True
@@ -192,13 +197,15 @@ class _CallReader:
         following = _GRAMMAR[states[-1]]
         name = tag if tag in following else tag.rpartition(":")[2]  # ex:nil, ex:i8
         if name not in following:
-            raise self._refusal(f"<{tag[:_SHOWN]}> has no place in <{states[-1]}>")
+            raise self._refusal(f"<{tag[:_SHOWN]}> has no place in <{_element(states[-1])}>")
         self._elements += 1
         if self._elements > MAX_ELEMENTS or len(states) > MAX_DEPTH:
             limits = f"{MAX_ELEMENTS} elements, {MAX_DEPTH} within each other"
             raise self._refusal(f"the call is past the limit of {limits}")
         states[-1] = following[name]
         states.append(name)
+        if name == "struct":
+            self._members.append(set())
         self._values.start(name, attributes)
 
     def _end(self, tag: str) -> None:
@@ -210,6 +217,8 @@ class _CallReader:
             return
         text = "".join(self._text)
         self._text.clear()
+        if state == "name":
+            self._take_member(text)
         try:
             check(text)
             self._values.end_dispatch(tag, text)
@@ -219,9 +228,17 @@ class _CallReader:
 
     def _end_of_elements(self, state: str) -> None:
         if state in _UNFINISHED:
-            raise self._refusal(f"<{state}> ends early")
+            raise self._refusal(f"<{_element(state)}> ends early")
         if self._text:
             self._take_blank()
+        if state == "struct":
+            self._members.pop()
+
+    def _take_member(self, name: str) -> None:
+        """Two members of one name could be understood in two ways."""
+        if name in self._members[-1]:
+            raise self._refusal(f"the struct's member {name[:_SHOWN]!r} is there twice")
+        self._members[-1].add(name)
 
     def _take_blank(self) -> None:
         text = "".join(self._text)

@@ -135,7 +135,8 @@ class _Sheet:
             raise self._at(
                 entry.line,
                 entry.key,
-                f"is {before.key} by another name, which line {before.line} sets to {before.value}",
+                f"is {before.key} by another name, which line {before.line} sets to "
+                f"{before.value:.60}",
             )
 
     def _unknown(self, entry: Entry) -> str:

@@ -27,8 +27,10 @@ Mistake = Union[Type[ConfigError], Type[PluginError]]  # what to raise about the
 
 _LARGEST = 1 << 20  # bytes of a conf file
 _LONGEST = 4096  # characters of a line; configobj takes time with the square of it
+_LONGEST_NAME = 128  # characters of a key, or of a section's name
 _DEEPEST = 2  # levels of sections
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c-\x1f\x7f-\x9f\u2028\u2029]")
+_SHOWN = 60  # characters of a file's text that a message repeats
 
 
 @dataclass(frozen=True)
@@ -69,10 +71,10 @@ def entries(data: bytes, path: Path, mistake: Mistake) -> Tuple[Entry, ...]:
     """The values of a conf file in their order; sections without a value are not told.
 
     Raises:
-        mistake: not UTF-8, a control character, a line that is too long or neither of
-            ``key = value``, ``[section]`` and comment, a key or section that is there twice, a
-            section three levels down, quotes that do not match, a ``#`` that may be meant either
-            way.
+        mistake: not UTF-8, a control character, outside of comments one that cannot be seen, a
+            line or name that is too long, a line that is neither of ``key = value``,
+            ``[section]`` and comment, a key or section that is there twice, a section three
+            levels down, quotes that do not match, a ``#`` that may be meant either way.
     """
     lines = _lines(data, path, mistake)
     try:
@@ -97,11 +99,20 @@ def _lines(data: bytes, path: Path, mistake: Mistake) -> List[str]:
         if control:
             code = f"U+{ord(control[0]):04X}"
             raise mistake(f"holds the control character {code}", str(path), number)
+        unseen = "" if line.startswith("#") else _unseen(line)
+        if unseen:
+            problem = f"holds the character U+{ord(unseen):04X}, which cannot be seen; take it out"
+            raise mistake(problem, str(path), number)
     return lines
 
 
+def _unseen(line: str) -> str:
+    """The first of the characters that make a key or a value another than it seems."""
+    return next((sign for sign in line if sign != "\t" and not sign.isprintable()), "")
+
+
 def _unreadable(error: ConfigObjError) -> str:
-    line = error.line.strip()[:60]
+    line = error.line.strip()[:_SHOWN]
     if isinstance(error, DuplicateError):
         return f"`{line}`: is there twice; keep one of the two"
     if isinstance(error, NestingError):
@@ -118,6 +129,7 @@ def _walk(config: ConfigObj, lines: List[str], path: Path, mistake: Mistake) -> 
     for section in _sections(config):
         if section is not config:
             number += len(section.parent.comments[section.name]) + 1
+            _check_name(section.name, number, path, mistake)
         if section.depth > _DEEPEST:
             shown = section.parent.name
             raise mistake(
@@ -128,10 +140,17 @@ def _walk(config: ConfigObj, lines: List[str], path: Path, mistake: Mistake) -> 
             yield Entry(outer, "", "", number, inner)
         for key in section.scalars:
             number += len(section.comments[key]) + 1
+            _check_name(key, number, path, mistake)
             problem = _ambiguity(section, key, lines[number - 1])
             if problem:
                 raise mistake(f"{key}: {problem}", str(path), number)
             yield Entry(outer, key, _unquoted(section[key]), number, inner)
+
+
+def _check_name(name: str, number: int, path: Path, mistake: Mistake) -> None:
+    if len(name) > _LONGEST_NAME:
+        problem = f"`{name[:_SHOWN]}`: the name goes on for {len(name)} characters"
+        raise mistake(f"{problem}; at most {_LONGEST_NAME}", str(path), number)
 
 
 def _sections(section: Section) -> Iterator[Section]:

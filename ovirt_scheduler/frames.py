@@ -254,7 +254,7 @@ def _texts(value: object) -> Tuple[str, ...]:
 def _costs(value: object) -> Mapping[str, int]:
     if not isinstance(value, dict) or not all(type(cost) is int for cost in value.values()):
         raise TypeError(f"{value!r:.60} does not map hosts to integers")
-    return value
+    return {_text(host): cost for host, cost in value.items()}
 
 
 def _migration(value: object) -> Optional[Migration]:

@@ -62,7 +62,8 @@ def to_version4(data: bytes) -> bytes:
     root = etree.fromstring(data, parser)
     changed = False
     for select, change in DIFFERENCES:
-        for element in select(root):
+        # From the inside out: a change may take away all that its element holds.
+        for element in reversed(select(root)):
             change(element)
             changed = True
     return etree.tostring(root, encoding="utf-8") if changed else data

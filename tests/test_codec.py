@@ -146,6 +146,7 @@ def test_an_encoding_that_cannot_be_read_is_refused(encoding: str) -> None:
         "<struct><member><name>k</name><value/><value/></member></struct>",
         "<struct><name>k</name><value>v</value></struct>",
         "<struct>text</struct>",
+        "<struct><member><name>k</name><value/></member><member><name>k</name><value/></member></struct>",
     ],
 )
 def test_a_value_that_is_none_is_refused(text: str) -> None:

@@ -70,6 +70,11 @@ def test_a_line_takes_no_more_time_than_it_is_worth(line):
     assert time.process_time() - before < 20
 
 
+def test_a_comment_may_hold_what_cannot_be_seen():
+    """Hard spaces are typed without being seen, and a tab may stand anywhere."""
+    assert read("# a\u00a0comment: ok\na\t=\tb\tc") == (Entry("", "a", "b\tc", 2),)
+
+
 def test_an_empty_file_has_no_entries():
     """Neither no bytes at all nor comments alone are a mistake."""
     assert read("") == read("# nothing\n\n") == ()
@@ -98,6 +103,8 @@ def test_an_empty_file_has_no_entries():
         (b"a = 1\nb = \x00", 2, "U+0000"),
         ("a = 1\n\nb = c\u2028d = e".encode(), 3, "U+2028"),
         (b"a = b\x0bc", 1, "U+000B"),
+        ("a = 1\nb\u00a0= 2".encode(), 2, "U+00A0, which cannot be seen"),
+        ("a = 'b\u202e'".encode(), 1, "U+202E, which cannot be seen"),
         (b"\n" + b"[" * 500_000, 2, "longer than 4096 characters"),
         (b"a = 1\rb = 2", 1, "U+000D"),
     ],

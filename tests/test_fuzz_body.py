@@ -1,0 +1,115 @@
+"""Bodies of HTTP requests: chunks and gzip, built well and then damaged."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from email.message import Message
+from typing import Dict, List
+
+import pytest
+from fuzzing import assert_told, bounded, damaged, peak_of, tries
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ovirt_scheduler.request_body import BodyReader, BodyRefused
+
+LIMIT = 2000  # bytes
+
+BODIES = st.sampled_from(
+    [b"", b"x", b"<methodCall/>", b"0\r\n\r\n", b"y" * LIMIT, b"z" * (LIMIT + 1)]
+)
+SIZES = st.sampled_from([1, 7, 100, 5000])
+
+
+def in_chunks(body: bytes, size: int, extension: bytes = b"", trailer: bytes = b"") -> bytes:
+    pieces = [body[start : start + size] for start in range(0, len(body), size)]
+    chunks = [b"%x%s\r\n%s\r\n" % (len(piece), extension, piece) for piece in pieces]
+    return b"".join(chunks) + b"0\r\n" + trailer + b"\r\n"
+
+
+CHUNKED = st.builds(
+    in_chunks,
+    BODIES | BODIES.map(gzip.compress),
+    SIZES,
+    st.sampled_from([b"", b";a=b", b" ", b";" + b"x" * 5000]),
+    st.sampled_from([b"", b"A: b\r\n", b"A: b\r\n" * 100]),
+)
+TOKENS = [
+    *(b"\r\n", b"\n", b"\r", b"0\r\n\r\n", b"-1\r\n", b"0x5\r\n", b"+5\r\n", b"5_0\r\n", b"f" * 16),
+    *(b"7fffffff\r\n", b";", b" ", b"\0", b"\xff", b"\x1f\x8b\x08", gzip.compress(b"more")),
+]
+STREAMS = damaged(st.one_of(CHUNKED, BODIES, BODIES.map(gzip.compress)), TOKENS)
+HEADERS = st.fixed_dictionaries(
+    {},
+    optional={
+        "Content-Length": st.lists(
+            st.one_of(
+                st.integers(0, LIMIT + 5).map(str),
+                st.sampled_from(
+                    ["", "-1", "+5", "5 ", "5,5", "0x5", "\u00b2", "9" * 200, "1e3", "5_0"]
+                ),
+            ),
+            min_size=1,
+            max_size=2,
+        ),
+        "Transfer-Encoding": st.lists(
+            st.sampled_from(
+                ["chunked", "Chunked", "gzip, chunked", "chunked, chunked", "", "identity"]
+            ),
+            min_size=1,
+            max_size=2,
+        ),
+        "Content-Encoding": st.lists(
+            st.sampled_from(["gzip", "x-gzip", "identity", "gzip, gzip", "br", "", "deflate"]),
+            min_size=1,
+            max_size=2,
+        ),
+    },
+)  # fmt: skip
+CHUNKS = {"Transfer-Encoding": ["chunked"]}
+PACKED = {**CHUNKS, "Content-Encoding": ["gzip"]}
+
+
+def message(headers: Dict[str, List[str]]) -> Message:
+    made = Message()
+    for name, texts in headers.items():
+        for text in texts:
+            made[name] = text
+    return made
+
+
+@tries(400)
+@given(st.one_of(st.just(CHUNKS), st.just(PACKED), HEADERS), STREAMS)
+def test_a_body_is_read_or_refused(headers: Dict[str, List[str]], data: bytes) -> None:
+    """Within the limit, and with a status and a line for whoever wrote the client."""
+    try:
+        with bounded():
+            body = BodyReader(message(headers), io.BytesIO(data), LIMIT).read()
+    except BodyRefused as refusal:
+        assert 400 <= refusal.status < 600
+        assert_told(str(refusal))
+    else:
+        assert len(body) <= LIMIT
+
+
+@tries(100)
+@given(BODIES.filter(lambda body: len(body) <= LIMIT), SIZES, SIZES)
+def test_a_good_body_is_read_as_it_was_sent(body: bytes, size: int, other: int) -> None:
+    """In chunks of any size, packed or not, and what follows it is left alone."""
+    for headers, sent in ((CHUNKS, body), (PACKED, gzip.compress(body))):
+        stream = io.BufferedReader(io.BytesIO(in_chunks(sent, size) + b"next"), other)
+        assert BodyReader(message(headers), stream, LIMIT).read() == body
+        assert stream.read() == b"next"
+
+
+def test_what_a_bomb_unpacks_to_is_not_held() -> None:
+    """A body that would be a thousand times as large takes little more memory than the limit."""
+    limit = 1 << 20
+    sent = in_chunks(gzip.compress(bytes(64 << 20), 1), 1 << 16)
+
+    def read() -> None:
+        with pytest.raises(BodyRefused, match="larger than"):
+            BodyReader(message(PACKED), io.BytesIO(sent), limit).read()
+
+    assert peak_of(read) < 4 * limit

@@ -54,15 +54,15 @@ class User:
         self._record.user = True
 
     def remove(self) -> Finding:
-        machine = self._machine
-        if not machine.owner(USER):
+        owner = self._machine.owner(USER)
+        if not owner:
             return Finding(f"nothing to undo: no user {USER}")
         if not self._record.user:
             return Finding(f"kept: the user {USER}, who was there before")
-        remaining = [each.name for each in folders(machine, self._record) if each.belongs_to_user]
-        remaining = [name for name in remaining if machine.path(name).exists()]
+        remaining = [each for each in folders(self._machine, self._record) if each.is_of(owner)]
         if remaining:
-            return Finding(f"kept: the user {USER}, to whom {' and '.join(remaining)} belongs")
+            names = " and ".join(each.name for each in remaining)
+            return Finding(f"kept: the user {USER}, to whom {names} belongs")
         return Finding(f"remove the user {USER}", self._remove)
 
     def _remove(self) -> None:
@@ -79,7 +79,6 @@ class Folder:
 
     def __init__(self, machine: Machine, record: Record, name: str, mode: int, user: str) -> None:
         self.name = name
-        self.belongs_to_user = user == USER
         self._machine = machine
         self._record = record
         self._mode = mode
@@ -95,8 +94,13 @@ class Folder:
             return Finding(words, lambda: place.chmod(self._mode))
         return Finding(f"already so: the folder {self.name}")
 
+    def is_of(self, owner: Owner) -> bool:
+        """Whether it is there, and belongs to somebody."""
+        place = self._machine.path(self.name)
+        return place.exists() and place.stat().st_uid == owner.uid
+
     def _make(self) -> None:
-        owner = self._machine.owner(self._user) if self.belongs_to_user else Owner(0, 0)
+        owner = self._machine.owner(USER) if self._user == USER else Owner(0, 0)
         if owner is None:
             raise StepFailed(f"{self.name}: there is no user {self._user} to give it to")
         self._machine.make_folder(self.name, self._mode)

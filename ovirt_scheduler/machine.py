@@ -52,7 +52,11 @@ class Machine:
         return place
 
     def name(self, place: Path) -> str:
-        """What the machine calls a place below its root."""
+        """What the machine calls a place below its root.
+
+        Raises:
+            ValueError: it is not below it.
+        """
         return f"/{place.relative_to(self.root)}"
 
     def read(self, name: str) -> Optional[bytes]:

@@ -5,6 +5,8 @@ A file is replaced as long as nobody edited it; else it stays, and the new one g
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 from pathlib import Path
 from typing import Iterator, Optional, Tuple
@@ -142,12 +144,24 @@ class UnitFile(ShippedFile):
                 "the program ovirt-scheduler is not installed; install the package first: "
                 "python3 -m venv /opt/ovirt-scheduler && /opt/ovirt-scheduler/bin/pip install ."
             )
-        if finding.act and self._program and self._program.startswith(_HIDDEN):
+        hidden = [each for each in self._needed() if each.startswith(_HIDDEN)]
+        if finding.act and hidden:
             raise StepFailed(
-                f"{self._program}: the unit hides this folder from the daemon; install the package "
-                "elsewhere, such as in /opt/ovirt-scheduler"
+                f"{hidden[0]}: the unit hides this folder from the daemon; install the package "
+                "elsewhere, such as in /opt/ovirt-scheduler with the system's python3"
             )
         return finding
+
+    def _needed(self) -> Iterator[str]:
+        """The program, and the Python that it names in its first line."""
+        if self._program is None:
+            return
+        yield self._program
+        first, _, _ = (self._machine.read(self._program) or b"").partition(b"\n")
+        if first.startswith(b"#!/"):
+            interpreter = self._machine.path(os.fsdecode(first[2:].split()[0])).resolve()
+            with contextlib.suppress(ValueError):  # a link out of an image's folder
+                yield self._machine.name(interpreter)
 
     def _write(self, there: Optional[bytes]) -> None:
         super()._write(there)

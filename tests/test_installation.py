@@ -352,6 +352,21 @@ def run_in(folder: Path, *arguments: str) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
+def test_a_python_that_the_unit_hides_is_refused(root, setup, monkeypatch):
+    """One of pyenv's or uv's in somebody's home, which a venv elsewhere leads to."""
+    hidden = at(root, "/root/.pyenv/bin/python3")
+    program = at(root, "/opt/scheduler/bin/ovirt-scheduler")
+    for path in (hidden, program):
+        path.parent.mkdir(parents=True)
+    hidden.touch()
+    (program.parent / "python").symlink_to("../../../root/.pyenv/bin/python3")
+    program.write_text("#!/opt/scheduler/bin/python\n")
+    monkeypatch.setattr("sys.argv", [str(program)])
+    status, told = setup()
+    assert status == 1
+    assert "/root/.pyenv/bin/python3: the unit hides this folder" in told
+
+
 class Live:
     """A machine that runs systemd, whose systemctl is a script that keeps what it was told."""
 

@@ -438,7 +438,17 @@ def test_setup_is_undone_and_done_again(running):
     for name in (UNIT, "ovirt-scheduler-proxy.service"):
         assert show(running, "LoadState", name) == "not-found"
     assert processes(running) == []
+    assert "no such user" in running.run("id", USER, check=False)
     running.run("ovirt-scheduler", "setup")
     assert [show(running, name) for name in ("ActiveState", "UnitFileState")] == [
         "active", "enabled",
     ]  # fmt: skip
+
+
+def test_setup_finds_nothing_to_do_on_a_machine_that_is_set_up(running):
+    """The daemon goes on; what was edited stays."""
+    pid = show(running, "MainPID")
+    told = running.run("ovirt-scheduler", "setup").splitlines()
+    assert f"kept: /{CONF}, which was edited" in told
+    assert [line for line in told if not line.startswith(("already so: ", "kept: "))] == []
+    assert show(running, "MainPID") == pid

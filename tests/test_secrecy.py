@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any, Iterator, List, Optional
+from typing import Any, Iterator, List, Optional, Set
 from xmlrpc.client import ServerProxy
 
 import pytest
@@ -27,7 +27,11 @@ PASSWORD = "correct horse battery staple"
 ENVIRONMENT_SECRET = "secret-of-the-environment"
 
 LOOKS = """
-import json, os, pathlib, time
+import ctypes, json, os, pathlib, subprocess, time
+
+libc = ctypes.CDLL(None, use_errno=True)
+SEIZE, DETACH = 0x4206, 17  # ptrace(2)
+PIDFD_OPEN, PIDFD_GETFD = 434, 438  # on every architecture
 
 def attempts(pid):
     for name, way in (("mem", open), ("environ", open), ("maps", open), ("fd", os.listdir)):
@@ -36,6 +40,27 @@ def attempts(pid):
         except PermissionError:
             continue
         yield f"{pid} {name}"
+    if libc.ptrace(SEIZE, pid, None, None) == 0:
+        libc.ptrace(DETACH, pid, None, None)
+        yield f"{pid} ptrace"
+    if libc.syscall(PIDFD_GETFD, libc.syscall(PIDFD_OPEN, pid, 0), 2, 0) >= 0:
+        yield f"{pid} pidfd_getfd"
+    word = ctypes.create_string_buffer(8)
+    place = (ctypes.c_size_t * 2)(ctypes.addressof(word), 8)
+    if libc.process_vm_readv(pid, place, 1, place, 1, 0) >= 0 or ctypes.get_errno() == 14:  # EFAULT
+        yield f"{pid} process_vm_readv"
+
+def parent(pid):
+    stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    return int(stat[stat.rindex(")") + 2:].split()[1])
+
+def parents():
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                yield int(name), parent(name)
+            except (FileNotFoundError, ProcessLookupError):
+                pass
 
 def do_filter(hosts, vm, properties):
     descriptors = []
@@ -46,12 +71,20 @@ def do_filter(hosts, vm, properties):
             pass
     above, pid = [], os.getpid()
     while pid != int(properties["daemon"]):
-        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-        pid = int(stat[stat.rindex(")") + 2:].split()[1])
+        pid = parent(pid)
         above.append(pid)
+    beside = [pid for pid, its_parent in parents() if its_parent in above[:-1]]
+    beside = [pid for pid in beside if pid not in above and pid != os.getpid()]
+    # A program of its own can be looked into, which shows that the attempts are good ones.
+    command = ["sh", "-c", "echo started; read nothing"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as own:
+        own.stdout.readline()
+        show = [one.split()[1] for one in attempts(own.pid)]
+        own.kill()
     found = {
         "pid": os.getpid(), "uid": os.getuid(), "environ": dict(os.environ), "above": above,
-        "descriptors": descriptors, "opened": [one for pid in above for one in attempts(pid)],
+        "beside": beside, "descriptors": descriptors, "show": show,
+        "opened": [one for pid in above + beside for one in attempts(pid)],
     }
     out = pathlib.Path(properties["out"])
     out.with_suffix(".new").write_text(json.dumps(found))
@@ -165,8 +198,13 @@ def test_no_environment_variable_holds_a_secret(looked: Looked) -> None:
     }  # fmt: skip
 
 
-def test_no_process_above_can_be_looked_into(looked: Looked) -> None:
-    """Neither memory nor environment nor descriptors, though they are of the same user."""
+def test_no_process_above_or_beside_can_be_looked_into(looked: Looked) -> None:
+    """Neither memory nor environment nor descriptors, though they are of the same user.
+
+    So no call can write into the pipe of another one's answer.
+    """
+    assert len(looked.found["beside"]) >= 1  # calls that wait
+    assert {"environ", "fd"} <= set(looked.found["show"])
     assert looked.found["opened"] == []
 
 
@@ -186,6 +224,35 @@ def holds(pid: int, secrets: List[bytes]) -> bool:
             if any(secret in data for secret in secrets):
                 return True
     return False
+
+
+def sockets(pid: int) -> Set[str]:
+    """The numbers of the sockets that a process has open."""
+    targets = (str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir())
+    return {target for target in targets if target.startswith("socket:")}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may see their descriptors")
+def test_no_process_below_has_a_socket_of_the_daemons(looked: Looked) -> None:
+    """Of the port, of callers, of other requests; the zygote has one of its own."""
+    *below, daemon = looked.found["above"]
+    beside = looked.found["beside"]
+    zygote = below[-1]
+    assert len(sockets(daemon)) >= 3  # the port, the caller, the zygote
+    assert len(sockets(zygote)) == 1
+    for pid in (looked.found["pid"], *below, *beside):
+        assert sockets(pid) & sockets(daemon) == set()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may see their descriptors")
+def test_no_socket_between_the_processes_has_a_name(looked: Looked) -> None:
+    """Nobody can connect to what has none, in the file system or the abstract name space."""
+    ours = {pid: sockets(pid) for pid in looked.found["above"]}
+    numbers = {socket[len("socket:[") : -1] for found in ours.values() for socket in found}
+    lines = Path("/proc/net/unix").read_text().splitlines()[1:]
+    named = {fields[6]: fields[7:] for fields in map(str.split, lines) if fields[6] in numbers}
+    assert len(named) >= 3
+    assert [name for name in named.values() if name] == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may read their memory")

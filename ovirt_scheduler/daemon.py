@@ -109,6 +109,8 @@ def _reload(read: Callable[[], Settings], parts: Parts) -> bool:
             "SIGHUP: no plugin can be loaded now, those that were go on: %(reason)s",
             {"reason": str(error)},
         )
+    except Exception:  # noqa: BLE001  what runs is to go on, whatever is lacking just now
+        _log.exception("SIGHUP: not all could be read again")
     else:
         _log.info("SIGHUP: settings, certificates and plugins are read again")
         return True

@@ -67,9 +67,10 @@ class Dispatcher:
             name, parameters = decode_call(body)
             document, more = self._run(caller, name, parameters)
             told.update(more)
-        except RequestError as error:
-            document = encode_fault(error.fault_code, str(error))
-            told = {"outcome": f"fault {error.fault_code}"}
+        except (RequestError, MemoryError) as error:
+            refusal = error if isinstance(error, RequestError) else _out_of_memory(caller)
+            document = encode_fault(refusal.fault_code, str(refusal))
+            told = {"outcome": f"fault {refusal.fault_code}"}
         _tell(
             {
                 "request": caller.request_id,
@@ -91,7 +92,7 @@ class Dispatcher:
             answer = method.run(caller, parameters)
             reply = answer if isinstance(answer, Reply) else Reply(answer, {})
             return encode_answer(reply.answer), reply.told
-        except RequestError:
+        except (RequestError, MemoryError):
             raise
         except ExecutorUnavailable as error:
             logger.error(  # noqa: TRY400  the reason is known, and no line of ours is wrong
@@ -164,6 +165,14 @@ def _tell(told: Mapping[str, object]) -> None:
             "%(milliseconds).1f ms",
             told,
         )
+
+
+def _out_of_memory(caller: Caller) -> InternalError:
+    logger.error(
+        "request %(request)s cannot be served: the daemon has no memory for it now",
+        {"request": caller.request_id},
+    )
+    return InternalError(f"the daemon has no memory for it now (request {caller.request_id})")
 
 
 def _shown(name: str) -> str:

@@ -3,6 +3,7 @@
 ::
 
     daemon  -- FORK: serial + a socket, KILL: serial -->  zygote           SOCK_SEQPACKET
+    daemon  -- ASK: whether it lives ------------------>  zygote
     daemon  <-- READY, ENDED: serial, status -----------  zygote
 
     daemon  -- one frame: a Job or a Candidate -------->  request process  SOCK_STREAM
@@ -44,8 +45,8 @@ from ovirt_scheduler.model import (
 )
 
 READY = b"ready"
-ORDER = struct.Struct("!cI")  # FORK or KILL, serial of the request process
-FORK, KILL = b"f", b"k"
+ORDER = struct.Struct("!cI")  # FORK, KILL or ASK, serial of the request process
+FORK, KILL, ASK = b"f", b"k", b"a"
 ENDED = struct.Struct("!Ii")  # serial of the request process, its wait status
 
 ANSWER_LIMIT = 64 << 20  # bytes of one frame from a call

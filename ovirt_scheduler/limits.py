@@ -1,7 +1,7 @@
 """Resource limits, sessions, and the end of everything that a process left behind.
 
-Used in the zygote and in what it forks, never in the daemon. ``prctl(2)``, ``getrlimit(2)``,
-``proc(5)``.
+Used in the zygote and in what it forks; in the daemon for what a dead zygote leaves behind.
+``prctl(2)``, ``getrlimit(2)``, ``proc(5)``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import ctypes
 import os
 import resource
 import signal
+import time
 from typing import Collection, Iterable, Iterator, List, Tuple
 
 from ovirt_scheduler.model import Limits
@@ -20,6 +21,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PAGE = resource.getpagesize()
+_PAUSE = 0.005  # seconds between two looks
 _FEW = 256  # pids that are tried one by one rather than listed
 
 
@@ -182,6 +184,25 @@ def kill_all(pids: Iterable[int]) -> None:
     """
     for pid in pids:
         kill(pid)
+
+
+def end_children(seconds: float) -> bool:
+    """Kill and reap every child of this process, and what becomes its child by that.
+
+    Nothing tells a thread of their end, so it looks again and again.
+
+    Returns:
+        False where one is left after so many seconds.
+    """
+    give_up = time.monotonic() + seconds
+    while True:
+        for _ in reap(()):
+            pass
+        left = children()
+        if not left or time.monotonic() > give_up:
+            return not left
+        kill_all(left)
+        time.sleep(_PAUSE)
 
 
 def kill(pid: int) -> None:

@@ -53,7 +53,7 @@ class Parts:
         self._settings = settings
         self._state = state
         self.executor = Executor(
-            settings.max_parallel_calls, settings.max_waiting, settings.plugin_user
+            settings.max_parallel_calls, settings.max_waiting, settings.plugin_user, adopts=True
         )
         loader = Loader(settings, self.executor.analyse)
         self.registry = Registry(loader, LastGood(state / "plugins"))

@@ -14,13 +14,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Dict, Iterable, List, Mapping, Optional, Protocol, Set, Tuple
 
-from ovirt_scheduler.errors import PluginError
+from ovirt_scheduler.errors import ExecutorUnavailable, PluginError
 from ovirt_scheduler.loader import LoadedPlugin, Loader, Look, SeenFile, Stamps
 from ovirt_scheduler.model import Kind, PolicyUnit
 
 _log = logging.getLogger(__name__)
 
 _LOOK_EVERY = 1.0  # seconds between looks by the run calls
+_RETRY_EVERY = 30.0  # seconds: what did not load may have lacked memory, or have been killed
 _WAIT_FOR_LOOK = 1.0  # seconds from its start that run calls wait for a look
 
 # An edit passes through an empty file, or through none where an editor moves the old one away
@@ -63,8 +64,11 @@ class _State:
     good: Optional[LoadedPlugin]
     fault: Optional[PluginError] = None
     unsettled: bool = False  # its file has just gone, or lost units: look again
+    seen: float = field(default_factory=time.monotonic)
 
     def stale(self, look: Look) -> bool:
+        if self.fault is not None and time.monotonic() > self.seen + _RETRY_EVERY:
+            return True
         return self.unsettled or any(
             look.stamps.get(path) != stamp for path, stamp in self.depends.items()
         )
@@ -121,9 +125,17 @@ class Registry:
             thread = self._background
             if thread is None or not thread.is_alive():
                 thread = threading.Thread(target=self._look_quietly, name="look", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    _log.error(
+                        "the plugins' folders cannot be looked at now: %(reason)s",
+                        {"reason": str(error)},
+                    )
+                    self._next_look = time.monotonic() + _LOOK_EVERY
+                    return self._catalogue
                 self._background = thread
                 self._waited_for = time.monotonic() + _WAIT_FOR_LOOK
-                thread.start()
             patience = self._waited_for - time.monotonic()
         thread.join(max(0.0, patience))
         return self._catalogue
@@ -132,6 +144,11 @@ class Registry:
         try:
             with self._refreshing:
                 self._refresh()
+        except ExecutorUnavailable as error:
+            _log.error(
+                "no plugin can be loaded now: %(reason)s; what was loaded stays",
+                {"reason": str(error)},
+            )
         except Exception:  # noqa: BLE001  nobody else would tell
             _log.exception("the plugins' folders could not be looked at; what was loaded stays")
         with self._lock:

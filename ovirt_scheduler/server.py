@@ -111,12 +111,13 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         with self._accepting:
             while not self._stopping.is_set():
                 try:
-                    request, address = self.get_request()
-                except OSError as error:
+                    self._serve(*self.get_request())
+                except (OSError, RuntimeError, MemoryError) as error:
                     troubled = self._cannot_accept(error, troubled)
                 else:
+                    if troubled:
+                        logger.warning("connections are accepted again")
                     troubled = False
-                    self._serve(request, address)
 
     def stop(self, grace: float) -> None:
         """Take no more calls, let those under way finish, and close every connection.
@@ -169,27 +170,35 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         peer = _peer(client_address)
         logger.exception("%(peer)s: the connection is closed, this is a bug", {"peer": peer})
 
-    def _cannot_accept(self, error: OSError, troubled: bool) -> bool:
-        """Wait a little where the system refuses; True for ``troubled`` keeps the log short."""
+    def _cannot_accept(self, error: Exception, troubled: bool) -> bool:
+        """Wait a little where a descriptor, a thread or memory is lacking.
+
+        Returns:
+            True, for ``troubled``: it keeps the log short.
+        """
         if self.stopping:
             return True
         if not troubled:
-            logger.error("no connection can be accepted: %(reason)s", {"reason": error.strerror})
-        self.connections.abort_longest_idle()  # gives a descriptor back
+            why = getattr(error, "strerror", None) or str(error) or "out of memory"
+            logger.error("no connection can be accepted: %(reason)s", {"reason": why})
+        self.connections.abort_longest_idle()  # gives a descriptor and a thread back
         self._stopping.wait(_ACCEPT_PAUSE)
         return True
 
     def _serve(self, request: socket.socket, address: Any) -> None:
-        """Start the connection's thread, as soon as there is room for it."""
+        """Start the connection's thread, as soon as there is room for it.
+
+        Raises:
+            RuntimeError, MemoryError: there is no thread to be had; the connection is closed.
+        """
         if not self.connections.add(request):
             request.close()
             return
         try:
             self.process_request(request, address)
-        except RuntimeError:
-            peer = _peer(address)
-            logger.exception("%(peer)s: the connection is closed: no thread for it", {"peer": peer})
+        except (RuntimeError, MemoryError):
             self.connections.remove(request)
+            raise
 
 
 class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
@@ -250,6 +259,9 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
         except TimeoutError:
             text = f"the request did not arrive within {settings.connection_timeout:g} seconds"
             self.send_error(HTTPStatus.REQUEST_TIMEOUT, text)
+        except MemoryError:
+            text = "the daemon has no memory for a request of this size now; try again later"
+            self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, text)
         else:
             if body is not None:
                 self._answer(body)

@@ -2,8 +2,8 @@
 
 ::
 
-    daemon ──(FORK + a socket, KILL)──► zygote ──fork──► request process
-           ◄─(READY, ENDED)────────────┘
+    daemon ──(FORK + a socket, KILL, ASK)──► zygote ──fork──► request process
+           ◄─(READY, ENDED)─────────────────┘
 
 Started by exec with one descriptor, the daemon's control socket. It has one thread, no secret
 and no plugin, and never reads a request. It ends when that socket ends, and everything that
@@ -13,6 +13,7 @@ was forked from it ends before it does.
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import importlib
 import os
@@ -101,13 +102,16 @@ class _Zygote:
         if not message:
             return False
         order, serial = frames.ORDER.unpack(message)
-        if order == frames.FORK:
+        if order == frames.ASK:
+            self._control.send(frames.READY)
+        elif order == frames.FORK and not descriptors:  # there was none left for it
+            self._tell(serial, -errno.EMFILE)
+        elif order == frames.FORK:
             self._fork(serial, *descriptors)
         else:
             for pid, known in self._requests.items():
                 if known == serial:
                     limits.kill(pid)
-            self._tell(serial, signal.SIGKILL)  # what sees to it works: the daemon waits for it
         return True
 
     def _fork(self, serial: int, client: int) -> None:

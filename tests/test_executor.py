@@ -15,6 +15,7 @@ import pytest
 from conftest import LIMITS, offspring, processes_with
 
 from ovirt_scheduler import executor as executor_module
+from ovirt_scheduler import zygote_client
 from ovirt_scheduler.errors import Overloaded, UnreadableDocument
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.model import (
@@ -271,7 +272,7 @@ def test_a_frame_without_end_is_a_failure_before_it_fills_memory(executor, unit_
 
 def test_a_stopped_zygote_is_replaced(unit_named, monkeypatch):
     """A plugin may send it SIGSTOP; the request that finds it so fails, and the next works."""
-    monkeypatch.setattr(executor_module, "_OBEY_SECONDS", 0.5)
+    monkeypatch.setattr(zygote_client, "_OBEY_SECONDS", 0.5)
     monkeypatch.setattr(executor_module, "_GRACE", 0.2)
     stopped = Executor(parallel=1, max_waiting=1)
     stopped.start()
@@ -467,6 +468,30 @@ def test_a_zygote_killed_in_the_middle_fails_the_calls_under_way_alone(
     assert only(executor.run(job_of([unit_named("keeps_all")]))).value == HOSTS
     assert executor.zygote_pid != before
     wait_until(lambda: processes_with(marker) == [])
+
+
+def test_a_stopped_zygote_is_replaced_and_its_request_served_by_the_next(
+    executor, unit_named, monkeypatch
+):
+    """SIGSTOP: it gives no sign of life when a request hears nothing."""
+    monkeypatch.setattr(zygote_client, "_QUIET", 0.2)
+    monkeypatch.setattr(zygote_client, "_OBEY_SECONDS", 0.5)
+    stopped = executor.zygote_pid
+    unit = unit_named("keeps_all")
+    os.kill(stopped, signal.SIGSTOP)
+    found = executor.run(job_of([unit], hosts=Document(b"<hosts><host id='a'/></hosts>")))
+    assert only(found).value == ("a",)
+    assert executor.zygote_pid != stopped
+
+
+def test_a_zygote_that_works_is_asked_and_stays(executor, unit_named, monkeypatch):
+    """A call that takes its time is no sign of a zygote that hangs."""
+    monkeypatch.setattr(zygote_client, "_QUIET", 0.1)
+    monkeypatch.setattr(zygote_client, "_OBEY_SECONDS", 3.0)
+    zygote = executor.zygote_pid
+    unit = unit_named("sleeps_forever", limits=replace(LIMITS, timeout=1.5))
+    assert only(executor.run(job_of([unit]))).outcome is Outcome.TIMED_OUT
+    assert executor.zygote_pid == zygote
 
 
 def test_a_request_process_killed_in_the_middle_fails_that_request_alone(

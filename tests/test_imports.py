@@ -37,6 +37,7 @@ DAEMON = (
     ("the settings", "config"),
     ("a conf file held to its table", "conf_file"),
     ("the table of settings", "settings_table"),
+    ("the ends of a zygote and what it forks", "zygote_client"),
     ("where the log goes, if not to a file", "journal"),
     ("what stands alone, for the daemon's doing",
      "certificates clients conf_syntax finding launch log_file log_format machine notify slots told trust"),
@@ -49,10 +50,10 @@ CALLS = (
     ("what a request does", "unit_calls"),
     ("one plugin call, and what it is given", "call given"),
     ("what a call does and who watches it", "analysis answers entities plugin supervisor"),
-    ("what these are made of", "cluster_use interfaces limits plugin_modules privileges version3"),
+    ("what these are made of", "cluster_use interfaces plugin_modules privileges version3"),
 )
 SHARED = (
-    ("rules and messages of both sides", "aggregate frames properties secrecy"),
+    ("rules and messages of both sides", "aggregate frames limits properties secrecy"),
     ("what all speak of", "__init__ errors model"),
 )
 OPENS_DOCUMENTS = {"lxml", "ovirtsdk4"}

@@ -6,27 +6,35 @@ docs/reliability.md has the table of them.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import random
 import re
 import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Callable, Iterable, Iterator, List
+from xmlrpc.client import Fault
 
 import pytest
-from conftest import PROJECT, Daemon
+from conftest import PROJECT, Daemon, offspring, processes_with
+from test_secrecy import STRANGER, as_stranger
 
 IDS = ["host-1", "host-2", "host-3"]
 LONG = 30.0  # seconds; what is awaited comes much sooner
+AT_REST = 5  # processes below the daemon: zygote, request process, and three calls that wait
 
 KEEPS = "def do_filter(hosts, vm, properties):\n    return hosts[:{}]\n"
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+HOSTS = "<hosts>" + "".join(f"<host id='{host}'/>" for host in IDS) + "</hosts>"
 
 
 @pytest.fixture
@@ -42,6 +50,15 @@ def limit(pid: int, which: int, soft: int) -> None:
     """Set a soft limit of a running process; the hard one stays as it is."""
     _, hard = resource.prlimit(pid, which)
     resource.prlimit(pid, which, (soft, hard))
+
+
+def zygote_of(daemon: Daemon) -> int:
+    """The one child of the daemon."""
+    return min(offspring(daemon.pid))
+
+
+def descriptors(daemon: Daemon) -> int:
+    return len(list(Path(f"/proc/{daemon.pid}/fd").iterdir()))
 
 
 def until(condition: Callable[[], object], daemon: Daemon) -> None:
@@ -157,3 +174,197 @@ def test_a_full_disk_behind_standard_error_ends_nothing(start_daemon, plugins):
     daemon.process.send_signal(signal.SIGHUP)
     until(lambda: "SIGHUP: settings, certificates and plugins are read again" in daemon.log, daemon)
     assert_well(daemon)
+
+
+# Descriptors
+
+
+def test_without_descriptors_calls_are_refused_and_nobody_is_killed(start_daemon, plugins):
+    """The zygote, which is well, stays; connections that wait are served when there are some."""
+    daemon = start_daemon(plugins)
+    zygote = zygote_of(daemon)
+    with daemon.proxy() as proxy:
+        proxy.runFilters(["Keeps"], IDS, "vm-1", {})
+        limit(daemon.pid, resource.RLIMIT_NOFILE, descriptors(daemon))
+        with pytest.raises(Fault, match="Too many open files") as caught:
+            proxy.runFilters(["Keeps"], HOSTS, "vm-1", {})
+        assert caught.value.faultCode == -32603
+        assert proxy.runFilters(["Keeps"], IDS, "vm-1", {}) == IDS[:1]  # what waits needs none
+        daemon.process.send_signal(signal.SIGHUP)
+        until(lambda: "SIGHUP: " in daemon.log, daemon)
+        with ThreadPoolExecutor() as pool:
+            waiting = [pool.submit(kept, daemon) for _ in range(3)]
+            until(lambda: "accepted: Too many open files" in daemon.log, daemon)
+            limit(daemon.pid, resource.RLIMIT_NOFILE, 1024)
+            assert [one.result(LONG) for one in waiting] == [1] * 3
+    assert zygote_of(daemon) == zygote
+    assert (
+        "no process for plugin calls: a request process cannot be had: Too many open files"
+        in daemon.log
+    )
+    until(lambda: "connections are accepted again" in daemon.log, daemon)
+    assert_well(daemon)
+
+
+# Processes
+
+
+@pytest.fixture
+def strangers_daemon(start_daemon) -> Iterator[Daemon]:
+    """A daemon of a user without rights: limits on the number of processes hold for no other."""
+    before = as_stranger() if os.geteuid() == 0 else []
+    command = [*before, sys.executable, "-c", "import ovirt_scheduler.cli"]
+    if not before or subprocess.run(command, cwd=PROJECT, check=False).returncode:
+        pytest.skip("only root may have another user's daemon")
+    with tempfile.TemporaryDirectory(prefix="ovirt-scheduler-") as name:
+        folder = Path(name)
+        (folder / "plugins").mkdir()
+        (folder / "plugins" / "Keeps.py").write_text(KEEPS.format(1))
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, STRANGER, STRANGER)
+        yield start_daemon(folder / "plugins", before=before, folder=folder)
+
+
+def limit_processes(daemon: Daemon, soft: int) -> None:
+    """Set the limit, as the user whose processes they are."""
+    number = str(STRANGER)
+    for pid in (daemon.pid, *offspring(daemon.pid)):
+        subprocess.run(
+            ["setpriv", "--reuid", number, "--regid", number, "--clear-groups",
+             "prlimit", "--pid", str(pid), f"--nproc={'unlimited' if soft < 0 else soft}:"],
+            check=True,
+        )  # fmt: skip
+
+
+def test_without_processes_calls_are_refused_and_told(strangers_daemon):
+    """RLIMIT_NPROC: neither threads nor request processes; what waits for a task works."""
+    daemon = strangers_daemon
+    with daemon.proxy() as proxy:
+        proxy.runFilters(["Keeps"], IDS, "vm-1", {})
+        until(lambda: len(offspring(daemon.pid)) == AT_REST, daemon)
+        limit_processes(daemon, 1)
+        with pytest.raises(Fault, match="a request process cannot be had"):
+            proxy.runFilters(["Keeps"], HOSTS, "vm-1", {})
+        assert (
+            "no process for plugin calls: a request process cannot be had: Resource temporarily unavailable"
+        ) in daemon.log
+        with pytest.raises(OSError):
+            kept(daemon)
+        until(lambda: "no connection can be accepted: can't start new thread" in daemon.log, daemon)
+        limit_processes(daemon, resource.getrlimit(resource.RLIMIT_NPROC)[1])
+    assert kept(daemon) == 1
+    until(lambda: "connections are accepted again" in daemon.log, daemon)
+    assert_well(daemon)
+
+
+@pytest.fixture(scope="module")
+def sturdy(start_daemon, tmp_path_factory) -> Daemon:
+    """A daemon for many tests, with a filter whose process starts another, and waits."""
+    folder = tmp_path_factory.mktemp("plugins")
+    (folder / "Keeps.py").write_text(KEEPS.format(1))
+    (folder / "Waits.py").write_text(
+        "import subprocess, time\n"
+        "def do_filter(hosts, vm, properties):\n"
+        "    subprocess.Popen(['sleep', properties['marker']], start_new_session=True)\n"
+        "    time.sleep(3600)\n"
+    )
+    return start_daemon(folder)
+
+
+def killed(daemon: Daemon, marker: str, victims: Callable[[], Iterable[int]]) -> List[str]:
+    """Kill while a call is under way; the ids that it is answered with."""
+    with daemon.proxy() as proxy, ThreadPoolExecutor() as pool:
+        call = pool.submit(proxy.runFilters, ["Waits"], IDS, "vm-1", {"marker": marker})
+        until(lambda: processes_with(marker), daemon)
+        for pid in victims():
+            with contextlib.suppress(ProcessLookupError):  # the one above it was faster
+                os.kill(pid, signal.SIGKILL)
+        return call.result(LONG)
+
+
+@pytest.mark.parametrize("victims", ["call", "request process", "zygote", "both", "all"])
+def test_what_is_killed_in_a_call_is_an_error_of_that_call_alone(sturdy, marker, victims):
+    """No process of the call lives on, whoever is killed with it; the next call works."""
+
+    def chosen() -> List[int]:
+        (sleeper,) = processes_with(marker)
+        call, request, zygote = above(sleeper, sturdy.pid)
+        return {
+            "call": [call],
+            "request process": [request],
+            "zygote": [zygote],
+            "both": [zygote, request],
+            "all": [zygote, request, call],
+        }[victims]
+
+    assert killed(sturdy, marker, chosen) == IDS
+    assert re.search(
+        "filter Waits killed after .*(died by SIGKILL|ended with the zygote)", sturdy.log
+    )
+    until(lambda: not processes_with(marker), sturdy)
+    assert kept(sturdy) == 1
+    until(lambda: len(offspring(sturdy.pid)) == AT_REST, sturdy)
+    assert "Traceback" not in sturdy.log
+
+
+def above(pid: int, top: int) -> List[int]:
+    """The pids of the parents of a process, up to the child of ``top``."""
+    found = []
+    while True:
+        stat = Path(f"/proc/{pid}/stat").read_text("utf-8")
+        pid = int(stat[stat.rindex(")") + 2 :].split()[1])
+        if pid == top:
+            return found
+        found.append(pid)
+
+
+@pytest.mark.parametrize("victim", ["request process", "call"])
+def test_what_is_stopped_costs_one_call_its_time_and_no_more(start_daemon, plugins, victim):
+    """SIGSTOP of processes that wait for a task; what hangs is killed when its time is over."""
+    daemon = start_daemon(plugins, "plugin_timeout = 1\nrequest_timeout = 2")
+    assert kept(daemon) == 1
+    until(lambda: len(offspring(daemon.pid)) == AT_REST, daemon)
+    _, request, *calls = sorted(offspring(daemon.pid))
+    for pid in [request] if victim == "request process" else calls:
+        os.kill(pid, signal.SIGSTOP)
+    with daemon.proxy() as proxy:
+        assert proxy.runFilters(["Keeps"], IDS, "vm-1", {}) == IDS
+    until(lambda: kept(daemon) == 1, daemon)
+    until(lambda: len(offspring(daemon.pid)) == AT_REST, daemon)
+    assert_well(daemon)
+
+
+def kill_one(chosen: random.Random, daemon: Daemon) -> None:
+    with contextlib.suppress(ProcessLookupError, IndexError):  # IndexError: none is there just now
+        os.kill(chosen.choice(offspring(daemon.pid)), signal.SIGKILL)
+
+
+def test_processes_killed_at_random_cost_only_the_calls_they_carry(sturdy):
+    """A call is answered rightly, or with what the contract has for one that was killed."""
+    chosen = random.Random(7)
+    answers: Counter[int] = Counter()
+    done = threading.Event()
+
+    def call() -> None:
+        with sturdy.proxy() as proxy:
+            while not done.is_set():
+                with contextlib.suppress(Fault):
+                    answers[
+                        len(proxy.runFilters(["Keeps"], chosen.choice([IDS, HOSTS]), "v", {}))
+                    ] += 1
+
+    with ThreadPoolExecutor() as pool:
+        callers = [pool.submit(call) for _ in range(4)]
+        try:
+            for _ in range(25):
+                good = answers[1]
+                kill_one(chosen, sturdy)
+                until(lambda good=good: answers[1] > good, sturdy)
+        finally:
+            done.set()
+        for caller in callers:
+            caller.result(LONG)
+    assert set(answers) <= {1, 3}
+    assert kept(sturdy) == 1
+    until(lambda: len(offspring(sturdy.pid)) <= AT_REST + 4, sturdy)
+    assert "Traceback" not in sturdy.log

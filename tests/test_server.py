@@ -229,7 +229,7 @@ def test_busy_connections_make_others_wait(start: Callable[..., Running]) -> Non
 def test_a_lack_of_descriptors_is_survived(
     plain: Running, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is logged once, an idle connection gives its descriptor back, and accepting goes on."""
+    """It is logged once, as is its end; an idle connection gives its descriptor back, and accepting goes on."""
     idle = plain.connect()
     idle.sendall(post())
     assert Reply(idle).value == "design"
@@ -250,8 +250,9 @@ def test_a_lack_of_descriptors_is_survived(
         assert at_end(plain.connect())
     assert ask(plain, post()).value == "design"
     assert at_end(idle)
-    (line,) = messages(caplog)
+    line, end = messages(caplog)
     assert "Too many open files" in line
+    assert end == "connections are accepted again"
 
 
 # Start and stop

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Tuple
 
+from cryptography import x509
 from cryptography.x509.oid import NameOID
 from OpenSSL import SSL, crypto
 
@@ -29,6 +30,10 @@ _REASONS = {
     26: "its certificate is not for clients (extended key usage)",
     79: "its certificate is signed by one that is no authority",
 }
+
+
+# OpenSSL verifies certificates that cryptography does not read.
+_UNREADABLE = (ValueError, x509.InvalidVersion)
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ class Clients:
             if reason is None and not self._allows(certificate, subject):
                 reason = "it is not in ssl_allowed_clients"
             if reason is not None:
-                reason = f"client {subject} is refused: {reason}"
+                reason = f"client {subject:.200} is refused: {reason}"
         connection.set_app_data(reason)
         return reason is None or depth > 0
 
@@ -88,7 +93,7 @@ def subject_of(certificate: crypto.X509) -> str:
     """The subject name as RFC 4514 writes it, on one line: ``CN=engine,O=Example``."""
     try:
         name = certificate.to_cryptography().subject.rfc4514_string()
-    except ValueError:
+    except _UNREADABLE:
         return "with a subject name that cannot be read"
     shown = "".join(
         letter if letter.isprintable() else "".join(f"\\{byte:02x}" for byte in letter.encode())
@@ -101,7 +106,7 @@ def _common_name(certificate: crypto.X509) -> Optional[str]:
     """The common name where there is just one."""
     try:
         subject = certificate.to_cryptography().subject
-    except ValueError:
+    except _UNREADABLE:
         return None
     names = [attribute.value for attribute in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     return str(names[0]) if len(names) == 1 else None

@@ -25,7 +25,7 @@ def samples(folder: str) -> Any:
 
 # -- hosts documents ----------------------------------------------------------------------
 
-WITHOUT_HOSTS = {"hosts_empty", "root_alone"}
+WITHOUT_HOSTS = {"hosts_empty", "root_alone", "v3_attribute_of_a_collection"}
 WITH_ONE_HOST = {
     *("both_versions", "cdata_between_hosts", "cluster_of_its_host", "elements_empty_but_texts"),
     *("encoding_latin1", "host_in_a_host", "hosts_in_a_host", "levels_of_hosts", "link_to_itself"),

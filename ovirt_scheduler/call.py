@@ -53,8 +53,12 @@ TRACEBACK_LIMIT = 64 << 10  # characters
 Entities = Tuple[List[types.Host], Optional[types.Vm]]
 
 
-def enter(pipes: Pipes) -> None:
-    """Make this process, just forked, a plugin call's: alone, and quiet."""
+def enter(pipes: Pipes, *kept: int) -> None:
+    """Make this process, just forked, a plugin call's: alone, and quiet.
+
+    Args:
+        kept: descriptors that stay open beside stdout, stderr and the answer's.
+    """
     os.setsid()
     limits.die_with_parent(pipes.parent)
     limits.become_subreaper()
@@ -63,7 +67,7 @@ def enter(pipes: Pipes) -> None:
     os.dup2(nothing, 0)
     os.dup2(pipes.stdout, 1)
     os.dup2(pipes.stderr, 2)
-    limits.close_all_but({pipes.answer, pipes.task})
+    limits.close_all_but({pipes.answer, *kept})
     _outputs[:] = _Output(1), _Output(2)
     sys.stdout, sys.stderr = map(_writer, _outputs)
     sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr  # type: ignore[misc]
@@ -71,7 +75,7 @@ def enter(pipes: Pipes) -> None:
 
 def wait_for_task(pipes: Pipes) -> NoReturn:
     """Be a call that was forked ahead: do the one task that comes, or end when none does."""
-    enter(pipes)
+    enter(pipes, pipes.task)
     unframer = frames.Unframer(frames.ANSWER_LIMIT)
     while True:
         data = os.read(pipes.task, _CHUNK)

@@ -214,6 +214,14 @@ def test_rubbish_on_every_descriptor_is_a_failure_of_that_call_alone(executor, u
     assert good.value == HOSTS
 
 
+@pytest.mark.parametrize("hosts", [HOSTS, Document(b"<hosts><host id='a'/></hosts>")])
+def test_a_plugin_has_four_descriptors(executor, unit_named, hosts):
+    """Whether its process waited for the call or was forked for it: no socket is among them."""
+    result = only(executor.run(job_of([unit_named("tells_its_descriptors")], hosts=hosts)))
+    targets = [line.split()[1] for line in result.stdout.splitlines()]
+    assert targets == ["/dev/null", "pipe", "pipe", "pipe"]
+
+
 FORGED = {
     "type": "result", "position": 0, "unit": "keeps_all", "outcome": "ok", "value": [*HOSTS],
     "message": "", "seconds": 0, "notes": [], "stdout": "", "stderr": "", "traceback": "",

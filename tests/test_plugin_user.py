@@ -65,6 +65,7 @@ def look(out, forbidden=(), pids=()):
         "opened": [path for path in forbidden if works(os.listdir, path) or works(open, path)],
         "written": [path for path in forbidden if works(open, path, "a")],
         "signalled": [pid for pid in pids if works(os.kill, pid, 0)],
+        "limited": [pid for pid in pids if works(resource.prlimit, pid, resource.RLIMIT_CPU)],
         "back": [name for name, worked in back.items() if worked],
     }
     new = pathlib.Path(out + ".new")
@@ -212,9 +213,9 @@ def test_nothing_of_the_daemons_can_be_opened(found):
     assert (found["opened"], found["written"]) == ([], [])
 
 
-def test_the_daemon_cannot_be_sent_a_signal(found):
+def test_the_daemon_cannot_be_sent_a_signal_or_be_limited(found):
     """Nor anything else of root's."""
-    assert found["signalled"] == []
+    assert (found["signalled"], found["limited"]) == ([], [])
 
 
 def test_the_environment_is_that_users(found):

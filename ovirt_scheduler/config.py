@@ -235,7 +235,10 @@ def _check_files(conf: ConfFile) -> None:
         if conf[one] and not conf[other]:
             raise conf.mistake(one, f"needs {other} too")
     engine = conf.section("engine")
+    # Who may write its folder can lead what root writes into any file.
+    logs = conf["log_file"].parent if conf["plugin_user"] and conf["log_file"] else None
     named = (
+        ("", "log_file", logs, trust.tampering),
         ("", "ssl_certificate", conf["ssl_certificate"], trust.tampering),
         ("", "ssl_key", conf["ssl_key"], trust.exposure),
         ("", "ssl_client_ca", conf["ssl_client_ca"], trust.tampering),

@@ -424,6 +424,23 @@ def test_a_user_that_will_not_do_is_a_mistake_in_the_settings(tmp_path, name, pr
     assert str(caught.value) == f"{file}:2: plugin_user: {problem}"
 
 
+def test_a_log_that_others_could_lead_elsewhere_stops_the_start(folder):
+    """What root writes there would go where a link says."""
+    logs = folder / "logs"
+    logs.mkdir()
+    os.chown(logs, NOBODY.pw_uid, NOBODY.pw_gid)
+    conf = folder / "scheduler.conf"
+    conf.write_text(f"log_file = {logs}/log\n")
+    assert config.load(conf, {}).log_file == logs / "log"
+    conf.write_text(f"log_file = {logs}/log\nplugin_user = {NOBODY.pw_name}\n")
+    with pytest.raises(ConfigError) as caught:
+        config.load(conf, {})
+    assert str(caught.value) == (
+        f"{conf}:1: log_file: {logs}: belongs to {NOBODY.pw_name}, not root; "
+        f"mend it: chown root {logs}"
+    )
+
+
 def test_without_root_it_is_a_mistake_for_the_daemon_alone(folder):
     """serve ends with status 78; who tries a plugin runs it as themselves."""
     (folder / "scheduler.conf").write_text(f"plugin_user = {NOBODY.pw_name}\n")

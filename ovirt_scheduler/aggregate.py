@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-from typing import Dict, Mapping, Sequence, Tuple, cast
+from dataclasses import replace
+from typing import Dict, List, Mapping, Sequence, Tuple, cast
 
-from ovirt_scheduler.model import CallResult, OnFailure
+from ovirt_scheduler.model import CallResult, OnFailure, WantedUnit
 
 ALL_FILTERS_FAILED = "all filters failed"
 
@@ -86,6 +87,38 @@ def held(costs: Mapping[str, int], factor: int, functions: int) -> Tuple[Dict[st
     limit = bound(factor, functions)
     within = {host: max(-limit, min(limit, cost)) for host, cost in costs.items()}
     return within, any(within[host] != cost for host, cost in costs.items())
+
+
+def summed(
+    wanted: Sequence[WantedUnit], results: Sequence[CallResult], functions: int
+) -> Tuple[Dict[str, int], Tuple[CallResult, ...], Tuple[str, ...]]:
+    """What a call's cost functions come to, each held within its bound (contract 3.6).
+
+    Args:
+        wanted: those that were called, with their factors.
+        results: of them, in the same order.
+        functions: in the call, those that there are not included.
+
+    Returns:
+        The weighted sum; the results as they count for it; the errors of no single function.
+    """
+    counted: List[CallResult] = []
+    errors: List[str] = []
+    for unit, result in zip(wanted, results):
+        if not result.ok:
+            counted.append(result)
+            continue
+        costs = cast("Mapping[str, int]", result.value)
+        within, beyond = held(costs, unit.factor, functions)
+        if beyond:
+            limit = bound(unit.factor, functions)
+            errors.append(f"{unit.name}: a cost beyond {limit} either way was held there")
+        counted.append(replace(result, value=within))
+    total = weighted_sum(
+        [cast("Mapping[str, int]", result.value or {}) for result in counted],
+        [unit.factor for unit in wanted],
+    )
+    return total, tuple(counted), tuple(dict.fromkeys(errors))
 
 
 def weighted_sum(costs: Sequence[Mapping[str, int]], factors: Sequence[int]) -> Dict[str, int]:

@@ -1,4 +1,4 @@
-"""What a file of the plugins' folder is: its policy units and its code, or why it is neither.
+"""What a file of the plugins' folder is: its units, drivers and code, or why it is none of them.
 
 Runs the file's top level, so it happens only in the process of a plugin call.
 """
@@ -13,9 +13,20 @@ import re
 import sys
 import traceback
 from types import ModuleType
-from typing import Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from ovirt_scheduler.model import Analysis, Candidate, FileFault, FoundUnit, Kind, Module, Source
+from ovirt_scheduler import driver_analysis
+from ovirt_scheduler.driver_analysis import Misdefined
+from ovirt_scheduler.model import (
+    Analysis,
+    Candidate,
+    FileFault,
+    FoundDriver,
+    FoundUnit,
+    Kind,
+    Module,
+    Source,
+)
 from ovirt_scheduler.plugin_modules import FolderFinder, compile_source, finder_of_sources, lines
 
 _ARGUMENTS = {
@@ -66,23 +77,19 @@ def analyse(candidate: Candidate) -> Analysis:
     try:
         module = __import__(source.name)
         units = tuple(_units(module, source))
+        drivers = tuple(_drivers(module, _lines_of(tree)))
         modules = tuple(_compiled(candidate, finder))
-    except _Wrong as wrong:
+    except Misdefined as wrong:
         return Analysis(fault=FileFault(source.path, wrong.line, wrong.message))
     except BaseException as error:  # noqa: BLE001  a plugin may raise anything
         return Analysis(fault=_load_fault(candidate, error))
-    return Analysis(units, modules, wants_engine=any(map(_wants_engine, modules)))
-
-
-class _Wrong(Exception):
-    def __init__(self, line: int, message: str) -> None:
-        super().__init__(message)
-        self.line = line
-        self.message = message
+    return Analysis(units, drivers, modules, wants_engine=any(map(_wants_engine, modules)))
 
 
 def _may_have_units(tree: ast.Module) -> bool:
     """Whether a file binds the name of a unit's function anywhere, or may inherit or import one.
+
+    A driver is a class with a base.
 
     Any other is not loaded.
     """
@@ -112,11 +119,33 @@ def _units(module: ModuleType, source: Source) -> Iterator[FoundUnit]:
         _check_signature(function, kind, _ARGUMENTS[kind], line)
         description = inspect.getdoc(function) or inspect.getdoc(module) or ""
         yield FoundUnit(source.name, kind, description, line)
-    # By name and once each: a class may be bound to several names.
-    classes = {thing: None for thing in vars(module).values() if inspect.isclass(thing)}
-    for found in classes:
+    for found in _classes(module):
+        yield from _class_units(found, source.path)
+
+
+def _classes(module: ModuleType) -> Iterator[type]:
+    """A module's own, by name and once each: a class may be bound to several names."""
+    for found in {thing: None for thing in vars(module).values() if inspect.isclass(thing)}:
         if found.__module__ == module.__name__ and vars(module).get(found.__name__) is found:
-            yield from _class_units(found, source.path)
+            yield found
+
+
+def _drivers(module: ModuleType, line_of: Callable[[str], int]) -> Iterator[FoundDriver]:
+    for found in _classes(module):
+        if driver_analysis.is_driver(found):
+            yield driver_analysis.read(found, inspect.getdoc(module) or "", line_of)
+
+
+def _lines_of(tree: ast.Module) -> Callable[[str], int]:
+    """Gives the line of ``Class`` and of ``Class.method``; of the class where it inherits one."""
+    lines: Dict[str, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            lines[node.name] = node.lineno
+            for inner in node.body:
+                if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    lines[f"{node.name}.{inner.name}"] = inner.lineno
+    return lambda name: lines.get(name) or lines.get(name.partition(".")[0], 1)
 
 
 def _class_units(found: type, path: str) -> Iterator[FoundUnit]:
@@ -133,7 +162,7 @@ def _class_units(found: type, path: str) -> Iterator[FoundUnit]:
         _check_signature(method, kind, arguments, line)
         declared = getattr(found, "properties_validation", None) or ""
         if not isinstance(declared, str):
-            raise _Wrong(line, f"properties_validation of {found.__name__} is not a string")
+            raise Misdefined(line, f"properties_validation of {found.__name__} is not a string")
         description = inspect.getdoc(method) or inspect.getdoc(found) or ""
         yield FoundUnit(found.__name__, kind, description, line, found.__name__, declared)
 
@@ -141,14 +170,14 @@ def _class_units(found: type, path: str) -> Iterator[FoundUnit]:
 def _check_signature(function: object, kind: Kind, arguments: Sequence[str], line: int) -> None:
     wanted = f"{kind.function}({', '.join(arguments)})"
     if inspect.iscoroutinefunction(function):
-        raise _Wrong(line, f"{kind.function} is async; take the async away")
+        raise Misdefined(line, f"{kind.function} is async; take the async away")
     if not callable(function):
-        raise _Wrong(line, f"{kind.function} is not a function; define {wanted}")
+        raise Misdefined(line, f"{kind.function} is not a function; define {wanted}")
     try:
         inspect.signature(function).bind(*arguments)
     except TypeError:
         taken = str(inspect.signature(function))
-        raise _Wrong(
+        raise Misdefined(
             line,
             f"{kind.function}{taken} cannot be called with {len(arguments)} arguments; "
             f"define {wanted}",

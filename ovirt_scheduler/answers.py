@@ -33,17 +33,17 @@ class BadAnswer(Exception):
 
 
 def accepted_hosts(value: object) -> Tuple[str, ...]:
-    return tuple(_id(host) for host in _items(value, "the hosts to keep"))
+    return tuple(entity_id(host) for host in items(value, "the hosts to keep"))
 
 
 def costs(value: object) -> Dict[str, int]:
     wanted = "(host, cost) pairs or a dict of them"
-    pairs = value.items() if isinstance(value, Mapping) else _items(value, wanted)
+    pairs = value.items() if isinstance(value, Mapping) else items(value, wanted)
     found: Dict[str, int] = {}
     for pair in pairs:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise BadAnswer(f"returned {pair!r:.80} among the costs; expected {wanted}")
-        host = _id(pair[0])
+        host = entity_id(pair[0])
         try:
             cost = whole_cost(pair[1])
         except ValueError as error:
@@ -59,13 +59,13 @@ def migration(value: object) -> Optional[Migration]:
     if isinstance(value, Mapping):  # {vm: hosts}
         parts = [part for item in value.items() for part in item]
     else:
-        parts = _items(value, wanted)
+        parts = items(value, wanted)
     if not parts or (len(parts) == 2 and parts[0] in (None, "")):
         return None
     if len(parts) != 2 or parts[1] is None:
         raise BadAnswer(f"returned {value!r:.80}; expected {wanted}")
     vm, hosts = parts
-    return Migration(_id(vm), tuple(_id(host) for host in _items(hosts, wanted)))
+    return Migration(entity_id(vm), tuple(entity_id(host) for host in items(hosts, wanted)))
 
 
 READERS: Mapping[Kind, Callable[[object], Answer]] = {
@@ -75,7 +75,8 @@ READERS: Mapping[Kind, Callable[[object], Answer]] = {
 }
 
 
-def _items(value: object, wanted: str) -> List[object]:
+def items(value: object, wanted: str) -> List[object]:
+    """The members of what is to hold several; ``wanted`` says what, for the message."""
     if value is None:
         raise BadAnswer(f"returned nothing; expected {wanted}")
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
@@ -83,7 +84,7 @@ def _items(value: object, wanted: str) -> List[object]:
     return list(value)
 
 
-def _id(entity: object) -> str:
+def entity_id(entity: object) -> str:
     """The id of an entity of the SDK, or the id itself."""
     found = entity if isinstance(entity, str) else getattr(entity, "id", None)
     if not isinstance(found, str):

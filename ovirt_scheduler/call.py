@@ -131,7 +131,7 @@ def run_unit(task: CallTask, given: Callable[[], Entities]) -> bytes:
     """
     unit = task.call.unit
     try:
-        _enter_folder(unit.plugin.folder)
+        enter_folder(unit.plugin.folder)
         plugin.provide(task.engine)
         plugin_modules.finder_of(unit.plugin).install(unit.plugin.folder)
         module = importlib.import_module(unit.plugin.name)
@@ -149,7 +149,7 @@ def run_unit(task: CallTask, given: Callable[[], Entities]) -> bytes:
                 return frames.pack_printed(result, *map(len, told))
         result = _answered(unit, returned)
     except BaseException as error:  # noqa: BLE001  a plugin may raise anything
-        result = _raised(unit.plugin, unit.name, error)
+        result = raised(unit.plugin, unit.name, error)
     return frames.pack_result(result, 0)
 
 
@@ -196,7 +196,7 @@ def run_analysis(candidate: Candidate) -> bytes:
         )
         fault = FileFault(candidate.source.path, None, message)
         return frames.pack_analysis(Analysis(fault=fault))
-    _enter_folder(candidate.folder)
+    enter_folder(candidate.folder)
     return frames.pack_analysis(analyse(candidate))
 
 
@@ -217,7 +217,8 @@ def _closed(folder: Path) -> Optional[Path]:
     return next(shut, None)
 
 
-def _enter_folder(folder: str) -> None:
+def enter_folder(folder: str) -> None:
+    """Work in the plugin's folder."""
     # The folder may have vanished since the plugin was read; its code is still good.
     for place in (folder, "/"):
         with contextlib.suppress(OSError):
@@ -245,7 +246,8 @@ def _writer(output: _Output) -> io.TextIOWrapper:
     return io.TextIOWrapper(io.BufferedWriter(output), "utf-8", errors="backslashreplace")
 
 
-def _raised(code: PluginCode, name: str, error: BaseException) -> CallResult:
+def raised(code: PluginCode, name: str, error: BaseException) -> CallResult:
+    """The failure of a call whose plugin raised, with the plugin's own lines of the traceback."""
     own = {module.path for module in code.modules}
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename not in own:

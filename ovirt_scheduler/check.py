@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Dict, List, TextIO, Tuple
+from typing import Dict, List, TextIO, Tuple, Union
 
 from ovirt_scheduler import certificate_report, tables
 from ovirt_scheduler.certificate_report import CertificateReport
 from ovirt_scheduler.config import Settings
+from ovirt_scheduler.drivers import DriverUnit
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.last_good import NothingKept
-from ovirt_scheduler.loader import Loader
+from ovirt_scheduler.loader import SHIPPED, Loader
 from ovirt_scheduler.model import PolicyUnit
 from ovirt_scheduler.registry import Catalogue, Registry
 
@@ -34,7 +35,7 @@ def check(settings: Settings, state: Path, as_json: bool, out: TextIO = sys.stdo
     executor = Executor(settings.max_parallel_calls, settings.max_waiting, settings.plugin_user)
     try:
         executor.start()
-        catalogue = Registry(Loader(settings, executor.analyse), NothingKept()).look()
+        catalogue = Registry(Loader(settings, executor.analyse, SHIPPED), NothingKept()).look()
     finally:
         executor.close()
     well = not catalogue.faults and not any(each.problem for each in certificates)
@@ -49,7 +50,11 @@ def _units(catalogue: Catalogue) -> List[PolicyUnit]:
     return sorted(catalogue.units.values(), key=lambda unit: (unit.name, unit.kind.value))
 
 
-def _file(unit: PolicyUnit) -> str:
+def _drivers(catalogue: Catalogue) -> List[DriverUnit]:
+    return [catalogue.drivers[name] for name in sorted(catalogue.drivers)]
+
+
+def _file(unit: Union[PolicyUnit, DriverUnit]) -> str:
     return unit.plugin.modules[0].path
 
 
@@ -66,6 +71,21 @@ def _fields(catalogue: Catalogue, certificates: _Certificates) -> Dict[str, obje
             }
             for unit in _units(catalogue)
         ],
+        "drivers": [
+            {
+                "name": driver.name,
+                "id": driver.id,
+                "version": driver.version,
+                "topic": driver.topic,
+                "interfaces": list(driver.interfaces),
+                "methods": [f"{each.name}{each.signature}" for each in driver.methods],
+                "file": _file(driver),
+                "checksum": driver.checksum,
+                "description": driver.description,
+            }
+            for driver in _drivers(catalogue)
+        ],
+        "warnings": [str(warning) for warning in catalogue.warnings],
         "faults": [
             {"file": fault.file, "line": fault.line, "message": fault.message}
             for fault in catalogue.faults
@@ -82,9 +102,17 @@ def _tell(
         (unit.name, unit.kind.words, _file(unit), unit.description) for unit in _units(catalogue)
     ]
     out.write(tables.table(("UNIT", "KIND", "FILE", "DESCRIPTION"), rows))
-    if not rows:
+    drivers = [
+        (driver.name, driver.topic, ", ".join(driver.interfaces), _file(driver), driver.description)
+        for driver in _drivers(catalogue)
+    ]
+    headings = ("DRIVER", "TOPIC", "INTERFACES", "FILE", "DESCRIPTION")
+    out.write(tables.table(headings, drivers))
+    if catalogue.empty:
         folders = ", ".join(map(str, settings.plugins_path)) or "no folder: set plugins_path"
-        out.write(f"no policy units; looked in {folders}\n")
+        out.write(f"no plugins; looked in {folders}\n")
+    for warning in catalogue.warnings:
+        out.write(f"warning: {warning}\n")
     for fault in catalogue.faults:
         out.write(f"{fault}\n")
     wrong = len(catalogue.faults) + sum(bool(each.problem) for each in certificates)

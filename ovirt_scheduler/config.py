@@ -79,6 +79,7 @@ class Settings:
     plugins_path: Tuple[Path, ...]
     plugins_path_optional: FrozenSet[Path]  # those from $PYTHONPATH, which may be missing
     plugins_conf_path: Path
+    engine_version: Optional[str]  # None: every scheduler is taken
     root_api: AnswerForm
     engine_scores: EngineScores
     plugin_user: Optional[PluginUser]  # None: the daemon's own user

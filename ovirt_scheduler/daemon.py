@@ -60,10 +60,10 @@ def serve(read: Callable[[], Settings]) -> None:
     with parts.server as server:
         try:
             parts.executor.start()
-            if not parts.registry.look().units:
+            if parts.registry.look().empty:
                 folders = ", ".join(map(str, settings.plugins_path))
                 _log.warning(
-                    "no policy units; put a plugin into one of: %(folders)s",
+                    "no plugins; put one into one of: %(folders)s",
                     {"folders": folders or "(none)"},
                 )
             threading.Thread(target=server.serve_forever, name="accept", daemon=True).start()

@@ -44,7 +44,9 @@ class _Kind:
 _NO_HOST = types.Host()
 
 _HOSTS = _Kind("hosts", "host", "hosts")
+_HOST = _Kind("host", "host", "hosts")
 _VM = _Kind("VM", "vm", "vms")
+_VMS = _Kind("VMs", "vm", "vms")
 
 
 def read_hosts(document: Document) -> List[types.Host]:
@@ -60,16 +62,35 @@ def read_hosts(document: Document) -> List[types.Host]:
     return hosts
 
 
+def read_host(document: Document) -> types.Host:
+    """Read ``<host>``, or ``<hosts>`` with exactly one host in it, of version 3 or 4.
+
+    Raises:
+        UnreadableDocument: says line and column, or which element.
+    """
+    return _only(_read(document, _HOST), _HOST)
+
+
 def read_vm(document: Document) -> types.Vm:
     """Read ``<vm>``, or ``<vms>`` with exactly one VM in it, of version 3 or 4.
 
     Raises:
         UnreadableDocument: says line and column, or which element.
     """
-    vms = _read(document, _VM)
-    if len(vms) != 1:
-        raise UnreadableDocument(f"VM: expected one <vm> in <vms>, found {len(vms)}")
-    return vms[0]
+    return _only(_read(document, _VM), _VM)
+
+
+def read_vms(document: Document) -> List[types.Vm]:
+    """Read ``<vms>`` or a single ``<vm>``, of version 3 or 4.
+
+    Returns:
+        n VMs in the order of the document, n >= 0, each with an id of its own.
+
+    Raises:
+        UnreadableDocument: says line and column, or which element.
+    """
+    vms: List[types.Vm] = list(_read(document, _VMS))
+    return vms
 
 
 def hosts_of_ids(ids: Sequence[str]) -> List[types.Host]:
@@ -149,6 +170,14 @@ def _read(document: Document, kind: _Kind) -> Sequence[Any]:
     except Exception as mistake:  # noqa: BLE001  (the SDK raises whatever comes up)
         raise UnreadableDocument(f"{_place(data, kind)}: {_reason(mistake)}") from None
     return entities if isinstance(entities, list) else [entities]
+
+
+def _only(found: Sequence[Any], kind: _Kind) -> Any:
+    if len(found) != 1:
+        raise UnreadableDocument(
+            f"{kind.subject}: expected one <{kind.one}> in <{kind.many}>, found {len(found)}"
+        )
+    return found[0]
 
 
 def _too_large(kind: _Kind) -> UnreadableDocument:

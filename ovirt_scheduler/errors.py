@@ -15,6 +15,7 @@ A plugin that fails while it runs is no exception: it is a ``model.CallResult``.
      |    +-- UnreadableDocument   102
      |    +-- RefusedProperty      103
      |    +-- Overloaded           104
+     |    +-- DriverFailed         105
      |
      +-- ConfigError             the administrator's file: the daemon does not start, exit status 78
      +-- PluginError             a plugin's file, or its conf: that plugin is not loaded
@@ -86,6 +87,12 @@ class Overloaded(RequestError):
     """The daemon is at its limit of waiting requests, or is shutting down."""
 
     fault_code = 104
+
+
+class DriverFailed(RequestError):
+    """A driver gave no answer to ``schedule``, which has none that says nothing."""
+
+    fault_code = 105
 
 
 class _InFile(SchedulerError):

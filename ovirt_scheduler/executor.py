@@ -18,9 +18,10 @@ import logging
 import threading
 import time
 from dataclasses import replace
-from typing import Iterator, Optional
+from typing import Callable, Iterator, Optional, TypeVar
 
 from ovirt_scheduler import frames, limits
+from ovirt_scheduler.drivers import DriverExecution, DriverJob
 from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded
 from ovirt_scheduler.model import (
     Analysis,
@@ -33,7 +34,7 @@ from ovirt_scheduler.model import (
     PluginUser,
 )
 from ovirt_scheduler.slots import Slots
-from ovirt_scheduler.told import Message, Told
+from ovirt_scheduler.told import DriverTold, Listener, Message, Told
 from ovirt_scheduler.zygote_client import LACKS, Lost, RequestProcess, Zygote, lacking
 
 _log = logging.getLogger(__name__)
@@ -42,6 +43,9 @@ _ANALYSIS_SECONDS = 15.0
 _GRACE = 2.0  # seconds for a request process to tell what happened by the deadline
 
 _TRIES = 3  # to hand a task to a process that lives
+
+
+E = TypeVar("E")
 
 
 class Executor:
@@ -106,23 +110,40 @@ class Executor:
             ExecutorUnavailable: no process is to be had for it.
         """
         wanted = len(job.calls) if job.kind is Kind.COST_FUNCTION else 1
+        # Entities that are read from documents are shared by fork: a process of its own.
+        fresh = isinstance(job.hosts, Document) or isinstance(job.vm, Document)
         with self._slots.taken(max(1, wanted), job.deadline) as parallel:
-            if self._closed:
-                raise Overloaded("the daemon is shutting down; ask again when it has started")
             payload = frames.pack_task(replace(job, parallel=parallel))
-            # Entities that are read from documents are shared by fork: a process of its own.
-            fresh = isinstance(job.hosts, Document) or isinstance(job.vm, Document)
-            for tries_left in reversed(range(_TRIES)):
-                told = Told(job)
-                try:
-                    told.take_all(self._talk(payload, job.deadline, fresh))
-                    return told.whole()
-                except Lost as lost:
-                    # Where no plugin has run yet, the same again in another process.
-                    if told.opened or not lost.harmless or not tries_left:
-                        return told.cut_short(str(lost))
-                fresh = True
-            raise AssertionError("the last try returns")
+            return self._done(payload, job.deadline, fresh, lambda: Told(job))
+
+    def run_driver(self, job: DriverJob) -> DriverExecution:
+        """Run a driver's job, and the policy units that it asks for, as ``run`` does.
+
+        Raises:
+            BadParameters: the host whose status has changed is not among the hosts.
+            And what ``run`` raises.
+        """
+        with self._slots.taken(max(1, len(job.cost_functions)), job.deadline) as parallel:
+            payload = frames.pack_task(replace(job, parallel=parallel))
+            return self._done(payload, job.deadline, bool(job.documents), lambda: DriverTold(job))
+
+    def _done(
+        self, payload: bytes, deadline: float, fresh: bool, listen: Callable[[], Listener[E]]
+    ) -> E:
+        """Have a task done, and hear what comes of it."""
+        if self._closed:
+            raise Overloaded("the daemon is shutting down; ask again when it has started")
+        for tries_left in reversed(range(_TRIES)):
+            told = listen()
+            try:
+                told.take_all(self._talk(payload, deadline, fresh))
+                return told.whole()
+            except Lost as lost:
+                # Where no plugin has run yet, the same again in another process.
+                if told.opened or not lost.harmless or not tries_left:
+                    return told.cut_short(str(lost))
+            fresh = True
+        raise AssertionError("the last try returns")
 
     def analyse(self, candidate: Candidate) -> Analysis:
         """Look at a plugin's file in a process of its own; a fault in it is in the result.

@@ -6,7 +6,7 @@
     daemon  -- ASK: whether it lives ------------------>  zygote
     daemon  <-- READY, ENDED: serial, status -----------  zygote
 
-    daemon  -- one frame: a Job or a Candidate -------->  request process  SOCK_STREAM
+    daemon  -- one frame: a Job, DriverJob, Candidate ->  request process  SOCK_STREAM
     daemon  <-- frames: OPENED, RESULT..., DONE --------  request process  (or REFUSED, ANALYSIS)
 
     request process  -- one frame: a CallTask --------->  a call that waits ahead
@@ -26,9 +26,10 @@ import os
 import pickle
 import signal
 import struct
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
+from ovirt_scheduler.drivers import DriverJob
 from ovirt_scheduler.model import (
     Analysis,
     Answer,
@@ -36,12 +37,14 @@ from ovirt_scheduler.model import (
     CallTask,
     Candidate,
     FileFault,
+    FoundDriver,
     FoundUnit,
     Job,
     Kind,
     Migration,
     Module,
     Outcome,
+    PublishedMethod,
 )
 
 READY = b"ready"
@@ -54,9 +57,9 @@ ANSWER_LIMIT = 64 << 20  # bytes of one frame from a call
 _LENGTH = struct.Struct("!Q")
 
 # What reading a message raises that has not the expected shape.
-_MISSHAPEN = (KeyError, ValueError, TypeError, OverflowError)
+MISSHAPEN = (AttributeError, KeyError, ValueError, TypeError, OverflowError, RecursionError)
 
-Task = Union[Job, Candidate, CallTask]
+Task = Union[Job, DriverJob, Candidate, CallTask]
 Head = Dict[str, Any]
 
 
@@ -121,7 +124,7 @@ def pack_task(task: Task) -> bytes:
 
 def unpack_task(payload: bytes) -> Task:
     task = pickle.loads(payload)  # noqa: S301  downwards only: the daemon wrote it
-    if not isinstance(task, (Job, Candidate, CallTask)):
+    if not isinstance(task, (Job, DriverJob, Candidate, CallTask)):
         raise FrameError(f"a task of type {type(task).__name__}")
     return task
 
@@ -171,20 +174,30 @@ def unpack_result(fields: Head, kind: Kind) -> Tuple[int, CallResult]:
         FrameError: it has not the shape of a result of this kind of unit.
     """
     try:
-        outcome = Outcome(fields["outcome"])
-        return int(fields["position"]), CallResult(
-            unit=_text(fields["unit"]),
-            outcome=outcome,
-            value=_VALUES[kind](fields["value"]) if outcome is Outcome.OK else None,
-            message=_text(fields["message"]),
-            seconds=float(fields["seconds"]),
-            notes=_texts(fields["notes"]),
-            stdout=_text(fields["stdout"]),
-            stderr=_text(fields["stderr"]),
-            traceback=_text(fields["traceback"]),
+        position, result = int(fields["position"]), read_result(fields)
+        return position, (
+            replace(result, value=_VALUES[kind](fields["value"])) if result.ok else result
         )
-    except _MISSHAPEN as error:
+    except MISSHAPEN as error:
         raise FrameError(f"not a result of a {kind.words}: {error!r:.200}") from None
+
+
+def read_result(fields: Head) -> CallResult:
+    """A result without its value, whose shape is that of the plugin.
+
+    Raises:
+        Any of ``MISSHAPEN``.
+    """
+    return CallResult(
+        unit=text(fields["unit"]),
+        outcome=Outcome(fields["outcome"]),
+        message=text(fields["message"]),
+        seconds=float(fields["seconds"]),
+        notes=texts(fields["notes"]),
+        stdout=text(fields["stdout"]),
+        stderr=text(fields["stderr"]),
+        traceback=text(fields["traceback"]),
+    )
 
 
 def pack_analysis(analysis: Analysis) -> bytes:
@@ -208,19 +221,20 @@ def unpack_analysis(fields: Head) -> Analysis:
         return Analysis(
             units=tuple(
                 FoundUnit(
-                    _text(unit["name"]),
+                    text(unit["name"]),
                     Kind(unit["kind"]),
-                    _text(unit["description"]),
+                    text(unit["description"]),
                     int(unit["line"]),
-                    None if unit["class_name"] is None else _text(unit["class_name"]),
-                    _text(unit["properties"]),
+                    _text_or_none(unit["class_name"]),
+                    text(unit["properties"]),
                 )
                 for unit in fields["units"]
             ),
+            drivers=tuple(map(_driver, fields["drivers"])),
             modules=tuple(
                 Module(
-                    _text(module["name"]),
-                    _text(module["path"]),
+                    text(module["name"]),
+                    text(module["path"]),
                     base64.b64decode(module["source"], validate=True),
                     base64.b64decode(module["code"], validate=True),
                 )
@@ -230,32 +244,64 @@ def unpack_analysis(fields: Head) -> Analysis:
             fault=None
             if fault is None
             else FileFault(
-                _text(fault["file"]),
+                text(fault["file"]),
                 None if fault["line"] is None else int(fault["line"]),
-                _text(fault["message"]),
+                text(fault["message"]),
             ),
         )
-    except _MISSHAPEN as error:
+    except MISSHAPEN as error:
         raise FrameError(f"not an analysis: {error!r:.200}") from None
 
 
-def _text(value: object) -> str:
+def _driver(fields: Head) -> FoundDriver:
+    return FoundDriver(
+        class_name=text(fields["class_name"]),
+        line=int(fields["line"]),
+        description=text(fields["description"]),
+        name=text(fields["name"]),
+        topic=_text_or_none(fields["topic"]),
+        interfaces=texts(fields["interfaces"]),
+        methods=tuple(
+            PublishedMethod(
+                text(method["name"]),
+                text(method["help"]),
+                text(method["signature"]),
+                texts(method["required"]),
+                texts(method["optional"]),
+            )
+            for method in fields["methods"]
+        ),
+        policies=texts(fields["policies"]),
+        version=_text_or_none(fields["version"]),
+        written_for=_text_or_none(fields["written_for"]),
+        properties=text(fields["properties"]),
+        default_values=text(fields["default_values"]),
+    )
+
+
+def _text_or_none(value: object) -> Optional[str]:
+    return None if value is None else text(value)
+
+
+def text(value: object) -> str:
+    """The value, where it is a string that can be written; else any of ``MISSHAPEN``."""
     if not isinstance(value, str):
         raise TypeError(f"{value!r:.60} is not a string")
     value.encode("utf-8")  # JSON can write half of a surrogate pair, which nothing else can
     return value
 
 
-def _texts(value: object) -> Tuple[str, ...]:
+def texts(value: object) -> Tuple[str, ...]:
+    """The values, where they are strings in an array; else any of ``MISSHAPEN``."""
     if not isinstance(value, list):
         raise TypeError(f"{value!r:.60} is not a list")
-    return tuple(map(_text, value))
+    return tuple(map(text, value))
 
 
 def _costs(value: object) -> Mapping[str, int]:
     if not isinstance(value, dict) or not all(type(cost) is int for cost in value.values()):
         raise TypeError(f"{value!r:.60} does not map hosts to integers")
-    return {_text(host): cost for host, cost in value.items()}
+    return {text(host): cost for host, cost in value.items()}
 
 
 def _migration(value: object) -> Optional[Migration]:
@@ -263,11 +309,11 @@ def _migration(value: object) -> Optional[Migration]:
         return None
     if not isinstance(value, list) or len(value) != 2:
         raise TypeError(f"{value!r:.60} is not a VM and its hosts")
-    return Migration(_text(value[0]), _texts(value[1]))
+    return Migration(text(value[0]), texts(value[1]))
 
 
 _VALUES: Mapping[Kind, Callable[[object], Answer]] = {
-    Kind.FILTER: _texts,
+    Kind.FILTER: texts,
     Kind.COST_FUNCTION: _costs,
     Kind.BALANCE: _migration,
 }

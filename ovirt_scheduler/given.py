@@ -23,7 +23,8 @@ _MOST_IDS = 200  # more are read once, and shared by a fork
 _READING_MEMORY = 1 << 30
 _READING_FACTOR = 24
 
-Hosted = Mapping[str, types.Host]  # hosts by their id, in the order given
+HostsById = Mapping[str, types.Host]  # in the order given
+VmsById = Mapping[str, types.Vm]
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Given:
     vm_id: Optional[str]
     # None where nothing but few ids is known: then each call makes its own entities, and may
     # have been forked before.
-    hosts: Optional[Hosted] = None
+    hosts: Optional[HostsById] = None
     vm: Optional[types.Vm] = None
     problems: Sequence[str] = ()  # with what the engine told
 
@@ -84,7 +85,7 @@ def reading(found: Sequence[Document]) -> Iterator[None]:
     gc.freeze()  # a collection in a call would touch, and so copy, every entity
 
 
-def read_hosts(hosts: Hosts, known: Known, problems: List[str]) -> Hosted:
+def read_hosts(hosts: Hosts, known: Known, problems: List[str]) -> HostsById:
     if isinstance(hosts, Document):
         found = entities.read_hosts(hosts)
     else:
@@ -103,6 +104,18 @@ def read_vm(vm: Vm, known: Known, problems: List[str]) -> types.Vm:
         with _told_by_the_engine(problems):
             return entities.read_vm(known.vm)
     return entities.vm_of_id(vm)
+
+
+def read_vms(vms: Hosts, known: Known, problems: List[str]) -> VmsById:
+    if isinstance(vms, Document):
+        found = entities.read_vms(vms)
+    else:
+        told: Dict[str, types.Vm] = {}
+        for document in known.vms:
+            with _told_by_the_engine(problems):
+                told.update((vm.id, vm) for vm in entities.read_vms(document))
+        found = [told.get(vm_id) or entities.vm_of_id(vm_id) for vm_id in vms]
+    return {cast("str", vm.id): vm for vm in found}
 
 
 @contextlib.contextmanager

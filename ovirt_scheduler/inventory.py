@@ -63,11 +63,13 @@ class Inventory:
         self._failure: Optional[str] = None  # how the latest query ended
         self._retry_at = 0.0
 
-    def known(self, hosts: Tuple[str, ...], vm: Optional[str], deadline: float) -> Known:
+    def known(
+        self, hosts: Sequence[str], vm: Optional[str], deadline: float, vms: Sequence[str] = ()
+    ) -> Known:
         """What the engine knows of these ids; without any, it is not asked.
 
         Args:
-            hosts: ids; what is no UUID, or unknown to the engine, is left out of the answer.
+            hosts, vms: ids; what is no UUID, or unknown to the engine, is left out of the answer.
             vm: likewise.
             deadline: of the request, on the monotonic clock; half of what is left until then
                 is the plugins'.
@@ -76,11 +78,14 @@ class Inventory:
             EngineUnavailable: one line that names the URL, and never the password.
         """
         deadline = _share(deadline)
-        documents = [self._document(path, deadline) for path in _searches(hosts)]
+        of_hosts, of_vms = (
+            tuple(filter(None, (self._document(path, deadline) for path in _searches(kind, ids))))
+            for kind, ids in (("hosts", hosts), ("vms", vms))
+        )
         machine = None
         if vm is not None and _ID.fullmatch(vm):
             machine = self._document(_VM + vm, deadline)
-        return Known(tuple(document for document in documents if document), machine)
+        return Known(of_hosts, machine, of_vms)
 
     def access(self, deadline: float) -> EngineAccess:
         """What plugins may reach the engine with: a token that it took a moment ago.
@@ -155,13 +160,13 @@ def _share(deadline: float) -> float:
     return now + min(_LONGEST, (deadline - now) / 2)
 
 
-def _searches(hosts: Sequence[str]) -> Iterator[str]:
-    """The queries for hosts, the same whatever the order of their ids."""
-    ids = sorted(host for host in hosts if _ID.fullmatch(host))
-    for start in range(0, len(ids), _IDS):
-        piece = ids[start : start + _IDS]
-        search = " or ".join(f"id={host}" for host in piece)
-        yield "/hosts?" + urlencode({"search": search, "max": len(piece)})
+def _searches(kind: str, ids: Sequence[str]) -> Iterator[str]:
+    """The queries for hosts or VMs, the same whatever the order of their ids."""
+    good = sorted(each for each in ids if _ID.fullmatch(each))
+    for start in range(0, len(good), _IDS):
+        piece = good[start : start + _IDS]
+        search = " or ".join(f"id={each}" for each in piece)
+        yield f"/{kind}?" + urlencode({"search": search, "max": len(piece)})
 
 
 def _shown(url: str) -> str:

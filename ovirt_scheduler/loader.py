@@ -1,4 +1,4 @@
-"""Finds plugins' files and makes policy units of them: data only, never a module.
+"""Finds plugins' files and makes policy units and drivers of them: data only, never a module.
 
 The bytes that are read here are what is analysed, what is run and what the checksum is over;
 an edit that comes meanwhile is seen at the next look.
@@ -15,12 +15,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from ovirt_scheduler import properties, trust
+from ovirt_scheduler import driver_units, properties, trust
 from ovirt_scheduler.config import PluginConf, Settings, parse_plugin_conf
+from ovirt_scheduler.drivers import DriverUnit
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model import (
     Analysis,
     Candidate,
+    FoundDriver,
     FoundUnit,
     Limits,
     PluginCode,
@@ -28,6 +30,9 @@ from ovirt_scheduler.model import (
     PropertySet,
     Source,
 )
+
+# Schedulers that come with the package.
+SHIPPED = Path(__file__).resolve().parent / "schedulers"
 
 _LARGEST_FILE = 1 << 20  # bytes
 _READ_TRIES = 3
@@ -62,7 +67,7 @@ class Look:
     files: Tuple[SeenFile, ...]  # in the order of the folders, then by name
     stamps: Stamps  # of the files, of the folders and of every conf file
     problems: Tuple[PluginError, ...]
-    folders: Tuple[Path, ...]  # all of plugins_path, in its order
+    folders: Tuple[Path, ...]  # all that are looked into, in their order
     unreadable: Tuple[Path, ...]  # folders that are there, and cannot be listed or trusted
 
     def neighbours(self, file: SeenFile) -> Tuple[SeenFile, ...]:
@@ -80,10 +85,12 @@ class LoadedPlugin:
 
     name: str
     path: Path
-    units: Tuple[PolicyUnit, ...]  # none: a helper module
+    units: Tuple[PolicyUnit, ...]  # neither these nor drivers: a helper module
     sources: Tuple[Source, ...]  # the plugin first, then the helpers that it imports
     conf: Optional[bytes]  # its conf file, None where there is none
     checksum: str
+    drivers: Tuple[DriverUnit, ...] = ()
+    warnings: Tuple[PluginError, ...] = ()  # what was left out, and why
 
 
 class Loader:
@@ -92,11 +99,19 @@ class Loader:
     Args:
         settings: where plugins and conf files are, and the limits of calls.
         analyse: looks at one file in a process of its own.
+        shipped: a folder with plugins of our own, after all others; what is in it gives way to
+            them. None: no such folder.
     """
 
-    def __init__(self, settings: Settings, analyse: Callable[[Candidate], Analysis]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        analyse: Callable[[Candidate], Analysis],
+        shipped: Optional[Path] = None,
+    ) -> None:
         self._settings = settings
         self._analyse = analyse
+        self._shipped = shipped
         self._limits = Limits(
             timeout=settings.plugin_timeout,
             memory=settings.memory_limit,
@@ -106,7 +121,8 @@ class Loader:
 
     @property
     def folders(self) -> Tuple[Path, ...]:
-        return self._settings.plugins_path
+        shipped = () if self._shipped is None else (self._shipped,)
+        return (*self._settings.plugins_path, *shipped)
 
     def look(self) -> Look:
         """List the folders; reads no file."""
@@ -115,13 +131,13 @@ class Loader:
         stamps: Dict[Path, Optional[Stamp]] = {}
         problems: List[PluginError] = []
         unreadable: List[Path] = []
-        for folder in self._settings.plugins_path:
+        for folder in self.folders:
             stamps[folder] = _stamp(folder)  # before it is listed: what comes later, shows later
             try:
                 distrust = trust.tampering(folder)
                 found = sorted(_python_files(folder), key=lambda pair: pair[0].name)
             except FileNotFoundError:
-                if folder not in self._settings.plugins_path_optional:
+                if folder not in (*self._settings.plugins_path_optional, self._shipped):
                     problems.append(
                         PluginError("there is no such folder; make it, or mend plugins_path",
                                     str(folder))
@@ -141,8 +157,7 @@ class Loader:
             conf = self.conf_path(file.name)
             stamps[conf] = _stamp(conf)
         problems.extend(_untrusted_helpers(files))
-        folders = self._settings.plugins_path
-        return Look(started, tuple(files), stamps, tuple(problems), folders, tuple(unreadable))
+        return Look(started, tuple(files), stamps, tuple(problems), self.folders, tuple(unreadable))
 
     def conf_path(self, name: str) -> Path:
         return self._settings.plugins_conf_path / f"{name}.conf"
@@ -199,7 +214,13 @@ class Loader:
         checksum = _checksum(used, conf_data)
         code = PluginCode(source.name, str(path.parent), analysis.modules, analysis.wants_engine)
         units = tuple(self._unit(found, code, conf, checksum) for found in analysis.units)
-        return LoadedPlugin(source.name, path, units, used or (source,), conf_data, checksum)
+        driver_units.check_once(analysis.drivers, source.path)
+        made = [self._driver(found, code, conf, checksum) for found in analysis.drivers]
+        drivers = tuple(driver for driver in made if not self._too_new(driver))
+        warnings = tuple(self._left_out(driver) for driver in made if self._too_new(driver))
+        return LoadedPlugin(
+            source.name, path, units, used or (source,), conf_data, checksum, drivers, warnings
+        )
 
     def _unit(
         self,
@@ -220,21 +241,44 @@ class Loader:
                 code.modules[0].path,
                 found.line,
             )
-        limits = self._limits
-        if conf.timeout is not None:
-            limits = replace(limits, timeout=conf.timeout)
-        if conf.memory_limit is not None:
-            limits = replace(limits, memory=conf.memory_limit)
         return PolicyUnit(
             name=found.name,
             kind=found.kind,
             description=found.description,
             plugin=code,
             checksum=checksum,
-            limits=limits,
+            limits=self._limits_of(conf),
             properties=self._properties(found, code, conf),
             on_failure=conf.on_failure,
             class_name=found.class_name,
+        )
+
+    def _driver(
+        self, found: FoundDriver, code: PluginCode, conf: PluginConf, checksum: str
+    ) -> DriverUnit:
+        try:
+            driver = driver_units.make(found, code, conf, checksum, self._limits_of(conf))
+        except PluginError as error:
+            if conf.custom_properties:
+                raise PluginError(error.message, str(self.conf_path(code.name))) from None
+            raise PluginError(error.message, code.modules[0].path, found.line) from None
+        return replace(driver, shipped=Path(code.folder) == self._shipped)
+
+    def _too_new(self, driver: DriverUnit) -> bool:
+        return driver_units.too_new(driver, self._settings.engine_version)
+
+    def _left_out(self, driver: DriverUnit) -> PluginError:
+        return PluginError(
+            f"the {driver.words} {driver.name} is left out: it was written for oVirt "
+            f"{driver.written_for}, and engine_version is {self._settings.engine_version}",
+            driver.plugin.modules[0].path,
+        )
+
+    def _limits_of(self, conf: PluginConf) -> Limits:
+        return replace(
+            self._limits,
+            timeout=self._limits.timeout if conf.timeout is None else conf.timeout,
+            memory=self._limits.memory if conf.memory_limit is None else conf.memory_limit,
         )
 
     def _properties(

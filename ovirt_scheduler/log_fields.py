@@ -28,8 +28,9 @@ FIELDS: Dict[str, str] = {
     "hosts_in": "number of hosts that were given",
     "hosts_out": "number of hosts in the answer",
     "milliseconds": "time that the request or the plugin call took",
-    "unit": "policy unit",
-    "kind": "`filter`, `cost function` or `balance`; of a file the kinds of its units",
+    "unit": "policy unit, scheduler or driver",
+    "kind": "`filter`, `cost function`, `balance`, `scheduler` or `driver`; of a file all that is "
+    "in it",
     "removed": "hosts that a filter removed, the first 32 (debug)",
     "costs": "cost by host, not multiplied, of the first 32 (debug)",
     "vm": "VM that a balance would migrate (debug)",

@@ -158,6 +158,35 @@ class FoundUnit:
 
 
 @dataclass(frozen=True)
+class PublishedMethod:
+    """A method of a driver, with the names by which it takes its arguments."""
+
+    name: str
+    help: str
+    signature: str  # as it is shown: (size, days=7)
+    required: Tuple[str, ...] = ()
+    optional: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class FoundDriver:
+    """A driver that analysis found in a plugin's file, as its class says it."""
+
+    class_name: str
+    line: int
+    description: str
+    name: str
+    topic: Optional[str]  # None: it publishes nothing
+    interfaces: Tuple[str, ...] = ()  # of a scheduler: those that it defines, by their names
+    methods: Tuple[PublishedMethod, ...] = ()
+    policies: Tuple[str, ...] = ()
+    version: Optional[str] = None
+    written_for: Optional[str] = None
+    properties: str = ""  # its properties_validation
+    default_values: str = ""
+
+
+@dataclass(frozen=True)
 class FileFault:
     """Why a file cannot be loaded (contract 5.5)."""
 
@@ -168,12 +197,13 @@ class FileFault:
 
 @dataclass(frozen=True)
 class Analysis:
-    """What a process of its own found in one file: units and code, or why not.
+    """What a process of its own found in one file: units, drivers and code, or why not.
 
-    A helper module has neither units nor a fault.
+    A helper module has none of them, and no fault.
     """
 
     units: Tuple[FoundUnit, ...] = ()
+    drivers: Tuple[FoundDriver, ...] = ()
     modules: Tuple[Module, ...] = ()
     wants_engine: bool = False
     fault: Optional[FileFault] = None
@@ -276,10 +306,11 @@ Engine = Union[EngineAccess, NoEngine]
 
 @dataclass(frozen=True)
 class Known:
-    """What the engine told of hosts and a VM that came as ids (contract 5.2)."""
+    """What the engine told of hosts and VMs that came as ids (contract 5.2)."""
 
     hosts: Tuple[Document, ...] = ()
     vm: Optional[Document] = None
+    vms: Tuple[Document, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -12,18 +12,20 @@ from typing import List, Optional, Tuple
 
 from OpenSSL import SSL
 
-from ovirt_scheduler import certificates, trust
+from ovirt_scheduler import certificates, driver_methods, trust
 from ovirt_scheduler.clients import Clients
 from ovirt_scheduler.config import Settings
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.inventory import Inventory
 from ovirt_scheduler.last_good import LastGood
-from ovirt_scheduler.loader import Loader
+from ovirt_scheduler.loader import SHIPPED, Loader
 from ovirt_scheduler.log_output import say
 from ovirt_scheduler.methods import methods
 from ovirt_scheduler.model import Method
 from ovirt_scheduler.registry import Registry
+from ovirt_scheduler.scheduling import Scheduling
+from ovirt_scheduler.selections import Selections
 from ovirt_scheduler.server import SchedulerServer, ServerSettings
 from ovirt_scheduler.service import Service
 from ovirt_scheduler.setting_values import is_loopback
@@ -55,8 +57,9 @@ class Parts:
         self.executor = Executor(
             settings.max_parallel_calls, settings.max_waiting, settings.plugin_user, adopts=True
         )
-        loader = Loader(settings, self.executor.analyse)
+        loader = Loader(settings, self.executor.analyse, SHIPPED)
         self.registry = Registry(loader, LastGood(state / "plugins"))
+        self._selections = Selections()
         self._inventories: List[Inventory] = []  # calls under way may use a former one
         self._inventory = self._made_inventory(settings)
         self.server = SchedulerServer(self._server_settings(settings), self._methods(settings))
@@ -76,7 +79,7 @@ class Parts:
         if settings.engine != self._settings.engine:
             self._inventory = self._made_inventory(settings)
         self._settings = settings
-        self.registry.renew(Loader(settings, self.executor.analyse))
+        self.registry.renew(Loader(settings, self.executor.analyse, SHIPPED))
         self.server.renew(server_settings, self._methods(settings))
 
     def close(self) -> None:
@@ -93,7 +96,17 @@ class Parts:
 
     def _methods(self, settings: Settings) -> Tuple[Method, ...]:
         service = Service(self.registry, self.executor, settings.request_timeout, self._inventory)
-        return methods(service, settings.engine_scores)
+        scheduling = Scheduling(
+            self.registry,
+            self.executor,
+            settings.request_timeout,
+            self._selections,
+            self._inventory,
+        )
+        return (
+            *methods(service, settings.engine_scores),
+            *driver_methods.methods(scheduling),
+        )
 
     def _server_settings(self, settings: Settings) -> ServerSettings:
         if not settings.ssl_client_ca and not is_loopback(settings.listening_address):

@@ -1,4 +1,4 @@
-"""Which policy units there are: the last good version of every plugin.
+"""Which policy units and drivers there are: the last good version of every plugin.
 
 A look at the folders tells which files changed; only those are loaded again. A change that
 does not load leaves the version before it in use, also across a restart. Readers take the
@@ -12,11 +12,12 @@ import threading
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Dict, Iterable, List, Mapping, Optional, Protocol, Set, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Protocol, Sequence, Tuple
 
-from ovirt_scheduler.errors import ExecutorUnavailable, PluginError
+from ovirt_scheduler.drivers import DriverUnit
+from ovirt_scheduler.errors import ExecutorUnavailable, PluginError, UnknownUnit
 from ovirt_scheduler.loader import LoadedPlugin, Loader, Look, SeenFile, Stamps
-from ovirt_scheduler.model import Kind, PolicyUnit
+from ovirt_scheduler.model import Kind, PolicyUnit, UnitCall, WantedUnit
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +32,19 @@ _SETTLE_AT_MOST = 2.0  # seconds that a look waits for that, should it go on
 
 Key = Tuple[Kind, str]
 
+# What only one plugin may have: a kind, "driver" or "topic", and the name.
+Claim = Tuple[str, str]
+
+
+UnitCalls = List[Tuple[WantedUnit, UnitCall]]
+
+
+class Units(Protocol):
+    """Where policy units and drivers come from: the registry, or one file that is tried."""
+
+    def look(self) -> Catalogue: ...
+    def glance(self) -> Catalogue: ...
+
 
 class Store(Protocol):
     """Keeps the last good version of each plugin over a restart."""
@@ -43,13 +57,56 @@ class Store(Protocol):
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The policy units at one moment, and what could not be loaded."""
+    """The policy units and drivers at one moment, and what could not be loaded."""
 
     units: Mapping[Key, PolicyUnit] = field(default_factory=dict)
     faults: Tuple[PluginError, ...] = ()
+    drivers: Mapping[str, DriverUnit] = field(default_factory=dict)  # by name
+    topics: Mapping[str, DriverUnit] = field(default_factory=dict)  # by topic
+    warnings: Tuple[PluginError, ...] = ()  # what was left out, and why
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to call but what the package brings."""
+        return not self.units and all(driver.shipped for driver in self.drivers.values())
 
     def unit(self, kind: Kind, name: str) -> Optional[PolicyUnit]:
         return self.units.get((kind, name))
+
+    def wanted(self, kind: Kind, name: str) -> PolicyUnit:
+        """
+        Raises:
+            UnknownUnit: there is none of that kind; the text tells the kinds that there are.
+        """
+        unit = self.unit(kind, name)
+        if unit is None:
+            kinds = " and ".join(f"a {kind.words}" for kind in self.kinds_of(name))
+            there_is = f"; it is {kinds}" if kinds else "; discover lists what there is"
+            raise UnknownUnit(f"there is no {kind.words} named {name!r:.160}{there_is}")
+        return unit
+
+    def calls(
+        self,
+        kind: Kind,
+        wanted: Sequence[WantedUnit],
+        properties: Mapping[str, str],
+        strict: bool,
+    ) -> Tuple[UnitCalls, Dict[str, Tuple[str, ...]]]:
+        """The units to call, and what is wrong with the others by name (contract 4.3).
+
+        Raises:
+            UnknownUnit: there is none of a name, where that is strict.
+        """
+        calls: UnitCalls = []
+        errors: Dict[str, Tuple[str, ...]] = {}
+        for each in wanted:
+            try:
+                calls.append((each, UnitCall(self.wanted(kind, each.name), properties)))
+            except UnknownUnit as error:
+                if strict:
+                    raise
+                errors[each.name] = (str(error),)
+        return calls, errors
 
     def kinds_of(self, name: str) -> Tuple[Kind, ...]:
         """The kinds of unit that bear this name."""
@@ -201,7 +258,8 @@ class Registry:
             return _State(depends, good, _kept(fault, good))
         depends = _stamps(look, [conf, *(Path(source.path) for source in loaded.sources)])
         good = before.good if before else None
-        if good is not None and _keys(good) - _keys(loaded) and _just_written(file.path, look):
+        lost = good is not None and _claims(good).keys() - _claims(loaded).keys()
+        if good is not None and lost and _just_written(file.path, look):
             return _State(depends, good, unsettled=True)
         if good is None or good.checksum != loaded.checksum:
             self._store.save(loaded)
@@ -210,23 +268,52 @@ class Registry:
 
 def _catalogue(states: Mapping[Path, _State], problems: Iterable[PluginError]) -> Catalogue:
     units: Dict[Key, PolicyUnit] = {}
+    drivers: Dict[str, DriverUnit] = {}
+    topics: Dict[str, DriverUnit] = {}
     faults: List[PluginError] = list(problems)
-    owners: Dict[Key, Path] = {}
+    warnings: List[PluginError] = []
+    owners: Dict[Claim, Path] = {}
     for path, state in states.items():
         if state.fault is not None:
             faults.append(state.fault)
         if state.good is None:
             continue
-        taken = next((unit for unit in state.good.units if _key(unit) in owners), None)
+        claims = _claims(state.good)
+        taken = next((claim for claim in claims if claim in owners), None)
         if taken is not None:
-            owner = owners[_key(taken)]
-            message = f"{owner} has a {taken.kind.words} {taken.name} already; rename one of them"
-            faults.append(PluginError(message, str(path)))
+            faults.append(PluginError(f"{owners[taken]} {claims[taken]}", str(path)))
             continue
-        for unit in state.good.units:
-            units[_key(unit)] = unit
-            owners[_key(unit)] = path
-    return Catalogue(units, tuple(faults))
+        warnings += state.good.warnings
+        units.update((_key(unit), unit) for unit in state.good.units)
+        owners.update(dict.fromkeys(claims, path))
+        for driver in state.good.drivers:
+            if driver.shipped and driver.name in drivers:
+                continue
+            drivers[driver.name] = driver
+            if driver.topic is not None:
+                topics.setdefault(driver.topic, driver)
+    return Catalogue(units, tuple(faults), drivers, topics, tuple(warnings))
+
+
+def _claims(plugin: LoadedPlugin) -> Dict[Claim, str]:
+    """What no other plugin may have, with the words that say so after the one that has it."""
+    claims = {
+        (unit.kind.value, unit.name): f"has a {unit.kind.words} {unit.name} already; "
+        "rename one of them"
+        for unit in plugin.units
+    }
+    for driver in plugin.drivers:
+        if driver.shipped:
+            continue
+        claims["driver", driver.name] = (
+            f"has a driver {driver.name} already; set another name in one of them"
+        )
+        if driver.topic is not None:
+            claims["topic", driver.topic] = (
+                f"has a driver on the topic {driver.topic} already; "
+                "set another topic in one of them, or disable one in its conf file"
+            )
+    return claims
 
 
 def _tell_changes(
@@ -235,30 +322,43 @@ def _tell_changes(
     before: Catalogue,
     now: Catalogue,
 ) -> None:
-    told = {str(fault) for fault in before.faults}
+    told = set(map(str, (*before.faults, *before.warnings)))
     for fault in now.faults:
         if str(fault) not in told:
-            _log.error(
-                "cannot be loaded: %(reason)s",
-                {"reason": str(fault), "file": fault.file, "line": fault.line},
-            )
+            _log.error("cannot be loaded: %(reason)s", _problem(fault))
+    for warning in now.warnings:
+        if str(warning) not in told:
+            _log.warning("left out: %(reason)s", _problem(warning))
     for path in sorted(states_before.keys() | states.keys()):
         old = states_before[path].good if path in states_before else None
         new = states[path].good if path in states else None
-        if new is not None and new.units and (old is None or old.checksum != new.checksum):
-            kinds = ", ".join(unit.kind.words for unit in new.units)
+        holds = _holds(new)
+        if new is not None and holds and (old is None or old.checksum != new.checksum):
             _log.info(
                 "loaded %(file)s (%(kind)s), %(checksum)s",
-                {"file": str(path), "kind": kinds, "checksum": new.checksum},
+                {"file": str(path), "kind": ", ".join(holds), "checksum": new.checksum},
             )
-        elif old is not None and old.units and (new is None or not new.units):
-            how = "has no policy units any more" if path in states else "is gone"
+        elif _holds(old) and not holds:
+            how = "has nothing to call any more" if path in states else "is gone"
             _log.info("unloaded %(file)s: it %(reason)s", {"file": str(path), "reason": how})
+
+
+def _problem(problem: PluginError) -> Dict[str, object]:
+    return {"reason": str(problem), "file": problem.file, "line": problem.line}
+
+
+def _holds(plugin: Optional[LoadedPlugin]) -> List[str]:
+    """What a plugin has, in words."""
+    if plugin is None:
+        return []
+    return [unit.kind.words for unit in plugin.units] + [
+        f"{driver.words} {driver.name}" for driver in plugin.drivers
+    ]
 
 
 def _kept(fault: PluginError, good: Optional[LoadedPlugin]) -> PluginError:
     """The fault, saying what it means for the units."""
-    if good is None or not good.units:
+    if not _holds(good) or good is None:
         return fault
     message = f"{fault.message}; the last version that loaded stays in use ({good.checksum:.19})"
     return PluginError(message, fault.file, fault.line)
@@ -266,10 +366,6 @@ def _kept(fault: PluginError, good: Optional[LoadedPlugin]) -> PluginError:
 
 def _key(unit: PolicyUnit) -> Key:
     return unit.kind, unit.name
-
-
-def _keys(plugin: LoadedPlugin) -> Set[Key]:
-    return {_key(unit) for unit in plugin.units}
 
 
 def _just_written(path: Path, look: Look) -> bool:

@@ -19,8 +19,9 @@ import traceback
 from dataclasses import replace
 from typing import List, NoReturn
 
-from ovirt_scheduler import call, frames, given, limits, unit_calls
+from ovirt_scheduler import call, driver_request, frames, given, limits, unit_calls
 from ovirt_scheduler.answers import one_line
+from ovirt_scheduler.drivers import DriverJob
 from ovirt_scheduler.errors import RequestError
 from ovirt_scheduler.model import Analysis, Candidate, FileFault, Job, Limits
 from ovirt_scheduler.supervisor import Abandoned, Supervisor
@@ -57,6 +58,13 @@ def serve(client: socket.socket, lifeline: int) -> NoReturn:
         os._exit(status)
 
 
+def _opens_documents(task: frames.Task) -> bool:
+    """Whether a task makes its process one that is not used again."""
+    if isinstance(task, DriverJob):
+        return bool(task.documents)
+    return not isinstance(task, Job) or bool(given.documents(task))
+
+
 class _RequestProcess:
     def __init__(self, client: socket.socket, lifeline: int) -> None:
         self._client = client
@@ -71,9 +79,11 @@ class _RequestProcess:
         """
         for served in range(_MOST_TASKS, 0, -1):
             task = self._receive()
-            again = isinstance(task, Job) and not given.documents(task) and served > 1
+            again = served > 1 and not _opens_documents(task)
             if isinstance(task, Job):
                 self._work(task)
+            elif isinstance(task, DriverJob):
+                driver_request.work(task, self._supervisor, self._tell_at_once)
             elif isinstance(task, Candidate):
                 self._tell(self._analyse(task))
             self._tell(frames.pack("done", again=again))
@@ -97,6 +107,10 @@ class _RequestProcess:
     def _tell(self, payload: bytes) -> None:
         """Have the daemon told of it, with what else is told before the next ``_send``."""
         self._untold += frames.frame(payload)
+
+    def _tell_at_once(self, payload: bytes) -> None:
+        self._tell(payload)
+        self._send()
 
     def _send(self) -> None:
         self._client.sendall(b"".join(self._untold))

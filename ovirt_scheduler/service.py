@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
-from typing import Dict, List, Mapping, Optional, Protocol, Sequence, Tuple, cast
+from typing import Optional, Tuple
 
 from ovirt_scheduler import aggregate, decision_log
-from ovirt_scheduler.errors import EngineUnavailable, RequestError, UnknownUnit
+from ovirt_scheduler.errors import EngineUnavailable
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.inventory import Inventory
 from ovirt_scheduler.model import (
@@ -26,22 +26,10 @@ from ovirt_scheduler.model import (
     NoEngine,
     PolicyUnit,
     Request,
-    UnitCall,
-    WantedUnit,
 )
-from ovirt_scheduler.registry import Catalogue
+from ovirt_scheduler.registry import UnitCalls, Units
 
 _log = logging.getLogger(__name__)
-
-_Calls = List[Tuple[WantedUnit, UnitCall]]
-_Errors = Dict[str, Tuple[str, ...]]
-
-
-class Units(Protocol):
-    """Where the policy units come from: the registry, or one file that is tried."""
-
-    def look(self) -> Catalogue: ...
-    def glance(self) -> Catalogue: ...
 
 
 class Service:
@@ -86,7 +74,10 @@ class Service:
             ExecutorUnavailable: no process can be started at all.
         """
         started = time.monotonic()
-        calls, unit_errors = _calls(request, self._registry.glance())
+        strict = request.caller.form is AnswerForm.DESIGN
+        calls, unit_errors = self._registry.glance().calls(
+            request.kind, request.wanted, request.properties, strict
+        )
         engine_errors: Tuple[str, ...] = ()
         if request.hosts == () or (not calls and isinstance(request.hosts, tuple)):
             execution = Execution(request.hosts, None, ())
@@ -96,7 +87,7 @@ class Service:
                 calls=tuple(call for _, call in calls),
                 hosts=request.hosts,
                 vm=request.vm,
-                strict=request.caller.form is AnswerForm.DESIGN,
+                strict=strict,
                 deadline=started + self._request_timeout,
             )
             job, engine_errors = self._with_engine(job)
@@ -144,33 +135,8 @@ class Service:
         return job, ()
 
 
-def _calls(request: Request, catalogue: Catalogue) -> Tuple[_Calls, _Errors]:
-    """The units to call, and what is wrong with the others (contract 4.3)."""
-    calls: _Calls = []
-    errors: _Errors = {}
-    for wanted in request.wanted:
-        try:
-            call = _call(wanted, request, catalogue)
-        except RequestError as error:
-            if request.caller.form is AnswerForm.DESIGN:
-                raise
-            errors[wanted.name] = (str(error),)
-        else:
-            calls.append((wanted, call))
-    return calls, errors
-
-
-def _call(wanted: WantedUnit, request: Request, catalogue: Catalogue) -> UnitCall:
-    unit = catalogue.unit(request.kind, wanted.name)
-    if unit is None:
-        kinds = " and ".join(f"a {kind.words}" for kind in catalogue.kinds_of(wanted.name))
-        there_is = f"; it is {kinds}" if kinds else "; discover lists what there is"
-        raise UnknownUnit(f"there is no {request.kind.words} named {wanted.name!r:.160}{there_is}")
-    return UnitCall(unit, request.properties)
-
-
 def _answer(
-    request: Request, calls: _Calls, execution: Execution
+    request: Request, calls: UnitCalls, execution: Execution
 ) -> Tuple[Answer, Tuple[CallResult, ...], Tuple[str, ...]]:
     """The answer, the results as they count for it, and the errors of no single unit."""
     results = execution.results
@@ -180,27 +146,5 @@ def _answer(
         return kept, results, errors
     if request.kind is Kind.BALANCE:
         return next((result.value for result in results), None), results, ()
-    return _costs([wanted for wanted, _ in calls], results, functions=len(request.wanted))
-
-
-def _costs(
-    wanted: Sequence[WantedUnit], results: Tuple[CallResult, ...], functions: int
-) -> Tuple[Answer, Tuple[CallResult, ...], Tuple[str, ...]]:
-    """The weighted sum, of costs that are held within their bound (contract 3.6)."""
-    counted: List[CallResult] = []
-    errors: List[str] = []
-    for unit, result in zip(wanted, results):
-        if not result.ok:
-            counted.append(result)
-            continue
-        costs = cast("Mapping[str, int]", result.value)
-        within, beyond = aggregate.held(costs, unit.factor, functions)
-        if beyond:
-            limit = aggregate.bound(unit.factor, functions)
-            errors.append(f"{unit.name}: a cost beyond {limit} either way was held there")
-        counted.append(replace(result, value=within))
-    total = aggregate.weighted_sum(
-        [cast("Mapping[str, int]", result.value or {}) for result in counted],
-        [unit.factor for unit in wanted],
-    )
-    return total, tuple(counted), tuple(dict.fromkeys(errors))
+    wanted = [wanted for wanted, _ in calls]
+    return aggregate.summed(wanted, results, functions=len(request.wanted))

@@ -107,6 +107,10 @@ def _kinds(text: str) -> Tuple[str, ...]:
     return kinds
 
 
+def _version(text: str) -> str:
+    return _match(r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}", text)[0]
+
+
 def _address(text: str) -> str:
     try:
         ipaddress.ip_address(text)
@@ -156,6 +160,7 @@ CHECKS: Dict[str, Check] = {
     "minutes": Check("minutes, such as 5 or 0.5", _minutes),
     "assignments": Check("key=value, with ; between", _assignments),
     "kinds": Check("one or more, with commas between, of", _kinds),
+    "version": Check("a version, such as 4.5", _version),
     "address": Check("a host name or an IP address (0.0.0.0 or :: for every interface)", _address),
     "url": Check("an https:// URL without user name or query", _url),
 }

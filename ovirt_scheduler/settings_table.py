@@ -132,6 +132,14 @@ SCHEDULER: Tuple[Key, ...] = (
         "Folder with the plugins' conf files, NAME.conf for the plugin NAME.py.",
     ),
     Key(
+        "engine_version",
+        "version",
+        None,
+        "The oVirt version of the engine. A scheduler that was written for a newer one is left "
+        "out, with a warning.",
+        unset="every scheduler is taken",
+    ),
+    Key(
         "root_api",
         "choice",
         "design",

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, Optional, Tuple
+from dataclasses import replace
+from typing import Dict, Iterator, Optional, Protocol, Tuple, TypeVar
 
-from ovirt_scheduler import frames
-from ovirt_scheduler.errors import RefusedProperty, UnreadableDocument
-from ovirt_scheduler.model import CallResult, Document, Execution, Job, Outcome
+from ovirt_scheduler import driver_frames, frames
+from ovirt_scheduler.drivers import DriverExecution, DriverJob
+from ovirt_scheduler.errors import BadParameters, RefusedProperty, UnreadableDocument
+from ovirt_scheduler.model import CallResult, Document, Execution, Job, Kind, Outcome
 
 Message = Tuple[str, frames.Head]
 
 # The faults that a request process finds.
-_REFUSALS = {refusal.fault_code: refusal for refusal in (RefusedProperty, UnreadableDocument)}
+_REFUSALS = {
+    refusal.fault_code: refusal for refusal in (BadParameters, RefusedProperty, UnreadableDocument)
+}
+
+
+E_co = TypeVar("E_co", covariant=True)
+
+
+class Listener(Protocol[E_co]):
+    """Hears the messages of one request process."""
+
+    opened: bool  # the documents are read: what is asked for has begun
+
+    def take_all(self, messages: Iterator[Message]) -> None: ...
+    def whole(self) -> E_co: ...
+    def cut_short(self, how: str) -> E_co: ...
 
 
 class Told:
@@ -56,4 +73,55 @@ class Told:
                 call.unit.name, Outcome.KILLED, message=f"the process of its request {how}"
             )
             self._results.setdefault(position, failure)
+        return self.whole()
+
+
+class DriverTold:
+    """The same of a driver's job."""
+
+    def __init__(self, job: DriverJob) -> None:
+        self._job = job
+        self._kinds = (
+            *(Kind.FILTER for _ in job.filters),
+            *(Kind.COST_FUNCTION for _ in job.cost_functions),
+        )
+        self._told = DriverExecution()
+        self._results: Dict[int, CallResult] = {}
+        self.opened = False
+
+    def take_all(self, messages: Iterator[Message]) -> None:
+        """
+        Raises:
+            UnreadableDocument, RefusedProperty, BadParameters: the request process says so.
+        """
+        for kind, fields in messages:
+            if kind == "refused":
+                raise _REFUSALS[fields["code"]](fields["message"])
+            if kind == "opened":
+                self.opened = True
+                self._told = DriverExecution(tuple(fields["hosts"]), errors=tuple(fields["errors"]))
+            elif kind == "result":
+                position = int(fields["position"])
+                _, self._results[position] = frames.unpack_result(fields, self._kinds[position])
+            elif kind == "driver":
+                result, answer = driver_frames.unpack_driver(fields, self._job.returns)
+                self._told = replace(self._told, result=result, answer=answer)
+
+    def whole(self) -> DriverExecution:
+        def results(kind: Kind) -> Tuple[CallResult, ...]:
+            places = sorted(self._results)
+            return tuple(self._results[at] for at in places if self._kinds[at] is kind)
+
+        return replace(
+            self._told, filters=results(Kind.FILTER), cost_functions=results(Kind.COST_FUNCTION)
+        )
+
+    def cut_short(self, how: str) -> DriverExecution:
+        """The same, as a failure of the driver where it had not answered."""
+        if not self.opened and self._job.documents:
+            raise UnreadableDocument(f"the process that read the documents {how}")
+        if self._told.result is None:
+            message = f"the process of its request {how}"
+            killed = CallResult(self._job.driver.name, Outcome.KILLED, message=message)
+            self._told = replace(self._told, result=killed)
         return self.whole()

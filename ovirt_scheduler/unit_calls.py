@@ -136,14 +136,24 @@ def _result(unit: PolicyUnit, ended: Ended) -> Optional[CallResult]:
             _, result = frames.unpack_result(fields, unit.kind)
         except frames.FrameError as error:
             ended = replace(ended, problem=f"its answer cannot be read: {error}")
+    return completed(result, unit.name, unit.limits, ended)
+
+
+def completed(result: Optional[CallResult], name: str, bounds: Limits, ended: Ended) -> CallResult:
+    """A call's result with what its process shows of it.
+
+    Args:
+        result: what it answered; None where nothing came that can be read.
+        name: of what was called; it has the last word on that.
+    """
     if result is None:
-        outcome, message = how_it_ended(ended, unit.limits)
-        result = CallResult(unit.name, outcome, message=message)
+        outcome, message = how_it_ended(ended, bounds)
+        result = CallResult(name, outcome, message=message)
     cut = (f"printed more than {OUTPUT_LIMIT >> 20} MiB; the rest was cut",) if ended.cut else ()
     # It stands as the plugin wrote it: the pipe of its answer is open to it.
     return replace(
         result,
-        unit=unit.name,
+        unit=name,
         message=one_line(result.message),
         traceback=result.traceback[-call.TRACEBACK_LIMIT :],
         seconds=ended.seconds,
@@ -191,8 +201,14 @@ def _checked(result: CallResult, given: Sequence[str]) -> CallResult:
     else:
         kept, strangers = aggregate.among(given, tuple(value))
         value = {host: value[host] for host in kept}
+    notes = note_of_strangers("hosts", strangers)
+    return replace(result, value=value, notes=(*result.notes, *notes))
+
+
+def note_of_strangers(what: str, strangers: Sequence[str]) -> Tuple[str, ...]:
+    """What to say of answered hosts or VMs that were not given; nothing where there are none."""
     if not strangers:
-        return replace(result, value=value)
+        return ()
     shown = ", ".join(strangers[:3]) + (", ..." if len(strangers) > 3 else "")
-    note = f"answered with hosts that it was not given ({len(strangers)} dropped: {shown:.200})"
-    return replace(result, value=value, notes=(*result.notes, one_line(note)))
+    note = f"answered with {what} that it was not given ({len(strangers)} dropped: {shown:.200})"
+    return (one_line(note),)

@@ -47,30 +47,32 @@ def strings(place: str, value: object) -> List[str]:
     return [string(f"{place}[{position}]", item) for position, item in enumerate(value)]
 
 
-def hosts(value: object) -> Hosts:
+def hosts(value: object, place: str = "hosts") -> Hosts:
+    """Hosts; or, where the place is another, VMs in the same way."""
     if isinstance(value, (str, bytes)):
         return _document(value)
     if not isinstance(value, list):
-        raise expected("hosts", "an XML document as a string, or an array of ids", value)
+        raise expected(place, "an XML document as a string, or an array of ids", value)
     seen: Dict[str, int] = {}
-    for position, host in enumerate(strings("hosts", value)):
-        if not host.strip():
-            raise BadParameters(f"hosts[{position}]: an empty id")
-        if host in seen:
+    for position, each in enumerate(strings(place, value)):
+        if not each.strip():
+            raise BadParameters(f"{place}[{position}]: an empty id")
+        if each in seen:
             raise BadParameters(
-                f"hosts[{position}]: {host!r:.80} is hosts[{seen[host]}] already; give it once"
+                f"{place}[{position}]: {each!r:.80} is {place}[{seen[each]}] already; give it once"
             )
-        seen[host] = position
+        seen[each] = position
     return tuple(seen)
 
 
-def vm(value: object) -> Vm:
+def vm(value: object, place: str = "vm") -> Vm:
+    """A VM; or, where the place is another, a host in the same way."""
     if isinstance(value, bytes) or (isinstance(value, str) and _starts_a_document(value)):
         return _document(value)
     if not isinstance(value, str):
-        raise expected("vm", "an XML document as a string, or an id", value)
+        raise expected(place, "an XML document as a string, or an id", value)
     if not value.strip():
-        raise BadParameters("vm: an empty id")
+        raise BadParameters(f"{place}: an empty id")
     return value
 
 

@@ -80,7 +80,7 @@ def test_check_says_where_it_looked(tmp_path):
     """Nothing found is not a fault, but it is told."""
     status, out, _ = run(tmp_path, "check", "--plugins", str(tmp_path))
     assert status == 0
-    assert f"\nno policy units; looked in {tmp_path}\n" in out
+    assert f"\nno plugins; looked in {tmp_path}\n" in out
 
 
 def test_a_mistake_in_the_settings_is_exit_status_78(tmp_path):

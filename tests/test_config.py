@@ -35,6 +35,7 @@ DEFAULTS = Settings(
     plugins_path=(PROJECT / "ovirt_scheduler" / "plugins",),
     plugins_path_optional=frozenset({PROJECT / "ovirt_scheduler" / "plugins"}),
     plugins_conf_path=Path("/etc/ovirt/scheduler/plugins"),
+    engine_version=None,
     root_api=AnswerForm.DESIGN,
     engine_scores=EngineScores.SUMMED,
     plugin_user=None,

@@ -221,7 +221,7 @@ def test_a_plugin_is_disabled_and_enabled_by_its_conf_file(place, caplog):
     os.utime(path, LONG_AGO)
     (place.confs / "a.conf").write_text("enabled = false\n")
     assert (place.versions(), place.faults()) == ({}, [])
-    assert f"unloaded {path}: it has no policy units any more" in caplog.messages
+    assert f"unloaded {path}: it has nothing to call any more" in caplog.messages
     (place.confs / "a.conf").write_text("enabled = true\n")
     assert place.versions() == {"a": "1"}
 

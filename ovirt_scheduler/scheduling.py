@@ -1,0 +1,243 @@
+"""Drivers and schedulers on decoded requests: which there are, and what one decides.
+
+What ``service`` is for policy units. A ``DriverDecision`` comes out that holds all that was
+found, for whoever shows it or acts on it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import Dict, List, Mapping, Optional, Tuple, cast
+
+from ovirt_scheduler import aggregate, call_log
+from ovirt_scheduler.drivers import (
+    INTERFACE_METHODS,
+    DriverAnswer,
+    DriverDecision,
+    DriverExecution,
+    DriverJob,
+    DriverRequest,
+    DriverUnit,
+    Returns,
+)
+from ovirt_scheduler.errors import EngineUnavailable, UnknownUnit
+from ovirt_scheduler.executor import Executor
+from ovirt_scheduler.inventory import Inventory
+from ovirt_scheduler.model import AnswerForm, CallResult, Kind, Known, NoEngine
+from ovirt_scheduler.registry import Catalogue, UnitCalls, Units
+from ovirt_scheduler.selections import Selections
+
+_log = logging.getLogger(__name__)
+
+_NO_ENGINE = NoEngine(
+    "scheduler.conf has no [engine] section, or the plugin does not name engine_connection"
+)
+_NOTHING: Mapping[Returns, DriverAnswer] = {
+    Returns.SELECTION: (),
+    Returns.TRUTH: False,
+    Returns.MIGRATIONS: {},
+    Returns.VALUE: "",
+}
+_SELECTIONS = ("select_host", "candidates")
+
+
+class Scheduling:
+    """Answers requests for drivers. Safe to use from many threads.
+
+    Args:
+        registry: the drivers, and the policy units that a scheduler may be called with.
+        executor: runs them.
+        request_timeout: seconds that one request may take, waiting included.
+        selections: what each scheduler selected last.
+        inventory: tells what the engine knows of ids; None where no engine is configured.
+    """
+
+    def __init__(
+        self,
+        registry: Units,
+        executor: Executor,
+        request_timeout: float,
+        selections: Selections,
+        inventory: Optional[Inventory] = None,
+    ) -> None:
+        self._registry = registry
+        self._executor = executor
+        self._request_timeout = request_timeout
+        self._selections = selections
+        self._inventory = inventory
+
+    def schedulers(self) -> Tuple[DriverUnit, ...]:
+        """All schedulers by name, after a fresh look at the folders."""
+        drivers = self._registry.look().drivers
+        return tuple(drivers[name] for name in sorted(drivers) if drivers[name].interfaces)
+
+    def topics(self) -> Mapping[str, DriverUnit]:
+        """All topics, sorted, each with its driver, after a fresh look at the folders."""
+        return dict(sorted(self._registry.look().topics.items()))
+
+    def scheduler(self, name: str, method: str) -> DriverUnit:
+        """The scheduler of that name.
+
+        Args:
+            method: of one of the interfaces (``drivers.INTERFACE_METHODS``).
+
+        Raises:
+            UnknownUnit: there is none, or it does not define the method's interface; the text
+                tells what there is.
+        """
+        drivers = self._registry.glance().drivers
+        driver = drivers.get(name)
+        if driver is None or not driver.interfaces:
+            there = ", ".join(sorted(each for each in drivers if drivers[each].interfaces))
+            no = "is no scheduler" if driver else "there is no scheduler of that name"
+            raise UnknownUnit(f"{name!r:.160}: {no}; there are {there or 'none'}")
+        if driver.defines(method) is None:
+            raise UnknownUnit(
+                f"the scheduler {name} is no {INTERFACE_METHODS[method].interface}; "
+                f"it is {', '.join(driver.interfaces)}"
+            )
+        return driver
+
+    def publisher(self, topic: str, method: str) -> DriverUnit:
+        """The driver that publishes the method under the topic.
+
+        Raises:
+            UnknownUnit: there is no such topic, or no such method; the text tells what there is.
+        """
+        topics = self._registry.glance().topics
+        driver = topics.get(topic)
+        if driver is None:
+            there = ", ".join(sorted(topics)) or "none"
+            raise UnknownUnit(f"there is no topic {topic!r:.160}; there are {there}")
+        if driver.method(method) is None:
+            there = ", ".join(each.name for each in driver.methods)
+            raise UnknownUnit(
+                f"the topic {topic} has no method {method!r:.160}; {driver.name} publishes {there}"
+            )
+        return driver
+
+    def decide(self, request: DriverRequest) -> DriverDecision:
+        """Call a driver's method, and before it the policy units that the request asks for.
+
+        A driver that fails is a decision with ``failure``, and with the answer that nothing is
+        to be done.
+
+        Raises:
+            UnknownUnit: no such policy unit of that kind (design form).
+            RefusedProperty: a value that the driver or a unit refuses (design form).
+            UnreadableDocument: the hosts or the VMs cannot be read.
+            BadParameters: the host whose status has changed is not among the hosts.
+            Overloaded: no process became free in time, or too many requests wait.
+            ExecutorUnavailable: no process can be started at all.
+        """
+        started = time.monotonic()
+        catalogue = self._registry.glance()
+        self._selections.forget_others(catalogue.drivers)
+        filters, costs, unit_errors = _unit_calls(request, catalogue)
+        job = DriverJob(
+            driver=request.driver,
+            method=request.method,
+            subjects=request.subjects,
+            arguments=request.arguments,
+            properties=request.properties,
+            deadline=started + self._request_timeout,
+            known=Known(),
+            engine=_NO_ENGINE,
+            filters=tuple(call for _, call in filters),
+            cost_functions=tuple(call for _, call in costs),
+            wanted_costs=tuple(wanted for wanted, _ in costs),
+            selected=self._selections.last(request.driver.name),
+            strict=_strict(request),
+        )
+        job, engine_errors = self._with_engine(job)
+        execution = self._executor.run_driver(job)
+        for kind, result in _results(request, execution):
+            described = call_log.described(request.caller.request_id, kind, result)
+            call_log.tell(described, result)
+            problems = (() if result.ok else (result.message,)) + result.notes
+            if problems:
+                unit_errors[result.unit] = unit_errors.get(result.unit, ()) + problems
+        failed = execution.result is None or not execution.result.ok
+        decision = DriverDecision(
+            request=request,
+            execution=execution,
+            answer=_NOTHING[job.returns] if failed else execution.answer,
+            errors=(*engine_errors, *execution.errors, *_errors_of_units(job, execution)),
+            unit_errors=unit_errors,
+            seconds=time.monotonic() - started,
+        )
+        if request.driver.defines(request.method) and request.method in _SELECTIONS:
+            self._remember(decision)
+        return decision
+
+    def _remember(self, decision: DriverDecision) -> None:
+        """A selection that found no host counts; one that failed does not."""
+        if decision.failure is None:
+            selected = cast("Tuple[str, ...]", decision.answer)
+            self._selections.keep(decision.request.driver.name, selected)
+
+    def _with_engine(self, job: DriverJob) -> Tuple[DriverJob, Tuple[str, ...]]:
+        """Add what the engine knows of ids, and the access to it that plugins want.
+
+        An engine that gives no answer is told once, and the job goes on without.
+        """
+        if self._inventory is None:
+            return job, ()
+        given = job.subjects
+        hosts = given.hosts if isinstance(given.hosts, tuple) else ()
+        vms = given.vms if isinstance(given.vms, tuple) else ()
+        vm = given.vm if isinstance(given.vm, str) and given.vm not in vms else None
+        units = (*job.filters, *job.cost_functions)
+        plugins = (job.driver.plugin, *(call.unit.plugin for call in units))
+        try:
+            job = replace(job, known=self._inventory.known(hosts, vm, job.deadline, vms))
+            if any(plugin.wants_engine for plugin in plugins):
+                job = replace(job, engine=self._inventory.access(job.deadline))
+        except EngineUnavailable as error:
+            message = f"the engine's REST API gives no answer: {error}"
+            _log.warning(
+                "the engine's REST API gives no answer: %(reason)s", {"reason": str(error)}
+            )
+            return replace(job, engine=NoEngine(message)), (message,)
+        return job, ()
+
+
+def _strict(request: DriverRequest) -> bool:
+    return request.caller.form is AnswerForm.DESIGN
+
+
+def _unit_calls(
+    request: DriverRequest, catalogue: Catalogue
+) -> Tuple[UnitCalls, UnitCalls, Dict[str, Tuple[str, ...]]]:
+    """The filters and the cost functions to call, and what is wrong with the others."""
+    found: List[UnitCalls] = []
+    errors: Dict[str, Tuple[str, ...]] = {}
+    for kind, wanted in (
+        (Kind.FILTER, request.filters),
+        (Kind.COST_FUNCTION, request.cost_functions),
+    ):
+        calls, wrong = catalogue.calls(kind, wanted, request.properties, _strict(request))
+        found.append(calls)
+        errors.update(wrong)
+    filters, cost_functions = found
+    return filters, cost_functions, errors
+
+
+def _results(request: DriverRequest, execution: DriverExecution) -> List[Tuple[str, CallResult]]:
+    """Each result with the words for what gave it."""
+    found = [(Kind.FILTER.words, result) for result in execution.filters]
+    found += [(Kind.COST_FUNCTION.words, result) for result in execution.cost_functions]
+    if execution.result is not None:
+        found.append((request.driver.words, execution.result))
+    return found
+
+
+def _errors_of_units(job: DriverJob, execution: DriverExecution) -> Tuple[str, ...]:
+    """The errors that belong to no single one of the policy units."""
+    policies = [call.unit.on_failure for call in job.filters]
+    _, of_filters = aggregate.filtered(execution.hosts, execution.filters, policies)
+    wanted = job.wanted_costs
+    _, _, of_costs = aggregate.summed(wanted, execution.cost_functions, len(wanted))
+    return (*of_filters, *of_costs)

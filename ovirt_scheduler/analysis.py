@@ -83,7 +83,8 @@ def analyse(candidate: Candidate) -> Analysis:
         return Analysis(fault=FileFault(source.path, wrong.line, wrong.message))
     except BaseException as error:  # noqa: BLE001  a plugin may raise anything
         return Analysis(fault=_load_fault(candidate, error))
-    return Analysis(units, drivers, modules, wants_engine=any(map(_wants_engine, modules)))
+    wants_engine = any(map(_wants_engine, modules))
+    return Analysis(units, modules, wants_engine, drivers=drivers)
 
 
 def _may_have_units(tree: ast.Module) -> bool:

@@ -110,7 +110,7 @@ def _tell(
     out.write(tables.table(headings, drivers))
     if catalogue.empty:
         folders = ", ".join(map(str, settings.plugins_path)) or "no folder: set plugins_path"
-        out.write(f"no plugins; looked in {folders}\n")
+        out.write(f"no plugins but our own; looked in {folders}\n")
     for warning in catalogue.warnings:
         out.write(f"warning: {warning}\n")
     for fault in catalogue.faults:

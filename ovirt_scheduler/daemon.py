@@ -63,7 +63,7 @@ def serve(read: Callable[[], Settings]) -> None:
             if parts.registry.look().empty:
                 folders = ", ".join(map(str, settings.plugins_path))
                 _log.warning(
-                    "no plugins; put one into one of: %(folders)s",
+                    "nothing to call; put a plugin into one of: %(folders)s",
                     {"folders": folders or "(none)"},
                 )
             threading.Thread(target=server.serve_forever, name="accept", daemon=True).start()

@@ -317,7 +317,7 @@ class _Members:
         if name == kind.one:
             self._count += 1
             self.latest = f"{kind.one} number {self._count}"
-            if kind is _HOSTS:
+            if kind is not _VM:  # one that is yet to be made has none
                 self._check_id(attributes.get("id", ""))
         elif not self._in_collection and name == kind.many:
             self._in_collection = True

@@ -203,10 +203,10 @@ class Analysis:
     """
 
     units: Tuple[FoundUnit, ...] = ()
-    drivers: Tuple[FoundDriver, ...] = ()
     modules: Tuple[Module, ...] = ()
     wants_engine: bool = False
     fault: Optional[FileFault] = None
+    drivers: Tuple[FoundDriver, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -40,10 +40,12 @@ def test_check_lists_the_units_and_is_content(tmp_path):
     (tmp_path / "Good.py").write_text(GOOD)
     status, out, err = run(tmp_path, "check", "--plugins", str(tmp_path))
     assert (status, err) == (0, "")
-    certificate, headings, unit, verdict = out.splitlines()
+    certificate, headings, unit, of_drivers, driver, verdict = out.splitlines()
     assert certificate.endswith("certificate.pem: made on first start")
     assert headings.split() == ["UNIT", "KIND", "FILE", "DESCRIPTION"]
     assert unit.split() == ["Good", "filter", f"{tmp_path}/Good.py", "Keep", "all."]
+    assert of_drivers.split() == ["DRIVER", "TOPIC", "INTERFACES", "FILE", "DESCRIPTION"]
+    assert driver.split()[:3] == ["default", "compute", "HostSelector,"]
     assert verdict == "all is well"
     assert not (tmp_path / "state").exists()
 
@@ -70,7 +72,7 @@ def test_check_tells_what_cannot_be_loaded(tmp_path, source, told):
     (tmp_path / "Bad.py").write_text(source)
     status, out, err = run(tmp_path, "check", "--plugins", str(tmp_path))
     assert (status, err) == (1, "")
-    _, _, listed, fault, verdict = out.splitlines()
+    _, _, listed, _, _, fault, verdict = out.splitlines()
     assert listed.startswith("Good")
     assert verdict == "1 to mend"
     assert fault.startswith(f"{tmp_path}/Bad.py{told}")
@@ -80,7 +82,7 @@ def test_check_says_where_it_looked(tmp_path):
     """Nothing found is not a fault, but it is told."""
     status, out, _ = run(tmp_path, "check", "--plugins", str(tmp_path))
     assert status == 0
-    assert f"\nno plugins; looked in {tmp_path}\n" in out
+    assert f"\nno plugins but our own; looked in {tmp_path}\n" in out
 
 
 def test_a_mistake_in_the_settings_is_exit_status_78(tmp_path):

@@ -14,12 +14,14 @@ from ovirt_scheduler.model import (
     Candidate,
     Document,
     FileFault,
+    FoundDriver,
     FoundUnit,
     Job,
     Kind,
     Migration,
     Module,
     Outcome,
+    PublishedMethod,
     Source,
 )
 
@@ -145,6 +147,22 @@ def test_what_is_no_message_is_refused(payload):
 ANALYSIS = Analysis(
     (FoundUnit("u", Kind.BALANCE, "what it does", 7),),
     (Module("u", "/p/u.py", b"\xff source", b"\0code"),),
+    drivers=(
+        FoundDriver(
+            class_name="D",
+            line=3,
+            description="what it is for",
+            name="d",
+            topic=None,
+            interfaces=("LoadBalancer",),
+            methods=(PublishedMethod("m", "help", "(a, b=1)", ("a",), ("b",)),),
+            policies=("p", "q"),
+            version="1",
+            written_for="4.5",
+            properties="k=v",
+            default_values="v",
+        ),
+    ),
 )
 
 
@@ -172,6 +190,10 @@ def test_an_analysis_arrives_as_it_was_sent(analysis):
         ("modules", {"code": "not base64"}),
         ("modules", {"source": 7}),
         ("modules", {"path": None}),
+        ("drivers", {"topic": 7}),
+        ("drivers", {"policies": "p"}),
+        ("drivers", {"methods": [{}]}),
+        ("drivers", {"methods": 7}),
     ],
 )
 def test_an_analysis_of_another_shape_is_refused(part, change):

@@ -13,6 +13,7 @@ ARGUMENTS = {
     "string": "<hosts/>",
     "struct": {},
 }
+FOUR = {"Discover", "discover", "runCostFunctions", "runFilters", "runLoadBalancing"}
 
 
 @pytest.fixture(scope="module")
@@ -26,10 +27,8 @@ def test_every_method_tells_truthfully_how_it_is_called_and_what_it_gives(daemon
     types = {str: "string", list: "array", dict: "struct"}
     with ServerProxy(daemon.url + path) as server:
         names = server.system.listMethods()
-        assert {"Discover", "discover", "runCostFunctions", "runFilters", "runLoadBalancing"} < set(
-            names
-        )
-        for name in names:
+        assert set(names) > FOUR
+        for name in FOUR | {each for each in names if each.startswith("system.")}:
             assert server.system.methodHelp(name)
             for result, *parameters in server.system.methodSignature(name):
                 arguments = [ARGUMENTS[parameter] for parameter in parameters]

@@ -80,7 +80,7 @@ def serve(read: Callable[[], Settings]) -> None:
         finally:
             notifier.stopping()
             watchdog.stop()
-            server.stop(_GRACE)
+            server.stop(_GRACE, parts.executor.close)
             parts.close()
 
 

@@ -27,7 +27,7 @@ import xmlrpc.client
 import xmlrpc.server
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
 from urllib.parse import urlsplit
 
 from OpenSSL import SSL
@@ -119,14 +119,15 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
                         logger.warning("connections are accepted again")
                     troubled = False
 
-    def stop(self, grace: float) -> None:
+    def stop(self, grace: float, end_calls: Callable[[], None] = lambda: None) -> None:
         """Take no more calls, let those under way finish, and close every connection.
 
         A call that arrives on an open connection meanwhile gets fault 104.
 
         Args:
-            grace: seconds that calls under way may take; then their connections are broken,
-                and their threads have half a second more to end.
+            grace: seconds that calls under way may take; then they are ended, and there is half
+                a second to tell their callers and to break every connection.
+            end_calls: ends what the calls under way wait for.
         """
         deadline = time.monotonic() + grace
         self._stopping.set()
@@ -138,6 +139,8 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
                 "calls are still under way after %(seconds)g s; they are cut off",
                 {"seconds": grace},
             )
+            end_calls()
+            self.connections.wait_until_idle(time.monotonic() + _STOPPING)
         if not self.connections.close(max(deadline, time.monotonic() + _STOPPING)):
             logger.warning("a call did not end; its thread is left behind")
         with self._accepting:

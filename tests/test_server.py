@@ -339,16 +339,28 @@ def test_stopping_waits_for_calls_under_way(running: Running) -> None:
     assert not stopping.is_alive()
 
 
-def test_stopping_cuts_what_takes_too_long(
+def test_stopping_ends_what_takes_too_long_and_its_caller_is_answered(
     plain: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """After its grace a call's connection is broken, and the log says so."""
+    """After the grace; the log says so."""
+    connection = plain.connect()
+    connection.sendall(post(xmlrpc.client.dumps((), "gate").encode()))
+    assert plain.gate.entered.acquire(timeout=30)
+    plain.server.stop(0.1, end_calls=plain.gate.go_on.set)
+    assert Reply(connection).value == "done"
+    assert any("cut off" in line for line in messages(caplog))
+
+
+def test_stopping_breaks_the_connection_of_what_cannot_be_ended(
+    plain: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody is waited for without end."""
     connection = plain.connect()
     connection.sendall(post(xmlrpc.client.dumps((), "gate").encode()))
     assert plain.gate.entered.acquire(timeout=30)
     plain.server.stop(0.1)
     assert at_end(connection)
-    assert any("cut off" in line for line in messages(caplog))
+    assert any("left behind" in line for line in messages(caplog))
 
 
 def test_stopping_does_not_wait_for_idle_connections(running: Running) -> None:

@@ -53,8 +53,8 @@ def ask_with_curl():
     curl.perform()
     assert curl.getinfo(curl.RESPONSE_CODE) == 200
 def write_a_temporary_file(): tempfile.NamedTemporaryFile().write(b"1")
-def write_its_state(): open("/var/lib/ovirt-scheduler/written", "w").close()
-def write_its_log(): open("/var/log/ovirt-scheduler/written", "w").close()
+def write_its_state(): tempfile.NamedTemporaryFile(dir="/var/lib/ovirt-scheduler").write(b"1")
+def write_its_log(): tempfile.NamedTemporaryFile(dir="/var/log/ovirt-scheduler").write(b"1")
 def leave_a_program(): subprocess.Popen(["sleep", "1000"], start_new_session=True)
 def leave_a_process():
     if os.fork() == 0:
@@ -194,7 +194,8 @@ def drop_in(machine, text):
 def test_the_user_and_the_folders_are_there_before_the_first_start(stopped):
     """By sysusers and tmpfiles at boot: a key and a password can be laid down for it."""
     assert stopped.run("systemctl", "is-system-running") == "running"
-    stopped.run("rm", "-r", *(folder for folder in FOLDERS if folder.startswith("/var/")))
+    stopped.run("chown", "root:root", *FOLDERS)
+    stopped.run("chmod", "777", *FOLDERS)
     stopped.run("systemd-tmpfiles", "--create", "ovirt-scheduler.conf")
     assert owners(stopped) == FOLDERS
 
@@ -282,18 +283,6 @@ def test_it_runs_as_its_own_user_with_its_own_folders(running):
     assert owners(running) == FOLDERS
 
 
-def test_its_log_is_entries_of_the_journal_with_their_fields(running):
-    """Found by the unit, with a level and the fields of docs/operations.md."""
-    filtered(running, "fork")
-    entries = running.run(
-        "journalctl", "--output=json", f"--unit={UNIT}", "SCHEDULER_METHOD=runFilters"
-    )
-    entry = json.loads(entries.splitlines()[-1])
-    assert entry["PRIORITY"] == "6"
-    assert entry["SCHEDULER_UNITS"] == "Can"
-    assert entry["MESSAGE"].startswith(f"request {entry['SCHEDULER_REQUEST']} runFilters")
-
-
 def test_it_goes_by_the_old_proxys_name_too(running):
     """Units and habits that name ovirt-scheduler-proxy find it."""
     assert show(running, "Id", "ovirt-scheduler-proxy.service") == UNIT
@@ -349,6 +338,14 @@ def test_a_reload_with_bad_settings_goes_on_with_the_former_and_says_so(running)
     assert show(running, "StatusText") == "listening on https://localhost:18781"
 
 
+def reload_done(machine, line):
+    """Reload, and wait for its end: systemctl waits for the signal alone."""
+    said = journal(machine).count(line)
+    machine.run("systemctl", "reload", UNIT)
+    machine.wait_for(lambda: journal(machine).count(line) > said, line)
+    machine.wait_for(lambda: show(machine, "ActiveState") == "active", "the end of the reload")
+
+
 def test_the_journal_has_the_fields_of_the_log(running):
     """Without a setting; an administrator asks for those of one kind."""
     assert filtered(running, "fork") == ["fork"]
@@ -362,14 +359,6 @@ def test_the_journal_has_the_fields_of_the_log(running):
     assert (told["_TRANSPORT"], told["PRIORITY"]) == ("journal", "6")
     assert (told["SCHEDULER_UNITS"], told["SCHEDULER_OUTCOME"]) == ("Can", "ok")
     assert told["MESSAGE"].startswith(f"request {told['SCHEDULER_REQUEST']} runFilters, ")
-
-
-def reload_done(machine, line):
-    """Reload, and wait for its end: systemctl waits for the signal alone."""
-    said = journal(machine).count(line)
-    machine.run("systemctl", "reload", UNIT)
-    machine.wait_for(lambda: journal(machine).count(line) > said, line)
-    machine.wait_for(lambda: show(machine, "ActiveState") == "active", "the end of the reload")
 
 
 def test_killed_it_is_started_again(running):
@@ -434,11 +423,11 @@ def test_stopped_it_ends_by_itself_and_leaves_nothing(running):
 
 def test_setup_is_undone_and_done_again(running):
     """The unit goes with its aliases, and comes back started and enabled."""
-    running.run("ovirt-scheduler", "setup", "--remove", check=False)  # says what stays
+    told = running.run("ovirt-scheduler", "setup", "--remove", check=False)
     for name in (UNIT, "ovirt-scheduler-proxy.service"):
         assert show(running, "LoadState", name) == "not-found"
     assert processes(running) == []
-    assert "no such user" in running.run("id", USER, check=False)
+    assert "no such user" in running.run("id", USER, check=False), told
     running.run("ovirt-scheduler", "setup")
     assert [show(running, name) for name in ("ActiveState", "UnitFileState")] == [
         "active", "enabled",

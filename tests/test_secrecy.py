@@ -84,6 +84,7 @@ def do_filter(hosts, vm, properties):
     found = {
         "pid": os.getpid(), "uid": os.getuid(), "environ": dict(os.environ), "above": above,
         "beside": beside, "descriptors": descriptors, "show": show,
+        "status": pathlib.Path("/proc/self/status").read_text(),
         "opened": [one for pid in above + beside for one in attempts(pid)],
     }
     out = pathlib.Path(properties["out"])
@@ -196,6 +197,11 @@ def test_no_environment_variable_holds_a_secret(looked: Looked) -> None:
     assert {name for name in environ if not name.startswith("LC_")} <= {
         "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR",
     }  # fmt: skip
+
+
+def test_no_program_that_a_plugin_starts_gains_rights(looked: Looked) -> None:
+    """By a set-user-ID bit, or capabilities of its own."""
+    assert "\nNoNewPrivs:\t1\n" in looked.found["status"]
 
 
 def test_no_process_above_or_beside_can_be_looked_into(looked: Looked) -> None:

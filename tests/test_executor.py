@@ -2,53 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Callable, Sequence
+from typing import Callable
 
 import pytest
 from conftest import LIMITS, offspring, processes_with
+from jobs import HOSTS, job_of, only
 
-from ovirt_scheduler import executor as executor_module
 from ovirt_scheduler import zygote_client
 from ovirt_scheduler.errors import Overloaded, UnreadableDocument
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.model import (
-    CallResult,
     Document,
-    Execution,
-    Job,
     Kind,
     Migration,
     Outcome,
     PolicyUnit,
-    UnitCall,
 )
 
-HOSTS = ("host-1", "host-2", "host-3")
 UnitNamed = Callable[..., PolicyUnit]
-
-
-def job_of(units: Sequence[PolicyUnit], seconds: float = 20.0, **changes: object) -> Job:
-    properties = changes.pop("properties", {})
-    job = Job(
-        kind=units[0].kind if units else Kind.FILTER,
-        calls=tuple(UnitCall(unit, properties) for unit in units),
-        hosts=HOSTS,
-        vm="vm-1",
-        deadline=time.monotonic() + seconds,
-    )
-    return replace(job, **changes)
-
-
-def only(execution: Execution) -> CallResult:
-    (result,) = execution.results
-    return result
 
 
 def test_a_filter_gives_the_ids_of_the_entities_that_it_returned(executor, unit_named):
@@ -202,100 +179,6 @@ def test_output_beyond_a_mebibyte_is_cut_and_that_is_said(executor, unit_named, 
     assert result.value == HOSTS
     assert len(getattr(result, stream)) == 1 << 20
     assert result.notes == ("printed more than 1 MiB; the rest was cut",)
-
-
-def test_rubbish_on_every_descriptor_is_a_failure_of_that_call_alone(executor, unit_named):
-    """A plugin that finds its answer's pipe can spoil only its own answer."""
-    bad, good = executor.run(
-        job_of([unit_named("writes_to_descriptors"), unit_named("keeps_all")])
-    ).results
-    assert bad.outcome is Outcome.BAD_ANSWER
-    assert bad.message.startswith("its answer cannot be read")
-    assert good.value == HOSTS
-
-
-@pytest.mark.parametrize("hosts", [HOSTS, Document(b"<hosts><host id='a'/></hosts>")])
-def test_a_plugin_has_four_descriptors(executor, unit_named, hosts):
-    """Whether its process waited for the call or was forked for it: no socket is among them."""
-    result = only(executor.run(job_of([unit_named("tells_its_descriptors")], hosts=hosts)))
-    targets = [line.split()[1] for line in result.stdout.splitlines()]
-    assert targets == ["/dev/null", "pipe", "pipe", "pipe"]
-
-
-FORGED = {
-    "type": "result", "position": 0, "unit": "keeps_all", "outcome": "ok", "value": [*HOSTS],
-    "message": "", "seconds": 0, "notes": [], "stdout": "", "stderr": "", "traceback": "",
-}  # fmt: skip
-
-
-def forged(executor: Executor, unit: PolicyUnit, answer: str) -> CallResult:
-    return only(executor.run(job_of([unit], properties={"answer": answer})))
-
-
-def test_a_forged_answer_is_an_answer_of_its_own_unit_and_no_more(executor, unit_named):
-    """Its name, its notes and its output are not the plugin's to say, and its message is a line."""
-    unit = unit_named("forges_an_answer")
-    lines = "no\n2026-01-01 00:00:00 ERROR all is lost\0" + "x" * 10_000
-    changes = {"outcome": "raised", "message": lines, "notes": ["a", "b"], "stdout": "c"}
-    result = forged(executor, unit, json.dumps({**FORGED, **changes}))
-    assert (result.unit, result.outcome) == ("forges_an_answer", Outcome.RAISED)
-    assert result.message.startswith("no 2026-01-01 00:00:00 ERROR all is lost\ufffdxxx")
-    assert len(result.message) == 500
-    assert (result.notes, result.stdout) == ((), "")
-
-
-def test_a_forged_answer_cannot_name_hosts_that_were_not_given(executor, unit_named):
-    """They are dropped, and told, as in any answer (contract 3.6)."""
-    unit = unit_named("forges_an_answer")
-    result = forged(executor, unit, json.dumps({**FORGED, "value": ["host-1", "stranger"]}))
-    assert result.value == ("host-1",)
-    assert "1 dropped: stranger" in result.notes[0]
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "cos\nsystem\n(S'true'\ntR.",  # a pickle
-        "[" * 100_000,
-        '{"type": "printed", "type": 7}',
-        '{"type": "done", "again": true}',
-        '{"type": "result", "position": "' + "9" * 5000 + '"}',
-    ],
-)
-def test_an_answer_that_is_none_is_a_failure_of_its_unit(executor, unit_named, answer):
-    """It is read as JSON of one shape, and never as anything else."""
-    result = forged(executor, unit_named("forges_an_answer"), answer)
-    assert result.outcome is Outcome.BAD_ANSWER
-    assert result.message.startswith("its answer cannot be read: ")
-    assert only(executor.run(job_of([unit_named("keeps_all")]))).value == HOSTS
-
-
-def test_a_frame_without_end_is_a_failure_before_it_fills_memory(executor, unit_named):
-    """Its length is looked at first (64 MiB at most)."""
-    unit = unit_named("floods_its_answer")
-    result = only(executor.run(job_of([unit])))
-    assert result.outcome is Outcome.BAD_ANSWER
-    assert "at most 67108864" in result.message
-
-
-def test_a_stopped_zygote_is_replaced(unit_named, monkeypatch):
-    """A plugin may send it SIGSTOP; the request that finds it so fails, and the next works."""
-    monkeypatch.setattr(zygote_client, "_OBEY_SECONDS", 0.5)
-    monkeypatch.setattr(executor_module, "_GRACE", 0.2)
-    stopped = Executor(parallel=1, max_waiting=1)
-    stopped.start()
-    try:
-        before = stopped.zygote_pid
-        os.kill(before, signal.SIGSTOP)
-        document = Document(b"<hosts><host id='a'/></hosts>")
-        job = job_of([unit_named("keeps_all")], hosts=document, seconds=0.2)
-        with pytest.raises(UnreadableDocument, match="did not answer in time"):
-            stopped.run(job)
-        wait_until(lambda: not Path(f"/proc/{before}").exists())
-        again = job_of([unit_named("keeps_all")], hosts=document)
-        assert only(stopped.run(again)).value == ("a",)
-    finally:
-        stopped.close()
 
 
 @pytest.mark.parametrize("kind", [Kind.FILTER, Kind.COST_FUNCTION])

@@ -59,7 +59,9 @@ class CertificateReport(NamedTuple):
     def line(self) -> str:
         """The same in one line."""
         if self.described is None:
-            return f"certificate {self.problem or f'{self.path}: made on first start'}\n"
+            if self.problem:
+                return f"certificate {self.problem} ({self.setting})\n"
+            return f"certificate {self.path}: made on first start\n"
         days = f"{self.described.days_left} days left"
         return f"certificate {self.path}: {self.problem or days}\n"
 

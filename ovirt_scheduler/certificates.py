@@ -219,7 +219,7 @@ def _read_chain(path: Path) -> List[x509.Certificate]:
     if not blocks:
         message = "holds no PEM certificate"
         if _KEY.search(data):
-            message += " but a private key; are ssl_certificate and ssl_key swapped?"
+            message += " but a private key: name the certificate's file (or are the two swapped?)"
         raise ConfigError(message, str(path))
     chain = []
     for number, block in enumerate(blocks, 1):

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Dict, List, TextIO, Tuple, Union
 
-from ovirt_scheduler import certificate_report, tables
+from ovirt_scheduler import certificate_report, settings_report, tables
 from ovirt_scheduler.certificate_report import CertificateReport
 from ovirt_scheduler.config import Settings
 from ovirt_scheduler.drivers import DriverUnit
@@ -32,18 +32,25 @@ def check(settings: Settings, state: Path, as_json: bool, out: TextIO = sys.stdo
         ExecutorUnavailable: no process can be started to load plugins in.
     """
     certificates = certificate_report.report(settings, state)
+    files = tuple(settings_report.problems(settings))
     executor = Executor(settings.max_parallel_calls, settings.max_waiting, settings.plugin_user)
     try:
         executor.start()
         catalogue = Registry(Loader(settings, executor.analyse, SHIPPED), NothingKept()).look()
     finally:
         executor.close()
-    well = not catalogue.faults and not any(each.problem for each in certificates)
+    bad = [each for each in certificates if each.problem]
+    wrong = len(catalogue.faults) + len(bad) + len(files)
     if as_json:
-        out.write(tables.document({"ok": well, **_fields(catalogue, certificates)}))
+        told = {"ok": not wrong, **_fields(catalogue, certificates), "settings": files}
+        out.write(tables.document(told))
     else:
-        _tell(catalogue, certificates, settings, out)
-    return well
+        for each in certificates:
+            out.write(each.line())
+        _tell(catalogue, settings, out)
+        out.writelines(f"{problem}\n" for problem in (*files, *catalogue.faults))
+        out.write(f"{wrong} to mend\n" if wrong else "all is well\n")
+    return not wrong
 
 
 def _units(catalogue: Catalogue) -> List[PolicyUnit]:
@@ -86,6 +93,7 @@ def _fields(catalogue: Catalogue, certificates: _Certificates) -> Dict[str, obje
             for driver in _drivers(catalogue)
         ],
         "warnings": [str(warning) for warning in catalogue.warnings],
+        "unused": [str(path) for path in catalogue.unused],
         "faults": [
             {"file": fault.file, "line": fault.line, "message": fault.message}
             for fault in catalogue.faults
@@ -93,11 +101,8 @@ def _fields(catalogue: Catalogue, certificates: _Certificates) -> Dict[str, obje
     }
 
 
-def _tell(
-    catalogue: Catalogue, certificates: _Certificates, settings: Settings, out: TextIO
-) -> None:
-    for each in certificates:
-        out.write(each.line())
+def _tell(catalogue: Catalogue, settings: Settings, out: TextIO) -> None:
+    """The units that there are, and what is none though it may be meant as one."""
     rows = [
         (unit.name, unit.kind.words, _file(unit), unit.description) for unit in _units(catalogue)
     ]
@@ -113,7 +118,8 @@ def _tell(
         out.write(f"no plugins but our own; looked in {folders}\n")
     for warning in catalogue.warnings:
         out.write(f"warning: {warning}\n")
-    for fault in catalogue.faults:
-        out.write(f"{fault}\n")
-    wrong = len(catalogue.faults) + sum(bool(each.problem) for each in certificates)
-    out.write(f"{wrong} to mend\n" if wrong else "all is well\n")
+    for path in catalogue.unused:
+        out.write(
+            f"{path}: nothing in it is called, and no plugin that loads imports it; a unit has "
+            "do_filter, do_score or do_balance\n"
+        )

@@ -144,7 +144,9 @@ class _Sheet:
             return f"belongs in a section of its own there, [[name]] below [{entry.section}]"
         sections = {section for _, section in self._keys}
         if entry.section not in sections:
-            return "there is no such section"
+            names = [section for section in (*sections, *self._outer_sections) if section]
+            known = f"; {_nearest(entry.section, names)}" if names else ""
+            return f"there is no such section{known}"
         for section in sections:
             if (entry.key, section) in self._keys:
                 return (

@@ -88,9 +88,13 @@ class LoadedPlugin:
     units: Tuple[PolicyUnit, ...]  # neither these nor drivers: a helper module
     sources: Tuple[Source, ...]  # the plugin first, then the helpers that it imports
     conf: Optional[bytes]  # its conf file, None where there is none
-    checksum: str
+    checksum: str  # empty where its conf file says enabled = false
     drivers: Tuple[DriverUnit, ...] = ()
     warnings: Tuple[PluginError, ...] = ()  # what was left out, and why
+
+    @property
+    def enabled(self) -> bool:
+        return bool(self.checksum)
 
 
 class Loader:
@@ -151,8 +155,13 @@ class Loader:
                 unreadable.append(folder)
                 problems.append(PluginError(distrust, str(folder)))
                 continue
-            files.extend(file for file, _ in found)
-            stamps.update((file.path, stamp) for file, stamp in found)
+            files.extend(file for file, stamp in found if stamp)
+            stamps.update((file.path, stamp) for file, stamp in found if stamp)
+            problems.extend(
+                PluginError("links to nothing; mend the link, or remove it", str(file.path))
+                for file, stamp in found
+                if stamp is None
+            )
         for file in files:
             conf = self.conf_path(file.name)
             stamps[conf] = _stamp(conf)
@@ -301,13 +310,14 @@ class Loader:
             raise PluginError(error.message, path, line) from None
 
 
-def _python_files(folder: Path) -> Iterator[Tuple[SeenFile, Stamp]]:
+def _python_files(folder: Path) -> Iterator[Tuple[SeenFile, Optional[Stamp]]]:
+    """Each file that may be a plugin or a helper; a link to nothing has no stamp."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if not entry.name.endswith(".py") or entry.name.startswith("."):
                 continue
             stamp = _stamp(Path(entry.path))
-            if stamp:
+            if stamp or entry.is_symlink():
                 yield SeenFile(entry.name[:-3], Path(entry.path)), stamp
 
 

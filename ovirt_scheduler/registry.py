@@ -12,7 +12,7 @@ import threading
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Dict, Iterable, List, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple
 
 from ovirt_scheduler.drivers import DriverUnit
 from ovirt_scheduler.errors import ExecutorUnavailable, PluginError, UnknownUnit
@@ -64,6 +64,7 @@ class Catalogue:
     drivers: Mapping[str, DriverUnit] = field(default_factory=dict)  # by name
     topics: Mapping[str, DriverUnit] = field(default_factory=dict)  # by topic
     warnings: Tuple[PluginError, ...] = ()  # what was left out, and why
+    unused: Tuple[Path, ...] = ()  # files that have nothing to call and belong to no plugin
 
     @property
     def empty(self) -> bool:
@@ -292,7 +293,18 @@ def _catalogue(states: Mapping[Path, _State], problems: Iterable[PluginError]) -
             drivers[driver.name] = driver
             if driver.topic is not None:
                 topics.setdefault(driver.topic, driver)
-    return Catalogue(units, tuple(faults), drivers, topics, tuple(warnings))
+    unused = tuple(_unused(states))
+    return Catalogue(units, tuple(faults), drivers, topics, tuple(warnings), unused)
+
+
+def _unused(states: Mapping[Path, _State]) -> Iterator[Path]:
+    """Files with nothing to call that no plugin imports, and that are not named as helpers."""
+    plugins = {path: state.good for path, state in states.items() if state.good is not None}
+    called = {path: good for path, good in plugins.items() if good.units or good.drivers}
+    imported = {Path(source.path) for good in called.values() for source in good.sources}
+    for path, good in plugins.items():
+        if good.enabled and path not in imported and not path.name.startswith("_"):
+            yield path
 
 
 def _claims(plugin: LoadedPlugin) -> Dict[Claim, str]:

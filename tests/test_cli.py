@@ -78,6 +78,41 @@ def test_check_tells_what_cannot_be_loaded(tmp_path, source, told):
     assert fault.startswith(f"{tmp_path}/Bad.py{told}")
 
 
+def test_check_tells_of_files_that_may_be_meant_as_plugins(tmp_path):
+    """A misspelt function; not a helper that is imported, and none that is named as one."""
+    (tmp_path / "Good.py").write_text(f"import helps\n{GOOD}")
+    for name in ("helps", "_private", "Off"):
+        (tmp_path / f"{name}.py").write_text("x = 1\n")
+    (tmp_path / "confs").mkdir()
+    (tmp_path / "confs" / "Off.conf").write_text("enabled = false\n")
+    (tmp_path / "Typo.py").write_text(GOOD.replace("do_filter", "do_filtre"))
+    (tmp_path / "s.conf").write_text(f"plugins_conf_path = {tmp_path}/confs\n")
+    given = ("--plugins", str(tmp_path), "--config", str(tmp_path / "s.conf"))
+    status, out, _ = run(tmp_path, "check", *given)
+    assert status == 0
+    assert [line for line in out.splitlines() if "nothing in it is called" in line] == [
+        (
+            f"{tmp_path}/Typo.py: nothing in it is called, and no plugin that loads imports it; a "
+            "unit has do_filter, do_score or do_balance"
+        )
+    ]
+    assert json.loads(run(tmp_path, "check", "--json", *given)[1])["unused"] == [
+        f"{tmp_path}/Typo.py"
+    ]
+
+
+def test_check_tells_what_the_settings_name_and_is_not_there(tmp_path):
+    """It counts, and a program is told too."""
+    (tmp_path / "Good.py").write_text(GOOD)
+    (tmp_path / "s.conf").write_text("log_file = /nowhere/log\n")
+    given = ("--plugins", str(tmp_path), "--config", str(tmp_path / "s.conf"))
+    status, out, _ = run(tmp_path, "check", *given)
+    problem = "/nowhere/log: there is no folder /nowhere; mend log_file"
+    assert (status, out.splitlines()[-2:]) == (1, [problem, "1 to mend"])
+    told = json.loads(run(tmp_path, "check", "--json", *given)[1])
+    assert (told["ok"], told["settings"]) == (False, [problem])
+
+
 def test_check_says_where_it_looked(tmp_path):
     """Nothing found is not a fault, but it is told."""
     status, out, _ = run(tmp_path, "check", "--plugins", str(tmp_path))

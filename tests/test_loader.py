@@ -60,13 +60,11 @@ def unit(loaded: LoadedPlugin, kind: Kind) -> PolicyUnit:
 
 
 def test_a_look_lists_python_files_by_folder_and_name(place):
-    """Hidden files, others, and links that lead nowhere are passed over."""
+    """Hidden files and others are passed over."""
     for name in ("b.py", "a.py", "_help.py", "note.txt", ".#a.py", "c.py~", "d.pyc"):
         (place.first / name).touch()
     (place.second / "a.py").touch()
     (place.first / "linked.py").symlink_to(place.second / "a.py")
-    (place.first / "nowhere.py").symlink_to(place.first / "missing.py")
-    (place.first / "circle.py").symlink_to(place.first / "circle.py")
     look = place.loader.look()
     found = [(file.path.parent.name, file.name, file.helper) for file in look.files]
     assert found == [
@@ -91,6 +89,19 @@ def test_a_folder_that_is_not_there_is_a_problem(place):
     ]
     assert [file.name for file in look.files] == ["a"]
     assert look.unreadable == ()
+
+
+def test_a_link_to_nothing_is_a_problem(place):
+    """With what to do; a lock that an editor left is none."""
+    (place.first / "a.py").symlink_to("nothing.py")
+    (place.first / "b.py").symlink_to("b.py")
+    (place.first / ".#a.py").symlink_to("ada@host.1")
+    look = place.loader.look()
+    assert [str(problem) for problem in look.problems] == [
+        f"{place.first}/{name}.py: links to nothing; mend the link, or remove it"
+        for name in ("a", "b")
+    ]
+    assert look.files == ()
 
 
 def test_a_folder_of_the_default_may_be_missing(tmp_path, executor):

@@ -1,0 +1,82 @@
+"""Files that scheduler.conf names, and that the daemon could not use."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from ovirt_scheduler import config, settings_report
+
+ENGINE = "[engine]\nurl = https://engine.example.com/ovirt-engine/api\nusername = a@b\n"
+
+
+@pytest.fixture
+def told(tmp_path):
+    """What is told of settings in which FOLDER stands for a folder of the test's own."""
+
+    def problems(text: str) -> list:
+        (tmp_path / "scheduler.conf").write_text(text.replace("FOLDER", str(tmp_path)))
+        settings = config.load(tmp_path / "scheduler.conf", {})
+        return [
+            each.replace(str(tmp_path), "FOLDER") for each in settings_report.problems(settings)
+        ]
+
+    return problems
+
+
+@pytest.fixture
+def password(tmp_path):
+    file = tmp_path / "password"
+    file.touch(0o600)
+    file.write_text("secret\n")
+    return file
+
+
+def test_nothing_is_told_of_what_can_be_used(told, tmp_path, password):
+    """Nothing is made either: a log that is not there yet will be."""
+    assert told("") == []
+    assert told(f"log_file = FOLDER/log\n{ENGINE}password_file = FOLDER/password\n") == []
+    assert not (tmp_path / "log").exists()
+
+
+@pytest.mark.parametrize(
+    ("log", "problem"),
+    [
+        ("FOLDER/none/log", "there is no folder FOLDER/none"),
+        ("FOLDER", "is a folder"),
+    ],
+)
+def test_a_log_that_could_not_be_written_is_told(told, log, problem):
+    """The start would end there."""
+    assert told(f"log_file = {log}\n") == [f"{log}: {problem}; mend log_file"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_is_closed_to_this_user_is_told(told, tmp_path):
+    """The log of a daemon that runs as somebody else."""
+    (tmp_path / "logs").mkdir(mode=0o500)
+    (problem,) = told("log_file = FOLDER/logs/log\n")
+    assert "FOLDER/logs cannot be written by this user" in problem
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        (b"\nsecret\n", "has an empty first line"),
+        (b"\xff\n", "is not UTF-8"),
+    ],
+)
+def test_a_password_that_could_not_be_read_is_told(told, password, data, problem):
+    """The daemon would start, and have no login."""
+    password.unlink() if data is None else password.write_bytes(data)
+    assert told(f"{ENGINE}password_file = FOLDER/password\n") == [
+        f"FOLDER/password: {problem}; mend password_file"
+    ]
+
+
+def test_an_authority_that_is_none_is_told(told, password):
+    """No answer of the engine would be trusted."""
+    found = told(f"{ENGINE}password_file = FOLDER/password\nca_file = FOLDER/scheduler.conf\n")
+    assert found == ["FOLDER/scheduler.conf: holds no PEM certificate; mend ca_file"]

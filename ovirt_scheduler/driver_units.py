@@ -16,6 +16,9 @@ from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model import FoundDriver, Limits, PluginCode, Property, PropertySet
 
 _NAMESPACE = uuid.UUID("3c2f6f0e-5a52-4c8b-9d3e-7f1c0c3c9a41")
+_LONGEST_NAME = 128  # characters
+_TOPIC = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}")
 _VERSION_DIGITS = 12  # of the checksum
 
 
@@ -45,14 +48,18 @@ def make(
     )
 
 
-def check_once(found: Sequence[FoundDriver], path: str) -> None:
-    """Each driver of a file needs a name and a topic of its own.
+def check(found: Sequence[FoundDriver], path: str) -> None:
+    """Hold the drivers of a file to what others call them by; each needs a name and topic alone.
 
     Raises:
-        PluginError: two have the same.
+        PluginError: with the line of the driver.
     """
     owners: Dict[Tuple[str, str], FoundDriver] = {}
     for driver in found:
+        problem = _problem(driver)
+        if problem:
+            message = f"the driver {driver.class_name!r:.160}: {problem}"
+            raise PluginError(message, path, driver.line)
         for what, value in (("name", driver.name), ("topic", driver.topic)):
             if value is None:
                 continue
@@ -64,6 +71,21 @@ def check_once(found: Sequence[FoundDriver], path: str) -> None:
                     path,
                     driver.line,
                 )
+
+
+def _problem(found: FoundDriver) -> Optional[str]:
+    """What is wrong with how a driver is called and compared; None where nothing is."""
+    if not found.name or not found.name.isprintable() or len(found.name) > _LONGEST_NAME:
+        return f"name: expected at most {_LONGEST_NAME} printable characters"
+    if found.topic is not None and not _TOPIC.fullmatch(found.topic):
+        return "topic: expected letters, digits, _, - and . (at most 128)"
+    if found.written_for is not None and not _VERSION.fullmatch(found.written_for):
+        return "written_for: expected a version, such as 4.5"
+    if len(set(found.policies)) < len(found.policies):
+        return "policies: one is there twice"
+    if not all(policy and policy.isprintable() for policy in found.policies):
+        return "policies: expected printable names, none of them empty"
+    return None
 
 
 def too_new(driver: DriverUnit, engine_version: Optional[str]) -> bool:

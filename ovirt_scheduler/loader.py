@@ -223,7 +223,7 @@ class Loader:
         checksum = _checksum(used, conf_data)
         code = PluginCode(source.name, str(path.parent), analysis.modules, analysis.wants_engine)
         units = tuple(self._unit(found, code, conf, checksum) for found in analysis.units)
-        driver_units.check_once(analysis.drivers, source.path)
+        driver_units.check(analysis.drivers, source.path)
         made = [self._driver(found, code, conf, checksum) for found in analysis.drivers]
         drivers = tuple(driver for driver in made if not self._too_new(driver))
         warnings = tuple(self._left_out(driver) for driver in made if self._too_new(driver))

@@ -149,6 +149,9 @@ def _add_check(add: Callable[..., argparse.ArgumentParser]) -> None:
     )  # fmt: skip
 
 
+_WITH_HOSTS = ("filter", "score", "balance", "select")  # of the calls
+
+
 def _add_calls(add: Callable[..., argparse.ArgumentParser]) -> None:
     calls = (
         ("discover", commands.ask_discover, "list the policy units", "discover --local"),
@@ -158,6 +161,12 @@ def _add_calls(add: Callable[..., argparse.ArgumentParser]) -> None:
          "score Quiet=2 Memory --hosts hosts.xml --vm vm.xml"),
         ("balance", commands.ask_balance, "ask which VM a balance would migrate",
          "balance Memory --hosts hosts.xml"),
+        ("schedulers", commands.ask_schedulers, "list the schedulers", "schedulers --local"),
+        ("select", commands.ask_select, "ask which host a scheduler would start a VM on",
+         "select default --hosts hosts.xml --vm vm.xml --property filters=Quiet"),
+        ("topics", commands.ask_topics, "list the topics and their methods", "topics --local"),
+        ("schedule", commands.ask_schedule, "call a method of a topic",
+         "schedule compute select_host hosts=@hosts.xml vm=@vm.xml"),
     )  # fmt: skip
     for name, ask, brief, example in calls:
         command = _command(
@@ -165,7 +174,7 @@ def _add_calls(add: Callable[..., argparse.ArgumentParser]) -> None:
             f"{brief[0].upper()}{brief[1:]}: of a running daemon, or with --local of the plugins "
             "right here.\nA table in a terminal, JSON in a pipe.",
             example, f"{example.partition(' --')[0]} --url https://localhost:18781 --ca "
-            "certificate.pem" + (" --hosts hosts.xml" if name != "discover" else ""),
+            "certificate.pem" + (" --hosts hosts.xml" if name in _WITH_HOSTS else ""),
             json="show JSON in a terminal too", ask=ask,
         )  # fmt: skip
         where = command.add_mutually_exclusive_group()
@@ -184,7 +193,16 @@ def _add_calls(add: Callable[..., argparse.ArgumentParser]) -> None:
             command.add_argument(
                 "unit", metavar="NAME[=FACTOR]", nargs="+", help="of a cost function; factor 1"
             )
-        if name != "discover":
+        elif name == "select":
+            command.add_argument("scheduler", metavar="SCHEDULER", help="its name")
+        elif name == "schedule":
+            command.add_argument("topic", metavar="TOPIC", help="of the driver")
+            command.add_argument("method", metavar="METHOD", help="that it publishes")
+            command.add_argument(
+                "argument", metavar="KEY=VALUE", nargs="*",
+                help="of the method; JSON, or else text; @FILE stands for the text of a file",
+            )  # fmt: skip
+        if name in _WITH_HOSTS:
             _add_input(command, with_vm=name != "balance")
 
 

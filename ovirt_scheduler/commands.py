@@ -51,7 +51,7 @@ def check(options: argparse.Namespace) -> int:
 
 
 def call(options: argparse.Namespace) -> int:
-    """One of the four operations: JSON unless somebody looks."""
+    """One of the operations: JSON unless somebody looks."""
     with _calls(options) as call:
         shown = options.ask(call, options)
     return _show(shown, options.json or not sys.stdout.isatty())
@@ -82,6 +82,23 @@ def ask_score(call: terminal.Call, options: argparse.Namespace) -> Shown:
 def ask_balance(call: terminal.Call, options: argparse.Namespace) -> Shown:
     hosts, _, properties = _given(options)
     return terminal.run_balance(call, options.unit, hosts, properties)
+
+
+def ask_schedulers(call: terminal.Call, _options: argparse.Namespace) -> Shown:
+    return terminal.schedulers(call)
+
+
+def ask_topics(call: terminal.Call, _options: argparse.Namespace) -> Shown:
+    return terminal.topics(call)
+
+
+def ask_select(call: terminal.Call, options: argparse.Namespace) -> Shown:
+    return terminal.select_host(call, options.scheduler, *_given(options))
+
+
+def ask_schedule(call: terminal.Call, options: argparse.Namespace) -> Shown:
+    arguments = inputs.arguments(options.argument)
+    return terminal.schedule(call, options.topic, options.method, arguments)
 
 
 def try_plugin(options: argparse.Namespace) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import sys
 from typing import Dict, Iterable, Tuple, Union
 from xml.etree import ElementTree
@@ -51,6 +53,25 @@ def pairs(items: Iterable[str]) -> Dict[str, str]:
         if not equals or not key:
             raise BadInput(f"{item!r} is not of the form key=value")
         found[key] = value
+    return found
+
+
+def arguments(items: Iterable[str]) -> Dict[str, object]:
+    """``key=value`` each: a value that is JSON counts as that, any other is text.
+
+    ``key=@FILE`` is the text of a file, such as a document of hosts.
+
+    Raises:
+        BadInput: one has no ``=``, or its file cannot be read.
+    """
+    found: Dict[str, object] = {}
+    for key, value in pairs(items).items():
+        if value.startswith("@"):
+            found[key] = _read(value[1:])
+            continue
+        found[key] = value
+        with contextlib.suppress(ValueError):
+            found[key] = json.loads(value)
     return found
 
 

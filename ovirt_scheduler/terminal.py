@@ -1,4 +1,4 @@
-"""The four operations for somebody at a terminal: asked of a running daemon, or done right here.
+"""The operations for somebody at a terminal: asked of a running daemon, or done right here.
 
 Runs are asked in the engine form, which tells of the units that failed; ``discover`` in the
 design form, which tells more of each unit.
@@ -6,26 +6,30 @@ design form, which tells more of each unit.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import http.client
 import ssl
+from datetime import datetime
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, cast
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, cast
 from xml.etree import ElementTree
 from xml.parsers.expat import ExpatError
 from xmlrpc.client import Fault, ProtocolError, ServerProxy
 
-from ovirt_scheduler import inputs, tables
+from ovirt_scheduler import driver_methods, inputs, tables
 from ovirt_scheduler.config import Settings
 from ovirt_scheduler.errors import BadInput, CallRefused, NoAnswer
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.inputs import HostsGiven
 from ovirt_scheduler.inventory import Inventory
 from ovirt_scheduler.last_good import NothingKept
-from ovirt_scheduler.loader import Loader
+from ovirt_scheduler.loader import SHIPPED, Loader
 from ovirt_scheduler.methods import methods
 from ovirt_scheduler.model import AnswerForm, Caller, Reply
 from ovirt_scheduler.registry import Registry
+from ovirt_scheduler.scheduling import Scheduling
+from ovirt_scheduler.selections import Selections
 from ovirt_scheduler.service import Service
 from ovirt_scheduler.tables import Shown
 
@@ -51,7 +55,8 @@ def remote(url: str, certificate: Optional[Path]) -> Iterator[Call]:
 
     def call(form: AnswerForm, name: str, *parameters: object) -> object:
         try:
-            with ServerProxy(f"{url.rstrip('/')}/{form.value}", context=context) as proxy:
+            address = f"{url.rstrip('/')}/{form.value}"
+            with ServerProxy(address, context=context, use_builtin_types=True) as proxy:
                 return getattr(proxy, name)(*parameters)
         except Fault as fault:
             raise CallRefused(f"{fault.faultString} (fault {fault.faultCode})") from None
@@ -81,13 +86,14 @@ def local(settings: Settings) -> Iterator[Call]:
     """
     executor = Executor(settings.max_parallel_calls, settings.max_waiting, settings.plugin_user)
     inventory = None if settings.engine is None else Inventory(settings.engine)
-    registry = Registry(Loader(settings, executor.analyse), NothingKept())
+    registry = Registry(Loader(settings, executor.analyse, SHIPPED), NothingKept())
     service = Service(registry, executor, settings.request_timeout, inventory)
-    offered = {
-        (form, method.name): method
-        for method in methods(service, settings.engine_scores)
-        for form in method.forms
-    }
+    scheduling = Scheduling(registry, executor, settings.request_timeout, Selections(), inventory)
+    all_methods = (
+        *methods(service, settings.engine_scores),
+        *driver_methods.methods(scheduling),
+    )
+    offered = {(form, method.name): method for method in all_methods for form in method.forms}
 
     def call(form: AnswerForm, name: str, *parameters: object) -> object:
         answer = offered[form, name].run(Caller("local", form, "here"), parameters)
@@ -157,6 +163,64 @@ def run_balance(call: Call, unit: str, hosts: HostsGiven, properties: Mapping[st
     rows = [(vm, names.get(host), host) for host in targets] or [(vm, "any host", "")]
     text = tables.table(("VM", "TO HOST", "ID"), rows)
     return answer.shown(text, {"migration": {"vm": vm, "hosts": targets}})
+
+
+def schedulers(call: Call) -> Shown:
+    """Every scheduler, with what it takes."""
+    found = cast("List[Dict[str, Any]]", call(_DESIGN, "getSchedulers"))
+    rows = [
+        (
+            each["name"],
+            each["topic"],
+            ", ".join(each["interfaces"]),
+            "; ".join(f"{given['name']}={given['validation']}" for given in each["inputs"]),
+            each["description"],
+        )
+        for each in found
+    ]
+    headings = ("SCHEDULER", "TOPIC", "INTERFACES", "PROPERTIES", "DESCRIPTION")
+    return Shown(tables.table(headings, rows) or "no schedulers\n", found)
+
+
+def topics(call: Call) -> Shown:
+    """Every topic, with its driver's methods."""
+    found = cast("List[Dict[str, Any]]", call(_DESIGN, "getTopics"))
+    rows = [
+        (each["topic"], each["driver"], f"{method['name']}{method['signature']}", method["help"])
+        for each in found
+        for method in each["methods"]
+    ]
+    text = tables.table(("TOPIC", "DRIVER", "METHOD", "DESCRIPTION"), rows)
+    return Shown(text or "no topics\n", found)
+
+
+def select_host(
+    call: Call, scheduler: str, hosts: HostsGiven, vm: str, properties: Mapping[str, str]
+) -> Shown:
+    """The host that a scheduler would start the VM on."""
+    answer = _Answer(call(_ENGINE, "selectHost", scheduler, _sent(hosts), vm, properties))
+    host = cast("str", answer.result)
+    rows = [(inputs.names(hosts).get(host), host)] if host else []
+    text = tables.table(("HOST", "ID"), rows) or "no host\n"
+    return answer.shown(text, {"host": host or None})
+
+
+def schedule(call: Call, topic: str, method: str, arguments: Mapping[str, object]) -> Shown:
+    """What the method of a topic's driver returns, as JSON."""
+    answer = _Answer(call(_ENGINE, "schedule", topic, method, arguments))
+    result = _plain(answer.result)
+    return answer.shown(tables.document(result), {"result": result})
+
+
+def _plain(value: object) -> object:
+    """A value of XML-RPC as JSON has it: bytes and dates as text."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    return value.isoformat() if isinstance(value, datetime) else value
 
 
 def factors(items: Sequence[str]) -> Dict[str, int]:

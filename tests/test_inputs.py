@@ -65,3 +65,23 @@ def test_hosts_go_by_their_names():
     assert inputs.names('<host id="7"><name>puma</name></host>') == {"7": "puma"}
     assert inputs.names(("a", "b")) == {"a": "", "b": ""}
     assert inputs.names("<hosts") == {}
+
+
+def test_arguments_are_json_or_text_or_a_file(tmp_path):
+    """What does not read as JSON is text as it stands."""
+    (tmp_path / "hosts.xml").write_text(DOCUMENT)
+    given = ["size=3", 'ids=[1, "a"]', "on=true", "name=web 1", "at=22:00", "e=", "k=a=b"]
+    assert inputs.arguments([*given, f"hosts=@{tmp_path}/hosts.xml"]) == {
+        "size": 3,
+        "ids": [1, "a"],
+        "on": True,
+        "name": "web 1",
+        "at": "22:00",
+        "e": "",
+        "k": "a=b",
+        "hosts": DOCUMENT,
+    }
+    with pytest.raises(BadInput, match="key=value"):
+        inputs.arguments(["size"])
+    with pytest.raises(BadInput, match="nowhere: cannot be read"):
+        inputs.arguments([f"hosts=@{tmp_path}/nowhere"])

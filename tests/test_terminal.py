@@ -1,8 +1,9 @@
-"""The four operations of a running daemon, and of none, as a terminal shows them."""
+"""The operations of a running daemon, and of none, as a terminal shows them."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import socket
 from xml.etree import ElementTree
 
@@ -29,6 +30,22 @@ def do_score(hosts, vm, properties):
 def do_balance(hosts, properties):
     return ("{VM_ID}", hosts[2:]) if properties else None
 '''
+TOPIC = """\
+import datetime
+
+from ovirt_scheduler.plugin import Driver
+
+
+class Night(Driver):
+    topic = "night"
+
+    def when(self, hours=1):
+        "When it begins."
+        return {"at": datetime.datetime(2026, 1, 31, 22), "token": b"\\0", "hours": [hours]}
+
+    def never(self):
+        return None
+"""
 FALLS = "def do_filter(hosts, vm, properties):\n    return 1 / 0\n\n\ndo_score = do_filter\n"
 
 
@@ -37,6 +54,7 @@ def plugins(tmp_path_factory):
     folder = tmp_path_factory.mktemp("plugins")
     (folder / "First.py").write_text(PLUGIN)
     (folder / "Falls.py").write_text(FALLS)
+    (folder / "night.py").write_text(TOPIC)
     return folder
 
 
@@ -152,3 +170,44 @@ def test_a_certificate_that_cannot_be_read_is_named(tmp_path):
             terminal.remote("https://localhost:1", tmp_path / "ca.pem"),
         ):
             pass
+
+
+def test_schedulers_are_listed(call):
+    """With what each takes; a driver that is none is not among them."""
+    shown = terminal.schedulers(call)
+    assert [each["name"] for each in shown.fields] == ["default"]
+    headings, row = shown.text.splitlines()
+    assert headings.split()[:3] == ["SCHEDULER", "TOPIC", "INTERFACES"]
+    assert row.split()[:3] == ["default", "compute", "HostSelector,"]
+    assert "; policy=none|" in row
+
+
+def test_topics_are_listed_with_their_methods(call):
+    """A line for each method."""
+    shown = terminal.topics(call)
+    assert [each["topic"] for each in shown.fields] == ["compute", "night"]
+    lines = [line.split() for line in shown.text.splitlines()]
+    assert ["night", "Night", "when(hours=1)", "When", "it", "begins."] in lines
+
+
+def test_a_scheduler_is_asked_for_a_host(call):
+    """By name and id; none is said, and so is what failed."""
+    shown = terminal.select_host(call, "default", HOSTS, VM_ID, {"filters": "First"})
+    assert shown.fields == {"host": IDS[0], "problems": []}
+    assert shown.text.splitlines()[1].split() == ["lynx", IDS[0]]
+    shown = terminal.select_host(call, "default", (), VM_ID, {})
+    assert (shown.text, shown.fields["host"], shown.well) == ("no host\n", None, True)
+    shown = terminal.select_host(call, "nobody", HOSTS, VM_ID, {})
+    assert "problem: nobody: 'nobody': there is no scheduler of that name" in shown.text
+    assert not shown.well
+
+
+def test_a_method_of_a_topic_is_called(call):
+    """What it gives back is shown as JSON: dates as text, bytes in base64."""
+    shown = terminal.schedule(call, "night", "when", {"hours": 3})
+    assert shown.fields["result"] == {"at": "2026-01-31T22:00:00", "token": "AA==", "hours": [3]}
+    assert json.loads(shown.text) == shown.fields["result"]
+    shown = terminal.schedule(call, "night", "never", {})
+    assert shown.fields["problems"] == [
+        'Night: never returned None, which has no form in XML-RPC; return "" for nothing'
+    ]

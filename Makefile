@@ -2,6 +2,7 @@
 # make test   the tests
 # make lint   ruff and mypy
 # make bench  the benchmark, into docs/performance.md; QUICK=1: a minute, and prints only
+# make torture   the daemon among those who do their worst; DURATION=60 (seconds), SEED=
 # make rpm    the package of what is committed, into build/rpm; needs rpmbuild
 #
 # Everything is installed into .venv, made with $(PYTHON) on first use.
@@ -10,7 +11,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint bench rpm clean
+.PHONY: run test lint bench torture rpm clean
 
 run: $(VENV)/.run
 	@$(BIN)/python demo/run.py
@@ -25,6 +26,9 @@ lint: $(VENV)/.lint
 
 bench: $(VENV)/.run
 	@$(BIN)/python -m bench.run $(if $(QUICK),--quick,--docs docs)
+
+torture: $(VENV)/.run
+	@$(BIN)/python -m torture.run $(if $(DURATION),--duration $(DURATION)) $(if $(SEED),--seed $(SEED))
 
 rpm: SPEC = packaging/ovirt-scheduler.spec
 rpm: NAME = ovirt-scheduler-$(shell sed -n 's/^Version: *//p' packaging/ovirt-scheduler.spec)

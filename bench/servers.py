@@ -59,6 +59,10 @@ class Server:
         self._said.extend(self._process.stderr)
 
     @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    @property
     def said(self) -> str:
         """What it has written to standard error."""
         return "".join(self._said)

@@ -78,7 +78,7 @@ old_status, new_status: in the engine's words, such as maintenance.
 
 
 def methods(scheduling: Scheduling) -> Iterator[Method]:
-    """The methods of schedulers and topics in both answer forms (contract 7, 8)."""
+    """The methods of schedulers and topics in both answer forms (docs/api.md)."""
     for form in AnswerForm:
         yield from _in_form(form, scheduling)
 

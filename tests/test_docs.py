@@ -20,7 +20,9 @@ from ovirt_scheduler import config
 
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
-CALL = re.compile(r"(ovirt-scheduler (?:discover|filter|score|balance)\b)(?!.*--local)")
+CALL = re.compile(
+    r"(ovirt-scheduler (?:discover|filter|score|balance|select|topics|schedulers?|schedule)\b)(?!.*--local)"
+)
 SAMPLE = re.compile(r"# (\w+\.(?:py|conf))\n")
 
 
@@ -138,6 +140,36 @@ def test_the_plugins_of_the_pages_are_called(daemon):
     assert found == {
         "Everything", "FreeMemory", "Quiet", "QuietNight", "Roomy", "few_vms", "max_vms",
     }  # fmt: skip
+
+
+def test_the_schedulers_of_the_pages_are_called(daemon, reader):
+    """The whole one on the hosts of the demonstration, and the topic that is not about VMs."""
+    (spread,) = [block for block in plugins_of("schedulers.md") if block.file == "Spread.py"]
+    assert spread.text.count("\n") <= 60
+    hosts = (reader / "demo" / "hosts.xml").read_text("utf-8")
+    ids = [host.get("id") for host in ElementTree.fromstring(hosts)]
+    vms = "".join(f"<vm id='vm-{n}'><host id='{ids[0]}'/></vm>" for n in range(7))
+    given = (hosts, f"<vms>{vms}</vms>")
+    with daemon.proxy() as proxy:
+        assert {each["topic"]: each["driver"] for each in proxy.getTopics()} == {
+            "backup": "Backups",
+            "compute": "Spread",
+        }
+        packed = proxy.selectHost("Spread", hosts, "vm-1", {"policy": "pack"})
+        assert packed != proxy.selectHost("Spread", hosts, "vm-1", {})
+        moved = {"vm-0": [ids[1]]}
+        assert proxy.loadBalance("Spread", *given, {}) == moved
+        assert proxy.loadBalance("Spread", *given, {"gap": "7"}) == {}
+        assert proxy.onTimerInvoked("Spread", *given, {}) == moved
+        assert proxy.onVmStatusChanged("Spread", "vm-9", "up", "down", *given, {}) == moved
+        changed = ("Spread", ids[0], "up", "preparing_for_maintenance")
+        emptied = proxy.onHostStatusChanged(*changed, *given, {})
+        assert emptied == {f"vm-{n}": ids[1:] for n in range(7)}
+        sizes = {"mail": 900, "web": 250, "archive": 9000}
+        assert proxy.schedule("backup", "windows", {"gigabytes": sizes, "per_hour": 300}) == {
+            "mail": ["22:00", "01:00"],
+            "web": ["01:00", "01:50"],
+        }
 
 
 def test_the_readmes_program_calls_the_readmes_plugin(daemon, reader):

@@ -23,7 +23,7 @@ from ovirt_scheduler.finding import Finding, Step
 from ovirt_scheduler.install_record import Record
 from ovirt_scheduler.install_steps import Certificate, Service, User, folders
 from ovirt_scheduler.machine import Machine
-from ovirt_scheduler.shipped_file import ShippedFile, sample_confs, system_files
+from ovirt_scheduler.shipped_file import UnitFile, companions, sample_confs
 
 _PLUGINS_PATH = f"$PYTHONPATH/ovirt_scheduler/plugins:{ADOPTED}"
 
@@ -110,15 +110,16 @@ def _do(act: Callable[[], None], machine: Machine, record: Record) -> None:
 
 
 def _steps(machine: Machine, record: Record, conf: SchedulerConf, wishes: Wishes) -> List[Step]:
-    files: List[ShippedFile] = [*system_files(machine, record), conf]
-    steps: List[Step] = [User(machine, record), *folders(machine, record), *files]
+    steps: List[Step] = [User(machine, record), *folders(machine, record)]
+    unit = UnitFile(machine, record)
+    steps += [*companions(machine, record), unit, conf]
     steps += sample_confs(machine, record)
     steps += [Certificate(machine, record, lambda: _makes_certificate(conf))]
     if wishes.engine:
         steps += [TrustStore(machine, record, conf), *engine_settings(machine, record, conf)]
     if wishes.adopt:
         steps.append(OldPlugins(machine))
-    return [*steps, Service(machine, record, files)]
+    return [*steps, Service(machine, record, (unit, conf))]
 
 
 def _conf(machine: Machine, record: Record, wishes: Wishes) -> SchedulerConf:

@@ -86,9 +86,10 @@ class Machine:
         """Make a folder of this process's user, and those above it with mode 0755."""
         place = self.path(name)
         for folder in (*reversed(place.parents), place):
+            its_mode = mode if folder == place else 0o755
             with contextlib.suppress(FileExistsError):
-                folder.mkdir()
-                folder.chmod(mode if folder == place else 0o755)  # whatever the umask
+                folder.mkdir(its_mode)
+                folder.chmod(its_mode)  # whatever the umask
 
     def give(self, name: str, owner: Owner) -> None:
         """Give a file or folder to somebody; only root can, and others leave it as it is."""

@@ -101,9 +101,8 @@ class ShippedFile:
         there = self._machine.read(self.name)
         beside = self._machine.read(self._beside)
         if beside is not None and checksum(beside) == written:
-            self_and = f", and remove {self._beside}" if there is not None else ""
             return Finding(
-                f"keep {self.name}, which was edited{self_and}",
+                f"keep {self.name}, which was edited, and remove {self._beside}",
                 lambda: self._machine.path(self._beside).unlink(),
             )
         if there is None:
@@ -180,13 +179,12 @@ def _packaged(file: str) -> Tuple[str, ...]:
     return tuple(f"{folder}/{file}" for folder in PACKAGES)
 
 
-def system_files(machine: Machine, record: Record) -> Iterator[ShippedFile]:
-    """The unit and its companions, where no package has brought them."""
+def companions(machine: Machine, record: Record) -> Iterator[ShippedFile]:
+    """What has systemd make the unit's user and folders, where no package has brought it."""
     for kind in ("sysusers.d", "tmpfiles.d"):
         file = f"{kind}/ovirt-scheduler.conf"
         data = shipped(f"systemd/{file}").read_bytes()
         yield ShippedFile(machine, record, f"/etc/{file}", data, data, _packaged(file))
-    yield UnitFile(machine, record)
 
 
 def sample_confs(machine: Machine, record: Record) -> Iterator[ShippedFile]:

@@ -78,10 +78,12 @@ def entries(data: bytes, path: Path, mistake: Mistake) -> Tuple[Entry, ...]:
     """
     lines = _lines(data, path, mistake)
     try:
-        config = ConfigObj(lines, interpolation=False, list_values=False, encoding="utf-8")
+        # Ends at the first mistake: the lines that take longest to read are no good ones.
+        config = ConfigObj(
+            lines, interpolation=False, list_values=False, encoding="utf-8", raise_errors=True
+        )
     except ConfigObjError as error:
-        first = error.errors[0]
-        raise mistake(_unreadable(first), str(path), first.line_number) from error
+        raise mistake(_unreadable(error), str(path), error.line_number) from error
     return tuple(_walk(config, lines, path, mistake))
 
 

@@ -61,7 +61,11 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key():
     assert entries(b"\xef\xbb\xbfa = 1", PATH, ConfigError) == (Entry("", "a", "1", 1),)
 
 
-@pytest.mark.parametrize("line", [b" " * 4000 + b"x", b"[" * 4096, b"a" + b" " * 4000 + b"b"])
+@pytest.mark.parametrize(
+    "line",
+    [b" " * 4000 + b"x", b"[" * 4096, b"a" + b" " * 4000 + b"b", (b"[" * 4000 + b"\n") * 250],
+    ids=["indented", "brackets", "gap", "brackets again and again"],
+)
 def test_a_line_takes_no_more_time_than_it_is_worth(line):
     """White space around it is none of configobj's business, whose patterns count it cubed."""
     before = time.process_time()

@@ -78,7 +78,7 @@ examples:
   ovirt-scheduler discover                         what the running daemon offers
   ovirt-scheduler setup --dry-run                  how this machine would be set up for it
 
-COMMAND --help tells more of each.
+COMMAND --help tells more of each; man ovirt-scheduler has all of it.
 
 {_STATUSES}""",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -246,7 +246,7 @@ def _add_new(add: Callable[..., argparse.ArgumentParser]) -> None:
         add, "new", commands.new, "write a plugin to start from",
         "Write a plugin, its conf file and a test that passes. Nothing is overwritten.",
         "new Quiet --filter --score", "new Quiet --balance --folder plugins",
-        json="", settings=("config",),
+        json="", settings=(),
     )  # fmt: skip
     command.add_argument("name", metavar="NAME", help="of the plugin, and so of its units")
     for kind in commands.KINDS:

@@ -50,6 +50,7 @@ from ovirt_scheduler.model import (
 READY = b"ready"
 ORDER = struct.Struct("!cI")  # FORK, KILL or ASK, serial of the request process
 FORK, KILL, ASK = b"f", b"k", b"a"
+OUT_OF_MEMORY = 71  # exit status of a request process: EX_OSERR of sysexits.h
 ENDED = struct.Struct("!Ii")  # serial of the request process, its wait status
 
 ANSWER_LIMIT = 64 << 20  # bytes of one frame from a call

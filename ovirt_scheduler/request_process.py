@@ -11,6 +11,7 @@ Filters run one after another, each on the hosts that are left; cost functions s
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
@@ -50,6 +51,10 @@ def serve(client: socket.socket, lifeline: int) -> NoReturn:
         _RequestProcess(client, lifeline).run()
     except (Abandoned, OSError):  # nobody is there to be told
         status = os.EX_UNAVAILABLE
+    except MemoryError:
+        with contextlib.suppress(OSError):
+            os.write(2, b"a request process ran out of memory\n")
+        status = frames.OUT_OF_MEMORY
     except BaseException:  # noqa: BLE001  our own fault: say where, and end
         traceback.print_exc()
         status = os.EX_SOFTWARE

@@ -266,6 +266,8 @@ class Zygote:
             raise ExecutorUnavailable(f"a request process cannot be had: {os.strerror(-status)}")
         if os.WIFSIGNALED(status):
             return f"died by {frames.signal_name(os.WTERMSIG(status))}", False
+        if os.WEXITSTATUS(status) == frames.OUT_OF_MEMORY:
+            return "ran out of memory", False
         return f"ended with exit status {os.WEXITSTATUS(status)}", False
 
     def bury(self) -> None:

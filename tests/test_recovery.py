@@ -22,7 +22,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Callable, Iterable, Iterator, List
-from xmlrpc.client import Fault
+from xmlrpc.client import Fault, ProtocolError
 
 import pytest
 from conftest import PROJECT, Daemon, offspring, processes_with
@@ -368,3 +368,88 @@ def test_processes_killed_at_random_cost_only_the_calls_they_carry(sturdy):
     assert kept(sturdy) == 1
     until(lambda: len(offspring(sturdy.pid)) <= AT_REST + 4, sturdy)
     assert "Traceback" not in sturdy.log
+
+
+# Memory
+
+
+def large(size: int) -> str:
+    """A hosts document of at least so many bytes."""
+    host = "<host id='{}'><comment>" + "x" * 4000 + "</comment></host>"
+    return "<hosts>" + "".join(host.format(number) for number in range(size // 4000)) + "</hosts>"
+
+
+def virtual_size(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[0]) * resource.getpagesize()
+
+
+def test_a_daemon_without_memory_refuses_what_is_large_and_serves_what_is_small(
+    start_daemon, plugins
+):
+    """RLIMIT_AS, a little above what it has: HTTP 503 or a fault, told, and well again."""
+    daemon = start_daemon(plugins)
+    document = large(12 << 20)
+    with daemon.proxy() as proxy:
+        proxy.runFilters(["Keeps"], IDS, "vm-1", {})
+        limit(daemon.pid, resource.RLIMIT_AS, virtual_size(daemon.pid) + (10 << 20))
+        with pytest.raises((Fault, ProtocolError, OSError)) as caught:
+            proxy.runFilters(["Keeps"], document, "vm-1", {})
+        assert "memory" in str(caught.value) + daemon.log
+    with daemon.proxy() as proxy:
+        assert proxy.runFilters(["Keeps"], IDS, "vm-1", {}) == IDS[:1]
+    limit(daemon.pid, resource.RLIMIT_AS, resource.RLIM_INFINITY)
+    with daemon.proxy() as proxy:
+        assert len(proxy.runFilters(["Keeps"], document, "vm-1", {})) == 1
+    assert_well(daemon)
+
+
+def test_a_request_process_without_memory_costs_its_call_alone(start_daemon, plugins):
+    """RLIMIT_AS of the zygote, which it inherits: fault 102 says why."""
+    daemon = start_daemon(plugins)
+    document = large(12 << 20)
+    zygote = zygote_of(daemon)
+    limit(zygote, resource.RLIMIT_AS, virtual_size(zygote) + (16 << 20))
+    with daemon.proxy() as proxy:
+        with pytest.raises(Fault, match="memory") as caught:
+            proxy.runFilters(["Keeps"], document, "vm-1", {})
+        assert caught.value.faultCode == 102
+        assert proxy.runFilters(["Keeps"], IDS, "vm-1", {}) == IDS[:1]
+        assert proxy.runFilters(["Keeps"], HOSTS, "vm-1", {}) == IDS[:1]
+        limit(zygote, resource.RLIMIT_AS, resource.RLIM_INFINITY)
+        assert len(proxy.runFilters(["Keeps"], document, "vm-1", {})) == 1
+    assert zygote_of(daemon) == zygote
+    assert_well(daemon)
+
+
+# More than there is room for
+
+
+def test_when_as_many_wait_as_may_the_next_is_refused_at_once(start_daemon, plugins):
+    """Fault 104 with the number, and no wait (contract 1.5); those that wait are served."""
+    (plugins / "Waits.py").write_text(
+        "import pathlib, time\n"
+        "def do_filter(hosts, vm, properties):\n"
+        "    while not pathlib.Path(properties['until']).exists():\n"
+        "        time.sleep(0.01)\n"
+        "    return hosts[:1]\n"
+    )
+    daemon = start_daemon(plugins, "max_parallel_calls = 1\nmax_waiting = 2")
+    go = {"until": str(plugins / "go")}
+
+    def call() -> object:
+        with daemon.proxy() as proxy:
+            try:
+                return len(proxy.runFilters(["Waits"], IDS, "vm-1", go))
+            except Fault as fault:
+                return fault
+
+    with ThreadPoolExecutor() as pool:
+        calls = [pool.submit(call) for _ in range(4)]  # one runs, two wait
+        until(lambda: any(one.done() for one in calls), daemon)
+        (plugins / "go").touch()
+        answers = [one.result(LONG) for one in calls]
+    (refused,) = [answer for answer in answers if isinstance(answer, Fault)]
+    assert refused.faultCode == 104
+    assert "2 requests wait already, as many as max_waiting allows" in refused.faultString
+    assert answers.count(1) == 3
+    assert_well(daemon)

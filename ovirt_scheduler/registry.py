@@ -145,6 +145,7 @@ class Registry:
         self._background: Optional[threading.Thread] = None
         self._waited_for = 0.0  # until when run calls wait for it, on the monotonic clock
         self._next_look = 0.0  # on the monotonic clock
+        self._looked = 0.0  # when the last whole look began, on the same clock
 
     def renew(self, loader: Loader) -> None:
         """Load everything anew with another loader, at the next look.
@@ -158,21 +159,29 @@ class Registry:
                 for path, state in self._states.items()
                 if path.parent in loader.folders
             }
+            self._looked = 0.0
             with self._lock:
                 self._next_look = 0.0
 
     def look(self) -> Catalogue:
         """Look at the folders afresh, and at all that did not load before, and wait for it.
 
+        Many who ask at once share a look that begins after they asked.
+
         Raises:
             ExecutorUnavailable: no process can be had to analyse a plugin in.
         """
+        asked = time.monotonic()
         with self._refreshing:
+            if self._looked > asked:
+                return self._catalogue
+            began = time.monotonic()
             self._refresh(retry_faults=True)
             give_up = time.monotonic() + _SETTLE_AT_MOST
             while self._unsettled() and time.monotonic() < give_up:
                 time.sleep(_SETTLE / 5)
                 self._refresh()
+            self._looked = began
         return self._catalogue
 
     def glance(self) -> Catalogue:

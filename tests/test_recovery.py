@@ -70,6 +70,18 @@ def until(condition: Callable[[], object], daemon: Daemon) -> None:
         pause.wait(0.02)
 
 
+def at_rest(daemon: Daemon) -> List[int]:
+    """The processes below the daemon when none of them is about to end: the zygote's first."""
+    seen: List[List[int]] = []
+
+    def nothing_changes() -> bool:
+        seen.append(sorted(offspring(daemon.pid)))
+        return len(seen[-1]) == AT_REST and seen[-10:].count(seen[-1]) == 10
+
+    until(nothing_changes, daemon)
+    return seen[-1]
+
+
 def kept(daemon: Daemon, name: str = "Keeps") -> int:
     """How many hosts the filter keeps, asked over a new connection."""
     with daemon.proxy() as proxy:
@@ -241,7 +253,7 @@ def test_without_processes_calls_are_refused_and_told(strangers_daemon):
     daemon = strangers_daemon
     with daemon.proxy() as proxy:
         proxy.runFilters(["Keeps"], IDS, "vm-1", {})
-        until(lambda: len(offspring(daemon.pid)) == AT_REST, daemon)
+        at_rest(daemon)
         limit_processes(daemon, 1)
         with pytest.raises(Fault, match="a request process cannot be had"):
             proxy.runFilters(["Keeps"], HOSTS, "vm-1", {})
@@ -323,8 +335,7 @@ def test_what_is_stopped_costs_one_call_its_time_and_no_more(start_daemon, plugi
     """SIGSTOP of processes that wait for a task; what hangs is killed when its time is over."""
     daemon = start_daemon(plugins, "plugin_timeout = 1\nrequest_timeout = 2")
     assert kept(daemon) == 1
-    until(lambda: len(offspring(daemon.pid)) == AT_REST, daemon)
-    _, request, *calls = sorted(offspring(daemon.pid))
+    _, request, *calls = at_rest(daemon)
     for pid in [request] if victim == "request process" else calls:
         os.kill(pid, signal.SIGSTOP)
     with daemon.proxy() as proxy:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Dict
 
@@ -416,3 +417,16 @@ def test_without_processes_what_was_loaded_stays(tmp_path, caplog):
         place.registry.look()
     assert versions(place.registry.glance()) == {"a": "1"}
     wait_until(lambda: "what was loaded stays" in caplog.text)
+
+
+def test_many_who_ask_at_once_share_a_look(place, tmp_path):
+    """A file that never loads is tried again by one look for all of them, not by one for each."""
+    tried = tmp_path / "tried"
+    loading = f"open({str(tried)!r}, 'a').write('x')\nimport time\ntime.sleep(0.2)\n1 / 0\n"
+    place.write("a", plugin(1) + loading)
+    place.registry.look()
+    assert tried.read_text() == "x"
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: place.registry.look(), range(8)))
+    assert all(len(catalogue.faults) == 1 for catalogue in found)
+    assert len(tried.read_text()) <= 4

@@ -70,6 +70,7 @@ def serve(read: Callable[[], Settings]) -> None:
             say(f"listening on {server.url}")
             notifier.ready(f"listening on {server.url}")
             watchdog.start()
+            parts.start_drive()
             received = asked.get()
             while received == signal.SIGHUP:
                 notifier.reloading()
@@ -80,6 +81,7 @@ def serve(read: Callable[[], Settings]) -> None:
         finally:
             notifier.stopping()
             watchdog.stop()
+            parts.stop_drive()
             server.stop(_GRACE, parts.executor.close)
             parts.close()
 

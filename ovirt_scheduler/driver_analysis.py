@@ -194,7 +194,7 @@ class _Reader:
             raise self._wrong(f"is abstract; define what it lacks, {base}")
         if not methods:
             raise self._wrong(f"defines no method that could be called; define one, {base}")
-        if topic is None and not defined:
+        if topic is None and not defined and "topic" not in vars(self._class):
             raise self._wrong(f"has no topic to publish its methods under; set topic, {base}")
         try:
             inspect.signature(self._class).bind()

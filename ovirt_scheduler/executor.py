@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import Callable, Iterator, Optional, TypeVar
 
 from ovirt_scheduler import frames, limits
+from ovirt_scheduler.cluster_seen import Seen, Survey
 from ovirt_scheduler.drivers import DriverExecution, DriverJob
 from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded
 from ovirt_scheduler.model import (
@@ -34,7 +35,7 @@ from ovirt_scheduler.model import (
     PluginUser,
 )
 from ovirt_scheduler.slots import Slots
-from ovirt_scheduler.told import DriverTold, Listener, Message, Told
+from ovirt_scheduler.told import DriverTold, Listener, Message, SeenTold, Told
 from ovirt_scheduler.zygote_client import LACKS, Lost, RequestProcess, Zygote, lacking
 
 _log = logging.getLogger(__name__)
@@ -144,6 +145,16 @@ class Executor:
                     return told.cut_short(str(lost))
             fresh = True
         raise AssertionError("the last try returns")
+
+    def survey(self, survey: Survey) -> Seen:
+        """Read what the engine tells of a cluster, in a process of its own.
+
+        Raises:
+            UnreadableDocument: it cannot be read.
+            Overloaded, ExecutorUnavailable: as for ``run``.
+        """
+        with self._slots.taken(1, survey.deadline):
+            return self._done(frames.pack_task(survey), survey.deadline, True, SeenTold)
 
     def analyse(self, candidate: Candidate) -> Analysis:
         """Look at a plugin's file in a process of its own; a fault in it is in the result.

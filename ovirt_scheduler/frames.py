@@ -7,7 +7,7 @@
     daemon  <-- READY, ENDED: serial, status -----------  zygote
 
     daemon  -- one frame: a Job, DriverJob, Candidate ->  request process  SOCK_STREAM
-    daemon  <-- frames: OPENED, RESULT..., DONE --------  request process  (or REFUSED, ANALYSIS)
+    daemon  <-- frames: OPENED, RESULT..., DONE --------  request process  (REFUSED, SEEN, ...)
 
     request process  -- one frame: a CallTask --------->  a call that waits ahead
     request process  <-- its answer, an empty frame? ---  call, by a pipe
@@ -29,6 +29,7 @@ import struct
 from dataclasses import asdict, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
+from ovirt_scheduler.cluster_seen import Seen, SeenHost, SeenVm, Survey
 from ovirt_scheduler.drivers import DriverJob
 from ovirt_scheduler.model import (
     Analysis,
@@ -60,7 +61,7 @@ _LENGTH = struct.Struct("!Q")
 # What reading a message raises that has not the expected shape.
 MISSHAPEN = (AttributeError, KeyError, ValueError, TypeError, OverflowError, RecursionError)
 
-Task = Union[Job, DriverJob, Candidate, CallTask]
+Task = Union[Job, DriverJob, Candidate, Survey, CallTask]
 Head = Dict[str, Any]
 
 
@@ -125,7 +126,7 @@ def pack_task(task: Task) -> bytes:
 
 def unpack_task(payload: bytes) -> Task:
     task = pickle.loads(payload)  # noqa: S301  downwards only: the daemon wrote it
-    if not isinstance(task, (Job, DriverJob, Candidate, CallTask)):
+    if not isinstance(task, (Job, DriverJob, Candidate, Survey, CallTask)):
         raise FrameError(f"a task of type {type(task).__name__}")
     return task
 
@@ -199,6 +200,32 @@ def read_result(fields: Head) -> CallResult:
         stderr=text(fields["stderr"]),
         traceback=text(fields["traceback"]),
     )
+
+
+def pack_seen(seen: Seen) -> bytes:
+    return pack(
+        "seen",
+        hosts={key: [host.name, host.status] for key, host in seen.hosts.items()},
+        vms={key: [vm.name, vm.status, vm.host] for key, vm in seen.vms.items()},
+    )
+
+
+def unpack_seen(fields: Head) -> Seen:
+    """What is seen of a cluster.
+
+    Raises:
+        FrameError: it has not the shape.
+    """
+    try:
+        return Seen(
+            {text(key): SeenHost(*map(text, host)) for key, host in fields["hosts"].items()},
+            {
+                text(key): SeenVm(text(name), text(status), _text_or_none(host))
+                for key, (name, status, host) in fields["vms"].items()
+            },
+        )
+    except MISSHAPEN as error:
+        raise FrameError(f"not what is seen of a cluster: {error!r:.200}") from None
 
 
 def pack_analysis(analysis: Analysis) -> bytes:

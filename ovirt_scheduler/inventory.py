@@ -22,7 +22,7 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Future, wait
-from typing import Deque, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Deque, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, cast
 from urllib.parse import urlencode, urlsplit
 
 import pycurl
@@ -45,6 +45,7 @@ _LOGOUT_SECONDS = 1.0
 # Nothing else is an id of the engine's, and nothing else gets into a search or a path.
 _ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _VM = "/vms/"
+_EVENT = re.compile(rb"""<event\b[^<>]{0,400}?\bid=["']([0-9]{1,18})["']""")
 _XML = ("application/xml", "text/xml")
 
 
@@ -96,6 +97,36 @@ class Inventory:
         deadline = _share(deadline)
         with self._failing_fast():
             return self._engine.access(deadline)
+
+    def cluster(self, name: str, deadline: float) -> Tuple[Document, Document]:
+        """The hosts and the VMs of a cluster, as they are now, with their statistics.
+
+        Args:
+            name: of the cluster; letters, digits, ``-``, ``_`` and ``.`` alone.
+
+        Raises:
+            EngineUnavailable: as for ``known``.
+        """
+        query = urlencode({"search": f"cluster={name}", "follow": "statistics"})
+        hosts, vms = (self._now(f"/{kind}?{query}", deadline) for kind in ("hosts", "vms"))
+        return hosts, vms
+
+    def latest_event(self, after: Optional[int], deadline: float) -> Optional[int]:
+        """The number of the engine's latest event; ``after`` again where there is none since.
+
+        Raises:
+            EngineUnavailable: as for ``known``.
+        """
+        query = urlencode({"max": 1} if after is None else {"from": after, "max": 1})
+        told = self._now(f"/events?{query}", deadline)
+        # A number is all that is looked for, so this is no reading of the document.
+        numbers = [int(number) for number in _EVENT.findall(told.data)]
+        return max(numbers, default=after)
+
+    def _now(self, path: str, deadline: float) -> Document:
+        """What the engine answers there, which is not kept."""
+        with self._failing_fast():
+            return cast("Document", self._engine.get(path, deadline))  # only a VM may be missing
 
     def close(self) -> None:
         """Log out."""

@@ -14,7 +14,10 @@ from OpenSSL import SSL
 
 from ovirt_scheduler import certificates, driver_methods, trust
 from ovirt_scheduler.clients import Clients
-from ovirt_scheduler.config import Settings
+from ovirt_scheduler.cluster_drive import ClusterDrive
+from ovirt_scheduler.cluster_threads import ClusterThreads
+from ovirt_scheduler.config import Drive, Settings
+from ovirt_scheduler.drive_memory import DriveMemory
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.inventory import Inventory
@@ -62,6 +65,9 @@ class Parts:
         self._selections = Selections()
         self._inventories: List[Inventory] = []  # calls under way may use a former one
         self._inventory = self._made_inventory(settings)
+        self._scheduling = self._made_scheduling(settings)
+        self._drive_memory = DriveMemory(state / "clusters.json")
+        self._drive: Optional[ClusterThreads] = None
         self.server = SchedulerServer(self._server_settings(settings), self._methods(settings))
 
     def renew(self, settings: Settings) -> None:
@@ -79,8 +85,32 @@ class Parts:
         if settings.engine != self._settings.engine:
             self._inventory = self._made_inventory(settings)
         self._settings = settings
+        self._scheduling = self._made_scheduling(settings)
+        self.stop_drive()
+        self.start_drive()
         self.registry.renew(Loader(settings, self.executor.analyse, SHIPPED))
         self.server.renew(server_settings, self._methods(settings))
+
+    def start_drive(self) -> None:
+        """Look after the clusters of the settings, in threads of their own."""
+        settings, inventory = self._settings, self._inventory
+        if settings.drive is Drive.OFF or inventory is None:
+            return
+        makes = settings.drive is Drive.ON
+        clusters = [
+            ClusterDrive(
+                cluster, makes, inventory, self._scheduling, self.executor, self._drive_memory
+            )
+            for cluster in settings.clusters
+        ]
+        self._drive = ClusterThreads(clusters, inventory)
+        self._drive.start()
+
+    def stop_drive(self) -> None:
+        """Let the clusters be; what is under way in the engine goes on there."""
+        if self._drive is not None:
+            self._drive.stop()
+            self._drive = None
 
     def close(self) -> None:
         """End what the server's calls were made with, when there are none any more."""
@@ -94,18 +124,20 @@ class Parts:
         self._inventories.append(Inventory(settings.engine))
         return self._inventories[-1]
 
-    def _methods(self, settings: Settings) -> Tuple[Method, ...]:
-        service = Service(self.registry, self.executor, settings.request_timeout, self._inventory)
-        scheduling = Scheduling(
+    def _made_scheduling(self, settings: Settings) -> Scheduling:
+        return Scheduling(
             self.registry,
             self.executor,
             settings.request_timeout,
             self._selections,
             self._inventory,
         )
+
+    def _methods(self, settings: Settings) -> Tuple[Method, ...]:
+        service = Service(self.registry, self.executor, settings.request_timeout, self._inventory)
         return (
             *methods(service, settings.engine_scores),
-            *driver_methods.methods(scheduling),
+            *driver_methods.methods(self._scheduling),
         )
 
     def _server_settings(self, settings: Settings) -> ServerSettings:

@@ -20,8 +20,9 @@ import traceback
 from dataclasses import replace
 from typing import List, NoReturn
 
-from ovirt_scheduler import call, driver_request, frames, given, limits, unit_calls
+from ovirt_scheduler import call, driver_request, frames, given, limits, survey, unit_calls
 from ovirt_scheduler.answers import one_line
+from ovirt_scheduler.cluster_seen import Survey
 from ovirt_scheduler.drivers import DriverJob
 from ovirt_scheduler.errors import RequestError
 from ovirt_scheduler.model import Analysis, Candidate, FileFault, Job, Limits
@@ -70,6 +71,13 @@ def _opens_documents(task: frames.Task) -> bool:
     return not isinstance(task, Job) or bool(given.documents(task))
 
 
+def _surveyed(task: Survey) -> bytes:
+    try:
+        return frames.pack_seen(survey.seen(task))
+    except RequestError as error:
+        return frames.pack("refused", code=error.fault_code, message=str(error))
+
+
 class _RequestProcess:
     def __init__(self, client: socket.socket, lifeline: int) -> None:
         self._client = client
@@ -91,6 +99,8 @@ class _RequestProcess:
                 driver_request.work(task, self._supervisor, self._tell_at_once)
             elif isinstance(task, Candidate):
                 self._tell(self._analyse(task))
+            elif isinstance(task, Survey):
+                self._tell(_surveyed(task))
             self._tell(frames.pack("done", again=again))
             self._send()
             if not again:

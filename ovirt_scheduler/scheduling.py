@@ -100,6 +100,20 @@ class Scheduling:
             )
         return driver
 
+    def driver(self, name: str) -> DriverUnit:
+        """The driver or scheduler of that name.
+
+        Raises:
+            UnknownUnit: there is none; the text tells what there is.
+        """
+        drivers = self._registry.glance().drivers
+        if name not in drivers:
+            there = ", ".join(sorted(drivers)) or "none"
+            raise UnknownUnit(
+                f"{name!r:.160}: there is no scheduler of that name; there are {there}"
+            )
+        return drivers[name]
+
     def publisher(self, topic: str, method: str) -> DriverUnit:
         """The driver that publishes the method under the topic.
 

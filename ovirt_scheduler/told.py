@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Dict, Iterator, Optional, Protocol, Tuple, TypeVar
 
 from ovirt_scheduler import driver_frames, frames
+from ovirt_scheduler.cluster_seen import Seen
 from ovirt_scheduler.drivers import DriverExecution, DriverJob
 from ovirt_scheduler.errors import BadParameters, RefusedProperty, UnreadableDocument
 from ovirt_scheduler.model import CallResult, Document, Execution, Job, Kind, Outcome
@@ -125,3 +126,32 @@ class DriverTold:
             killed = CallResult(self._job.driver.name, Outcome.KILLED, message=message)
             self._told = replace(self._told, result=killed)
         return self.whole()
+
+
+class SeenTold:
+    """The same of a survey, which calls no plugin."""
+
+    def __init__(self) -> None:
+        self._seen: Optional[Seen] = None
+        self.opened = False
+
+    def take_all(self, messages: Iterator[Message]) -> None:
+        """
+        Raises:
+            UnreadableDocument: the request process says so.
+        """
+        for kind, fields in messages:
+            if kind == "refused":
+                raise _REFUSALS[fields["code"]](fields["message"])
+            if kind == "seen":
+                self._seen = frames.unpack_seen(fields)
+
+    def whole(self) -> Seen:
+        return Seen({}, {}) if self._seen is None else self._seen
+
+    def cut_short(self, how: str) -> Seen:
+        """
+        Raises:
+            UnreadableDocument: always.
+        """
+        raise UnreadableDocument(f"the process that read the documents {how}")

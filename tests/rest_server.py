@@ -6,6 +6,9 @@
         Inventory(engine.settings()).known(...)
         assert engine.logins == 1
 
+A migration that is asked for waits for ``finish_migrations``, or is done at once where
+``instant_migrations`` is set; ``happened`` makes an event.
+
 The cluster may be changed while it runs, and so may the way in which it answers: ``answering``
 cleared is an engine that is silent, ``broken`` is what it says instead of a document, and
 ``expire_tokens`` makes it forget all logins.
@@ -14,13 +17,14 @@ cleared is an engine that is silent, ``broken`` is what it says instead of a doc
 from __future__ import annotations
 
 import json
+import re
 import ssl
 import threading
 import uuid
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Union
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 from urllib.parse import parse_qs, urlsplit
 from xml.sax.saxutils import escape, quoteattr
 
@@ -50,6 +54,8 @@ class Host:
     max_scheduling_memory: Optional[int] = 32 * GIB
     free_memory: Optional[int] = 8 * GIB  # None: its statistics do not tell
     status: str = "up"
+    cluster: str = "Default"
+    measured: bool = False  # its statistics tell what its VMs use
 
     @property
     def id(self) -> str:
@@ -64,6 +70,7 @@ class Vm:
     os: str = "rhel_9x64"
     affinity: str = "migratable"
     status: str = "up"
+    cluster: str = "Default"
 
     @property
     def id(self) -> str:
@@ -76,6 +83,8 @@ class Query(NamedTuple):
     path: str  # below the API's, such as hosts/ID
     search: str = ""
     most: Optional[int] = None  # the parameter max
+    follow: str = ""
+    after: Optional[int] = None  # the parameter from, of events
 
 
 class Reply(NamedTuple):
@@ -115,6 +124,10 @@ class RestServer:
         self.hosts = list(hosts)
         self.vms = list(vms)
         self.queries: List[Query] = []
+        self.events: List[int] = [1000]
+        self.migrations: List[Tuple[str, str]] = []  # names of VM and host, as asked for
+        self.migrating: Dict[str, str] = {}
+        self.instant_migrations = False
         self.logins = 0
         self.logouts = 0
         self.refused = 0  # logins
@@ -179,6 +192,37 @@ class RestServer:
         """The queries of that path or below it, in their order."""
         return [query for query in self.queries if f"{query.path}/".startswith(f"{path}/")]
 
+    def happened(self) -> None:
+        """There is an event; what has happened, is seen where it has."""
+        with self._lock:
+            self.events.append(self.events[-1] + 7)
+
+    def finish_migrations(self, well: bool = True) -> None:
+        """All that are under way end, on the target or where they began."""
+        with self._lock:
+            for vm in self.vms:
+                if vm.name in self.migrating:
+                    target = self.migrating.pop(vm.name)
+                    vm.host = target if well else vm.host
+                    vm.status = "up"
+
+    def migrate(self, vm_id: str, body: str) -> Reply:
+        """The action migrate of a VM."""
+        found = re.search(r"<host [^>]*\bid=['\"]([^'\"]+)", body)
+        host = next((host for host in self.hosts if found and host.id == found[1]), None)
+        vm = next((vm for vm in self.vms if vm.id == vm_id), None)
+        if host is None or vm is None or vm.status != "up" or host.status != "up":
+            return _fault(409, "Cannot migrate VM.")
+        with self._lock:
+            self.migrations.append((vm.name, host.name))
+            if self.instant_migrations:
+                vm.host = host.name
+            else:
+                vm.status = "migrating"
+                self.migrating[vm.name] = host.name
+        done = Element("action", [Element("status", "complete")])
+        return Reply(200, "application/xml", f"{_DECLARATION}{done}")
+
     def expire_tokens(self) -> None:
         self.tokens.clear()
 
@@ -223,7 +267,8 @@ class RestServer:
 
     def get(self, path: str, parameters: Mapping[str, str]) -> Reply:
         most = int(parameters["max"]) if "max" in parameters else None
-        query = Query(path, parameters.get("search", ""), most)
+        after = int(parameters["from"]) if "from" in parameters else None
+        query = Query(path, parameters.get("search", ""), most, parameters.get("follow", ""), after)
         with self._lock:
             self.queries.append(query)
         self.arrived.release()
@@ -243,16 +288,20 @@ class RestServer:
         entity_id, _, below = rest.partition("/")
         if kind == "":
             return str(Element("api", [Element("product_info", [Element("name", "oVirt")])]))
+        if kind == "events":
+            newest = [number for number in reversed(self.events) if number > (query.after or 0)]
+            return _collection("events", [_event(number) for number in newest[: query.most]])
         entities, render = {"hosts": (self.hosts, self._host), "vms": (self.vms, self._vm)}[kind]
         if not entity_id:
             found = [entity for entity in entities if self._matches(entity, query.search)]
-            return _collection(kind, [render(entity) for entity in found[: query.most]])
+            follow = query.follow == "statistics"
+            return _collection(kind, [render(entity, follow) for entity in found[: query.most]])
         entity = {entity.id: entity for entity in entities}[entity_id]
         if not below:
             return str(render(entity))
         if (kind, below) != ("hosts", "statistics"):
             raise LookupError(query.path)
-        return _collection("statistics", _statistics(entity))
+        return _collection("statistics", self._statistics(entity))
 
     def _matches(self, entity: Union[Host, Vm], search: str) -> bool:
         """``id=1 or id=2``, ``host=lynx and status=up``: what is asked of it here, no more."""
@@ -262,20 +311,25 @@ class RestServer:
         )
 
     def _is(self, entity: Union[Host, Vm], name: str, value: str) -> bool:
-        fields = {"id", "name", "status"} | ({"host"} if isinstance(entity, Vm) else set())
+        fields = {"id", "name", "status", "cluster"} | (
+            {"host"} if isinstance(entity, Vm) else set()
+        )
         if name not in fields:
             raise ValueError(f"invalid field {name} in the search")
         found = getattr(entity, name)
         # The engine looks for names whatever their case.
         return found is not None and found.lower() == value.lower()
 
-    def _host(self, host: Host) -> Element:
+    def _host(self, host: Host, follow: bool = False) -> Element:
         vms = [vm for vm in self.vms if vm.host == host.name]
         active = sum(vm.status == "up" for vm in vms)
         summary = {"active": active, "migrating": 0, "total": len(vms)}
         content = [
             Element("name", host.name),
-            _link("hosts", host.id, "statistics"),
+            Element("statistics", self._statistics(host))
+            if follow
+            else _link("hosts", host.id, "statistics"),
+            Element("cluster", "", _at("clusters", id_of(f"cluster {host.cluster}"))),
             Element("address", f"{host.name}.example.org"),
             Element("memory", host.memory),
             Element("status", host.status),
@@ -285,10 +339,18 @@ class RestServer:
             content.append(Element("max_scheduling_memory", host.max_scheduling_memory))
         return Element("host", content, _at("hosts", host.id))
 
-    def _vm(self, vm: Vm) -> Element:
+    def _statistics(self, host: Host) -> List[Element]:
+        values = {"memory.total": host.memory, "memory.free": host.free_memory}
+        if host.measured:
+            used = sum(vm.memory for vm in self.vms if vm.host == host.name)
+            values = {"memory.total": host.memory, "memory.used": used}
+        return [_statistic(name, value) for name, value in values.items() if value is not None]
+
+    def _vm(self, vm: Vm, _follow: bool = False) -> Element:
         content = [
             Element("name", vm.name),
             _link("vms", vm.id, "statistics"),
+            Element("cluster", "", _at("clusters", id_of(f"cluster {vm.cluster}"))),
             Element("memory", vm.memory),
             Element("os", [Element("type", vm.os)]),
             Element("placement_policy", [Element("affinity", vm.affinity)]),
@@ -306,17 +368,16 @@ def _collection(name: str, elements: List[Element]) -> str:
     return str(Element(name, elements))
 
 
+def _event(number: int) -> Element:
+    return Element("event", [Element("code", "30")], _at("events", str(number)))
+
+
 def _at(kind: str, entity_id: str) -> Dict[str, str]:
     return {"href": f"{_API}/{kind}/{entity_id}", "id": entity_id}
 
 
 def _link(kind: str, entity_id: str, name: str) -> Element:
     return Element("link", "", {"href": f"{_API}/{kind}/{entity_id}/{name}", "rel": name})
-
-
-def _statistics(host: Host) -> List[Element]:
-    values = {"memory.total": host.memory, "memory.free": host.free_memory}
-    return [_statistic(name, value) for name, value in values.items() if value is not None]
 
 
 def _statistic(name: str, value: int) -> Element:
@@ -365,6 +426,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(engine.get(url.path[len(_API) + 1 :], _flat(url.query)))
 
     def do_POST(self) -> None:
+        of_vm = re.fullmatch(f"{_API}/vms/([^/]+)/migrate", self.path)
+        if of_vm:
+            self._act(of_vm[1])
+            return
         form = _flat(self.rfile.read(int(self.headers["Content-Length"])).decode("ascii"))
         engine = self.server.engine
         offered: Dict[str, Callable[[Mapping[str, str]], Reply]] = {
@@ -373,6 +438,14 @@ class _Handler(BaseHTTPRequestHandler):
         }
         action = offered.get(self.path)
         self._answer(action(form) if action else Reply(404, "text/html", _HTML))
+
+    def _act(self, vm_id: str) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode("utf-8")
+        _, _, token = self.headers.get("Authorization", "").partition(" ")
+        if token in self.server.engine.tokens:
+            self._answer(self.server.engine.migrate(vm_id, body))
+        else:
+            self._answer(Reply(401, "text/html", _HTML))
 
     def _answer(self, reply: Reply) -> None:
         body = reply.body.encode("utf-8")

@@ -23,10 +23,12 @@ DAEMON = (
     ("the commands", "commands"),
     ("puts the parts together", "check daemon installation terminal trial"),
     ("the parts, put together", "parts"),
+    ("all clusters", "cluster_threads"),
+    ("one cluster", "cluster_drive"),
     ("sockets to calls, and what the calls are", "driver_methods methods server"),
     ("parts of the server", "connections dispatch request_body streams"),
     ("the operations", "scheduling service"),
-    ("the units there are", "last_good registry watchdog"),
+    ("the units there are", "drive_memory last_good registry watchdog"),
     ("files to units, requests to processes, decisions to the log",
      "decision_log executor inventory loader policy_units"),
     ("values to requests, decisions to answers, calls to the log", "call_log driver_wire wire"),
@@ -49,7 +51,7 @@ DAEMON = (
 CALLS = (
     ("the warm process", "zygote"),
     ("one request's process", "request_process"),
-    ("what a driver's request does", "driver_request"),
+    ("what other requests do", "driver_request survey"),
     ("what a request does, and a driver's call", "driver_call unit_calls"),
     ("one plugin call, and what it is given", "call given"),
     ("what a driver answered", "driver_answers"),
@@ -60,7 +62,7 @@ CALLS = (
 SHARED = (
     ("messages on drivers", "driver_frames"),
     ("messages of both sides", "frames"),
-    ("rules of both sides", "aggregate drivers limits properties secrecy"),
+    ("rules of both sides", "aggregate cluster_seen drivers limits properties secrecy"),
     ("what all speak of", "__init__ errors model"),
 )
 OPENS_DOCUMENTS = {"lxml", "ovirtsdk4"}

@@ -79,6 +79,8 @@ def items(value: object, wanted: str) -> List[object]:
     """The members of what is to hold several; ``wanted`` says what, for the message."""
     if value is None:
         raise BadAnswer(f"returned nothing; expected {wanted}")
+    if isinstance(value, list):  # no need to ask what else it may be
+        return value
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
         raise BadAnswer(f"returned {value!r:.80}; expected {wanted}")
     return list(value)
@@ -89,6 +91,6 @@ def entity_id(entity: object) -> str:
     found = entity if isinstance(entity, str) else getattr(entity, "id", None)
     if not isinstance(found, str):
         raise BadAnswer(f"returned {entity!r:.80}, which is neither an entity with an id nor an id")
-    if not found or _NO_TEXT.search(found):
+    if not found or (not found.isprintable() and _NO_TEXT.search(found)):
         raise BadAnswer(f"returned {found!r:.80}, which cannot be an id")
     return found

@@ -20,6 +20,7 @@ import importlib
 import io
 import os
 import shlex
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -53,6 +54,35 @@ TRACEBACK_LIMIT = 64 << 10  # characters
 Entities = Tuple[List[types.Host], Optional[types.Vm]]
 
 
+class _Output(io.FileIO):
+    """Standard output or error, keeping what comes by way of Python: it may be the answer.
+
+    Made before the fork, when the descriptor is not yet the pipe that it is in a call.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor, "wb", closefd=False)
+        self.kept = bytearray()
+
+    def write(self, data: ReadableBuffer) -> int:
+        written = super().write(data)
+        self.kept += memoryview(data)[: min(written, OUTPUT_LIMIT - len(self.kept))]
+        return written
+
+    def seekable(self) -> bool:
+        return False
+
+    def tell(self) -> int:
+        raise io.UnsupportedOperation("a pipe has no position")
+
+
+_OUTPUTS = _Output(1), _Output(2)
+_WRITERS = tuple(
+    io.TextIOWrapper(io.BufferedWriter(output), "utf-8", errors="backslashreplace")
+    for output in _OUTPUTS
+)
+
+
 def enter(pipes: Pipes, *kept: int) -> None:
     """Make this process, just forked, a plugin call's: alone, and quiet.
 
@@ -62,14 +92,13 @@ def enter(pipes: Pipes, *kept: int) -> None:
     os.setsid()
     limits.die_with_parent(pipes.parent)
     limits.become_subreaper()
-    limits.reset_signals()
+    limits.reset_signals([signal.SIGCHLD])  # which the request process handles
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(pipes.stdout, 1)
     os.dup2(pipes.stderr, 2)
     limits.close_all_but({pipes.answer, *kept})
-    _outputs[:] = _Output(1), _Output(2)
-    sys.stdout, sys.stderr = map(_writer, _outputs)
+    sys.stdout, sys.stderr = _WRITERS
     sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr  # type: ignore[misc]
 
 
@@ -144,7 +173,7 @@ def run_unit(task: CallTask, given: Callable[[], Entities]) -> bytes:
             returned = _returned(method, _arguments(task.call, list(task.hosts), task.vm))
             if returned is None:
                 _flush()
-                told = [bytes(output.kept) for output in _outputs]
+                told = [bytes(output.kept) for output in _OUTPUTS]
                 result = read_printed(unit, *(text.decode("utf-8", "replace") for text in told))
                 return frames.pack_printed(result, *map(len, told))
         result = _answered(unit, returned)
@@ -224,26 +253,6 @@ def enter_folder(folder: str) -> None:
         with contextlib.suppress(OSError):
             os.chdir(place)
             return
-
-
-class _Output(io.FileIO):
-    """Standard output or error, keeping what comes by way of Python: it may be the answer."""
-
-    def __init__(self, descriptor: int) -> None:
-        super().__init__(descriptor, "wb", closefd=False)
-        self.kept = bytearray()
-
-    def write(self, data: ReadableBuffer) -> int:
-        written = super().write(data)
-        self.kept += memoryview(data)[: min(written, OUTPUT_LIMIT - len(self.kept))]
-        return written
-
-
-_outputs: List[_Output] = []  # stdout and stderr, in the process of a call
-
-
-def _writer(output: _Output) -> io.TextIOWrapper:
-    return io.TextIOWrapper(io.BufferedWriter(output), "utf-8", errors="backslashreplace")
 
 
 def raised(code: PluginCode, name: str, error: BaseException) -> CallResult:

@@ -193,7 +193,7 @@ class Executor:
         try:
             for message in process.talk(payload, deadline + _GRACE):
                 if message[0] == "done":
-                    again = message[1]["again"]
+                    again, process.ready = message[1]["again"], message[1]["ready"]
                     return
                 yield message
         finally:

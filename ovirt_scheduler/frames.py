@@ -61,6 +61,8 @@ _LENGTH = struct.Struct("!Q")
 # What reading a message raises that has not the expected shape.
 MISSHAPEN = (AttributeError, KeyError, ValueError, TypeError, OverflowError, RecursionError)
 
+_JSON = json.JSONEncoder(separators=(",", ":"))
+
 Task = Union[Job, DriverJob, Candidate, Survey, CallTask]
 Head = Dict[str, Any]
 
@@ -133,7 +135,7 @@ def unpack_task(payload: bytes) -> Task:
 
 def pack(kind: str, **fields: object) -> bytes:
     """A message upwards."""
-    return json.dumps({"type": kind, **fields}, separators=(",", ":")).encode("ascii")
+    return _JSON.encode({"type": kind, **fields}).encode("ascii")
 
 
 def unpack(payload: bytes) -> Tuple[str, Head]:

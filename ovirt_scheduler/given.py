@@ -33,8 +33,8 @@ class Given:
 
     ids: Tuple[str, ...]
     vm_id: Optional[str]
-    # None where nothing but few ids is known: then each call makes its own entities, and may
-    # have been forked before.
+    # None where nothing but ids is known, and they are few or all that is asked for: then each
+    # call makes its own entities, if any, and may have been forked before.
     hosts: Optional[HostsById] = None
     vm: Optional[types.Vm] = None
     problems: Sequence[str] = ()  # with what the engine told
@@ -54,7 +54,8 @@ def read(job: Job) -> Given:
     found = documents(job)
     if not found:
         ids, vm_id = cast("Tuple[str, ...]", job.hosts), cast("Optional[str]", job.vm)
-        if len(ids) <= _MOST_IDS:
+        by_ids = all(call.unit.class_name is not None for call in job.calls)
+        if by_ids or len(ids) <= _MOST_IDS:
             return Given(ids, vm_id)
     problems: List[str] = []
     with reading(found):

@@ -53,26 +53,28 @@ def die_with_parent(parent: int) -> None:
         os._exit(0)
 
 
-def reset_signals() -> None:
+def reset_signals(
+    handled: Iterable[signal.Signals] = (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM),
+) -> None:
     """Forget the handlers of the process that this one was forked from."""
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
+    for number in handled:
         signal.signal(number, signal.SIG_DFL)
 
 
 def close_all_but(kept: Collection[int]) -> None:
     """Close every descriptor that was inherited and is not kept."""
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  no objects on this path
-        descriptor = int(name)
-        if descriptor > 2 and descriptor not in kept:
-            with contextlib.suppress(OSError):  # the one that listed the folder
-                os.close(descriptor)
+    listed = os.listdir("/proc/self/fd")  # noqa: PTH208  no objects on this path
+    first = 3
+    for beyond in (*sorted(kept), max(map(int, listed)) + 1):
+        os.closerange(first, beyond)  # the one that listed the folder is closed already
+        first = beyond + 1
 
 
 def limit_memory(extra: int) -> None:
     """Set the soft limit of data to what this process has now and ``extra`` bytes more."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    _set(resource.RLIMIT_DATA, _data_bytes() + extra, hard)
+    _set(resource.RLIMIT_DATA, data_bytes() + extra, hard)
 
 
 def unlimit_memory() -> None:
@@ -83,7 +85,7 @@ def unlimit_memory() -> None:
 
 def apply(limits: Limits) -> None:
     """Put this process, and all that it starts, under a plugin call's limits for good."""
-    memory = _data_bytes() + limits.memory
+    memory = data_bytes() + limits.memory
     _set(resource.RLIMIT_DATA, memory, memory)
     # One second between: SIGXCPU comes at the soft limit, SIGKILL at the hard one.
     _set(resource.RLIMIT_CPU, limits.cpu, limits.cpu + 1)
@@ -100,7 +102,7 @@ def _set(which: int, soft: int, hard: int) -> None:
     resource.setrlimit(which, (soft, hard))
 
 
-def _data_bytes() -> int:
+def data_bytes() -> int:
     """What RLIMIT_DATA counts of this process: ``data`` of /proc/self/statm."""
     return int(_read("/proc/self/statm").split()[5]) * _PAGE
 

@@ -6,26 +6,33 @@ meanwhile, or a helper that is imported late, is still the last good version.
 
 from __future__ import annotations
 
-import importlib.abc
 import importlib.machinery
 import linecache
 import marshal
 import sys
 from types import CodeType, ModuleType
-from typing import Callable, Iterable, List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Callable, Iterable, List, Mapping, Optional, Sequence
 
 from ovirt_scheduler.model import Module, PluginCode, Source
 
+if TYPE_CHECKING:
+    from importlib.abc import Loader
+else:
+    Loader = object  # importlib.abc loads a good deal that each fork would have to copy
 
-class _Loader(importlib.abc.Loader):
+
+class _Loader(Loader):
     def __init__(self, code: Callable[[], CodeType]) -> None:
         self._code = code
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
+        """Leave it to Python."""
 
     def exec_module(self, module: ModuleType) -> None:
         exec(self._code(), module.__dict__)  # noqa: S102  running plugins is what this is for
 
 
-class FolderFinder(importlib.abc.MetaPathFinder):
+class FolderFinder:
     """Finds the modules of one plugin folder, ahead of everything else.
 
     ``imported`` lists the names that were asked for, in the order of their loading.

@@ -28,8 +28,9 @@ from ovirt_scheduler.errors import RequestError
 from ovirt_scheduler.model import Analysis, Candidate, FileFault, Job, Limits
 from ovirt_scheduler.supervisor import Abandoned, Supervisor
 
-_AHEAD = 3  # calls that wait for the next request
+_AHEAD = 5  # calls that wait for the next request
 _MOST_TASKS = 1000  # of one process
+_MOST_GROWTH = 8 << 20  # bytes of its own, beyond what it was forked with
 _TASK_LIMIT = 1 << 30  # bytes
 _CHUNK = 1 << 20
 _FAULT_LIMIT = 4096  # characters
@@ -83,6 +84,7 @@ class _RequestProcess:
         self._client = client
         self._supervisor = Supervisor(client.fileno(), lifeline, call.wait_for_task)
         self._untold: List[bytes] = []
+        self._small = limits.data_bytes() + _MOST_GROWTH
 
     def run(self) -> None:
         """Serve tasks until one came with documents.
@@ -101,7 +103,9 @@ class _RequestProcess:
                 self._tell(self._analyse(task))
             elif isinstance(task, Survey):
                 self._tell(_surveyed(task))
-            self._tell(frames.pack("done", again=again))
+            # One that many ids have made large would stay so: a new one shares the zygote's memory.
+            again = again and limits.data_bytes() < self._small
+            self._tell(frames.pack("done", again=again, ready=self._supervisor.ready))
             self._send()
             if not again:
                 break

@@ -28,6 +28,7 @@ OUTPUT_LIMIT = 1 << 20  # bytes kept of each of a call's stdout and stderr (cont
 _CHUNK = 1 << 16
 _FINAL_CHUNKS = 32  # read at most from a pipe whose writer has been killed
 _SWEEP_SECONDS = 2.0  # for killed processes to be gone
+_QUIET = 0.02  # seconds without a request after which there is time to fork
 _MOST_LEAVING = 8  # processes whose end nobody waits for
 
 
@@ -184,6 +185,9 @@ class Supervisor:
     def await_client(self, ahead: int) -> None:
         """Wait for something from the client; meanwhile fork processes ahead.
 
+        Several at once, when none is left or the client is quiet: what this process touches
+        between two forks has to be copied again.
+
         Args:
             ahead: how many should wait.
 
@@ -191,19 +195,26 @@ class Supervisor:
             Abandoned: the zygote has ended.
         """
         self._selector.modify(self._client, selectors.EVENT_READ, None)
+        pause: float = _QUIET if self._ready else 0
         try:
             while True:
                 short = len(self._ready) < ahead
-                events = self._selector.select(0 if short else None)
+                events = self._selector.select(pause if short else None)
                 if any(key.fd == self._client for key, _ in events):
                     return
                 for key, _ in events:
                     self._read(key)
                 self._reap()
                 if short and not events:
+                    pause = 0
                     self._fork_ahead()
         finally:
             self._selector.modify(self._client, selectors.EVENT_READ, self._abandon)
+
+    @property
+    def ready(self) -> int:
+        """How many processes wait."""
+        return len(self._ready)
 
     def run(
         self, works: Sequence[Work], deadline: float, parallel: int = 1

@@ -38,6 +38,8 @@ _FRAME_LIMIT = 256 << 20
 _SEND_SECONDS = 5.0  # for the zygote to take a message
 _CHUNK = 1 << 18
 _QUIET = 5.0  # seconds without a word from a request process, after which the zygote is asked
+_WARM = 2  # request processes that wait: one may fork calls ahead while the other serves
+_MANY = 1000
 _OBEY_SECONDS = 5.0  # for the zygote to give a sign of life
 
 # What the daemon may lack for a while.
@@ -68,6 +70,7 @@ class RequestProcess:
         self._serial = serial
         self._ours = ours
         self.has_waited = False
+        self.ready = _MANY  # calls that it had forked ahead when it was last heard of
 
     def talk(self, payload: bytes, give_up: float) -> Iterator[Message]:
         """Send a task and give the messages, ``done`` the last.
@@ -121,6 +124,8 @@ class RequestProcess:
         """Keep it for the next request, or be done with it."""
         if not (again and self._zygote.keep(self)):
             self.close()
+            if self.has_waited:  # it has served long enough, or died
+                self._zygote.warm()
 
     def close(self) -> None:
         self._ours.close()
@@ -183,9 +188,16 @@ class Zygote:
             raise ExecutorUnavailable(f"no thread for a zygote: {error}") from None
 
     def waiting(self) -> Optional[RequestProcess]:
-        """A request process that has been used before and waits, the last one first."""
+        """A request process that waits: the one with most calls forked ahead.
+
+        So those that have none left have time to fork, while others serve.
+        """
         with self._news:
-            return self._waiting.pop() if self._waiting else None
+            if not self._waiting:
+                return None
+            process = max(self._waiting, key=lambda process: process.ready)
+            self._waiting.remove(process)
+            return process
 
     def fork(self) -> RequestProcess:
         """A new request process.
@@ -210,9 +222,13 @@ class Zygote:
         return RequestProcess(self, serial, ours)
 
     def warm(self) -> None:
-        """Have a request process wait before it is asked for."""
+        """Have request processes wait before they are asked for."""
         with contextlib.suppress(OSError):  # whoever asks for one finds the same, and tells
-            self.keep(self.fork())
+            while len(self._waiting) < min(_WARM, self._most_waiting):
+                process = self.fork()
+                if not self.keep(process):
+                    process.close()
+                    return
 
     def keep(self, process: RequestProcess) -> bool:
         """Keep a request process for the next request; False where there are enough."""

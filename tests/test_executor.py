@@ -447,21 +447,22 @@ def test_closing_ends_every_process(unit_named, tmp_path):
         closing.run(job_of([unit_named("keeps_all")]))
 
 
-AHEAD = 3  # calls that a waiting request process has forked
+AHEAD = 5  # calls that a waiting request process has forked
+WAITING = 2 * (1 + AHEAD)  # processes below an idle zygote
 
 
 def test_idle_it_has_only_processes_that_wait(executor, unit_named):
-    """One request process, as requests came one after another, and the calls it forked ahead."""
+    """Two request processes, that one may fork while the other serves, and the calls of both."""
     executor.run(job_of([unit_named("keeps_all")] * 3))
     executor.run(
         job_of([unit_named("keeps_all")], hosts=Document(b"<hosts><host id='a'/></hosts>"))
     )
-    wait_until(lambda: len(offspring(executor.zygote_pid)) == 1 + AHEAD)
+    wait_until(lambda: len(offspring(executor.zygote_pid)) == WAITING)
 
 
 def test_calls_forked_ahead_are_used_and_each_of_them_once(executor, unit_named):
     """What ran was waiting before the request came, and is gone after it."""
-    wait_until(lambda: len(offspring(executor.zygote_pid)) == 1 + AHEAD)
+    wait_until(lambda: len(offspring(executor.zygote_pid)) == WAITING)
     waiting = offspring(executor.zygote_pid)
     results = executor.run(job_of([unit_named("tells_its_pid")] * AHEAD)).results
     ran = [int(result.stdout) for result in results]
@@ -474,7 +475,7 @@ def test_what_waits_may_be_killed_and_no_request_notices(executor, unit_named):
     """kill -9 of a call that waits, then of the request process that waits."""
     unit = unit_named("keeps_all")
     for which in (-1, 0):
-        wait_until(lambda: len(offspring(executor.zygote_pid)) == 1 + AHEAD)
+        wait_until(lambda: len(offspring(executor.zygote_pid)) == WAITING)
         os.kill(sorted(offspring(executor.zygote_pid))[which], signal.SIGKILL)
         assert [only(executor.run(job_of([unit]))).value for _ in range(3)] == [HOSTS] * 3
 
@@ -486,6 +487,20 @@ def test_many_hosts_as_ids_are_read_once(executor, unit_named):
     results = executor.run(job_of([unit, unit], hosts=hosts)).results
     assert [result.value for result in results] == [hosts, hosts]
     assert {result.stdout.split()[1] for result in results} == {"0"}
+
+
+def test_a_request_process_that_has_grown_is_not_used_again(executor, unit_named):
+    """Else what many ids took would stay taken while nothing is asked."""
+    wait_until(lambda: len(offspring(executor.zygote_pid)) == WAITING)
+    hosts = tuple(f"host-{number}" for number in range(20000))
+    unit = unit_named("tells_its_origin")
+    large, small = (
+        int(only(executor.run(job_of([unit], hosts=given))).stdout.split()[0])
+        for given in (hosts, HOSTS)
+    )
+    wait_until(lambda: large not in offspring(executor.zygote_pid))
+    wait_until(lambda: len(offspring(executor.zygote_pid)) == WAITING)
+    assert small in offspring(executor.zygote_pid)
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 5.0) -> None:

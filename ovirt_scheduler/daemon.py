@@ -12,11 +12,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import queue
 import signal
 import threading
-from types import FrameType
-from typing import Callable, Optional
+from typing import Callable
 
 from ovirt_scheduler import __version__, config, log_output, secrecy
 from ovirt_scheduler.config import Settings
@@ -41,14 +39,7 @@ def serve(read: Callable[[], Settings]) -> None:
         ConfigError: the settings name something that cannot be used.
         ExecutorUnavailable: no zygote could be started.
     """
-    # A handler may run while this thread holds any lock: SimpleQueue is made for that.
-    asked: queue.SimpleQueue[int] = queue.SimpleQueue()
-
-    def ask(number: int, _frame: Optional[FrameType]) -> None:
-        asked.put(number)
-
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, ask)
+    asked = _hear_signals()
     secrecy.hide_memory()  # before there is a secret in it
     settings = read()
     log_output.use(log_output.handler(settings, os.environ), settings.log_level)
@@ -71,19 +62,38 @@ def serve(read: Callable[[], Settings]) -> None:
             notifier.ready(f"listening on {server.url}")
             watchdog.start()
             parts.start_drive()
-            received = asked.get()
+            received = _next_signal(asked)
             while received == signal.SIGHUP:
                 notifier.reloading()
                 refused = "" if _reload(read, parts) else "; the last reload failed, see the log"
                 notifier.ready(f"listening on {server.url}{refused}")
-                received = asked.get()
-            _log.info("stopping on %(signal)s", {"signal": signal.Signals(received).name})
+                received = _next_signal(asked)
+            _log.info("stopping on %(signal)s", {"signal": received.name})
         finally:
             notifier.stopping()
             watchdog.stop()
             parts.stop_drive()
             server.stop(_GRACE, parts.executor.close)
             parts.close()
+
+
+def _hear_signals() -> int:
+    """A descriptor that gives a byte for each signal that is for the daemon: its number.
+
+    A handler in Python runs when the main thread does, and nothing ends that thread's wait where
+    another thread was given the signal, or where it came just before the wait began. The
+    byte is written by whichever thread gets the signal, and stays there until it is read.
+    """
+    heard, written = os.pipe()
+    os.set_blocking(written, False)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda _number, _frame: None)
+    signal.set_wakeup_fd(written, warn_on_full_buffer=False)
+    return heard
+
+
+def _next_signal(heard: int) -> signal.Signals:
+    return signal.Signals(os.read(heard, 1)[0])
 
 
 def _reload(read: Callable[[], Settings], parts: Parts) -> bool:

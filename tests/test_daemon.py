@@ -353,6 +353,14 @@ def run_serve(tmp_path, settings):
     return ended.returncode, ended.stderr
 
 
+def test_a_signal_ends_it_whichever_thread_gets_it(start_daemon):
+    """The kernel gives it to any of them; the main thread waits for it, and hears of it."""
+    daemon = start_daemon()
+    threads = {int(thread.name) for thread in Path(f"/proc/{daemon.pid}/task").iterdir()}
+    os.kill(min(threads - {daemon.pid}), signal.SIGTERM)
+    assert daemon.process.wait(timeout=30) == 0
+
+
 def test_a_port_in_use_stops_the_start(tmp_path):
     """Exit status 78, and the message names the port and the key."""
     with socket.socket() as taken:

@@ -17,7 +17,7 @@ run: $(VENV)/.run
 	@$(BIN)/python demo/run.py
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

@@ -53,7 +53,7 @@ setup(
         "configobj>=5.0.6,<6",
     ],
     extras_require={
-        "test": ["pytest>=7", "hypothesis>=6"],
+        "test": ["pytest>=8", "pytest-xdist>=3.2", "hypothesis>=6"],
         "lint": ["ruff>=0.9", "mypy>=1.11", "types-setuptools"],
     },
     entry_points={"console_scripts": ["ovirt-scheduler = ovirt_scheduler.cli:main"]},

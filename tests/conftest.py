@@ -12,7 +12,7 @@ import sys
 import time
 import uuid
 from pathlib import Path
-from typing import Callable, Iterator, List, Optional, Sequence
+from typing import Callable, Generator, Iterator, List, Optional, Sequence
 from xmlrpc.client import ServerProxy
 
 import pytest
@@ -37,6 +37,16 @@ def pytest_sessionstart() -> None:
         distrust = trust.tampering(path)
         if distrust:
             pytest.exit(f"the tests need a checkout of your own: {path}: {distrust}", 1)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Reports go between processes as UTF-8, and some tests log what has no place in it."""
+    report = yield
+    report.sections = [
+        (title, text.encode("utf-8", "backslashreplace").decode()) for title, text in report.sections
+    ]
+    return report
 
 
 @pytest.fixture

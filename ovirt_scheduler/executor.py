@@ -132,13 +132,17 @@ class Executor:
         self, payload: bytes, deadline: float, fresh: bool, listen: Callable[[], Listener[E]]
     ) -> E:
         """Have a task done, and hear what comes of it."""
-        if self._closed:
-            raise Overloaded("the daemon is shutting down; ask again when it has started")
         for tries_left in reversed(range(_TRIES)):
             told = listen()
             try:
                 told.take_all(self._talk(payload, deadline, fresh))
                 return told.whole()
+            except ExecutorUnavailable:
+                if not self._closed:
+                    raise
+                raise Overloaded(
+                    "the daemon is shutting down; ask again when it has started"
+                ) from None
             except Lost as lost:
                 # Where no plugin has run yet, the same again in another process.
                 if told.opened or not lost.harmless or not tries_left:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Dict, Iterator, Optional, Protocol, Tuple, TypeVar
 
@@ -37,6 +38,7 @@ class Told:
 
     def __init__(self, job: Job) -> None:
         self._job = job
+        self._began = time.monotonic()
         self._hosts: Optional[Tuple[str, ...]] = None
         self._vm: Optional[str] = None
         self._results: Dict[int, CallResult] = {}
@@ -70,11 +72,14 @@ class Told:
         if self._hosts is None:
             raise UnreadableDocument(f"the process that read the documents {how}")
         for position, call in enumerate(self._job.calls):
-            failure = CallResult(
-                call.unit.name, Outcome.KILLED, message=f"the process of its request {how}"
-            )
-            self._results.setdefault(position, failure)
+            self._results.setdefault(position, _cut_off(call.unit.name, how, self._began))
         return self.whole()
+
+
+def _cut_off(name: str, how: str, began: float) -> CallResult:
+    """The failure of a call whose request process ended; how long it ran, nobody else can tell."""
+    message = f"the process of its request {how}"
+    return CallResult(name, Outcome.KILLED, message=message, seconds=time.monotonic() - began)
 
 
 class DriverTold:
@@ -82,6 +87,7 @@ class DriverTold:
 
     def __init__(self, job: DriverJob) -> None:
         self._job = job
+        self._began = time.monotonic()
         self._kinds = (
             *(Kind.FILTER for _ in job.filters),
             *(Kind.COST_FUNCTION for _ in job.cost_functions),
@@ -122,8 +128,7 @@ class DriverTold:
         if not self.opened and self._job.documents:
             raise UnreadableDocument(f"the process that read the documents {how}")
         if self._told.result is None:
-            message = f"the process of its request {how}"
-            killed = CallResult(self._job.driver.name, Outcome.KILLED, message=message)
+            killed = _cut_off(self._job.driver.name, how, self._began)
             self._told = replace(self._told, result=killed)
         return self.whole()
 

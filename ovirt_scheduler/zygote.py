@@ -41,6 +41,7 @@ def main(control_fd: int, user: Sequence[int]) -> NoReturn:
     control = socket.socket(fileno=control_fd)
     limits.become_subreaper()
     limits.gain_no_privileges()
+    limits.be_killed_first()
     secrecy.hide_memory()  # calls of one request see nothing of another's
     if user:
         _change_to(user)

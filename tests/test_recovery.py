@@ -433,6 +433,16 @@ def test_a_request_process_without_memory_costs_its_call_alone(start_daemon, plu
     assert_well(daemon)
 
 
+def test_where_the_machine_has_no_memory_the_kernel_ends_calls_before_the_daemon(sturdy):
+    """What is below the daemon counts as larger than it is (proc(5), oom_score_adj)."""
+
+    def adjusted(pid: int) -> int:
+        return int(Path(f"/proc/{pid}/oom_score_adj").read_text("ascii"))
+
+    below = at_rest(sturdy)
+    assert {adjusted(pid) for pid in below} == {max(500, adjusted(sturdy.pid))}
+
+
 # More than there is room for
 
 

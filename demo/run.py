@@ -135,7 +135,12 @@ def show_how_to_go_on(url: str) -> None:
     print(
         f"""
 Serving on {url} until Ctrl-C, with the plugins in plugins/ (edits count at once).
-Call it from another terminal:
+Call it from another terminal, here in {PROJECT}:
+
+  . .venv/bin/activate
+  ovirt-scheduler discover --url {url} --ca {CERTIFICATE.relative_to(PROJECT)}
+
+or without the program:
 
   curl --cacert {CERTIFICATE.relative_to(PROJECT)} -H 'Content-Type: text/xml' \\
     -d '<methodCall><methodName>discover</methodName></methodCall>' {url}/design

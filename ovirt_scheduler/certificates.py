@@ -142,6 +142,17 @@ def describe(certificate: Path) -> Description:
     )
 
 
+def pem(certificate: Path) -> str:
+    """Give the file's certificates as PEM, and nothing else that is in it: it may hold the key.
+
+    Raises:
+        ConfigError: the file holds none, or cannot be read.
+    """
+    _read_chain(certificate)
+    blocks = (found.group() for found in _CERTIFICATE.finditer(_read(certificate)))
+    return "".join(f"{block.decode('ascii')}\n" for block in blocks)
+
+
 def _has_entries(folder: Path) -> bool:
     try:
         return any(folder.iterdir())

@@ -27,7 +27,7 @@ from ovirt_scheduler import (
 )
 from ovirt_scheduler.check import check as check_all
 from ovirt_scheduler.config import Settings
-from ovirt_scheduler.errors import BadUsage, NotPermitted
+from ovirt_scheduler.errors import BadInput, BadUsage, NotPermitted
 from ovirt_scheduler.machine import Machine
 from ovirt_scheduler.model import Kind
 from ovirt_scheduler.tables import Shown
@@ -127,6 +127,8 @@ def new(options: argparse.Namespace) -> int:
 
 def cert(options: argparse.Namespace) -> int:
     settings, state = _settings(options), _state()
+    if options.action == "export":
+        return _export(settings, state)
     if options.action == "make":
         certificates.ensure(state / "certificate")
         settings = replace(settings, ssl=True, ssl_certificate=None, ssl_key=None)
@@ -136,6 +138,16 @@ def cert(options: argparse.Namespace) -> int:
     text = missing + "".join(each.text() for each in reports)
     well = options.action != "check" or not bad
     return _show(Shown(text, [each.fields() for each in reports], well), options.json)
+
+
+def _export(settings: Settings, state: Path) -> int:
+    if not settings.ssl:
+        raise BadInput("there is no certificate: ssl = false in scheduler.conf")
+    file = certificate_report.server_files(settings, state).certificate
+    if settings.ssl_certificate is None and not file.parent.exists():
+        raise BadInput(f"{file}: there is none yet: ovirt-scheduler cert make, or serve, makes it")
+    sys.stdout.write(certificates.pem(file))
+    return 0
 
 
 def setup(options: argparse.Namespace) -> int:

@@ -197,6 +197,25 @@ def test_cert_makes_shows_and_checks(tmp_path):
     assert "days left; put a new one there before" in out
 
 
+def test_cert_export_gives_callers_what_they_are_to_trust(tmp_path):
+    """The certificates of the file alone, which may hold the key as well."""
+    status, out, err = run(tmp_path, "cert", "export")
+    assert (status, out) == (66, "")
+    assert "there is none yet: ovirt-scheduler cert make" in err
+    run(tmp_path, "cert", "make")
+    made = tmp_path / "state" / "certificate"
+    certificate = (made / "certificate.pem").read_text()
+    assert run(tmp_path, "cert", "export") == (0, certificate, "")
+    both = tmp_path / "both.pem"
+    both.write_text((made / "key.pem").read_text() + certificate)
+    both.chmod(0o600)
+    conf = tmp_path / "s.conf"
+    conf.write_text(f"ssl_certificate = {both}\nssl_key = {both}\n")
+    assert run(tmp_path, "cert", "export", "--config", str(conf)) == (0, certificate, "")
+    conf.write_text("ssl = false\n")
+    assert run(tmp_path, "cert", "export", "--config", str(conf))[0] == 66
+
+
 def test_cert_check_fails_where_there_is_none(tmp_path):
     """Nobody has started the daemon yet."""
     status, out, _ = run(tmp_path, "cert", "check")

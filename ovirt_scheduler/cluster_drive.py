@@ -39,6 +39,7 @@ _LONGEST_MIGRATION = 3600.0  # seconds until one is not followed any more
 _MOVING = ("migrating", "migrating_from", "migrating_to")
 _AGAIN_AND_AGAIN = ("load_balance", "on_timer_invoked")
 _MAKER, _MAKE = "migration", "migrate"  # the shipped driver that asks the engine
+_AT_ONCE = 10  # migrations in one call of it
 
 
 @dataclass(frozen=True)
@@ -75,11 +76,16 @@ class ClusterDrive:
         self._store = memory
         self._memory: ClusterMemory = memory.cluster(settings.name)
         self._problem = ""
+        self._stopping = False
         self._shown: Dict[str, Mapping[str, str]] = {}  # by method, so that it is told once
         now = time.monotonic()
         self._balance_at = now
         self._timer_at = now + settings.timer_interval
         self._look_at = now  # when to look again though nothing has happened
+
+    def stop(self) -> None:
+        """Begin nothing more; for another thread."""
+        self._stopping = True
 
     def go(self, woken: bool) -> float:
         """Do what is due.
@@ -115,9 +121,9 @@ class ClusterDrive:
         look = self._look()
         self._follow(look.seen)
         self._tell_changes(look)
-        if timer:
+        if timer and not self._stopping:
             self._ask("on_timer_invoked", look)
-        if balance and not self._memory.migrating:
+        if balance and not self._memory.migrating and not self._stopping:
             self._balance(look)
 
     def _look(self) -> _Look:
@@ -151,7 +157,7 @@ class ClusterDrive:
         self, what: str, look: _Look, told: Dict[str, str], key: str, status: str
     ) -> None:
         before = told.get(key)
-        if before == status:
+        if before == status or self._stopping:
             return
         if before is not None:
             arguments = {"old_status": before, "new_status": status}
@@ -197,7 +203,7 @@ class ClusterDrive:
         if not self._makes:
             self._tell_plan(method, wanted, look.seen)
             return []
-        return [vm for vm, target in wanted.items() if self._make(vm, target, look.seen)]
+        return self._make(wanted, look.seen)
 
     def _possible(
         self, answer: Migrations, seen: Seen, without: Sequence[str]
@@ -224,27 +230,40 @@ class ClusterDrive:
                 )
         self._shown[method] = wanted
 
-    def _make(self, vm: str, target: str, seen: Seen) -> bool:
-        """Begin a migration; whether the engine took it."""
-        arguments = {"vm": vm, "host": target}
+    def _make(self, wanted: Mapping[str, str], seen: Seen) -> List[str]:
+        """Begin migrations, some at a time; the VMs whose migration the engine took."""
+        taken: List[str] = []
+        left = list(wanted)
+        while left and not self._stopping:
+            asked, left = left[:_AT_ONCE], left[_AT_ONCE:]
+            refused = self._refused({vm: wanted[vm] for vm in asked})
+            for vm in asked:
+                if vm in refused:
+                    _log.warning(
+                        "cluster %(cluster)s: cannot migrate %(vm)s from %(source_host)s "
+                        "to %(target_host)s: %(reason)s",
+                        {**self._named(seen, vm, wanted[vm]), "reason": refused[vm]},
+                    )
+                    continue
+                _log.info(
+                    "cluster %(cluster)s: migrating %(vm)s from %(source_host)s to %(target_host)s",
+                    self._named(seen, vm, wanted[vm]),
+                )
+                migrating = Migrating(seen.vms[vm].host, wanted[vm], time.time())
+                self._memory.migrating[vm] = migrating
+                taken.append(vm)
+            self._store.save()
+        return taken
+
+    def _refused(self, wanted: Mapping[str, str]) -> Mapping[str, str]:
+        """Ask the engine for migrations; the VMs that it does not migrate, with its reason."""
         maker = self._scheduling.driver(_MAKER)
         decision = self._scheduling.decide(
-            DriverRequest(self._caller(), maker, _MAKE, arguments=arguments)
+            DriverRequest(self._caller(), maker, _MAKE, arguments={"migrations": wanted})
         )
         if decision.failure is not None:
-            _log.warning(
-                "cluster %(cluster)s: cannot migrate %(vm)s from %(source_host)s "
-                "to %(target_host)s: %(reason)s",
-                {**self._named(seen, vm, target), "reason": decision.failure},
-            )
-            return False
-        _log.info(
-            "cluster %(cluster)s: migrating %(vm)s from %(source_host)s to %(target_host)s",
-            self._named(seen, vm, target),
-        )
-        self._memory.migrating[vm] = Migrating(seen.vms[vm].host, target, time.time())
-        self._store.save()
-        return True
+            return dict.fromkeys(wanted, decision.failure)
+        return cast("Mapping[str, str]", decision.answer)
 
     def _follow(self, seen: Seen) -> None:
         """See what has become of the migrations under way."""

@@ -17,7 +17,7 @@ from ovirt_scheduler.inventory import Inventory
 
 _log = logging.getLogger(__name__)
 
-_WATCH_EVERY = 5.0  # seconds between two questions for events
+_WATCH_EVERY = 2.0  # seconds between two questions for events
 _WATCH_SECONDS = 20.0  # for one answer
 _STOP_SECONDS = 5.0
 
@@ -48,7 +48,7 @@ class ClusterThreads:
         """Begin nothing more, and wait a moment for what is under way."""
         self._stopped.set()
         for cluster in self._clusters:
-            cluster.wake()
+            cluster.stop()
         give_up = time.monotonic() + _STOP_SECONDS
         for thread in self._threads:
             thread.join(max(0.0, give_up - time.monotonic()))
@@ -82,6 +82,10 @@ class _Thread:
 
     def wake(self) -> None:
         self._news.set()
+
+    def stop(self) -> None:
+        self._cluster.stop()
+        self.wake()
 
     def run(self) -> None:
         woken = False

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ovirtsdk4 import types
+from typing import Dict, Mapping
+
+from ovirtsdk4 import Error, types
 
 from ovirt_scheduler.plugin import Driver, engine_connection
 
@@ -13,13 +15,21 @@ class Migration(Driver):
     name = "migration"
     topic = None
 
-    def migrate(self, vm: str, host: str) -> bool:
-        """Begin a migration; what comes of it is for the caller to see.
+    def migrate(self, migrations: Mapping[str, str]) -> Dict[str, str]:
+        """Begin migrations; what comes of them is for the caller to see.
 
         Args:
-            vm, host: ids.
+            migrations: id of a VM to the id of the host that it is to go to.
+
+        Returns:
+            Why the engine does not migrate a VM, by its id; nothing of those that it took.
         """
+        refused: Dict[str, str] = {}
         with engine_connection() as connection:
             vms = connection.system_service().vms_service()
-            vms.vm_service(vm).migrate(host=types.Host(id=host))
-        return True
+            for vm, host in migrations.items():
+                try:
+                    vms.vm_service(vm).migrate(host=types.Host(id=host))
+                except Error as error:
+                    refused[vm] = " ".join(str(error).split())
+        return refused

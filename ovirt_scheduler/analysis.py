@@ -265,6 +265,8 @@ def _load_fault(candidate: Candidate, error: BaseException) -> FileFault:
             return _syntax_fault(texts[error.filename], error)
     if isinstance(error, ModuleNotFoundError) and error.name:
         what = f"cannot import {error.name}"
+        if error.name.partition(".")[0] == "ovirtsdk":
+            return FileFault(file, line, f"{what}, the SDK of version 3; {_PORT}, with ovirtsdk4")
         if error.name in _PYTHON_2_MODULES:
             return FileFault(file, line, f"{what}, a module of Python 2; {_PORT}")
         return FileFault(

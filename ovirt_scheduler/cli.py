@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import Any, Callable, Collection, Optional, Sequence
+from typing import Any, Callable, Collection, NoReturn, Optional, Sequence
 
 from ovirt_scheduler import __version__, certificate_report, commands, config, engine_setup
 from ovirt_scheduler.errors import (
@@ -42,7 +42,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     Returns:
         The exit status, as ``--help`` tells (sysexits.h, which systemd knows).
     """
-    options = parser().parse_args(arguments)
+    options, stray = parser().parse_known_args(arguments)
+    if stray:  # told with the command's own usage, which parse_args does not
+        options.parser.error(f"unrecognized arguments: {' '.join(stray)}")
     # Only the daemon has a log: a command shows what happened itself.
     logging.getLogger("ovirt_scheduler").addHandler(logging.NullHandler())
     try:
@@ -65,9 +67,16 @@ def _fail(error: Exception, status: int) -> int:
     return status
 
 
+class _Parser(argparse.ArgumentParser):
+    """Tells after each mistake where its help is."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(f"{message}\n{self.prog} --help tells what may be said")
+
+
 def parser() -> argparse.ArgumentParser:
     """The whole of the command line, with its help."""
-    top = argparse.ArgumentParser(
+    top = _Parser(
         prog="ovirt-scheduler",
         description="Calls policy units written in Python when oVirt places or balances VMs.",
         epilog=f"""\
@@ -115,7 +124,7 @@ def _command(
         epilog=f"examples:\n{shown}\n{_STATUSES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command.set_defaults(run=run, **options)
+    command.set_defaults(run=run, parser=command, **options)
     if "config" in settings:
         command.add_argument(
             "--config", metavar="FILE", type=Path,

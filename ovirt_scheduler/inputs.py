@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 from typing import Dict, Iterable, Tuple, Union
 from xml.etree import ElementTree
 
-from ovirt_scheduler.errors import BadInput
+from ovirt_scheduler.errors import BadInput, BadUsage
 
 HostsGiven = Union[str, Tuple[str, ...]]  # a document, or ids (contract 1.4)
 
 # For a call that names no VM: one of which nothing is known but its id.
 NO_VM = "00000000-0000-0000-0000-000000000000"
 
+_ID = re.compile(r"[\w.:-]+")
+
 
 def hosts(file: str) -> HostsGiven:
     """Read an XML document, or ids with white space between them; ``-`` is standard input.
 
     Raises:
-        BadInput: it cannot be read.
+        BadInput: it cannot be read, is empty or holds neither.
     """
     text = _read(file)
-    return text if _is_document(text) else tuple(text.split())
+    if _is_document(text):
+        return text
+    ids = tuple(text.split())
+    stray = next((word for word in ids if not _ID.fullmatch(word)), None)
+    if stray is not None or not ids:
+        what = "is empty" if stray is None else f"{stray!r:.40} in it is no id of a host"
+        raise BadInput(
+            f"{file}: {what}; give an XML document of hosts (/ovirt-engine/api/hosts), or ids"
+        )
+    return ids
 
 
 def vm(file: str) -> str:
@@ -45,13 +57,13 @@ def pairs(items: Iterable[str]) -> Dict[str, str]:
     """``key=value`` each.
 
     Raises:
-        BadInput: one has no ``=``.
+        BadUsage: one has no ``=``.
     """
     found = {}
     for item in items:
         key, equals, value = item.partition("=")
         if not equals or not key:
-            raise BadInput(f"{item!r} is not of the form key=value")
+            raise BadUsage(f"{item!r} is not of the form key=value")
         found[key] = value
     return found
 
@@ -62,7 +74,8 @@ def arguments(items: Iterable[str]) -> Dict[str, object]:
     ``key=@FILE`` is the text of a file, such as a document of hosts.
 
     Raises:
-        BadInput: one has no ``=``, or its file cannot be read.
+        BadUsage: one has no ``=``.
+        BadInput: its file cannot be read.
     """
     found: Dict[str, object] = {}
     for key, value in pairs(items).items():

@@ -82,9 +82,16 @@ class Catalogue:
         unit = self.unit(kind, name)
         if unit is None:
             kinds = " and ".join(f"a {kind.words}" for kind in self.kinds_of(name))
-            there_is = f"; it is {kinds}" if kinds else "; discover lists what there is"
-            raise UnknownUnit(f"there is no {kind.words} named {name!r:.160}{there_is}")
+            hint = f"it is {kinds}" if kinds else self._hint(kind, name)
+            raise UnknownUnit(f"there is no {kind.words} named {name!r:.160}; {hint}")
         return unit
+
+    def _hint(self, kind: Kind, name: str) -> str:
+        folded = name.casefold()
+        for its_kind, other in self.units:
+            if its_kind is kind and other.casefold() == folded:
+                return f"did you mean {other}? Capitals count"
+        return "discover lists what there is, ovirt-scheduler check what is not loaded"
 
     def calls(
         self,

@@ -431,9 +431,9 @@ def _resolve(address: str, port: int) -> Tuple[socket.AddressFamily, Tuple[Any, 
 def _cannot_listen(settings: ServerSettings, error: OSError) -> str:
     address, port = settings.address, settings.port
     reasons = {
-        errno.EADDRINUSE: "another program has the port; end it, or choose another listening_port",
+        errno.EADDRINUSE: "another program, or daemon, has it; end that, or mend listening_port",
         errno.EACCES: "the port is for root alone; choose a listening_port from 1024 up",
         errno.EADDRNOTAVAIL: "the address is not this machine's; mend listening_address",
     }
     reason = reasons.get(error.errno or 0, str(error))
-    return f"cannot listen on port {port} of {address}: {reason} (scheduler.conf)"
+    return f"cannot listen on port {port} of {address}: {reason} (scheduler.conf, or --config FILE)"

@@ -7,7 +7,7 @@ import string
 from pathlib import Path
 from typing import Collection, Dict, Mapping, Tuple
 
-from ovirt_scheduler.errors import BadInput, NotOverwritten
+from ovirt_scheduler.errors import BadUsage, NotOverwritten
 from ovirt_scheduler.model import Kind
 
 _LONGEST_NAME = 128  # characters (contract 3.1)
@@ -122,13 +122,13 @@ def write(folder: Path, name: str, kinds: Collection[Kind]) -> Tuple[Path, ...]:
         The three files.
 
     Raises:
-        BadInput: the name cannot be a plugin's.
+        BadUsage: the name cannot be a plugin's.
         NotOverwritten: one of them is there, or cannot be written.
     """
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
-        raise BadInput(f"{name!r} cannot be a plugin's name: take letters, digits and _")
+        raise BadUsage(f"{name!r} cannot be a plugin's name: take letters, digits and _")
     if len(name) > _LONGEST_NAME:
-        raise BadInput(f"a name of {len(name)} characters; the engine takes {_LONGEST_NAME}")
+        raise BadUsage(f"a name of {len(name)} characters; the engine takes {_LONGEST_NAME}")
     files = {
         folder / f"{name}.py": _plugin(name, kinds),
         folder / f"{name}.conf": _CONF,

@@ -19,14 +19,14 @@ from xmlrpc.client import Fault, ProtocolError, ServerProxy
 
 from ovirt_scheduler import driver_methods, inputs, tables
 from ovirt_scheduler.config import Settings
-from ovirt_scheduler.errors import BadInput, CallRefused, NoAnswer
+from ovirt_scheduler.errors import BadInput, BadUsage, CallRefused, NoAnswer
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.inputs import HostsGiven
 from ovirt_scheduler.inventory import Inventory
 from ovirt_scheduler.last_good import NothingKept
 from ovirt_scheduler.loader import SHIPPED, Loader
 from ovirt_scheduler.methods import methods
-from ovirt_scheduler.model import AnswerForm, Caller, Reply
+from ovirt_scheduler.model import AnswerForm, Caller, Kind, Reply
 from ovirt_scheduler.registry import Registry
 from ovirt_scheduler.scheduling import Scheduling
 from ovirt_scheduler.selections import Selections
@@ -35,6 +35,9 @@ from ovirt_scheduler.tables import Shown
 
 # Calls a method: answer form, name, parameters; gives what XML-RPC would.
 Call = Callable[..., object]
+
+# By their elements in the discover document (contract 2.1).
+_KINDS = {"Filter": Kind.FILTER, "CostFunction": Kind.COST_FUNCTION, "Balance": Kind.BALANCE}
 
 _DESIGN, _ENGINE = AnswerForm.DESIGN, AnswerForm.ENGINE
 
@@ -47,10 +50,15 @@ def remote(url: str, certificate: Optional[Path]) -> Iterator[Call]:
         url: of the daemon, without a path.
         certificate: PEM, to trust beside the system's authorities.
 
+    Raises:
+        BadUsage: the URL is neither https: nor http:.
+
     Raises (when called):
         NoAnswer: nobody answers there, or nobody who can be trusted.
         CallRefused: the daemon answered with a fault.
     """
+    if not url.startswith(("https:", "http:")):
+        raise BadUsage(f"--url {url}: begin it with https:// (or http:// where ssl = false)")
     context = _trust(certificate) if url.startswith("https:") else None
 
     def call(form: AnswerForm, name: str, *parameters: object) -> object:
@@ -65,8 +73,13 @@ def remote(url: str, certificate: Optional[Path]) -> Iterator[Call]:
                 f"{url}: its certificate is not trusted: {error.verify_message}; name the "
                 "daemon's certificate with --ca (ovirt-scheduler cert show tells where it lies)"
             ) from None
+        except ssl.SSLError as error:
+            raise NoAnswer(
+                f"{url}: {error.reason or error}; it may speak no TLS (ssl = false): --url http://"
+            ) from None
         except ProtocolError as error:
-            raise NoAnswer(f"{url}: HTTP {error.errcode} {error.errmsg}") from None
+            tls = "; it may speak TLS (ssl = true): --url https://" if context is None else ""
+            raise NoAnswer(f"{url}: HTTP {error.errcode} {error.errmsg}{tls}") from None
         except (OSError, http.client.HTTPException, ExpatError) as error:
             raise NoAnswer(
                 f"{url}: {error}; is the daemon running (systemctl status ovirt-scheduler)? "
@@ -113,8 +126,12 @@ def discover(call: Call) -> Shown:
     """Every policy unit."""
     document = str(call(_DESIGN, "discover"))
     root = ElementTree.fromstring(document)  # noqa: S314  of a daemon that is trusted
-    units = [_unit(element) for group in root for element in group]
-    rows = [(unit["name"], unit["kind"], unit["properties"], unit["description"]) for unit in units]
+    elements = [element for group in root for element in group]
+    units = [_unit(element) for element in elements]
+    rows = [
+        (unit["name"], _KINDS[element.tag].words, unit["properties"], unit["description"])
+        for element, unit in zip(elements, units)
+    ]
     text = tables.table(("UNIT", "KIND", "PROPERTIES", "DESCRIPTION"), rows)
     return Shown(text or "no policy units; ovirt-scheduler check tells why\n", units)
 
@@ -227,7 +244,7 @@ def factors(items: Sequence[str]) -> Dict[str, int]:
     """``NAME`` or ``NAME=FACTOR`` each; the factor is 1 unless said.
 
     Raises:
-        BadInput: a factor is no integer.
+        BadUsage: a factor is no integer.
     """
     found = {}
     for item in items:
@@ -235,7 +252,7 @@ def factors(items: Sequence[str]) -> Dict[str, int]:
         try:
             found[name] = int(factor) if equals else 1
         except ValueError:
-            raise BadInput(f"{item!r}: the factor of {name} is to be an integer") from None
+            raise BadUsage(f"{item!r}: the factor of {name} is to be an integer") from None
     return found
 
 
@@ -261,10 +278,9 @@ def _sent(hosts: HostsGiven) -> object:
 
 def _unit(element: ElementTree.Element) -> Dict[str, object]:
     """One unit of the discover document (contract 2.1)."""
-    kinds = {"Filter": "filter", "CostFunction": "cost_function", "Balance": "balance"}
     return {
         "name": element.get("name") or element.findtext("name"),
-        "kind": kinds[element.tag],
+        "kind": _KINDS[element.tag].value,
         "description": element.get("description", ""),
         "properties": element.findtext("Properties/CustomProperties") or "",
         "defaults": element.findtext("Properties/default_values") or "",

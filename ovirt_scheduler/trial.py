@@ -6,13 +6,14 @@ is seen here is what will happen: limits, properties, failures, what is printed.
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import replace
 from pathlib import Path
 from typing import Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ovirt_scheduler import inputs, tables, wire
 from ovirt_scheduler.config import Settings
-from ovirt_scheduler.errors import BadInput, PluginError
+from ovirt_scheduler.errors import BadInput, BadUsage, PluginError
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.inputs import HostsGiven
 from ovirt_scheduler.inventory import Inventory
@@ -74,8 +75,9 @@ def run(
         path: of the plugin.
 
     Raises:
-        BadInput: there is no such file, or no such unit in it.
-        PluginError: it does not load; where, why and what to do.
+        BadInput: there is no such file.
+        BadUsage: it has units, but none of these kinds.
+        PluginError: it does not load, or has no unit; where, why and what to do.
         RequestError: the documents cannot be read, or a property's value is refused.
         ExecutorUnavailable: no process can be started at all.
     """
@@ -83,12 +85,15 @@ def run(
     inventory = None if settings.engine is None else Inventory(settings.engine)
     try:
         executor.start()
-        found = _load(Loader(settings, executor.analyse), path).units
+        loaded = _load(Loader(settings, executor.analyse), path)
+        found = loaded.units
+        if not found:
+            raise PluginError(_no_unit(loaded), str(path))
         units = [unit for unit in found if unit.kind in kinds]
         if not units:
             wanted = " or ".join(kind.words for kind in kinds)
             there = ", ".join(f"{unit.kind.words} {unit.name}" for unit in found)
-            raise BadInput(f"{path}: has no {wanted}; it has {there or 'no policy unit'}")
+            raise BadUsage(f"{path}: has no {wanted}; it has {there}")
         service = Service(_OneFile(found), executor, settings.request_timeout, inventory)
         decisions = [
             (unit, service.decide(_request(unit, hosts, vm, properties))) for unit in units
@@ -111,12 +116,31 @@ def _load(loader: Loader, path: Path) -> LoadedPlugin:
     file = next((file for file in look.files if file.path == wanted), None)
     if file is None:
         # What the loader passes over is told by its own words where it has some.
-        reason = next(map(str, look.problems), f"{path}: there is no such file NAME.py")
-        raise BadInput(reason)
+        raise BadInput(next(map(str, look.problems), f"{path}: {_no_plugin(path)}"))
     try:
         return loader.load(file, look.neighbours(file))
     except FileNotFoundError:
         raise PluginError("has just gone", str(path)) from None
+
+
+def _no_plugin(path: Path) -> str:
+    """Why the loader sees none there, and what to do."""
+    if path.is_dir():
+        return "is a folder; name the plugin's file in it"
+    if path.exists():
+        return "is no plugin's file: those are named NAME.py, and do not begin with _"
+    there = {file.name.casefold(): file for file in path.parent.glob("*.py")}
+    close = difflib.get_close_matches(path.name.casefold(), there, 1)
+    return "there is no such file" + (f"; did you mean {there[close[0]]}?" if close else "")
+
+
+def _no_unit(loaded: LoadedPlugin) -> str:
+    if not loaded.enabled:
+        return "its conf file says enabled = false"
+    if loaded.drivers:
+        names = ", ".join(driver.name for driver in loaded.drivers)
+        return f"has no policy unit but {names}: see ovirt-scheduler select and schedule, --local"
+    return "has no policy unit: define do_filter, do_score or do_balance, not indented, or a class"
 
 
 def _request(unit: PolicyUnit, hosts: HostsGiven, vm: str, properties: Dict[str, str]) -> Request:

@@ -44,7 +44,8 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     """Reports go between processes as UTF-8, and some tests log what has no place in it."""
     report = yield
     report.sections = [
-        (title, text.encode("utf-8", "backslashreplace").decode()) for title, text in report.sections
+        (title, text.encode("utf-8", "backslashreplace").decode())
+        for title, text in report.sections
     ]
     return report
 

@@ -196,6 +196,13 @@ def test_python_2_source_is_called_that(analyse, line, text):
     )
 
 
+def test_the_sdk_of_version_3_is_named(analyse):
+    """The module that the old proxy's plugins import; which to take instead is told."""
+    fault = analyse(f"from ovirtsdk.xml import params\n{GOOD}").fault
+    assert fault.message.startswith("cannot import ovirtsdk, the SDK of version 3; port the file")
+    assert fault.message.endswith("with ovirtsdk4")
+
+
 @pytest.mark.parametrize("module", ["urllib2", "ConfigParser", "StringIO"])
 def test_a_module_of_python_2_is_not_advised_to_be_installed(analyse, module):
     """There is none to install."""

@@ -139,6 +139,15 @@ def test_wrong_usage_is_exit_status_2(tmp_path, arguments):
     status, out, err = run(tmp_path, *arguments)
     assert (status, out) == (2, "")
     assert err.startswith("usage: ovirt-scheduler")
+    assert "--help" in err
+
+
+def test_a_word_too_many_is_told_with_the_usage_of_the_command(tmp_path):
+    """Which has the option that was forgotten."""
+    status, out, err = run(tmp_path, "serve", "plugins")
+    assert (status, out) == (2, "")
+    assert err.startswith("usage: ovirt-scheduler serve [-h] [--config FILE] [--plugins PATH]")
+    assert "unrecognized arguments: plugins\n" in err
 
 
 def test_help_names_every_command_and_the_version_is_told(tmp_path):

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from ovirt_scheduler import inputs
-from ovirt_scheduler.errors import BadInput
+from ovirt_scheduler.errors import BadInput, BadUsage
 
 DOCUMENT = (
     '<hosts><host id="1"><name>lynx</name><vm><host id="9"/></vm></host><host id="2"/></hosts>'
@@ -35,6 +35,17 @@ def test_a_vm_is_a_document_or_one_id(tmp_path):
         inputs.vm(str(file))
 
 
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [("", "is empty"), ("\n", "is empty"), ("# Hosts\n\nlynx", "'#' in it is no id of a host")],
+)
+def test_a_file_of_something_else_is_refused(tmp_path, content, told):
+    """A download that failed, or another file than was meant."""
+    (tmp_path / "hosts").write_text(content)
+    with pytest.raises(BadInput, match=rf"hosts: {told}; give an XML document"):
+        inputs.hosts(str(tmp_path / "hosts"))
+
+
 def test_a_dash_is_standard_input(monkeypatch):
     """For a pipe."""
     monkeypatch.setattr("sys.stdin", io.StringIO("one two"))
@@ -55,7 +66,7 @@ def test_properties_are_pairs():
     """Only the first = parts them."""
     assert inputs.pairs(["a=1", "b=x=y", "c="]) == {"a": "1", "b": "x=y", "c": ""}
     for wrong in ("a", "=1"):
-        with pytest.raises(BadInput, match="key=value"):
+        with pytest.raises(BadUsage, match="key=value"):
             inputs.pairs([wrong])
 
 
@@ -81,7 +92,7 @@ def test_arguments_are_json_or_text_or_a_file(tmp_path):
         "k": "a=b",
         "hosts": DOCUMENT,
     }
-    with pytest.raises(BadInput, match="key=value"):
+    with pytest.raises(BadUsage, match="key=value"):
         inputs.arguments(["size"])
     with pytest.raises(BadInput, match="nowhere: cannot be read"):
         inputs.arguments([f"hosts=@{tmp_path}/nowhere"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Dict
 import pytest
 from place import Place, cost_function, plugin, versions, wait_until
 
-from ovirt_scheduler.errors import ExecutorUnavailable
+from ovirt_scheduler.errors import ExecutorUnavailable, UnknownUnit
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.model import (
     Kind,
@@ -31,6 +32,19 @@ def test_a_unit_is_found_by_kind_and_name(place):
     assert cost_function(catalogue, "b") is None
     assert catalogue.kinds_of("a") == (Kind.COST_FUNCTION, Kind.BALANCE)
     assert catalogue.kinds_of("b") == ()
+
+
+def test_a_name_that_no_unit_has_is_told_with_the_next_step(place):
+    """The kinds that it has, the capitals that were meant, or where to look."""
+    place.write("Few", plugin(1))
+    catalogue = place.registry.look()
+    for kind, name, told in (
+        (Kind.FILTER, "Few", "; it is a cost function"),
+        (Kind.COST_FUNCTION, "few", "; did you mean Few? Capitals count"),
+        (Kind.COST_FUNCTION, "Many", "; discover lists what there is, ovirt-scheduler check what "),
+    ):
+        with pytest.raises(UnknownUnit, match=re.escape(f"named {name!r}{told}")):
+            catalogue.wanted(kind, name)
 
 
 def test_a_file_dropped_in_edited_and_taken_away_is_followed(place):

@@ -12,7 +12,7 @@ from conftest import PROJECT
 
 from ovirt_scheduler import skeleton
 from ovirt_scheduler.config import parse_plugin_conf
-from ovirt_scheduler.errors import BadInput, NotOverwritten
+from ovirt_scheduler.errors import BadUsage, NotOverwritten
 from ovirt_scheduler.model import Candidate, Kind, Source
 
 SOME = [
@@ -45,7 +45,7 @@ def test_the_plugin_loads_and_its_test_passes(tmp_path, executor, kinds):
 @pytest.mark.parametrize("name", ["", "a-b", "a.b", "../a", "class", "_helper", "x" * 129])
 def test_a_name_that_no_plugin_can_have_is_refused(tmp_path, name):
     """And nothing is written."""
-    with pytest.raises(BadInput):
+    with pytest.raises(BadUsage):
         skeleton.write(tmp_path, name, [Kind.FILTER])
     assert list(tmp_path.iterdir()) == []
 

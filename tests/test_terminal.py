@@ -11,7 +11,7 @@ import pytest
 from conftest import PROJECT
 
 from ovirt_scheduler import config, inputs, terminal
-from ovirt_scheduler.errors import BadInput, CallRefused, NoAnswer, UnreadableDocument
+from ovirt_scheduler.errors import BadInput, BadUsage, CallRefused, NoAnswer, UnreadableDocument
 
 HOSTS = (PROJECT / "demo" / "hosts.xml").read_text("utf-8")
 IDS = [host.get("id") for host in ElementTree.fromstring(HOSTS)]
@@ -138,7 +138,7 @@ def test_a_document_that_is_none_is_refused(call):
 def test_the_factor_is_one_unless_said():
     """NAME or NAME=FACTOR."""
     assert terminal.factors(["a", "b=-3"]) == {"a": 1, "b": -3}
-    with pytest.raises(BadInput, match="the factor of b is to be an integer"):
+    with pytest.raises(BadUsage, match="the factor of b is to be an integer"):
         terminal.factors(["b=much"])
 
 
@@ -157,6 +157,27 @@ def test_nobody_there_is_told():
             terminal.remote(url, None) as call,
             pytest.raises(NoAnswer, match="is the daemon running"),
         ):
+            terminal.discover(call)
+
+
+def test_a_url_without_its_scheme_is_wrong_usage():
+    """Nobody is asked."""
+    with (
+        pytest.raises(BadUsage, match="begin it with https://"),
+        terminal.remote("localhost:18781", None),
+    ):
+        pass
+
+
+def test_the_wrong_scheme_is_told(daemon, start_daemon, plugins):
+    """Which of the two it may be."""
+    plain = start_daemon(plugins, "ssl = false")
+    wrong = (
+        (daemon.url.replace("https:", "http:"), "--url https://"),
+        (plain.url.replace("http:", "https:"), "--url http://"),
+    )
+    for url, told in wrong:
+        with terminal.remote(url, None) as call, pytest.raises(NoAnswer, match=told):
             terminal.discover(call)
 
 

@@ -9,7 +9,13 @@ import pytest
 from conftest import PLUGINS, PROJECT
 
 from ovirt_scheduler import config, inputs, trial
-from ovirt_scheduler.errors import BadInput, PluginError, RefusedProperty, UnreadableDocument
+from ovirt_scheduler.errors import (
+    BadInput,
+    BadUsage,
+    PluginError,
+    RefusedProperty,
+    UnreadableDocument,
+)
 from ovirt_scheduler.model import Kind
 
 HOSTS = (PROJECT / "demo" / "hosts.xml").read_text("utf-8")
@@ -30,6 +36,16 @@ def do_score(hosts, vm, properties):
 def do_balance(hosts, properties):
     return properties.get("vm") and (properties["vm"], hosts[1:])
 '''
+DRIVER = """\
+from ovirt_scheduler.plugin import Driver
+
+
+class Night(Driver):
+    topic = "night"
+
+    def when(self):
+        return 1
+"""
 CONF = 'customProperties = "first={1-9}"\ndefaultValues = "1"\n'
 
 
@@ -119,10 +135,41 @@ def test_mistakes_are_named(plugin, tmp_path):
     with pytest.raises(BadInput, match="no such file"):
         run(tmp_path / "Nobody.py")
     (tmp_path / "Only.py").write_text("def do_filter(hosts, vm, properties):\n    return hosts\n")
-    with pytest.raises(BadInput, match="has no balance; it has filter Only"):
+    with pytest.raises(BadUsage, match="has no balance; it has filter Only"):
         run(tmp_path / "Only.py", (Kind.BALANCE,))
     (tmp_path / "Bad.py").write_text("x = (\n")
     with pytest.raises(PluginError, match=r"Bad\.py:1: syntax error"):
         run(tmp_path / "Bad.py")
     with pytest.raises(UnreadableDocument):
         run(plugin, hosts="<hosts")
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ("first.py", "there is no such file; did you mean .*/First.py"),
+        ("Frist", "there is no such file; did you mean .*/First.py"),
+        ("First.conf", r"is no plugin's file: those are named NAME\.py"),
+        (".", "is a folder"),
+    ],
+)
+def test_a_name_that_is_no_plugins_is_told_with_the_one_that_was_meant(plugin, named, told):
+    """Capitals, the ending, the folder."""
+    with pytest.raises(BadInput, match=told):
+        run(plugin.parent / named)
+
+
+@pytest.mark.parametrize(
+    ("source", "conf", "told"),
+    [
+        ("def do_fliter(hosts, vm, properties):\n    return hosts\n", "", "define do_filter, do_"),
+        (PLUGIN, "enabled = false\n", "its conf file says enabled = false"),
+        (DRIVER, "", "but Night: see ovirt-scheduler select and schedule"),
+    ],
+)
+def test_a_file_without_a_unit_is_told_why(tmp_path, source, conf, told):
+    """A misspelt function, one that is switched off, a driver."""
+    (tmp_path / "Odd.py").write_text(source)
+    (tmp_path / "Odd.conf").write_text(conf)
+    with pytest.raises(PluginError, match=rf"Odd\.py: .*{told}"):
+        run(tmp_path / "Odd.py")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Dict, List, TextIO, Tuple, Union
+from typing import Dict, Iterator, List, TextIO, Tuple, Union
 
-from ovirt_scheduler import certificate_report, settings_report, tables
+from ovirt_scheduler import certificate_report, cluster_report, settings_report, tables
 from ovirt_scheduler.certificate_report import CertificateReport
 from ovirt_scheduler.config import Settings
 from ovirt_scheduler.drivers import DriverUnit
@@ -39,6 +39,7 @@ def check(settings: Settings, state: Path, as_json: bool, out: TextIO = sys.stdo
         catalogue = Registry(Loader(settings, executor.analyse, SHIPPED), NothingKept()).look()
     finally:
         executor.close()
+    files += tuple(_of_clusters(settings, catalogue))
     bad = [each for each in certificates if each.problem]
     wrong = len(catalogue.faults) + len(bad) + len(files)
     if as_json:
@@ -51,6 +52,13 @@ def check(settings: Settings, state: Path, as_json: bool, out: TextIO = sys.stdo
         out.writelines(f"{problem}\n" for problem in (*files, *catalogue.faults))
         out.write(f"{wrong} to mend\n" if wrong else "all is well\n")
     return not wrong
+
+
+def _of_clusters(settings: Settings, catalogue: Catalogue) -> Iterator[str]:
+    for cluster in settings.clusters:
+        problem = cluster_report.problem(cluster, catalogue.drivers)
+        if problem:
+            yield f"{cluster.place}: [clusters] [[{cluster.name}]] {problem}"
 
 
 def _units(catalogue: Catalogue) -> List[PolicyUnit]:

@@ -19,10 +19,11 @@ import time
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, cast
 
+from ovirt_scheduler import cluster_report
 from ovirt_scheduler.cluster_seen import Seen, Survey
 from ovirt_scheduler.config import ClusterSettings
 from ovirt_scheduler.drive_memory import ClusterMemory, DriveMemory, Migrating
-from ovirt_scheduler.drivers import DriverRequest, Migrations, Subjects
+from ovirt_scheduler.drivers import DriverRequest, DriverUnit, Migrations, Subjects
 from ovirt_scheduler.errors import SchedulerError
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.inventory import Inventory
@@ -120,6 +121,7 @@ class ClusterDrive:
     def _go(self, timer: bool, balance: bool) -> None:
         look = self._look()
         self._follow(look.seen)
+        self._scheduler()
         self._tell_changes(look)
         if timer and not self._stopping:
             self._ask("on_timer_invoked", look)
@@ -184,7 +186,7 @@ class ClusterDrive:
         without: Sequence[str] = (),
     ) -> List[str]:
         """Call the scheduler, and act on what it answers; the ids of the VMs that are moved."""
-        driver = self._scheduling.driver(self._settings.scheduler)
+        driver = self._scheduler()
         if driver.defines(method) is None:
             return []
         decision = self._scheduling.decide(
@@ -204,6 +206,18 @@ class ClusterDrive:
             self._tell_plan(method, wanted, look.seen)
             return []
         return self._make(wanted, look.seen)
+
+    def _scheduler(self) -> DriverUnit:
+        """The scheduler that there is for the cluster now.
+
+        Raises:
+            SchedulerError: there is none, or it refuses what the settings say.
+        """
+        drivers = self._scheduling.drivers()
+        problem = cluster_report.problem(self._settings, drivers)
+        if problem:
+            raise SchedulerError(problem)
+        return drivers[self._settings.scheduler]
 
     def _possible(
         self, answer: Migrations, seen: Seen, without: Sequence[str]

@@ -73,6 +73,10 @@ class ConfFile:
         """The values of each section in a section, by its name."""
         return {name: dict(sheet.values) for name, sheet in self._inner[section].items()}
 
+    def place(self, section: str, inner: str) -> str:
+        """File and line of a section in a section."""
+        return self._inner[section][inner].place
+
     def has(self, name: str, section: str = "") -> bool:
         """Whether the file itself sets the key."""
         return self._sheet.entry(name, section) is not None
@@ -112,6 +116,10 @@ class _Sheet:
 
     def entry(self, name: str, section: str) -> Optional[Entry]:
         return self._entries.get(self._keys[name, section])
+
+    @property
+    def place(self) -> str:
+        return str(self._path) if self._within is None else f"{self._path}:{self._within.line}"
 
     def mistake(self, name: str, problem: str, section: str = "") -> SchedulerError:
         entry = self.entry(name, section) or self._within

@@ -11,7 +11,7 @@ import enum
 import os
 import pwd
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Dict, FrozenSet, Iterator, Mapping, Optional, Tuple
 
@@ -62,6 +62,7 @@ class ClusterSettings:
     properties: Mapping[str, str]  # the policy among them
     load_balance_interval: float
     timer_interval: float
+    place: str = field(default="", compare=False)  # of the section: file and line
 
 
 @dataclass(frozen=True)
@@ -312,6 +313,7 @@ def _clusters(conf: ConfFile) -> Iterator[ClusterSettings]:
             properties=properties,
             load_balance_interval=values["load_balance_interval"] * 60,
             timer_interval=values["timer_interval"] * 60,
+            place=conf.place("clusters", name),
         )
 
 

@@ -77,6 +77,10 @@ class Scheduling:
         """All topics, sorted, each with its driver, after a fresh look at the folders."""
         return dict(sorted(self._registry.look().topics.items()))
 
+    def drivers(self) -> Mapping[str, DriverUnit]:
+        """All drivers and schedulers by name."""
+        return self._registry.glance().drivers
+
     def scheduler(self, name: str, method: str) -> DriverUnit:
         """The scheduler of that name.
 
@@ -106,12 +110,10 @@ class Scheduling:
         Raises:
             UnknownUnit: there is none; the text tells what there is.
         """
-        drivers = self._registry.glance().drivers
+        drivers = self.drivers()
         if name not in drivers:
             there = ", ".join(sorted(drivers)) or "none"
-            raise UnknownUnit(
-                f"{name!r:.160}: there is no scheduler of that name; there are {there}"
-            )
+            raise UnknownUnit(f"{name!r:.160}: there is no driver of that name; there are {there}")
         return drivers[name]
 
     def publisher(self, topic: str, method: str) -> DriverUnit:

@@ -52,6 +52,26 @@ def test_check_lists_the_units_and_is_content(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        ("scheduler = mine", "scheduler: there is no scheduler 'mine'; write one of default"),
+        (
+            "policy = evenly",
+            "policy: 'evenly' is no policy of default; write one of none, evenly_distribute",
+        ),
+    ],
+)
+def test_check_tells_of_a_cluster_that_no_scheduler_fits(tmp_path, section, told):
+    """With file and line, whether the daemon is to look after clusters yet or not."""
+    conf = tmp_path / "scheduler.conf"
+    conf.write_text(f"ssl = false\n[clusters]\n[[Good]]\n[[Bad]]\n{section}\n")
+    status, out, err = run(tmp_path, "check", "--config", str(conf))
+    assert (status, err) == (1, "")
+    assert f"{conf}:4: [clusters] [[Bad]] {told}" in out
+    assert out.endswith("1 to mend\n")
+
+
+@pytest.mark.parametrize(
     ("source", "told"),
     [
         ("def do_filter(hosts, vm, properties):\n    print 'x'\n", ":2: this line is Python 2: "),

@@ -131,8 +131,8 @@ def test_every_key_has_its_field():
         key.name for key in SCHEDULER if key.section
     }
     assert len(dataclasses.fields(PluginConf)) == len(PLUGIN)
-    # The name is the section's, and the policy is one of the properties.
-    assert len(dataclasses.fields(ClusterSettings)) == len(CLUSTER)
+    # Name and place are the section's, and the policy is one of the properties.
+    assert len(dataclasses.fields(ClusterSettings)) == len(CLUSTER) + 1
 
 
 @pytest.mark.parametrize(

@@ -260,7 +260,9 @@ def test_one_bad_cluster_or_scheduler_stops_no_other(driven):
     clusters = [cluster("failing", "Failing"), cluster("nobody", "Unknown"), cluster(name="Empty")]
     driven.start("on", "\n".join([*clusters, cluster()]))
     driven.wait_for_log("cluster Default: migrating web")
-    driven.wait_for_log("cluster Unknown: 'nobody': there is no scheduler of that name")
+    driven.wait_for_log(
+        "cluster Unknown: scheduler: there is no scheduler 'nobody'; write one of default, failing"
+    )
     driven.wait_for_log("cluster Empty: the engine knows no host in it")
     driven.wait_for_log("out of order")
     driven.wait_for_looks(8)

@@ -36,7 +36,7 @@ DAEMON = (
     ("the steps of an installation", "install_steps"),
     ("the files of an installation", "shipped_file"),
     ("what an installation did", "install_record"),
-    ("what the settings come to", "certificate_report driver_units log_output settings_report"),
+    ("what the settings come to", "certificate_report cluster_report driver_units log_output settings_report"),
     ("the settings", "config"),
     ("a conf file held to its table", "conf_file"),
     ("the table of settings", "settings_table"),

@@ -35,6 +35,7 @@ from OpenSSL import SSL
 from ovirt_scheduler.connections import Connections
 from ovirt_scheduler.dispatch import Dispatcher
 from ovirt_scheduler.errors import ConfigError
+from ovirt_scheduler.heap import Reclaim
 from ovirt_scheduler.log_fields import Name
 from ovirt_scheduler.model import AnswerForm, Caller, Method
 from ovirt_scheduler.request_body import BodyReader, BodyRefused
@@ -46,6 +47,7 @@ _LINGER = 2.0  # seconds in which a client may read our last answer
 _MAX_LINE = 65536  # bytes of the request line
 _SHOWN = 200  # characters of a text that may be the caller's own
 _STOPPING = 0.5  # seconds in which threads may end when their connections are broken
+_RECLAIM = 64  # connections that have ended: then free memory is given back
 _ACCEPT_PAUSE = 0.2  # seconds to wait where the system has no room for a connection
 
 _PATHS: Mapping[str, Optional[AnswerForm]] = {  # None: what the settings say (contract 1.3)
@@ -94,6 +96,7 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         self.tls = settings.tls
         self.dispatcher = Dispatcher(methods)
         self.connections = Connections(settings.max_connections)
+        self._reclaim = Reclaim(_RECLAIM)
         self._stopping = threading.Event()
         self._accepting = threading.Lock()
         self.address_family, address = _resolve(settings.address, settings.port)
@@ -167,6 +170,7 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
     def shutdown_request(self, request: Any) -> None:
         """Let the connection go; its thread ends here."""
         self.connections.remove(request)
+        self._reclaim.used()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  # stock
         """Log what no handler expected; the connection is closed, the others go on."""

@@ -67,10 +67,10 @@ class Dispatcher:
             name, parameters = decode_call(body)
             document, more = self._run(caller, name, parameters)
             told.update(more)
-        except (RequestError, MemoryError) as error:
-            refusal = error if isinstance(error, RequestError) else _out_of_memory(caller)
-            document = encode_fault(refusal.fault_code, str(refusal))
-            told = {"outcome": f"fault {refusal.fault_code}"}
+        except RequestError as error:
+            document, told = _refused(error)
+        except MemoryError:
+            document, told = _refused(_out_of_memory(caller))
         _tell(
             {
                 "request": caller.request_id,
@@ -142,6 +142,12 @@ class Dispatcher:
         if parameters:
             raise BadParameters("system.listMethods takes no parameters")
         return sorted(self._methods[caller.form])
+
+
+def _refused(refusal: RequestError) -> Tuple[bytes, Dict[str, object]]:
+    """The document of the fault, and what the log tells of it."""
+    document = encode_fault(refusal.fault_code, str(refusal))
+    return document, {"outcome": f"fault {refusal.fault_code}"}
 
 
 def _tell(told: Mapping[str, object]) -> None:

@@ -14,11 +14,12 @@ served. A zygote that dies is replaced at once.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
 from dataclasses import replace
-from typing import Callable, Iterator, Optional, TypeVar
+from typing import Callable, Generator, Optional, TypeVar
 
 from ovirt_scheduler import frames, limits
 from ovirt_scheduler.cluster_seen import Seen, Survey
@@ -135,7 +136,9 @@ class Executor:
         for tries_left in reversed(range(_TRIES)):
             told = listen()
             try:
-                told.take_all(self._talk(payload, deadline, fresh))
+                # Whoever keeps an error must not keep the process with it.
+                with contextlib.closing(self._talk(payload, deadline, fresh)) as messages:
+                    told.take_all(messages)
                 return told.whole()
             except ExecutorUnavailable:
                 if not self._closed:
@@ -183,7 +186,7 @@ class Executor:
         path = candidate.source.path
         return Analysis(fault=FileFault(path, None, f"loading it failed: {problem}"))
 
-    def _talk(self, payload: bytes, deadline: float, fresh: bool) -> Iterator[Message]:
+    def _talk(self, payload: bytes, deadline: float, fresh: bool) -> Generator[Message, None, None]:
         """Hand a task to a request process, and give its messages until it is done.
 
         Args:

@@ -58,6 +58,7 @@ class LogFile(StandardError):
         self._missed = 0
         self._trouble = ""
         self._descriptor: Optional[int] = None
+        self._closed = False
         try:
             self._open()
         except OSError as error:
@@ -81,9 +82,12 @@ class LogFile(StandardError):
             self._miss(line, error)
         else:
             self._missed = 0
+        if self._closed:  # a line of a thread that was about to log when the log changed
+            self._let_go()
 
     def close(self) -> None:
         with self.lock or contextlib.nullcontext():
+            self._closed = True
             self._let_go()
         super().close()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import weakref
 import xmlrpc.client
 from typing import Any
 
@@ -92,6 +94,26 @@ def test_an_answer_without_a_form_is_an_internal_error(value: object) -> None:
     code, text = fault(Dispatcher([method("odd", lambda *_: value)]), "odd")
     assert code == -32603
     assert "0a1b2c3d" in text
+
+
+def test_a_fault_leaves_nothing_for_the_collector() -> None:
+    """What the error's traceback passed through is let go with the answer, sockets among it."""
+    passed: list[weakref.ref[BaseException]] = []
+
+    def run(_caller: Caller, _parameters: tuple[object, ...]) -> object:
+        error = type("Refusal", (errors.BadParameters,), {})("no")
+        passed.append(weakref.ref(error))
+        try:
+            raise error
+        finally:
+            del error
+
+    gc.disable()
+    try:
+        assert fault(Dispatcher([method("fails", run)]), "fails")[0] == -32602
+        assert passed[0]() is None
+    finally:
+        gc.enable()
 
 
 def test_an_unknown_method_is_a_fault(echo: Dispatcher) -> None:

@@ -315,6 +315,19 @@ def test_an_unreadable_document_is_the_callers_mistake(executor, unit_named):
         executor.run(job)
 
 
+def test_an_error_that_is_kept_keeps_no_descriptor(executor, unit_named):
+    """A traceback holds what it passed through; the process's socket is closed nevertheless."""
+    job = job_of([unit_named("keeps_all")], hosts=Document(b"<hosts><host>", "utf-8"))
+    folder = Path("/proc/self/fd")
+    before = len(list(folder.iterdir()))
+    kept = []
+    for _ in range(5):
+        with pytest.raises(UnreadableDocument) as caught:
+            executor.run(job)
+        kept.append(caught.value)
+    assert len(list(folder.iterdir())) < before + len(kept)
+
+
 def test_a_sleeping_plugin_delays_no_other_request(executor, unit_named):
     """Requests share nothing but the zygote."""
     sleeper = unit_named("sleeps_forever", limits=replace(LIMITS, timeout=3.0))
@@ -389,15 +402,20 @@ def test_many_hosts_as_ids_are_read_once(executor, unit_named):
     assert {result.stdout.split()[1] for result in results} == {"0"}
 
 
-def test_a_request_process_that_has_grown_is_not_used_again(executor, unit_named):
+def test_a_request_process_that_has_grown_is_not_used_again(unit_named):
     """Else what many ids took would stay taken while nothing is asked."""
-    wait_until(lambda: len(offspring(executor.zygote_pid)) == WAITING)
-    hosts = tuple(f"host-{number}" for number in range(20000))
-    unit = unit_named("tells_its_origin")
-    large, small = (
-        int(only(executor.run(job_of([unit], hosts=given))).stdout.split()[0])
-        for given in (hosts, HOSTS)
-    )
-    wait_until(lambda: large not in offspring(executor.zygote_pid))
-    wait_until(lambda: len(offspring(executor.zygote_pid)) == WAITING)
-    assert small in offspring(executor.zygote_pid)
+    own = Executor(parallel=4, max_waiting=1)
+    own.start()
+    try:
+        wait_until(lambda: len(offspring(own.zygote_pid)) == WAITING)
+        hosts = tuple(f"host-{number}" for number in range(20000))
+        unit = unit_named("tells_its_origin")
+        large, small = (
+            int(only(own.run(job_of([unit], hosts=given))).stdout.split()[0])
+            for given in (hosts, HOSTS)
+        )
+        wait_until(lambda: large not in offspring(own.zygote_pid))
+        wait_until(lambda: len(offspring(own.zygote_pid)) == WAITING)
+        assert small in offspring(own.zygote_pid)
+    finally:
+        own.close()

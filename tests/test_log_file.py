@@ -63,6 +63,15 @@ def test_a_file_of_the_size_is_renamed_and_so_many_are_kept(handler, path):
     assert [lines(file)[0][:6] for file in (path, path.with_name("log.1"))] == ["line 6", "line 5"]
 
 
+def test_a_line_that_comes_after_the_end_is_written_and_holds_nothing(handler, path):
+    """One of a thread that was about to log when the log was changed."""
+    open_before = len(list(Path("/proc/self/fd").iterdir()))
+    handler.close()
+    log(handler, "late")
+    assert lines(path) == ["late"]
+    assert len(list(Path("/proc/self/fd").iterdir())) == open_before - 1
+
+
 @pytest.mark.parametrize("harm", ["moved", "removed"])
 def test_a_file_moved_or_removed_by_others_is_made_anew(handler, path, harm):
     """As logrotate does it."""

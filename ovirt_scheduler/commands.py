@@ -151,7 +151,7 @@ def _export(settings: Settings, state: Path) -> int:
 
 
 def setup(options: argparse.Namespace) -> int:
-    root = Path("/") if options.root is None else options.root.absolute()
+    root = Path("/") if options.root is None else options.root.resolve()
     machine = Machine(root, live=root == Path("/"))
     if machine.live and os.geteuid() != 0 and not options.dry_run:
         raise NotPermitted(
@@ -161,16 +161,19 @@ def setup(options: argparse.Namespace) -> int:
     if options.remove and (options.engine or options.adopt):
         raise BadUsage("--remove undoes all that setup did: leave --engine and --adopt out")
     if options.remove:
-        return 0 if installation.remove(machine, options.dry_run, sys.stdout) else 1
+        return 1 if installation.remove(machine, options.dry_run, sys.stdout) else 0
     wishes = installation.Wishes(options.engine, options.adopt, options.dry_run)
-    well = installation.install(machine, wishes, sys.stdout)
+    left = installation.install(machine, wishes, sys.stdout)
+    well = True
     adopted = machine.path(engine_setup.ADOPTED)
     if options.adopt and adopted.exists() and not options.dry_run:
         sys.stdout.write(f"\novirt-scheduler check --plugins {adopted}\n")
         settings = config.load(machine.path(engine_setup.CONF), os.environ)
         only = replace(settings, plugins_path=(adopted,), ssl=False)
-        well = check_all(only, _state(), False, sys.stdout) and well
-    return 0 if well else 1
+        well = check_all(only, _state(), False, sys.stdout)
+    if left:
+        sys.stdout.write(f"left to you: {left} of the steps, see above\n")
+    return 0 if well and not left else 1
 
 
 def _state() -> Path:

@@ -19,6 +19,7 @@ class Finding(NamedTuple):
     words: str
     act: Optional[Callable[[], None]] = None
     left: bool = False  # whether the administrator has to do it
+    removes: str = ""  # what is gone when it is done: the machine's name of a file or folder
 
 
 class Step(Protocol):

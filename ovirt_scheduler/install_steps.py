@@ -62,7 +62,7 @@ class User:
         remaining = [each for each in folders(self._machine, self._record) if each.is_of(owner)]
         if remaining:
             names = " and ".join(each.name for each in remaining)
-            return Finding(f"kept: the user {USER}, to whom {names} belongs")
+            return Finding(f"kept: the user {USER}, who owns {names}")
         return Finding(f"remove the user {USER}", self._remove)
 
     def _remove(self) -> None:
@@ -97,7 +97,8 @@ class Folder:
     def is_of(self, owner: Owner) -> bool:
         """Whether it is there, and belongs to somebody."""
         place = self._machine.path(self.name)
-        return place.exists() and place.stat().st_uid == owner.uid
+        there = place.exists() and self.name not in self._machine.gone
+        return there and place.stat().st_uid == owner.uid
 
     def _make(self) -> None:
         owner = self._machine.owner(USER) if self._user == USER else Owner(0, 0)
@@ -108,15 +109,17 @@ class Folder:
         self._record.folders.append(self.name)
 
     def remove(self) -> Finding:
-        place = self._machine.path(self.name)
+        machine = self._machine
+        place = machine.path(self.name)
         if not place.exists():
             return Finding(f"nothing to undo: no folder {self.name}")
         if self.name not in self._record.folders:
             return Finding(f"kept: the folder {self.name}, which was there before")
-        held = sorted({entry.name for entry in place.iterdir()} - {_DAEMONS_OWN.get(self.name)})
+        stay = [entry for entry in place.iterdir() if machine.name(entry) not in machine.gone]
+        held = sorted({entry.name for entry in stay} - {_DAEMONS_OWN.get(self.name)})
         if held:
             return Finding(f"kept: the folder {self.name}, which holds {', '.join(held[:3])}")
-        return Finding(f"remove the folder {self.name}", self._remove)
+        return Finding(f"remove the folder {self.name}", self._remove, removes=self.name)
 
     def _remove(self) -> None:
         place = self._machine.path(self.name)
@@ -169,7 +172,8 @@ class Certificate:
         there = checksum(file.read_bytes()) if file.exists() else None
         if self._record.certificate != there:
             return Finding(f"kept: {self.name}, which setup did not make")
-        return Finding(f"remove the certificate in {self.name}", self._remove)
+        words = f"remove the certificate in {self.name}"
+        return Finding(words, self._remove, removes=self.name)
 
     def _remove(self) -> None:
         shutil.rmtree(self._machine.path(self.name))

@@ -37,11 +37,11 @@ class Wishes:
     dry_run: bool = False  # tell, and change nothing
 
 
-def install(machine: Machine, wishes: Wishes, out: TextIO) -> bool:
+def install(machine: Machine, wishes: Wishes, out: TextIO) -> int:
     """Set the machine up.
 
     Returns:
-        Whether nothing is left for the administrator to do.
+        How many of the steps are left for the administrator to do.
 
     Raises:
         StepFailed: with what failed; the steps before it are done.
@@ -49,7 +49,7 @@ def install(machine: Machine, wishes: Wishes, out: TextIO) -> bool:
     """
     record = install_record.load(machine) or Record()
     steps = _steps(machine, record, _conf(machine, record, wishes), wishes)
-    well = _run(machine, record, [step.install for step in steps], wishes.dry_run, out)
+    left = _run(machine, record, [step.install for step in steps], wishes.dry_run, out)
     if OldPlugins.found(machine) and not wishes.adopt and "plugins_path" not in record.conf_keys:
         out.write(
             f"found the old proxy's plugins: ovirt-scheduler check --plugins {OLD_PLUGINS} tells "
@@ -57,11 +57,14 @@ def install(machine: Machine, wishes: Wishes, out: TextIO) -> bool:
         )
     if wishes.engine:
         out.write("the engine asks for units when it starts: systemctl restart ovirt-engine\n")
-    return well
+    return left
 
 
-def remove(machine: Machine, dry_run: bool, out: TextIO) -> bool:
+def remove(machine: Machine, dry_run: bool, out: TextIO) -> int:
     """Undo what is recorded. What was edited, or there before, stays.
+
+    Returns:
+        How many of the steps are left for the administrator to do.
 
     Raises:
         StepFailed: with what failed; the steps before it are undone.
@@ -69,13 +72,13 @@ def remove(machine: Machine, dry_run: bool, out: TextIO) -> bool:
     record = install_record.load(machine)
     if record is None:
         out.write(f"nothing to undo: there is no {machine.path(install_record.FILE)}\n")
-        return True
+        return 0
     conf = SchedulerConf(machine, record, record.conf_keys)
     steps = _steps(machine, record, conf, Wishes(engine=True, adopt=True))
-    well = _run(machine, record, [step.remove for step in reversed(steps)], dry_run, out)
+    left = _run(machine, record, [step.remove for step in reversed(steps)], dry_run, out)
     if not dry_run:
         install_record.forget(machine)
-    return well
+    return left
 
 
 def _run(
@@ -84,22 +87,24 @@ def _run(
     looks: List[Callable[[], Finding]],
     dry_run: bool,
     out: TextIO,
-) -> bool:
-    well = True
+) -> int:
+    left = 0
     for look in looks:
         try:
             finding = look()
-            well = well and not finding.left
+            left += finding.left
             would = "would " if dry_run and finding.act else ""
             out.write(f"{would}{finding.words}\n")
             out.flush()
-            if finding.act and not dry_run:
+            if dry_run:
+                machine.gone.add(finding.removes)
+            elif finding.act:
                 _do(finding.act, machine, record)
         except OSError as error:
             raise StepFailed(
                 f"{error.filename}: {error.strerror}; mend it, then run setup again"
             ) from None
-    return well
+    return left
 
 
 def _do(act: Callable[[], None], machine: Machine, record: Record) -> None:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Iterator, List, NamedTuple, Optional, Sequence
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Set
 
 from ovirt_scheduler.errors import StepFailed
 
@@ -38,6 +38,7 @@ class Machine:
     def __init__(self, root: Path, live: bool) -> None:
         self.root = root
         self.live = live
+        self.gone: Set[str] = set()  # what the steps of a dry run would have removed
 
     def path(self, name: str) -> Path:
         """Where this process finds what the machine calls ``name``.

@@ -104,6 +104,7 @@ class ShippedFile:
             return Finding(
                 f"keep {self.name}, which was edited, and remove {self._beside}",
                 lambda: self._machine.path(self._beside).unlink(),
+                removes=self._beside,
             )
         if there is None:
             return Finding(f"nothing to undo: no {self.name}")
@@ -113,7 +114,7 @@ class ShippedFile:
             return Finding(f"kept: {self.name}, which was edited")
         if self.name in self._record.found:
             return Finding(f"make {self.name} again what it was", self._restore)
-        return Finding(f"remove {self.name}", self._unlink)
+        return Finding(f"remove {self.name}", self._unlink, removes=self.name)
 
     def _restore(self) -> None:
         self._machine.write(self.name, self._plain)

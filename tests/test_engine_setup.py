@@ -115,6 +115,7 @@ def test_without_engine_config_the_lines_are_told(root, setup):
         "left to you, on the engine's machine: engine-config -s ExternalSchedulerEnabled=true\n"
         in told
     )
+    assert told.endswith("\nleft to you: 2 of the steps, see above\n")
 
 
 def test_an_edited_configuration_gets_its_lines_from_the_administrator(root, setup):
@@ -165,9 +166,9 @@ def test_the_engines_java_trusts_the_certificate(root, monkeypatch):
     def run(*, remove=False):
         out = io.StringIO()
         if remove:
-            assert installation.remove(machine, False, out)
+            assert installation.remove(machine, False, out) == 0
         else:
-            assert installation.install(machine, Wishes(engine=True), out)
+            assert installation.install(machine, Wishes(engine=True), out) == 0
         return out.getvalue()
 
     run()

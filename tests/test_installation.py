@@ -16,6 +16,7 @@ from conftest import PROJECT
 
 from ovirt_scheduler import certificates, cli, config, install_record, installation, trust
 from ovirt_scheduler.errors import StepFailed
+from ovirt_scheduler.finding import Finding
 from ovirt_scheduler.install_record import checksum
 from ovirt_scheduler.install_steps import User
 from ovirt_scheduler.installation import Wishes
@@ -180,6 +181,7 @@ def test_remove_leaves_what_there_was_before(root, setup):
     assert at(root, CONF).exists()
     status, told = setup("--remove")
     assert status == 0, told
+    assert dry[1].replace("would ", "") == told
     assert files(root) == before
     assert not at(root, "/etc/ovirt/scheduler").exists()
     assert not at(root, STATE).exists()
@@ -199,8 +201,10 @@ def test_remove_keeps_what_is_somebody_elses(root, setup):
     at(root, CONF).write_text(EDITED, "utf-8")
     setup()
     (at(root, STATE) / "plugins").mkdir()  # the daemon's last good versions
+    dry = setup("--remove", "--dry-run")[1]
     status, told = setup("--remove")
     assert status == 0
+    assert dry.replace("would ", "") == told
     assert f"keep {CONF}, which was edited, and remove {CONF}.new\n" in told
     assert at(root, CONF).read_text("utf-8") == EDITED
     assert not at(root, f"{CONF}.new").exists()
@@ -248,7 +252,7 @@ def test_the_user_is_made_and_removed(tmp_path, tools):
     user = User(machine, record)
     user.install().act()
     assert machine.owner("ovirt-scheduler").uid < 1000
-    assert user.install() == ("already so: the user ovirt-scheduler", None, False)
+    assert user.install() == Finding("already so: the user ovirt-scheduler")
     user.remove().act()
     assert machine.owner("ovirt-scheduler") is None
 
@@ -406,12 +410,12 @@ esac
 
     def install(self) -> str:
         out = io.StringIO()
-        assert installation.install(Machine(self.root, live=True), Wishes(), out)
+        assert installation.install(Machine(self.root, live=True), Wishes(), out) == 0
         return out.getvalue()
 
     def remove(self) -> str:
         out = io.StringIO()
-        assert installation.remove(Machine(self.root, live=True), False, out)
+        assert installation.remove(Machine(self.root, live=True), False, out) == 0
         return out.getvalue()
 
 

@@ -82,7 +82,9 @@ def items(value: object, wanted: str) -> List[object]:
     if isinstance(value, list):  # no need to ask what else it may be
         return value
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
-        raise BadAnswer(f"returned {value!r:.80}; expected {wanted}")
+        one = isinstance(getattr(value, "id", None), str)
+        shown = f"one {type(value).__name__}" if one else f"{value!r:.80}"
+        raise BadAnswer(f"returned {shown}; expected {wanted}")
     return list(value)
 
 

@@ -202,7 +202,7 @@ def read_printed(unit: PolicyUnit, stdout: str, stderr: str) -> CallResult:
 
 
 def _arguments(call: UnitCall, hosts: object, vm: object) -> Tuple[object, ...]:
-    given = dict(call.properties)
+    given = properties.Filled(call.properties)
     if call.unit.properties is not None:
         given = properties.fill(call.unit.properties, given)
     return (hosts, given) if call.unit.kind is Kind.BALANCE else (hosts, vm, given)

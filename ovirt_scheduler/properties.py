@@ -67,12 +67,19 @@ def matches(prop: Property, value: str) -> bool:
     return re.fullmatch(_INTEGER, value) is not None and span[0] <= int(value) <= span[1]
 
 
-def fill(properties: PropertySet, given: Mapping[str, str]) -> Dict[str, str]:
+class Filled(Dict[str, str]):
+    """What a plugin gets; one that it looks up and that is not there, is told in words."""
+
+    def __missing__(self, key: object) -> str:
+        raise KeyError(f"property {key} was not given, and has no default in a conf file")
+
+
+def fill(properties: PropertySet, given: Mapping[str, str]) -> Filled:
     """What a plugin gets: the defaults, and over them all that was given, known or not."""
     defaults = {
         prop.name: prop.default for prop in properties.properties if prop.default is not None
     }
-    return {**defaults, **given}
+    return Filled({**defaults, **given})
 
 
 def refused(properties: PropertySet, given: Mapping[str, str]) -> Optional[str]:

@@ -179,6 +179,15 @@ def test_a_plugin_gets_defaults_under_what_was_given():
     assert given == {"threshold": "50", "other": "x"}
 
 
+def test_a_property_that_is_not_there_is_told_in_words():
+    """Of a lookup alone; it is a KeyError still, and the rest is as in any dict."""
+    filled = properties.fill(HEAT, {})
+    with pytest.raises(KeyError, match="property least was not given, and has no default in a "):
+        filled["least"]
+    assert filled.get("least") is None
+    assert "least" not in filled
+
+
 def test_a_property_without_a_default_is_not_filled_in():
     """It is left out, not None: a plugin's properties are strings."""
     assert properties.fill(properties.parse("x", "a=b;c=d", ";d"), {}) == {"c": "d"}

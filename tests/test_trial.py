@@ -108,6 +108,14 @@ def test_a_failure_comes_with_its_traceback(tmp_path):
     assert "ovirt_scheduler/call.py" not in shown.text
 
 
+def test_a_property_that_was_not_given_is_named(tmp_path):
+    """Without a conf file, too."""
+    path = tmp_path / "Needs.py"
+    path.write_text("def do_filter(hosts, vm, properties):\n    return properties['least']\n")
+    (fields,) = run(path).fields
+    assert "KeyError: 'property least was not given, and has no default" in fields["message"]
+
+
 def test_limits_hold_as_in_the_daemon():
     """A plugin that never returns is killed by its timeout."""
     path = PLUGINS / "sleeps_forever.py"

@@ -116,7 +116,13 @@ def _tell(catalogue: Catalogue, settings: Settings, out: TextIO) -> None:
     ]
     out.write(tables.table(("UNIT", "KIND", "FILE", "DESCRIPTION"), rows))
     drivers = [
-        (driver.name, driver.topic, ", ".join(driver.interfaces), _file(driver), driver.description)
+        (
+            driver.name,
+            driver.topic,
+            ", ".join(driver.interfaces),
+            "(our own)" if driver.shipped else _file(driver),
+            driver.description,
+        )
         for driver in _drivers(catalogue)
     ]
     headings = ("DRIVER", "TOPIC", "INTERFACES", "FILE", "DESCRIPTION")

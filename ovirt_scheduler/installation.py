@@ -100,6 +100,12 @@ def _run(
                 machine.gone.add(finding.removes)
             elif finding.act:
                 _do(finding.act, machine, record)
+        except BrokenPipeError:
+            if dry_run:
+                raise
+            raise StepFailed(
+                "nobody reads what setup tells any more; run it again, it goes on from here"
+            ) from None
         except OSError as error:
             raise StepFailed(
                 f"{error.filename}: {error.strerror}; mend it, then run setup again"

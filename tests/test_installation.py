@@ -281,6 +281,25 @@ def test_a_step_that_fails_tells_why_and_the_next_run_goes_on(root, setup):
     assert not at(root, "/etc/sysusers.d/ovirt-scheduler.conf").exists()
 
 
+@pytest.mark.parametrize(("options", "status"), [(["--dry-run"], 0), ([], 1)])
+def test_a_reader_that_goes_away_ends_the_run(root, options, status):
+    """As with head: of a dry run that is no failure, a run is half done and says so."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with os.fdopen(write_end, "wb") as closed:
+        ended = subprocess.run(
+            [sys.executable, "-m", "ovirt_scheduler", "setup", "--root", str(root), *options],
+            cwd=PROJECT,
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert ended.returncode == status
+    assert ("run it again" in ended.stderr) == (status == 1)
+
+
 def test_a_record_that_cannot_be_read_is_told(root, setup):
     """With what to do about it."""
     setup()

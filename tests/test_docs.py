@@ -227,3 +227,22 @@ def test_the_demonstration_shows_one_call_of_each_kind_and_ends_by_ctrl_c(tmp_pa
     for method in ("discover()", "runFilters(", "runCostFunctions(", "runLoadBalancing("):
         assert f"\n{method}" in text
     assert "Traceback" not in text
+
+
+def test_a_python_that_is_too_old_is_told_before_anything_is_made(tmp_path):
+    """With the line that names another, as the README has it."""
+    old = tmp_path / "python3"
+    old.write_text('#!/bin/sh\n[ "$1" = --version ] && exec echo "Python 3.6.8"\nexit 1\n')
+    old.chmod(0o755)
+    ended = subprocess.run(
+        [PROJECT / ".ci" / "prerequisites", old],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "is Python 3.6.8, and 3.9 or later is needed" in ended.stderr
+    assert "make run PYTHON=python3.11" in ended.stderr
+    assert "`make run PYTHON=python3.11`" in (PROJECT / "README.md").read_text("utf-8")

@@ -222,15 +222,15 @@ class ClusterDrive:
     def _possible(
         self, answer: Migrations, seen: Seen, without: Sequence[str]
     ) -> Mapping[str, str]:
-        """VM to the host that it is to go to."""
+        """VM to the host that it is to go to; to none where any will do."""
+        first = {vm: targets[0] if targets else "" for vm, targets in answer.items()}
         return {
-            vm: targets[0]
-            for vm, targets in answer.items()
-            if targets
-            and vm in seen.vms
+            vm: target
+            for vm, target in first.items()
+            if vm in seen.vms
             and vm not in without
             and vm not in self._memory.migrating
-            and seen.vms[vm].host != targets[0]
+            and seen.vms[vm].host != target
         }
 
     def _tell_plan(self, method: str, wanted: Mapping[str, str], seen: Seen) -> None:
@@ -340,7 +340,8 @@ def _outcome(vm: str, migrating: Migrating, seen: Seen) -> Optional[Tuple[int, s
         migrating.moving = True
         too_long = logging.WARNING, "still goes on, and is followed no more,"
         return too_long if age > _LONGEST_MIGRATION else None
-    if found.host == migrating.target:
+    elsewhere = found.host not in (None, migrating.source)
+    if found.host == migrating.target or (elsewhere and not migrating.target):
         return logging.INFO, "is done"
     if not migrating.moving and age <= _BEGIN_SECONDS:
         return None

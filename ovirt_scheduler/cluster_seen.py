@@ -42,4 +42,5 @@ class Seen:
     vms: Mapping[str, SeenVm]
 
     def host_name(self, host: str) -> str:
-        return self.hosts[host].name if host in self.hosts else host
+        """What an administrator knows it by; no id stands for any of them."""
+        return self.hosts[host].name if host in self.hosts else host or "any host"

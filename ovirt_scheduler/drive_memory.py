@@ -23,8 +23,8 @@ _log = logging.getLogger(__name__)
 class Migrating:
     """A migration that was begun."""
 
-    source: Optional[str]  # ids of hosts
-    target: str
+    source: Optional[str]  # an id
+    target: str  # empty: any host but the source
     begun: float  # seconds since the epoch
     moving: bool = False  # it has been seen on its way
 

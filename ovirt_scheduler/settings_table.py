@@ -288,7 +288,8 @@ SCHEDULER: Tuple[Key, ...] = (
         "username",
         "text",
         None,
-        "Who asks, such as scheduler@internal. A user that may only read will do.",
+        "Who asks, such as scheduler@internal. A user that may only read will do; with drive = on "
+        "it is one that may migrate VMs.",
         section="engine",
     ),
     Key(

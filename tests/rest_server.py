@@ -209,8 +209,13 @@ class RestServer:
     def migrate(self, vm_id: str, body: str) -> Reply:
         """The action migrate of a VM."""
         found = re.search(r"<host [^>]*\bid=['\"]([^'\"]+)", body)
-        host = next((host for host in self.hosts if found and host.id == found[1]), None)
         vm = next((vm for vm in self.vms if vm.id == vm_id), None)
+        fit = [
+            host
+            for host in self.hosts
+            if (host.id == found[1] if found else vm is not None and host.name != vm.host)
+        ]
+        host = fit[0] if fit else None
         if host is None or vm is None or vm.status != "up" or host.status != "up":
             return _fault(409, "Cannot migrate VM.")
         with self._lock:

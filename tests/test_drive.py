@@ -47,7 +47,11 @@ class Recorder(Scheduler):
     def load_balance(self, hosts, vms, properties):
         wanted = json.loads((FOLDER / "wanted").read_text())
         host_ids = {{host.name: host.id for host in hosts}}
-        return {{vm.id: [host_ids[wanted[vm.name]]] for vm in vms if vm.name in wanted}}
+        return {{
+            vm.id: [host_ids[name] for name in wanted[vm.name].split()]
+            for vm in vms
+            if vm.name in wanted
+        }}
 '''
 FAILING = '''\
 """Fails whatever it is asked."""
@@ -155,6 +159,16 @@ def test_a_migration_is_made_and_followed_to_its_end(driven):
     driven.engine.finish_migrations()
     driven.wait_for_log("cluster Default: the migration of web to puma is done after")
     driven.wait(lambda: ("mail", "lynx") in driven.engine.migrations)
+
+
+def test_a_migration_to_any_host_is_the_engines_choice(driven):
+    """It is done when the VM is on another host."""
+    driven.want({"web": ""})
+    driven.start("on", cluster())
+    driven.wait_for_log("cluster Default: migrating web from lynx to any host")
+    driven.wait(lambda: driven.engine.migrations == [("web", "puma")])
+    driven.engine.finish_migrations()
+    driven.wait_for_log("cluster Default: the migration of web to any host is done after")
 
 
 def test_a_migration_is_followed_across_a_restart(driven):

@@ -19,7 +19,8 @@ class Migration(Driver):
         """Begin migrations; what comes of them is for the caller to see.
 
         Args:
-            migrations: id of a VM to the id of the host that it is to go to.
+            migrations: id of a VM to the id of the host that it is to go to; where that is
+                empty, the engine chooses.
 
         Returns:
             Why the engine does not migrate a VM, by its id; nothing of those that it took.
@@ -29,7 +30,7 @@ class Migration(Driver):
             vms = connection.system_service().vms_service()
             for vm, host in migrations.items():
                 try:
-                    vms.vm_service(vm).migrate(host=types.Host(id=host))
+                    vms.vm_service(vm).migrate(host=types.Host(id=host) if host else None)
                 except Error as error:
                     refused[vm] = " ".join(str(error).split())
         return refused

@@ -61,7 +61,9 @@ def made(name, shut_in, affinity, on, **fields):
 vms_of_a_cluster = st.lists(a_vm, max_size=30).map(
     lambda drawn: [made(f"v{number:02}", **fields) for number, fields in enumerate(drawn)]
 )
-marks = st.tuples(st.integers(1, 100), st.integers(0, 99), st.integers(1, 40)).map(
+marks = st.tuples(
+    st.sampled_from([40, 60, 80]), st.integers(0, 39), st.sampled_from([1, 2, 40])
+).map(
     lambda drawn: dict(
         zip(("high_utilization", "low_utilization", "most_migrations"), map(str, drawn))
     )

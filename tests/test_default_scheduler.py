@@ -255,6 +255,18 @@ class TestBalancing:
         ]
         assert balanced("power_saving", hosts, vms) == {"one": ["b"]}
 
+    def test_the_order_does_not_settle_which_of_two_equals_is_relieved(self):
+        """Nor where to."""
+        hosts = [host("a", used=0.9), host("b", used=0.9), host("c"), host("d")]
+        vms = [vm("on-a", "a", memory=16), vm("on-b", "b", memory=16)]
+        found = [
+            balanced("evenly_distribute", ordered, turned, most_migrations="1")
+            for ordered in permutations(hosts)
+            for turned in (vms, vms[::-1])
+        ]
+        assert len(found[0]) == 1
+        assert all(each == found[0] for each in found)
+
     def test_no_more_vms_are_moved_at_once_than_allowed(self):
         """The rest waits for the next time."""
         hosts = [host("a", used=0.95), host("b")]

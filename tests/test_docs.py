@@ -194,6 +194,19 @@ def test_links_between_the_pages_lead_somewhere():
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_tests_that_a_page_names_are_there():
+    """By file and name, as pytest takes them."""
+    named = {
+        (page.name, *found)
+        for page in PAGES
+        for found in re.findall(r"`(test_\w+\.py)::(test_\w+)`", page.read_text("utf-8"))
+    }
+    assert named
+    for page, file, name in named:
+        text = (PROJECT / "tests" / file).read_text("utf-8")
+        assert f"\ndef {name}(" in text, f"{page}: {file}::{name}"
+
+
 def test_the_demonstration_shows_one_call_of_each_kind_and_ends_by_ctrl_c(tmp_path):
     """What make run runs, as a stranger sees it; also from where SIGINT is ignored (make run &)."""
     with subprocess.Popen(

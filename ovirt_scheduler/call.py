@@ -18,6 +18,8 @@ import ast
 import contextlib
 import importlib
 import io
+import linecache
+import marshal
 import os
 import shlex
 import signal
@@ -38,9 +40,13 @@ from ovirt_scheduler.model import (
     Candidate,
     FileFault,
     Kind,
+    Limits,
+    Module,
+    NoEngine,
     Outcome,
     PluginCode,
     PolicyUnit,
+    Source,
     UnitCall,
 )
 from ovirt_scheduler.supervisor import BEGUN, OUTPUT_LIMIT, Pipes
@@ -83,6 +89,33 @@ _WRITERS = tuple(
 )
 
 
+_SOURCE = Source(
+    "ovirt_scheduler_rehearsal",
+    "<rehearsal>",
+    b"""class Filter:
+    def do_filter(self, hosts, vm, properties):
+        return hosts
+""",
+)
+_MODULE = Module(
+    _SOURCE.name,
+    _SOURCE.path,
+    _SOURCE.text,
+    marshal.dumps(plugin_modules.compile_source(_SOURCE)),
+)
+_REHEARSED = PolicyUnit(
+    name="rehearsal",
+    kind=Kind.FILTER,
+    description="",
+    plugin=PluginCode(_MODULE.name, "/", (_MODULE,)),
+    checksum="",
+    limits=Limits(timeout=1, memory=0, cpu=1, open_files=0),
+    class_name="Filter",
+)
+_TASK = CallTask(UnitCall(_REHEARSED, {}), ("host",), "vm", NoEngine(""))
+_REHEARSAL = b"".join(frames.frame(frames.pack_task(_TASK)))
+
+
 def enter(pipes: Pipes, *kept: int) -> None:
     """Make this process, just forked, a plugin call's: alone, and quiet.
 
@@ -105,6 +138,7 @@ def enter(pipes: Pipes, *kept: int) -> None:
 def wait_for_task(pipes: Pipes) -> NoReturn:
     """Be a call that was forked ahead: do the one task that comes, or end when none does."""
     enter(pipes, pipes.task)
+    _rehearse()
     unframer = frames.Unframer(frames.ANSWER_LIMIT)
     while True:
         data = os.read(pipes.task, _CHUNK)
@@ -114,6 +148,21 @@ def wait_for_task(pipes: Pipes) -> NoReturn:
             os.write(pipes.task, BEGUN)
             os.close(pipes.task)
             _do(cast("CallTask", frames.unpack_task(payload)), pipes.answer)
+
+
+def _rehearse() -> None:
+    """Do a task that changes nothing.
+
+    Whatever a process touches first after its fork is copied, page by page. This touches nearly
+    all that a call does, while nobody waits for it.
+    """
+    paths, finders = list(sys.path), list(sys.meta_path)
+    for payload in frames.Unframer(frames.ANSWER_LIMIT).feed(_REHEARSAL):
+        run_task(cast("CallTask", frames.unpack_task(payload)))
+    limits.data_bytes()
+    limits.is_alone()
+    sys.path[:], sys.meta_path[:] = paths, finders
+    del sys.modules[_MODULE.name], linecache.cache[_MODULE.path]
 
 
 def _do(task: CallTask, answer: int) -> NoReturn:

@@ -67,7 +67,7 @@ class RequestProcess:
 
     def __init__(self, zygote: Zygote, serial: int, ours: socket.socket) -> None:
         self._zygote = zygote
-        self._serial = serial
+        self.serial = serial
         self._ours = ours
         self.has_waited = False
         self.ready = _MANY  # calls that it had forked ahead when it was last heard of
@@ -96,13 +96,13 @@ class RequestProcess:
                     if message[0] == "done":
                         return
         except socket.timeout:
-            self._zygote.kill(self._serial)
+            self._zygote.kill(self.serial)
             self._zygote.prove()
             raise Lost("did not answer in time", harmless=False) from None
         except frames.FrameError as error:
             raise Lost(f"answered what cannot be read ({error})", harmless=False) from None
         except ConnectionError:
-            how, zygote_died = self._zygote.fate(self._serial)
+            how, zygote_died = self._zygote.fate(self.serial)
             raise Lost(how, harmless=zygote_died or self.has_waited) from None
 
     def _receive(self, give_up: float) -> bytes:
@@ -124,12 +124,11 @@ class RequestProcess:
         """Keep it for the next request, or be done with it."""
         if not (again and self._zygote.keep(self)):
             self.close()
-            if self.has_waited:  # it has served long enough, or died
-                self._zygote.warm()
+        self._zygote.warm()  # it may have served long enough, or died
 
     def close(self) -> None:
         self._ours.close()
-        self._zygote.forget(self._serial)
+        self._zygote.forget(self.serial)
 
 
 class Zygote:
@@ -224,16 +223,21 @@ class Zygote:
     def warm(self) -> None:
         """Have request processes wait before they are asked for."""
         with contextlib.suppress(OSError):  # whoever asks for one finds the same, and tells
-            while len(self._waiting) < min(_WARM, self._most_waiting):
+            while len(self._asked) < min(_WARM, self._most_waiting):
                 process = self.fork()
                 if not self.keep(process):
                     process.close()
                     return
 
     def keep(self, process: RequestProcess) -> bool:
-        """Keep a request process for the next request; False where there are enough."""
+        """Keep a request process for the next request; False where there are enough.
+
+        As many as work now, so that after a rush those that it needed go, and their memory.
+        """
         with self._news:
-            if not self.alive or self._stopping or len(self._waiting) >= self._most_waiting:
+            working = len(self._asked) - len(self._waiting)
+            most = min(self._most_waiting, max(_WARM, working))
+            if not self.alive or self._stopping or len(self._waiting) >= most:
                 return False
             process.has_waited = True
             self._waiting.append(process)
@@ -336,6 +340,11 @@ class Zygote:
                     if serial in self._asked:
                         self._statuses[serial] = status
                         self._news.notify_all()
+                    lost = [process for process in self._waiting if process.serial == serial]
+                    for process in lost:
+                        self._waiting.remove(process)
+                for process in lost:
+                    process.close()
         status = self._process.wait()
         if self._adopts and not limits.end_children(_ORPHANS_SECONDS):
             _log.error(

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Callable
@@ -382,6 +383,30 @@ def test_calls_forked_ahead_are_used_and_each_of_them_once(executor, unit_named)
     assert len(set(ran)) == AHEAD
     assert set(ran) < set(waiting)
     wait_until(lambda: not set(ran) & set(offspring(executor.zygote_pid)))
+
+
+def test_a_call_that_was_forked_ahead_is_like_any_other(executor, unit_named):
+    """What it did to be ready leaves nothing that a plugin could see."""
+    unit = unit_named("tells_its_state")
+    wait_until(lambda: len(offspring(executor.zygote_pid)) == WAITING)
+    many = tuple(f"host-{number}" for number in range(1000))  # no call for so many is forked ahead
+    ahead, late = (only(executor.run(job_of([unit], hosts=hosts))) for hosts in (HOSTS, many))
+    assert "tells_its_state" in ahead.stdout
+    assert ahead.stdout == late.stdout
+
+
+def test_after_a_rush_no_more_processes_wait_than_before_it(unit_named):
+    """The memory of those that were needed for it is given back."""
+    own = Executor(parallel=8, max_waiting=8)
+    own.start()
+    try:
+        unit = unit_named("keeps_all")
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda _: own.run(job_of([unit])), range(40)))
+        own.run(job_of([unit]))
+        wait_until(lambda: len(offspring(own.zygote_pid)) == WAITING)
+    finally:
+        own.close()
 
 
 def test_what_waits_may_be_killed_and_no_request_notices(executor, unit_named):

@@ -24,13 +24,18 @@ from torture.tally import Tally
 _BOUT, _CALM = 4.0, 5.0  # seconds
 _AFTER_A_KILL = 2.0  # seconds in which a zygote is started anew
 _SEEN_WITHIN = 12.0  # seconds for an edit to be seen, in calm
+_SEEN_AT_LAST = 90.0  # and amid kills and reloads, each of which has every plugin loaded anew
 _RELOADED_WITHIN = 40.0  # every plugin is loaded anew
 
 _VERSION = """\
 def do_score(hosts, vm, properties):
     return [(host, {}) for host in hosts]
 """
-_BROKEN = ("def do_score(hosts, vm, properties:\n", "import no_such_module\n", "raise ValueError\n")
+_BROKEN = (
+    "def do_score(hosts, vm, properties:\n",
+    f"import no_such_module\n{_VERSION}",
+    f"raise ValueError\n{_VERSION}",
+)  # without the function they would be helpers, and the unit gone
 _KINDS = {1: "zygotes", 2: "request processes"}
 
 
@@ -89,20 +94,24 @@ class Editor:
 
     def run(self, stop: threading.Event) -> None:
         while not stop.is_set():
-            self._version += 1
-            self._write(self._file, _VERSION.format(self._version))
-            self._await("a new version", self._version, stop)
-            self._write(self._file, self._chosen.choice(_BROKEN))
-            self._await("a broken one, and so the last good", self._version, stop)
-            self._version += 1
-            self._write(self._file, _VERSION.format(self._version))
-            self._await("a mended one", self._version, stop)
-            self._write(self._conf, "enabled = false\n")
-            self._await("its conf, which switches it off", None, stop)
-            self._conf.unlink()
-            self._await("its conf taken away", self._version, stop)
-            self._file.unlink()
-            self._await("the file taken away", None, stop)
+            self.once(stop)
+
+    def once(self, stop: threading.Event) -> None:
+        """Make each kind of edit, and wait until calls follow it."""
+        self._version += 1
+        self._write(self._file, _VERSION.format(self._version))
+        self._await("a new version", self._version, stop)
+        self._write(self._file, self._chosen.choice(_BROKEN))
+        self._await("a broken one, and so the last good", self._version, stop)
+        self._version += 1
+        self._write(self._file, _VERSION.format(self._version))
+        self._await("a mended one", self._version, stop)
+        self._write(self._conf, "enabled = false\n")
+        self._await("its conf, which switches it off", None, stop)
+        self._conf.unlink()
+        self._await("its conf taken away", self._version, stop)
+        self._file.unlink()
+        self._await("the file taken away", None, stop)
 
     def _write(self, path: Path, text: str) -> None:
         """As editors do it: in place, or a new file moved over the old one."""
@@ -122,7 +131,8 @@ class Editor:
                 self._tally.count("edits seen")
                 return
             now = time.monotonic()
-            if now > begin + _SEEN_WITHIN and not self._tally.harmed(now - _SEEN_WITHIN):
+            calm = not self._tally.harmed(now - _SEEN_WITHIN)
+            if now > begin + (_SEEN_WITHIN if calm else _SEEN_AT_LAST):
                 self._tally.find(f"edit: {what}: calls give {found!r}, not {version!r}")
                 return
             stop.wait(0.1)

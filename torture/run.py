@@ -24,7 +24,7 @@ from torture.subject import Subject
 from torture.tally import Tally
 
 _WARM_SECONDS = 4.0  # of clients alone, before the footing is taken
-_LATE_SECONDS = 24.0  # after the end, for all to be over: then the daemon is killed
+_LATE_SECONDS = 27.0  # after the end, for all to be over: then the daemon is killed
 _SLOW = 10  # calls in a hundred that go to plugins that misbehave
 _DRAIN_SECONDS = 12.0  # for calls under way, at the end
 _SETTLE_SECONDS = 8.0  # for processes and descriptors to be gone
@@ -77,12 +77,14 @@ def torture(seed: int, duration: float, clients: int, folder: Path) -> Report:
         say(f"warm: {before.processes} processes; now {clients} clients for {duration:g} s")
         crowd = Crowd(tally)
         admit(crowd, subject, tally, good, clients - good, seed)
-        for role in (Killer, Editor, Reloader):
-            chosen = random.Random(f"{seed} {role.__name__}")
-            crowd.play(role(subject, tally, chosen).run, role.__name__)
+        editor = Editor(subject, tally, random.Random(f"{seed} edits"))
+        killer = Killer(subject, tally, random.Random(f"{seed} kills"))
+        reloader = Reloader(subject, tally, random.Random(f"{seed} reloads"))
+        for harmful in (killer, editor, reloader):
+            crowd.play(harmful.run, type(harmful).__name__)
         watch(subject, began + duration - time.monotonic())
         crowd.end()
-        after = aftermath(subject, tally, before)
+        after = aftermath(subject, tally, before, editor)
         kinds = {"good": good, "bad": clients - good}
         log = subject.unforeseen()
     for record in log[:5]:
@@ -125,8 +127,8 @@ def watch(subject: Subject, duration: float) -> None:
         time.sleep(0.2)
 
 
-def aftermath(subject: Subject, tally: Tally, before: Footing) -> Footing | None:
-    """Every call is answered rightly again, and nothing is held that was not held before."""
+def aftermath(subject: Subject, tally: Tally, before: Footing, editor: Editor) -> Footing | None:
+    """Calls and edits are as they were, and nothing is held that was not held before."""
     if not subject.alive:
         tally.find("the daemon has died")
         return None
@@ -140,6 +142,7 @@ def aftermath(subject: Subject, tally: Tally, before: Footing) -> Footing | None
         last.make(call)
         if tally.findings:
             break
+    editor.once(threading.Event())
     return after
 
 

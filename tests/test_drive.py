@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 import threading
 import time
 from pathlib import Path
@@ -161,6 +162,17 @@ def test_a_migration_is_made_and_followed_to_its_end(driven):
     driven.wait(lambda: ("mail", "lynx") in driven.engine.migrations)
 
 
+def test_a_vm_that_was_moved_stays_in_the_next_balancing(driven):
+    """Whatever the scheduler answers."""
+    driven.want({"web": "puma"})
+    driven.start("on", cluster())
+    moved = [("web", "puma"), ("mail", "lynx"), ("web", "lynx")]
+    for number in range(1, 4):
+        driven.wait(lambda wanted=moved[:number]: driven.engine.migrations == wanted)
+        driven.want({"web": "lynx", "mail": "lynx"})
+        driven.engine.finish_migrations()
+
+
 def test_a_migration_to_any_host_is_the_engines_choice(driven):
     """It is done when the VM is on another host."""
     driven.want({"web": ""})
@@ -307,7 +319,7 @@ def test_other_settings_hold_after_sighup(driven):
 
 @pytest.mark.parametrize("policy", ["evenly_distribute", "power_saving"])
 def test_a_cluster_of_50_hosts_and_500_vms_is_balanced(driven, policy):
-    """By the default scheduler: within its thresholds, or on fewer hosts."""
+    """By the default scheduler: within its thresholds, or on fewer hosts; no VM twice in a row."""
     chance = random.Random(policy)
     engine = driven.engine
     engine.hosts[:] = [
@@ -340,3 +352,18 @@ def test_a_cluster_of_50_hosts_and_500_vms_is_balanced(driven, policy):
     else:
         assert len({vm.host for vm in engine.vms}) < used_before
     assert "warning" not in driven.daemon.log.lower()
+    rounds = moved_together(driven.daemon.log)
+    assert len(rounds) > 1
+    assert not any(first & second for first, second in zip(rounds, rounds[1:]))
+
+
+def moved_together(log):
+    """The names of the VMs that each balancing moved: all are there before the next one."""
+    rounds = [set()]
+    for line in log.splitlines():
+        moved = re.search(r": migrating (\S+) from", line)
+        if moved:
+            rounds[-1].add(moved[1])
+        elif "is done after" in line and rounds[-1]:
+            rounds.append(set())
+    return rounds[:-1] if not rounds[-1] else rounds

@@ -16,7 +16,7 @@ import signal
 import threading
 from typing import Callable
 
-from ovirt_scheduler import __version__, config, log_output, secrecy
+from ovirt_scheduler import __version__, config, heap, log_output, secrecy
 from ovirt_scheduler.config import Settings
 from ovirt_scheduler.errors import ConfigError, ExecutorUnavailable
 from ovirt_scheduler.log_output import say
@@ -41,6 +41,7 @@ def serve(read: Callable[[], Settings]) -> None:
     """
     asked = _hear_signals()
     secrecy.hide_memory()  # before there is a secret in it
+    heap.give_back_large_blocks()
     settings = read()
     log_output.use(log_output.handler(settings, os.environ), settings.log_level)
     about = {"version": __version__, "pid": os.getpid()}

@@ -23,7 +23,7 @@ import socket
 import sys
 from typing import Dict, NoReturn, Sequence
 
-from ovirt_scheduler import frames, limits, privileges, request_process, secrecy
+from ovirt_scheduler import frames, heap, limits, privileges, request_process, secrecy
 
 # Loaded once, here, for every plugin call.
 _PRELOADED = ("lxml.etree", "ovirtsdk4.services", "ovirtsdk4.types", "ovirtsdk4.writers")
@@ -42,6 +42,7 @@ def main(control_fd: int, user: Sequence[int]) -> NoReturn:
     limits.become_subreaper()
     limits.gain_no_privileges()
     limits.be_killed_first()
+    heap.give_back_large_blocks()
     secrecy.hide_memory()  # calls of one request see nothing of another's
     if user:
         _change_to(user)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import resource
+import subprocess
+import sys
 from pathlib import Path
 from typing import List
 
 import pytest
+from conftest import PROJECT
 from served import at_end, post
 
 from ovirt_scheduler import server
@@ -18,6 +22,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 SIZE = 64 << 20  # bytes
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
 
 
 def resident() -> int:
@@ -29,6 +34,27 @@ def used_and_freed() -> List[bytearray]:
     """Have a heap with much that is free between little that is not; gives the latter."""
     blocks = [bytearray(2000) for _ in range(SIZE // 2000)]
     return blocks[::100]
+
+
+LARGE = """
+from ovirt_scheduler import heap
+from test_heap import resident
+
+heap.give_back_large_blocks()
+first = bytearray(30 << 20)
+del first
+before = resident()
+first, above = bytearray(20 << 20), [bytearray(100_000) for _ in range(100)]
+del first
+print((resident() - before) >> 20)
+"""
+
+
+def test_large_blocks_are_given_back_at_once():
+    """Also where one as large has been freed before, and others lie above it."""
+    command = [sys.executable, "-c", LARGE]
+    told = subprocess.run(command, cwd=PROJECT, env=ENVIRONMENT, stdout=subprocess.PIPE, check=True)
+    assert int(told.stdout) < 15
 
 
 def test_it_is_given_back_when_it_was_told_so_often():

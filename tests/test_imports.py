@@ -43,7 +43,7 @@ DAEMON = (
     ("the ends of a zygote and what it forks", "zygote_client"),
     ("where the log goes, if not to a file", "journal"),
     ("what stands alone, for the daemon's doing",
-     "certificates clients conf_syntax finding heap launch log_file log_format machine notify slots trust"),
+     "certificates clients conf_syntax finding launch log_file log_format machine notify slots trust"),
     ("and for its requests", "selections told"),
     ("and for what is said",
      "codec inputs log_fields setting_values skeleton tables wire_values"),
@@ -62,7 +62,7 @@ CALLS = (
 SHARED = (
     ("messages on drivers", "driver_frames"),
     ("messages of both sides", "frames"),
-    ("rules of both sides", "aggregate cluster_seen drivers limits properties secrecy"),
+    ("rules of both sides", "aggregate cluster_seen drivers heap limits properties secrecy"),
     ("what all speak of", "__init__ errors model"),
 )
 OPENS_DOCUMENTS = {"lxml", "ovirtsdk4"}

@@ -28,7 +28,7 @@ from ovirt_scheduler.errors import RequestError
 from ovirt_scheduler.model import Analysis, Candidate, FileFault, Job, Limits
 from ovirt_scheduler.supervisor import Abandoned, Supervisor
 
-_AHEAD = 5  # calls that wait for the next request
+_AHEAD = 4  # calls that wait for the next request; one takes 4 MiB
 _MOST_TASKS = 1000  # of one process
 _MOST_GROWTH = 8 << 20  # bytes of its own, beyond what it was forked with
 _TASK_LIMIT = 1 << 30  # bytes

@@ -361,7 +361,7 @@ def test_a_request_waits_for_a_place_and_no_longer_than_its_time(unit_named):
         small.close()
 
 
-AHEAD = 5  # calls that a waiting request process has forked
+AHEAD = 4  # calls that a waiting request process has forked
 WAITING = 2 * (1 + AHEAD)  # processes below an idle zygote
 
 

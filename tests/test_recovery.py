@@ -31,7 +31,7 @@ from test_secrecy import STRANGER, as_stranger
 IDS = ["host-1", "host-2", "host-3"]
 LONG = 30.0  # seconds; what is awaited comes much sooner
 # Processes below the daemon: the zygote, two request processes, and five calls of each that wait.
-AT_REST = 13
+AT_REST = 11
 
 KEEPS = "def do_filter(hosts, vm, properties):\n    return hosts[:{}]\n"
 

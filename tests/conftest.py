@@ -30,6 +30,9 @@ LIMITS = Limits(timeout=10.0, memory=512 << 20, cpu=10, open_files=256)
 
 _START_SECONDS = 30.0
 
+# Else each of hundreds of daemons would compile the whole project anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 
 def pytest_sessionstart() -> None:
     """The daemon loads no plugin that others could change: say so once, not in every test."""

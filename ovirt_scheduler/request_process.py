@@ -115,8 +115,8 @@ class _RequestProcess:
 
     def _receive(self) -> frames.Task:
         unframer = frames.Unframer(_TASK_LIMIT)
-        while True:
-            self._supervisor.await_client(_AHEAD)
+        self._supervisor.await_client(_AHEAD)
+        while True:  # what has begun to come is waited for, and nothing forked meanwhile
             data = self._client.recv(_CHUNK)
             if not data:
                 raise Abandoned

@@ -13,7 +13,7 @@ import time
 import uuid
 from pathlib import Path
 from typing import Callable, Generator, Iterator, List, Optional, Sequence
-from xmlrpc.client import ServerProxy
+from xmlrpc.client import Fault, ServerProxy
 
 import pytest
 from place import Place
@@ -56,6 +56,14 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 @pytest.fixture
 def place(tmp_path: Path, executor: Executor) -> Place:
     return Place(tmp_path, executor)
+
+
+def refusal(code: int, call: Callable[..., object], *arguments: object) -> str:
+    """What the fault with that code says, in which the call ends."""
+    with pytest.raises(Fault) as refused:
+        call(*arguments)
+    assert refused.value.faultCode == code
+    return refused.value.faultString
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
+from jobs import wait_until
 from served import (
     SETTINGS,
     WIRE,
@@ -250,6 +251,7 @@ def test_a_lack_of_descriptors_is_survived(
         assert at_end(plain.connect())
     assert ask(plain, post()).value == "design"
     assert at_end(idle)
+    wait_until(lambda: len(messages(caplog)) > 1)  # the end is told after the answer has begun
     line, end = messages(caplog)
     assert "Too many open files" in line
     assert end == "connections are accepted again"

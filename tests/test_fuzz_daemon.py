@@ -100,7 +100,7 @@ STATUS = {
 
 # What an idle daemon holds at most with one place for calls: the process that forks, one that
 # waits for a request, and the calls that it has forked ahead; the descriptors to talk to them.
-MOST_PROCESSES = 1 + 1 + 3
+MOST_PROCESSES = 1 + 1 + 4
 MOST_DESCRIPTORS = 16
 MOST_MEMORY = 300 << 20  # bytes
 

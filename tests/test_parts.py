@@ -136,7 +136,7 @@ def test_settings_of_calls_answers_and_plugins_take_effect(settled):
     with pytest.raises(xmlrpc.client.ProtocolError) as caught, settled.daemon.proxy() as proxy:
         proxy.runFilters(["x" * 2000], IDS, "vm-1", {})
     assert caught.value.errcode == 413
-    assert "DEBUG" in log.read_text()
+    settled.wait_for(lambda: "DEBUG" in log.read_text())
 
 
 BAD = {

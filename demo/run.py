@@ -11,7 +11,9 @@ import signal
 import ssl
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import TextIO
 from xml.etree import ElementTree
 from xmlrpc.client import Fault, ServerProxy
 
@@ -62,6 +64,10 @@ ca_file = {engine.settings().ca_file}
     # Said outright: a shell starts what runs in the background with SIGINT ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
+    # A signal that comes just before a read does not end that read: a byte in a pipe does.
+    heard, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake)
     command = [sys.executable, "-m", "ovirt_scheduler", "serve"]
     command += ["--config", str(settings), "--plugins", str(PROJECT / "plugins")]
     with subprocess.Popen(
@@ -73,22 +79,33 @@ ca_file = {engine.settings().ca_file}
         start_new_session=True,  # Ctrl-C is ours: we pass it on as SIGTERM
     ) as daemon:
         assert daemon.stderr is not None
+        log = threading.Thread(target=show_log, args=(daemon.stderr, wake), daemon=True)
         try:
             url = url_of(daemon.stderr)
             if url is None:
                 return daemon.wait()
             show_calls(url, vms)
             show_how_to_go_on(url)
-            for line in daemon.stderr:
-                print(f"log      {line}", end="", flush=True)
+            log.start()
+            os.read(heard, 1)
         except KeyboardInterrupt:
             print()
         finally:
             daemon.send_signal(signal.SIGTERM)
-        return daemon.wait()
+        status = daemon.wait()
+        if log.is_alive():
+            log.join()
+        return status
 
 
-def url_of(log) -> str | None:
+def show_log(log: TextIO, ended: int) -> None:
+    """Copy the daemon's log until the daemon ends, and tell so by a byte to `ended`."""
+    for line in log:
+        print(f"log      {line}", end="", flush=True)
+    os.write(ended, b"\0")
+
+
+def url_of(log: TextIO) -> str | None:
     """The address that the daemon says it listens on; None where it ended before."""
     for line in log:
         if line.startswith("listening on "):

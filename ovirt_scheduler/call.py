@@ -162,7 +162,8 @@ def _rehearse() -> None:
     limits.data_bytes()
     limits.is_alone()
     sys.path[:], sys.meta_path[:] = paths, finders
-    del sys.modules[_MODULE.name], linecache.cache[_MODULE.path]
+    sys.modules.pop(_MODULE.name, None)  # where there was no memory for it, it is not there
+    linecache.cache.pop(_MODULE.path, None)
 
 
 def _do(task: CallTask, answer: int) -> NoReturn:

@@ -48,9 +48,7 @@ class Connections:
         """
         with self._changed:
             while len(self._states) >= self._limit and not self._closed:
-                # One at a time: the last one that was chosen may not have left yet.
-                if _State.ABORTED not in self._states.values():
-                    self._abort_longest_idle()
+                self._abort_longest_idle()
                 self._changed.wait()
             if not self._closed:
                 self._states[connection] = _State.IDLE
@@ -74,7 +72,7 @@ class Connections:
         return self._change(connection, _State.BUSY, _State.IDLE)
 
     def abort_longest_idle(self) -> None:
-        """Break the connection that is idle for longest, if one is idle."""
+        """Break the connection that is idle for longest; none if a broken one is yet to leave."""
         with self._changed:
             self._abort_longest_idle()
 
@@ -112,6 +110,9 @@ class Connections:
             return True
 
     def _abort_longest_idle(self) -> None:
+        # One at a time: the last one that was chosen may not have left yet.
+        if _State.ABORTED in self._states.values():
+            return
         for connection, state in self._states.items():
             if state is _State.IDLE:
                 self._abort(connection)

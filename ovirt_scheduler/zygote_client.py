@@ -217,7 +217,11 @@ class Zygote:
             serial = next(self._serials) & 0xFFFFFFFF
             self._asked.add(serial)
         order = frames.ORDER.pack(frames.FORK, serial)
-        socket.send_fds(self._control, [order], [theirs.fileno()])
+        try:
+            socket.send_fds(self._control, [order], [theirs.fileno()])
+        except OSError:
+            self.forget(serial)
+            raise
         return RequestProcess(self, serial, ours)
 
     def warm(self) -> None:

@@ -68,6 +68,21 @@ def test_the_longest_idle_makes_room(peers: list[Peer]) -> None:
     assert peers[2].open
 
 
+def test_one_at_a_time_is_broken(peers: list[Peer]) -> None:
+    """However often room is asked for: the next one only when the last has left."""
+    table = Connections(limit=3)
+    for peer in peers[:3]:
+        assert table.add(peer.socket)
+    table.abort_longest_idle()
+    table.abort_longest_idle()
+    assert peers[0].cut
+    assert peers[1].open
+    table.remove(peers[0].socket)
+    table.abort_longest_idle()
+    assert peers[1].cut
+    assert peers[2].open
+
+
 def test_a_busy_connection_is_not_broken(peers: list[Peer]) -> None:
     """With all busy, the next waits until one becomes idle."""
     table = Connections(limit=1)

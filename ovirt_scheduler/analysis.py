@@ -9,13 +9,14 @@ import ast
 import contextlib
 import inspect
 import marshal
+import os
 import re
 import sys
 import traceback
 from types import ModuleType
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
-from ovirt_scheduler import driver_analysis
+from ovirt_scheduler import driver_analysis, plugin_imports
 from ovirt_scheduler.driver_analysis import Misdefined
 from ovirt_scheduler.model import (
     Analysis,
@@ -70,8 +71,9 @@ def analyse(candidate: Candidate) -> Analysis:
     if not _may_have_units(tree):
         return Analysis()
     line = _print_to(tree)
-    if line is not None:
-        return Analysis(fault=_python_2_fault(source, line))
+    fault = plugin_imports.refusal(candidate) if line is None else _python_2_fault(source, line)
+    if fault is not None:
+        return Analysis(fault=fault)
     finder = finder_of_sources((source, *candidate.neighbours))
     finder.install(candidate.folder)
     try:
@@ -197,13 +199,22 @@ def _compiled(candidate: Candidate, finder: FolderFinder) -> Iterator[Module]:
     """The plugin, then each module of its folder that it imports, now or later."""
     sources = {source.name: source for source in (candidate.source, *candidate.neighbours)}
     names = list(dict.fromkeys([candidate.source.name, *finder.imported]))
+    guesses: Set[str] = set()
     for name in names:  # grows while it runs
         source = sources[name]
-        code = compile_source(source)
+        try:
+            code = compile_source(source)
+        except (SyntaxError, ValueError):
+            if name in guesses:
+                continue
+            raise
         yield Module(name, source.path, source.text, marshal.dumps(code))
-        for later in _imports(ast.parse(source.text)):
+        for later, _ in plugin_imports.imported(source):
             if later in sources and later not in names:
                 names.append(later)
+            elif later == plugin_imports.ANY:
+                guesses |= sources.keys() - set(names)
+                names += sorted(sources.keys() - set(names))
 
 
 def _wants_engine(module: Module) -> bool:
@@ -211,16 +222,8 @@ def _wants_engine(module: Module) -> bool:
     return any(
         name == "engine_connection"
         for node in ast.walk(ast.parse(module.source))
-        for name in (getattr(node, "id", None), getattr(node, "attr", None), _bound(node))
+        for name in (plugin_imports.named(node), _bound(node))
     )
-
-
-def _imports(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            yield node.module.partition(".")[0]
 
 
 def _syntax_fault(source: Source, error: BaseException) -> FileFault:
@@ -264,22 +267,27 @@ def _load_fault(candidate: Candidate, error: BaseException) -> FileFault:
         if error.filename in texts:
             return _syntax_fault(texts[error.filename], error)
     if isinstance(error, ModuleNotFoundError) and error.name:
-        what = f"cannot import {error.name}"
-        if error.name.partition(".")[0] == "ovirtsdk":
-            return FileFault(file, line, f"{what}, the SDK of version 3; {_PORT}, with ovirtsdk4")
-        if error.name in _PYTHON_2_MODULES:
-            return FileFault(file, line, f"{what}, a module of Python 2; {_PORT}")
-        return FileFault(
-            file,
-            line,
-            f"{what}: install it for the daemon's Python ({sys.executable}), "
-            f"or put {error.name}.py into {candidate.folder}",
-        )
+        return FileFault(file, line, f"cannot import {error.name}{_missing(candidate, error.name)}")
     what = f"raised {type(error).__name__}{_text(error)}"
     if isinstance(error, SystemExit):
         what = f"called sys.exit({error.code!r:.80})"
     mend = "this line" if line else "the file"
     return FileFault(file, line, f"loading it {what}; mend {mend}")
+
+
+def _missing(candidate: Candidate, name: str) -> str:
+    """Why there is no module of a name, and what to do."""
+    if name.partition(".")[0] == "ovirtsdk":
+        return f", the SDK of version 3; {_PORT}, with ovirtsdk4"
+    if name in _PYTHON_2_MODULES:
+        return f", a module of Python 2; {_PORT}"
+    for refused, reason in candidate.refused:
+        if refused == name:
+            return f", which is left out: {reason}"
+    place = os.path.join(candidate.folder, *name.split("."))  # noqa: PTH118
+    if os.path.isdir(place):  # noqa: PTH112
+        return f": put an __init__.py into {place}"
+    return f": install it for the daemon's Python ({sys.executable}), or write {place}.py"
 
 
 def _own_frame(candidate: Candidate, error: BaseException) -> Tuple[str, Optional[int]]:

@@ -164,6 +164,7 @@ def _rehearse() -> None:
     sys.path[:], sys.meta_path[:] = paths, finders
     sys.modules.pop(_MODULE.name, None)  # where there was no memory for it, it is not there
     linecache.cache.pop(_MODULE.path, None)
+    sys.path_importer_cache.pop(_REHEARSED.plugin.folder, None)
 
 
 def _do(task: CallTask, answer: int) -> NoReturn:

@@ -6,16 +6,15 @@ an edit that comes meanwhile is seen at the next look.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import stat
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from ovirt_scheduler import driver_units, properties, trust
+from ovirt_scheduler import driver_units, plugin_files, properties, trust
 from ovirt_scheduler.config import PluginConf, Settings, parse_plugin_conf
 from ovirt_scheduler.drivers import DriverUnit
 from ovirt_scheduler.errors import PluginError
@@ -30,6 +29,7 @@ from ovirt_scheduler.model import (
     PropertySet,
     Source,
 )
+from ovirt_scheduler.plugin_files import SeenFile, Stamp, Stamps
 
 # Schedulers that come with the package.
 SHIPPED = Path(__file__).resolve().parent / "schedulers"
@@ -37,26 +37,6 @@ SHIPPED = Path(__file__).resolve().parent / "schedulers"
 _LARGEST_FILE = 1 << 20  # bytes
 _READ_TRIES = 3
 _LONGEST_NAME = 128  # characters (contract 3.1)
-
-# Two writes that come closer than this may leave the same times on a file.
-_CLOCK_STEP_NS = 50_000_000
-
-
-Stamp = Tuple[int, ...]  # differs when a file or a folder has changed
-Stamps = Mapping[Path, Optional[Stamp]]  # None where there is nothing
-
-
-@dataclass(frozen=True)
-class SeenFile:
-    """A Python file in a folder of plugins."""
-
-    name: str  # of the module
-    path: Path
-
-    @property
-    def helper(self) -> bool:
-        """Whether its name says that it is no plugin (contract 5.1)."""
-        return self.name.startswith("_")
 
 
 @dataclass(frozen=True)
@@ -75,8 +55,12 @@ class Look:
         return tuple(
             other
             for other in self.files
-            if other.path.parent == file.path.parent and other is not file
+            if other.folder == file.folder and other is not file and "." not in other.path.stem
         )
+
+    def beside(self, file: SeenFile) -> Iterator[Path]:
+        """All that was looked at in its folder, the folder itself and the file among it."""
+        return (path for path in self.stamps if file.folder in (path, *path.parents))
 
 
 @dataclass(frozen=True)
@@ -136,10 +120,11 @@ class Loader:
         problems: List[PluginError] = []
         unreadable: List[Path] = []
         for folder in self.folders:
-            stamps[folder] = _stamp(folder)  # before it is listed: what comes later, shows later
+            # Before it is listed: what comes later, shows later.
+            stamps[folder] = plugin_files.stamp(folder)
             try:
                 distrust = trust.tampering(folder)
-                found = sorted(_python_files(folder), key=lambda pair: pair[0].name)
+                found = plugin_files.listing(folder)
             except FileNotFoundError:
                 if folder not in (*self._settings.plugins_path_optional, self._shipped):
                     problems.append(
@@ -155,17 +140,16 @@ class Loader:
                 unreadable.append(folder)
                 problems.append(PluginError(distrust, str(folder)))
                 continue
-            files.extend(file for file, stamp in found if stamp)
-            stamps.update((file.path, stamp) for file, stamp in found if stamp)
+            files.extend(found.files)
+            stamps.update(found.stamps)
             problems.extend(
-                PluginError("links to nothing; mend the link, or remove it", str(file.path))
-                for file, stamp in found
-                if stamp is None
+                PluginError("links to nothing; mend the link, or remove it", str(path))
+                for path in found.broken
             )
         for file in files:
-            conf = self.conf_path(file.name)
-            stamps[conf] = _stamp(conf)
-        problems.extend(_untrusted_helpers(files))
+            if not file.helper:
+                conf = self.conf_path(file.name)
+                stamps[conf] = plugin_files.stamp(conf)
         return Look(started, tuple(files), stamps, tuple(problems), self.folders, tuple(unreadable))
 
     def conf_path(self, name: str) -> Path:
@@ -184,18 +168,27 @@ class Loader:
                 str(file.path.parent),
             )
         source = _read_source(file)
-        others = []
+        others, refused = [], []
         for other in neighbours:
             try:
                 others.append(_read_source(other))
-            except (FileNotFoundError, PluginError):
-                continue  # reported as that file's own mistake; here it is just not there
-        return self.make(source, others, _read_conf(self.conf_path(file.name)))
+            except FileNotFoundError:
+                continue
+            except PluginError as error:
+                refused.append((other.name, str(error)))
+        return self.make(source, others, _read_conf(self.conf_path(file.name)), refused)
 
     def make(
-        self, source: Source, neighbours: Sequence[Source], conf_data: Optional[bytes]
+        self,
+        source: Source,
+        neighbours: Sequence[Source],
+        conf_data: Optional[bytes],
+        refused: Sequence[Tuple[str, str]] = (),
     ) -> LoadedPlugin:
         """Make a plugin of the text of its files.
+
+        Args:
+            refused: names of modules beside it that are not to be run, and why.
 
         Raises:
             PluginError: it cannot be loaded; where, why and what to do (contract 5.5).
@@ -209,7 +202,9 @@ class Loader:
         )
         if not conf.enabled:
             return LoadedPlugin(source.name, path, (), (source,), conf_data, "")
-        analysis = self._analyse(Candidate(source, str(path.parent), tuple(neighbours)))
+        analysis = self._analyse(
+            Candidate(source, str(path.parent), tuple(neighbours), tuple(refused))
+        )
         if analysis.fault is not None:
             fault = analysis.fault
             paths = {own.path for own in (source, *neighbours)}
@@ -308,40 +303,6 @@ class Loader:
             return properties.parse(*declared)
         except PluginError as error:
             raise PluginError(error.message, path, line) from None
-
-
-def _python_files(folder: Path) -> Iterator[Tuple[SeenFile, Optional[Stamp]]]:
-    """Each file that may be a plugin or a helper; a link to nothing has no stamp."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if not entry.name.endswith(".py") or entry.name.startswith("."):
-                continue
-            stamp = _stamp(Path(entry.path))
-            if stamp or entry.is_symlink():
-                yield SeenFile(entry.name[:-3], Path(entry.path)), stamp
-
-
-def _untrusted_helpers(files: Sequence[SeenFile]) -> Iterator[PluginError]:
-    """What is wrong with helper modules; the plugins that import them say only what they miss."""
-    for file in files:
-        if file.helper:
-            with contextlib.suppress(OSError):  # it has gone, or a plugin's import tells
-                distrust = trust.tampering(file.path)
-                if distrust:
-                    yield PluginError(distrust, str(file.path))
-
-
-def _stamp(path: Path) -> Optional[Stamp]:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    # The last number differs at every look while the times cannot be relied on.
-    just_written = abs(time.time_ns() - status.st_mtime_ns) < _CLOCK_STEP_NS
-    return (
-        status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns,
-        status.st_mode, time.monotonic_ns() if just_written else 0,
-    )  # fmt: skip
 
 
 def _read_source(file: SeenFile) -> Source:

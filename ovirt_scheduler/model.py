@@ -143,6 +143,7 @@ class Candidate:
     source: Source
     folder: str
     neighbours: Tuple[Source, ...]
+    refused: Tuple[Tuple[str, str], ...] = ()  # modules there that are not to be run, and why
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.machinery
 import linecache
 import marshal
+import os.path
 import sys
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Callable, Iterable, List, Mapping, Optional, Sequence
@@ -32,8 +33,27 @@ class _Loader(Loader):
         exec(self._code(), module.__dict__)  # noqa: S102  running plugins is what this is for
 
 
+class _Closed:
+    """What the path says of a plugin's folder: nothing in it is to be imported from the disk.
+
+    There may be files that somebody else can change, and compiled ones that no checksum covers.
+    """
+
+    def find_spec(
+        self,
+        fullname: str,  # noqa: ARG002  the protocol's
+        target: Optional[ModuleType] = None,  # noqa: ARG002
+    ) -> None:
+        return None
+
+    def invalidate_caches(self) -> None: ...
+
+
+_CLOSED = _Closed()
+
+
 class FolderFinder:
-    """Finds the modules of one plugin folder, ahead of everything else.
+    """Finds the modules of one plugin folder, ahead of everything else, and nothing else there.
 
     ``imported`` lists the names that were asked for, in the order of their loading.
     """
@@ -47,8 +67,11 @@ class FolderFinder:
         """Make the folder's modules win over all others, as a script's folder does."""
         sys.path.insert(0, folder)
         sys.meta_path.insert(0, self)
-        for name in self._origins:
+        sys.path_importer_cache[folder] = _CLOSED
+        for name, origin in self._origins.items():
             sys.modules.pop(name, None)
+            if _is_package(name, origin):
+                sys.path_importer_cache[os.path.dirname(origin)] = _CLOSED  # noqa: PTH120
 
     def find_spec(
         self,
@@ -61,9 +84,16 @@ class FolderFinder:
             return None
         self.imported.append(fullname)
         loader = _Loader(lambda: self._code(fullname))
-        spec = importlib.machinery.ModuleSpec(fullname, loader, origin=origin)
+        package = _is_package(fullname, origin)
+        spec = importlib.machinery.ModuleSpec(fullname, loader, origin=origin, is_package=package)
+        if spec.submodule_search_locations is not None:
+            spec.submodule_search_locations.append(os.path.dirname(origin))  # noqa: PTH120
         spec.has_location = True  # gives the module its __file__
         return spec
+
+
+def _is_package(name: str, path: str) -> bool:
+    return path.endswith("/__init__.py") and name != "__init__"
 
 
 def finder_of(plugin: PluginCode) -> FolderFinder:

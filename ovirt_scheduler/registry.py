@@ -16,8 +16,9 @@ from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Protocol, 
 
 from ovirt_scheduler.drivers import DriverUnit
 from ovirt_scheduler.errors import ExecutorUnavailable, PluginError, UnknownUnit
-from ovirt_scheduler.loader import LoadedPlugin, Loader, Look, SeenFile, Stamps
+from ovirt_scheduler.loader import LoadedPlugin, Loader, Look
 from ovirt_scheduler.model import Kind, PolicyUnit, UnitCall, WantedUnit
+from ovirt_scheduler.plugin_files import SeenFile, Stamps
 
 _log = logging.getLogger(__name__)
 
@@ -269,9 +270,8 @@ class Registry:
             return before
         except PluginError as fault:
             good = before.good if before else self._store.restore(file.path, self._loader)
-            # The folder too: the helper that it lacks may yet come.
-            others = (other.path for other in neighbours)
-            depends = _stamps(look, [file.path, file.path.parent, conf, *others])
+            # Folders too: the helper that it lacks may yet come.
+            depends = _stamps(look, [conf, *look.beside(file)])
             return _State(depends, good, _kept(fault, good))
         depends = _stamps(look, [conf, *(Path(source.path) for source in loaded.sources)])
         good = before.good if before else None

@@ -12,6 +12,8 @@ from ovirt_scheduler.model import Analysis, Candidate, Kind, Source
 
 GOOD = "def do_filter(hosts, vm, properties): return hosts\n"
 
+PACKAGES = ("package", "package.inner")
+
 Analyse = Callable[..., Analysis]
 
 
@@ -22,7 +24,8 @@ def analyse(executor, tmp_path: Path) -> Analyse:
     def run(text: object, **helpers: str) -> Analysis:
         def source(name: str, text: object) -> Source:
             data = text if isinstance(text, bytes) else str(text).encode()
-            return Source(name, str(tmp_path / f"{name}.py"), data)
+            own = f"{name}/__init__" if name in PACKAGES else name.replace(".", "/")
+            return Source(name, str(tmp_path / f"{own}.py"), data)
 
         others = tuple(source(name, helper) for name, helper in helpers.items())
         return executor.analyse(Candidate(source("plugin", text), str(tmp_path), others))
@@ -237,7 +240,14 @@ def test_a_missing_module_is_told_with_where_it_may_be_put(analyse, tmp_path):
     fault = analyse(f"\nimport nowhere_at_all\n{GOOD}").fault
     assert fault.line == 2
     assert fault.message.startswith("cannot import nowhere_at_all: install it for the daemon's")
-    assert fault.message.endswith(f"or put nowhere_at_all.py into {tmp_path}")
+    assert fault.message.endswith(f"or write {tmp_path}/nowhere_at_all.py")
+
+
+def test_a_folder_that_is_no_package_is_told_with_what_makes_it_one(analyse, tmp_path):
+    """Only packages are held, and looked at for who may write in them."""
+    (tmp_path / "loose").mkdir()
+    fault = analyse(f"import loose\n{GOOD}").fault
+    assert fault.message == f"cannot import loose: put an __init__.py into {tmp_path}/loose"
 
 
 @pytest.mark.parametrize(
@@ -332,8 +342,10 @@ def names(analysis: Analysis) -> list:
         ("import importlib\nimportlib.import_module('early')", ["early"]),
         ("def f():\n    from . import early", []),
         ("import json", []),
+        ("def f(name):\n    __import__(name)",
+         ["early", "late", "leads_on", "leads_on_later", "never", "one_way", "other_way"]),
     ],
-)
+)  # fmt: skip
 def test_the_helpers_that_a_plugin_imports_are_its_modules(analyse, text, used):
     """Now or later, and those of its helpers; no others of the folder (contract 5.1)."""
     helpers = {
@@ -344,8 +356,52 @@ def test_the_helpers_that_a_plugin_imports_are_its_modules(analyse, text, used):
         "one_way": "import other_way",
         "other_way": "import one_way",
         "never": "raise SystemExit",
+        "wrong": "x = (",
     }
     assert names(analyse(f"{GOOD}{text}", **helpers)) == ["plugin", *used]
+
+
+@pytest.mark.parametrize(
+    ("text", "used"),
+    [
+        ("import package", ["package"]),
+        ("import package.part", ["package", "package.part", "package.inner", "package.inner.core"]),
+        ("from package import inner", ["package", "package.inner"]),
+        ("from package.inner import core\ncore.x", ["package", "package.inner", "package.inner.core"]),
+        ("def f():\n    from package.inner import core",
+         ["package", "package.inner", "package.inner.core"]),
+        ("import package\nassert package.__path__ and package.__file__", ["package"]),
+    ],
+)  # fmt: skip
+def test_the_modules_of_a_package_are_helpers_too(analyse, text, used):
+    """With relative imports, now and later."""
+    helpers = {
+        "package": "",
+        "package.part": "from .inner import core",
+        "package.inner": "",
+        "package.inner.core": "x = 1",
+    }
+    assert names(analyse(f"{text}\n{GOOD}", **helpers)) == ["plugin", *used]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import stray",
+        "import importlib; importlib.invalidate_caches(); import stray",
+        "import package.stray",
+        "from package import stray",
+        "import sys; sys.path.remove(sys.path[0]); sys.path.append(''); import stray",
+    ],
+)
+def test_what_the_folder_holds_besides_is_not_imported(analyse, tmp_path, text):
+    """A file that was left out, as somebody else may write it; or one that has just come."""
+    (tmp_path / "package").mkdir()
+    ran = tmp_path / "ran"
+    for place in (tmp_path, tmp_path / "package"):
+        (place / "stray.py").write_text(f"open({str(ran)!r}, 'w')")
+    assert analyse(f"{text}\n{GOOD}", package="").fault is not None
+    assert not ran.exists()
 
 
 def test_a_folders_module_wins_over_the_standard_librarys(analyse):

@@ -44,6 +44,7 @@ DAEMON = (
     ("where the log goes, if not to a file", "journal"),
     ("what stands alone, for the daemon's doing",
      "certificates clients conf_syntax finding launch log_file log_format machine notify slots trust"),
+    ("and for its plugins", "plugin_files"),
     ("and for its requests", "selections told"),
     ("and for what is said",
      "codec inputs log_fields setting_values skeleton tables wire_values"),
@@ -57,7 +58,10 @@ CALLS = (
     ("what a driver answered", "driver_answers"),
     ("what a call does and who watches it", "analysis answers entities plugin supervisor"),
     ("the drivers of a file", "driver_analysis"),
-    ("what these are made of", "cluster_use interfaces plugin_modules privileges version3"),
+    (
+        "what these are made of",
+        "cluster_use interfaces plugin_imports plugin_modules privileges version3",
+    ),
 )
 SHARED = (
     ("messages on drivers", "driver_frames"),

@@ -243,6 +243,35 @@ def test_the_helpers_that_it_imports_belong_to_its_checksum(place):
     assert place.refusal()[2].startswith("cannot import helper: ")
 
 
+@pytest.mark.parametrize("edited", ["package/__init__.py", "package/part.py"])
+def test_the_modules_of_a_package_belong_to_its_checksum(place, edited):
+    """As helpers do; those that it does not import do not."""
+    (place.first / "plugin.py").write_text(f"def f():\n    from package import part\n{ALL}")
+    (place.first / "package").mkdir()
+    for name in ("__init__.py", "part.py", "other.py"):
+        (place.first / "package" / name).write_text("x = 1")
+    first = place.load().units[0].checksum
+    (place.first / "package" / "other.py").write_text("x = 2")
+    assert place.load().units[0].checksum == first
+    (place.first / edited).write_text("x = 2")
+    assert place.load().units[0].checksum != first
+
+
+def test_a_helper_that_is_refused_is_told_where_it_is_imported(place):
+    """With the reason, whatever it is; a plugin that does not import it is not harmed."""
+    (place.first / "plugin.py").write_text(f"\nimport _helper\n{ALL}")
+    (place.first / "other.py").write_text(ALL)
+    helper = place.first / "_helper.py"
+    huge(helper)
+    file, line, message = place.refusal()
+    assert (file, line) == (str(place.first / "plugin.py"), 2)
+    assert message == (
+        f"imports _helper, which is left out: {helper}: is longer than 1024 KiB; make it shorter, "
+        "or remove it"
+    )
+    assert len(place.load("other").units) == 3
+
+
 @pytest.fixture
 def bound_socket(place) -> Iterator[None]:
     with socket.socket(socket.AF_UNIX) as bound:

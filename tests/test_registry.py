@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Dict
 
 import pytest
+from jobs import HOSTS, job_of, only
 from place import Place, cost_function, plugin, versions, wait_until
 
 from ovirt_scheduler.errors import ExecutorUnavailable, UnknownUnit
@@ -182,6 +184,44 @@ def test_an_edited_helper_makes_a_new_version_of_all_that_import_it(place):
     after = place.registry.look()
     assert cost_function(before, "a").checksum != cost_function(after, "a").checksum
     assert cost_function(before, "b") == cost_function(after, "b")
+
+
+def test_a_package_is_followed_as_a_helper_is(place):
+    """Completed, edited, broken: the calls get what the last good version had."""
+    folder = place.first / "package"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    place.write("a", plugin(1, "from package.part import x"))
+    (fault,) = place.registry.look().faults
+    assert "cannot import package.part" in fault.message
+    place.write("package/part", "x = 1")
+    before = cost_function(place.registry.look(), "a")
+    place.write("package/part", "x = 2")
+    after = cost_function(place.registry.look(), "a")
+    assert before.checksum != after.checksum
+    place.write("package/part", "x = (")
+    catalogue = place.registry.look()
+    assert cost_function(catalogue, "a") == after
+    assert KEPT in catalogue.faults[0].message
+
+
+def test_a_call_runs_the_package_that_was_read(place):
+    """Imported late, when the disk has another by then, or none."""
+    (place.first / "package").mkdir()
+    part = place.write("package/part", "version = 1")
+    place.write("package/__init__", "")
+    place.write(
+        "a",
+        "def do_score(hosts, vm, properties):\n"
+        "    from package import part\n"
+        "    return [(host, part.version) for host in hosts]\n",
+    )
+    unit = cost_function(place.registry.look(), "a")
+    part.write_text("version = 2")
+    for _ in range(2):
+        result = only(place.executor.run(job_of([unit], kind=Kind.COST_FUNCTION)))
+        assert result.value == dict.fromkeys(HOSTS, 1), result
+        shutil.rmtree(place.first / "package", ignore_errors=True)
 
 
 @pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_text("x = (\n")])

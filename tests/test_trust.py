@@ -263,12 +263,19 @@ def test_scheduler_conf_is_looked_at(tmp_path: Path) -> None:
         config.load(conf, {})
 
 
-@pytest.mark.parametrize("what", ["plugin.py", "plugin.conf", "_helper.py", "."])
+@pytest.mark.parametrize(
+    "what",
+    ["plugin.py", "plugin.conf", "_helper.py", ".", "package", "package/__init__.py", "package/a.py"],
+)  # fmt: skip
 def test_check_tells_of_a_plugin_that_others_may_change(file: Path, what: str) -> None:
-    """The plugin, its conf file, a helper or the folder: not loaded; mended, it is."""
+    """The plugin, its conf file, a helper or a folder: nothing of it is run; mended, it is."""
     folder = file.parent
+    ran = folder / "ran"
+    file.write_text(f"import _helper, package.a\nopen({str(ran)!r}, 'w')\n{file.read_text()}")
     (folder / "plugin.conf").write_text("timeout = 5\n")
-    (folder / "_helper.py").write_text("A = 1\n")
+    (folder / "package").mkdir()
+    for helper in ("_helper.py", "package/__init__.py", "package/a.py"):
+        (folder / helper).write_text(f"open({str(ran)!r}, 'w')\n")
     conf = folder / "scheduler.conf"
     conf.write_text(f"plugins_path = {folder}\nplugins_conf_path = {folder}\nssl = false\n")
     spoiled = folder / what
@@ -286,10 +293,12 @@ def test_check_tells_of_a_plugin_that_others_may_change(file: Path, what: str) -
     assert ended.returncode in (1, 78), said
     assert f"{spoiled}" in said
     assert "can be written by" in said
+    assert not ran.exists()
     spoiled.chmod(0o755)
     ended = check()
     assert ended.returncode == 0, ended.stdout
     assert "plugin" in ended.stdout
+    assert ran.exists()
 
 
 @pytest.mark.parametrize("up", [None, 0, 1])

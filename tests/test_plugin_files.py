@@ -1,0 +1,94 @@
+"""What a folder of plugins is seen to hold: files, packages, and what tells of a change."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import List, Tuple
+
+import pytest
+
+from ovirt_scheduler.plugin_files import listing
+
+LONG_AGO = (10**9, 10**9)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in (
+        "plugin.py", "_help.py", "some/__init__.py", "some/part.py", "some/deep/__init__.py",
+        "some/deep/part.py", "some/not-a-name.py", "some/loose/part.py", "loose/part.py",
+        "__pycache__/__init__.py", ".hidden/__init__.py", "plugin/__init__.py", "plugin/part.py",
+    ):  # fmt: skip
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return tmp_path
+
+
+def found(folder: Path) -> List[Tuple[str, str, bool]]:
+    """Name, place and whether it is a helper, of each file."""
+    return [
+        (file.name, str(file.path.relative_to(folder)), file.helper)
+        for file in listing(folder).files
+    ]
+
+
+def test_modules_of_packages_are_helpers_named_as_python_does(folder):
+    """A plugin's file goes before a package of its name; a folder without __init__.py is none."""
+    assert found(folder) == [
+        ("_help", "_help.py", True),
+        ("plugin", "plugin.py", False),
+        ("some", "some/__init__.py", True),
+        ("some.deep", "some/deep/__init__.py", True),
+        ("some.deep.part", "some/deep/part.py", True),
+        ("some.part", "some/part.py", True),
+    ]
+
+
+def test_a_link_up_ends(folder):
+    """As a package of itself."""
+    before = found(folder)
+    (folder / "some" / "up").symlink_to(folder / "some")
+    assert found(folder) == before
+
+
+def test_a_package_may_be_a_link(folder, tmp_path_factory):
+    """To where it is kept."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "__init__.py").touch()
+    (folder / "linked").symlink_to(elsewhere)
+    assert ("linked", "linked/__init__.py", True) in found(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: (folder / "some" / "new.py").touch(),
+        lambda folder: (folder / "some" / "part.py").write_text("x = 1"),
+        lambda folder: (folder / "some" / "deep" / "__init__.py").unlink(),
+        lambda folder: (folder / "loose" / "__init__.py").touch(),
+        lambda folder: (folder / "some" / "part.py").chmod(0o600),
+    ],
+)
+def test_stamps_tell_of_changes_anywhere_in_a_package(folder, change):
+    """Also in a folder that becomes one; and of nothing else."""
+    for path in (*folder.rglob("*"), folder):
+        os.utime(path, LONG_AGO)
+    before = listing(folder).stamps
+    assert listing(folder).stamps == before
+    change(folder)
+    assert listing(folder).stamps != before
+
+
+def test_a_package_that_goes_while_it_is_listed_is_passed_over(folder, monkeypatch):
+    """The rest is there."""
+    scandir = os.scandir
+
+    def gone(path: Path):
+        if path.name == "some":
+            raise FileNotFoundError
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", gone)
+    assert [name for name, _, _ in found(folder)] == ["_help", "plugin"]

@@ -16,8 +16,9 @@ BIN := $(VENV)/bin
 run: $(VENV)/.run
 	@$(BIN)/python demo/run.py
 
+# One worker more than processors: tests wait for processes about as long as they compute.
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist worksteal $(ARGS)
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from pathlib import Path
-from typing import Callable, Dict, List, Optional
+from typing import Dict, List, Optional
 
 from ovirt_scheduler import config
 from ovirt_scheduler.executor import Executor
@@ -73,11 +71,3 @@ def versions(catalogue: Catalogue) -> Dict[str, str]:
 
 def cost_function(catalogue: Catalogue, name: str) -> Optional[PolicyUnit]:
     return catalogue.unit(Kind.COST_FUNCTION, name)
-
-
-def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    give_up = time.monotonic() + seconds
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < give_up, "it did not happen in time"
-        pause.wait(0.01)

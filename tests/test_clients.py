@@ -7,8 +7,6 @@ import re
 import socket
 import ssl
 import subprocess
-import threading
-import time
 from pathlib import Path
 from typing import List, NamedTuple, Optional, Sequence
 from xmlrpc.client import ServerProxy
@@ -19,6 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from waiting import wait_until
 
 IDS = ["host-1", "host-2"]
 DAY = datetime.timedelta(days=1)
@@ -91,14 +90,9 @@ def call(daemon: Daemon, certificate: Optional[Path], version: Optional[ssl.TLSV
 
 def logged(daemon: Daemon, words: str) -> List[str]:
     """The log's lines with these words, as soon as there is one."""
-    give_up = time.monotonic() + 10
-    pause = threading.Event()
-    while time.monotonic() < give_up:
-        lines = [line for line in daemon.log.splitlines() if words in line]
-        if lines:
-            return lines
-        pause.wait(0.02)
-    raise AssertionError(daemon.log)
+    return wait_until(
+        lambda: [line for line in daemon.log.splitlines() if words in line], lambda: daemon.log
+    )
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from xmlrpc.client import Fault, ServerProxy
 
 import pytest
 from conftest import PLUGINS, PROJECT, SHARED, offspring, processes_with
+from waiting import wait_until
 
 IDS = ["host-1", "host-2", "host-3"]
 HOSTS = (PROJECT / "demo" / "hosts.xml").read_text("utf-8")
@@ -296,10 +297,7 @@ def test_a_signal_ends_it_after_the_calls_under_way(start_daemon, tmp_path, numb
 
     thread = threading.Thread(target=call)
     thread.start()
-    pause = threading.Event()
-    while not (tmp_path / "t").exists():
-        assert thread.is_alive()
-        pause.wait(0.01)
+    wait_until((tmp_path / "t").exists)
     below = offspring(daemon.pid)
     assert daemon.stop(number) == 0
     thread.join()
@@ -323,17 +321,11 @@ def test_killed_it_leaves_no_process(start_daemon, tmp_path, marker):
 
     thread = threading.Thread(target=call)
     thread.start()
-    pause = threading.Event()
-    while not processes_with(marker):
-        assert thread.is_alive()
-        pause.wait(0.01)
+    wait_until(lambda: processes_with(marker))
     below = offspring(daemon.pid)
     assert daemon.stop(signal.SIGKILL) == -signal.SIGKILL
     thread.join()
-    give_up = time.monotonic() + 5
-    while [pid for pid in below if Path(f"/proc/{pid}").exists()]:
-        assert time.monotonic() < give_up
-        pause.wait(0.01)
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))
     assert processes_with(marker) == []
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import random
 import re
-import threading
-import time
 from pathlib import Path
 
 import pytest
 from conftest import Daemon
 from rest_server import GIB, Host, RestServer, Vm
+from waiting import wait_until
 
 OFTEN = "0.004"  # minutes
 
@@ -106,12 +105,7 @@ class Driven:
         return next(vm for vm in self.engine.vms if vm.name == name)
 
     def wait(self, condition, what="it did not happen") -> None:
-        give_up = time.monotonic() + 60
-        pause = threading.Event()
-        while not condition():
-            if time.monotonic() > give_up:
-                raise AssertionError(f"{what}:\n{self.daemon.log}\n{self.told.read_text()}")
-            pause.wait(0.02)
+        wait_until(condition, lambda: f"{what}:\n{self.daemon.log}\n{self.told.read_text()}")
 
     def wait_for_log(self, words: str) -> None:
         self.wait(lambda: words in self.daemon.log, f"the log never said {words!r}")

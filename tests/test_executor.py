@@ -13,7 +13,8 @@ from typing import Callable
 
 import pytest
 from conftest import LIMITS, offspring, processes_with
-from jobs import HOSTS, job_of, only, wait_until
+from jobs import HOSTS, job_of, only
+from waiting import wait_until
 
 from ovirt_scheduler.errors import Overloaded, UnreadableDocument
 from ovirt_scheduler.executor import Executor

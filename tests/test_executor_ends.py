@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from conftest import LIMITS, offspring, processes_with
-from jobs import HOSTS, job_of, only, wait_until
+from jobs import HOSTS, job_of, only
+from waiting import wait_until
 
 from ovirt_scheduler import zygote_client
 from ovirt_scheduler.errors import Overloaded

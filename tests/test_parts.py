@@ -8,13 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import xmlrpc.client
 from pathlib import Path
 from typing import Iterator
 
 import pytest
 from conftest import PROJECT, Daemon
+from waiting import wait_until
 
 from ovirt_scheduler.certificates import ensure
 
@@ -50,14 +50,7 @@ class Settled:
         return self.wait_for(lambda: self.daemon.log.split("SIGHUP: ")[before + 1 :])[0]
 
     def wait_for(self, look):
-        give_up = time.monotonic() + 20
-        pause = threading.Event()
-        while time.monotonic() < give_up:
-            found = look()
-            if found:
-                return found
-            pause.wait(0.02)
-        raise AssertionError(self.daemon.log)
+        return wait_until(look, lambda: self.daemon.log)
 
     def connect(self) -> http.client.HTTPSConnection:
         port = int(self.daemon.url.rpartition(":")[2])

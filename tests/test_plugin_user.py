@@ -14,12 +14,12 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from pathlib import Path
 from typing import Any, Dict, Iterator
 
 import pytest
 from conftest import PROJECT, Daemon, for_all_users, offspring, processes_with
+from waiting import wait_until
 
 from ovirt_scheduler import config, launch
 from ovirt_scheduler.errors import ConfigError
@@ -295,14 +295,6 @@ def test_a_call_under_way_is_ended_with_the_daemon(as_root, marker, room):
         daemon.stop(signal.SIGKILL)
         thread.join(20)
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))
-
-
-def wait_until(condition: Any) -> None:
-    give_up = time.monotonic() + 20
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < give_up, "it did not happen in time"
-        pause.wait(0.01)
 
 
 def command(folder: Path, *words: str, user: str = NOBODY.pw_name) -> subprocess.CompletedProcess:

@@ -13,7 +13,8 @@ from typing import Dict
 
 import pytest
 from jobs import HOSTS, job_of, only
-from place import Place, cost_function, plugin, versions, wait_until
+from place import Place, cost_function, plugin, versions
+from waiting import wait_until
 
 from ovirt_scheduler.errors import ExecutorUnavailable, UnknownUnit
 from ovirt_scheduler.executor import Executor

@@ -6,7 +6,8 @@ import shutil
 import threading
 from typing import Dict, List, Optional
 
-from place import plugin, wait_until
+from place import plugin
+from waiting import wait_until
 
 from ovirt_scheduler.errors import UnknownUnit
 from ovirt_scheduler.model import (
@@ -72,8 +73,7 @@ class Crowd:
         wait_until(
             lambda: (
                 self.problems or all(len(self.answers[name]) >= many for name, many in goal.items())
-            ),
-            seconds=60,
+            )
         )
 
 

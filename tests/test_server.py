@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-from jobs import wait_until
 from served import (
     SETTINGS,
     WIRE,
@@ -28,6 +27,7 @@ from served import (
     messages,
     post,
 )
+from waiting import wait_until
 
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.model import AnswerForm

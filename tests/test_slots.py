@@ -8,6 +8,7 @@ import time
 from typing import Callable, List
 
 import pytest
+from waiting import wait_until
 
 from ovirt_scheduler.errors import Overloaded
 from ovirt_scheduler.slots import Slots
@@ -18,14 +19,6 @@ LONG = 10.0  # more than enough for a turn to come
 def soon() -> float:
     """A deadline that no test reaches: nobody is served just because time went by."""
     return time.monotonic() + 10 * LONG
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + LONG
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < give_up, "it did not happen in time"
-        pause.wait(0.002)
 
 
 def start(slots: Slots, then: Callable[[], object]) -> threading.Thread:

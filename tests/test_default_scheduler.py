@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import re
 import runpy
 from itertools import permutations
 from pathlib import Path
 
 import pytest
+from conftest import PROJECT
 from ovirtsdk4 import types
 
 import ovirt_scheduler
@@ -409,3 +411,18 @@ def test_a_cluster_of_50_hosts_and_500_vms_comes_to_rest(policy, seed):
         assert min(before) < 0.2 <= min(after)
     else:
         assert len(cluster.used_hosts()) < used_before
+
+
+def test_the_manual_has_its_policies_and_properties():
+    """With the defaults, and with what each may be."""
+    page = (PROJECT / "docs" / "schedulers.md").read_text("utf-8")
+    _, _, section = page.partition("### The default scheduler\n")
+    rows = re.findall(r"^\| `(\w+)` \|(.*)\|$", section.partition("\n## ")[0], re.MULTILINE)
+    told = {name: re.findall("`([^`]+)`", cells.rpartition("|")[0]) for name, cells in rows}
+    patterns = dict(
+        each.split("=", 1) for each in DefaultScheduler.properties_validation.split(";")
+    )
+    defaults = DefaultScheduler.default_values.split(";")
+    assert set(told) - {"policy"} == {*DefaultScheduler.policies, *patterns}
+    for (name, pattern), default in zip(patterns.items(), defaults):
+        assert told[name] == [default, *pattern.split("|")], name

@@ -18,7 +18,7 @@ from conftest import PROJECT, Daemon
 
 from ovirt_scheduler import config
 
-PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
+PAGES = [*sorted(PROJECT.glob("*.md")), *sorted((PROJECT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 CALL = re.compile(
     r"(ovirt-scheduler (?:discover|filter|score|balance|select|topics|schedulers?|schedule)\b)(?!.*--local)"

@@ -125,7 +125,7 @@ def test_a_request_that_closing_cuts_off_is_told_of_the_end(unit_named):
     unit = unit_named("keeps_all")
     closing = Executor(parallel=1, max_waiting=1)
     closing.start()
-    for pid in offspring(closing.zygote_pid):
+    for pid in wait_until(lambda: offspring(closing.zygote_pid)):  # forked when it is asked to
         os.kill(pid, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as pool:
         request = pool.submit(closing.run, job_of([unit]))

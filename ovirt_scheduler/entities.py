@@ -355,7 +355,7 @@ class _Watched:
     def read_through(self, data: bytes) -> None:
         """Read the document as the SDK does; raises what stops it."""
         self._cursor = xml.XmlReader(io.BytesIO(data))
-        reader = readers.HostReader if self._kind is _HOSTS else readers.VmReader
+        reader = readers.HostReader if self._kind.one == "host" else readers.VmReader
         self.forward()
         (reader.read_many if self._name == self._kind.many else reader.read_one)(self)
 

@@ -18,7 +18,14 @@ import pytest
 from lxml import etree
 from ovirtsdk4 import Struct
 
-from ovirt_scheduler.entities import hosts_of_ids, read_hosts, read_vm, vm_of_id
+from ovirt_scheduler.entities import (
+    hosts_of_ids,
+    read_host,
+    read_hosts,
+    read_vm,
+    read_vms,
+    vm_of_id,
+)
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model import Document
 
@@ -278,6 +285,20 @@ def test_wrong_values(inside: str, said: str) -> None:
     message = refused(f'<hosts><host id="a"/>{second}</hosts>'.encode())
     assert message.startswith("hosts: host number 2 (id b): ")
     assert said in message
+
+
+@pytest.mark.parametrize("read", [read_host, read_hosts])
+def test_a_wrong_value_of_a_host_is_told_with_its_element(read: Callable[[Document], Any]) -> None:
+    """One that VMs have not, however the document is read."""
+    message = refused(host_with("<summary><active>few</active></summary>"), read)
+    assert message.endswith("host number 1 (id a): <summary><active>: 'few' is not an integer")
+
+
+@pytest.mark.parametrize("read", [read_vm, read_vms])
+def test_a_wrong_value_of_a_vm_is_told_with_its_element(read: Callable[[Document], Any]) -> None:
+    """One that hosts have not, however the document is read."""
+    message = refused(b'<vm id="a"><stateless>never</stateless></vm>', read)
+    assert message.endswith("vm number 1 (id a): <stateless>: 'never' is not a boolean")
 
 
 @pytest.mark.skipif(not hasattr(sys, "get_int_max_str_digits"), reason="no limit on digits")

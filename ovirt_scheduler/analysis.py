@@ -92,9 +92,7 @@ def analyse(candidate: Candidate) -> Analysis:
 def _may_have_units(tree: ast.Module) -> bool:
     """Whether a file binds the name of a unit's function anywhere, or may inherit or import one.
 
-    A driver is a class with a base.
-
-    Any other is not loaded.
+    A driver is a class with a base. Any other file is a helper, and is not run.
     """
     wanted = {"*", *(kind.function for kind in Kind)}
     return any(

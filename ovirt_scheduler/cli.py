@@ -187,7 +187,10 @@ def _add_calls(add: Callable[..., argparse.ArgumentParser]) -> None:
             json="show JSON in a terminal too", ask=ask,
         )  # fmt: skip
         where = command.add_mutually_exclusive_group()
-        where.add_argument("--url", help="of the daemon (default: https://localhost:18781)")
+        where.add_argument(
+            "--url",
+            help="of the daemon (default: localhost, with ssl and listening_port of the settings)",
+        )
         where.add_argument("--local", action="store_true", help="run the plugins here instead")
         command.add_argument(
             "--ca", metavar="FILE", type=Path,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Dict, Mapping, Tuple, cast
 
-from ovirt_scheduler import call_log
+from ovirt_scheduler import aggregate, call_log
 from ovirt_scheduler.log_fields import Costs, Name, Names
 from ovirt_scheduler.model import CallResult, Decision, Kind, Migration
 
@@ -67,5 +67,4 @@ def _tell_value(
 
 
 def _kept(result: CallResult, hosts: Tuple[str, ...]) -> Tuple[str, ...]:
-    accepted = frozenset(cast("Tuple[str, ...]", result.value))
-    return tuple(host for host in hosts if host in accepted)
+    return aggregate.among(hosts, cast("Tuple[str, ...]", result.value))[0]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Mapping, Optional, Tuple, Union
 
 from ovirt_scheduler.model import (
+    NO_ENGINE,
     Caller,
     CallResult,
     Document,
@@ -150,8 +151,8 @@ class DriverJob:
     arguments: Mapping[str, object]
     properties: Mapping[str, str]
     deadline: float  # seconds on the monotonic clock, for all of it
-    known: Known
-    engine: Engine
+    known: Known = field(default_factory=Known)
+    engine: Engine = NO_ENGINE
     filters: Tuple[UnitCall, ...] = ()
     cost_functions: Tuple[UnitCall, ...] = ()
     wanted_costs: Tuple[WantedUnit, ...] = ()  # each cost function's factor
@@ -197,7 +198,6 @@ class DriverDecision:
     answer: DriverAnswer  # where there is none of the driver's: that nothing is to be done
     errors: Tuple[str, ...] = ()
     unit_errors: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)
-    seconds: float = 0.0
 
     @property
     def failure(self) -> Optional[str]:

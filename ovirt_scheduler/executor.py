@@ -8,8 +8,8 @@
     one watching thread ◄─ ENDED, or the end of the control socket ── zygote
 
 A process that has served a request without documents waits for the next one. A request whose
-process dies is a failure of the units that had not answered; the next one is
-served. A zygote that dies is replaced at once.
+process dies is a failure of the units that had not answered. A zygote that dies is replaced at
+once.
 """
 
 from __future__ import annotations

@@ -304,6 +304,11 @@ class NoEngine:
 
 Engine = Union[EngineAccess, NoEngine]
 
+# Of a call that does not ask for one, or cannot have one.
+NO_ENGINE = NoEngine(
+    "scheduler.conf has no [engine] section, or the plugin does not name engine_connection"
+)
+
 
 @dataclass(frozen=True)
 class Known:
@@ -334,9 +339,7 @@ class Job:
     strict: bool = True  # a property's value that a unit refuses ends it all (contract 1.5)
     parallel: int = 1  # calls that may run side by side, where the kind allows it
     known: Known = Known()
-    engine: Engine = NoEngine(
-        "scheduler.conf has no [engine] section, or the plugin does not name engine_connection"
-    )
+    engine: Engine = NO_ENGINE
 
 
 @dataclass(frozen=True)
@@ -369,7 +372,6 @@ class Decision:
     answer: Answer
     errors: Tuple[str, ...] = ()
     unit_errors: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)
-    seconds: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-_SHARED_ESCAPES = "dDwWsSbAafnrt"  # and \\xhh, \\uhhhh: what means the same to both
+_SHARED_ESCAPES = "dDwWsSbAafnrt"  # and \xhh, \uhhhh: what means the same to both
 
 
 def _differences(pattern: str) -> Iterator[str]:

@@ -25,15 +25,12 @@ from ovirt_scheduler.drivers import (
 from ovirt_scheduler.errors import EngineUnavailable, UnknownUnit
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.inventory import Inventory
-from ovirt_scheduler.model import AnswerForm, CallResult, Kind, Known, NoEngine
+from ovirt_scheduler.model import AnswerForm, CallResult, Kind, NoEngine
 from ovirt_scheduler.registry import Catalogue, UnitCalls, Units
 from ovirt_scheduler.selections import Selections
 
 _log = logging.getLogger(__name__)
 
-_NO_ENGINE = NoEngine(
-    "scheduler.conf has no [engine] section, or the plugin does not name engine_connection"
-)
 _NOTHING: Mapping[Returns, DriverAnswer] = {
     Returns.SELECTION: (),
     Returns.TRUTH: False,
@@ -148,7 +145,6 @@ class Scheduling:
             Overloaded: no process became free in time, or too many requests wait.
             ExecutorUnavailable: no process can be started at all.
         """
-        started = time.monotonic()
         catalogue = self._registry.glance()
         self._selections.forget_others(catalogue.drivers)
         filters, costs, unit_errors = _unit_calls(request, catalogue)
@@ -158,9 +154,7 @@ class Scheduling:
             subjects=request.subjects,
             arguments=request.arguments,
             properties=request.properties,
-            deadline=started + self._request_timeout,
-            known=Known(),
-            engine=_NO_ENGINE,
+            deadline=time.monotonic() + self._request_timeout,
             filters=tuple(call for _, call in filters),
             cost_functions=tuple(call for _, call in costs),
             wanted_costs=tuple(wanted for wanted, _ in costs),
@@ -182,7 +176,6 @@ class Scheduling:
             answer=_NOTHING[job.returns] if failed else execution.answer,
             errors=(*engine_errors, *execution.errors, *_errors_of_units(job, execution)),
             unit_errors=unit_errors,
-            seconds=time.monotonic() - started,
         )
         if request.driver.defines(request.method) and request.method in _SELECTIONS:
             self._remember(decision)

@@ -105,7 +105,6 @@ class Service:
             answer=answer,
             errors=errors,
             unit_errors=unit_errors,
-            seconds=time.monotonic() - started,
         )
         decision_log.tell(decision)
         return decision

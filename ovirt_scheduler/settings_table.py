@@ -4,10 +4,11 @@ The checks at start, the sample file and the manual's tables are all made from i
 (contract 5.8, 6)::
 
     SCHEDULER, CLUSTER, PLUGIN ──► configspec()  what a file is checked against
-                     ├──► sample()      etc/scheduler.conf
-                     └──► manual()      the tables in docs/configuration.md
+                                ├──► sample()      etc/scheduler.conf
+                                ├──► manual()      the tables in docs/configuration.md
+                                └──► (docs/man_pages.py) ovirt-scheduler.conf(5)
 
-``docs/generate.py`` writes the two files anew.
+``docs/generate.py`` writes these files anew.
 
 A value is written the same way everywhere: in the file, as a default, as a bound.
 """

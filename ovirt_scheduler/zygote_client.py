@@ -143,10 +143,10 @@ class Zygote:
     ) -> None:
         """
         Args:
-            adopts: what it leaves behind when it dies becomes this process's, and is killed.
             on_death: called by the watching thread.
             most_waiting: request processes that are kept for the next request.
-            user: whom it is to run as.
+            user: whom it is to run as; None: this process's own user.
+            adopts: what it leaves behind when it dies becomes this process's, and is killed.
 
         Raises:
             ExecutorUnavailable: it did not start.
@@ -343,7 +343,6 @@ class Zygote:
                     serial, status = frames.ENDED.unpack(message)
                     if serial in self._asked:
                         self._statuses[serial] = status
-                        self._news.notify_all()
                     lost = [process for process in self._waiting if process.serial == serial]
                     for process in lost:
                         self._waiting.remove(process)

@@ -8,6 +8,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Dict, Tuple
 
@@ -363,6 +364,25 @@ def test_a_wheel_has_all_that_setup_needs(root, tmp_path):
     assert at(root, CONF).read_text("utf-8") == SHIPPED
     assert at(root, UNIT).exists()
     assert at(root, "/etc/ovirt/scheduler/plugins/Memory.conf").exists()
+
+
+def test_a_source_distribution_is_the_whole_project(tmp_path):
+    """Whoever has it can run the tests, make the manual and build the RPM."""
+    pytest.importorskip("setuptools", reason="there is no setuptools here")
+    listed = ["git", "ls-files", "-z"]
+    try:
+        ended = subprocess.run(listed, cwd=PROJECT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this is no checkout")
+    files = {name for name in ended.stdout.split("\0") if (PROJECT / name).is_file()}
+    for name in files:
+        at(tmp_path / "source", name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(PROJECT / name, tmp_path / "source" / name)
+    run_in(tmp_path / "source", "setup.py", "-q", "sdist", "--formats=tar", "--dist-dir", "..")
+    (made,) = tmp_path.glob("*.tar")
+    with tarfile.open(made) as archive:
+        there = {member.name.partition("/")[2] for member in archive if member.isfile()}
+    assert files <= there
 
 
 def run_in(folder: Path, *arguments: str) -> None:

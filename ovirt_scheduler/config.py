@@ -138,10 +138,10 @@ def load(path: Optional[Path], environ: Mapping[str, str], for_daemon: bool = Tr
         if path is not None:
             raise ConfigError("there is no such file", str(file)) from error
         data = b""
+        with contextlib.suppress(FileNotFoundError):
+            _check_trust(file)  # whoever could write it could have taken it away
     else:
-        distrust = trust.tampering(file.absolute())
-        if distrust:
-            raise ConfigError(distrust, str(file))
+        _check_trust(file)
     conf = ConfFile(data, file, SCHEDULER, ConfigError, {"clusters": CLUSTER})
     _check_listening(conf)
     _check_files(conf)
@@ -215,6 +215,12 @@ def state_folder(environ: Mapping[str, str], uid: int) -> Path:
     return Path(home) / ".local" / "state" / "ovirt-scheduler"
 
 
+def _check_trust(file: Path) -> None:
+    distrust = trust.tampering(file.absolute())
+    if distrust:
+        raise ConfigError(distrust, str(file))
+
+
 def _check_listening(conf: ConfFile) -> None:
     """Nobody is let in by an oversight."""
     if conf["ssl_client_ca"] and not conf["ssl"]:
@@ -238,7 +244,9 @@ def _check_files(conf: ConfFile) -> None:
             raise conf.mistake(one, f"needs {other} too")
     engine = conf.section("engine")
     # Who may write its folder can lead what root writes into any file.
-    logs = conf["log_file"].parent if conf["plugin_user"] and conf["log_file"] else None
+    logs = conf["log_file"] if conf["plugin_user"] else None
+    if logs and not logs.exists():
+        logs = logs.parent
     named = (
         ("", "log_file", logs, trust.tampering),
         ("", "ssl_certificate", conf["ssl_certificate"], trust.tampering),

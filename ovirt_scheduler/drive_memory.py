@@ -6,6 +6,7 @@ A status change is told to a scheduler once, also where the daemon was away when
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -63,11 +64,8 @@ class DriveMemory:
         """Write it; what cannot be written is told once, and is there until a restart."""
         with self._lock:
             record = {name: asdict(memory) for name, memory in list(self._clusters.items())}
-            unfinished = self._file.with_suffix(".new")
             try:
-                self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                unfinished.write_text(json.dumps(record), "ascii")
-                os.replace(unfinished, self._file)  # noqa: PTH105  replace is the word for atomic
+                self._write(json.dumps(record))
             except OSError as error:
                 if not self._told:
                     _log.warning(
@@ -78,6 +76,15 @@ class DriveMemory:
                 self._told = True
             else:
                 self._told = False
+
+    def _write(self, text: str) -> None:
+        folder, unfinished = self._file.parent, self._file.with_suffix(".new")
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        distrust = trust.tampering(folder)
+        if distrust:  # what is written could be led elsewhere
+            raise OSError(errno.EPERM, f"{folder}: {distrust}")
+        unfinished.write_text(text, "ascii")
+        os.replace(unfinished, self._file)  # noqa: PTH105  replace is the word for atomic
 
     def _read(self) -> Dict[str, ClusterMemory]:
         try:

@@ -6,6 +6,7 @@ an edit that comes meanwhile is seen at the next look.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import stat
@@ -313,6 +314,10 @@ def _read_conf(path: Path) -> Optional[bytes]:
     try:
         return _read(path)
     except FileNotFoundError:
+        with contextlib.suppress(FileNotFoundError):
+            distrust = trust.tampering(path)
+            if distrust:  # whoever could write it could have taken it away
+                raise PluginError(distrust, str(path)) from None
         return None
 
 

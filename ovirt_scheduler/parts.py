@@ -162,9 +162,10 @@ class Parts:
         certificate, key = settings.ssl_certificate, settings.ssl_key
         if certificate is None or key is None:
             certificate, key = certificates.ensure(self._state / "certificate")
-            problem = trust.exposure(key.absolute())
-            if problem:
-                raise ConfigError(problem, str(key))
+            for file, problem_of in ((certificate, trust.tampering), (key, trust.exposure)):
+                problem = problem_of(file.absolute())
+                if problem:
+                    raise ConfigError(problem, str(file))
             fingerprint = certificates.fingerprint(certificate)
             say(f"the certificate is self-signed: {certificate}, SHA-256 {fingerprint}")
         for warning in certificates.check(certificate, key):

@@ -94,6 +94,15 @@ def test_the_usual_file_may_be_missing(monkeypatch, tmp_path):
     assert config.load(None, {}) == DEFAULTS
 
 
+def test_a_missing_file_that_others_could_have_taken_away_is_told(monkeypatch, tmp_path):
+    """Without it whoever may call is not asked for a certificate."""
+    monkeypatch.setattr(config, "DEFAULT_FILE", tmp_path / "missing" / "scheduler.conf")
+    assert config.load(None, {}) == DEFAULTS
+    tmp_path.chmod(0o777)
+    with pytest.raises(ConfigError, match="can be written by everybody; mend it: chmod o-w"):
+        config.load(None, {})
+
+
 def test_the_usual_file_is_read_where_it_is(monkeypatch, tmp_path):
     """No file named is the one in its usual place."""
     monkeypatch.setattr(config, "DEFAULT_FILE", tmp_path / "scheduler.conf")

@@ -51,6 +51,19 @@ def test_a_file_that_others_may_write_is_not_believed(tmp_path, caplog):
     assert "chmod" in caplog.text
 
 
+def test_nothing_is_written_where_others_could_lead_it_elsewhere(tmp_path, caplog):
+    """A link in a folder that others may write would have the daemon overwrite what it leads to."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("as it was")
+    state = tmp_path / "state"
+    state.mkdir()
+    state.chmod(0o777)
+    (state / "clusters.new").symlink_to(elsewhere)
+    DriveMemory(state / "clusters.json").save()
+    assert elsewhere.read_text() == "as it was"
+    assert f"mend it: chmod o-w {state}" in caplog.text
+
+
 def test_a_folder_that_cannot_be_written_is_told_once(tmp_path, caplog):
     """What is known is there until a restart."""
     (tmp_path / "state").touch()

@@ -442,6 +442,17 @@ def test_a_log_that_others_could_lead_elsewhere_stops_the_start(folder):
     )
 
 
+def test_a_log_that_belongs_to_that_user_stops_the_start(folder):
+    """The daemon ran as that user before, and plugins could read and rewrite it."""
+    log = folder / "log"
+    log.touch()
+    os.chown(log, NOBODY.pw_uid, NOBODY.pw_gid)
+    conf = folder / "scheduler.conf"
+    conf.write_text(f"log_file = {log}\nplugin_user = {NOBODY.pw_name}\n")
+    with pytest.raises(ConfigError, match=f"log_file: {log}: belongs to {NOBODY.pw_name}"):
+        config.load(conf, {})
+
+
 def test_without_root_it_is_a_mistake_for_the_daemon_alone(folder):
     """serve ends with status 78; who tries a plugin runs it as themselves."""
     (folder / "scheduler.conf").write_text(f"plugin_user = {NOBODY.pw_name}\n")

@@ -16,11 +16,12 @@ from typing import Callable, Iterator, Optional
 import pytest
 from conftest import PROJECT, StartDaemon
 
-from ovirt_scheduler import config, trust
-from ovirt_scheduler.errors import ConfigError
+from ovirt_scheduler import certificates, config, trust
+from ovirt_scheduler.errors import ConfigError, PluginError
 from ovirt_scheduler.last_good import LastGood
 from ovirt_scheduler.loader import Loader
 from ovirt_scheduler.model import Analysis
+from ovirt_scheduler.parts import Parts
 
 STRANGER = 12345  # no user of this number is expected anywhere
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
@@ -319,6 +320,36 @@ def test_a_plugin_that_is_opened_to_others_stays_as_it_was(
         opened.chmod(before)
         assert "plugin" in proxy.discover()
         assert proxy.runFilters(["plugin"], ["a", "b"], "vm", {}) == ["a"]
+
+
+def test_a_conf_file_that_others_could_have_taken_away_is_told(executor, tmp_path):
+    """It may have said that the plugin is not enabled, or that its failure rejects."""
+    path = tmp_path / "plugin.py"
+    path.write_text("def do_filter(hosts, vm, properties): return hosts\n")
+    confs = tmp_path / "confs"
+    conf = tmp_path / "scheduler.conf"
+    conf.write_text(f"plugins_path = {tmp_path}\nplugins_conf_path = {confs}\n")
+    loader = Loader(config.load(conf, {}), executor.analyse)
+    (file,) = loader.look().files
+    assert loader.load(file, ()).units
+    confs.mkdir()
+    confs.chmod(0o777)
+    with pytest.raises(PluginError, match=f"mend it: chmod o-w {confs}"):
+        loader.load(file, ())
+    confs.chmod(0o755)
+    assert loader.load(file, ()).units
+
+
+def test_a_certificate_of_our_own_making_that_others_may_write_stops_the_start(
+    tmp_path: Path,
+) -> None:
+    """As one that scheduler.conf names."""
+    conf = tmp_path / "scheduler.conf"
+    conf.write_text("listening_port = 0\n")
+    made = certificates.ensure(tmp_path / "state" / "certificate")
+    spoil(made.certificate)
+    with pytest.raises(ConfigError, match=f"chmod o-w {made.certificate}"):
+        Parts(config.load(conf, {}), tmp_path / "state")
 
 
 def test_a_sticky_folder_of_plugins_is_not_listed(file: Path) -> None:

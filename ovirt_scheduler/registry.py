@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple
@@ -22,6 +23,7 @@ from ovirt_scheduler.plugin_files import SeenFile, Stamps
 
 _log = logging.getLogger(__name__)
 
+_LOADS_AT_ONCE = 4
 _LOOK_EVERY = 1.0  # seconds between looks by the run calls
 _RETRY_EVERY = 30.0  # seconds: what did not load may have lacked memory, or have been killed
 _WAIT_FOR_LOOK = 1.0  # seconds from its start that run calls wait for a look
@@ -237,14 +239,16 @@ class Registry:
         self._store.catch_up()
         before = self._states
         states: Dict[Path, _State] = {}
+        due: List[SeenFile] = []
         for file in look.files:
             if file.helper:
                 continue
             state = before.get(file.path)
             if state is None or state.stale(look) or (retry_faults and state.fault):
-                state = self._load(file, look, state)
-            if state is not None:
+                due.append(file)
+            else:
                 states[file.path] = state
+        states.update(self._load_all(due, look))
         for path, state in before.items():
             if path in states:
                 continue
@@ -260,6 +264,19 @@ class Registry:
         catalogue = _catalogue(states, look.problems)
         _tell_changes(before, states, self._catalogue, catalogue)
         self._states, self._catalogue = states, catalogue
+
+    def _load_all(self, files: Sequence[SeenFile], look: Look) -> Dict[Path, _State]:
+        """Load some at a time: of those whose import hangs, each one holds up a place, not all."""
+
+        def load(file: SeenFile) -> Optional[_State]:
+            return self._load(file, look, self._states.get(file.path))
+
+        try:
+            with ThreadPoolExecutor(_LOADS_AT_ONCE, "load") as pool:
+                loaded = list(pool.map(load, files))
+        except RuntimeError:  # no thread is to be had
+            loaded = [load(file) for file in files]
+        return {file.path: state for file, state in zip(files, loaded) if state is not None}
 
     def _load(self, file: SeenFile, look: Look, before: Optional[_State]) -> Optional[_State]:
         conf = self._loader.conf_path(file.name)

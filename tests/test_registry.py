@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import shutil
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -404,11 +405,11 @@ def test_nothing_is_analysed_again_that_has_not_changed(place):
     for name in "abc":
         os.utime(place.write(name, plugin(1)), LONG_AGO)
     place.registry.look()
-    assert place.analysed == ["a", "b", "c"]
+    assert sorted(place.analysed) == ["a", "b", "c"]
     os.utime(place.write("b", plugin(2)), LONG_AGO)
     place.registry.look()
     place.registry.glance()
-    assert place.analysed == ["a", "b", "c", "b"]
+    assert place.analysed[3:] == ["b"]
 
 
 def test_each_change_is_logged_once(place, caplog):
@@ -458,6 +459,31 @@ def test_a_slow_import_holds_up_a_glance_for_a_moment_only(place, tmp_path):
     assert time.monotonic() - started < 8
     gate.open("w").close()
     wait_until(lambda: versions(place.registry.glance()) == {"a": "1", "slow": "1"})
+
+
+def test_imports_do_not_wait_for_one_another(place, tmp_path):
+    """Two that each wait for the other load; so those that hang cost their ten seconds together."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    place.write("a", plugin(1, f"open({str(gate)!r}, 'w').close()"))
+    place.write("b", plugin(1, f"open({str(gate)!r}).read()"))
+    assert place.versions() == {"a": "1", "b": "1"}
+
+
+@pytest.mark.usefixtures("without_threads")
+def test_without_threads_files_are_loaded_one_by_one(place):
+    """The daemon starts all the same."""
+    place.write("a", plugin(1))
+    place.write("b", plugin(2))
+    assert place.versions() == {"a": "1", "b": "2"}
+
+
+@pytest.fixture
+def without_threads(monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
 
 
 def test_without_processes_what_was_loaded_stays(tmp_path, caplog):

@@ -6,25 +6,21 @@ that says what was expected (contract 5.2). Which hosts were given is not known 
 
 from __future__ import annotations
 
-import re
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from ovirt_scheduler.aggregate import whole_cost
 from ovirt_scheduler.model import Answer, Kind, Migration
+from ovirt_scheduler.xml_text import NOT_IN_XML, writable
 
 # Larger than any cost that counts (contract 3.6), and still a number that JSON carries.
 _HUGE = 10**18
-
-# What XML 1.0 cannot carry.
-_NO_TEXT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
 
 _MESSAGE_LIMIT = 500  # characters
 
 
 def one_line(text: str, limit: int = _MESSAGE_LIMIT) -> str:
     """Text for a log and an answer: one line, not endless, and nothing that XML cannot carry."""
-    line = _NO_TEXT.sub("\ufffd", " ".join(text[: 2 * limit].split()))
+    line = writable(" ".join(text[: 2 * limit].split()))
     return line if len(line) <= limit else line[: limit - 1] + "\u2026"
 
 
@@ -93,6 +89,6 @@ def entity_id(entity: object) -> str:
     found = entity if isinstance(entity, str) else getattr(entity, "id", None)
     if not isinstance(found, str):
         raise BadAnswer(f"returned {entity!r:.80}, which is neither an entity with an id nor an id")
-    if not found or (not found.isprintable() and _NO_TEXT.search(found)):
+    if not found or (not found.isprintable() and NOT_IN_XML.search(found)):
         raise BadAnswer(f"returned {found!r:.80}, which cannot be an id")
     return found

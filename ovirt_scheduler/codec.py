@@ -17,6 +17,7 @@ from typing import Callable, Dict, List, Set, Tuple
 from xml.parsers import expat
 
 from ovirt_scheduler.errors import NotXmlRpc
+from ovirt_scheduler.xml_text import writable
 
 MAX_DEPTH = 64  # elements within elements
 MAX_ELEMENTS = 1_000_000
@@ -80,12 +81,9 @@ def encode_fault(code: int, message: str) -> bytes:
     return _to_bytes(xmlrpc.client.dumps(xmlrpc.client.Fault(code, message)))
 
 
-_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
-
 def _to_bytes(document: str) -> bytes:
     # A bare carriage return is XML, but would arrive as a line feed.
-    return _NOT_IN_XML.sub("\ufffd", document).replace("\r", "&#13;").encode()
+    return writable(document).replace("\r", "&#13;").encode()
 
 
 def _any(_text: str) -> None:

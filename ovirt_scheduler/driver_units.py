@@ -13,10 +13,16 @@ from ovirt_scheduler import properties
 from ovirt_scheduler.config import PluginConf
 from ovirt_scheduler.drivers import COST_FUNCTIONS, FILTERS, POLICY, DriverUnit
 from ovirt_scheduler.errors import PluginError
-from ovirt_scheduler.model import FoundDriver, Limits, PluginCode, Property, PropertySet
+from ovirt_scheduler.model import (
+    LONGEST_NAME,
+    FoundDriver,
+    Limits,
+    PluginCode,
+    Property,
+    PropertySet,
+)
 
 _NAMESPACE = uuid.UUID("3c2f6f0e-5a52-4c8b-9d3e-7f1c0c3c9a41")
-_LONGEST_NAME = 128  # characters
 _TOPIC = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}")
 _VERSION_DIGITS = 12  # of the checksum
@@ -75,8 +81,8 @@ def check(found: Sequence[FoundDriver], path: str) -> None:
 
 def _problem(found: FoundDriver) -> Optional[str]:
     """What is wrong with how a driver is called and compared; None where nothing is."""
-    if not found.name or not found.name.isprintable() or len(found.name) > _LONGEST_NAME:
-        return f"name: expected at most {_LONGEST_NAME} printable characters"
+    if not found.name or not found.name.isprintable() or len(found.name) > LONGEST_NAME:
+        return f"name: expected at most {LONGEST_NAME} printable characters"
     if found.topic is not None and not _TOPIC.fullmatch(found.topic):
         return "topic: expected letters, digits, _, - and . (at most 128)"
     if found.written_for is not None and not _VERSION.fullmatch(found.written_for):

@@ -10,6 +10,7 @@ from typing import Dict, Iterable, Tuple, Union
 from xml.etree import ElementTree
 
 from ovirt_scheduler.errors import BadInput, BadUsage
+from ovirt_scheduler.model import is_document
 
 HostsGiven = Union[str, Tuple[str, ...]]  # a document, or ids (contract 1.4)
 
@@ -26,7 +27,7 @@ def hosts(file: str) -> HostsGiven:
         BadInput: it cannot be read, is empty or holds neither.
     """
     text = _read(file)
-    if _is_document(text):
+    if is_document(text):
         return text
     ids = tuple(text.split())
     stray = next((word for word in ids if not _ID.fullmatch(word)), None)
@@ -45,7 +46,7 @@ def vm(file: str) -> str:
         BadInput: it cannot be read, or is neither.
     """
     text = _read(file)
-    if _is_document(text):
+    if is_document(text):
         return text
     words = text.split()
     if len(words) != 1:
@@ -101,10 +102,6 @@ def names(given: HostsGiven) -> Dict[str, str]:
         return {}
     elements = [root] if root.tag == "host" else root.findall("host")
     return {host.get("id", ""): host.findtext("name") or "" for host in elements if host.get("id")}
-
-
-def _is_document(text: str) -> bool:
-    return text.lstrip("\ufeff \t\r\n").startswith("<")
 
 
 def _read(file: str) -> str:

@@ -30,7 +30,7 @@ import pycurl
 from ovirt_scheduler import __version__
 from ovirt_scheduler.config import EngineSettings
 from ovirt_scheduler.errors import EngineUnavailable
-from ovirt_scheduler.model import Document, EngineAccess, Known
+from ovirt_scheduler.model import UUID, Document, EngineAccess, Known
 
 _LONGEST = 10.0  # seconds that one request waits for the engine, at most
 _SHORTEST_PAUSE = 1.0  # seconds without a query after one that failed
@@ -42,8 +42,6 @@ _TOKEN_SECONDS = 300.0  # then a new login
 _TAKEN_SECONDS = 5.0  # for which a token is known to be good that the engine took
 _LOGOUT_SECONDS = 1.0
 
-# Nothing else is an id of the engine's, and nothing else gets into a search or a path.
-_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _VM = "/vms/"
 _EVENT = re.compile(rb"""<event\b[^<>]{0,400}?\bid=["']([0-9]{1,18})["']""")
 _XML = ("application/xml", "text/xml")
@@ -84,7 +82,7 @@ class Inventory:
             for kind, ids in (("hosts", hosts), ("vms", vms))
         )
         machine = None
-        if vm is not None and _ID.fullmatch(vm):
+        if vm is not None and UUID.fullmatch(vm):  # nothing else gets into a path
             machine = self._document(_VM + vm, deadline)
         return Known(of_hosts, machine, of_vms)
 
@@ -193,7 +191,7 @@ def _share(deadline: float) -> float:
 
 def _searches(kind: str, ids: Sequence[str]) -> Iterator[str]:
     """The queries for hosts or VMs, the same whatever the order of their ids."""
-    good = sorted(each for each in ids if _ID.fullmatch(each))
+    good = sorted(each for each in ids if UUID.fullmatch(each))  # nothing else gets into a search
     for start in range(0, len(good), _IDS):
         piece = good[start : start + _IDS]
         search = " or ".join(f"id={each}" for each in piece)

@@ -20,6 +20,7 @@ from ovirt_scheduler.config import PluginConf, Settings, parse_plugin_conf
 from ovirt_scheduler.drivers import DriverUnit
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model import (
+    LONGEST_NAME,
     Analysis,
     Candidate,
     FoundDriver,
@@ -37,7 +38,6 @@ SHIPPED = Path(__file__).resolve().parent / "schedulers"
 
 _LARGEST_FILE = 1 << 20  # bytes
 _READ_TRIES = 3
-_LONGEST_NAME = 128  # characters (contract 3.1)
 
 
 @dataclass(frozen=True)
@@ -240,9 +240,9 @@ class Loader:
                 code.modules[0].path,
                 found.line,
             )
-        if len(found.name) > _LONGEST_NAME:
+        if len(found.name) > LONGEST_NAME:
             raise PluginError(
-                f"a name of {len(found.name)} characters; the engine takes {_LONGEST_NAME}",
+                f"a name of {len(found.name)} characters; the engine takes {LONGEST_NAME}",
                 code.modules[0].path,
                 found.line,
             )

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass, field
 from typing import Callable, FrozenSet, Mapping, Optional, Tuple, Union
+
+LONGEST_NAME = 128  # characters of the name of a unit or a driver (contract 3.1)
+
+# An id as the engine makes them (contract 3.6).
+UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 class Kind(enum.Enum):
@@ -220,6 +226,11 @@ class Document:
 
     data: bytes
     encoding: Optional[str] = None
+
+
+def is_document(text: str) -> bool:
+    """Whether a text is an XML document, and not an id (contract 1.4)."""
+    return text.lstrip("\ufeff \t\r\n").startswith("<")
 
 
 Hosts = Union[Tuple[str, ...], Document]  # ids, or a document (contract 1.4)

@@ -6,12 +6,12 @@ whose units are all without properties stands on one line.
 
 from __future__ import annotations
 
-import re
 from typing import Iterable, List
 from xml.sax.saxutils import escape, quoteattr
 
 from ovirt_scheduler import properties
 from ovirt_scheduler.model import Kind, PolicyUnit
+from ovirt_scheduler.xml_text import writable
 
 # In the document's order: the kind, the group's element and the unit's.
 _GROUPS = (
@@ -19,8 +19,6 @@ _GROUPS = (
     (Kind.COST_FUNCTION, "CostFunctions", "CostFunction"),
     (Kind.BALANCE, "Balances", "Balance"),
 )
-
-_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def document(units: Iterable[PolicyUnit]) -> str:
@@ -63,12 +61,8 @@ def _unit(element: str, unit: PolicyUnit) -> List[str]:
 
 
 def _attribute(value: str) -> str:
-    return quoteattr(_writable(value))
+    return quoteattr(writable(value))
 
 
 def _text(value: str) -> str:
-    return escape(_writable(value), {"\r": "&#13;"})
-
-
-def _writable(value: str) -> str:
-    return _NOT_XML.sub("\ufffd", value)
+    return escape(writable(value), {"\r": "&#13;"})

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Collection, Dict, Mapping, Tuple
 
 from ovirt_scheduler.errors import BadUsage, NotOverwritten
-from ovirt_scheduler.model import Kind
-
-_LONGEST_NAME = 128  # characters (contract 3.1)
+from ovirt_scheduler.model import LONGEST_NAME, Kind
 
 _HEAD = '''\
 """$name: says in its first line what the engine shows for it."""
@@ -127,8 +125,8 @@ def write(folder: Path, name: str, kinds: Collection[Kind]) -> Tuple[Path, ...]:
     """
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
         raise BadUsage(f"{name!r} cannot be a plugin's name: take letters, digits and _")
-    if len(name) > _LONGEST_NAME:
-        raise BadUsage(f"a name of {len(name)} characters; the engine takes {_LONGEST_NAME}")
+    if len(name) > LONGEST_NAME:
+        raise BadUsage(f"a name of {len(name)} characters; the engine takes {LONGEST_NAME}")
     files = {
         folder / f"{name}.py": _plugin(name, kinds),
         folder / f"{name}.conf": _CONF,

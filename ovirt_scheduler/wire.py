@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Dict, Iterable, List, Mapping, Tuple, cast
 
 from ovirt_scheduler import properties, wire_values
 from ovirt_scheduler.config import EngineScores
 from ovirt_scheduler.errors import BadParameters
 from ovirt_scheduler.model import (
+    UUID,
     Caller,
     Decision,
     Kind,
@@ -21,8 +21,6 @@ from ovirt_scheduler.wire_values import Parameters
 
 # Structs of the engine's discover.
 _ENGINE_GROUPS = {Kind.FILTER: "filters", Kind.COST_FUNCTION: "scores", Kind.BALANCE: "balance"}
-
-_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 _FILTERS = ("filters", "hosts", "vm", "properties")
 _COST_FUNCTIONS = ("cost functions", "hosts", "vm", "properties")
@@ -139,7 +137,7 @@ def _engine_migration(decision: Decision, unit_errors: Dict[str, List[str]]) -> 
     migration = decision.answer
     if not isinstance(migration, Migration):
         return nothing
-    if not _UUID.fullmatch(migration.vm):
+    if not UUID.fullmatch(migration.vm):
         (wanted,) = decision.request.wanted
         unit_errors.setdefault(wanted.name, []).append(
             f"answered with {migration.vm!r:.80}, which is not the id of a VM"

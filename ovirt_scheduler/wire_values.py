@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Dict, List, Mapping, Sequence, Tuple, Union
 
 from ovirt_scheduler.errors import BadParameters
-from ovirt_scheduler.model import Document, Hosts, Vm
+from ovirt_scheduler.model import Document, Hosts, Vm, is_document
 
 Parameters = Tuple[object, ...]
 
@@ -67,17 +67,13 @@ def hosts(value: object, place: str = "hosts") -> Hosts:
 
 def vm(value: object, place: str = "vm") -> Vm:
     """A VM; or, where the place is another, a host in the same way."""
-    if isinstance(value, bytes) or (isinstance(value, str) and _starts_a_document(value)):
+    if isinstance(value, bytes) or (isinstance(value, str) and is_document(value)):
         return _document(value)
     if not isinstance(value, str):
         raise expected(place, "an XML document as a string, or an id", value)
     if not value.strip():
         raise BadParameters(f"{place}: an empty id")
     return value
-
-
-def _starts_a_document(text: str) -> bool:
-    return text.lstrip("\ufeff \t\r\n").startswith("<")
 
 
 def _document(value: Union[str, bytes]) -> Document:

@@ -193,6 +193,11 @@ class Daemon:
         raise AssertionError(f"the daemon did not start:\n{self.log}")
 
     @property
+    def zygote(self) -> int:
+        """The pid of the daemon's one child, which forks the others."""
+        return min(offspring(self.pid))
+
+    @property
     def log(self) -> str:
         return self._log.read_text("utf-8")
 

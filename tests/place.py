@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Dict, List, Optional
 
@@ -71,3 +72,9 @@ def versions(catalogue: Catalogue) -> Dict[str, str]:
 
 def cost_function(catalogue: Catalogue, name: str) -> Optional[PolicyUnit]:
     return catalogue.unit(Kind.COST_FUNCTION, name)
+
+
+def huge(path: Path) -> None:
+    """Make a file of a tebibyte, none of it written."""
+    path.touch()
+    os.truncate(path, 1 << 40)

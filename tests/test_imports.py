@@ -66,7 +66,10 @@ CALLS = (
 SHARED = (
     ("messages on drivers", "driver_frames"),
     ("messages of both sides", "frames"),
-    ("rules of both sides", "aggregate cluster_seen drivers heap limits properties secrecy"),
+    (
+        "rules of both sides",
+        "aggregate cluster_seen drivers heap limits properties secrecy xml_text",
+    ),
     ("what all speak of", "__init__ errors model"),
 )
 OPENS_DOCUMENTS = {"lxml", "ovirtsdk4"}

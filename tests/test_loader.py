@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Callable, Iterator, Tuple
 
 import pytest
+from place import huge
 
 from ovirt_scheduler import config
 from ovirt_scheduler.errors import PluginError
@@ -279,11 +280,6 @@ def bound_socket(place) -> Iterator[None]:
         bound.bind(f"/proc/self/fd/{here}/plugin.py")
         os.close(here)
         yield
-
-
-def huge(path: Path) -> None:
-    path.touch()
-    os.truncate(path, 1 << 40)
 
 
 @pytest.mark.parametrize(

@@ -53,11 +53,6 @@ def limit(pid: int, which: int, soft: int) -> None:
     resource.prlimit(pid, which, (soft, hard))
 
 
-def zygote_of(daemon: Daemon) -> int:
-    """The one child of the daemon."""
-    return min(offspring(daemon.pid))
-
-
 def descriptors(daemon: Daemon) -> int:
     return len(list(Path(f"/proc/{daemon.pid}/fd").iterdir()))
 
@@ -195,7 +190,7 @@ def test_a_full_disk_behind_standard_error_ends_nothing(start_daemon, plugins):
 def test_without_descriptors_calls_are_refused_and_nobody_is_killed(start_daemon, plugins):
     """The zygote, which is well, stays; connections that wait are served when there are some."""
     daemon = start_daemon(plugins)
-    zygote = zygote_of(daemon)
+    zygote = daemon.zygote
     with daemon.proxy() as proxy:
         proxy.runFilters(["Keeps"], IDS, "vm-1", {})
         limit(daemon.pid, resource.RLIMIT_NOFILE, descriptors(daemon))
@@ -210,7 +205,7 @@ def test_without_descriptors_calls_are_refused_and_nobody_is_killed(start_daemon
             until(lambda: "accepted: Too many open files" in daemon.log, daemon)
             limit(daemon.pid, resource.RLIMIT_NOFILE, 1024)
             assert [one.result(LONG) for one in waiting] == [1] * 3
-    assert zygote_of(daemon) == zygote
+    assert daemon.zygote == zygote
     assert (
         "no process for plugin calls: a request process cannot be had: Too many open files"
         in daemon.log
@@ -336,7 +331,7 @@ def test_what_is_stopped_costs_one_call_its_time_and_no_more(start_daemon, plugi
     """SIGSTOP of processes that wait for a task; what hangs is killed when its time is over."""
     daemon = start_daemon(plugins, "plugin_timeout = 1\nrequest_timeout = 2")
     assert kept(daemon) == 1
-    below = set(at_rest(daemon)) - {zygote_of(daemon)}
+    below = set(at_rest(daemon)) - {daemon.zygote}
     requests = {pid for pid in below if len(above(pid, daemon.pid)) == 1}
     for pid in [min(requests)] if victim == "request process" else below - requests:
         os.kill(pid, signal.SIGSTOP)
@@ -419,7 +414,7 @@ def test_a_request_process_without_memory_costs_its_call_alone(start_daemon, plu
     """RLIMIT_AS of the zygote, which it inherits: fault 102 says why."""
     daemon = start_daemon(plugins)
     document = large(12 << 20)
-    zygote = zygote_of(daemon)
+    zygote = daemon.zygote
     limit(zygote, resource.RLIMIT_AS, virtual_size(zygote) + (16 << 20))
     with daemon.proxy() as proxy:
         with pytest.raises(Fault, match="memory") as caught:
@@ -429,7 +424,7 @@ def test_a_request_process_without_memory_costs_its_call_alone(start_daemon, plu
         assert proxy.runFilters(["Keeps"], HOSTS, "vm-1", {}) == IDS[:1]
         limit(zygote, resource.RLIMIT_AS, resource.RLIM_INFINITY)
         assert len(proxy.runFilters(["Keeps"], document, "vm-1", {})) == 1
-    assert zygote_of(daemon) == zygote
+    assert daemon.zygote == zygote
     assert_well(daemon)
 
 

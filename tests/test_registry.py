@@ -14,7 +14,7 @@ from typing import Dict
 
 import pytest
 from jobs import HOSTS, job_of, only
-from place import Place, cost_function, plugin, versions
+from place import Place, cost_function, huge, plugin, versions
 from waiting import wait_until
 
 from ovirt_scheduler.errors import ExecutorUnavailable, UnknownUnit
@@ -380,11 +380,6 @@ def test_a_name_taken_by_a_file_of_an_earlier_folder_is_a_fault(place):
     assert (place.versions(), place.faults()) == ({"a": "2"}, [])
     first.write_text(plugin(3))
     assert place.versions() == {"a": "3"}
-
-
-def huge(path: Path) -> None:
-    path.touch()
-    os.truncate(path, 1 << 40)
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, huge])

@@ -7,7 +7,7 @@ import signal
 import socket
 
 import pytest
-from conftest import PROJECT, offspring
+from conftest import PROJECT
 
 _LONG = 20.0  # seconds; what is awaited comes within one
 
@@ -22,11 +22,6 @@ def manager(tmp_path, monkeypatch):
         monkeypatch.setenv("WATCHDOG_USEC", "1000000")
         monkeypatch.delenv("WATCHDOG_PID", raising=False)
         yield bound
-
-
-def zygote_of(daemon):
-    """The child that forks the others."""
-    return min(offspring(daemon.pid))
 
 
 def fed(manager, seconds):
@@ -73,7 +68,7 @@ def test_the_watchdog_starves_while_calls_do_not_work(manager, start_daemon):
     daemon = start_daemon(PROJECT / "plugins")
     assert manager.recv(4096).startswith(b"READY=1")
     assert manager.recv(4096) == b"WATCHDOG=1"
-    zygote = zygote_of(daemon)
+    zygote = daemon.zygote
     os.kill(zygote, signal.SIGSTOP)
     try:
         fed(manager, 1.0)  # one that was under way

@@ -6,19 +6,14 @@ import logging
 import os
 import re
 import shutil
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Dict
 
 import pytest
 from jobs import HOSTS, job_of, only
-from place import Place, cost_function, huge, plugin, versions
+from place import cost_function, huge, plugin, versions
 from waiting import wait_until
 
-from ovirt_scheduler.errors import ExecutorUnavailable, UnknownUnit
-from ovirt_scheduler.executor import Executor
+from ovirt_scheduler.errors import UnknownUnit
 from ovirt_scheduler.model import (
     Kind,
 )
@@ -422,87 +417,3 @@ def test_each_change_is_logged_once(place, caplog):
     assert loaded == f"loaded {path} (cost function), {checksum}"
     assert broken.startswith(f"cannot be loaded: {path}:1: syntax error")
     assert gone == f"unloaded {path}: it is gone"
-
-
-def test_a_glance_sees_what_has_come_changed_and_gone(place):
-    """Within a second or so, and without a look by discover (contract 4.6)."""
-    path = place.first / "a.py"
-
-    def is_seen(expected: Dict[str, str]) -> None:
-        started = time.monotonic()
-        wait_until(lambda: versions(place.registry.glance()) == expected)
-        assert time.monotonic() - started < 5
-
-    for version in (1, 2):
-        path.write_text(plugin(version))
-        is_seen({"a": str(version)})
-    path.unlink()
-    is_seen({})
-
-
-def test_a_slow_import_holds_up_a_glance_for_a_moment_only(place, tmp_path):
-    """The calls go on with what there is until it has loaded."""
-    place.write("a", plugin(1))
-    assert place.versions() == {"a": "1"}
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    place.write("slow", plugin(1, f"open({str(gate)!r}).read()"))
-    started = time.monotonic()
-    wait_until(lambda: "slow" in place.analysed or place.registry.glance() is None)
-    for _ in range(20):
-        assert versions(place.registry.glance()) == {"a": "1"}
-    assert time.monotonic() - started < 8
-    gate.open("w").close()
-    wait_until(lambda: versions(place.registry.glance()) == {"a": "1", "slow": "1"})
-
-
-def test_imports_do_not_wait_for_one_another(place, tmp_path):
-    """Two that each wait for the other load; so those that hang cost their ten seconds together."""
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    place.write("a", plugin(1, f"open({str(gate)!r}, 'w').close()"))
-    place.write("b", plugin(1, f"open({str(gate)!r}).read()"))
-    assert place.versions() == {"a": "1", "b": "1"}
-
-
-@pytest.mark.usefixtures("without_threads")
-def test_without_threads_files_are_loaded_one_by_one(place):
-    """The daemon starts all the same."""
-    place.write("a", plugin(1))
-    place.write("b", plugin(2))
-    assert place.versions() == {"a": "1", "b": "2"}
-
-
-@pytest.fixture
-def without_threads(monkeypatch):
-    def refuse(thread):
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-
-
-def test_without_processes_what_was_loaded_stays(tmp_path, caplog):
-    """A look says that there are none, a glance does not fail for it."""
-    executor = Executor(parallel=1, max_waiting=1)
-    place = Place(tmp_path, executor)
-    place.write("a", plugin(1))
-    assert place.versions() == {"a": "1"}
-    executor.close()
-    place.write("a", plugin(2))
-    with pytest.raises(ExecutorUnavailable):
-        place.registry.look()
-    assert versions(place.registry.glance()) == {"a": "1"}
-    wait_until(lambda: "what was loaded stays" in caplog.text)
-
-
-def test_many_who_ask_at_once_share_a_look(place, tmp_path):
-    """A file that never loads is tried again by one look for all of them, not by one for each."""
-    tried = tmp_path / "tried"
-    loading = f"open({str(tried)!r}, 'a').write('x')\nimport time\ntime.sleep(0.2)\n1 / 0\n"
-    place.write("a", plugin(1) + loading)
-    place.registry.look()
-    assert tried.read_text() == "x"
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: place.registry.look(), range(8)))
-    assert all(len(catalogue.faults) == 1 for catalogue in found)
-    assert len(tried.read_text()) <= 4

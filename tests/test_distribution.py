@@ -1,0 +1,66 @@
+"""What setup.py makes: a wheel's files, and a source distribution."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from conftest import PROJECT
+
+pytest.importorskip("setuptools", reason="there is no setuptools here")
+
+
+def test_a_wheel_has_all_that_setup_needs(tmp_path):
+    """What setup.py builds is enough: nothing is looked for in the project's folder."""
+    source = tmp_path / "source"
+    for folder in ("ovirt_scheduler", "plugins", "etc", "systemd"):
+        leftovers = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(PROJECT / folder, source / folder, ignore=leftovers)
+    for file in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(PROJECT / file, source)
+    run_in(source, "setup.py", "-q", "build", "--build-lib", str(tmp_path / "lib"))
+    root = tmp_path / "root"
+    (root / "etc").mkdir(parents=True)
+    user = f"ovirt-scheduler:x:{os.geteuid()}:{os.getegid()}::/:/usr/sbin/nologin\n"
+    (root / "etc" / "passwd").write_text(user)
+    run_in(tmp_path / "lib", "-m", "ovirt_scheduler", "setup", "--root", str(root))
+    shipped = (PROJECT / "etc" / "scheduler.conf").read_text("utf-8")
+    assert (root / "etc/ovirt/scheduler/scheduler.conf").read_text("utf-8") == shipped
+    assert (root / "etc/systemd/system/ovirt-scheduler.service").exists()
+    assert (root / "etc/ovirt/scheduler/plugins/Memory.conf").exists()
+
+
+def test_a_source_distribution_is_the_whole_project(tmp_path):
+    """Whoever has it can run the tests, make the manual and build the RPM."""
+    listed = ["git", "ls-files", "-z"]
+    try:
+        ended = subprocess.run(listed, cwd=PROJECT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this is no checkout")
+    files = {name for name in ended.stdout.split("\0") if (PROJECT / name).is_file()}
+    for name in files:
+        (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(PROJECT / name, tmp_path / "source" / name)
+    run_in(tmp_path / "source", "setup.py", "-q", "sdist", "--formats=tar", "--dist-dir", "..")
+    (made,) = tmp_path.glob("*.tar")
+    with tarfile.open(made) as archive:
+        there = {member.name.partition("/")[2] for member in archive if member.isfile()}
+    assert files <= there
+
+
+def run_in(folder: Path, *arguments: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr

@@ -307,7 +307,7 @@ def _clusters(conf: ConfFile) -> Iterator[ClusterSettings]:
             raise conf.mistake("drive", f"needs the section {needed}, which is not there")
     for name, values in found.items():
         if not _CLUSTER_NAME.fullmatch(name):
-            problem = "is not the name of a cluster: letters, digits, - _ and . alone"
+            problem = "is not the name of a cluster: at most 40 letters, digits, - _ and ."
             raise conf.mistake("scheduler", problem, "clusters", name)
         properties = dict(values["properties"] or {})
         if "policy" in properties:

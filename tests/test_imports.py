@@ -175,6 +175,15 @@ def test_no_function_imports(module):
     assert inside == []
 
 
+def test_no_file_is_past_500_lines():
+    """Tests and tools neither."""
+    project = PACKAGE.parent
+    files = [path for path in project.glob("*/**/*.py") if ".venv" not in path.parts]
+    assert PACKAGE / "server.py" in files
+    lengths = {path: len(path.read_bytes().splitlines()) for path in files}
+    assert {str(path): length for path, length in lengths.items() if length > 500} == {}
+
+
 @pytest.mark.parametrize("module", ["daemon", "cli"])
 def test_the_daemons_process_loads_neither_the_sdk_nor_lxml(module):
     """Not by way of another package either."""

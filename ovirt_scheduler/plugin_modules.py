@@ -52,6 +52,33 @@ class _Closed:
 _CLOSED = _Closed()
 
 
+def _close(folder: str) -> None:
+    """Have nothing in a folder be imported from the disk, whatever name of it is on the path.
+
+    This Python's own libraries are, where they lie below it.
+    """
+    before = tuple(sys.path)
+
+    def closed(path: str) -> _Closed:
+        own = (library for library in before if not _is_in(folder, library))
+        if not _is_in(path, folder) or any(_is_in(path, library) for library in own):
+            raise ImportError(path)  # asks the next hook
+        return _CLOSED
+
+    sys.path_hooks.insert(0, closed)
+    for path in [path for path in sys.path_importer_cache if path.startswith(folder)]:
+        del sys.path_importer_cache[path]
+
+
+def _is_in(path: str, folder: str) -> bool:
+    """Whether a path leads to a folder or below it, as it is written or by its links."""
+    for real in (os.path.abspath, os.path.realpath):
+        place, above = real(path), real(folder)
+        if place == above or place.startswith(f"{above.rstrip('/')}/"):
+            return True
+    return False
+
+
 class FolderFinder:
     """Finds the modules of one plugin folder, ahead of everything else, and nothing else there.
 
@@ -65,13 +92,11 @@ class FolderFinder:
 
     def install(self, folder: str) -> None:
         """Make the folder's modules win over all others, as a script's folder does."""
+        _close(folder)
         sys.path.insert(0, folder)
         sys.meta_path.insert(0, self)
-        sys.path_importer_cache[folder] = _CLOSED
-        for name, origin in self._origins.items():
+        for name in self._origins:
             sys.modules.pop(name, None)
-            if _is_package(name, origin):
-                sys.path_importer_cache[os.path.dirname(origin)] = _CLOSED  # noqa: PTH120
 
     def find_spec(
         self,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sysconfig
 import threading
+import zipfile
 from pathlib import Path
 from typing import Callable
 
@@ -21,14 +23,14 @@ Analyse = Callable[..., Analysis]
 def analyse(executor, tmp_path: Path) -> Analyse:
     """Analyses ``plugin.py`` of a text, beside other files by name."""
 
-    def run(text: object, **helpers: str) -> Analysis:
+    def run(text: object, folder: Path = tmp_path, **helpers: str) -> Analysis:
         def source(name: str, text: object) -> Source:
             data = text if isinstance(text, bytes) else str(text).encode()
             own = f"{name}/__init__" if name in PACKAGES else name.replace(".", "/")
-            return Source(name, str(tmp_path / f"{own}.py"), data)
+            return Source(name, str(folder / f"{own}.py"), data)
 
         others = tuple(source(name, helper) for name, helper in helpers.items())
-        return executor.analyse(Candidate(source("plugin", text), str(tmp_path), others))
+        return executor.analyse(Candidate(source("plugin", text), str(folder), others))
 
     return run
 
@@ -402,6 +404,34 @@ def test_what_the_folder_holds_besides_is_not_imported(analyse, tmp_path, text):
         (place / "stray.py").write_text(f"open({str(ran)!r}, 'w')")
     assert analyse(f"{text}\n{GOOD}", package="").fault is not None
     assert not ran.exists()
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["'.'", "here + '/'", "here + '/../' + os.path.basename(here)", "os.path.realpath(here)",
+     "here + '/package'", "here + '/folder'", "here + '/archive.zip'"],
+)  # fmt: skip
+def test_the_folder_is_closed_by_whatever_name_it_is_on_the_path(analyse, tmp_path, entry):
+    """Old plugins add their folder, or one below it."""
+    real, ran = tmp_path / "real", tmp_path / "ran"
+    text = f"open({str(ran)!r}, 'w')"
+    for place in (real, real / "package", real / "folder"):
+        place.mkdir()
+        (place / "stray.py").write_text(text)
+    with zipfile.ZipFile(real / "archive.zip", "w") as archive:
+        archive.writestr("stray.py", text)
+    link = tmp_path / "link"
+    link.symlink_to(real)
+    path = f"import os, sys\nhere = {str(link)!r}\nsys.path.insert(0, {entry})"
+    fault = analyse(f"{path}\nimport stray\n{GOOD}", folder=link).fault
+    assert fault.message.startswith("cannot import stray")
+    assert not ran.exists()
+
+
+def test_libraries_that_lie_below_the_folder_are_found(analyse):
+    """A plugin in the folder that holds the daemon's Python, say."""
+    below = "/".join(sysconfig.get_path("stdlib").split("/")[:2])
+    assert analyse(f"import this\n{GOOD}", folder=Path(below)).fault is None
 
 
 def test_a_folders_module_wins_over_the_standard_librarys(analyse):

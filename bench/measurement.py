@@ -31,16 +31,13 @@ class Figures:
     @classmethod
     def of(cls, times: Sequence[float], **others: Any) -> Figures:
         """Of single calls one after another; ``others`` replaces or adds fields."""
-        found = {"throughput": len(times) / sum(times)}
-        return cls(
-            **{
-                "calls": len(times),
-                "median": statistics.median(times),
-                "p99": percentile(times, 99),
-                **found,
-                **others,
-            }
-        )
+        found = {
+            "calls": len(times),
+            "median": statistics.median(times),
+            "p99": percentile(times, 99),
+            "throughput": len(times) / sum(times),
+        }
+        return cls(**{**found, **others})
 
 
 @dataclass(frozen=True)

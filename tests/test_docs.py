@@ -187,11 +187,24 @@ def test_the_readmes_program_calls_the_readmes_plugin(daemon, reader):
     assert 0 < len(kept) < len(costs)
 
 
+def anchors(page: Path) -> set[str]:
+    """What a link to a heading of the page may name, as GitHub makes it of the heading."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_links_between_the_pages_lead_somewhere():
-    """Relative links name files that are there."""
-    for page in PAGES:
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    """Relative links name files that are there, and headings in them."""
+    links = [
+        (page, *link)
+        for page in PAGES
+        for link in re.findall(r"\]\(([^)#:]*)#?([^):]*)\)", page.read_text("utf-8"))
+    ]
+    assert links
+    for page, file, heading in links:
+        target = page.parent / file if file else page
+        assert target.exists(), f"{page.name} links to {file}"
+        assert not heading or heading in anchors(target), f"{page.name}: {file}#{heading}"
 
 
 def test_tests_that_a_page_names_are_there():

@@ -27,11 +27,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
     return ensure(tmp_path_factory.mktemp("streams") / "tls")
 
 
-@pytest.fixture(scope="module")
-def context(files: CertificateFiles) -> SSL.Context:
-    return tls_context(*files)
-
-
 def client_context(files: CertificateFiles) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(files.certificate))
 

@@ -125,7 +125,7 @@ class Loader:
             stamps[folder] = plugin_files.stamp(folder)
             try:
                 distrust = trust.tampering(folder)
-                found = plugin_files.listing(folder)
+                found = None if distrust else plugin_files.listing(folder)
             except FileNotFoundError:
                 if folder not in (*self._settings.plugins_path_optional, self._shipped):
                     problems.append(
@@ -137,9 +137,9 @@ class Loader:
                 unreadable.append(folder)
                 problems.append(PluginError(f"cannot be listed: {error.strerror}", str(folder)))
                 continue
-            if distrust:
+            if found is None:
                 unreadable.append(folder)
-                problems.append(PluginError(distrust, str(folder)))
+                problems.append(PluginError(f"{distrust}", str(folder)))
                 continue
             files.extend(found.files)
             stamps.update(found.stamps)

@@ -1,15 +1,19 @@
 """What lies in the folders of plugins: names, places and stamps. Opens no file.
 
-A folder below with an ``__init__.py`` is a package, and so on down; its modules are helpers.
+A folder below with an ``__init__.py`` is a package, and so on down; its modules are helpers. One
+that somebody else may write is not looked into.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterator, List, Mapping, Optional, Tuple
+
+from ovirt_scheduler import trust
 
 # Two writes that come closer than this may leave the same times on a file.
 _CLOCK_STEP_NS = 50_000_000
@@ -96,13 +100,19 @@ def _below(
                 yield path, f"{package}.{stem}", its_stamp
         # A plugin's file goes before a package of its name, though Python has it otherwise.
         elif name.isidentifier() and f"{name}.py" not in entries and entry.is_dir():
-            its_stamp = stamp(path)  # before it is listed: what comes later, shows later
-            if its_stamp is None or its_stamp[:2] in above or name == "__pycache__":
-                continue
-            yield path, "", its_stamp
-            try:
-                yield from _below(
-                    path, f"{package}.{name}" if package else name, (*above, its_stamp[:2])
-                )
-            except OSError:
-                continue
+            yield from _inner(path, f"{package}.{name}" if package else name, above)
+
+
+def _inner(
+    folder: Path, package: str, above: Tuple[Stamp, ...]
+) -> Iterator[Tuple[Path, str, Optional[Stamp]]]:
+    its_stamp = stamp(folder)  # before it is listed: what comes later, shows later
+    if its_stamp is None or its_stamp[:2] in above or folder.name == "__pycache__":
+        return
+    yield folder, "", its_stamp
+    with contextlib.suppress(OSError):
+        if not trust.tampering(folder):
+            yield from _below(folder, package, (*above, its_stamp[:2]))
+        elif (folder / _PACKAGE).exists():
+            # It is refused for this file. There may be more, put there so that looking never ends.
+            yield folder / _PACKAGE, package, stamp(folder / _PACKAGE)

@@ -53,6 +53,17 @@ def test_a_link_up_ends(folder):
     assert found(folder) == before
 
 
+def test_a_package_that_others_may_write_is_not_looked_into(folder):
+    """They could put so much there, and links across, that looking would never end."""
+    (folder / "some").chmod(0o777)
+    (folder / "loose").chmod(0o777)
+    assert found(folder) == [
+        ("_help", "_help.py", True),
+        ("plugin", "plugin.py", False),
+        ("some", "some/__init__.py", True),
+    ]
+
+
 def test_a_package_may_be_a_link(folder, tmp_path_factory):
     """To where it is kept."""
     elsewhere = tmp_path_factory.mktemp("elsewhere")

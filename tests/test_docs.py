@@ -207,6 +207,23 @@ def test_links_between_the_pages_lead_somewhere():
         assert not heading or heading in anchors(target), f"{page.name}: {file}#{heading}"
 
 
+def test_sections_of_the_contract_that_are_cited_are_there():
+    """By docstrings, comments and tests, as in: contract 4.1 to 4.4 and 3.6."""
+    text = (PROJECT / "docs" / "contract.md").read_text("utf-8")
+    sections = set(re.findall(r"^(?:## )?(\d(?:\.\d)?)[. ]", text, re.MULTILINE))
+    cited = {
+        (path.name, section)
+        for folder in ("ovirt_scheduler", "tests", "bench", "torture")
+        for path in (PROJECT / folder).rglob("*.py")
+        for found in re.findall(
+            r"contract ((?:\d(?:\.\d)?(?:, | and | to )?)+)", path.read_text("utf-8")
+        )
+        for section in re.findall(r"\d(?:\.\d)?", found)
+    }
+    assert len(cited) > 100
+    assert {each for each in cited if each[1] not in sections} == set()
+
+
 def test_tests_that_a_page_names_are_there():
     """By file and name, as pytest takes them."""
     named = {

@@ -183,7 +183,7 @@ def test_remove_leaves_what_there_was_before(root, setup):
     assert status == 0, told
     assert dry[1].replace("would ", "") == told
     assert files(root) == before
-    assert not at(root, "/etc/ovirt/scheduler").exists()
+    assert not at(root, "/etc/ovirt").exists()
     assert not at(root, STATE).exists()
     assert setup("--remove") == (
         0,

@@ -188,8 +188,7 @@ def _add_calls(add: Callable[..., argparse.ArgumentParser]) -> None:
         )  # fmt: skip
         where = command.add_mutually_exclusive_group()
         where.add_argument(
-            "--url",
-            help="of the daemon (default: localhost, with ssl and listening_port of the settings)",
+            "--url", help="of the daemon (default: where the settings have it listen)"
         )
         where.add_argument("--local", action="store_true", help="run the plugins here instead")
         command.add_argument(

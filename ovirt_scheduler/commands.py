@@ -30,6 +30,7 @@ from ovirt_scheduler.config import Settings
 from ovirt_scheduler.errors import BadInput, BadUsage, NotPermitted
 from ovirt_scheduler.machine import Machine
 from ovirt_scheduler.model import Kind
+from ovirt_scheduler.setting_values import url_host
 from ovirt_scheduler.tables import Shown
 
 KINDS = {"filter": Kind.FILTER, "score": Kind.COST_FUNCTION, "balance": Kind.BALANCE}
@@ -62,7 +63,8 @@ def _calls(options: argparse.Namespace) -> ContextManager[terminal.Call]:
     if options.local:
         return terminal.local(settings)
     scheme = "https" if settings.ssl else "http"
-    url = options.url or f"{scheme}://localhost:{settings.listening_port}"
+    host = url_host(settings.listening_address)
+    url = options.url or f"{scheme}://{host}:{settings.listening_port}"
     made = certificate_report.server_files(settings, _state()).certificate
     return terminal.remote(url, options.ca or made)
 

@@ -16,6 +16,7 @@ from ovirt_scheduler.finding import Finding
 from ovirt_scheduler.install_record import Record
 from ovirt_scheduler.install_steps import Certificate
 from ovirt_scheduler.machine import Machine
+from ovirt_scheduler.setting_values import url_host
 from ovirt_scheduler.settings_table import SCHEDULER
 from ovirt_scheduler.shipped_file import CONF_FOLDER, ShippedFile, shipped
 
@@ -233,7 +234,8 @@ def engine_settings(
 
     def url() -> str:
         values = conf.values()
-        return f"http{'s' * values['ssl']}://localhost:{values['listening_port']}/"
+        host = url_host(values["listening_address"])
+        return f"http{'s' * values['ssl']}://{host}:{values['listening_port']}/"
 
     return (
         EngineSetting(machine, record, "ExternalSchedulerServiceURL", url),

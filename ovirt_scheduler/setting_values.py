@@ -20,6 +20,10 @@ except ImportError:  # configobj 5.0.6, where it is a module of its own
 PYTHON_PATH = "$PYTHONPATH"  # stands for each entry of the variable in plugins_path
 
 
+# Listening addresses to which localhost leads.
+_LOCALHOST = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::")  # noqa: S104  nothing is bound here
+
+
 @dataclass(frozen=True)
 class Check:
     """One way to write a value; ``words`` say it as part of a sentence."""
@@ -136,6 +140,13 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def url_host(address: str) -> str:
+    """The host in a URL that leads from this machine to a listening address."""
+    if address in _LOCALHOST:
+        return "localhost"
+    return f"[{address}]" if ":" in address else address
 
 
 def _match(pattern: str, text: str) -> re.Match[str]:

@@ -270,6 +270,17 @@ def test_no_daemon_is_exit_status_69(tmp_path):
     assert "--local" in err
 
 
+def test_the_daemon_is_asked_where_the_settings_have_it_listen(tmp_path, start_daemon):
+    """An address that localhost does not lead to."""
+    settings = "listening_address = 127.0.0.2\nssl = false\n"
+    daemon = start_daemon(PROJECT / "plugins", settings)
+    port = daemon.url.rpartition(":")[2]
+    (tmp_path / "scheduler.conf").write_text(f"{settings}listening_port = {port}\n")
+    status, out, err = run(tmp_path, "discover", "--config", str(tmp_path / "scheduler.conf"))
+    assert (status, err) == (0, "")
+    assert "MaxVms" in out
+
+
 def test_new_then_try_then_serve_it(tmp_path):
     """What a beginner does, in that order; the files are not overwritten."""
     folder = tmp_path / "plugins"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_scheduler.setting_values import CHECKS, check_functions, is_loopback
+from ovirt_scheduler.setting_values import CHECKS, check_functions, is_loopback, url_host
 
 try:
     from configobj.validate import ValidateError, Validator
@@ -125,3 +125,18 @@ def test_the_validator_holds_values_to_bounds_and_choices(spec, good, bad):
 def test_loopback_is_what_stays_on_the_machine(host, loopback):
     """A name that would have to be looked up does not count as loopback."""
     assert is_loopback(host) is loopback
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        *((address, "localhost") for address in ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::")),
+        ("127.0.0.2", "127.0.0.2"),
+        ("192.0.2.5", "192.0.2.5"),
+        ("2001:db8::5", "[2001:db8::5]"),
+        ("scheduler.example.com", "scheduler.example.com"),
+    ],
+)
+def test_the_host_that_leads_to_a_listening_address(address, host):
+    """By the name that every certificate of ours has, where that leads there."""
+    assert url_host(address) == host

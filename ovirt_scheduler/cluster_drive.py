@@ -15,15 +15,24 @@ the next look; nothing of one cluster reaches another.
 from __future__ import annotations
 
 import logging
+import threading
 import time
+from collections import deque
 from dataclasses import dataclass
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple, cast
+from typing import Deque, Dict, Mapping, Optional, Tuple, cast
 
 from ovirt_scheduler import cluster_report
+from ovirt_scheduler.cluster_migrations import ClusterMigrations
 from ovirt_scheduler.cluster_seen import Seen, Survey
 from ovirt_scheduler.config import ClusterSettings
-from ovirt_scheduler.drive_memory import ClusterMemory, DriveMemory, Migrating
-from ovirt_scheduler.drivers import DriverRequest, DriverUnit, Migrations, Subjects
+from ovirt_scheduler.drive_memory import ClusterMemory, DriveMemory
+from ovirt_scheduler.drivers import (
+    DriverRequest,
+    DriverUnit,
+    Migrations,
+    StatusChange,
+    Subjects,
+)
 from ovirt_scheduler.errors import SchedulerError
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.inventory import Inventory
@@ -34,13 +43,8 @@ _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 60.0  # for the engine's answers and their reading
 _FOLLOW_EVERY = 2.0  # seconds between looks while VMs are migrated
-_BEGIN_SECONDS = 60.0  # in which a migration that was accepted is to be seen on its way
-_LONGEST_MIGRATION = 3600.0  # seconds until one is not followed any more
-
-_MOVING = ("migrating", "migrating_from", "migrating_to")
-_AGAIN_AND_AGAIN = ("load_balance", "on_timer_invoked")
-_MAKER, _MAKE = "migration", "migrate"  # the shipped driver that asks the engine
-_AT_ONCE = 10  # migrations in one call of it
+_HOOKS_AT_ONCE = 1.0  # seconds in which hooks are begun before their answers are acted on
+_HOOKS_SECONDS = 5.0  # in which hooks are begun before what else is due
 
 
 @dataclass(frozen=True)
@@ -70,15 +74,17 @@ class ClusterDrive:
     ) -> None:
         self.name = settings.name
         self._settings = settings
-        self._makes = makes
         self._inventory = inventory
         self._scheduling = scheduling
         self._executor = executor
         self._store = memory
         self._memory: ClusterMemory = memory.cluster(settings.name)
         self._problem = ""
-        self._stopping = False
-        self._shown: Dict[str, Mapping[str, str]] = {}  # by method, so that it is told once
+        self._stopping = threading.Event()
+        self._caller = Caller(f"cluster {self.name}", AnswerForm.ENGINE, "the daemon itself")
+        self._migrations = ClusterMigrations(
+            self._caller, self.name, makes, scheduling, memory, self._stopping
+        )
         now = time.monotonic()
         self._balance_at = now
         self._timer_at = now + settings.timer_interval
@@ -86,7 +92,7 @@ class ClusterDrive:
 
     def stop(self) -> None:
         """Begin nothing more; for another thread."""
-        self._stopping = True
+        self._stopping.set()
 
     def go(self, woken: bool) -> float:
         """Do what is due.
@@ -97,12 +103,17 @@ class ClusterDrive:
         Returns:
             When there is something to do again, on the monotonic clock.
         """
+        with self._store.alone(self.name):
+            return time.monotonic() if self._stopping.is_set() else self._go_alone(woken)
+
+    def _go_alone(self, woken: bool) -> float:
         now = time.monotonic()
         balance = self._settings.load_balance_interval > 0 and now >= self._balance_at
         timer = self._settings.timer_interval > 0 and now >= self._timer_at
+        all_told = True
         try:
             if woken or balance or timer or now >= self._look_at:
-                self._go(timer, balance)
+                all_told = self._go(timer, balance)
             self._tell("")
         except SchedulerError as error:
             self._tell(str(error))
@@ -111,22 +122,29 @@ class ClusterDrive:
             self._balance_at = now + self._settings.load_balance_interval
         if timer:
             self._timer_at = now + self._settings.timer_interval
-        self._look_at = now + (_FOLLOW_EVERY if self._memory.migrating else _LOOK_SECONDS)
+        self._look_at = now
+        if all_told:
+            self._look_at += _FOLLOW_EVERY if self._migrations.under_way else _LOOK_SECONDS
         return min(
             self._look_at,
             self._balance_at if self._settings.load_balance_interval else self._look_at,
             self._timer_at if self._settings.timer_interval else self._look_at,
         )
 
-    def _go(self, timer: bool, balance: bool) -> None:
+    def _go(self, timer: bool, balance: bool) -> bool:
+        """
+        Returns:
+            Whether all changes are told.
+        """
         look = self._look()
-        self._follow(look.seen)
+        self._migrations.follow(look.seen)
         self._scheduler()
-        self._tell_changes(look)
-        if timer and not self._stopping:
-            self._ask("on_timer_invoked", look)
-        if balance and not self._memory.migrating and not self._stopping:
+        all_told = self._tell_changes(look)
+        if timer and not self._stopping.is_set():
+            self._invoke_timer(look)
+        if balance and not self._migrations.under_way and not self._stopping.is_set():
             self._balance(look)
+        return all_told
 
     def _look(self) -> _Look:
         deadline = time.monotonic() + _LOOK_SECONDS
@@ -139,73 +157,86 @@ class ClusterDrive:
             )
         return _Look(hosts, vms, seen)
 
-    def _tell_changes(self, look: _Look) -> None:
-        """Call the hooks for each status that is another than the one told last."""
-        memory, seen = self._memory, look.seen
-        first = memory.hosts is None or memory.vms is None
-        hosts, vms = memory.hosts or {}, memory.vms or {}
-        if first:
-            hosts.update((key, host.status) for key, host in seen.hosts.items())
-            vms.update((key, vm.status) for key, vm in seen.vms.items())
-        memory.hosts = {key: hosts[key] for key in hosts if key in seen.hosts}
-        memory.vms = {key: vms[key] for key in vms if key in seen.vms}
-        for key, host in seen.hosts.items():
-            self._tell_change("host", look, memory.hosts, key, host.status)
-        for key, vm in seen.vms.items():
-            self._tell_change("vm", look, memory.vms, key, vm.status)
-        self._store.save()
+    def _tell_changes(self, look: _Look) -> bool:
+        """Call the hooks for each status that is another than the one told last.
 
-    def _tell_change(
-        self, what: str, look: _Look, told: Dict[str, str], key: str, status: str
+        Returns:
+            Whether all are told; else there was no more time, and the next look tells the others.
+        """
+        memory, seen = self._memory, look.seen
+        hosts = {key: host.status for key, host in seen.hosts.items()}
+        vms = {key: vm.status for key, vm in seen.vms.items()}
+        memory.hosts, host_changes = _changes(memory.hosts, hosts)
+        memory.vms, vm_changes = _changes(memory.vms, vms)
+        self._store.save(self.name)
+        give_up = time.monotonic() + _HOOKS_SECONDS
+        for method, told, changes in (
+            ("on_host_status_changed", memory.hosts, host_changes),
+            ("on_vm_status_changed", memory.vms, vm_changes),
+        ):
+            while changes and not self._stopping.is_set():
+                if time.monotonic() >= give_up:
+                    return False
+                self._call_hook(method, look, told, changes)
+        return True
+
+    def _call_hook(
+        self, method: str, look: _Look, told: Dict[str, str], changes: Deque[StatusChange]
     ) -> None:
-        before = told.get(key)
-        if before == status or self._stopping:
+        """Tell the first of the changes, as many as there is time for, and act on the answers."""
+        wanted: Dict[str, str] = {}
+
+        def heard(change: StatusChange, answer: Optional[Migrations]) -> None:
+            wanted.update(self._migrations.want(method, answer or {}, look.seen))
+            del told[change.subject]  # goes to the end: what was told longest ago is first
+            told[change.subject] = change.new_status
+            changes.popleft()
+            self._store.save(self.name)
+
+        driver = self._scheduler()
+        if driver.defines(method) is None:
+            told.update((change.subject, change.new_status) for change in changes)
+            changes.clear()
+            self._store.save(self.name)
             return
-        if before is not None:
-            arguments = {"old_status": before, "new_status": status}
-            if what == "host":
-                self._ask("on_host_status_changed", look, arguments, host=key)
-            else:
-                self._ask("on_vm_status_changed", look, arguments, vm=key)
-        told[key] = status
-        self._store.save()
+        try:
+            request = self._request(driver, method, look)
+            self._scheduling.tell_changes(request, tuple(changes), _HOOKS_AT_ONCE, heard)
+        finally:
+            self._migrations.make(wanted, look.seen)
 
     def _balance(self, look: _Look) -> None:
         """A VM that the last balancing moved stays this time: it may have been moved in vain."""
-        moved = self._ask("load_balance", look, without=self._memory.moved)
-        self._memory.moved = moved
-        self._store.save()
+        answer = self._ask("load_balance", look)
+        wanted = self._migrations.want("load_balance", answer, look.seen, self._memory.moved)
+        self._memory.moved = list(wanted)
+        self._store.save(self.name)
+        self._memory.moved = self._migrations.make(wanted, look.seen)
+        self._store.save(self.name)
 
-    def _ask(
-        self,
-        method: str,
-        look: _Look,
-        arguments: Optional[Mapping[str, object]] = None,
-        host: Optional[str] = None,
-        vm: Optional[str] = None,
-        without: Sequence[str] = (),
-    ) -> List[str]:
-        """Call the scheduler, and act on what it answers; the ids of the VMs that are moved."""
+    def _invoke_timer(self, look: _Look) -> None:
+        answer = self._ask("on_timer_invoked", look)
+        wanted = self._migrations.want("on_timer_invoked", answer, look.seen)
+        self._store.save(self.name)
+        self._migrations.make(wanted, look.seen)
+
+    def _ask(self, method: str, look: _Look) -> Migrations:
+        """What the scheduler answers: nothing, where it fails or does not define the method."""
         driver = self._scheduler()
         if driver.defines(method) is None:
-            return []
-        decision = self._scheduling.decide(
-            DriverRequest(
-                caller=self._caller(),
-                driver=driver,
-                method=method,
-                subjects=Subjects(hosts=look.hosts, vms=look.vms, host=host, vm=vm),
-                arguments=arguments or {},
-                properties=self._settings.properties,
-            )
+            return {}
+        decision = self._scheduling.decide(self._request(driver, method, look))
+        # Of a failure the log tells, and the answer is that there is nothing to do.
+        return cast("Migrations", decision.answer)
+
+    def _request(self, driver: DriverUnit, method: str, look: _Look) -> DriverRequest:
+        return DriverRequest(
+            caller=self._caller,
+            driver=driver,
+            method=method,
+            subjects=Subjects(hosts=look.hosts, vms=look.vms),
+            properties=self._settings.properties,
         )
-        if decision.failure is not None:  # the log has it
-            return []
-        wanted = self._possible(cast("Migrations", decision.answer), look.seen, without)
-        if not self._makes:
-            self._tell_plan(method, wanted, look.seen)
-            return []
-        return self._make(wanted, look.seen)
 
     def _scheduler(self) -> DriverUnit:
         """The scheduler that there is for the cluster now.
@@ -219,107 +250,6 @@ class ClusterDrive:
             raise SchedulerError(problem)
         return drivers[self._settings.scheduler]
 
-    def _possible(
-        self, answer: Migrations, seen: Seen, without: Sequence[str]
-    ) -> Mapping[str, str]:
-        """VM to the host that it is to go to; to none where any will do."""
-        first = {vm: targets[0] if targets else "" for vm, targets in answer.items()}
-        return {
-            vm: target
-            for vm, target in first.items()
-            if vm in seen.vms
-            and vm not in without
-            and vm not in self._memory.migrating
-            and seen.vms[vm].host != target
-        }
-
-    def _tell_plan(self, method: str, wanted: Mapping[str, str], seen: Seen) -> None:
-        """What would be done; the same again and again is said once."""
-        if method not in _AGAIN_AND_AGAIN or wanted != self._shown.get(method, {}):
-            for vm, target in wanted.items():
-                _log.info(
-                    "cluster %(cluster)s: would migrate %(vm)s from %(source_host)s "
-                    "to %(target_host)s",
-                    self._named(seen, vm, target),
-                )
-        self._shown[method] = wanted
-
-    def _make(self, wanted: Mapping[str, str], seen: Seen) -> List[str]:
-        """Begin migrations, some at a time; the VMs whose migration the engine took."""
-        taken: List[str] = []
-        left = list(wanted)
-        while left and not self._stopping:
-            asked, left = left[:_AT_ONCE], left[_AT_ONCE:]
-            refused = self._refused({vm: wanted[vm] for vm in asked})
-            for vm in asked:
-                if vm in refused:
-                    _log.warning(
-                        "cluster %(cluster)s: cannot migrate %(vm)s from %(source_host)s "
-                        "to %(target_host)s: %(reason)s",
-                        {**self._named(seen, vm, wanted[vm]), "reason": refused[vm]},
-                    )
-                    continue
-                _log.info(
-                    "cluster %(cluster)s: migrating %(vm)s from %(source_host)s to %(target_host)s",
-                    self._named(seen, vm, wanted[vm]),
-                )
-                migrating = Migrating(seen.vms[vm].host, wanted[vm], time.time())
-                self._memory.migrating[vm] = migrating
-                taken.append(vm)
-            self._store.save()
-        return taken
-
-    def _refused(self, wanted: Mapping[str, str]) -> Mapping[str, str]:
-        """Ask the engine for migrations; the VMs that it does not migrate, with its reason."""
-        maker = self._scheduling.driver(_MAKER)
-        decision = self._scheduling.decide(
-            DriverRequest(self._caller(), maker, _MAKE, arguments={"migrations": wanted})
-        )
-        if decision.failure is not None:
-            return dict.fromkeys(wanted, decision.failure)
-        return cast("Mapping[str, str]", decision.answer)
-
-    def _follow(self, seen: Seen) -> None:
-        """See what has become of the migrations under way."""
-        for vm, migrating in tuple(self._memory.migrating.items()):
-            outcome = _outcome(vm, migrating, seen)
-            if outcome is not None:
-                level, words = outcome
-                told = {
-                    "cluster": self.name,
-                    "vm": seen.vms[vm].name if vm in seen.vms else vm,
-                    "target_host": seen.host_name(migrating.target),
-                    "reason": words,
-                    "seconds": time.time() - migrating.begun,
-                }
-                if level == logging.INFO:
-                    _log.info(
-                        "cluster %(cluster)s: the migration of %(vm)s to %(target_host)s is done "
-                        "after %(seconds).0f s",
-                        told,
-                    )
-                else:
-                    _log.warning(
-                        "cluster %(cluster)s: the migration of %(vm)s to %(target_host)s "
-                        "%(reason)s after %(seconds).0f s",
-                        told,
-                    )
-                del self._memory.migrating[vm]
-                self._store.save()
-
-    def _named(self, seen: Seen, vm: str, target: str) -> Dict[str, object]:
-        """A migration for the log: names, as an administrator knows them."""
-        found = seen.vms[vm]
-        return {
-            "cluster": self.name,
-            "vm": found.name,
-            "source_host": "nowhere" if found.host is None else seen.host_name(found.host),
-            "target_host": seen.host_name(target),
-        }
-
-    def _caller(self) -> Caller:
-        return Caller(f"cluster {self.name}", AnswerForm.ENGINE, "the daemon itself")
-
     def _tell(self, problem: str) -> None:
         """Say what is wrong, once; and when it is well again."""
         if problem and problem != self._problem:
@@ -330,20 +260,15 @@ class ClusterDrive:
         self._problem = problem
 
 
-def _outcome(vm: str, migrating: Migrating, seen: Seen) -> Optional[Tuple[int, str]]:
-    """How a migration ended, with the level of its line in the log; None while it goes on."""
-    age = time.time() - migrating.begun
-    found = seen.vms.get(vm)
-    if found is None:
-        return logging.WARNING, "ended with the VM, which is gone,"
-    if found.status in _MOVING:
-        migrating.moving = True
-        too_long = logging.WARNING, "still goes on, and is followed no more,"
-        return too_long if age > _LONGEST_MIGRATION else None
-    elsewhere = found.host not in (None, migrating.source)
-    if found.host == migrating.target or (elsewhere and not migrating.target):
-        return logging.INFO, "is done"
-    if not migrating.moving and age <= _BEGIN_SECONDS:
-        return None
-    where = f"is {found.status or 'off'}" if found.host is None else seen.host_name(found.host)
-    return logging.WARNING, f"failed, the VM {'' if found.host is None else 'is on '}{where},"
+def _changes(
+    told: Mapping[str, str], seen: Mapping[str, str]
+) -> Tuple[Dict[str, str], Deque[StatusChange]]:
+    """What is known of those that are still there, and in what they are another now.
+
+    The first status of one that is new is no change.
+    """
+    known = {key: told[key] for key in told if key in seen}
+    changes = deque(
+        StatusChange(key, before, seen[key]) for key, before in known.items() if before != seen[key]
+    )
+    return {**known, **{key: seen[key] for key in seen if key not in known}}, changes

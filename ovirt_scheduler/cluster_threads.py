@@ -19,7 +19,6 @@ _log = logging.getLogger(__name__)
 
 _WATCH_EVERY = 2.0  # seconds between two questions for events
 _WATCH_SECONDS = 20.0  # for one answer
-_STOP_SECONDS = 5.0
 
 
 class ClusterThreads:
@@ -44,12 +43,12 @@ class ClusterThreads:
         for thread in self._threads:
             thread.start()
 
-    def stop(self) -> None:
-        """Begin nothing more, and wait a moment for what is under way."""
+    def stop(self, seconds: float) -> None:
+        """Begin nothing more, and wait so long for what is under way; may be called again."""
         self._stopped.set()
         for cluster in self._clusters:
             cluster.stop()
-        give_up = time.monotonic() + _STOP_SECONDS
+        give_up = time.monotonic() + seconds
         for thread in self._threads:
             thread.join(max(0.0, give_up - time.monotonic()))
 

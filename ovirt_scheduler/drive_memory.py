@@ -9,11 +9,13 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import math
 import os
 import threading
-from dataclasses import asdict, dataclass, field
+import time
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, ContextManager, Dict, List, Mapping, Optional
 
 from ovirt_scheduler import trust
 
@@ -26,7 +28,7 @@ class Migrating:
 
     source: Optional[str]  # an id
     target: str  # empty: any host but the source
-    begun: float  # seconds since the epoch
+    begun: float  # seconds on the monotonic clock; in the file, since the epoch
     moving: bool = False  # it has been seen on its way
 
 
@@ -35,13 +37,13 @@ class ClusterMemory:
     """Of one cluster.
 
     Attributes:
-        hosts, vms: id to the status that its scheduler knows of; None before the first look.
+        hosts, vms: id to the status that its scheduler knows of; the one told last comes last.
         moved: ids of the VMs that the latest balancing moved.
         migrating: VM id to its migration.
     """
 
-    hosts: Optional[Dict[str, str]] = None
-    vms: Optional[Dict[str, str]] = None
+    hosts: Dict[str, str] = field(default_factory=dict)
+    vms: Dict[str, str] = field(default_factory=dict)
     moved: List[str] = field(default_factory=list)
     migrating: Dict[str, Migrating] = field(default_factory=dict)
 
@@ -53,24 +55,35 @@ class DriveMemory:
         self._file = file.absolute()
         self._lock = threading.Lock()
         self._clusters = self._read()
+        self._saved = {name: _record(memory) for name, memory in self._clusters.items()}
+        self._turns: Dict[str, threading.Lock] = {}
         self._told = False
 
     def cluster(self, name: str) -> ClusterMemory:
-        """To be changed in place by the one thread that looks after the cluster, and saved."""
+        """To be changed in place by whoever is ``alone`` with it, and saved."""
         with self._lock:
             return self._clusters.setdefault(name, ClusterMemory())
 
-    def save(self) -> None:
-        """Write it; what cannot be written is told once, and is there until a restart."""
+    def alone(self, name: str) -> ContextManager[object]:
+        """Wait until no other thread looks after the cluster: a former one may, after a reload."""
         with self._lock:
-            record = {name: asdict(memory) for name, memory in list(self._clusters.items())}
+            return self._turns.setdefault(name, threading.Lock())
+
+    def save(self, name: str) -> None:
+        """Write what is known of a cluster.
+
+        What cannot be written is told once, and is known until a restart.
+        """
+        record = _record(self.cluster(name))  # the others are changed by their own threads just now
+        with self._lock:
+            self._saved[name] = record
             try:
-                self._write(json.dumps(record))
+                self._write(json.dumps(self._saved))
             except OSError as error:
                 if not self._told:
                     _log.warning(
                         "%(file)s cannot be written: %(reason)s; after a restart schedulers may "
-                        "hear of a change of status twice",
+                        "hear of a change of status twice, and migrations are not followed",
                         {"file": str(self._file), "reason": error.strerror},
                     )
                 self._told = True
@@ -97,7 +110,7 @@ class DriveMemory:
             return {name: _memory(fields) for name, fields in record.items()}
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
             _log.warning(
                 "%(file)s cannot be read: %(reason)s; clusters are looked at afresh",
                 {"file": str(self._file), "reason": str(error)},
@@ -105,7 +118,40 @@ class DriveMemory:
             return {}
 
 
+def _record(memory: ClusterMemory) -> Mapping[str, Any]:
+    """As it is in the file: the monotonic clock means nothing after a restart."""
+    record = asdict(memory)
+    for each in record["migrating"].values():
+        each["begun"] += time.time() - time.monotonic()
+    return record
+
+
 def _memory(fields: Mapping[str, Any]) -> ClusterMemory:
+    """
+    Raises:
+        TypeError, ValueError, AttributeError: it has not the shape of a record.
+    """
     memory = ClusterMemory(**fields)
-    memory.migrating = {vm: Migrating(**each) for vm, each in fields.get("migrating", {}).items()}
+    memory.migrating = {vm: _migrating(each) for vm, each in fields.get("migrating", {}).items()}
+    for text in (*memory.hosts.values(), *memory.vms.values(), *memory.moved):
+        _expect(str, text)
+    _expect(list, memory.moved)
     return memory
+
+
+def _migrating(fields: Mapping[str, Any]) -> Migrating:
+    migrating = Migrating(**fields)
+    _expect(str, migrating.target, migrating.source or "")
+    _expect(bool, migrating.moving)
+    _expect(float, migrating.begun)
+    if not math.isfinite(migrating.begun):
+        raise ValueError(f"{migrating.begun} is no time")
+    # A clock that was set back must not have it followed for longer.
+    seconds = max(0.0, time.time() - migrating.begun)
+    return replace(migrating, begun=time.monotonic() - seconds)
+
+
+def _expect(kind: type, *values: object) -> None:
+    for value in values:
+        if not isinstance(value, kind):
+            raise TypeError(f"{value!r:.60} is no {kind.__name__}")

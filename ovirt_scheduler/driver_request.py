@@ -10,6 +10,7 @@ All of them share the entities, which are read once.
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Callable, Dict, List, Tuple, cast
 
@@ -24,7 +25,7 @@ from ovirt_scheduler import (
 )
 from ovirt_scheduler import given as reading
 from ovirt_scheduler.driver_call import DriverGiven
-from ovirt_scheduler.drivers import DriverAnswer, DriverJob, Migrations, Returns
+from ovirt_scheduler.drivers import Changes, DriverAnswer, DriverJob, Migrations, Returns
 from ovirt_scheduler.errors import BadParameters, RefusedProperty, RequestError
 from ovirt_scheduler.given import Given
 from ovirt_scheduler.model import CallResult, Document, Job, Kind, Outcome, UnitCall
@@ -47,10 +48,34 @@ def work(job: DriverJob, supervisor: Supervisor, send: Callable[[bytes], None]) 
         return
     vm_id = given.vm and given.vm.id
     send(frames.pack("opened", hosts=list(given.hosts), vm=vm_id, errors=problems))
+    if job.changes is not None:
+        _tell_changes(job, job.changes, given, supervisor, send)
+        return
     given = _after_units(job, given, supervisor, send)
     if given.hosts or not _selects(job):
         result, answer = _called(job, given, supervisor)
         send(driver_frames.pack_driver(result, answer))
+
+
+def _tell_changes(
+    job: DriverJob,
+    changes: Changes,
+    given: DriverGiven,
+    supervisor: Supervisor,
+    send: Callable[[bytes], None],
+) -> None:
+    """Call a hook for each of the changes that there is time for, on entities read once."""
+    for number, change in enumerate(changes.all):
+        if number and time.monotonic() >= changes.until:
+            break
+        one = job.of(change)
+        vm, host = one.subjects.vm, one.subjects.host
+        about = replace(
+            given,
+            vm=given.vms[vm] if isinstance(vm, str) else None,
+            host=given.hosts[host] if isinstance(host, str) else None,
+        )
+        send(driver_frames.pack_driver(*_called(one, about, supervisor)))
 
 
 def _selects(job: DriverJob) -> bool:

@@ -7,7 +7,7 @@ classes, for plugins to derive from.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Mapping, Optional, Tuple, Union
 
 from ovirt_scheduler.model import (
@@ -142,8 +142,29 @@ class DriverRequest:
 
 
 @dataclass(frozen=True)
+class StatusChange:
+    """What one call of a hook is about."""
+
+    subject: str  # the id of the host or VM, as the hook is one for hosts or for VMs
+    old_status: str
+    new_status: str
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Changes that a hook is to be told of, one after another, and until when one is begun."""
+
+    all: Tuple[StatusChange, ...]
+    until: float  # seconds on the monotonic clock; the first is told whatever the time
+
+
+@dataclass(frozen=True)
 class DriverJob:
-    """What one request process is asked to do for a driver."""
+    """What one request process is asked to do for a driver.
+
+    Attributes:
+        changes: the method is a hook, and called once for each; else it is called once.
+    """
 
     driver: DriverUnit
     method: str
@@ -159,6 +180,7 @@ class DriverJob:
     selected: Tuple[str, ...] = ()  # the last selection
     strict: bool = True  # a property's value that is refused ends it all (contract 1.5)
     parallel: int = 1  # cost functions that may run side by side
+    changes: Optional[Changes] = None
 
     @property
     def documents(self) -> Tuple[Document, ...]:
@@ -171,6 +193,15 @@ class DriverJob:
     def returns(self) -> Returns:
         found = self.driver.defines(self.method)
         return Returns.VALUE if found is None else found.returns
+
+    def of(self, change: StatusChange) -> DriverJob:
+        """The same for one of its changes alone."""
+        if self.method == "on_host_status_changed":
+            subjects = replace(self.subjects, host=change.subject)
+        else:
+            subjects = replace(self.subjects, vm=change.subject)
+        statuses = {"old_status": change.old_status, "new_status": change.new_status}
+        return replace(self, subjects=subjects, arguments=statuses, changes=None)
 
 
 @dataclass(frozen=True)

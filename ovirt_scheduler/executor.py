@@ -23,7 +23,7 @@ from typing import Callable, Generator, Optional, TypeVar
 
 from ovirt_scheduler import frames, limits
 from ovirt_scheduler.cluster_seen import Seen, Survey
-from ovirt_scheduler.drivers import DriverExecution, DriverJob
+from ovirt_scheduler.drivers import Changes, DriverExecution, DriverJob
 from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded
 from ovirt_scheduler.model import (
     Analysis,
@@ -36,7 +36,15 @@ from ovirt_scheduler.model import (
     PluginUser,
 )
 from ovirt_scheduler.slots import Slots
-from ovirt_scheduler.told import DriverTold, Listener, Message, SeenTold, Told
+from ovirt_scheduler.told import (
+    ChangesTold,
+    DriverTold,
+    HearChange,
+    Listener,
+    Message,
+    SeenTold,
+    Told,
+)
 from ovirt_scheduler.zygote_client import LACKS, Lost, RequestProcess, Zygote, lacking
 
 _log = logging.getLogger(__name__)
@@ -128,6 +136,19 @@ class Executor:
         with self._slots.taken(max(1, len(job.cost_functions)), job.deadline) as parallel:
             payload = frames.pack_task(replace(job, parallel=parallel))
             return self._done(payload, job.deadline, bool(job.documents), lambda: DriverTold(job))
+
+    def tell_changes(self, job: DriverJob, changes: Changes, hear: HearChange) -> None:
+        """Call a hook for each of the changes that there is time for, one after another.
+
+        Args:
+            hear: called with each change that was told, and how that ended, at once.
+
+        Raises:
+            UnreadableDocument, Overloaded, ExecutorUnavailable: as for ``run``.
+        """
+        with self._slots.taken(1, job.deadline):
+            payload = frames.pack_task(replace(job, changes=changes))
+            self._done(payload, job.deadline, True, lambda: ChangesTold(job, changes, hear))
 
     def _done(
         self, payload: bytes, deadline: float, fresh: bool, listen: Callable[[], Listener[E]]

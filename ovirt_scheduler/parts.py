@@ -106,15 +106,19 @@ class Parts:
         self._drive = ClusterThreads(clusters, inventory)
         self._drive.start()
 
-    def stop_drive(self) -> None:
-        """Let the clusters be; what is under way in the engine goes on there."""
+    def stop_drive(self, seconds: float = 5.0) -> None:
+        """Let the clusters be; what is under way in the engine goes on there.
+
+        Args:
+            seconds: for what is under way here to end, at most.
+        """
         if self._drive is not None:
-            self._drive.stop()
-            self._drive = None
+            self._drive.stop(seconds)
 
     def close(self) -> None:
         """End what the server's calls were made with, when there are none any more."""
         self.executor.close()
+        self.stop_drive(1.0)  # that a hook was cut off is remembered, too
         for inventory in self._inventories:
             inventory.close()
 

@@ -9,18 +9,21 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
-from typing import Dict, List, Mapping, Optional, Tuple, cast
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple, cast
 
 from ovirt_scheduler import aggregate, call_log
 from ovirt_scheduler.drivers import (
     INTERFACE_METHODS,
+    Changes,
     DriverAnswer,
     DriverDecision,
     DriverExecution,
     DriverJob,
     DriverRequest,
     DriverUnit,
+    Migrations,
     Returns,
+    StatusChange,
 )
 from ovirt_scheduler.errors import EngineUnavailable, UnknownUnit
 from ovirt_scheduler.executor import Executor
@@ -148,24 +151,15 @@ class Scheduling:
         catalogue = self._registry.glance()
         self._selections.forget_others(catalogue.drivers)
         filters, costs, unit_errors = _unit_calls(request, catalogue)
-        job = DriverJob(
-            driver=request.driver,
-            method=request.method,
-            subjects=request.subjects,
-            arguments=request.arguments,
-            properties=request.properties,
-            deadline=time.monotonic() + self._request_timeout,
+        job = replace(
+            self._job(request, time.monotonic()),
             filters=tuple(call for _, call in filters),
             cost_functions=tuple(call for _, call in costs),
             wanted_costs=tuple(wanted for wanted, _ in costs),
-            selected=self._selections.last(request.driver.name),
-            strict=_strict(request),
         )
         job, engine_errors = self._with_engine(job)
         execution = self._executor.run_driver(job)
-        for kind, result in _results(request, execution):
-            described = call_log.described(request.caller.request_id, kind, result)
-            call_log.tell(described, result)
+        for result in _log_calls(request, execution):
             problems = (() if result.ok else (result.message,)) + result.notes
             if problems:
                 unit_errors[result.unit] = unit_errors.get(result.unit, ()) + problems
@@ -180,6 +174,48 @@ class Scheduling:
         if request.driver.defines(request.method) and request.method in _SELECTIONS:
             self._remember(decision)
         return decision
+
+    def tell_changes(
+        self,
+        request: DriverRequest,
+        changes: Sequence[StatusChange],
+        seconds: float,
+        hear: Callable[[StatusChange, Optional[Migrations]], None],
+    ) -> None:
+        """Tell a hook of changes, one after another; the documents are read once for all.
+
+        Args:
+            request: without the arguments that a change brings.
+            seconds: after which no call is begun; those that are left were not told.
+            hear: called at once with each change that was told, and what the hook answered;
+                None where it failed, which the log has then.
+
+        Raises:
+            UnreadableDocument, Overloaded, ExecutorUnavailable: as for ``decide``.
+        """
+        started = time.monotonic()
+
+        def told(change: StatusChange, execution: DriverExecution) -> None:
+            _log_calls(request, execution)
+            ended = execution.result
+            answer = cast("Migrations", execution.answer)
+            hear(change, answer if ended is not None and ended.ok else None)
+
+        job, _ = self._with_engine(self._job(request, started))
+        self._executor.tell_changes(job, Changes(tuple(changes), started + seconds), told)
+
+    def _job(self, request: DriverRequest, started: float) -> DriverJob:
+        """A request's job, without the units before it."""
+        return DriverJob(
+            driver=request.driver,
+            method=request.method,
+            subjects=request.subjects,
+            arguments=request.arguments,
+            properties=request.properties,
+            deadline=started + self._request_timeout,
+            selected=self._selections.last(request.driver.name),
+            strict=_strict(request),
+        )
 
     def _remember(self, decision: DriverDecision) -> None:
         """A selection that found no host counts; one that failed does not."""
@@ -234,13 +270,15 @@ def _unit_calls(
     return filters, cost_functions, errors
 
 
-def _results(request: DriverRequest, execution: DriverExecution) -> List[Tuple[str, CallResult]]:
-    """Each result with the words for what gave it."""
+def _log_calls(request: DriverRequest, execution: DriverExecution) -> List[CallResult]:
+    """Say what is to be said of each call; their results."""
     found = [(Kind.FILTER.words, result) for result in execution.filters]
     found += [(Kind.COST_FUNCTION.words, result) for result in execution.cost_functions]
     if execution.result is not None:
         found.append((request.driver.words, execution.result))
-    return found
+    for kind, result in found:
+        call_log.tell(call_log.described(request.caller.request_id, kind, result), result)
+    return [result for _, result in found]
 
 
 def _errors_of_units(job: DriverJob, execution: DriverExecution) -> Tuple[str, ...]:

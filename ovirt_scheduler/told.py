@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from dataclasses import replace
-from typing import Dict, Iterator, Optional, Protocol, Tuple, TypeVar
+from typing import Callable, Dict, Iterator, Optional, Protocol, Tuple, TypeVar
 
 from ovirt_scheduler import driver_frames, frames
 from ovirt_scheduler.cluster_seen import Seen
-from ovirt_scheduler.drivers import DriverExecution, DriverJob
+from ovirt_scheduler.drivers import Changes, DriverExecution, DriverJob, StatusChange
 from ovirt_scheduler.errors import BadParameters, RefusedProperty, UnreadableDocument
 from ovirt_scheduler.model import CallResult, Document, Execution, Job, Kind, Outcome
 
 Message = Tuple[str, frames.Head]
+HearChange = Callable[[StatusChange, DriverExecution], None]
 
 # The faults that a request process finds.
 _REFUSALS = {
@@ -131,6 +133,46 @@ class DriverTold:
             killed = _cut_off(self._job.driver.name, how, self._began)
             self._told = replace(self._told, result=killed)
         return self.whole()
+
+
+class ChangesTold:
+    """The same of a job that tells a hook of changes: each call's end is heard as it comes."""
+
+    def __init__(self, job: DriverJob, changes: Changes, hear: HearChange) -> None:
+        self._job = job
+        self._left = deque(changes.all)
+        self._hear = hear
+        self._began = time.monotonic()
+        self.opened = False
+
+    def take_all(self, messages: Iterator[Message]) -> None:
+        """
+        Raises:
+            UnreadableDocument: the request process says so.
+        """
+        for kind, fields in messages:
+            if kind == "refused":
+                raise _REFUSALS[fields["code"]](fields["message"])
+            if kind == "opened":
+                self.opened = True
+            elif kind == "driver":
+                result, answer = driver_frames.unpack_driver(fields, self._job.returns)
+                self._told(DriverExecution(result=result, answer=answer))
+
+    def whole(self) -> None:
+        """There is nothing left to say."""
+
+    def cut_short(self, how: str) -> None:
+        """A failure of the call that was under way; those after it have not begun."""
+        if not self.opened:
+            raise UnreadableDocument(f"the process that read the documents {how}")
+        if self._left:
+            killed = _cut_off(self._job.driver.name, how, self._began)
+            self._told(DriverExecution(result=killed))
+
+    def _told(self, execution: DriverExecution) -> None:
+        self._began = time.monotonic()
+        self._hear(self._left.popleft(), execution)
 
 
 class SeenTold:

@@ -16,6 +16,7 @@ from typing import Callable, Generator, Iterator, List, Optional, Sequence
 from xmlrpc.client import Fault, ServerProxy
 
 import pytest
+from driven import Driven
 from place import Place
 from served import context, files, hasty, plain, running, secure, start  # noqa: F401  fixtures
 
@@ -219,6 +220,13 @@ class Daemon:
         if self.process.poll() is None:
             self.process.send_signal(number)
         return self.process.wait(timeout=30)
+
+
+@pytest.fixture
+def driven(tmp_path: Path) -> Iterator[Driven]:
+    made = Driven(tmp_path, Daemon)
+    with made.open:
+        yield made
 
 
 StartDaemon = Callable[..., Daemon]

@@ -7,7 +7,8 @@
         assert engine.logins == 1
 
 A migration that is asked for waits for ``finish_migrations``, or is done at once where
-``instant_migrations`` is set; ``happened`` makes an event.
+``instant_migrations`` is set; ``happened`` makes an event. ``acting`` cleared is an engine that
+takes a migration and does not answer; ``broken_action`` is what it answers instead, once.
 
 The cluster may be changed while it runs, and so may the way in which it answers: ``answering``
 cleared is an engine that is silent, ``broken`` is what it says instead of a document, and
@@ -136,6 +137,9 @@ class RestServer:
         self.answering.set()
         self.arrived = threading.Semaphore(0)  # released by each request of the API
         self.broken: Optional[Reply] = None
+        self.acting = threading.Event()
+        self.acting.set()
+        self.broken_action: Optional[Reply] = None
         self.password_file = folder / "password"
         self.password_file.touch()
         self.password_file.chmod(0o600)  # else the daemon refuses it
@@ -164,6 +168,7 @@ class RestServer:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self.answering.set()
+        self.acting.set()
         self._thread.join()
         self._server.server_close()
 
@@ -225,6 +230,10 @@ class RestServer:
             else:
                 vm.status = "migrating"
                 self.migrating[vm.name] = host.name
+        self.acting.wait()
+        broken, self.broken_action = self.broken_action, None
+        if broken is not None:
+            return broken
         done = Element("action", [Element("status", "complete")])
         return Reply(200, "application/xml", f"{_DECLARATION}{done}")
 

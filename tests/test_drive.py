@@ -1,58 +1,14 @@
-"""Clusters that the daemon looks after itself, in a made engine."""
+"""Clusters that the daemon looks after itself, in a made engine: what it tells their schedulers."""
 
 from __future__ import annotations
 
-import contextlib
 import random
 import re
-from pathlib import Path
 
 import pytest
-from conftest import Daemon
-from rest_server import GIB, Host, RestServer, Vm
-from waiting import wait_until
+from driven import OFTEN, cluster
+from rest_server import GIB, Host, Vm
 
-OFTEN = "0.004"  # minutes
-
-RECORDER = '''\
-"""Writes down what it is told; answers with what a file says."""
-
-import json, pathlib
-
-from ovirt_scheduler.plugin import Scheduler
-
-FOLDER = pathlib.Path({folder!r})
-
-
-def note(*words):
-    with (FOLDER / "told").open("a") as file:
-        file.write(" ".join(words) + "\\n")
-
-
-class Recorder(Scheduler):
-    name = "recorder"
-
-    def on_host_status_changed(self, host, old_status, new_status, hosts, vms, properties):
-        note("host", host.name, old_status, new_status)
-        return {{}}
-
-    def on_vm_status_changed(self, vm, old_status, new_status, hosts, vms, properties):
-        note("vm", vm.name, old_status, new_status)
-        return {{}}
-
-    def on_timer_invoked(self, hosts, vms, properties):
-        note("timer", properties.get("word", ""), str(len(hosts)), str(len(vms)))
-        return {{}}
-
-    def load_balance(self, hosts, vms, properties):
-        wanted = json.loads((FOLDER / "wanted").read_text())
-        host_ids = {{host.name: host.id for host in hosts}}
-        return {{
-            vm.id: [host_ids[name] for name in wanted[vm.name].split()]
-            for vm in vms
-            if vm.name in wanted
-        }}
-'''
 FAILING = '''\
 """Fails whatever it is asked."""
 
@@ -66,164 +22,6 @@ class Failing(Scheduler):
     def load_balance(self, hosts, vms, properties):
         raise RuntimeError("out of order")
 '''
-
-
-class Driven:
-    """A made engine, and daemons that look after its clusters, one after another."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.plugins = folder / "plugins"
-        self.plugins.mkdir()
-        self.told = folder / "told"
-        self.told.touch()
-        self.want({})
-        (self.plugins / "recorder.py").write_text(RECORDER.format(folder=str(folder)))
-        self.open = contextlib.ExitStack()
-        hosts = [Host("lynx", measured=True), Host("puma", measured=True)]
-        vms = [Vm("web", host="lynx"), Vm("mail", host="puma")]
-        self.engine = self.open.enter_context(RestServer(folder, hosts, vms))
-        self.daemon: Daemon
-
-    def start(self, drive: str, clusters: str, engine: str = "") -> Daemon:
-        settings = f"ssl = false\nlog_level = info\ndrive = {drive}\n{engine or self.engine.conf()}"
-        settings = f"{settings}\n[clusters]\n{clusters}\n"
-        self.daemon = Daemon(self.folder, self.plugins, settings, [])
-        self.open.callback(self.stop)
-        return self.daemon
-
-    def stop(self) -> None:
-        self.daemon.stop()
-
-    def want(self, migrations) -> None:
-        """VM to host, by name: what the recorder answers when it is to balance."""
-        unfinished = self.folder / "unfinished"
-        unfinished.write_text(str(migrations).replace("'", '"'))
-        unfinished.replace(self.folder / "wanted")
-
-    def vm(self, name: str) -> Vm:
-        return next(vm for vm in self.engine.vms if vm.name == name)
-
-    def wait(self, condition, what="it did not happen") -> None:
-        wait_until(condition, lambda: f"{what}:\n{self.daemon.log}\n{self.told.read_text()}")
-
-    def wait_for_log(self, words: str) -> None:
-        self.wait(lambda: words in self.daemon.log, f"the log never said {words!r}")
-
-    def looks(self) -> int:
-        return len(self.engine.asked("vms"))
-
-    def wait_for_looks(self, more: int = 2) -> None:
-        """Until the cluster has been looked at so often again."""
-        goal = self.looks() + more
-        self.wait(lambda: self.looks() >= goal, "it was not looked at")
-
-
-@pytest.fixture
-def driven(tmp_path):
-    made = Driven(tmp_path)
-    with made.open:
-        yield made
-
-
-def cluster(scheduler="recorder", name="Default", balance=OFTEN, timer="0", **others):
-    lines = [f"[[{name}]]", f"scheduler = {scheduler}"]
-    lines += [f"load_balance_interval = {balance}", f"timer_interval = {timer}"]
-    return "\n".join(lines + [f"{key} = {value}" for key, value in others.items()])
-
-
-def test_a_dry_run_only_says_what_it_would_do(driven):
-    """Once, however often it comes to the same."""
-    driven.want({"web": "puma"})
-    driven.start("dry-run", cluster())
-    driven.wait_for_log("cluster Default: would migrate web from lynx to puma")
-    driven.wait_for_looks()
-    assert driven.daemon.log.count("would migrate") == 1
-    assert driven.engine.migrations == []
-
-
-def test_a_migration_is_made_and_followed_to_its_end(driven):
-    """And nothing is balanced meanwhile."""
-    driven.want({"web": "puma"})
-    driven.start("on", cluster())
-    driven.wait_for_log("cluster Default: migrating web from lynx to puma")
-    driven.wait(lambda: driven.engine.migrations == [("web", "puma")])
-    driven.want({"mail": "lynx"})
-    driven.wait_for_looks()
-    assert driven.engine.migrations == [("web", "puma")]
-    driven.engine.finish_migrations()
-    driven.wait_for_log("cluster Default: the migration of web to puma is done after")
-    driven.wait(lambda: ("mail", "lynx") in driven.engine.migrations)
-
-
-def test_a_vm_that_was_moved_stays_in_the_next_balancing(driven):
-    """Whatever the scheduler answers."""
-    driven.want({"web": "puma"})
-    driven.start("on", cluster())
-    moved = [("web", "puma"), ("mail", "lynx"), ("web", "lynx")]
-    for number in range(1, 4):
-        driven.wait(lambda wanted=moved[:number]: driven.engine.migrations == wanted)
-        driven.want({"web": "lynx", "mail": "lynx"})
-        driven.engine.finish_migrations()
-
-
-def test_a_migration_to_any_host_is_the_engines_choice(driven):
-    """It is done when the VM is on another host."""
-    driven.want({"web": ""})
-    driven.start("on", cluster())
-    driven.wait_for_log("cluster Default: migrating web from lynx to any host")
-    driven.wait(lambda: driven.engine.migrations == [("web", "puma")])
-    driven.engine.finish_migrations()
-    driven.wait_for_log("cluster Default: the migration of web to any host is done after")
-
-
-def test_a_migration_is_followed_across_a_restart(driven):
-    """Who begins it need not be who sees it end."""
-    driven.want({"web": "puma"})
-    driven.start("on", cluster())
-    driven.wait_for_log("migrating web from lynx to puma")
-    driven.stop()
-    driven.engine.finish_migrations()
-    driven.want({})
-    driven.start("on", cluster())
-    driven.wait_for_log("the migration of web to puma is done after")
-
-
-def test_a_stop_begins_no_other_migration_and_forgets_none(driven):
-    """Those that the engine was asked for are followed after the start."""
-    crowd = [Vm(f"vm{number}", host="lynx") for number in range(100)]
-    driven.engine.vms[:] = crowd
-    driven.want({vm.name: "puma" for vm in crowd})
-    driven.start("on", cluster())
-    driven.wait(lambda: driven.engine.migrations)
-    driven.stop()
-    begun = [name for name, _ in driven.engine.migrations]
-    assert len(begun) < len(crowd)
-    driven.engine.finish_migrations()
-    driven.want({})
-    driven.start("on", cluster())
-    for name in begun:
-        driven.wait_for_log(f"the migration of {name} to puma is done after")
-
-
-def test_a_migration_that_fails_is_told(driven):
-    """With the host on which the VM is; it is tried again after the next balancing but one."""
-    driven.want({"web": "puma"})
-    driven.start("on", cluster())
-    driven.wait(lambda: len(driven.engine.migrations) == 1)
-    driven.wait_for_looks()
-    driven.engine.finish_migrations(well=False)
-    driven.wait_for_log("the migration of web to puma failed, the VM is on lynx, after")
-    driven.wait(lambda: len(driven.engine.migrations) == 2)
-
-
-def test_a_migration_that_the_engine_refuses_is_told(driven):
-    """With what the engine says."""
-    driven.want({"web": "puma"})
-    driven.engine.hosts[1].status = "maintenance"
-    driven.start("on", cluster())
-    driven.wait_for_log("cluster Default: cannot migrate web from lynx to puma: ")
-    assert "Cannot migrate VM." in driven.daemon.log
 
 
 def test_a_change_of_status_reaches_its_hook_once(driven):
@@ -254,6 +52,67 @@ def test_a_change_of_status_reaches_its_hook_once_across_a_restart(driven):
     driven.start("dry-run", cluster())
     driven.wait_for_looks()
     assert driven.told.read_text() == "host lynx up maintenance\n"
+
+
+def test_many_changes_at_once_are_told_once_each_also_across_a_stop(driven):
+    """The documents are read for many of them, not for each."""
+    driven.crowd(50)
+    slow = cluster("slow", balance="0", timer=OFTEN, properties="seconds=0.02")
+    driven.start("dry-run", slow)
+    driven.wake_all()
+    driven.wait(lambda: driven.told.read_text().count("paused up") > 5)
+    driven.stop()
+    assert driven.told.read_text().count("paused up") < 50
+    driven.start("dry-run", slow)
+    driven.wait(lambda: driven.told.read_text().count("paused up") >= 50)
+    driven.wait_for_looks()
+    told = [line.split() for line in driven.told.read_text().splitlines() if line != "timer"]
+    assert sorted(words[0] for words in told) == sorted(vm.name for vm in driven.engine.vms)
+    assert len({words[3] for words in told}) < 25
+
+
+def test_slow_hooks_do_not_keep_the_timer_waiting(driven):
+    """It comes between two of them, and the others after it."""
+    driven.crowd(40)
+    slow = cluster("slow", balance="0", timer=OFTEN, properties="seconds=0.4")
+    driven.start("dry-run", slow)
+    driven.wake_all()
+    driven.wait(lambda: re.search(r"up \d+\n(timer\n)+vm", driven.told.read_text()))
+
+
+def test_a_hook_that_the_stop_cut_off_is_not_called_again(driven):
+    """It had its time: whoever takes longer has failed, as everywhere."""
+    driven.crowd(1)
+    slow = cluster("slow", balance="0", timer=OFTEN, properties="seconds=20")
+    driven.start("dry-run", slow)
+    driven.wake_all()
+    driven.wait(lambda: "paused up" in driven.told.read_text())
+    driven.stop()
+    driven.told.write_text("")
+    driven.start("dry-run", slow)
+    driven.wait(lambda: "timer" in driven.told.read_text())
+    assert "paused up" not in driven.told.read_text()
+
+
+def test_a_reload_does_not_tell_a_change_that_is_being_told(driven):
+    """The cluster is looked after again when the hook has ended."""
+    driven.crowd(1)
+    driven.engine.hosts.append(Host("lion", cluster="Other"))
+    settings = "\n".join(
+        [
+            cluster("slow", balance="0", timer=OFTEN, properties="seconds=7"),
+            cluster(name="Other"),
+        ]
+    )
+    driven.start("dry-run", settings)
+    driven.wake_all()
+    driven.wait(lambda: "paused up" in driven.told.read_text())
+    driven.daemon.process.send_signal(1)
+    driven.wait_for_log("are read again")
+    goal = driven.looks("Other") + 3
+    driven.wait(lambda: driven.looks("Other") >= goal)
+    driven.wait(lambda: driven.told.read_text().endswith("timer\n"))
+    assert driven.told.read_text().count("paused up") == 1
 
 
 def test_the_timer_is_invoked_again_and_again(driven):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import threading
+import time
 
 import pytest
 
@@ -16,22 +19,109 @@ def test_what_is_saved_is_known_again(tmp_path):
     memory = first.cluster("Default")
     memory.hosts, memory.vms = {"h": "up"}, {"v": "down"}
     memory.moved = ["v"]
-    memory.migrating["v"] = Migrating("h", "i", 1e9, moving=True)
-    first.save()
+    begun = time.monotonic() - 100
+    memory.migrating["v"] = Migrating("h", "i", begun, moving=True)
+    first.save("Default")
     again = DriveMemory(file).cluster("Default")
+    assert again.migrating["v"].begun == pytest.approx(begun, abs=10)
+    again.migrating["v"].begun = begun
     assert again == memory
     assert again is not memory
 
 
-def test_a_cluster_that_was_never_seen_is_told_from_an_empty_one(tmp_path):
+def test_a_clock_that_was_set_back_prolongs_no_migration(tmp_path):
+    """One that began in the future is followed as though it began now."""
+    file = tmp_path / "clusters.json"
+    migrating = {"source": "h", "target": "i", "begun": time.time() + 1e6, "moving": False}
+    file.write_text(json.dumps({"Default": {"migrating": {"v": migrating}}}))
+    begun = DriveMemory(file).cluster("Default").migrating["v"].begun
+    assert begun <= time.monotonic()
+
+
+def test_a_cluster_is_saved_while_another_changes(tmp_path):
+    """Each is looked after by a thread of its own, which changes its memory as it likes."""
+    memory = DriveMemory(tmp_path / "clusters.json")
+    busy = memory.cluster("Busy")
+    done = threading.Event()
+
+    def change() -> None:
+        while not done.is_set():
+            busy.vms.update((str(number), "up") for number in range(2000))
+            busy.vms.clear()
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        for _ in range(50):
+            memory.save("Default")
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_one_thread_at_a_time_looks_after_a_cluster(tmp_path):
+    """After a reload the former one may have something to end; others do not wait for it."""
+    memory = DriveMemory(tmp_path / "clusters.json")
+    came = threading.Event()
+
+    def look_after() -> None:
+        with memory.alone("Default"):
+            came.set()
+
+    thread = threading.Thread(target=look_after)
+    with memory.alone("Default"):
+        thread.start()
+        with memory.alone("Other"):
+            assert not came.is_set()
+    thread.join()
+    assert came.is_set()
+
+
+def test_what_a_cluster_was_is_kept_while_others_are_saved(tmp_path):
+    """One that is not looked after just now may be again."""
+    file = tmp_path / "clusters.json"
+    first = DriveMemory(file)
+    first.cluster("Former").moved = ["v"]
+    first.save("Former")
+    DriveMemory(file).save("Default")
+    assert DriveMemory(file).cluster("Former").moved == ["v"]
+
+
+def test_of_a_cluster_that_was_never_seen_nothing_is_known(tmp_path):
     """Its first statuses are no changes."""
     memory = DriveMemory(tmp_path / "file")
-    assert memory.cluster("Default") == ClusterMemory(hosts=None, vms=None)
+    assert memory.cluster("Default") == ClusterMemory()
 
 
 @pytest.mark.parametrize(
     "rubbish",
-    [b"", b"[]", b"{", b"\xff", b'{"Default": {"colour": "red"}}', b'{"A": 1}'],
+    [
+        b"",
+        b"[]",
+        b"{",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"A": 1}',
+        *(
+            b'{"Default": {%s}}' % inside
+            for inside in (
+                b'"colour": "red"',
+                b'"hosts": 5',
+                b'"vms": {"v": null}',
+                b'"vms": ["up"]',
+                b'"moved": "v"',
+                b'"moved": [7]',
+                b'"migrating": ["v"]',
+                b'"migrating": {"v": {}}',
+                b'"migrating": {"v": {"source": 1, "target": "", "begun": 1.5}}',
+                b'"migrating": {"v": {"source": null, "target": null, "begun": 1.5}}',
+                b'"migrating": {"v": {"source": null, "target": "", "begun": NaN}}',
+                b'"migrating": {"v": {"source": null, "target": "", "begun": "now"}}',
+                b'"migrating": {"v": {"source": null, "target": "", "begun": 1.5, "moving": 2}}',
+            )
+        ),
+    ],
+    ids=range(19),
 )
 def test_what_cannot_be_read_is_told_and_passed_over(tmp_path, caplog, rubbish):
     """The daemon starts; the clusters are looked at afresh."""
@@ -44,7 +134,7 @@ def test_what_cannot_be_read_is_told_and_passed_over(tmp_path, caplog, rubbish):
 def test_a_file_that_others_may_write_is_not_believed(tmp_path, caplog):
     """It could have a migration followed that nobody made, or a hook left out."""
     file = tmp_path / "clusters.json"
-    DriveMemory(file).save()
+    DriveMemory(file).save("Default")
     file.write_text('{"Default": {"migrating": {}, "moved": ["v"]}}')
     file.chmod(0o666)
     assert DriveMemory(file).cluster("Default") == ClusterMemory()
@@ -59,7 +149,7 @@ def test_nothing_is_written_where_others_could_lead_it_elsewhere(tmp_path, caplo
     state.mkdir()
     state.chmod(0o777)
     (state / "clusters.new").symlink_to(elsewhere)
-    DriveMemory(state / "clusters.json").save()
+    DriveMemory(state / "clusters.json").save("Default")
     assert elsewhere.read_text() == "as it was"
     assert f"mend it: chmod o-w {state}" in caplog.text
 
@@ -69,8 +159,8 @@ def test_a_folder_that_cannot_be_written_is_told_once(tmp_path, caplog):
     (tmp_path / "state").touch()
     memory = DriveMemory(tmp_path / "state" / "clusters.json")
     memory.cluster("Default").moved = ["v"]
-    memory.save()
-    memory.save()
+    memory.save("Default")
+    memory.save("Default")
     assert caplog.text.count("cannot be written") == 1
     assert memory.cluster("Default").moved == ["v"]
 
@@ -80,7 +170,7 @@ def test_the_file_is_for_the_daemons_user_alone(tmp_path):
     before = os.umask(0o022)
     try:
         file = tmp_path / "state" / "clusters.json"
-        DriveMemory(file).save()
+        DriveMemory(file).save("Default")
     finally:
         os.umask(before)
     assert file.parent.stat().st_mode & 0o777 == 0o700

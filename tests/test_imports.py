@@ -25,6 +25,7 @@ DAEMON = (
     ("the parts, put together", "parts"),
     ("all clusters", "cluster_threads"),
     ("one cluster", "cluster_drive"),
+    ("its migrations", "cluster_migrations"),
     ("sockets to calls, and what the calls are", "driver_methods methods server"),
     ("parts of the server", "connections dispatch request_body streams"),
     ("the operations", "scheduling service"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Dict, Mapping
 
-from ovirtsdk4 import Error, types
+from ovirtsdk4 import AuthError, types
 
-from ovirt_scheduler.plugin import Driver, engine_connection
+from ovirt_scheduler.plugin import Driver, EngineUnavailable, engine_connection
 
 
 class Migration(Driver):
@@ -15,7 +15,7 @@ class Migration(Driver):
     name = "migration"
     topic = None
 
-    def migrate(self, migrations: Mapping[str, str]) -> Dict[str, str]:
+    def migrate(self, migrations: Mapping[str, str]) -> Dict[str, Dict[str, str]]:
         """Begin migrations; what comes of them is for the caller to see.
 
         Args:
@@ -23,14 +23,25 @@ class Migration(Driver):
                 empty, the engine chooses.
 
         Returns:
-            Why the engine does not migrate a VM, by its id; nothing of those that it took.
+            Two dicts of VM id to a reason: ``refused``, those that the engine does not migrate or
+            was not asked to, and ``unanswered``, those of which it is not known. The engine took
+            the others.
         """
         refused: Dict[str, str] = {}
-        with engine_connection() as connection:
-            vms = connection.system_service().vms_service()
-            for vm, host in migrations.items():
-                try:
-                    vms.vm_service(vm).migrate(host=types.Host(id=host) if host else None)
-                except Error as error:
-                    refused[vm] = " ".join(str(error).split())
-        return refused
+        unanswered: Dict[str, str] = {}
+        try:
+            connection = engine_connection()
+        except EngineUnavailable as error:
+            return {"refused": dict.fromkeys(migrations, str(error)), "unanswered": {}}
+        vms = connection.system_service().vms_service()
+        for vm, host in migrations.items():
+            if unanswered:  # each would wait as long
+                refused[vm] = "not asked, as the engine did not answer for another VM"
+                continue
+            try:
+                vms.vm_service(vm).migrate(host=types.Host(id=host) if host else None)
+            except Exception as error:  # noqa: BLE001  the SDK tells of torn answers in many ways
+                said = " ".join(str(error).split())
+                known = isinstance(error, AuthError) or getattr(error, "fault", None) is not None
+                (refused if known else unanswered)[vm] = said or type(error).__name__
+        return {"refused": refused, "unanswered": unanswered}

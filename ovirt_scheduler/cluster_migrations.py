@@ -1,0 +1,233 @@
+"""Makes the migrations of one cluster, or says which it would make, and follows them to their end.
+
+::
+
+    an answer ──► wanted ──► remembered ──► the engine is asked ──► followed until the VM is there,
+                  (possible)  (on disk)          │                   or is not
+                                                 └─► refused: forgotten again
+
+A migration is remembered before the engine is asked for it. So whatever happens to the daemon, to
+the call that asks or to the engine's answer, none can be under way that nobody follows: what
+the VM does tells what became of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple, cast
+
+from ovirt_scheduler.cluster_seen import Seen
+from ovirt_scheduler.drive_memory import DriveMemory, Migrating
+from ovirt_scheduler.drivers import DriverRequest, Migrations
+from ovirt_scheduler.model import Caller
+from ovirt_scheduler.scheduling import Scheduling
+
+_log = logging.getLogger(__name__)
+
+_BEGIN_SECONDS = 60.0  # in which a migration that was asked for is to be seen on its way
+_LONGEST_MIGRATION = 3600.0  # seconds until one is not followed any more
+
+_MOVING = ("migrating", "migrating_from", "migrating_to")
+_AGAIN_AND_AGAIN = ("load_balance", "on_timer_invoked")
+_MAKER, _MAKE = "migration", "migrate"  # the shipped driver that asks the engine
+_AT_ONCE = 10  # migrations in one call of it
+
+Wanted = Mapping[str, str]  # the id of a VM to the host that it is to go to; "": to any
+
+
+class ClusterMigrations:
+    """Those of one cluster; used by the thread that looks after it.
+
+    Args:
+        makes: make them, rather than log them.
+        stopping: set when no other is to be begun.
+    """
+
+    def __init__(
+        self,
+        caller: Caller,
+        cluster: str,
+        makes: bool,
+        scheduling: Scheduling,
+        memory: DriveMemory,
+        stopping: threading.Event,
+    ) -> None:
+        self._caller = caller
+        self._cluster = cluster
+        self._makes = makes
+        self._scheduling = scheduling
+        self._store = memory
+        self._migrating = memory.cluster(cluster).migrating
+        self._stopping = stopping
+        self._shown: Dict[str, Wanted] = {}  # by method, so that it is told once
+
+    @property
+    def under_way(self) -> bool:
+        return bool(self._migrating)
+
+    def want(
+        self, method: str, answer: Migrations, seen: Seen, without: Sequence[str] = ()
+    ) -> Wanted:
+        """What is to be made of a scheduler's answer, entered as under way; none in a dry run.
+
+        Args:
+            without: VMs that stay where they are.
+
+        Returns:
+            What ``make`` is to be called with, as soon as the memory is saved.
+        """
+        wanted = self._possible(answer, seen, without)
+        if not self._makes:
+            self._tell_plan(method, wanted, seen)
+            return {}
+        for vm, target in wanted.items():
+            self._migrating[vm] = Migrating(seen.vms[vm].host, target, time.monotonic())
+        return wanted
+
+    def make(self, wanted: Wanted, seen: Seen) -> List[str]:
+        """Ask for migrations that are wanted, some at a time.
+
+        Returns:
+            The VMs that are migrated, as far as is known.
+
+        Raises:
+            SchedulerError: no process is to be had for it; those not asked for are forgotten.
+        """
+        left = dict(wanted)
+        taken: List[str] = []
+        try:
+            while left and not self._stopping.is_set():
+                asked = dict(itertools.islice(left.items(), _AT_ONCE))
+                refused, unanswered = self._ask(asked)
+                for vm, target in asked.items():
+                    del left[vm]
+                    self._tell_asked(vm, target, seen, refused.get(vm), unanswered.get(vm))
+                    if vm in refused:
+                        del self._migrating[vm]
+                    else:
+                        self._migrating[vm].begun = time.monotonic()
+                        taken.append(vm)
+                self._store.save(self._cluster)
+        finally:
+            for vm in left:
+                del self._migrating[vm]
+            if left:
+                self._store.save(self._cluster)
+        return taken
+
+    def follow(self, seen: Seen) -> None:
+        """See what has become of those under way."""
+        for vm, migrating in tuple(self._migrating.items()):
+            outcome = _outcome(vm, migrating, seen)
+            if outcome is not None:
+                self._tell_end(vm, migrating, seen, *outcome)
+                del self._migrating[vm]
+                self._store.save(self._cluster)
+
+    def _possible(self, answer: Migrations, seen: Seen, without: Sequence[str]) -> Wanted:
+        first = {vm: targets[0] if targets else "" for vm, targets in answer.items()}
+        return {
+            vm: target
+            for vm, target in first.items()
+            if vm in seen.vms
+            and vm not in without
+            and vm not in self._migrating
+            and seen.vms[vm].host != target
+        }
+
+    def _ask(self, wanted: Wanted) -> Tuple[Mapping[str, str], Mapping[str, str]]:
+        """Why the engine refuses a VM's migration, and why it is not known whether it does."""
+        maker = self._scheduling.driver(_MAKER)
+        decision = self._scheduling.decide(
+            DriverRequest(self._caller, maker, _MAKE, arguments={"migrations": wanted})
+        )
+        if decision.failure is not None:  # it may have got as far as asking
+            return {}, dict.fromkeys(wanted, decision.failure)
+        told = cast("Mapping[str, Mapping[str, str]]", decision.answer)
+        return told["refused"], told["unanswered"]
+
+    def _tell_plan(self, method: str, wanted: Wanted, seen: Seen) -> None:
+        """What would be done; the same again and again is said once."""
+        if method not in _AGAIN_AND_AGAIN or wanted != self._shown.get(method, {}):
+            for vm, target in wanted.items():
+                _log.info(
+                    "cluster %(cluster)s: would migrate %(vm)s from %(source_host)s "
+                    "to %(target_host)s",
+                    self._named(seen, vm, target),
+                )
+        self._shown[method] = wanted
+
+    def _tell_asked(
+        self, vm: str, target: str, seen: Seen, refused: Optional[str], unanswered: Optional[str]
+    ) -> None:
+        told = {**self._named(seen, vm, target), "reason": refused or unanswered}
+        if refused is not None:
+            _log.warning(
+                "cluster %(cluster)s: cannot migrate %(vm)s from %(source_host)s "
+                "to %(target_host)s: %(reason)s",
+                told,
+            )
+        elif unanswered is not None:
+            _log.warning(
+                "cluster %(cluster)s: whether %(vm)s migrates from %(source_host)s "
+                "to %(target_host)s will be seen: %(reason)s",
+                told,
+            )
+        else:
+            _log.info(
+                "cluster %(cluster)s: migrating %(vm)s from %(source_host)s to %(target_host)s",
+                told,
+            )
+
+    def _tell_end(self, vm: str, migrating: Migrating, seen: Seen, level: int, words: str) -> None:
+        told = {
+            "cluster": self._cluster,
+            "vm": seen.vms[vm].name if vm in seen.vms else vm,
+            "target_host": seen.host_name(migrating.target),
+            "reason": words,
+            "seconds": time.monotonic() - migrating.begun,
+        }
+        if level == logging.INFO:
+            _log.info(
+                "cluster %(cluster)s: the migration of %(vm)s to %(target_host)s is done "
+                "after %(seconds).0f s",
+                told,
+            )
+        else:
+            _log.warning(
+                "cluster %(cluster)s: the migration of %(vm)s to %(target_host)s "
+                "%(reason)s after %(seconds).0f s",
+                told,
+            )
+
+    def _named(self, seen: Seen, vm: str, target: str) -> Dict[str, object]:
+        """A migration for the log: names, as an administrator knows them."""
+        found = seen.vms[vm]
+        return {
+            "cluster": self._cluster,
+            "vm": found.name,
+            "source_host": "nowhere" if found.host is None else seen.host_name(found.host),
+            "target_host": seen.host_name(target),
+        }
+
+
+def _outcome(vm: str, migrating: Migrating, seen: Seen) -> Optional[Tuple[int, str]]:
+    """How a migration ended, with the level of its line in the log; None while it goes on."""
+    age = time.monotonic() - migrating.begun
+    found = seen.vms.get(vm)
+    if found is None:
+        return logging.WARNING, "ended with the VM, which is gone,"
+    if found.status in _MOVING:
+        migrating.moving = True
+        too_long = logging.WARNING, "still goes on, and is followed no more,"
+        return too_long if age > _LONGEST_MIGRATION else None
+    elsewhere = found.host not in (None, migrating.source)
+    if found.host == migrating.target or (elsewhere and not migrating.target):
+        return logging.INFO, "is done"
+    if not migrating.moving and age <= _BEGIN_SECONDS:
+        return None
+    where = f"is {found.status or 'off'}" if found.host is None else seen.host_name(found.host)
+    return logging.WARNING, f"failed, the VM {'' if found.host is None else 'is on '}{where},"

@@ -1,0 +1,141 @@
+"""Migrations of a cluster that the daemon looks after: planned, made, followed to their end."""
+
+from __future__ import annotations
+
+from driven import OFTEN, cluster
+from rest_server import Reply, Vm
+
+
+def test_a_dry_run_only_says_what_it_would_do(driven):
+    """Once, however often it comes to the same."""
+    driven.want({"web": "puma"})
+    driven.start("dry-run", cluster())
+    driven.wait_for_log("cluster Default: would migrate web from lynx to puma")
+    driven.wait_for_looks()
+    assert driven.daemon.log.count("would migrate") == 1
+    assert driven.engine.migrations == []
+
+
+def test_a_migration_is_made_and_followed_to_its_end(driven):
+    """And nothing is balanced meanwhile."""
+    driven.want({"web": "puma"})
+    driven.start("on", cluster())
+    driven.wait_for_log("cluster Default: migrating web from lynx to puma")
+    driven.wait(lambda: driven.engine.migrations == [("web", "puma")])
+    driven.want({"mail": "lynx"})
+    driven.wait_for_looks()
+    assert driven.engine.migrations == [("web", "puma")]
+    driven.engine.finish_migrations()
+    driven.wait_for_log("cluster Default: the migration of web to puma is done after")
+    driven.wait(lambda: ("mail", "lynx") in driven.engine.migrations)
+
+
+def test_a_vm_that_was_moved_stays_in_the_next_balancing(driven):
+    """Whatever the scheduler answers."""
+    driven.want({"web": "puma"})
+    driven.start("on", cluster())
+    moved = [("web", "puma"), ("mail", "lynx"), ("web", "lynx")]
+    for number in range(1, 4):
+        driven.wait(lambda wanted=moved[:number]: driven.engine.migrations == wanted)
+        driven.want({"web": "lynx", "mail": "lynx"})
+        driven.engine.finish_migrations()
+
+
+def test_a_migration_to_any_host_is_the_engines_choice(driven):
+    """It is done when the VM is on another host."""
+    driven.want({"web": ""})
+    driven.start("on", cluster())
+    driven.wait_for_log("cluster Default: migrating web from lynx to any host")
+    driven.wait(lambda: driven.engine.migrations == [("web", "puma")])
+    driven.engine.finish_migrations()
+    driven.wait_for_log("cluster Default: the migration of web to any host is done after")
+
+
+def test_a_migration_is_followed_across_a_restart(driven):
+    """Who begins it need not be who sees it end."""
+    driven.want({"web": "puma"})
+    driven.start("on", cluster())
+    driven.wait_for_log("migrating web from lynx to puma")
+    driven.stop()
+    driven.engine.finish_migrations()
+    driven.want({})
+    driven.start("on", cluster())
+    driven.wait_for_log("the migration of web to puma is done after")
+
+
+def test_a_stop_begins_no_other_migration_and_forgets_none(driven):
+    """Those that the engine was asked for are followed after the start."""
+    crowd = [Vm(f"vm{number}", host="lynx") for number in range(100)]
+    driven.engine.vms[:] = crowd
+    driven.want({vm.name: "puma" for vm in crowd})
+    driven.start("on", cluster())
+    driven.wait(lambda: driven.engine.migrations)
+    driven.stop()
+    begun = [name for name, _ in driven.engine.migrations]
+    assert len(begun) < len(crowd)
+    driven.engine.finish_migrations()
+    driven.want({})
+    driven.start("on", cluster())
+    for name in begun:
+        driven.wait_for_log(f"the migration of {name} to puma is done after")
+
+
+def test_a_daemon_killed_while_it_asks_for_a_migration_follows_it(driven):
+    """The engine took it and had not answered; nor does the next balancing move the VM again."""
+    driven.want({"web": "puma"})
+    driven.engine.acting.clear()
+    driven.start("on", cluster())
+    driven.wait(lambda: driven.engine.migrations == [("web", "puma")])
+    driven.daemon.process.kill()
+    driven.daemon.process.wait()
+    assert "migrating web" not in driven.daemon.log
+    driven.engine.acting.set()
+    driven.want({"web": "lynx", "mail": "lynx"})
+    driven.start("on", cluster())
+    driven.wait_for_looks()
+    driven.engine.finish_migrations()
+    driven.wait_for_log("the migration of web to puma is done after")
+    driven.wait(lambda: len(driven.engine.migrations) == 2)
+    assert driven.engine.migrations == [("web", "puma"), ("mail", "lynx")]
+
+
+def test_a_migration_whose_answer_is_lost_is_followed(driven):
+    """What the VM does is the answer."""
+    driven.want({"web": "puma"})
+    driven.engine.broken_action = Reply(502, "text/html", "<html>Bad gateway</html>")
+    driven.start("on", cluster())
+    driven.wait_for_log("whether web migrates from lynx to puma will be seen: ")
+    driven.engine.finish_migrations()
+    driven.wait_for_log("the migration of web to puma is done after")
+
+
+def test_a_migration_that_fails_is_told(driven):
+    """With the host on which the VM is; it is tried again after the next balancing but one."""
+    driven.want({"web": "puma"})
+    driven.start("on", cluster())
+    driven.wait(lambda: len(driven.engine.migrations) == 1)
+    driven.wait_for_looks()
+    driven.engine.finish_migrations(well=False)
+    driven.wait_for_log("the migration of web to puma failed, the VM is on lynx, after")
+    driven.wait(lambda: len(driven.engine.migrations) == 2)
+
+
+def test_a_migration_that_the_engine_refuses_is_told(driven):
+    """With what the engine says."""
+    driven.want({"web": "puma"})
+    driven.engine.hosts[1].status = "maintenance"
+    driven.start("on", cluster())
+    driven.wait_for_log("cluster Default: cannot migrate web from lynx to puma: ")
+    assert "Cannot migrate VM." in driven.daemon.log
+
+
+def test_what_many_hooks_answer_is_made(driven):
+    """Each migration once, though more than one hook may be called before the first is made."""
+    driven.crowd(15)
+    driven.start("on", cluster("slow", balance="0", timer=OFTEN, properties="target=puma"))
+    driven.wake_all()
+    driven.wait(lambda: len(driven.engine.migrations) >= 15)
+    assert sorted(driven.engine.migrations) == sorted((vm.name, "puma") for vm in driven.engine.vms)
+    driven.engine.finish_migrations()
+    for vm in driven.engine.vms:
+        driven.wait_for_log(f"the migration of {vm.name} to puma is done after")

@@ -174,8 +174,8 @@ def test_every_file_has_its_place_and_owner(files, package):
     assert files["/var/lib/ovirt-scheduler"][:3] == ("ovirt-scheduler", "ovirt-scheduler", 0o700)
     assert files["/var/log/ovirt-scheduler"][:3] == ("ovirt-scheduler", "ovirt-scheduler", 0o750)
     assert next(name for name, file in files.items() if file.flags == "l").endswith("/LICENSE")
-    documents = {Path(name).name for name, file in files.items() if file.flags == "d"}
-    assert {"README.md", "CHANGELOG.md", "operations.md"} <= documents
+    documents = {name.split("/", 5)[-1] for name, file in files.items() if file.flags == "d"}
+    assert {"README.md", "CHANGELOG.md", "docs/operations.md"} <= documents
     pages = {path.name for path in (PROJECT / "docs" / "man").glob("*.[158]")}
     assert pages <= {name.rpartition("/")[2].replace(".gz", "") for name in files}
     modules = {name.partition("/site-packages/")[2] for name in files if "/site-packages/" in name}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+import threading
 import zlib
 from email.message import Message
 from http import HTTPStatus
@@ -26,6 +27,25 @@ class BodyRefused(Exception):
         self.status = status
 
 
+class Room:
+    """Bytes that the bodies of all requests may take together. Safe to use from many threads."""
+
+    def __init__(self, size: int):
+        self._free = size
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> bool:
+        """Whether there was so much left, which is taken then."""
+        with self._lock:
+            enough = size <= self._free
+            self._free -= size * enough
+            return enough
+
+    def give_back(self, size: int) -> None:
+        with self._lock:
+            self._free += size
+
+
 class BodyReader:
     """Reads one request's body.
 
@@ -36,14 +56,17 @@ class BodyReader:
         headers: the request's.
         stream: stands at the first byte of the body.
         limit: bytes of the body, both as it is sent and after decompression.
+        room: what the body takes of it is given back by ``release``.
 
     Raises:
         BodyRefused: the headers already say that the body cannot be taken.
     """
 
-    def __init__(self, headers: Message, stream: io.BufferedIOBase, limit: int):
+    def __init__(self, headers: Message, stream: io.BufferedIOBase, limit: int, room: Room):
         self._stream = stream
         self._limit = limit
+        self._room = room
+        self._taken = 0
         self._gzipped = _is_gzipped(headers)
         self._length = _length(headers)  # None: in chunks
         if self._length is not None and self._length > limit:
@@ -53,7 +76,7 @@ class BodyReader:
         """Read the whole body, and decompress it.
 
         Raises:
-            BodyRefused: too large, broken, or ended early.
+            BodyRefused: too large, broken, or ended early; no room for it beside others.
             OSError: as the stream raises, TimeoutError among them.
         """
         pieces = self._in_chunks() if self._length is None else self._of_length(self._length)
@@ -64,7 +87,16 @@ class BodyReader:
             body += piece
             if len(body) > self._limit:
                 raise self._too_large()
+            if not self._room.take(len(piece)):
+                text = "there are large requests under way, and no room for this one; try it later"
+                raise BodyRefused(HTTPStatus.SERVICE_UNAVAILABLE, text)
+            self._taken += len(piece)
         return bytes(body)
+
+    def release(self) -> None:
+        """The body is needed no more."""
+        self._room.give_back(self._taken)
+        self._taken = 0
 
     def _of_length(self, length: int) -> Iterator[bytes]:
         left = length

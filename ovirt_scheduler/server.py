@@ -38,7 +38,7 @@ from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.heap import Reclaim
 from ovirt_scheduler.log_fields import Name
 from ovirt_scheduler.model import AnswerForm, Caller, Method
-from ovirt_scheduler.request_body import BodyReader, BodyRefused
+from ovirt_scheduler.request_body import BodyReader, BodyRefused, Room
 from ovirt_scheduler.streams import Stream, TlsError
 
 logger = logging.getLogger(__name__)
@@ -46,6 +46,7 @@ logger = logging.getLogger(__name__)
 _LINGER = 2.0  # seconds in which a client may read our last answer
 _MAX_LINE = 65536  # bytes of the request line
 _SHOWN = 200  # characters of a text that may be the caller's own
+_BODIES = 16  # bodies of the largest size that there is room for at one time
 _STOPPING = 0.5  # seconds in which threads may end when their connections are broken
 _RECLAIM = 64  # connections that have ended: then free memory is given back
 _ACCEPT_PAUSE = 0.2  # seconds to wait where the system has no room for a connection
@@ -96,6 +97,7 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         self.tls = settings.tls
         self.dispatcher = Dispatcher(methods)
         self.connections = Connections(settings.max_connections)
+        self.room = _room(settings)
         self._reclaim = Reclaim(_RECLAIM)
         self._stopping = threading.Event()
         self._accepting = threading.Lock()
@@ -156,6 +158,7 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         which says so. Address and port stay, and so does whether TLS is spoken.
         """
         self.settings, self.tls = settings, settings.tls
+        self.room = _room(settings)
         self.dispatcher = Dispatcher(methods)
         self.connections.set_limit(settings.max_connections)
 
@@ -272,6 +275,9 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
         else:
             if body is not None:
                 self._answer(body)
+        finally:
+            if self._body is not None:
+                self._body.release()
         self.wfile.flush()
         if not connections.set_idle(self.request):
             self.close_connection = True
@@ -319,6 +325,7 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
     def _start_request(self) -> None:
         self._request_id = secrets.token_hex(4)
         self._expects_continue = False
+        self._body: Optional[BodyReader] = None
         self._form = self.server.settings.root_form
         self.command, self.requestline, self.request_version = "", "", "HTTP/1.1"
 
@@ -364,12 +371,13 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
             return None
         if not self.parse_request() or not self._accept_target():
             return None
-        body = BodyReader(self.headers, self.rfile, self.server.settings.max_request_size)
+        limit = self.server.settings.max_request_size
+        self._body = BodyReader(self.headers, self.rfile, limit, self.server.room)
         if self._expects_continue:
             self.send_response_only(HTTPStatus.CONTINUE)
             self.end_headers()
             self.wfile.flush()
-        return body.read()
+        return self._body.read()
 
     def _accept_target(self) -> bool:
         """Find the answer form that the path asks for (contract 1.3)."""
@@ -414,6 +422,10 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
             if coding.strip() in ("gzip", "x-gzip"):
                 return re.fullmatch(r"\s*q\s*=\s*0(\.0*)?\s*", weight) is None
         return False
+
+
+def _room(settings: ServerSettings) -> Room:
+    return Room(_BODIES * settings.max_request_size)
 
 
 def _peer(address: Tuple[Any, ...]) -> str:

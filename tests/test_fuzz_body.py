@@ -12,7 +12,7 @@ from fuzzing import assert_told, bounded, damaged, peak_of, tries
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_scheduler.request_body import BodyReader, BodyRefused
+from ovirt_scheduler.request_body import BodyReader, BodyRefused, Room
 
 LIMIT = 2000  # bytes
 
@@ -85,7 +85,7 @@ def test_a_body_is_read_or_refused(headers: Dict[str, List[str]], data: bytes) -
     """Within the limit, and with a status and a line for whoever wrote the client."""
     try:
         with bounded():
-            body = BodyReader(message(headers), io.BytesIO(data), LIMIT).read()
+            body = BodyReader(message(headers), io.BytesIO(data), LIMIT, Room(LIMIT)).read()
     except BodyRefused as refusal:
         assert 400 <= refusal.status < 600
         assert_told(str(refusal))
@@ -99,7 +99,7 @@ def test_a_good_body_is_read_as_it_was_sent(body: bytes, size: int, other: int) 
     """In chunks of any size, packed or not, and what follows it is left alone."""
     for headers, sent in ((CHUNKS, body), (PACKED, gzip.compress(body))):
         stream = io.BufferedReader(io.BytesIO(in_chunks(sent, size) + b"next"), other)
-        assert BodyReader(message(headers), stream, LIMIT).read() == body
+        assert BodyReader(message(headers), stream, LIMIT, Room(LIMIT)).read() == body
         assert stream.read() == b"next"
 
 
@@ -110,6 +110,6 @@ def test_what_a_bomb_unpacks_to_is_not_held() -> None:
 
     def read() -> None:
         with pytest.raises(BodyRefused, match="larger than"):
-            BodyReader(message(PACKED), io.BytesIO(sent), limit).read()
+            BodyReader(message(PACKED), io.BytesIO(sent), limit, Room(limit)).read()
 
     assert peak_of(read) < 4 * limit

@@ -8,7 +8,7 @@ from email.message import Message
 
 import pytest
 
-from ovirt_scheduler.request_body import BodyReader, BodyRefused
+from ovirt_scheduler.request_body import BodyReader, BodyRefused, Room
 
 LIMIT = 1000
 
@@ -19,7 +19,7 @@ def read(headers: dict[str, str] | list[tuple[str, str]], sent: bytes) -> tuple[
     for name, value in headers.items() if isinstance(headers, dict) else headers:
         message[name] = value
     stream = io.BytesIO(sent)
-    return BodyReader(message, stream, LIMIT).read(), stream.read()
+    return BodyReader(message, stream, LIMIT, Room(LIMIT)).read(), stream.read()
 
 
 def refusal(headers: dict[str, str] | list[tuple[str, str]], sent: bytes) -> tuple[int, str]:

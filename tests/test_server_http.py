@@ -240,6 +240,29 @@ def test_a_body_past_the_limit_is_refused(
         assert at_end(connection)
 
 
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_there_is_room_for_so_many_large_bodies_at_one_time(
+    start: Callable[..., Running], pack: Callable[[bytes], bytes]
+) -> None:
+    """503 beyond it; the room is given back with the answers."""
+    running = start(replace(SETTINGS, max_request_size=1024))
+    coding = {"Content_Encoding": "gzip"} if pack is gzip.compress else {}
+    large = post(pack(xmlrpc.client.dumps((), "gate").encode().ljust(1024)), **coding)
+    connections = [running.connect() for _ in range(16)]
+    for connection in connections:
+        connection.sendall(large)
+        assert running.gate.entered.acquire(timeout=30)
+    reply = ask(running, large)
+    assert reply.status == 503
+    assert "try it later" in reply.text
+    running.gate.go_on.set()
+    for connection in connections:
+        assert Reply(connection).value == "done"
+        connection.sendall(large)
+        assert Reply(connection).value == "done"
+    assert ask(running, large).value == "done"
+
+
 def test_a_body_that_ends_early_is_told(plain: Running) -> None:
     """A client that stops in the middle, and still reads, gets a reason."""
     connection = plain.connect()

@@ -44,6 +44,25 @@ class EngineSettings:
     ca_file: Optional[Path]  # None: the system's authorities
     cache_seconds: float
 
+    def password(self) -> str:
+        """The first line of its file, as it is now.
+
+        Raises:
+            ConfigError: there is none that can be read.
+        """
+        try:
+            with self.password_file.open(encoding="utf-8") as file:
+                password = file.readline().rstrip("\n")
+        except OSError as error:
+            reason = f"cannot be read: {error.strerror}"
+        except ValueError:
+            reason = "is not UTF-8"
+        else:
+            if password:
+                return password
+            reason = "has an empty first line"
+        raise ConfigError(reason, str(self.password_file))
+
 
 class Drive(enum.Enum):
     """Whether the daemon itself looks after clusters, and how far it goes."""

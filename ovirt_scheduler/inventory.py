@@ -29,7 +29,7 @@ import pycurl
 
 from ovirt_scheduler import __version__
 from ovirt_scheduler.config import EngineSettings
-from ovirt_scheduler.errors import EngineUnavailable
+from ovirt_scheduler.errors import ConfigError, EngineUnavailable
 from ovirt_scheduler.model import UUID, Document, EngineAccess, Known
 
 _LONGEST = 10.0  # seconds that one request waits for the engine, at most
@@ -289,7 +289,10 @@ class _Engine:
         """A token of the engine's single sign-on."""
         settings = self._settings
         url = f"{self._sso}/sso/oauth/token"
-        password = self._password()
+        try:
+            password = settings.password()
+        except ConfigError as error:
+            raise EngineUnavailable(f"{self.url}: no login: password_file {error}") from None
         form = {
             "grant_type": "password",
             "scope": "ovirt-app-api",
@@ -308,21 +311,6 @@ class _Engine:
             reason = " ".join(said.split())
             raise EngineUnavailable(f"{url}: no login for {settings.username}: {reason:.200}")
         raise EngineUnavailable(f"{url}: {reply.words}, and no token for {settings.username}")
-
-    def _password(self) -> str:
-        path = self._settings.password_file
-        try:
-            with path.open(encoding="utf-8") as file:
-                password = file.readline().rstrip("\n")
-        except OSError as error:
-            reason = f"cannot be read: {error.strerror}"
-        except ValueError:
-            reason = "is not UTF-8"
-        else:
-            if password:
-                return password
-            reason = "has an empty first line"
-        raise EngineUnavailable(f"{self.url}: no login: the password file {path} {reason}")
 
     def _log_out(self, token: Optional[str]) -> None:
         """Have the engine forget a token; where it does not, the token expires."""

@@ -22,9 +22,10 @@ def problems(settings: Settings) -> Iterator[str]:
             yield f"{settings.log_file}: {reason}; mend log_file"
     if settings.engine is None:
         return
-    reason = _unreadable(settings.engine.password_file)
-    if reason:
-        yield f"{settings.engine.password_file}: {reason}; mend password_file"
+    try:
+        settings.engine.password()
+    except ConfigError as error:
+        yield f"{error}; mend password_file"
     if settings.engine.ca_file is not None:
         try:
             certificates.describe(settings.engine.ca_file)
@@ -39,13 +40,3 @@ def _unwritable(path: Path) -> Optional[str]:
         return f"there is no folder {path.parent}"
     place = path if path.exists() else path.parent
     return None if os.access(place, os.W_OK) else f"{place} cannot be written by this user"
-
-
-def _unreadable(path: Path) -> Optional[str]:
-    try:
-        with path.open(encoding="utf-8") as file:
-            return None if file.readline().rstrip("\n") else "has an empty first line"
-    except OSError as error:
-        return f"cannot be read: {error.strerror}"
-    except ValueError:
-        return "is not UTF-8"

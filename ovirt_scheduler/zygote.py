@@ -46,6 +46,7 @@ def main(control_fd: int, user: Sequence[int]) -> NoReturn:
     secrecy.hide_memory()  # calls of one request see nothing of another's
     if user:
         _change_to(user)
+    secrecy.leave_keyring()
     for name in _PRELOADED:
         importlib.import_module(name)
     gc.collect()

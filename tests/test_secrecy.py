@@ -200,6 +200,38 @@ def test_no_environment_variable_holds_a_secret(looked: Looked) -> None:
     }  # fmt: skip
 
 
+KEYRING = """
+import ctypes, sys
+from ovirt_scheduler.executor import Executor
+from ovirt_scheduler.model import Candidate, Source
+
+libc = ctypes.CDLL(None)
+libc.syscall(250, 1, None)  # keyctl: a session keyring of our own
+if libc.syscall(248, b"user", b"secret", b"secret", 6, -3) < 0:  # add_key
+    sys.exit("there are no keyrings here")
+text = b'''
+import ctypes
+found = ctypes.CDLL(None).syscall(250, 10, -3, b"user", b"secret", 0)  # keyctl: search
+raise Exception(found)
+def do_filter(hosts, vm, properties): return hosts
+'''
+executor = Executor(parallel=1, max_waiting=1)
+executor.start()
+print(executor.analyse(Candidate(Source("plugin", "/plugin.py", text), "/", ())).fault.message)
+executor.close()
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the calls have its numbers")
+def test_no_keyring_holds_a_secret() -> None:
+    """A login session's may hold tickets, and is inherited."""
+    command = [sys.executable, "-c", KEYRING]
+    ended = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    if "no keyrings" in ended.stderr:
+        pytest.skip(ended.stderr)
+    assert "raised Exception: -1;" in ended.stdout, ended.stderr
+
+
 def test_no_program_that_a_plugin_starts_gains_rights(looked: Looked) -> None:
     """By a set-user-ID bit, or capabilities of its own."""
     assert "\nNoNewPrivs:\t1\n" in looked.found["status"]

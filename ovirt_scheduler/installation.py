@@ -121,9 +121,9 @@ def _do(act: Callable[[], None], machine: Machine, record: Record) -> None:
 
 
 def _steps(machine: Machine, record: Record, conf: SchedulerConf, wishes: Wishes) -> List[Step]:
-    steps: List[Step] = [User(machine, record), *folders(machine, record)]
-    unit = UnitFile(machine, record)
-    steps += [*companions(machine, record), unit, conf]
+    unit = UnitFile(machine, record)  # comes first, as it refuses a program that cannot be started
+    steps: List[Step] = [unit, User(machine, record), *folders(machine, record)]
+    steps += [*companions(machine, record), conf]
     steps += sample_confs(machine, record)
     steps += [Certificate(machine, record, lambda: _makes_certificate(conf))]
     if wishes.engine:

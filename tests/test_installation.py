@@ -338,15 +338,16 @@ def test_the_unit_names_the_program_where_it_is_installed(root, setup, monkeypat
 
 
 def test_a_program_that_the_unit_hides_is_refused(root, setup, monkeypatch):
-    """ProtectHome would keep the daemon from starting, with a message that helps nobody."""
+    """Before anything is made: ProtectHome would keep the daemon from starting, without a word."""
     program = at(root, "/home/ada/venv/bin/ovirt-scheduler")
     program.parent.mkdir(parents=True)
     program.touch()
     monkeypatch.setattr("sys.argv", [str(program)])
+    before = tree(root)
     status, told = setup()
     assert status == 1
     assert "/home/ada/venv/bin/ovirt-scheduler: the unit hides this folder" in told
-    assert not at(root, UNIT).exists()
+    assert tree(root) == before
 
 
 def test_a_python_that_the_unit_hides_is_refused(root, setup, monkeypatch):

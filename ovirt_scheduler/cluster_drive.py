@@ -33,7 +33,7 @@ from ovirt_scheduler.drivers import (
     StatusChange,
     Subjects,
 )
-from ovirt_scheduler.errors import SchedulerError
+from ovirt_scheduler.errors import EngineUnavailable, SchedulerError, UnreadableDocument
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.inventory import Inventory
 from ovirt_scheduler.model import AnswerForm, Caller, Document
@@ -79,7 +79,7 @@ class ClusterDrive:
         self._executor = executor
         self._store = memory
         self._memory: ClusterMemory = memory.cluster(settings.name)
-        self._problem = ""
+        self._problem: Optional[SchedulerError] = None
         self._stopping = threading.Event()
         self._caller = Caller(f"cluster {self.name}", AnswerForm.ENGINE, "the daemon itself")
         self._migrations = ClusterMigrations(
@@ -114,9 +114,9 @@ class ClusterDrive:
         try:
             if woken or balance or timer or now >= self._look_at:
                 all_told = self._go(timer, balance)
-            self._tell("")
+            self._tell(None)
         except SchedulerError as error:
-            self._tell(str(error))
+            self._tell(error)
         now = time.monotonic()
         if balance:
             self._balance_at = now + self._settings.load_balance_interval
@@ -149,7 +149,10 @@ class ClusterDrive:
     def _look(self) -> _Look:
         deadline = time.monotonic() + _LOOK_SECONDS
         hosts, vms = self._inventory.cluster(self.name, deadline)
-        seen = self._executor.survey(Survey(hosts, vms, deadline))
+        try:
+            seen = self._executor.survey(Survey(hosts, vms, deadline))
+        except UnreadableDocument as error:
+            raise UnreadableDocument(f"what the engine told cannot be read: {error}") from None
         if not seen.hosts:
             raise SchedulerError(
                 "the engine knows no host in it; is there a cluster of that name, and may the "
@@ -250,14 +253,21 @@ class ClusterDrive:
             raise SchedulerError(problem)
         return drivers[self._settings.scheduler]
 
-    def _tell(self, problem: str) -> None:
+    def _tell(self, problem: Optional[SchedulerError]) -> None:
         """Say what is wrong, once; and when it is well again."""
-        if problem and problem != self._problem:
-            told = {"cluster": self.name, "reason": problem}
-            _log.warning("cluster %(cluster)s: %(reason)s", told)
-        elif self._problem and not problem:
+        if problem is None and self._problem is not None:
             _log.info("cluster %(cluster)s: is looked after again", {"cluster": self.name})
+        elif problem is not None and not _is_same(problem, self._problem):
+            told = {"cluster": self.name, "reason": str(problem)}
+            _log.warning("cluster %(cluster)s: %(reason)s", told)
         self._problem = problem
+
+
+def _is_same(problem: SchedulerError, former: Optional[SchedulerError]) -> bool:
+    """Whether it is no news; an engine that is away is away at any address, after any time."""
+    if isinstance(problem, EngineUnavailable):
+        return isinstance(former, EngineUnavailable)
+    return str(problem) == str(former)
 
 
 def _changes(

@@ -324,7 +324,13 @@ def _clusters(conf: ConfFile) -> Iterator[ClusterSettings]:
     for needed, there in (("[engine]", _engine(conf)), ("[clusters]", found)):
         if conf["drive"] != Drive.OFF.value and not there:
             raise conf.mistake("drive", f"needs the section {needed}, which is not there")
+    names: Dict[str, str] = {}  # as the engine finds them: whatever their case
     for name, values in found.items():
+        if names.setdefault(name.lower(), name) != name:
+            problem = (
+                f"the engine tells no case apart: keep this section or [[{names[name.lower()]}]]"
+            )
+            raise conf.mistake("scheduler", problem, "clusters", name)
         if not _CLUSTER_NAME.fullmatch(name):
             problem = "is not the name of a cluster: at most 40 letters, digits, - _ and ."
             raise conf.mistake("scheduler", problem, "clusters", name)

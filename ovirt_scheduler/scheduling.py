@@ -201,18 +201,23 @@ class Scheduling:
             answer = cast("Migrations", execution.answer)
             hear(change, answer if ended is not None and ended.ok else None)
 
-        job, _ = self._with_engine(self._job(request, started))
-        self._executor.tell_changes(job, Changes(tuple(changes), started + seconds), told)
+        until = started + seconds
+        job, _ = self._with_engine(self._job(request, until))  # the last one has its whole time
+        self._executor.tell_changes(job, Changes(tuple(changes), until), told)
 
-    def _job(self, request: DriverRequest, started: float) -> DriverJob:
-        """A request's job, without the units before it."""
+    def _job(self, request: DriverRequest, begun: float) -> DriverJob:
+        """A request's job, without the units before it.
+
+        Args:
+            begun: when it begins, at the latest.
+        """
         return DriverJob(
             driver=request.driver,
             method=request.method,
             subjects=request.subjects,
             arguments=request.arguments,
             properties=request.properties,
-            deadline=started + self._request_timeout,
+            deadline=begun + self._request_timeout,
             selected=self._selections.last(request.driver.name),
             strict=_strict(request),
         )

@@ -7,13 +7,17 @@ from rest_server import Reply, Vm
 
 
 def test_a_dry_run_only_says_what_it_would_do(driven):
-    """Once, however often it comes to the same."""
+    """Once, however often it comes to the same; it is done when the settings say so."""
     driven.want({"web": "puma"})
     driven.start("dry-run", cluster())
     driven.wait_for_log("cluster Default: would migrate web from lynx to puma")
     driven.wait_for_looks()
     assert driven.daemon.log.count("would migrate") == 1
     assert driven.engine.migrations == []
+    conf = driven.folder / "scheduler.conf"
+    conf.write_text(conf.read_text().replace("drive = dry-run", "drive = on"))
+    driven.daemon.process.send_signal(1)
+    driven.wait(lambda: driven.engine.migrations == [("web", "puma")])
 
 
 def test_a_migration_is_made_and_followed_to_its_end(driven):
@@ -49,18 +53,6 @@ def test_a_migration_to_any_host_is_the_engines_choice(driven):
     driven.wait(lambda: driven.engine.migrations == [("web", "puma")])
     driven.engine.finish_migrations()
     driven.wait_for_log("cluster Default: the migration of web to any host is done after")
-
-
-def test_a_migration_is_followed_across_a_restart(driven):
-    """Who begins it need not be who sees it end."""
-    driven.want({"web": "puma"})
-    driven.start("on", cluster())
-    driven.wait_for_log("migrating web from lynx to puma")
-    driven.stop()
-    driven.engine.finish_migrations()
-    driven.want({})
-    driven.start("on", cluster())
-    driven.wait_for_log("the migration of web to puma is done after")
 
 
 def test_a_stop_begins_no_other_migration_and_forgets_none(driven):

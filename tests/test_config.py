@@ -257,6 +257,11 @@ def test_clusters_are_told_by_sections_in_a_section(conf):
         ("[clusters]\n[[A]]\npolcy = x", 3, "[clusters] [[A]] polcy: there is no such key; did"),
         ("[clusters]\n[[A]]\n[[B]]\ntimer_interval = -1", 4, "[clusters] [[B]] timer_interval: "),
         ("[clusters]\n\n[[A B]]", 3, "is not the name of a cluster"),
+        (
+            "[clusters]\n[[East]]\n[[east]]",
+            3,
+            "the engine tells no case apart: keep this section or [[East]]",
+        ),
         ("[clusters]\n[[A]]\nproperties = a;b", 3, "expected key=value, with ; between"),
         ("[clusters]\n[[A]]\nproperties = a=1;a=2", 3, "expected key=value, with ; between"),
         ("[clusters]\n[[A]]\nproperties = policy=none", 3, "has a key of its own, policy"),

@@ -37,6 +37,7 @@ setup(
         "ovirt_scheduler.systemd": "systemd",
     },
     package_data={
+        "ovirt_scheduler": ["py.typed"],
         "ovirt_scheduler.etc": ["*.conf", "plugins/*.conf"],
         "ovirt_scheduler.systemd": ["*.service", "*/*.conf"],
     },

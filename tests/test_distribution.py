@@ -24,6 +24,7 @@ def test_a_wheel_has_all_that_setup_needs(tmp_path):
     for file in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(PROJECT / file, source)
     run_in(source, "setup.py", "-q", "build", "--build-lib", str(tmp_path / "lib"))
+    assert (tmp_path / "lib/ovirt_scheduler/py.typed").exists()  # for who checks a plugin's types
     root = tmp_path / "root"
     (root / "etc").mkdir(parents=True)
     user = f"ovirt-scheduler:x:{os.geteuid()}:{os.getegid()}::/:/usr/sbin/nologin\n"

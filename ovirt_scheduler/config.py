@@ -48,20 +48,21 @@ class EngineSettings:
         """The first line of its file, as it is now.
 
         Raises:
-            ConfigError: there is none that can be read.
+            ConfigError: there is none that can be read, or others could read or change it.
         """
+        password = ""
         try:
-            with self.password_file.open(encoding="utf-8") as file:
-                password = file.readline().rstrip("\n")
+            reason = trust.exposure(self.password_file)
+            if reason is None:
+                with self.password_file.open(encoding="utf-8") as file:
+                    password = file.readline().rstrip("\n")
         except OSError as error:
             reason = f"cannot be read: {error.strerror}"
         except ValueError:
             reason = "is not UTF-8"
-        else:
-            if password:
-                return password
-            reason = "has an empty first line"
-        raise ConfigError(reason, str(self.password_file))
+        if not password:
+            raise ConfigError(reason or "has an empty first line", str(self.password_file))
+        return password
 
 
 class Drive(enum.Enum):

@@ -191,6 +191,7 @@ def password_of(content):
     def change(_engine, folder):
         path = folder / "other-password"
         if content is not None:
+            path.touch(0o600)
             path.write_bytes(content)
         return {"password_file": path}
 

@@ -255,6 +255,21 @@ def test_a_file_that_scheduler_conf_names_is_looked_at(tmp_path: Path, key: str)
         config.load(conf, {})
 
 
+def test_a_password_is_looked_at_whenever_it_is_read(tmp_path: Path) -> None:
+    """It may have come after the start, or been opened to others since."""
+    named = tmp_path / "named"
+    conf = tmp_path / "scheduler.conf"
+    conf.write_text(KEYS["[engine] password_file"].format(path=named))
+    engine = config.load(conf, {}).engine
+    assert engine is not None
+    named.touch(0o600)
+    named.write_text("secret\n")
+    assert engine.password() == "secret"
+    named.chmod(0o644)
+    with pytest.raises(ConfigError, match=r"can be read by .*chmod 600"):
+        engine.password()
+
+
 def test_scheduler_conf_is_looked_at(tmp_path: Path) -> None:
     """Whoever may write it could name other files."""
     conf = tmp_path / "scheduler.conf"

@@ -84,7 +84,8 @@ class ClusterMigrations:
             self._tell_plan(method, wanted, seen)
             return {}
         for vm, target in wanted.items():
-            self._migrating[vm] = Migrating(seen.vms[vm].host, target, time.monotonic())
+            found = seen.vms[vm]
+            self._migrating[vm] = Migrating(found.name, found.host, target, time.monotonic())
         return wanted
 
     def make(self, wanted: Wanted, seen: Seen) -> List[str]:
@@ -123,7 +124,7 @@ class ClusterMigrations:
         for vm, migrating in tuple(self._migrating.items()):
             outcome = _outcome(vm, migrating, seen)
             if outcome is not None:
-                self._tell_end(vm, migrating, seen, *outcome)
+                self._tell_end(migrating, seen, *outcome)
                 del self._migrating[vm]
                 self._store.save(self._cluster)
 
@@ -182,10 +183,10 @@ class ClusterMigrations:
                 told,
             )
 
-    def _tell_end(self, vm: str, migrating: Migrating, seen: Seen, level: int, words: str) -> None:
+    def _tell_end(self, migrating: Migrating, seen: Seen, level: int, words: str) -> None:
         told = {
             "cluster": self._cluster,
-            "vm": seen.vms[vm].name if vm in seen.vms else vm,
+            "vm": migrating.name,
             "target_host": seen.host_name(migrating.target),
             "reason": words,
             "seconds": time.monotonic() - migrating.begun,

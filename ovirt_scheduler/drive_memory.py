@@ -26,6 +26,7 @@ _log = logging.getLogger(__name__)
 class Migrating:
     """A migration that was begun."""
 
+    name: str  # of the VM, which may be gone when it is told how it ended
     source: Optional[str]  # an id
     target: str  # empty: any host but the source
     begun: float  # seconds on the monotonic clock; in the file, since the epoch
@@ -141,7 +142,7 @@ def _memory(fields: Mapping[str, Any]) -> ClusterMemory:
 
 def _migrating(fields: Mapping[str, Any]) -> Migrating:
     migrating = Migrating(**fields)
-    _expect(str, migrating.target, migrating.source or "")
+    _expect(str, migrating.name, migrating.target, migrating.source or "")
     _expect(bool, migrating.moving)
     _expect(float, migrating.begun)
     if not math.isfinite(migrating.begun):

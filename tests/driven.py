@@ -71,12 +71,12 @@ def note(*words):
 class Slow(Scheduler):
     name = topic = "slow"
     properties_validation = "seconds=[0-9.]+;target=[a-z]*"
-    default_values = "0;"
+    default_values = "0;nowhere"
 
     def on_vm_status_changed(self, vm, old_status, new_status, hosts, vms, properties):
         note(vm.name, old_status, new_status, str(os.getppid()))
         time.sleep(float(properties["seconds"]))
-        return {{vm: [host for host in hosts if host.name == properties["target"]]}}
+        return {{vm: [host] for host in hosts if host.name == properties["target"]}}
 
     def on_timer_invoked(self, hosts, vms, properties):
         note("timer")

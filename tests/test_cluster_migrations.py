@@ -101,6 +101,17 @@ def test_a_migration_whose_answer_is_lost_is_followed(driven):
     driven.wait_for_log("the migration of web to puma is done after")
 
 
+def test_a_vm_that_disappears_while_it_migrates_is_told_by_its_name(driven):
+    """The cluster is balanced again."""
+    driven.want({"web": "puma"})
+    driven.start("on", cluster())
+    driven.wait_for_log("migrating web from lynx to puma")
+    driven.want({"mail": "lynx"})
+    driven.engine.vms.remove(driven.vm("web"))
+    driven.wait_for_log("the migration of web to puma ended with the VM, which is gone, after")
+    driven.wait_for_log("migrating mail from puma to lynx")
+
+
 def test_a_migration_that_fails_is_told(driven):
     """With the host on which the VM is; it is tried again after the next balancing but one."""
     driven.want({"web": "puma"})

@@ -20,7 +20,7 @@ def test_what_is_saved_is_known_again(tmp_path):
     memory.hosts, memory.vms = {"h": "up"}, {"v": "down"}
     memory.moved = ["v"]
     begun = time.monotonic() - 100
-    memory.migrating["v"] = Migrating("h", "i", begun, moving=True)
+    memory.migrating["v"] = Migrating("web", "h", "i", begun, moving=True)
     first.save("Default")
     again = DriveMemory(file).cluster("Default")
     assert again.migrating["v"].begun == pytest.approx(begun, abs=10)
@@ -32,7 +32,13 @@ def test_what_is_saved_is_known_again(tmp_path):
 def test_a_clock_that_was_set_back_prolongs_no_migration(tmp_path):
     """One that began in the future is followed as though it began now."""
     file = tmp_path / "clusters.json"
-    migrating = {"source": "h", "target": "i", "begun": time.time() + 1e6, "moving": False}
+    migrating = {
+        "name": "web",
+        "source": "h",
+        "target": "i",
+        "begun": time.time() + 1e6,
+        "moving": False,
+    }
     file.write_text(json.dumps({"Default": {"migrating": {"v": migrating}}}))
     begun = DriveMemory(file).cluster("Default").migrating["v"].begun
     assert begun <= time.monotonic()
@@ -113,15 +119,16 @@ def test_of_a_cluster_that_was_never_seen_nothing_is_known(tmp_path):
                 b'"moved": [7]',
                 b'"migrating": ["v"]',
                 b'"migrating": {"v": {}}',
-                b'"migrating": {"v": {"source": 1, "target": "", "begun": 1.5}}',
-                b'"migrating": {"v": {"source": null, "target": null, "begun": 1.5}}',
-                b'"migrating": {"v": {"source": null, "target": "", "begun": NaN}}',
-                b'"migrating": {"v": {"source": null, "target": "", "begun": "now"}}',
-                b'"migrating": {"v": {"source": null, "target": "", "begun": 1.5, "moving": 2}}',
+                b'"migrating": {"v": {"name": 1, "source": null, "target": "", "begun": 1.5}}',
+                b'"migrating": {"v": {"name": "web", "source": 1, "target": "", "begun": 1.5}}',
+                b'"migrating": {"v": {"name": "web", "source": null, "target": null, "begun": 1.5}}',
+                b'"migrating": {"v": {"name": "web", "source": null, "target": "", "begun": NaN}}',
+                b'"migrating": {"v": {"name": "web", "source": null, "target": "", "begun": "now"}}',
+                b'"migrating": {"v": {"name": "web", "source": null, "target": "", "begun": 1.5, "moving": 2}}',
             )
         ),
     ],
-    ids=range(19),
+    ids=range(20),
 )
 def test_what_cannot_be_read_is_told_and_passed_over(tmp_path, caplog, rubbish):
     """The daemon starts; the clusters are looked at afresh."""

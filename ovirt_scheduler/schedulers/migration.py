@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Dict, Mapping
 
 from ovirtsdk4 import AuthError, types
 
 from ovirt_scheduler.plugin import Driver, EngineUnavailable, engine_connection
+
+_CURL = re.compile(r"\[\(<[^>]*>, \d+, '(.*)'\)\]")  # the SDK tells of libcurl's error as a list
 
 
 class Migration(Driver):
@@ -41,7 +44,7 @@ class Migration(Driver):
             try:
                 vms.vm_service(vm).migrate(host=types.Host(id=host) if host else None)
             except Exception as error:  # noqa: BLE001  the SDK tells of torn answers in many ways
-                said = " ".join(str(error).split())
+                said = _CURL.sub(r"\1", " ".join(str(error).split()))
                 known = isinstance(error, AuthError) or getattr(error, "fault", None) is not None
                 (refused if known else unanswered)[vm] = said or type(error).__name__
         return {"refused": refused, "unanswered": unanswered}

@@ -121,12 +121,14 @@ class ClusterMigrations:
 
     def follow(self, seen: Seen) -> None:
         """See what has become of those under way."""
-        for vm, migrating in tuple(self._migrating.items()):
+        before = tuple(self._migrating.items())
+        for vm, migrating in before:
             outcome = _outcome(vm, migrating, seen)
             if outcome is not None:
                 self._tell_end(migrating, seen, *outcome)
                 del self._migrating[vm]
-                self._store.save(self._cluster)
+        if len(self._migrating) < len(before):
+            self._store.save(self._cluster)
 
     def _possible(self, answer: Migrations, seen: Seen, without: Sequence[str]) -> Wanted:
         first = {vm: targets[0] if targets else "" for vm, targets in answer.items()}

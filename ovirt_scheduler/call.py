@@ -156,15 +156,17 @@ def _rehearse() -> None:
     Whatever a process touches first after its fork is copied, page by page. This touches nearly
     all that a call does, while nobody waits for it.
     """
-    paths, finders = list(sys.path), list(sys.meta_path)
+    path, finders, hooks = [*sys.path], [*sys.meta_path], [*sys.path_hooks]
+    importers = {**sys.path_importer_cache}
     for payload in frames.Unframer(frames.ANSWER_LIMIT).feed(_REHEARSAL):
         run_task(cast("CallTask", frames.unpack_task(payload)))
     limits.data_bytes()
     limits.is_alone()
-    sys.path[:], sys.meta_path[:] = paths, finders
+    sys.path[:], sys.meta_path[:], sys.path_hooks[:] = path, finders, hooks
+    sys.path_importer_cache.clear()
+    sys.path_importer_cache.update(importers)
     sys.modules.pop(_MODULE.name, None)  # where there was no memory for it, it is not there
     linecache.cache.pop(_MODULE.path, None)
-    sys.path_importer_cache.pop(_REHEARSED.plugin.folder, None)
 
 
 def _do(task: CallTask, answer: int) -> NoReturn:

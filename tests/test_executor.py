@@ -35,6 +35,25 @@ def test_a_filter_gives_the_ids_of_the_entities_that_it_returned(executor, unit_
     assert (result.outcome, result.value) == (Outcome.OK, HOSTS)
 
 
+def test_a_plugin_may_import_from_a_folder_of_its_own_choice(executor, unit_named, tmp_path):
+    """From libraries that lie elsewhere, in calls that were forked ahead and in others."""
+    folder, library = tmp_path / "plugins", tmp_path / "library"
+    folder.mkdir()
+    library.mkdir()
+    (library / "chosen.py").write_text("kept = 1\n")
+    (folder / "chooses.py").write_text(
+        "import sys\n"
+        "def do_filter(hosts, vm, properties):\n"
+        f"    sys.path.append({str(library)!r})\n"
+        "    import chosen\n"
+        "    return hosts[:chosen.kept]\n"
+    )
+    unit = unit_named("chooses", folder=folder)
+    for _ in range(5):
+        result = only(executor.run(job_of([unit])))
+        assert result.value == HOSTS[:1], result
+
+
 def test_each_filter_sees_what_the_one_before_it_left(executor, unit_named):
     """Filters narrow one after another (contract 4.1)."""
     units = [unit_named("keeps_first"), unit_named("keeps_first"), unit_named("keeps_all")]

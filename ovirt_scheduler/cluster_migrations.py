@@ -33,6 +33,7 @@ _LONGEST_MIGRATION = 3600.0  # seconds until one is not followed any more
 _MOVING = ("migrating", "migrating_from", "migrating_to")
 _AGAIN_AND_AGAIN = ("load_balance", "on_timer_invoked")
 _MAKER, _MAKE = "migration", "migrate"  # the shipped driver that asks the engine
+_NOT_ASKED = "the engine was not asked: the daemon stops, reloads, or could not"
 _AT_ONCE = 10  # migrations in one call of it
 
 Wanted = Mapping[str, str]  # the id of a VM to the host that it is to go to; "": to any
@@ -113,7 +114,8 @@ class ClusterMigrations:
                         taken.append(vm)
                 self._store.save(self._cluster)
         finally:
-            for vm in left:
+            for vm, target in left.items():
+                self._tell_asked(vm, target, seen, _NOT_ASKED, None)
                 del self._migrating[vm]
             if left:
                 self._store.save(self._cluster)

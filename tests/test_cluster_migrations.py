@@ -65,6 +65,7 @@ def test_a_stop_begins_no_other_migration_and_forgets_none(driven):
     driven.stop()
     begun = [name for name, _ in driven.engine.migrations]
     assert len(begun) < len(crowd)
+    assert driven.daemon.log.count("the engine was not asked") == len(crowd) - len(begun)
     driven.engine.finish_migrations()
     driven.want({})
     driven.start("on", cluster())

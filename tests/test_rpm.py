@@ -69,7 +69,7 @@ def package(tmp_path_factory) -> Path:
             "etc",
             "systemd",
             "docs",
-            *PROJECT.glob("*.*"),
+            *filter(Path.is_file, PROJECT.glob("*.*")),
             "LICENSE",
         ):
             path = PROJECT / entry

@@ -25,6 +25,14 @@ _REFUSALS = {
 E_co = TypeVar("E_co", covariant=True)
 
 
+def _unless_refused(messages: Iterator[Message]) -> Iterator[Message]:
+    """The messages; one that refuses the job is raised as the fault that it is."""
+    for kind, fields in messages:
+        if kind == "refused":
+            raise _REFUSALS[fields["code"]](fields["message"])
+        yield kind, fields
+
+
 class Listener(Protocol[E_co]):
     """Hears the messages of one request process."""
 
@@ -54,9 +62,7 @@ class Told:
         Raises:
             UnreadableDocument, RefusedProperty: the request process says so.
         """
-        for kind, fields in messages:
-            if kind == "refused":
-                raise _REFUSALS[fields["code"]](fields["message"])
+        for kind, fields in _unless_refused(messages):
             if kind == "opened":
                 self.opened = True
                 self._hosts, self._vm = tuple(fields["hosts"]), fields["vm"]
@@ -103,9 +109,7 @@ class DriverTold:
         Raises:
             UnreadableDocument, RefusedProperty, BadParameters: the request process says so.
         """
-        for kind, fields in messages:
-            if kind == "refused":
-                raise _REFUSALS[fields["code"]](fields["message"])
+        for kind, fields in _unless_refused(messages):
             if kind == "opened":
                 self.opened = True
                 self._told = DriverExecution(tuple(fields["hosts"]), errors=tuple(fields["errors"]))
@@ -150,9 +154,7 @@ class ChangesTold:
         Raises:
             UnreadableDocument: the request process says so.
         """
-        for kind, fields in messages:
-            if kind == "refused":
-                raise _REFUSALS[fields["code"]](fields["message"])
+        for kind, fields in _unless_refused(messages):
             if kind == "opened":
                 self.opened = True
             elif kind == "driver":
@@ -187,9 +189,7 @@ class SeenTold:
         Raises:
             UnreadableDocument: the request process says so.
         """
-        for kind, fields in messages:
-            if kind == "refused":
-                raise _REFUSALS[fields["code"]](fields["message"])
+        for kind, fields in _unless_refused(messages):
             if kind == "seen":
                 self._seen = frames.unpack_seen(fields)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 from driven import OFTEN, cluster
 from rest_server import Reply, Vm
 
@@ -16,7 +18,7 @@ def test_a_dry_run_only_says_what_it_would_do(driven):
     assert driven.engine.migrations == []
     conf = driven.folder / "scheduler.conf"
     conf.write_text(conf.read_text().replace("drive = dry-run", "drive = on"))
-    driven.daemon.process.send_signal(1)
+    driven.daemon.process.send_signal(signal.SIGHUP)
     driven.wait(lambda: driven.engine.migrations == [("web", "puma")])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import signal
 
 import pytest
 from driven import OFTEN, cluster
@@ -99,7 +100,7 @@ def test_a_reload_does_not_tell_a_change_that_is_being_told(driven):
     driven.start("dry-run", settings)
     driven.wake_all()
     driven.wait(lambda: "paused up" in driven.told.read_text())
-    driven.daemon.process.send_signal(1)
+    driven.daemon.process.send_signal(signal.SIGHUP)
     driven.wait_for_log("are read again")
     goal = driven.looks("Other") + 3
     driven.wait(lambda: driven.looks("Other") >= goal)

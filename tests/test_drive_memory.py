@@ -63,6 +63,7 @@ def test_a_cluster_is_saved_while_another_changes(tmp_path):
     finally:
         done.set()
         thread.join()
+    assert set(json.loads((tmp_path / "clusters.json").read_text())) == {"Default"}
 
 
 def test_one_thread_at_a_time_looks_after_a_cluster(tmp_path):

@@ -487,3 +487,6 @@ def test_a_changed_user_takes_a_restart(root):
     root.daemon.process.send_signal(signal.SIGHUP)
     wait_until(lambda: "plugin_user cannot change without a restart" in root.log_file.read_text())
     conf.write_text(before)
+    (root.out / "class").unlink(missing_ok=True)
+    assert root.call("by_class")["result"] == IDS
+    assert root.found("class")["ids"] == [NOBODY.pw_uid] * 3 + [NOBODY.pw_gid] * 3

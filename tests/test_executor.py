@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +18,7 @@ from conftest import LIMITS, offspring, processes_with
 from jobs import HOSTS, job_of, only
 from waiting import wait_until
 
-from ovirt_scheduler.errors import Overloaded, UnreadableDocument
+from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded, UnreadableDocument
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.model import (
     Document,
@@ -415,12 +417,23 @@ def test_a_call_that_was_forked_ahead_is_like_any_other(executor, unit_named):
     assert ahead.stdout == late.stdout
 
 
-def test_after_a_rush_no_more_processes_wait_than_before_it(unit_named):
-    """The memory of those that were needed for it is given back."""
+@pytest.mark.parametrize("refused", [0, 4])
+def test_after_a_rush_no_more_processes_wait_than_before_it(unit_named, monkeypatch, refused):
+    """The memory of those that were needed for it is given back; what was not to be had is none."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
+
     own = Executor(parallel=8, max_waiting=8)
     own.start()
     try:
         unit = unit_named("keeps_all")
+        document = Document(b"<hosts><host id='a'/></hosts>")
+        with monkeypatch.context() as lacking:
+            lacking.setattr(socket, "send_fds", refuse)
+            for _ in range(refused):
+                with pytest.raises(ExecutorUnavailable, match="No buffer space"):
+                    own.run(job_of([unit], hosts=document))
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda _: own.run(job_of([unit])), range(40)))
         own.run(job_of([unit]))

@@ -6,10 +6,12 @@ that says what was expected (contract 5.2). Which hosts were given is not known 
 
 from __future__ import annotations
 
+import ast
+import contextlib
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from ovirt_scheduler.aggregate import whole_cost
-from ovirt_scheduler.model import Answer, Kind, Migration
+from ovirt_scheduler.model import Answer, CallResult, Kind, Migration, Outcome, PolicyUnit
 from ovirt_scheduler.xml_text import NOT_IN_XML, writable
 
 # Larger than any cost that counts (contract 3.6), and still a number that JSON carries.
@@ -69,6 +71,53 @@ READERS: Mapping[Kind, Callable[[object], Answer]] = {
     Kind.COST_FUNCTION: costs,
     Kind.BALANCE: migration,
 }
+
+
+def read_returned(unit: PolicyUnit, value: object) -> CallResult:
+    """Make a unit's result of what its function returned."""
+    try:
+        return CallResult(unit.name, Outcome.OK, READERS[unit.kind](value))
+    except BadAnswer as error:
+        return _no_answer(unit, f"{unit.kind.function} {error}")
+
+
+def read_printed(unit: PolicyUnit, stdout: str, stderr: str) -> CallResult:
+    """Make a class unit's result of what it printed: the whole of it, else its last line.
+
+    Only in the process of a call, as every reading of what a plugin made. Text that is no
+    literal is a failure, for a balance too: it may be a migration that cannot be read.
+    """
+    text, complaint = stdout.strip(), one_line(stderr)
+    last = text.rpartition("\n")[2]
+    nothing = not text
+    for candidate in (text, last):
+        with contextlib.suppress(Exception):
+            value = ast.literal_eval(candidate)
+            if value is not None:
+                return read_returned(unit, value)
+            nothing = True
+    if complaint:
+        return _no_answer(unit, complaint)
+    if nothing and unit.kind is Kind.BALANCE:
+        return CallResult(unit.name, Outcome.OK)
+    message = f"{unit.kind.function} returned nothing, and printed no answer"
+    if text:
+        message += f": {one_line(text)!r:.200}"
+    if _is_statement_of_python_2(last):
+        message += "; if this was Python 2's print (a, b), write return a, b, or print((a, b))"
+    return _no_answer(unit, message)
+
+
+def _is_statement_of_python_2(line: str) -> bool:
+    """Whether ``print (a, b)`` may have made this line under Python 3, b being a list or so."""
+    _, _, rest = line.partition(" ")
+    with contextlib.suppress(Exception):
+        return isinstance(ast.literal_eval(rest), (list, tuple, dict, set))
+    return False
+
+
+def _no_answer(unit: PolicyUnit, message: str) -> CallResult:
+    return CallResult(unit.name, Outcome.BAD_ANSWER, message=one_line(message))
 
 
 def items(value: object, wanted: str) -> List[object]:

@@ -14,7 +14,6 @@ from here. Nothing that the plugin does to it is seen by another call (contract 
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import importlib
 import io
@@ -32,7 +31,7 @@ from ovirtsdk4 import types
 
 from ovirt_scheduler import entities, frames, limits, plugin, plugin_modules, properties
 from ovirt_scheduler.analysis import analyse
-from ovirt_scheduler.answers import READERS, BadAnswer, one_line
+from ovirt_scheduler.answers import one_line, read_printed, read_returned
 from ovirt_scheduler.model import (
     Analysis,
     CallResult,
@@ -229,29 +228,10 @@ def run_unit(task: CallTask, given: Callable[[], Entities]) -> bytes:
                 told = [bytes(output.kept) for output in _OUTPUTS]
                 result = read_printed(unit, *(text.decode("utf-8", "replace") for text in told))
                 return frames.pack_printed(result, *map(len, told))
-        result = _answered(unit, returned)
+        result = read_returned(unit, returned)
     except BaseException as error:  # noqa: BLE001  a plugin may raise anything
         result = raised(unit.plugin, unit.name, error)
     return frames.pack_result(result, 0)
-
-
-def read_printed(unit: PolicyUnit, stdout: str, stderr: str) -> CallResult:
-    """Make a class unit's result of what it printed: the whole of it, else its last line.
-
-    Only in the process of a call, as every reading of what a plugin made.
-    """
-    text = stdout.strip()
-    for candidate in (text, text[text.rfind("\n") + 1 :]):
-        with contextlib.suppress(Exception):
-            value = ast.literal_eval(candidate)
-            if value is not None:
-                return _answered(unit, value)
-    if not stderr.strip() and unit.kind is Kind.BALANCE:
-        return CallResult(unit.name, Outcome.OK)
-    message = one_line(stderr) or f"{unit.kind.function} returned nothing, and printed no answer"
-    if not stderr.strip() and text:
-        message += f": {one_line(text)!r:.200}"
-    return CallResult(unit.name, Outcome.BAD_ANSWER, message=message)
 
 
 def _arguments(call: UnitCall, hosts: object, vm: object) -> Tuple[object, ...]:
@@ -259,14 +239,6 @@ def _arguments(call: UnitCall, hosts: object, vm: object) -> Tuple[object, ...]:
     if call.unit.properties is not None:
         given = properties.fill(call.unit.properties, given)
     return (hosts, given) if call.unit.kind is Kind.BALANCE else (hosts, vm, given)
-
-
-def _answered(unit: PolicyUnit, value: object) -> CallResult:
-    try:
-        return CallResult(unit.name, Outcome.OK, READERS[unit.kind](value))
-    except BadAnswer as error:
-        message = one_line(f"{unit.kind.function} {error}")
-        return CallResult(unit.name, Outcome.BAD_ANSWER, message=message)
 
 
 def run_analysis(candidate: Candidate) -> bytes:

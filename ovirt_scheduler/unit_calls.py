@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Callable, Iterator, List, NoReturn, Optional, Sequence, Tuple, cast
 
 from ovirt_scheduler import aggregate, call, frames, limits, properties
-from ovirt_scheduler.answers import one_line
+from ovirt_scheduler.answers import one_line, read_printed
 from ovirt_scheduler.errors import RefusedProperty
 from ovirt_scheduler.given import Given
 from ovirt_scheduler.model import (
@@ -107,7 +107,7 @@ def _work_of(unit_call: UnitCall, given: Given, engine: Engine) -> Work:
 
 def _reading_of(unit: PolicyUnit, ended: Ended) -> Work:
     stdout, stderr = printed(ended.stdout), printed(ended.stderr)
-    return work(unit.limits, lambda: frames.pack_result(call.read_printed(unit, stdout, stderr), 0))
+    return work(unit.limits, lambda: frames.pack_result(read_printed(unit, stdout, stderr), 0))
 
 
 def work(bounds: Limits, payload: Callable[[], bytes]) -> Work:

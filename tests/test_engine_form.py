@@ -161,7 +161,34 @@ def test_unknown_units_are_errors_and_the_others_still_run(engine):
         assert message.startswith(f"there is no {kind} named 'nobody'")
 
 
-@pytest.mark.parametrize("name", ["prints_nothing", "prints_the_old_nothing", "returns_nothing"])
+PYTHON_2 = "; if this was Python 2's print (a, b), write return a, b, or print((a, b))"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("prints_as_python_2", f'do_balance returned nothing, and printed no answer: "{VM} ['),
+        ("prints_none_as_python_2", 'do_balance returned nothing, and printed no answer: "None ['),
+        (
+            "prints_words",
+            "do_balance returned nothing, and printed no answer: 'looking at 2 hosts'",
+        ),
+        ("prints_words_and_complains", "the engine does not answer"),
+    ],
+)
+def test_a_balance_that_printed_what_cannot_be_read_has_failed(engine, name, message):
+    """It may have been a migration: Python 2's way of printing a pair is named (contract 5.3)."""
+    answer = engine.runLoadBalancing(name, HOSTS, {"vm": VM})
+    assert answer["result"] == ["", []]
+    (told,) = answer["plugin_errors"][name]
+    assert told.startswith(message)
+    assert told.endswith(PYTHON_2) == name.endswith("python_2")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["prints_nothing", "prints_words_and_none", "prints_the_old_nothing", "returns_nothing"],
+)
 def test_a_balance_with_nothing_to_do_is_two_empty_values(engine, name):
     """Never an empty array, which stops the engine's balancing (contract 3.5)."""
     assert engine.runLoadBalancing(name, HOSTS, {}) == {"result_code": 0, "result": ["", []]}

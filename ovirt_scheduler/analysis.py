@@ -16,7 +16,7 @@ import traceback
 from types import ModuleType
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
-from ovirt_scheduler import driver_analysis, plugin_imports
+from ovirt_scheduler import driver_analysis, engine_use, plugin_imports
 from ovirt_scheduler.driver_analysis import Misdefined
 from ovirt_scheduler.model import (
     Analysis,
@@ -81,12 +81,13 @@ def analyse(candidate: Candidate) -> Analysis:
         units = tuple(_units(module, source))
         drivers = tuple(_drivers(module, _lines_of(tree)))
         modules = tuple(_compiled(candidate, finder))
+        wants_statistics = engine_use.wants_statistics(module, modules)
     except Misdefined as wrong:
         return Analysis(fault=FileFault(source.path, wrong.line, wrong.message))
     except BaseException as error:  # noqa: BLE001  a plugin may raise anything
         return Analysis(fault=_load_fault(candidate, error))
-    wants_engine = any(map(_wants_engine, modules))
-    return Analysis(units, modules, wants_engine, drivers=drivers)
+    wants_engine = engine_use.wants_connection(modules)
+    return Analysis(units, modules, wants_engine, wants_statistics, drivers=drivers)
 
 
 def _may_have_units(tree: ast.Module) -> bool:
@@ -213,15 +214,6 @@ def _compiled(candidate: Candidate, finder: FolderFinder) -> Iterator[Module]:
             elif later == plugin_imports.ANY:
                 guesses |= sources.keys() - set(names)
                 names += sorted(sources.keys() - set(names))
-
-
-def _wants_engine(module: Module) -> bool:
-    """Whether a module's code names the function that gives a connection to the engine."""
-    return any(
-        name == "engine_connection"
-        for node in ast.walk(ast.parse(module.source))
-        for name in (plugin_imports.named(node), _bound(node))
-    )
 
 
 def _syntax_fault(source: Source, error: BaseException) -> FileFault:

@@ -271,6 +271,7 @@ def unpack_analysis(fields: Head) -> Analysis:
                 for module in fields["modules"]
             ),
             wants_engine=bool(fields["wants_engine"]),
+            wants_statistics=bool(fields["wants_statistics"]),
             fault=None
             if fault is None
             else FileFault(

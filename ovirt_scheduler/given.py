@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from dataclasses import dataclass
-from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, cast
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, cast
 
 from ovirtsdk4 import types
 
@@ -93,7 +93,7 @@ def read_hosts(hosts: Hosts, known: Known, problems: List[str]) -> HostsById:
         told: Dict[str, types.Host] = {}
         for document in known.hosts:
             with _told_by_the_engine(problems):
-                told.update((host.id, host) for host in entities.read_hosts(document))
+                told.update((host.id, _linked(host)) for host in entities.read_hosts(document))
         found = [told.get(host.id, host) for host in entities.hosts_of_ids(hosts)]
     return {cast("str", host.id): host for host in found}
 
@@ -103,7 +103,7 @@ def read_vm(vm: Vm, known: Known, problems: List[str]) -> types.Vm:
         return entities.read_vm(vm)
     if known.vm is not None:
         with _told_by_the_engine(problems):
-            return entities.read_vm(known.vm)
+            return _linked(entities.read_vm(known.vm))
     return entities.vm_of_id(vm)
 
 
@@ -114,9 +114,17 @@ def read_vms(vms: Hosts, known: Known, problems: List[str]) -> VmsById:
         told: Dict[str, types.Vm] = {}
         for document in known.vms:
             with _told_by_the_engine(problems):
-                told.update((vm.id, vm) for vm in entities.read_vms(document))
+                told.update((vm.id, _linked(vm)) for vm in entities.read_vms(document))
         found = [told.get(vm_id) or entities.vm_of_id(vm_id) for vm_id in vms]
     return {cast("str", vm.id): vm for vm in found}
+
+
+def _linked(entity: Any) -> Any:
+    """With the link that statistics have where they are not in the document themselves."""
+    found = entity.statistics
+    if found is not None and found.href is None and entity.href is not None:
+        found.href = f"{entity.href}/statistics"
+    return entity
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Future, wait
-from typing import Deque, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, cast
+from typing import Deque, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, cast
 from urllib.parse import urlencode, urlsplit
 
 import pycurl
@@ -43,6 +43,7 @@ _TAKEN_SECONDS = 5.0  # for which a token is known to be good that the engine to
 _LOGOUT_SECONDS = 1.0
 
 _VM = "/vms/"
+_STATISTICS = {"follow": "statistics"}  # an engine older than 4.2 does not know it: it has none
 _EVENT = re.compile(rb"""<event\b[^<>]{0,400}?\bid=["']([0-9]{1,18})["']""")
 _XML = ("application/xml", "text/xml")
 
@@ -63,7 +64,12 @@ class Inventory:
         self._retry_at = 0.0
 
     def known(
-        self, hosts: Sequence[str], vm: Optional[str], deadline: float, vms: Sequence[str] = ()
+        self,
+        hosts: Sequence[str],
+        vm: Optional[str],
+        deadline: float,
+        vms: Sequence[str] = (),
+        statistics: bool = False,
     ) -> Known:
         """What the engine knows of these ids; without any, it is not asked.
 
@@ -72,18 +78,21 @@ class Inventory:
             vm: likewise.
             deadline: of the request, on the monotonic clock; half of what is left until then
                 is the plugins'.
+            statistics: whether the documents are to have those of each host and VM.
 
         Raises:
             EngineUnavailable: one line that names the URL, and never the password.
         """
         deadline = _share(deadline)
+        follow = _STATISTICS if statistics else {}
         of_hosts, of_vms = (
-            tuple(filter(None, (self._document(path, deadline) for path in _searches(kind, ids))))
-            for kind, ids in (("hosts", hosts), ("vms", vms))
+            tuple(filter(None, (self._document(path, deadline) for path in paths)))
+            for paths in (_searches("hosts", hosts, follow), _searches("vms", vms, follow))
         )
         machine = None
         if vm is not None and UUID.fullmatch(vm):  # nothing else gets into a path
-            machine = self._document(_VM + vm, deadline)
+            query = f"?{urlencode(follow)}" if follow else ""
+            machine = self._document(_VM + vm + query, deadline)
         return Known(of_hosts, machine, of_vms)
 
     def access(self, deadline: float) -> EngineAccess:
@@ -105,7 +114,7 @@ class Inventory:
         Raises:
             EngineUnavailable: as for ``known``.
         """
-        query = urlencode({"search": f"cluster={name}", "follow": "statistics"})
+        query = urlencode({"search": f"cluster={name}", **_STATISTICS})
         hosts, vms = (self._now(f"/{kind}?{query}", deadline) for kind in ("hosts", "vms"))
         return hosts, vms
 
@@ -189,13 +198,13 @@ def _share(deadline: float) -> float:
     return now + min(_LONGEST, (deadline - now) / 2)
 
 
-def _searches(kind: str, ids: Sequence[str]) -> Iterator[str]:
+def _searches(kind: str, ids: Sequence[str], follow: Mapping[str, str]) -> Iterator[str]:
     """The queries for hosts or VMs, the same whatever the order of their ids."""
     good = sorted(each for each in ids if UUID.fullmatch(each))  # nothing else gets into a search
     for start in range(0, len(good), _IDS):
         piece = good[start : start + _IDS]
         search = " or ".join(f"id={each}" for each in piece)
-        yield f"/{kind}?" + urlencode({"search": search, "max": len(piece)})
+        yield f"/{kind}?" + urlencode({"search": search, "max": len(piece), **follow})
 
 
 def _shown(url: str) -> str:

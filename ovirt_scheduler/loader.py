@@ -217,7 +217,13 @@ class Loader:
             # It ran in the process that tells: its checksum, and what is kept, are the file's own.
             raise PluginError("loading it told of other files than its own; remove it", str(path))
         checksum = _checksum(used, conf_data)
-        code = PluginCode(source.name, str(path.parent), analysis.modules, analysis.wants_engine)
+        code = PluginCode(
+            source.name,
+            str(path.parent),
+            analysis.modules,
+            analysis.wants_engine,
+            analysis.wants_statistics,
+        )
         units = tuple(self._unit(found, code, conf, checksum) for found in analysis.units)
         driver_units.check(analysis.drivers, source.path)
         made = [self._driver(found, code, conf, checksum) for found in analysis.drivers]

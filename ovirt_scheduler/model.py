@@ -101,6 +101,7 @@ class PluginCode:
     folder: str
     modules: Tuple[Module, ...]  # the plugin itself first
     wants_engine: bool = False  # it names plugin.engine_connection
+    wants_statistics: bool = False  # those of the hosts and VMs that it is given
 
 
 @dataclass(frozen=True)
@@ -212,6 +213,7 @@ class Analysis:
     units: Tuple[FoundUnit, ...] = ()
     modules: Tuple[Module, ...] = ()
     wants_engine: bool = False
+    wants_statistics: bool = False
     fault: Optional[FileFault] = None
     drivers: Tuple[FoundDriver, ...] = ()
 

@@ -241,8 +241,10 @@ class Scheduling:
         vm = given.vm if isinstance(given.vm, str) and given.vm not in vms else None
         units = (*job.filters, *job.cost_functions)
         plugins = (job.driver.plugin, *(call.unit.plugin for call in units))
+        statistics = any(plugin.wants_statistics for plugin in plugins)
         try:
-            job = replace(job, known=self._inventory.known(hosts, vm, job.deadline, vms))
+            known = self._inventory.known(hosts, vm, job.deadline, vms, statistics)
+            job = replace(job, known=known)
             if any(plugin.wants_engine for plugin in plugins):
                 job = replace(job, engine=self._inventory.access(job.deadline))
         except EngineUnavailable as error:

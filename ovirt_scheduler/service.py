@@ -117,13 +117,15 @@ class Service:
         if self._inventory is None:
             return job, ()
         by_documents = any(call.unit.class_name is None for call in job.calls)
-        wants_engine = any(call.unit.plugin.wants_engine for call in job.calls)
+        plugins = tuple(call.unit.plugin for call in job.calls)
+        statistics = any(plugin.wants_statistics for plugin in plugins)
         try:
             if by_documents:
                 hosts = job.hosts if isinstance(job.hosts, tuple) else ()
                 vm = job.vm if isinstance(job.vm, str) else None
-                job = replace(job, known=self._inventory.known(hosts, vm, job.deadline))
-            if wants_engine:
+                known = self._inventory.known(hosts, vm, job.deadline, statistics=statistics)
+                job = replace(job, known=known)
+            if any(plugin.wants_engine for plugin in plugins):
                 job = replace(job, engine=self._inventory.access(job.deadline))
         except EngineUnavailable as error:
             message = f"the engine's REST API gives no answer: {error}"

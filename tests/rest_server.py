@@ -57,6 +57,7 @@ class Host:
     status: str = "up"
     cluster: str = "Default"
     measured: bool = False  # its statistics tell what its VMs use
+    busy: Optional[int] = None  # percent of its four processors; None: not told
 
     @property
     def id(self) -> str:
@@ -71,6 +72,7 @@ class Vm:
     os: str = "rhel_9x64"
     affinity: str = "migratable"
     status: str = "up"
+    busy: Optional[int] = None  # percent of one processor; None: not told
     cluster: str = "Default"
 
     @property
@@ -240,9 +242,13 @@ class RestServer:
     def expire_tokens(self) -> None:
         self.tokens.clear()
 
-    def hosts_document(self, names: Optional[List[str]] = None) -> str:
-        """All hosts, or those of these names, as an engine would send them along."""
-        return _collection("hosts", [self._host(host) for host in self._named(names)])
+    def hosts_document(self, names: Optional[List[str]] = None, follow: bool = False) -> str:
+        """All hosts, or those of these names, as an engine would send them along.
+
+        Args:
+            follow: with their statistics.
+        """
+        return _collection("hosts", [self._host(host, follow) for host in self._named(names)])
 
     def vm_document(self, name: str) -> str:
         return next(str(self._vm(vm)) for vm in self.vms if vm.name == name)
@@ -312,7 +318,7 @@ class RestServer:
             return _collection(kind, [render(entity, follow) for entity in found[: query.most]])
         entity = {entity.id: entity for entity in entities}[entity_id]
         if not below:
-            return str(render(entity))
+            return str(render(entity, query.follow == "statistics"))
         if (kind, below) != ("hosts", "statistics"):
             raise LookupError(query.path)
         return _collection("statistics", self._statistics(entity))
@@ -349,6 +355,8 @@ class RestServer:
             Element("status", host.status),
             Element("summary", [Element(name, number) for name, number in summary.items()]),
         ]
+        if host.busy is not None:
+            content.append(Element("cpu", [Element("topology", [Element("cores", 4)])]))
         if host.max_scheduling_memory is not None:
             content.append(Element("max_scheduling_memory", host.max_scheduling_memory))
         return Element("host", content, _at("hosts", host.id))
@@ -358,12 +366,15 @@ class RestServer:
         if host.measured:
             used = sum(vm.memory for vm in self.vms if vm.host == host.name)
             values = {"memory.total": host.memory, "memory.used": used}
+        if host.busy is not None:
+            values["cpu.current.idle"] = 100 - host.busy
         return [_statistic(name, value) for name, value in values.items() if value is not None]
 
-    def _vm(self, vm: Vm, _follow: bool = False) -> Element:
+    def _vm(self, vm: Vm, follow: bool = False) -> Element:
+        busy = [] if vm.busy is None else [_statistic("cpu.current.total", vm.busy)]
         content = [
             Element("name", vm.name),
-            _link("vms", vm.id, "statistics"),
+            Element("statistics", busy) if follow else _link("vms", vm.id, "statistics"),
             Element("cluster", "", _at("clusters", id_of(f"cluster {vm.cluster}"))),
             Element("memory", vm.memory),
             Element("os", [Element("type", vm.os)]),

@@ -65,6 +65,7 @@ ANALYSES = st.fixed_dictionaries(
         "units": st.one_of(st.lists(changed(UNIT), max_size=2), JSON),
         "modules": st.one_of(st.lists(changed(MODULE), max_size=2), JSON),
         "wants_engine": JSON,
+        "wants_statistics": JSON,
         "fault": st.one_of(st.none(), changed(FAULT), JSON),
     }
 )

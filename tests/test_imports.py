@@ -58,6 +58,7 @@ CALLS = (
     ("one plugin call, and what it is given", "call given"),
     ("what a driver answered", "driver_answers"),
     ("what a call does and who watches it", "analysis answers entities plugin supervisor"),
+    ("what a file uses of the engine", "engine_use"),
     ("the drivers of a file", "driver_analysis"),
     (
         "what these are made of",

@@ -28,6 +28,8 @@ Vms = Sequence[types.Vm]
 Properties = Mapping[str, str]
 Migrations = Dict[types.Vm, List[types.Host]]
 
+uses_statistics = True  # cluster_use counts with them
+
 NONE, EVENLY_DISTRIBUTE, POWER_SAVING = "none", "evenly_distribute", "power_saving"
 
 # A host in one of these states still runs its VMs, and should not.

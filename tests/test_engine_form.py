@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import http.client
-from xmlrpc.client import dumps
+from xmlrpc.client import dumps, loads
 
 import engine_reader
 import pytest
@@ -300,6 +300,15 @@ def test_both_kinds_of_scores_lead_the_engine_to_the_same_sum(engine, per_unit):
 def test_properties_may_be_nil_empty_or_have_nil_values(engine, properties):
     """All are an empty map; a nil value counts as not given (contract 3.7)."""
     assert engine.runFilters(["tells_what_it_got"], HOSTS, VM, properties)["result"] == [H1]
+
+
+def test_a_property_beyond_16_bits_arrives_as_the_engine_writes_it(daemon):
+    """As two references, each to half of a character: a fault would keep all hosts."""
+    face = "\U0001f600"
+    call = dumps((["tells_what_it_got"], [f"a{face}", "b"], VM, {"last": face}), "runFilters")
+    status, answer = send(daemon, "/engine", call.replace(face, "&#55357;&#56832;").encode("ascii"))
+    assert status == 200
+    assert loads(answer)[0] == ({"result_code": 0, "result": [f"a{face}"]},)
 
 
 def test_hosts_that_were_not_given_are_dropped_and_told(engine):

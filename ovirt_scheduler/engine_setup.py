@@ -71,8 +71,8 @@ class SchedulerConf(ShippedFile):
     def _checked(self, data: bytes) -> ConfFile:
         return ConfFile(data, self._machine.path(self.name), SCHEDULER, ConfigError)
 
-    def _write(self, there: Optional[bytes]) -> None:
-        super()._write(there)
+    def _note(self, found: bool) -> None:
+        super()._note(found)
         self._record.conf_keys = self._keys
 
 
@@ -133,14 +133,16 @@ class TrustStore:
         commands = [self._keytool(found, "-delete")] if there is not None else []
         commands.append([*self._keytool(found, "-importcert"), "-noprompt", "-file", str(wanted)])
         words = "; ".join(" ".join(["run", *command]) for command in commands)
-        return Finding(words, lambda: self._import(found, commands))
+        return Finding(words, lambda: self._import(commands), note=lambda: self._note(found.store))
 
-    def _import(self, found: Java, commands: List[List[str]]) -> None:
+    def _note(self, store: Path) -> None:
+        name = self._machine.name(store)
+        if name not in self._record.trust_stores:
+            self._record.trust_stores.append(name)
+
+    def _import(self, commands: List[List[str]]) -> None:
         for command in commands:
             self._machine.run(command)
-        store = self._machine.name(found.store)
-        if store not in self._record.trust_stores:
-            self._record.trust_stores.append(store)
 
     def remove(self) -> Finding:
         found = java(self._machine) if self._record.trust_stores else None
@@ -200,23 +202,28 @@ class EngineSetting:
         there = self._there()
         if there == value:
             return Finding(f"already so: {self._key} is {value}")
-        return Finding(f"run {command}", lambda: self._set(value, there))
+        return Finding(
+            f"run {command}",
+            lambda: self._set(value),
+            note=lambda: self._note(there),
+        )
 
-    def _set(self, value: str, former: Optional[str]) -> None:
+    def _note(self, former: str) -> None:
+        self._record.engine_config.setdefault(self._key, former)  # the first, which was not ours
+
+    def _set(self, value: str) -> None:
         tool = str(self._machine.path(_ENGINE_CONFIG))
         self._machine.run([tool, "-s", f"{self._key}={value}"])
-        if former is None:
-            del self._record.engine_config[self._key]
-        else:
-            self._record.engine_config.setdefault(self._key, former)
 
     def remove(self) -> Finding:
         former = self._record.engine_config.get(self._key)
         if former is None or not self._machine.path(_ENGINE_CONFIG).exists():
             return Finding(f"nothing to undo: {self._key} was not set by setup")
-        return Finding(
-            f"run engine-config -s {self._key}={former}", lambda: self._set(former, None)
-        )
+        return Finding(f"run engine-config -s {self._key}={former}", lambda: self._restore(former))
+
+    def _restore(self, former: str) -> None:
+        self._set(former)
+        del self._record.engine_config[self._key]
 
     def _there(self) -> str:
         """``engine-config -g`` answers ``KEY: VALUE version: VERSION``."""

@@ -10,16 +10,23 @@ from __future__ import annotations
 from typing import Callable, NamedTuple, Optional, Protocol
 
 
+def nothing() -> None:
+    pass
+
+
 class Finding(NamedTuple):
     """What a step found.
 
-    ``words`` say what is to be done ("make the folder ..."), or why nothing is.
+    ``words`` say what is to be done ("make the folder ..."), or why nothing is. ``note`` writes
+    into the record what ``act`` is about to do. The record is saved in between, so that what was
+    begun can be undone whenever it breaks off.
     """
 
     words: str
     act: Optional[Callable[[], None]] = None
     left: bool = False  # whether the administrator has to do it
     removes: str = ""  # what is gone when it is done: the machine's name of a file or folder
+    note: Callable[[], None] = nothing
 
 
 class Step(Protocol):

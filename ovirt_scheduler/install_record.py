@@ -22,7 +22,7 @@ FILE = "/var/lib/ovirt-scheduler-setup.json"
 class Record:
     """Paths are the machine's own, checksums as ``checksum`` gives them."""
 
-    files: Dict[str, str] = field(default_factory=dict)  # path to the checksum of what we wrote
+    files: Dict[str, List[str]] = field(default_factory=dict)  # path to the checksums of our texts
     found: List[str] = field(default_factory=list)  # of these, those that were there as shipped
     folders: List[str] = field(default_factory=list)  # that were made
     conf_keys: Dict[str, str] = field(default_factory=dict)  # that scheduler.conf was given

@@ -31,9 +31,18 @@ class User:
     def install(self) -> Finding:
         if self._machine.owner(USER):
             return Finding(f"already so: the user {USER}")
-        return Finding(f"make the user {USER}", self._make)
+        return Finding(f"make the user {USER}", self._make, note=self._note)
+
+    def _note(self) -> None:
+        self._record.user = True
 
     def _make(self) -> None:
+        try:
+            self._run()
+        finally:  # whoever makes it by hand then, keeps it
+            self._record.user = self._machine.owner(USER) is not None
+
+    def _run(self) -> None:
         machine = self._machine
         sysusers = machine.tool("systemd-sysusers")
         useradd = machine.tool("useradd")
@@ -51,7 +60,6 @@ class User:
                 "neither systemd-sysusers nor useradd is here to make a user with; make a system "
                 f"user {USER} yourself, then run setup again"
             )
-        self._record.user = True
 
     def remove(self) -> Finding:
         owner = self._machine.owner(USER)
@@ -88,11 +96,15 @@ class Folder:
         place = self._machine.path(self.name)
         if not place.exists():
             words = f"make the folder {self.name}, mode {self._mode:04o}, of {self._user}"
-            return Finding(words, self._make)
+            return Finding(words, self._make, note=self._note)
         if place.stat().st_mode & 0o022:
             words = f"close the folder {self.name} to other writers, mode {self._mode:04o}"
             return Finding(words, lambda: place.chmod(self._mode))
         return Finding(f"already so: the folder {self.name}")
+
+    def _note(self) -> None:
+        if self.name not in self._record.folders:
+            self._record.folders.append(self.name)
 
     def is_of(self, owner: Owner) -> bool:
         """Whether it is there, and belongs to somebody."""
@@ -106,7 +118,6 @@ class Folder:
             raise StepFailed(f"{self.name}: there is no user {self._user} to give it to")
         self._machine.make_folder(self.name, self._mode)
         self._machine.give(self.name, owner)
-        self._record.folders.append(self.name)
 
     def remove(self) -> Finding:
         machine = self._machine
@@ -162,6 +173,7 @@ class Certificate:
             raise StepFailed(f"{self.name}: there is no user {USER} to give it to")
         with acting_as(owner):
             made = certificates.ensure(self._machine.path(self.name))
+        # Not noted before: one that was made and is not recorded stays, and so does somebody's own.
         self._record.certificate = checksum(made.certificate.read_bytes())
 
     def remove(self) -> Finding:
@@ -202,7 +214,11 @@ class Service:
         if not commands:
             return Finding(f"already so: {UNIT} is enabled{' and runs' * self._machine.live}")
         words = "; ".join(" ".join(["run systemctl", *command]) for command in commands)
-        return Finding(words, lambda: self._run([systemctl, *self._root()], commands))
+        return Finding(
+            words,
+            lambda: self._run([systemctl, *self._root()], commands),
+            note=lambda: self._note(commands),
+        )
 
     def _commands(self, systemctl: List[str]) -> List[List[str]]:
         machine = self._machine
@@ -217,9 +233,8 @@ class Service:
             commands.append(["restart", UNIT])
         return commands
 
-    def _run(self, systemctl: List[str], commands: List[List[str]]) -> None:
+    def _note(self, commands: List[List[str]]) -> None:
         for command in commands:
-            self._machine.run([*systemctl, *command])
             if command[-1] == OLD_UNIT:
                 self._record.old_proxy = True
             elif command[0] == "enable":
@@ -227,17 +242,34 @@ class Service:
 
     def remove(self) -> Finding:
         systemctl = self._machine.tool("systemctl")
-        if not systemctl or not self._record.enabled:
-            return Finding(f"nothing to undo: {UNIT} was not enabled by setup")
-        commands = [["disable", *self._now(), UNIT]]
+        if not systemctl:
+            return Finding("nothing to undo: there is no systemctl here")
+        commands = []
+        if self._is_up(systemctl):  # whoever started it: what it lives on is taken away
+            commands.append(["stop", UNIT])
+        ours = self._record.enabled or f"{_UNITS}/{UNIT}" in self._record.files
+        if ours and self._machine.succeeds([systemctl, *self._root(), "is-enabled", "-q", UNIT]):
+            commands.append(["disable", UNIT])
         if self._record.old_proxy:
             commands.append(["enable", *self._now(), OLD_UNIT])
+        if not commands:
+            return Finding(f"nothing to undo: {UNIT} was not enabled by setup")
         words = "; ".join(" ".join(["run systemctl", *command]) for command in commands)
         return Finding(words, lambda: self._undo([systemctl, *self._root()], commands))
 
-    def _undo(self, systemctl: List[str], commands: List[List[str]]) -> None:
+    def _is_up(self, systemctl: str) -> bool:
+        """Whether it runs, or will: systemd may be about to start it again."""
+        if not self._machine.runs_systemd:
+            return False
+        state = self._machine.run([systemctl, "show", "--property=ActiveState", UNIT])
+        return state.strip().partition("=")[2] not in ("inactive", "failed")
+
+    def _run(self, systemctl: List[str], commands: List[List[str]]) -> None:
         for command in commands:
             self._machine.run([*systemctl, *command])
+
+    def _undo(self, systemctl: List[str], commands: List[List[str]]) -> None:
+        self._run(systemctl, commands)
         self._record.enabled = self._record.old_proxy = False
 
     def _has_old_unit(self) -> bool:

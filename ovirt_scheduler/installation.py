@@ -99,7 +99,7 @@ def _run(
             if dry_run:
                 machine.gone.add(finding.removes)
             elif finding.act:
-                _do(finding.act, machine, record)
+                _do(finding.note, finding.act, machine, record)
         except BrokenPipeError:
             if dry_run:
                 raise
@@ -113,7 +113,11 @@ def _run(
     return left
 
 
-def _do(act: Callable[[], None], machine: Machine, record: Record) -> None:
+def _do(
+    note: Callable[[], None], act: Callable[[], None], machine: Machine, record: Record
+) -> None:
+    note()
+    install_record.save(machine, record)
     try:
         act()
     finally:

@@ -9,7 +9,7 @@ import contextlib
 import os
 import re
 from pathlib import Path
-from typing import Iterator, Optional, Tuple
+from typing import Iterator, List, Optional, Tuple
 
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.finding import Finding
@@ -60,10 +60,15 @@ class ShippedFile:
         self.changed = False  # by this object
 
     @property
+    def _ours(self) -> List[str]:
+        """Checksums of what was written here, or put beside it."""
+        return self._record.files.get(self.name, [])
+
+    @property
     def edited(self) -> bool:
-        """Whether it is neither as it is shipped, nor as it was written the last time."""
+        """Whether it is neither as it is shipped, nor as it was ever written."""
         there = self._machine.read(self.name)
-        unedited = {self._record.files.get(self.name), checksum(self._plain), checksum(self._data)}
+        unedited = {*self._ours, checksum(self._plain), checksum(self._data)}
         return there is not None and checksum(there) not in unedited
 
     def install(self) -> Finding:
@@ -74,33 +79,35 @@ class ShippedFile:
         if there == self._data:
             return Finding(f"already so: {self.name}")
         if not self.edited:
+            found = there is not None and not self._ours
             return Finding(
-                f"{'write' if there is None else 'replace'} {self.name}", lambda: self._write(there)
+                f"{'write' if there is None else 'replace'} {self.name}",
+                self._write,
+                note=lambda: self._note(found),
             )
-        seen = self._record.files.get(self.name) == checksum(self._data)
+        seen = checksum(self._data) in self._ours
         if seen or self._machine.read(self._beside) == self._data:
             return Finding(f"kept: {self.name}, which was edited")
         return Finding(
             f"keep {self.name}, which was edited, and put the new one beside it: {self._beside}",
-            self._put_beside,
+            lambda: self._machine.write(self._beside, self._data),
+            note=lambda: self._note(False),
         )
 
-    def _write(self, there: Optional[bytes]) -> None:
-        if there is not None and self.name not in self._record.files:
+    def _note(self, found: bool) -> None:
+        if found:
             self._record.found.append(self.name)
+        if checksum(self._data) not in self._ours:
+            self._record.files[self.name] = [*self._ours, checksum(self._data)]
+
+    def _write(self) -> None:
         self._machine.write(self.name, self._data)
-        self._record.files[self.name] = checksum(self._data)
         self.changed = True
 
-    def _put_beside(self) -> None:
-        self._machine.write(self._beside, self._data)
-        self._record.files[self.name] = checksum(self._data)
-
     def remove(self) -> Finding:
-        written = self._record.files.get(self.name)
         there = self._machine.read(self.name)
         beside = self._machine.read(self._beside)
-        if beside is not None and checksum(beside) == written:
+        if beside is not None and checksum(beside) in self._ours:
             return Finding(
                 f"keep {self.name}, which was edited, and remove {self._beside}",
                 lambda: self._machine.path(self._beside).unlink(),
@@ -108,9 +115,9 @@ class ShippedFile:
             )
         if there is None:
             return Finding(f"nothing to undo: no {self.name}")
-        if written is None:
+        if not self._ours:
             return Finding(f"kept: {self.name}, which was there before")
-        if checksum(there) != written:
+        if checksum(there) not in self._ours:
             return Finding(f"kept: {self.name}, which was edited")
         if self.name in self._record.found:
             return Finding(f"make {self.name} again what it was", self._restore)
@@ -163,8 +170,8 @@ class UnitFile(ShippedFile):
             with contextlib.suppress(ValueError):  # a link out of an image's folder
                 yield self._machine.name(interpreter)
 
-    def _write(self, there: Optional[bytes]) -> None:
-        super()._write(there)
+    def _write(self) -> None:
+        super()._write()
         self._reload()
 
     def _unlink(self) -> None:

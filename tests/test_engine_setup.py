@@ -6,7 +6,9 @@ import io
 import os
 import re
 import shutil
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -96,6 +98,34 @@ def test_a_second_run_sets_nothing_again_and_a_plain_one_keeps_it(root, setup):
     assert "run engine-config" not in setup("--engine")[1]
     assert "already so: /etc/ovirt/scheduler/scheduler.conf\n" in setup()[1]
     assert "root_api = engine" in keys(root)
+
+
+def test_a_run_that_is_killed_at_its_work_can_be_undone(root):
+    """What is about to be set is recorded before: the next run finds it set already."""
+    tool = root / "usr/bin/engine-config"
+    program(tool, ENGINE_CONFIG + '[ "$1" = -g ] || kill -9 $PPID\n')
+
+    def setup(*arguments):
+        command = [sys.executable, "-m", "ovirt_scheduler", "setup", "--root", str(root)]
+        return subprocess.run(
+            [*command, *arguments], cwd=PROJECT, capture_output=True, timeout=60, check=False
+        ).returncode
+
+    assert setup("--engine") == -signal.SIGKILL
+    assert (root / "values").read_text() != VALUES
+    program(tool, ENGINE_CONFIG)
+    assert setup("--engine") == 0
+    assert setup("--remove") == 0
+    assert (root / "values").read_text() == VALUES
+
+
+def test_what_was_there_before_two_different_runs_comes_back(root, setup):
+    """The second has another port to tell the engine; what the first told is none to go back to."""
+    setup("--engine")
+    (root / CONF).write_text("listening_port = 18000\nroot_api = engine\nssl = false\n")
+    assert "ServiceURL=http://localhost:18000/\n" in setup("--engine")[1]
+    assert setup("--remove")[0] == 0
+    assert (root / "values").read_text() == VALUES
 
 
 def test_a_value_that_was_right_before_stays_on_removal(root, setup):

@@ -79,7 +79,7 @@ def became(root: Path, version: str) -> None:
     """Have the machine look as though an earlier version of setup had written scheduler.conf."""
     machine = Machine(root, live=False)
     record = install_record.load(machine)
-    record.files[CONF] = checksum(version.encode())
+    record.files[CONF] = [checksum(version.encode())]
     install_record.save(machine, record)
     at(root, CONF).write_text(version, "utf-8")
 
@@ -212,6 +212,34 @@ def test_remove_keeps_what_is_somebody_elses(root, setup):
     assert "kept: the folder /etc/ovirt/scheduler/plugins, which holds Mine.conf\n" in told
     assert at(root, "/var/log/ovirt-scheduler").is_dir()
     assert not at(root, STATE).exists()
+
+
+def test_remove_keeps_every_file_that_was_edited(root, setup):
+    """By a character at its end, or replaced altogether."""
+    setup()
+    edited = [CONF, UNIT, "/etc/sysusers.d/ovirt-scheduler.conf",
+              "/etc/tmpfiles.d/ovirt-scheduler.conf",
+              "/etc/ovirt/scheduler/plugins/Memory.conf"]  # fmt: skip
+    for name in edited:
+        at(root, name).write_text(at(root, name).read_text("utf-8") + "#\n", "utf-8")
+    at(root, UNIT).write_text("[Service]\n")
+    before = {name: at(root, name).read_bytes() for name in edited}
+    status, told = setup("--remove")
+    assert status == 0
+    for name, data in before.items():
+        assert f"kept: {name}, which was edited\n" in told
+        assert at(root, name).read_bytes() == data
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o757])
+def test_a_folder_that_others_may_write_is_closed(root, setup, mode):
+    """To its group and to everybody; once."""
+    name = "/etc/ovirt/scheduler/plugins"
+    setup()
+    at(root, name).chmod(mode)
+    assert f"close the folder {name} to other writers, mode 0755\n" in setup()[1]
+    assert stat.S_IMODE(at(root, name).stat().st_mode) == 0o755
+    assert f"already so: the folder {name}\n" in setup()[1]
 
 
 def test_what_a_package_brought_is_not_brought_again(root, setup):
@@ -373,6 +401,7 @@ here=$(dirname "$0")
 case "$*" in
   *is-enabled*) [ -e "$here/enabled" ] ;;
   *is-active*) [ -e "$here/enabled" ] ;;
+  show*) if [ -e "$here/enabled" ]; then echo ActiveState=active; else echo ActiveState=inactive; fi ;;
   *) echo "$*" | sed 's/--root=[^ ]* //' >> "$here/told"
      case "$*" in
        *disable*proxy*) ;;
@@ -427,7 +456,9 @@ def test_the_unit_is_enabled_started_and_stopped_again(live):
     live.install()
     assert live.systemctl() == ["restart ovirt-scheduler.service"]
     live.remove()
-    assert live.systemctl() == ["disable --now ovirt-scheduler.service", "daemon-reload"]
+    assert live.systemctl() == [
+        "stop ovirt-scheduler.service", "disable ovirt-scheduler.service", "daemon-reload",
+    ]  # fmt: skip
 
 
 def test_the_old_proxy_makes_room_and_comes_back(live):

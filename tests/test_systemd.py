@@ -434,6 +434,35 @@ def test_setup_is_undone_and_done_again(running):
     ]  # fmt: skip
 
 
+def test_what_a_second_run_started_is_stopped_before_its_files_go(stopped):
+    """The first broke off at the start of the unit, which it had enabled already."""
+    stopped.run("ovirt-scheduler", "setup", "--remove")
+    with drop_in(stopped, "ExecStartPre=/bin/false\nRestart=no"):
+        told = stopped.run("ovirt-scheduler", "setup", check=False)
+        assert "Job for ovirt-scheduler.service failed" in told
+    stopped.run("ovirt-scheduler", "setup")
+    assert processes(stopped)
+    dry = stopped.run("ovirt-scheduler", "setup", "--remove", "--dry-run")
+    assert dry.startswith(f"would run systemctl stop {UNIT}; run systemctl disable {UNIT}\n")
+    assert processes(stopped)
+    assert stopped.run("ovirt-scheduler", "setup", "--remove") == dry.replace("would ", "")
+    assert processes(stopped) == []
+    assert show(stopped, "LoadState") == "not-found"
+    stopped.run("ovirt-scheduler", "setup")
+
+
+def test_a_daemon_that_setup_did_not_start_is_stopped_too(stopped):
+    """Without a word of the unit in the record, and while systemd waits to start it again."""
+    record = stopped.root / "var/lib/ovirt-scheduler-setup.json"
+    with drop_in(stopped, "ExecStart=\nExecStart=/bin/false\nRestartSec=1h"):
+        record.write_text(json.dumps({**json.loads(record.read_text()), "enabled": False}))
+        stopped.run("systemctl", "start", UNIT, check=False)
+        assert show(stopped, "SubState") == "auto-restart"
+        stopped.run("ovirt-scheduler", "setup", "--remove")
+        assert show(stopped, "ActiveState") == "inactive"
+    stopped.run("ovirt-scheduler", "setup")
+
+
 def test_setup_finds_nothing_to_do_on_a_machine_that_is_set_up(running):
     """The daemon goes on; what was edited stays."""
     pid = show(running, "MainPID")

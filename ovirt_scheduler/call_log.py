@@ -6,7 +6,7 @@ A plugin's own message is told, and what it printed; no document, and no propert
 from __future__ import annotations
 
 import logging
-from typing import Dict, Mapping
+from typing import Dict, Mapping, Sequence
 
 from ovirt_scheduler.log_fields import Block, Name
 from ovirt_scheduler.model import CallResult, Outcome
@@ -41,6 +41,12 @@ def tell(call: Mapping[str, object], result: CallResult) -> None:
         if printed.strip():
             told = {**call, "stream": stream, "output": _output(printed.strip())}
             _log.info("%(request)s %(kind)s %(unit)s printed to %(stream)s:", told)
+
+
+def tell_engine(request_id: str, problems: Sequence[str]) -> None:
+    """The lines on what the engine told of ids, and what was wrong with it."""
+    for problem in problems:
+        _log.warning("%(request)s: %(reason)s", {"request": request_id, "reason": problem})
 
 
 def _tell_failure(call: Mapping[str, object], result: CallResult) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import gc
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, cast
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, cast
 
 from ovirtsdk4 import types
 
 from ovirt_scheduler import entities, limits
+from ovirt_scheduler.answers import one_line
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model import Document, Hosts, Job, Known, Vm
 
@@ -90,10 +91,7 @@ def read_hosts(hosts: Hosts, known: Known, problems: List[str]) -> HostsById:
     if isinstance(hosts, Document):
         found = entities.read_hosts(hosts)
     else:
-        told: Dict[str, types.Host] = {}
-        for document in known.hosts:
-            with _told_by_the_engine(problems):
-                told.update((host.id, _linked(host)) for host in entities.read_hosts(document))
+        told = _told(known.hosts, entities.read_hosts, hosts, "hosts", problems)
         found = [told.get(host.id, host) for host in entities.hosts_of_ids(hosts)]
     return {cast("str", host.id): host for host in found}
 
@@ -101,22 +99,49 @@ def read_hosts(hosts: Hosts, known: Known, problems: List[str]) -> HostsById:
 def read_vm(vm: Vm, known: Known, problems: List[str]) -> types.Vm:
     if isinstance(vm, Document):
         return entities.read_vm(vm)
-    if known.vm is not None:
-        with _told_by_the_engine(problems):
-            return _linked(entities.read_vm(known.vm))
-    return entities.vm_of_id(vm)
+    told = _told((known.vm,) if known.vm else (), entities.read_vms, (vm,), "VMs", problems)
+    return told.get(vm) or entities.vm_of_id(vm)
 
 
 def read_vms(vms: Hosts, known: Known, problems: List[str]) -> VmsById:
     if isinstance(vms, Document):
         found = entities.read_vms(vms)
     else:
-        told: Dict[str, types.Vm] = {}
-        for document in known.vms:
-            with _told_by_the_engine(problems):
-                told.update((vm.id, _linked(vm)) for vm in entities.read_vms(document))
+        told = _told(known.vms, entities.read_vms, vms, "VMs", problems)
         found = [told.get(vm_id) or entities.vm_of_id(vm_id) for vm_id in vms]
     return {cast("str", vm.id): vm for vm in found}
+
+
+def _told(
+    found: Sequence[Document],
+    read: Callable[[Document], Sequence[Any]],
+    ids: Sequence[str],
+    what: str,
+    problems: List[str],
+) -> Dict[str, Any]:
+    """What the engine told, by the ids as they were asked for.
+
+    What cannot be read of it, and what was not asked for, is a problem that is told, and no more.
+    """
+    asked = {each.lower(): each for each in ids}  # the engine writes its ids in small letters
+    told: Dict[str, Any] = {}
+    strangers: List[str] = []
+    for document in found:
+        try:
+            for entity in read(document):
+                entity_id = asked.get(entity.id.lower())
+                if entity_id is None:
+                    strangers.append(entity.id)
+                else:
+                    entity.id = entity_id
+                    told[entity_id] = _linked(entity)
+        except UnreadableDocument as error:
+            problems.append(f"what the engine told cannot be read: {error}")
+    if strangers:
+        shown = ", ".join(strangers[:3]) + (", ..." if len(strangers) > 3 else "")
+        told_of = f"the engine told of {what} that it was not asked for"
+        problems.append(one_line(f"{told_of} ({len(strangers)} dropped: {shown:.200})"))
+    return told
 
 
 def _linked(entity: Any) -> Any:
@@ -125,12 +150,3 @@ def _linked(entity: Any) -> Any:
     if found is not None and found.href is None and entity.href is not None:
         found.href = f"{entity.href}/statistics"
     return entity
-
-
-@contextlib.contextmanager
-def _told_by_the_engine(problems: List[str]) -> Iterator[None]:
-    """What cannot be read of the engine's is a problem that is told, and no more."""
-    try:
-        yield
-    except UnreadableDocument as error:
-        problems.append(f"what the engine told cannot be read: {error}")

@@ -14,6 +14,7 @@ without a time limit, and has one query under way at a time.
 from __future__ import annotations
 
 import contextlib
+import html
 import http
 import io
 import json
@@ -31,6 +32,7 @@ from ovirt_scheduler import __version__
 from ovirt_scheduler.config import EngineSettings
 from ovirt_scheduler.errors import ConfigError, EngineUnavailable
 from ovirt_scheduler.model import UUID, Document, EngineAccess, Known
+from ovirt_scheduler.xml_text import writable
 
 _LONGEST = 10.0  # seconds that one request waits for the engine, at most
 _SHORTEST_PAUSE = 1.0  # seconds without a query after one that failed
@@ -46,6 +48,8 @@ _VM = "/vms/"
 _STATISTICS = {"follow": "statistics"}  # an engine older than 4.2 does not know it: it has none
 _EVENT = re.compile(rb"""<event\b[^<>]{0,400}?\bid=["']([0-9]{1,18})["']""")
 _XML = ("application/xml", "text/xml")
+_LONGEST_FAULT = 1 << 16  # bytes that are looked through for its reason
+_FAULT = re.compile(rb"<(reason|detail)>([^<]{1,2000})</")
 
 
 class Inventory:
@@ -219,9 +223,27 @@ class _Reply(NamedTuple):
 
     @property
     def words(self) -> str:
-        phrases = {status.value: f" {status.phrase}" for status in http.HTTPStatus}
         kind = self.content_type.partition(";")[0] or "nothing"
-        return f"answered HTTP {self.status}{phrases.get(self.status, '')} with {kind:.60}"
+        return f"{self._status} with {kind:.60}"
+
+    def refusal(self, secret: str) -> str:
+        """Why there is no document: the engine's own reason, where it tells one in a fault.
+
+        Args:
+            secret: a reason that has it is not told.
+        """
+        # Two texts are all that is looked for, so this is no reading of the document.
+        said = dict(_FAULT.findall(self.body[:_LONGEST_FAULT]))
+        texts = (said[name] for name in (b"reason", b"detail") if name in said)
+        reason = ": ".join(html.unescape(text.decode("utf-8", "replace")) for text in texts)
+        if not self.content_type.startswith(_XML) or not reason.strip() or secret in reason:
+            return f"{self.words}; expected XML"
+        return f"{self._status}: {writable(' '.join(reason.split())):.300}"
+
+    @property
+    def _status(self) -> str:
+        phrases = {status.value: f" {status.phrase}" for status in http.HTTPStatus}
+        return f"answered HTTP {self.status}{phrases.get(self.status, '')}"
 
 
 class _Engine:
@@ -253,7 +275,7 @@ class _Engine:
             reply = self._get(url, token, deadline)
         missing = reply.status == http.HTTPStatus.NOT_FOUND and path.startswith(_VM)
         if not missing and (reply.status != 200 or not reply.content_type.startswith(_XML)):
-            raise EngineUnavailable(f"{_shown(url)}: {reply.words}; expected XML")
+            raise EngineUnavailable(f"{_shown(url)}: {reply.refusal(token)}")
         self._taken_at = time.monotonic()
         return None if missing else Document(reply.body)
 

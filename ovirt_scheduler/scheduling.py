@@ -159,6 +159,7 @@ class Scheduling:
         )
         job, engine_errors = self._with_engine(job)
         execution = self._executor.run_driver(job)
+        call_log.tell_engine(request.caller.request_id, execution.errors)
         for result in _log_calls(request, execution):
             problems = (() if result.ok else (result.message,)) + result.notes
             if problems:

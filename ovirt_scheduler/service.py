@@ -11,7 +11,7 @@ import time
 from dataclasses import replace
 from typing import Optional, Tuple
 
-from ovirt_scheduler import aggregate, decision_log
+from ovirt_scheduler import aggregate, call_log, decision_log
 from ovirt_scheduler.errors import EngineUnavailable
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.inventory import Inventory
@@ -92,6 +92,7 @@ class Service:
             )
             job, engine_errors = self._with_engine(job)
             execution = self._executor.run(job)
+            call_log.tell_engine(request.caller.request_id, execution.errors)
         for result in execution.results:
             problems = (() if result.ok else (result.message,)) + result.notes
             if problems:

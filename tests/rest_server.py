@@ -316,7 +316,7 @@ class RestServer:
             found = [entity for entity in entities if self._matches(entity, query.search)]
             follow = query.follow == "statistics"
             return _collection(kind, [render(entity, follow) for entity in found[: query.most]])
-        entity = {entity.id: entity for entity in entities}[entity_id]
+        entity = {entity.id: entity for entity in entities}[entity_id.lower()]
         if not below:
             return str(render(entity, query.follow == "statistics"))
         if (kind, below) != ("hosts", "statistics"):

@@ -227,6 +227,12 @@ def limited(engine, _folder):
         (password_of(b"\n"), "other-password: has an empty first line"),
         (password_of(b"\xff\xfe\n"), "other-password: is not UTF-8"),
         (broken(500, "application/xml", "<fault/>"), "HTTP 500 Internal Server Error"),
+        (
+            broken(500, "application/xml", "<fault><detail>[Internal\nError: &lt;x&gt; \x1b]</detail><reason>Operation Failed</reason></fault>"),
+            "HTTP 500 Internal Server Error: Operation Failed: [Internal Error: <x> \N{REPLACEMENT CHARACTER}]",
+        ),
+        (broken(500, "text/html", "<reason>no fault</reason>"), "HTTP 500 Internal Server Error with text/html; expected XML"),
+        (broken(400, "application/xml", f"<fault><reason>{'x' * 800}</reason></fault>"), f"{'x' * 300}"),
         (broken(200, "text/html; charset=utf-8", "<html/>"), "HTTP 200 OK with text/html; expected XML"),
         (broken(302, "text/html", ""), "HTTP 302 Found"),
         (broken(299, "", ""), "HTTP 299 with nothing"),
@@ -246,8 +252,20 @@ def test_whatever_goes_wrong_is_one_line_that_names_the_url(
     assert re.match(r"https://localhost:\d+/ovirt-engine/\S+: ", message)
     assert words in message
     assert len(message.splitlines()) == 1
+    assert len(message) < 500
     assert PASSWORD not in message
     assert id_of("lynx") not in message
+
+
+def test_a_fault_that_has_the_token_is_not_repeated(engine, asking):
+    """The message goes to the log, and into answers."""
+    token = asking.access(soon()).token
+    engine.broken = Reply(400, "application/xml", f"<fault><reason>bad {token}</reason></fault>")
+    with pytest.raises(
+        EngineUnavailable, match="HTTP 400 Bad Request with application/xml"
+    ) as told:
+        asking.known((), id_of("web"), soon())
+    assert token not in str(told.value)
 
 
 @pytest.mark.parametrize("line_end", [b"", b"\n", b"\r\n", b"\nanother line\n"])

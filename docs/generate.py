@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Dict
 
 import man_pages
+import settings_files
 
-from ovirt_scheduler import cli, settings_table
+from ovirt_scheduler import cli
 
 _PROJECT = Path(__file__).resolve().parents[1]
 
@@ -19,8 +20,8 @@ def files() -> Dict[Path, str]:
     manual = _PROJECT / "docs" / "configuration.md"
     pages = _PROJECT / "docs" / "man"
     return {
-        _PROJECT / "etc" / "scheduler.conf": settings_table.sample(),
-        manual: settings_table.manual(manual.read_text(encoding="utf-8")),
+        _PROJECT / "etc" / "scheduler.conf": settings_files.sample(),
+        manual: settings_files.manual(manual.read_text(encoding="utf-8")),
         pages / "ovirt-scheduler.1": man_pages.commands(cli.parser()),
         pages / "ovirt-scheduler.conf.5": man_pages.settings(),
     }

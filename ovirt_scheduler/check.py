@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Dict, Iterator, List, TextIO, Tuple, Union
 
 from ovirt_scheduler import certificate_report, cluster_report, settings_report, tables
+from ovirt_scheduler.catalogue import Catalogue
 from ovirt_scheduler.certificate_report import CertificateReport
 from ovirt_scheduler.config import Settings
 from ovirt_scheduler.drivers import DriverUnit
@@ -14,7 +15,7 @@ from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.last_good import NothingKept
 from ovirt_scheduler.loader import SHIPPED, Loader
 from ovirt_scheduler.model import PolicyUnit
-from ovirt_scheduler.registry import Catalogue, Registry
+from ovirt_scheduler.registry import Registry
 
 _Certificates = Tuple[CertificateReport, ...]
 

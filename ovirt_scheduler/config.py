@@ -24,6 +24,11 @@ from ovirt_scheduler.settings_table import CLUSTER, PLUGIN, SCHEDULER
 
 _CLUSTER_NAME = re.compile(r"[\w.-]{1,40}")
 
+# In a conf file that is wrong somewhere: no other key has this value, and a misspelt one counts.
+_MEANT_TO_REJECT = re.compile(
+    rb"""(?mi)^[^#\n=]*=[ \t]*['"]?reject\b|^[ \t]*on_failure[ \t]*=(?![ \t]*['"]?ignore\b)"""
+)
+
 DEFAULT_FILE = Path("/etc/ovirt/scheduler/scheduler.conf")
 
 
@@ -106,6 +111,7 @@ class Settings:
     plugin_user: Optional[PluginUser]  # None: the daemon's own user
     plugin_timeout: float
     request_timeout: float
+    on_failure: OnFailure
     max_parallel_calls: int
     max_connections: int
     max_waiting: int
@@ -135,7 +141,7 @@ class PluginConf:
     kinds: FrozenSet[Kind] = frozenset(Kind)  # the kinds of unit that have the properties
     timeout: Optional[float] = None
     memory_limit: Optional[int] = None
-    on_failure: OnFailure = OnFailure.IGNORE
+    on_failure: Optional[OnFailure] = None
     enabled: bool = True
 
 
@@ -179,6 +185,7 @@ def load(path: Optional[Path], environ: Mapping[str, str], for_daemon: bool = Tr
         plugins_path_optional=optional,
         root_api=AnswerForm(conf["root_api"]),
         engine_scores=EngineScores(conf["engine_scores"]),
+        on_failure=OnFailure(conf["on_failure"]),
         max_parallel_calls=conf["max_parallel_calls"] or 2 * len(os.sched_getaffinity(0)),
         plugin_user=_plugin_user(conf, for_daemon),
         engine=_engine(conf),
@@ -204,9 +211,24 @@ def parse_plugin_conf(data: bytes, path: Path) -> PluginConf:
         kinds=frozenset(Kind(kind) for kind in conf["kinds"]),
         timeout=conf["timeout"],
         memory_limit=conf["memory_limit"],
-        on_failure=OnFailure(conf["on_failure"]),
+        on_failure=OnFailure(conf["on_failure"]) if conf["on_failure"] else None,
         enabled=conf["enabled"],
     )
+
+
+def rejects(data: bytes, path: Path, default: OnFailure) -> bool:
+    """Whether a filter that is not loaded accepts no host, as its conf file has it (contract 4.2).
+
+    What is wrong in the rest of that file does not open a door that it wants closed.
+
+    Args:
+        default: what scheduler.conf says.
+    """
+    try:
+        conf = parse_plugin_conf(data, path)
+    except PluginError:
+        return default is OnFailure.REJECT or _MEANT_TO_REJECT.search(data) is not None
+    return conf.enabled and (conf.on_failure or default) is OnFailure.REJECT
 
 
 def state_folder(environ: Mapping[str, str], uid: int) -> Path:

@@ -9,12 +9,12 @@ import json
 import logging
 import os
 from pathlib import Path
-from typing import Dict, Optional
+from typing import Dict, Mapping, Optional, Sequence, Tuple
 
 from ovirt_scheduler import trust
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.loader import LoadedPlugin, Loader
-from ovirt_scheduler.model import Source
+from ovirt_scheduler.model import Kind, Source
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +26,10 @@ class NothingKept:
 
     def catch_up(self) -> None: ...
 
-    def drop(self, path: Path) -> None: ...
+    def drop(self, path: Path, filters: Sequence[str] = ()) -> None: ...
+
+    def filters(self, path: Path) -> Tuple[str, ...]:  # noqa: ARG002
+        return ()
 
     def restore(self, path: Path, loader: Loader) -> Optional[LoadedPlugin]:  # noqa: ARG002
         return None
@@ -66,15 +69,21 @@ class LastGood:
             self.save(plugin)
 
     def _write(self, plugin: LoadedPlugin) -> None:
-        record = {
-            "path": str(plugin.path),
-            "conf": None if plugin.conf is None else _packed(plugin.conf),
-            "sources": [
-                {"name": source.name, "path": source.path, "text": _packed(source.text)}
-                for source in plugin.sources
-            ],
-        }
-        file = self._file(plugin.path)
+        self._write_record(
+            plugin.path,
+            {
+                "path": str(plugin.path),
+                "filters": [unit.name for unit in plugin.units if unit.kind is Kind.FILTER],
+                "conf": None if plugin.conf is None else _packed(plugin.conf),
+                "sources": [
+                    {"name": source.name, "path": source.path, "text": _packed(source.text)}
+                    for source in plugin.sources
+                ],
+            },
+        )
+
+    def _write_record(self, path: Path, record: Mapping[str, object]) -> None:
+        file = self._file(path)
         unfinished = file.with_suffix(".new")
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         distrust = trust.tampering(self._folder)
@@ -88,11 +97,22 @@ class LastGood:
                 unfinished.unlink()
             raise
 
-    def drop(self, path: Path) -> None:
-        """Forget a plugin whose file is gone."""
+    def drop(self, path: Path, filters: Sequence[str] = ()) -> None:
+        """Forget a plugin whose file is gone, but for the names of its filters that are missed."""
         self._unsaved.pop(path, None)
         with contextlib.suppress(OSError):
-            self._file(path).unlink()
+            if filters:
+                self._write_record(path, {"path": str(path), "filters": filters})
+            else:
+                self._file(path).unlink()
+
+    def filters(self, path: Path) -> Tuple[str, ...]:
+        """The names of the filters that a file had when it loaded last."""
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            if not trust.tampering(self._file(path)):
+                names = json.loads(self._file(path).read_text("ascii"))["filters"]
+                return tuple(name for name in names if isinstance(name, str))
+        return ()
 
     def restore(self, path: Path, loader: Loader) -> Optional[LoadedPlugin]:
         """The version that was saved last for this file, if it still loads."""
@@ -106,6 +126,8 @@ class LastGood:
                 )
                 return None
             record = json.loads(file.read_text("ascii"))
+            if "sources" not in record and "filters" in record:  # its file was gone
+                return None
             sources = [
                 Source(source["name"], source["path"], _unpacked(source["text"]))
                 for source in record["sources"]

@@ -13,9 +13,9 @@ import stat
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
-from ovirt_scheduler import driver_units, plugin_files, properties, trust
+from ovirt_scheduler import conf_syntax, config, driver_units, plugin_files, properties, trust
 from ovirt_scheduler.config import PluginConf, Settings, parse_plugin_conf
 from ovirt_scheduler.drivers import DriverUnit
 from ovirt_scheduler.errors import PluginError
@@ -26,6 +26,7 @@ from ovirt_scheduler.model import (
     FoundDriver,
     FoundUnit,
     Limits,
+    OnFailure,
     PluginCode,
     PolicyUnit,
     PropertySet,
@@ -50,6 +51,7 @@ class Look:
     problems: Tuple[PluginError, ...]
     folders: Tuple[Path, ...]  # all that are looked into, in their order
     unreadable: Tuple[Path, ...]  # folders that are there, and cannot be listed or trusted
+    widowed: Tuple[Path, ...]  # conf files whose plugin is in no folder
 
     def neighbours(self, file: SeenFile) -> Tuple[SeenFile, ...]:
         """The other files of its folder, which it may import."""
@@ -151,7 +153,32 @@ class Loader:
             if not file.helper:
                 conf = self.conf_path(file.name)
                 stamps[conf] = plugin_files.stamp(conf)
-        return Look(started, tuple(files), stamps, tuple(problems), self.folders, tuple(unreadable))
+        widowed = [] if unreadable else self._widowed({file.name for file in files})
+        for conf in widowed:
+            stamps[conf] = plugin_files.stamp(conf)
+        return Look(
+            started, tuple(files), stamps, tuple(problems), self.folders, tuple(unreadable),
+            tuple(widowed),
+        )  # fmt: skip
+
+    def _widowed(self, names: Set[str]) -> List[Path]:
+        try:
+            found = sorted(self._settings.plugins_conf_path.iterdir())
+        except OSError:  # most have none; what a plugin's own conf file lacks is told with it
+            return []
+        return [path for path in found if path.suffix == ".conf" and path.stem not in names]
+
+    def rejects(self, conf: Path) -> bool:
+        """Whether a filter that is not loaded accepts no host (contract 4.2).
+
+        Args:
+            conf: its conf file, which need not be there.
+        """
+        default = self._settings.on_failure
+        try:
+            return config.rejects(conf_syntax.content(conf, PluginError), conf, default)
+        except (FileNotFoundError, PluginError):
+            return default is OnFailure.REJECT
 
     def conf_path(self, name: str) -> Path:
         return self._settings.plugins_conf_path / f"{name}.conf"
@@ -260,7 +287,7 @@ class Loader:
             checksum=checksum,
             limits=self._limits_of(conf),
             properties=self._properties(found, code, conf),
-            on_failure=conf.on_failure,
+            on_failure=conf.on_failure or self._settings.on_failure,
             class_name=found.class_name,
         )
 

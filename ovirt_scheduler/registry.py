@@ -7,18 +7,30 @@ whole catalogue at once, so one request never sees half a change (contract 4.6).
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import (
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Protocol,
+    Sequence,
+    Tuple,
+)
 
+from ovirt_scheduler.catalogue import Catalogue, Key
 from ovirt_scheduler.drivers import DriverUnit
-from ovirt_scheduler.errors import ExecutorUnavailable, PluginError, UnknownUnit
+from ovirt_scheduler.errors import ExecutorUnavailable, PluginError
 from ovirt_scheduler.loader import LoadedPlugin, Loader, Look
-from ovirt_scheduler.model import Kind, PolicyUnit, UnitCall, WantedUnit
+from ovirt_scheduler.model import Kind, OnFailure, PolicyUnit
 from ovirt_scheduler.plugin_files import SeenFile, Stamps
 
 _log = logging.getLogger(__name__)
@@ -33,20 +45,10 @@ _WAIT_FOR_LOOK = 1.0  # seconds from its start that run calls wait for a look
 _SETTLE = 0.5
 _SETTLE_AT_MOST = 2.0  # seconds that a look waits for that, should it go on
 
-Key = Tuple[Kind, str]
+_REJECTS = "its filter accepts no host (on_failure = reject)"
 
 # What only one plugin may have: a kind, "driver" or "topic", and the name.
 Claim = Tuple[str, str]
-
-
-UnitCalls = List[Tuple[WantedUnit, UnitCall]]
-
-
-class Units(Protocol):
-    """Where policy units and drivers come from: the registry, or one file that is tried."""
-
-    def look(self) -> Catalogue: ...
-    def glance(self) -> Catalogue: ...
 
 
 class Store(Protocol):
@@ -54,74 +56,9 @@ class Store(Protocol):
 
     def save(self, plugin: LoadedPlugin) -> None: ...
     def catch_up(self) -> None: ...
-    def drop(self, path: Path) -> None: ...
+    def drop(self, path: Path, filters: Sequence[str] = ()) -> None: ...
+    def filters(self, path: Path) -> Tuple[str, ...]: ...
     def restore(self, path: Path, loader: Loader) -> Optional[LoadedPlugin]: ...
-
-
-@dataclass(frozen=True)
-class Catalogue:
-    """The policy units and drivers at one moment, and what could not be loaded."""
-
-    units: Mapping[Key, PolicyUnit] = field(default_factory=dict)
-    faults: Tuple[PluginError, ...] = ()
-    drivers: Mapping[str, DriverUnit] = field(default_factory=dict)  # by name
-    topics: Mapping[str, DriverUnit] = field(default_factory=dict)  # by topic
-    warnings: Tuple[PluginError, ...] = ()  # what was left out, and why
-    unused: Tuple[Path, ...] = ()  # files that have nothing to call and belong to no plugin
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is nothing to call but what the package brings."""
-        return not self.units and all(driver.shipped for driver in self.drivers.values())
-
-    def unit(self, kind: Kind, name: str) -> Optional[PolicyUnit]:
-        return self.units.get((kind, name))
-
-    def wanted(self, kind: Kind, name: str) -> PolicyUnit:
-        """
-        Raises:
-            UnknownUnit: there is none of that kind; the text tells the kinds that there are.
-        """
-        unit = self.unit(kind, name)
-        if unit is None:
-            kinds = " and ".join(f"a {kind.words}" for kind in self.kinds_of(name))
-            hint = f"it is {kinds}" if kinds else self._hint(kind, name)
-            raise UnknownUnit(f"there is no {kind.words} named {name!r:.160}; {hint}")
-        return unit
-
-    def _hint(self, kind: Kind, name: str) -> str:
-        folded = name.casefold()
-        for its_kind, other in self.units:
-            if its_kind is kind and other.casefold() == folded:
-                return f"did you mean {other}? Capitals count"
-        return "discover lists what there is, ovirt-scheduler check what is not loaded"
-
-    def calls(
-        self,
-        kind: Kind,
-        wanted: Sequence[WantedUnit],
-        properties: Mapping[str, str],
-        strict: bool,
-    ) -> Tuple[UnitCalls, Dict[str, Tuple[str, ...]]]:
-        """The units to call, and what is wrong with the others by name (contract 4.3).
-
-        Raises:
-            UnknownUnit: there is none of a name, where that is strict.
-        """
-        calls: UnitCalls = []
-        errors: Dict[str, Tuple[str, ...]] = {}
-        for each in wanted:
-            try:
-                calls.append((each, UnitCall(self.wanted(kind, each.name), properties)))
-            except UnknownUnit as error:
-                if strict:
-                    raise
-                errors[each.name] = (str(error),)
-        return calls, errors
-
-    def kinds_of(self, name: str) -> Tuple[Kind, ...]:
-        """The kinds of unit that bear this name."""
-        return tuple(kind for kind in Kind if (kind, name) in self.units)
 
 
 @dataclass(frozen=True)
@@ -131,6 +68,7 @@ class _State:
     depends: Stamps  # of the files that its loading depended on
     good: Optional[LoadedPlugin]
     fault: Optional[PluginError] = None
+    missed: Tuple[str, ...] = ()  # filters that should be there, and accept no host as they are not
     unsettled: bool = False  # its file has just gone, or lost units: look again
     seen: float = field(default_factory=time.monotonic)
 
@@ -150,6 +88,7 @@ class Registry:
         self._store = store
         self._catalogue = Catalogue()
         self._states: Dict[Path, _State] = {}
+        self._widowed: Dict[Path, _State] = {}  # conf files without a plugin
         self._refreshing = threading.Lock()
         self._lock = threading.Lock()
         self._background: Optional[threading.Thread] = None
@@ -169,6 +108,7 @@ class Registry:
                 for path, state in self._states.items()
                 if path.parent in loader.folders
             }
+            self._widowed = {}
             self._looked = 0.0
             with self._lock:
                 self._next_look = 0.0
@@ -257,13 +197,41 @@ class Registry:
             elif _just_written(path.parent, look):
                 states[path] = replace(state, unsettled=True)
             else:
-                self._store.drop(path)
+                alone = self._loader.conf_path(path.stem) in look.widowed
+                self._store.drop(path, _filters(state.good) if alone else ())
+        widowed = self._look_at_widowed(look)
         # A folder that cannot be listed keeps its rank, and its plugins the names they have.
         order = sorted(states, key=lambda path: (look.folders.index(path.parent), path.name))
         states = {path: states[path] for path in order}
-        catalogue = _catalogue(states, look.problems)
+        catalogue = _catalogue(states, widowed, look.problems)
         _tell_changes(before, states, self._catalogue, catalogue)
-        self._states, self._catalogue = states, catalogue
+        self._states, self._widowed, self._catalogue = states, widowed, catalogue
+
+    def _look_at_widowed(self, look: Look) -> Dict[Path, _State]:
+        """The conf files whose plugin is gone: it may have had a filter that rejects then."""
+        if look.unreadable:
+            return self._widowed
+        widowed: Dict[Path, _State] = {}
+        for conf in look.widowed:
+            state = self._widowed.get(conf)
+            if state is None or state.stale(look):
+                plugins = [folder / f"{conf.stem}.py" for folder in look.folders]
+                names = itertools.chain([conf.stem], *map(self._store.filters, plugins))
+                state = _State(_stamps(look, [conf]), None)
+                if self._loader.rejects(conf):
+                    fault = PluginError(
+                        f"{conf.stem}.py is in no folder of plugins_path; {_REJECTS}; put the "
+                        "plugin back, or take this file away",
+                        str(conf),
+                    )
+                    state = replace(state, fault=fault, missed=tuple(dict.fromkeys(names)))
+            widowed[conf] = state
+        there = {file.name for file in look.files}
+        for conf in self._widowed.keys() - widowed.keys():
+            if conf.stem not in there:
+                for folder in look.folders:
+                    self._store.drop(folder / f"{conf.stem}.py")
+        return widowed
 
     def _load_all(self, files: Sequence[SeenFile], look: Look) -> Dict[Path, _State]:
         """Load some at a time: of those whose import hangs, each one holds up a place, not all."""
@@ -289,6 +257,11 @@ class Registry:
             good = before.good if before else self._store.restore(file.path, self._loader)
             # Folders too: the helper that it lacks may yet come.
             depends = _stamps(look, [conf, *look.beside(file)])
+            if not _holds(good) and self._loader.rejects(conf):
+                missed = tuple(dict.fromkeys((file.name, *self._store.filters(file.path))))
+                message = f"{fault.message}; until then {_REJECTS}"
+                told = PluginError(message, fault.file, fault.line)
+                return _State(depends, good, told, missed)
             return _State(depends, good, _kept(fault, good))
         depends = _stamps(look, [conf, *(Path(source.path) for source in loaded.sources)])
         good = before.good if before else None
@@ -300,22 +273,31 @@ class Registry:
         return _State(depends, loaded)
 
 
-def _catalogue(states: Mapping[Path, _State], problems: Iterable[PluginError]) -> Catalogue:
+def _catalogue(
+    states: Mapping[Path, _State],
+    widowed: Mapping[Path, _State],
+    problems: Iterable[PluginError],
+) -> Catalogue:
     units: Dict[Key, PolicyUnit] = {}
     drivers: Dict[str, DriverUnit] = {}
     topics: Dict[str, DriverUnit] = {}
     faults: List[PluginError] = list(problems)
     warnings: List[PluginError] = []
+    missed: Dict[str, str] = {}
     owners: Dict[Claim, Path] = {}
-    for path, state in states.items():
+    for path, state in (*states.items(), *widowed.items()):
         if state.fault is not None:
             faults.append(state.fault)
+            missed.update(dict.fromkeys(state.missed, str(state.fault)))
         if state.good is None:
             continue
         claims = _claims(state.good)
         taken = next((claim for claim in claims if claim in owners), None)
         if taken is not None:
             faults.append(PluginError(f"{owners[taken]} {claims[taken]}", str(path)))
+            rejecting = [u for u in state.good.units if u.on_failure is OnFailure.REJECT]
+            names = [unit.name for unit in rejecting if unit.kind is Kind.FILTER]
+            missed.update(dict.fromkeys(names, f"{faults[-1]}; {_REJECTS}"))
             continue
         warnings += state.good.warnings
         units.update((_key(unit), unit) for unit in state.good.units)
@@ -327,7 +309,7 @@ def _catalogue(states: Mapping[Path, _State], problems: Iterable[PluginError]) -
             if driver.topic is not None:
                 topics.setdefault(driver.topic, driver)
     unused = tuple(_unused(states))
-    return Catalogue(units, tuple(faults), drivers, topics, tuple(warnings), unused)
+    return Catalogue(units, tuple(faults), drivers, topics, tuple(warnings), unused, missed)
 
 
 def _unused(states: Mapping[Path, _State]) -> Iterator[Path]:
@@ -390,6 +372,11 @@ def _tell_changes(
 
 def _problem(problem: PluginError) -> Dict[str, object]:
     return {"reason": str(problem), "file": problem.file, "line": problem.line}
+
+
+def _filters(plugin: Optional[LoadedPlugin]) -> Tuple[str, ...]:
+    units = () if plugin is None else plugin.units
+    return tuple(unit.name for unit in units if unit.kind is Kind.FILTER)
 
 
 def _holds(plugin: Optional[LoadedPlugin]) -> List[str]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple, cast
+from typing import Callable, List, Mapping, Optional, Sequence, Tuple, cast
 
 from ovirt_scheduler import aggregate, call_log
+from ovirt_scheduler.catalogue import Catalogue, Chosen, Units
 from ovirt_scheduler.drivers import (
     INTERFACE_METHODS,
     Changes,
@@ -29,7 +30,6 @@ from ovirt_scheduler.errors import EngineUnavailable, UnknownUnit
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.inventory import Inventory
 from ovirt_scheduler.model import AnswerForm, CallResult, Kind, NoEngine
-from ovirt_scheduler.registry import Catalogue, UnitCalls, Units
 from ovirt_scheduler.selections import Selections
 
 _log = logging.getLogger(__name__)
@@ -150,12 +150,15 @@ class Scheduling:
         """
         catalogue = self._registry.glance()
         self._selections.forget_others(catalogue.drivers)
-        filters, costs, unit_errors = _unit_calls(request, catalogue)
+        filters, costs = _units(request, catalogue)
+        unit_errors = {**filters.errors, **costs.errors}
+        if filters.rejected:
+            request = replace(request, subjects=replace(request.subjects, hosts=()))
         job = replace(
             self._job(request, time.monotonic()),
-            filters=tuple(call for _, call in filters),
-            cost_functions=tuple(call for _, call in costs),
-            wanted_costs=tuple(wanted for wanted, _ in costs),
+            filters=tuple(call for _, call in filters.calls),
+            cost_functions=tuple(call for _, call in costs.calls),
+            wanted_costs=tuple(wanted for wanted, _ in costs.calls),
         )
         job, engine_errors = self._with_engine(job)
         execution = self._executor.run_driver(job)
@@ -261,21 +264,16 @@ def _strict(request: DriverRequest) -> bool:
     return request.caller.form is AnswerForm.DESIGN
 
 
-def _unit_calls(
-    request: DriverRequest, catalogue: Catalogue
-) -> Tuple[UnitCalls, UnitCalls, Dict[str, Tuple[str, ...]]]:
-    """The filters and the cost functions to call, and what is wrong with the others."""
-    found: List[UnitCalls] = []
-    errors: Dict[str, Tuple[str, ...]] = {}
-    for kind, wanted in (
-        (Kind.FILTER, request.filters),
-        (Kind.COST_FUNCTION, request.cost_functions),
-    ):
-        calls, wrong = catalogue.calls(kind, wanted, request.properties, _strict(request))
-        found.append(calls)
-        errors.update(wrong)
-    filters, cost_functions = found
-    return filters, cost_functions, errors
+def _units(request: DriverRequest, catalogue: Catalogue) -> Tuple[Chosen, Chosen]:
+    """The filters and the cost functions that a request names."""
+    filters, costs = (
+        catalogue.calls(kind, wanted, request.properties, _strict(request))
+        for kind, wanted in (
+            (Kind.FILTER, request.filters),
+            (Kind.COST_FUNCTION, request.cost_functions),
+        )
+    )
+    return filters, costs
 
 
 def _log_calls(request: DriverRequest, execution: DriverExecution) -> List[CallResult]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Optional, Tuple
 
 from ovirt_scheduler import aggregate, call_log, decision_log
+from ovirt_scheduler.catalogue import UnitCalls, Units
 from ovirt_scheduler.errors import EngineUnavailable
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.inventory import Inventory
@@ -27,7 +28,6 @@ from ovirt_scheduler.model import (
     PolicyUnit,
     Request,
 )
-from ovirt_scheduler.registry import UnitCalls, Units
 
 _log = logging.getLogger(__name__)
 
@@ -75,17 +75,18 @@ class Service:
         """
         started = time.monotonic()
         strict = request.caller.form is AnswerForm.DESIGN
-        calls, unit_errors = self._registry.glance().calls(
+        calls, unit_errors, rejected = self._registry.glance().calls(
             request.kind, request.wanted, request.properties, strict
         )
         engine_errors: Tuple[str, ...] = ()
-        if request.hosts == () or (not calls and isinstance(request.hosts, tuple)):
-            execution = Execution(request.hosts, None, ())
+        hosts = () if rejected else request.hosts
+        if hosts == () or (not calls and isinstance(hosts, tuple)):
+            execution = Execution(hosts, None, ())
         else:
             job = Job(
                 kind=request.kind,
                 calls=tuple(call for _, call in calls),
-                hosts=request.hosts,
+                hosts=hosts,
                 vm=request.vm,
                 strict=strict,
                 deadline=started + self._request_timeout,

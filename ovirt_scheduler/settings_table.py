@@ -4,8 +4,8 @@ The checks at start, the sample file and the manual's tables are all made from i
 (contract 5.8, 6)::
 
     SCHEDULER, CLUSTER, PLUGIN ──► configspec()  what a file is checked against
-                                ├──► sample()      etc/scheduler.conf
-                                ├──► manual()      the tables in docs/configuration.md
+                                ├──► (docs/settings_files.py) etc/scheduler.conf, and the tables
+                                │      in docs/configuration.md
                                 └──► (docs/man_pages.py) ovirt-scheduler.conf(5)
 
 ``docs/generate.py`` writes these files anew.
@@ -15,7 +15,6 @@ A value is written the same way everywhere: in the file, as a default, as a boun
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass
 from typing import List, Optional, Tuple
 
@@ -179,6 +178,15 @@ SCHEDULER: Tuple[Key, ...] = (
         "Time that a whole request may take, waiting included. The engine gives up at 120.",
         least="0.1",
         most="119",
+    ),
+    Key(
+        "on_failure",
+        "choice",
+        "ignore",
+        "What a filter that fails, or whose file does not load, does to the hosts: it is left out "
+        "as though it had not been asked for, or it rejects every host. A plugin's conf file may "
+        "say otherwise.",
+        choices=("ignore", "reject"),
     ),
     Key(
         "max_parallel_calls",
@@ -406,10 +414,11 @@ PLUGIN: Tuple[Key, ...] = (
     Key(
         "on_failure",
         "choice",
-        "ignore",
-        "When the filter fails: leave it out as though it had not been asked for, or reject "
-        "every host.",
+        None,
+        "When the filter fails, does not load, or is gone while this conf file stands: leave it "
+        "out as though it had not been asked for, or reject every host.",
         choices=("ignore", "reject"),
+        unset="on_failure of scheduler.conf",
     ),
     Key(
         "enabled",
@@ -430,62 +439,3 @@ def configspec(table: Tuple[Key, ...]) -> List[str]:
             lines.append(f"[{section}]")
         lines.append(f"{key.name} = {key.spec}")
     return lines
-
-
-_SAMPLE_HEAD = (
-    "The configuration of ovirt-scheduler. Every key is optional, and the values that are "
-    "commented out here are the defaults. docs/configuration.md tells how values are written."
-)
-
-_CLUSTERS_HEAD = (
-    "Which scheduler looks after which cluster: a section in the section for each, named as the "
-    "cluster is. It takes effect with drive = dry-run or on."
-)
-
-
-def sample() -> str:
-    """``etc/scheduler.conf``: every key commented out, with its meaning and default."""
-    blocks = [_comment(_SAMPLE_HEAD)]
-    section = ""
-    for key in SCHEDULER:
-        if key.section != section:
-            section = key.section
-            blocks.append(f"[{section}]")
-        default = f"Default: {key.unset}." if key.default is None else ""
-        words = " ".join(filter(None, (key.help, f"Allowed: {key.allowed}.", default)))
-        blocks.append(f"{_comment(words)}\n#{key.name} = {key.default or ''}".rstrip())
-    blocks.append(_comment(_CLUSTERS_HEAD) + "\n#[clusters]\n#[[Default]]")
-    for key in CLUSTER:
-        words = f"{key.help} Allowed: {key.allowed}."
-        blocks.append(f"{_comment(words)}\n#{key.name} = {key.default or ''}".rstrip())
-    return "\n\n".join(blocks) + "\n"
-
-
-def _comment(words: str) -> str:
-    return textwrap.fill(
-        words, 88, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False
-    )
-
-
-_MANUAL_TABLES = (("scheduler.conf", SCHEDULER), ("clusters", CLUSTER), ("plugin conf", PLUGIN))
-
-
-def manual(text: str) -> str:
-    """``docs/configuration.md`` with its tables made anew.
-
-    A table stands between ``<!-- table: NAME -->`` and ``<!-- end of table -->``.
-    """
-    for name, table in _MANUAL_TABLES:
-        head, begin, rest = text.partition(f"<!-- table: {name} -->\n")
-        _, end, tail = rest.partition("<!-- end of table -->\n")
-        text = f"{head}{begin}{_markdown(table)}{end}{tail}"
-    return text
-
-
-def _markdown(table: Tuple[Key, ...]) -> str:
-    rows = ["| key | default | allowed | meaning |", "|---|---|---|---|"]
-    for key in table:
-        name = f"`[{key.section}]` `{key.name}`" if key.section else f"`{key.name}`"
-        default = key.unset if key.default is None else f"`{key.default}`"
-        rows.append(f"| {name} | {default} | {key.allowed} | {key.help} |")
-    return "\n".join(rows) + "\n"

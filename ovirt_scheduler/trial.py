@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ovirt_scheduler import inputs, tables, wire
+from ovirt_scheduler.catalogue import Catalogue
 from ovirt_scheduler.config import Settings
 from ovirt_scheduler.errors import BadInput, BadUsage, PluginError
 from ovirt_scheduler.executor import Executor
@@ -28,7 +29,6 @@ from ovirt_scheduler.model import (
     PolicyUnit,
     Request,
 )
-from ovirt_scheduler.registry import Catalogue
 from ovirt_scheduler.service import Service
 from ovirt_scheduler.tables import Shown
 

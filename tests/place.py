@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Dict, List, Optional
 
 from ovirt_scheduler import config
+from ovirt_scheduler.catalogue import Catalogue
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.last_good import LastGood
 from ovirt_scheduler.loader import Loader
@@ -15,7 +16,7 @@ from ovirt_scheduler.model import (
     Kind,
     PolicyUnit,
 )
-from ovirt_scheduler.registry import Catalogue, Registry
+from ovirt_scheduler.registry import Registry
 
 
 def plugin(version: object, before: str = "") -> str:

@@ -41,6 +41,7 @@ DEFAULTS = Settings(
     plugin_user=None,
     plugin_timeout=30.0,
     request_timeout=100.0,
+    on_failure=OnFailure.IGNORE,
     max_parallel_calls=2 * len(os.sched_getaffinity(0)),
     max_connections=512,
     max_waiting=1024,

@@ -31,7 +31,7 @@ DAEMON = (
     ("the operations", "scheduling service"),
     ("the units there are", "drive_memory last_good registry watchdog"),
     ("files to units, requests to processes, decisions to the log",
-     "decision_log executor inventory loader policy_units"),
+     "catalogue decision_log executor inventory loader policy_units"),
     ("values to requests, decisions to answers, calls to the log", "call_log driver_wire wire"),
     ("the engine's side of an installation", "engine_setup"),
     ("the steps of an installation", "install_steps"),

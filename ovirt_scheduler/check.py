@@ -57,9 +57,9 @@ def check(settings: Settings, state: Path, as_json: bool, out: TextIO = sys.stdo
 
 def _of_clusters(settings: Settings, catalogue: Catalogue) -> Iterator[str]:
     for cluster in settings.clusters:
-        problem = cluster_report.problem(cluster, catalogue.drivers)
+        problem = cluster_report.problem(cluster, catalogue.drivers, catalogue.units)
         if problem:
-            yield f"{cluster.place}: [clusters] [[{cluster.name}]] {problem}"
+            yield str(problem)
 
 
 def _units(catalogue: Catalogue) -> List[PolicyUnit]:

@@ -6,6 +6,8 @@
     (documents)        │                                             │ one call of a hook each
                        └──► the scheduler: load_balance, on_timer_invoked, on_..._changed
                                                 │
+                              filters, cost functions: where may its VMs go?
+                                                │
                               migrations: logged (dry-run), or made and followed to their end
 
 Whatever goes wrong, with the engine, the scheduler or a migration, is told and tried again at
@@ -19,9 +21,10 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Deque, Dict, Mapping, Optional, Tuple, cast
+from typing import Deque, Dict, Iterable, Mapping, Optional, Tuple, cast
 
 from ovirt_scheduler import cluster_report
+from ovirt_scheduler.cluster_destinations import ClusterDestinations
 from ovirt_scheduler.cluster_migrations import ClusterMigrations
 from ovirt_scheduler.cluster_seen import Seen, Survey
 from ovirt_scheduler.config import ClusterSettings
@@ -33,17 +36,24 @@ from ovirt_scheduler.drivers import (
     StatusChange,
     Subjects,
 )
-from ovirt_scheduler.errors import EngineUnavailable, SchedulerError, UnreadableDocument
+from ovirt_scheduler.errors import (
+    ConfigError,
+    EngineUnavailable,
+    SchedulerError,
+    UnreadableDocument,
+)
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.inventory import Inventory
 from ovirt_scheduler.model import AnswerForm, Caller, Document
 from ovirt_scheduler.scheduling import Scheduling
+from ovirt_scheduler.service import Service
 
 _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 60.0  # for the engine's answers and their reading
 _FOLLOW_EVERY = 2.0  # seconds between looks while VMs are migrated
 _HOOKS_AT_ONCE = 1.0  # seconds in which hooks are begun before their answers are acted on
+_MOST_ANSWERS = 5  # of a scheduler that learns where VMs may go
 _HOOKS_SECONDS = 5.0  # in which hooks are begun before what else is due
 
 
@@ -69,6 +79,7 @@ class ClusterDrive:
         makes: bool,
         inventory: Inventory,
         scheduling: Scheduling,
+        service: Service,
         executor: Executor,
         memory: DriveMemory,
     ) -> None:
@@ -76,6 +87,7 @@ class ClusterDrive:
         self._settings = settings
         self._inventory = inventory
         self._scheduling = scheduling
+        self._service = service
         self._executor = executor
         self._store = memory
         self._memory: ClusterMemory = memory.cluster(settings.name)
@@ -136,9 +148,9 @@ class ClusterDrive:
         Returns:
             Whether all changes are told.
         """
+        self._scheduler()  # the engine may be away: what is wrong in the section is told first
         look = self._look()
         self._migrations.follow(look.seen)
-        self._scheduler()
         all_told = self._tell_changes(look)
         if timer and not self._stopping.is_set():
             self._invoke_timer(look)
@@ -187,10 +199,11 @@ class ClusterDrive:
         self, method: str, look: _Look, told: Dict[str, str], changes: Deque[StatusChange]
     ) -> None:
         """Tell the first of the changes, as many as there is time for, and act on the answers."""
-        wanted: Dict[str, str] = {}
+        answers: Dict[str, Tuple[str, ...]] = {}
 
         def heard(change: StatusChange, answer: Optional[Migrations]) -> None:
-            wanted.update(self._migrations.want(method, answer or {}, look.seen))
+            for vm, hosts in (answer or {}).items():
+                answers.setdefault(vm, hosts)
             del told[change.subject]  # goes to the end: what was told longest ago is first
             told[change.subject] = change.new_status
             changes.popleft()
@@ -202,56 +215,83 @@ class ClusterDrive:
             changes.clear()
             self._store.save(self.name)
             return
+        destinations = self._destinations(look)
         try:
-            request = self._request(driver, method, look)
+            request = self._request(driver, method, look, destinations)
             self._scheduling.tell_changes(request, tuple(changes), _HOOKS_AT_ONCE, heard)
         finally:
+            destinations.learn(answers)  # the hook is not called again for the same change
+            wanted = self._migrations.want(method, answers, look.seen, destinations)
+            self._store.save(self.name)
             self._migrations.make(wanted, look.seen)
 
     def _balance(self, look: _Look) -> None:
         """A VM that the last balancing moved stays this time: it may have been moved in vain."""
-        answer = self._ask("load_balance", look)
-        wanted = self._migrations.want("load_balance", answer, look.seen, self._memory.moved)
+        destinations = self._destinations(look, self._memory.moved)
+        answer = self._ask("load_balance", look, destinations)
+        wanted = self._migrations.want("load_balance", answer, look.seen, destinations)
         self._memory.moved = list(wanted)
         self._store.save(self.name)
         self._memory.moved = self._migrations.make(wanted, look.seen)
         self._store.save(self.name)
 
     def _invoke_timer(self, look: _Look) -> None:
-        answer = self._ask("on_timer_invoked", look)
-        wanted = self._migrations.want("on_timer_invoked", answer, look.seen)
+        destinations = self._destinations(look)
+        answer = self._ask("on_timer_invoked", look, destinations)
+        wanted = self._migrations.want("on_timer_invoked", answer, look.seen, destinations)
         self._store.save(self.name)
         self._migrations.make(wanted, look.seen)
 
-    def _ask(self, method: str, look: _Look) -> Migrations:
-        """What the scheduler answers: nothing, where it fails or does not define the method."""
+    def _destinations(self, look: _Look, staying: Iterable[str] = ()) -> ClusterDestinations:
+        return ClusterDestinations(
+            self._service,
+            self._caller,
+            self._settings,
+            look.hosts,
+            look.seen,
+            (*staying, *self._migrations.under_way),
+            self._stopping,
+        )
+
+    def _ask(self, method: str, look: _Look, destinations: ClusterDestinations) -> Migrations:
+        """What the scheduler answers: nothing, where it fails or does not define the method.
+
+        It is asked again while it learns of VMs that may not go where it wants them.
+        """
         driver = self._scheduler()
         if driver.defines(method) is None:
             return {}
-        decision = self._scheduling.decide(self._request(driver, method, look))
-        # Of a failure the log tells, and the answer is that there is nothing to do.
-        return cast("Migrations", decision.answer)
+        for _ in range(_MOST_ANSWERS):
+            request = self._request(driver, method, look, destinations)
+            # Of a failure the log tells, and the answer is that there is nothing to do.
+            answer = cast("Migrations", self._scheduling.decide(request).answer)
+            if not destinations.learn(answer):
+                break
+        return answer
 
-    def _request(self, driver: DriverUnit, method: str, look: _Look) -> DriverRequest:
+    def _request(
+        self, driver: DriverUnit, method: str, look: _Look, destinations: ClusterDestinations
+    ) -> DriverRequest:
         return DriverRequest(
             caller=self._caller,
             driver=driver,
             method=method,
             subjects=Subjects(hosts=look.hosts, vms=look.vms),
             properties=self._settings.properties,
+            destinations=destinations.known,
         )
 
     def _scheduler(self) -> DriverUnit:
         """The scheduler that there is for the cluster now.
 
         Raises:
-            SchedulerError: there is none, or it refuses what the settings say.
+            ConfigError: there is none, or it or a unit is not as the settings say.
         """
-        drivers = self._scheduling.drivers()
-        problem = cluster_report.problem(self._settings, drivers)
+        catalogue = self._scheduling.catalogue()
+        problem = cluster_report.problem(self._settings, catalogue.drivers, catalogue.units)
         if problem:
-            raise SchedulerError(problem)
-        return drivers[self._settings.scheduler]
+            raise problem
+        return catalogue.drivers[self._settings.scheduler]
 
     def _tell(self, problem: Optional[SchedulerError]) -> None:
         """Say what is wrong, once; and when it is well again."""
@@ -259,7 +299,11 @@ class ClusterDrive:
             _log.info("cluster %(cluster)s: is looked after again", {"cluster": self.name})
         elif problem is not None and not _is_same(problem, self._problem):
             told = {"cluster": self.name, "reason": str(problem)}
-            _log.warning("cluster %(cluster)s: %(reason)s", told)
+            if isinstance(problem, ConfigError):
+                place = {"file": problem.file, "line": problem.line}
+                _log.error("cluster %(cluster)s: %(reason)s", {**told, **place})
+            else:
+                _log.warning("cluster %(cluster)s: %(reason)s", told)
         self._problem = problem
 
 

@@ -3,7 +3,7 @@
 ::
 
     an answer ──► wanted ──► remembered ──► the engine is asked ──► followed until the VM is there,
-                  (possible)  (on disk)          │                   or is not
+                  (may go)    (on disk)          │                   or is not
                                                  └─► refused: forgotten again
 
 A migration is remembered before the engine is asked for it. So whatever happens to the daemon, to
@@ -17,8 +17,9 @@ import itertools
 import logging
 import threading
 import time
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple, cast
+from typing import Dict, List, Mapping, Optional, Tuple, cast
 
+from ovirt_scheduler.cluster_destinations import ClusterDestinations
 from ovirt_scheduler.cluster_seen import Seen
 from ovirt_scheduler.drive_memory import DriveMemory, Migrating
 from ovirt_scheduler.drivers import DriverRequest, Migrations
@@ -63,24 +64,27 @@ class ClusterMigrations:
         self._store = memory
         self._migrating = memory.cluster(cluster).migrating
         self._stopping = stopping
-        self._shown: Dict[str, Wanted] = {}  # by method, so that it is told once
+        # By method, so that it is told once.
+        self._shown: Dict[str, Wanted] = {}
+        self._unfit: Dict[str, Wanted] = {}
 
     @property
-    def under_way(self) -> bool:
-        return bool(self._migrating)
+    def under_way(self) -> Tuple[str, ...]:
+        """The VMs that are migrated."""
+        return tuple(self._migrating)
 
     def want(
-        self, method: str, answer: Migrations, seen: Seen, without: Sequence[str] = ()
+        self, method: str, answer: Migrations, seen: Seen, destinations: ClusterDestinations
     ) -> Wanted:
         """What is to be made of a scheduler's answer, entered as under way; none in a dry run.
 
         Args:
-            without: VMs that stay where they are.
+            destinations: which know the VMs of the answer.
 
         Returns:
             What ``make`` is to be called with, as soon as the memory is saved.
         """
-        wanted = self._possible(answer, seen, without)
+        wanted = self._possible(method, answer, seen, destinations)
         if not self._makes:
             self._tell_plan(method, wanted, seen)
             return {}
@@ -132,16 +136,21 @@ class ClusterMigrations:
         if len(self._migrating) < len(before):
             self._store.save(self._cluster)
 
-    def _possible(self, answer: Migrations, seen: Seen, without: Sequence[str]) -> Wanted:
-        first = {vm: targets[0] if targets else "" for vm, targets in answer.items()}
-        return {
-            vm: target
-            for vm, target in first.items()
-            if vm in seen.vms
-            and vm not in without
-            and vm not in self._migrating
-            and seen.vms[vm].host != target
-        }
+    def _possible(
+        self, method: str, answer: Migrations, seen: Seen, destinations: ClusterDestinations
+    ) -> Wanted:
+        possible: Dict[str, str] = {}
+        unfit: Dict[str, str] = {}
+        for vm, offered in answer.items():
+            if vm not in seen.vms or vm in self._migrating:
+                continue
+            target = destinations.best(vm, offered)
+            if target is not None and target != seen.vms[vm].host:
+                possible[vm] = target
+            elif target is None and vm not in destinations.staying:
+                unfit[vm] = offered[0] if offered else ""
+        self._tell_unfit(method, unfit, seen)
+        return possible
 
     def _ask(self, wanted: Wanted) -> Tuple[Mapping[str, str], Mapping[str, str]]:
         """Why the engine refuses a VM's migration, and why it is not known whether it does."""
@@ -153,6 +162,17 @@ class ClusterMigrations:
             return {}, dict.fromkeys(wanted, decision.failure)
         told = cast("Mapping[str, Mapping[str, str]]", decision.answer)
         return told["refused"], told["unanswered"]
+
+    def _tell_unfit(self, method: str, unfit: Wanted, seen: Seen) -> None:
+        """What the cluster's filters do not let happen; the same again and again is said once."""
+        for vm, target in unfit.items():
+            if method not in _AGAIN_AND_AGAIN or vm not in self._unfit.get(method, {}):
+                _log.info(
+                    "cluster %(cluster)s: %(vm)s stays on %(source_host)s: the filters of the "
+                    "cluster do not let it go to %(target_host)s",
+                    self._named(seen, vm, target),
+                )
+        self._unfit[method] = unfit
 
     def _tell_plan(self, method: str, wanted: Wanted, seen: Seen) -> None:
         """What would be done; the same again and again is said once."""

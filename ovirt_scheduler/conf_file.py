@@ -73,9 +73,9 @@ class ConfFile:
         """The values of each section in a section, by its name."""
         return {name: dict(sheet.values) for name, sheet in self._inner[section].items()}
 
-    def place(self, section: str, inner: str) -> str:
-        """File and line of a section in a section."""
-        return self._inner[section][inner].place
+    def line(self, name: str, section: str, inner: str) -> Optional[int]:
+        """The line of a key of a section in a section; of that section, where it is not set."""
+        return self._inner[section][inner].line(name)
 
     def has(self, name: str, section: str = "") -> bool:
         """Whether the file itself sets the key."""
@@ -117,13 +117,12 @@ class _Sheet:
     def entry(self, name: str, section: str) -> Optional[Entry]:
         return self._entries.get(self._keys[name, section])
 
-    @property
-    def place(self) -> str:
-        return str(self._path) if self._within is None else f"{self._path}:{self._within.line}"
+    def line(self, name: str, section: str = "") -> Optional[int]:
+        entry = self.entry(name, section) or self._within
+        return entry.line if entry else None
 
     def mistake(self, name: str, problem: str, section: str = "") -> SchedulerError:
-        entry = self.entry(name, section) or self._within
-        return self._at(entry.line if entry else None, self._shown(name, section), problem)
+        return self._at(self.line(name, section), self._shown(name, section), problem)
 
     def _at(self, line: Optional[int], shown: str, problem: str) -> SchedulerError:
         return self._mistake(f"{shown}: {problem}", str(self._path), line)

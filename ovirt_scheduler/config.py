@@ -18,7 +18,7 @@ from typing import Dict, FrozenSet, Iterator, Mapping, Optional, Tuple
 from ovirt_scheduler import conf_syntax, trust
 from ovirt_scheduler.conf_file import ConfFile
 from ovirt_scheduler.errors import ConfigError, PluginError
-from ovirt_scheduler.model import AnswerForm, Kind, OnFailure, PluginUser
+from ovirt_scheduler.model import AnswerForm, Kind, OnFailure, PluginUser, WantedUnit
 from ovirt_scheduler.setting_values import PYTHON_PATH, is_loopback
 from ovirt_scheduler.settings_table import CLUSTER, PLUGIN, SCHEDULER
 
@@ -87,7 +87,15 @@ class ClusterSettings:
     properties: Mapping[str, str]  # the policy among them
     load_balance_interval: float
     timer_interval: float
-    place: str = field(default="", compare=False)  # of the section: file and line
+    filters: Tuple[WantedUnit, ...] = ()
+    cost_functions: Tuple[WantedUnit, ...] = ()
+    file: str = field(default="", compare=False)
+    lines: Mapping[str, Optional[int]] = field(default_factory=dict, compare=False)  # of its keys
+
+    def mistake(self, key: str, problem: str) -> ConfigError:
+        """What is wrong with a key, on its line, or the section's where it is not set."""
+        words = f"[clusters] [[{self.name}]] {key}: {problem}"
+        return ConfigError(words, self.file, self.lines.get(key))
 
 
 @dataclass(frozen=True)
@@ -190,7 +198,7 @@ def load(path: Optional[Path], environ: Mapping[str, str], for_daemon: bool = Tr
         plugin_user=_plugin_user(conf, for_daemon),
         engine=_engine(conf),
         drive=Drive(conf["drive"]),
-        clusters=tuple(_clusters(conf)),
+        clusters=tuple(_clusters(conf, file)),
     )
     return Settings(**values)
 
@@ -342,7 +350,7 @@ def _engine(conf: ConfFile) -> Optional[EngineSettings]:
     return EngineSettings(**conf.section("engine"))
 
 
-def _clusters(conf: ConfFile) -> Iterator[ClusterSettings]:
+def _clusters(conf: ConfFile, file: Path) -> Iterator[ClusterSettings]:
     found = conf.inner("clusters")
     for needed, there in (("[engine]", _engine(conf)), ("[clusters]", found)):
         if conf["drive"] != Drive.OFF.value and not there:
@@ -358,9 +366,10 @@ def _clusters(conf: ConfFile) -> Iterator[ClusterSettings]:
             problem = "is not the name of a cluster: at most 40 letters, digits, - _ and ."
             raise conf.mistake("scheduler", problem, "clusters", name)
         properties = dict(values["properties"] or {})
-        if "policy" in properties:
-            problem = "the policy has a key of its own, policy"
-            raise conf.mistake("properties", problem, "clusters", name)
+        for key in ("policy", "filters", "cost_functions"):
+            if key in properties:
+                problem = f"{key} is a key of its own: write it on a line of its own"
+                raise conf.mistake("properties", problem, "clusters", name)
         if values["policy"] is not None:
             properties["policy"] = values["policy"]
         yield ClusterSettings(
@@ -369,7 +378,10 @@ def _clusters(conf: ConfFile) -> Iterator[ClusterSettings]:
             properties=properties,
             load_balance_interval=values["load_balance_interval"] * 60,
             timer_interval=values["timer_interval"] * 60,
-            place=conf.place("clusters", name),
+            filters=tuple(map(WantedUnit, values["filters"] or ())),
+            cost_functions=tuple(WantedUnit(*each) for each in values["cost_functions"] or ()),
+            file=str(file),
+            lines={key.name: conf.line(key.name, "clusters", name) for key in CLUSTER},
         )
 
 

@@ -42,6 +42,8 @@ def run(job: DriverJob, given: DriverGiven) -> bytes:
         if isinstance(driver, interfaces.HostSelector):
             driver.costs = given.costs
             driver.selected = job.selected
+        if job.driver.interfaces:
+            driver.destinations = job.destinations
         returned = _called(driver, job, given)
         result, answer = _answered(job, returned)
     except BaseException as error:  # noqa: BLE001  a plugin may raise anything

@@ -119,6 +119,8 @@ class Subjects:
 
 # Ids of hosts; a yes or no; VM id to host ids; or what a method of the driver's own gave back.
 Migrations = Mapping[str, Tuple[str, ...]]
+# VM id to the hosts that it may go to, each with its cost; a VM that is not there may go to any.
+Destinations = Mapping[str, Mapping[str, int]]
 DriverAnswer = Union[Tuple[str, ...], bool, Migrations, object]
 
 
@@ -129,6 +131,7 @@ class DriverRequest:
     Attributes:
         arguments: those beside the subjects and the properties, by their names.
         filters, cost_functions: policy units that run before, where the method selects hosts.
+        destinations: as far as they are known, where the method migrates VMs.
     """
 
     caller: Caller
@@ -139,6 +142,7 @@ class DriverRequest:
     properties: Mapping[str, str] = field(default_factory=dict)
     filters: Tuple[WantedUnit, ...] = ()
     cost_functions: Tuple[WantedUnit, ...] = ()
+    destinations: Destinations = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -178,6 +182,7 @@ class DriverJob:
     cost_functions: Tuple[UnitCall, ...] = ()
     wanted_costs: Tuple[WantedUnit, ...] = ()  # each cost function's factor
     selected: Tuple[str, ...] = ()  # the last selection
+    destinations: Destinations = field(default_factory=dict)
     strict: bool = True  # a property's value that is refused ends it all (contract 1.5)
     parallel: int = 1  # cost functions that may run side by side
     changes: Optional[Changes] = None

@@ -59,7 +59,16 @@ class Driver:
 
 
 class _SchedulerPart(Driver):
+    """
+    Attributes:
+        destinations: VM id to the ids of the hosts that it may be migrated to, each with the
+            weighted sum of the cluster's cost functions; lower is better. A VM with no hosts has
+            to stay where it is. One that is not in it has not been asked about yet: where it is
+            in an answer, and that does not fit, the method is called again.
+    """
+
     topic = "compute"
+    destinations: Mapping[str, Mapping[str, int]] = MappingProxyType({})
 
 
 class HostSelector(_SchedulerPart):

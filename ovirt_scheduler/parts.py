@@ -66,6 +66,7 @@ class Parts:
         self._inventories: List[Inventory] = []  # calls under way may use a former one
         self._inventory = self._made_inventory(settings)
         self._scheduling = self._made_scheduling(settings)
+        self._service = self._made_service(settings)
         self._drive_memory = DriveMemory(state / "clusters.json")
         self._drive: Optional[ClusterThreads] = None
         self.server = SchedulerServer(self._server_settings(settings), self._methods(settings))
@@ -86,6 +87,7 @@ class Parts:
             self._inventory = self._made_inventory(settings)
         self._settings = settings
         self._scheduling = self._made_scheduling(settings)
+        self._service = self._made_service(settings)
         self.stop_drive()
         self.start_drive()
         self.registry.renew(Loader(settings, self.executor.analyse, SHIPPED))
@@ -99,7 +101,13 @@ class Parts:
         makes = settings.drive is Drive.ON
         clusters = [
             ClusterDrive(
-                cluster, makes, inventory, self._scheduling, self.executor, self._drive_memory
+                cluster,
+                makes,
+                inventory,
+                self._scheduling,
+                self._service,
+                self.executor,
+                self._drive_memory,
             )
             for cluster in settings.clusters
         ]
@@ -137,10 +145,12 @@ class Parts:
             self._inventory,
         )
 
+    def _made_service(self, settings: Settings) -> Service:
+        return Service(self.registry, self.executor, settings.request_timeout, self._inventory)
+
     def _methods(self, settings: Settings) -> Tuple[Method, ...]:
-        service = Service(self.registry, self.executor, settings.request_timeout, self._inventory)
         return (
-            *methods(service, settings.engine_scores),
+            *methods(self._service, settings.engine_scores),
             *driver_methods.methods(self._scheduling),
         )
 

@@ -77,9 +77,9 @@ class Scheduling:
         """All topics, sorted, each with its driver, after a fresh look at the folders."""
         return dict(sorted(self._registry.look().topics.items()))
 
-    def drivers(self) -> Mapping[str, DriverUnit]:
-        """All drivers and schedulers by name."""
-        return self._registry.glance().drivers
+    def catalogue(self) -> Catalogue:
+        """All that can be called now."""
+        return self._registry.glance()
 
     def scheduler(self, name: str, method: str) -> DriverUnit:
         """The scheduler of that name.
@@ -110,7 +110,7 @@ class Scheduling:
         Raises:
             UnknownUnit: there is none; the text tells what there is.
         """
-        drivers = self.drivers()
+        drivers = self.catalogue().drivers
         if name not in drivers:
             there = ", ".join(sorted(drivers)) or "none"
             raise UnknownUnit(f"{name!r:.160}: there is no driver of that name; there are {there}")
@@ -223,6 +223,7 @@ class Scheduling:
             properties=request.properties,
             deadline=begun + self._request_timeout,
             selected=self._selections.last(request.driver.name),
+            destinations=request.destinations,
             strict=_strict(request),
         )
 

@@ -20,6 +20,8 @@ except ImportError:  # configobj 5.0.6, where it is a module of its own
 PYTHON_PATH = "$PYTHONPATH"  # stands for each entry of the variable in plugins_path
 
 
+_MOST_UNITS = 256  # that one call names (contract 4.2a)
+
 # Listening addresses to which localhost leads.
 _LOCALHOST = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::")  # noqa: S104  nothing is bound here
 
@@ -104,6 +106,25 @@ def _assignments(text: str) -> Dict[str, str]:
     return found
 
 
+def _names(text: str) -> Tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(";"))
+    if not all(names) or not len(names) == len(set(names)) <= _MOST_UNITS:
+        raise ValueError(text)
+    return names
+
+
+def _factors(text: str) -> Tuple[Tuple[str, int], ...]:
+    """``name=factor;name2=factor2``; a factor that is not said is 1."""
+    pairs = [
+        _match(r"([^=]+?)(?:\s*=\s*(-?[0-9]{1,10}))?", item.strip()) for item in text.split(";")
+    ]
+    found = {pair[1]: int(pair[2] or 1) for pair in pairs}
+    in_range = all(-(2**31) <= factor < 2**31 for factor in found.values())
+    if len(found) < len(pairs) or len(found) > _MOST_UNITS or not in_range:
+        raise ValueError(text)
+    return tuple(found.items())
+
+
 def _kinds(text: str) -> Tuple[str, ...]:
     kinds = tuple(kind.strip() for kind in text.split(","))
     if not set(kinds) <= {"filter", "cost_function", "balance"}:
@@ -170,6 +191,8 @@ CHECKS: Dict[str, Check] = {
     "subjects": Check("names with ; between", _subjects),
     "minutes": Check("minutes, such as 5 or 0.5", _minutes),
     "assignments": Check("key=value, with ; between", _assignments),
+    "names": Check("names, each once, with ; between", _names),
+    "factors": Check("names, each once and with an int as =factor, with ; between", _factors),
     "kinds": Check("one or more, with commas between, of", _kinds),
     "version": Check("a version, such as 4.5", _version),
     "address": Check("a host name or an IP address (0.0.0.0 or :: for every interface)", _address),

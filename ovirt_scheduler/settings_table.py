@@ -328,24 +328,20 @@ SCHEDULER: Tuple[Key, ...] = (
 )
 
 CLUSTER: Tuple[Key, ...] = (
-    Key(
-        "scheduler",
-        "text",
-        "default",
-        "The scheduler that is asked.",
-    ),
-    Key(
-        "policy",
-        "text",
-        None,
-        "One of the scheduler's policies.",
-        unset="the scheduler's first",
-    ),
+    Key("scheduler", "text", "default", "The scheduler that is asked."),
+    Key("policy", "text", None, "One of the scheduler's policies.", unset="the scheduler's first"),
     Key(
         "properties",
         "assignments",
         None,
-        "What else the scheduler is given, as key=value;key2=value2.",
+        "What else the scheduler and the units are given, as key=value;key2=value2.",
+    ),
+    Key("filters", "names", None, "The filters that say where a VM may be migrated to."),
+    Key(
+        "cost_functions",
+        "factors",
+        None,
+        "The cost functions that say where a VM is best migrated to, as name=factor;name2=factor2.",
     ),
     Key(
         "load_balance_interval",

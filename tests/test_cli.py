@@ -59,6 +59,12 @@ def test_check_lists_the_units_and_is_content(tmp_path):
             "policy = evenly",
             "policy: 'evenly' is no policy of default; write one of none, evenly_distribute",
         ),
+        ("filters = Nobody", "filters: there is no filter 'Nobody'; "),
+        ("cost_functions = Nobody = 2", "cost_functions: there is no cost function 'Nobody'; "),
+        (
+            "properties = low_utilization=81",
+            "properties: low_utilization is 81, and high_utilization 80; set the first to",
+        ),
     ],
 )
 def test_check_tells_of_a_cluster_that_no_scheduler_fits(tmp_path, section, told):
@@ -67,7 +73,7 @@ def test_check_tells_of_a_cluster_that_no_scheduler_fits(tmp_path, section, told
     conf.write_text(f"ssl = false\n[clusters]\n[[Good]]\n[[Bad]]\n{section}\n")
     status, out, err = run(tmp_path, "check", "--config", str(conf))
     assert (status, err) == (1, "")
-    assert f"{conf}:4: [clusters] [[Bad]] {told}" in out
+    assert f"{conf}:5: [clusters] [[Bad]] {told}" in out
     assert out.endswith("1 to mend\n")
 
 

@@ -5,7 +5,22 @@ from __future__ import annotations
 import signal
 
 from driven import OFTEN, cluster
-from rest_server import Reply, Vm
+from rest_server import GIB, Host, Reply, Vm
+
+NOT_PUMA = '''\
+"""Keeps VMs that have a name off the host puma."""
+
+
+def do_filter(hosts, vm, properties):
+    return [host for host in hosts if host.name != "puma" or not vm.name]
+'''
+BY_NAME = '''\
+"""What a host costs is a property of its name."""
+
+
+def do_score(hosts, vm, properties):
+    return [(host, int(properties[host.name])) for host in hosts if host.name in properties]
+'''
 
 
 def test_a_dry_run_only_says_what_it_would_do(driven):
@@ -145,3 +160,79 @@ def test_what_many_hooks_answer_is_made(driven):
     driven.engine.finish_migrations()
     for vm in driven.engine.vms:
         driven.wait_for_log(f"the migration of {vm.name} to puma is done after")
+
+
+def units(driven, *more_hosts):
+    """A filter NotPuma, a cost function ByName, and more hosts."""
+    (driven.plugins / "NotPuma.py").write_text(NOT_PUMA)
+    (driven.plugins / "ByName.py").write_text(BY_NAME)
+    driven.engine.hosts += [Host(name, measured=True) for name in more_hosts]
+
+
+def test_the_filters_of_a_cluster_hold_for_its_migrations(driven):
+    """A host that they remove is passed over, and a VM with no other stays; that is told once."""
+    units(driven, "lion")
+    driven.want({"web": "puma", "mail": "puma lion"})
+    driven.vm("mail").host = "lynx"
+    driven.start("on", cluster(filters="NotPuma"))
+    driven.wait(lambda: driven.engine.migrations == [("mail", "lion")])
+    driven.engine.finish_migrations()
+    words = "web stays on lynx: the filters of the cluster do not let it go to puma"
+    driven.wait_for_log(f"cluster Default: {words}")
+    driven.wait_for_looks(4)
+    assert driven.engine.migrations == [("mail", "lion")]
+    assert driven.daemon.log.count(words) == 1
+
+
+def test_the_filters_of_a_cluster_hold_for_what_its_hooks_answer(driven):
+    """In a dry run as well."""
+    units(driven, "lion")
+    driven.engine.vms[:] = [Vm("web", host="lynx")]
+    driven.start("dry-run", cluster("default", filters="NotPuma"))
+    driven.wait_for_looks(1)
+    driven.wait(lambda: driven.engine.asked("events"))
+    driven.engine.hosts[0].status = "preparing_for_maintenance"
+    driven.engine.happened()
+    driven.wait_for_log("would migrate web from lynx to lion")
+    assert "to puma" not in driven.daemon.log
+
+
+def test_the_cost_functions_of_a_cluster_hold_for_its_migrations(driven):
+    """Of the hosts answered the cheapest is taken; where any will do, of those the filters left."""
+    units(driven, "lion", "cat")
+    driven.want({"web": "lion cat", "mail": ""})
+    driven.vm("mail").host = "lynx"
+    costs = "puma=-9;lion=2;cat=1"
+    driven.start("on", cluster(filters="NotPuma", cost_functions="ByName=3", properties=costs))
+    driven.wait(lambda: len(driven.engine.migrations) == 2)
+    assert sorted(driven.engine.migrations) == [("mail", "cat"), ("web", "cat")]
+
+
+def test_the_default_scheduler_plans_with_the_filters(driven):
+    """It learns where VMs may not go, and makes its plan without that host."""
+    units(driven, "lion")
+    driven.engine.vms[:] = [Vm(f"vm{number}", "lynx", memory=6 * GIB) for number in range(10)]
+    driven.engine.instant_migrations = True
+    driven.start("on", cluster("default", policy="evenly_distribute", filters="NotPuma"))
+    driven.wait(lambda: driven.engine.migrations)
+    driven.wait_for_looks(4)
+    used = [sum(vm.host == host.name for vm in driven.engine.vms) for host in driven.engine.hosts]
+    assert sum(used[::2]) == 10
+    assert 8 >= used[0] >= 6 + used[1]
+    assert used[2] >= 2
+
+
+def test_what_a_section_names_and_is_not_there_is_told_at_once(driven):
+    """Before the engine answers, with file and line; a reload tells it anew."""
+    driven.engine.answering.clear()
+    driven.start("dry-run", cluster(filters="Nobody"))
+    conf = driven.folder / "scheduler.conf"
+    line = next(
+        number
+        for number, text in enumerate(conf.read_text().splitlines(), 1)
+        if text.startswith("filters")
+    )
+    words = f"{conf}:{line}: [clusters] [[Default]] filters: there is no filter 'Nobody'; there"
+    driven.wait_for_log(f"ERROR   cluster Default: {words}")
+    driven.daemon.process.send_signal(signal.SIGHUP)
+    driven.wait(lambda: driven.daemon.log.count(words) == 2)

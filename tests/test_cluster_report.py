@@ -7,7 +7,15 @@ import pytest
 from ovirt_scheduler import cluster_report
 from ovirt_scheduler.config import ClusterSettings
 from ovirt_scheduler.drivers import DriverUnit
-from ovirt_scheduler.model import Limits, PluginCode, Property, PropertySet
+from ovirt_scheduler.model import (
+    Kind,
+    Limits,
+    PluginCode,
+    PolicyUnit,
+    Property,
+    PropertySet,
+    WantedUnit,
+)
 
 LIMITS = Limits(timeout=1.0, memory=1 << 20, cpu=1, open_files=16)
 
@@ -38,25 +46,61 @@ DRIVERS = {
 }
 
 
+MARKS = (
+    Property("low_utilization", "{0-99}", "20"),
+    Property("high_utilization", "{1-100}", "80"),
+)
+DRIVERS["marks"] = driver("marks", declared=MARKS)
+UNITS = {
+    (kind, name): PolicyUnit(
+        name,
+        kind,
+        "",
+        PluginCode(name, "/plugins", ()),
+        "sha256:",
+        LIMITS,
+        PropertySet(name, (Property("least", "[0-9]+"),)),
+    )
+    for kind, name in ((Kind.FILTER, "Roomy"), (Kind.COST_FUNCTION, "Quiet"))
+}
+LINES = {"scheduler": 3, "policy": 4, "properties": 5, "filters": 6, "cost_functions": 7}
+
+
+def section(scheduler="default", properties=None, filters=(), costs=()):
+    return ClusterSettings(
+        "Default",
+        scheduler,
+        properties or {},
+        60.0,
+        0.0,
+        filters=tuple(map(WantedUnit, filters)),
+        cost_functions=tuple(map(WantedUnit, costs)),
+        file="/etc/x.conf",
+        lines=LINES,
+    )
+
+
 @pytest.mark.parametrize(
     ("scheduler", "properties"),
     [
         ("default", {}),
         ("default", {"policy": "power_saving", "high": "70"}),
         ("plain", {"its_own": "business"}),
+        ("plain", {"low_utilization": "90", "high_utilization": "80"}),
+        ("marks", {"low_utilization": "80"}),
     ],
 )
 def test_what_fits_is_no_problem(scheduler, properties):
     """Properties that a scheduler does not declare are passed on, and are its own business."""
-    settings = ClusterSettings("Default", scheduler, properties, 60.0, 0.0)
-    assert cluster_report.problem(settings, DRIVERS) is None
+    settings = section(scheduler, properties, ["Roomy"], ["Quiet"])
+    assert cluster_report.problem(settings, DRIVERS, UNITS) is None
 
 
 @pytest.mark.parametrize(
     ("scheduler", "properties", "problem"),
     [
-        ("defualt", {}, "scheduler: there is no scheduler 'defualt'; write one of default, plain"),
-        ("backups", {}, "scheduler: there is no scheduler 'backups'; write one of default, plain"),
+        ("defualt", {}, "scheduler: there is no scheduler 'defualt'; write one of default, marks"),
+        ("backups", {}, "scheduler: there is no scheduler 'backups'; write one of default, marks"),
         (
             "default",
             {"policy": "evenly"},
@@ -68,9 +112,30 @@ def test_what_fits_is_no_problem(scheduler, properties):
             "policy: 'none' is no policy of plain; it has none: take the key out",
         ),
         ("default", {"high": "101"}, "properties: property high: "),
+        (
+            "marks",
+            {"low_utilization": "81"},
+            "properties: low_utilization is 81, and high_utilization 80; set the first to the",
+        ),
+        ("plain", {"least": "all"}, "properties: filter Roomy: property least: "),
     ],
 )
 def test_what_does_not_fit_is_told_with_what_to_write(scheduler, properties, problem):
-    """The key comes first."""
-    settings = ClusterSettings("Default", scheduler, properties, 60.0, 0.0)
-    assert cluster_report.problem(settings, DRIVERS).startswith(problem)
+    """File, line and key come first."""
+    settings = section(scheduler, properties, ["Roomy"], ["Quiet"])
+    told = str(cluster_report.problem(settings, DRIVERS, UNITS))
+    line = LINES[problem.partition(":")[0]]
+    assert told.startswith(f"/etc/x.conf:{line}: [clusters] [[Default]] {problem}")
+
+
+@pytest.mark.parametrize(
+    ("filters", "costs", "problem"),
+    [
+        (["Quiet"], [], "6: [clusters] [[Default]] filters: there is no filter 'Quiet'; write one"),
+        ([], ["roomy"], "7: [clusters] [[Default]] cost_functions: there is no cost function"),
+    ],
+)
+def test_a_unit_that_is_not_there_is_told(filters, costs, problem):
+    """One of another kind is none."""
+    told = str(cluster_report.problem(section(filters=filters, costs=costs), DRIVERS, UNITS))
+    assert told.startswith(f"/etc/x.conf:{problem}")

@@ -19,7 +19,7 @@ from ovirt_scheduler.config import (
     Settings,
 )
 from ovirt_scheduler.errors import ConfigError, PluginError
-from ovirt_scheduler.model import AnswerForm, Kind, OnFailure
+from ovirt_scheduler.model import AnswerForm, Kind, OnFailure, WantedUnit
 from ovirt_scheduler.settings_table import CLUSTER, PLUGIN, SCHEDULER
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -141,8 +141,8 @@ def test_every_key_has_its_field():
         key.name for key in SCHEDULER if key.section
     }
     assert len(dataclasses.fields(PluginConf)) == len(PLUGIN)
-    # Name and place are the section's, and the policy is one of the properties.
-    assert len(dataclasses.fields(ClusterSettings)) == len(CLUSTER) + 1
+    # Name, file and lines are the section's, and the policy is one of the properties.
+    assert len(dataclasses.fields(ClusterSettings)) == len(CLUSTER) + 2
 
 
 @pytest.mark.parametrize(
@@ -213,13 +213,19 @@ def test_clusters_are_told_by_sections_in_a_section(conf):
     settings = conf(
         f"drive = dry-run\n{ENGINE}[clusters]\n[[Default]]\n[[East-1]]\nscheduler = mine\n"
         "policy = power_saving\nproperties = 'a=1; b=x=y'\nload_balance_interval = 0.5\n"
-        "timer_interval = 0"
+        "timer_interval = 0\nfilters = A; B\ncost_functions = C; D = -2"
     )
     assert settings.drive is Drive.DRY_RUN
     assert settings.clusters == (
         ClusterSettings("Default", "default", {}, 60.0, 600.0),
         ClusterSettings(
-            "East-1", "mine", {"a": "1", "b": "x=y", "policy": "power_saving"}, 30.0, 0.0
+            "East-1",
+            "mine",
+            {"a": "1", "b": "x=y", "policy": "power_saving"},
+            30.0,
+            0.0,
+            (WantedUnit("A"), WantedUnit("B")),
+            (WantedUnit("C"), WantedUnit("D", -2)),
         ),
     )
 
@@ -265,7 +271,10 @@ def test_clusters_are_told_by_sections_in_a_section(conf):
         ),
         ("[clusters]\n[[A]]\nproperties = a;b", 3, "expected key=value, with ; between"),
         ("[clusters]\n[[A]]\nproperties = a=1;a=2", 3, "expected key=value, with ; between"),
-        ("[clusters]\n[[A]]\nproperties = policy=none", 3, "has a key of its own, policy"),
+        ("[clusters]\n[[A]]\nproperties = policy=none", 3, "policy is a key of its own"),
+        ("[clusters]\n[[A]]\nproperties = filters=B", 3, "filters is a key of its own"),
+        ("[clusters]\n[[A]]\nfilters = B;B", 3, "expected names, each once, with ; between"),
+        ("[clusters]\n[[A]]\ncost_functions = B=2;C=half", 3, "names, each once and with an int"),
         ("[engine]\n[[A]]", 2, "[engine] [[A]]: there is no such section"),
     ],
 )

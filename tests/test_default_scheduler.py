@@ -291,6 +291,43 @@ def changed(status, vms, hosts=None, before="up", **others):
     )
 
 
+def kept_to(destinations, policy, hosts, vms, **others):
+    scheduler = DefaultScheduler()
+    scheduler.destinations = destinations
+    return ids(scheduler.load_balance(hosts, vms, properties(policy, **others)))
+
+
+class TestWhereVmsMayGo:
+    """What is known of the cluster's filters, costs and VMs that have to stay."""
+
+    def test_a_vm_goes_only_where_it_may(self):
+        """To relieve a host, and to fill one."""
+        hosts = [host("a", used=0.9), host("b", used=0.1), host("c", used=0.3)]
+        vms = [vm("web", "a"), vm("mail", "a")]
+        told = {"web": {"a": 0, "c": 0}, "mail": {"c": 0}}
+        moved = kept_to(told, "evenly_distribute", hosts, vms)
+        assert moved == {"mail": ["c"], "web": ["c"]}
+
+    def test_of_those_the_cheapest_comes_first(self):
+        """Before what the policy prefers."""
+        hosts = [host("a", used=0.85), host("b"), host("c", used=0.3)]
+        told = {"web": {"b": 2, "c": -1}}
+        moved = kept_to(told, "evenly_distribute", hosts, [vm("web", "a")], low_utilization="0")
+        assert moved == {"web": ["c"]}
+
+    @pytest.mark.parametrize("policy", ["evenly_distribute", "power_saving"])
+    def test_a_vm_that_has_to_stay_is_in_no_plan(self, policy):
+        """Nor is a host emptied that it would stay on."""
+        hosts = [host("a", used=0.125), host("b", used=0.5)]
+        vms = [vm("one", "a"), vm("two", "a"), vm("three", "b")]
+        assert kept_to({"two": {}, "three": {}}, policy, hosts, vms) == {}
+
+    def test_a_host_that_fails_is_left_for_any_that_can_take_the_vm(self):
+        """The best first: the cluster's filters may refuse it."""
+        hosts = [host("b", used=0.5), host("c")]
+        assert changed("maintenance", [vm("web", "a")], hosts) == {"web": ["c", "b"]}
+
+
 class TestAHostThatFails:
     @pytest.mark.parametrize(
         "status", ["maintenance", "preparing_for_maintenance", "non_operational", "error"]

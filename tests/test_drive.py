@@ -127,7 +127,8 @@ def test_one_bad_cluster_or_scheduler_stops_no_other(driven):
     driven.start("on", "\n".join([*clusters, cluster()]))
     driven.wait_for_log("cluster Default: migrating web")
     driven.wait_for_log(
-        "cluster Unknown: scheduler: there is no scheduler 'nobody'; write one of default, failing"
+        "[clusters] [[Unknown]] scheduler: there is no scheduler 'nobody'; write one of default, "
+        "failing"
     )
     driven.wait_for_log("cluster Empty: the engine knows no host in it")
     driven.wait_for_log("out of order")

@@ -26,6 +26,7 @@ DAEMON = (
     ("all clusters", "cluster_threads"),
     ("one cluster", "cluster_drive"),
     ("its migrations", "cluster_migrations"),
+    ("where its VMs may go", "cluster_destinations"),
     ("sockets to calls, and what the calls are", "driver_methods methods server"),
     ("parts of the server", "connections dispatch request_body streams"),
     ("the operations", "scheduling service"),

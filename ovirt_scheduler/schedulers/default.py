@@ -27,6 +27,7 @@ Hosts = Sequence[types.Host]
 Vms = Sequence[types.Vm]
 Properties = Mapping[str, str]
 Migrations = Dict[types.Vm, List[types.Host]]
+Destinations = Mapping[str, Mapping[str, int]]
 
 uses_statistics = True  # cluster_use counts with them
 
@@ -63,7 +64,7 @@ class DefaultScheduler(Scheduler):
 
     def load_balance(self, hosts: Hosts, vms: Vms, properties: Properties) -> Migrations:
         """What the policy moves now: at most ``most_migrations`` VMs, or one host's."""
-        plan = _Plan(hosts, vms, properties)
+        plan = _Plan(hosts, vms, properties, self.destinations)
         policy = properties["policy"]
         if policy == EVENLY_DISTRIBUTE:
             plan.relieve()
@@ -86,14 +87,14 @@ class DefaultScheduler(Scheduler):
 
         One that is not responsive cannot be migrated from.
         """
-        plan = _Plan(hosts, vms, properties)
+        plan = _Plan(hosts, vms, properties, self.destinations)
         if new_status in _LEAVING and old_status != new_status:
             plan.evacuate([host.id])
         return plan.migrations
 
     def on_timer_invoked(self, hosts: Hosts, vms: Vms, properties: Properties) -> Migrations:
         """Tries again to take VMs off hosts where they should not be; there may be room now."""
-        plan = _Plan(hosts, vms, properties)
+        plan = _Plan(hosts, vms, properties, self.destinations)
         plan.evacuate([host.id for host in hosts if host.status and host.status.value in _LEAVING])
         return plan.migrations
 
@@ -101,7 +102,9 @@ class DefaultScheduler(Scheduler):
 class _Plan:
     """Migrations, each made with the ones before it in mind."""
 
-    def __init__(self, hosts: Hosts, vms: Vms, properties: Properties) -> None:
+    def __init__(
+        self, hosts: Hosts, vms: Vms, properties: Properties, destinations: Destinations
+    ) -> None:
         self.migrations: Migrations = {}
         self._uses = sorted(uses(hosts, vms), key=lambda use: use.id)
         self._preferred = _preference(properties)
@@ -109,6 +112,7 @@ class _Plan:
         self._low = int(properties["low_utilization"]) / 100
         self._most = int(properties["most_migrations"])
         self._on_error = properties["migrate_on_error"]
+        self._destinations = destinations
 
     def relieve(self) -> None:
         """Take VMs off the hosts above the high mark, until they are not."""
@@ -127,7 +131,7 @@ class _Plan:
                 for vm in sorted(self._movable(source), key=_least_important_first):
                     if target.fraction >= self._low or self._is_full():
                         break
-                    if target.takes(vm) and self._evens_out(vm, source, target):
+                    if self._may_go(vm, target) and self._evens_out(vm, source, target):
                         self._move(vm, source, target)
 
     def pack(self) -> None:
@@ -145,9 +149,10 @@ class _Plan:
         leaving = [(vm, source) for source in sources for vm in self._movable(source)]
         for vm, source in sorted(leaving, key=lambda pair: _most_important_first(pair[0])):
             if self._on_error == "yes" or (self._on_error == "ha_only" and is_highly_available(vm)):
-                target = self._target(source, vm) or self._target(source, vm, most=1.0)
-                if target is not None:
-                    self._move(vm, source, target)
+                targets = self._targets(source, vm) or self._targets(source, vm, most=1.0)
+                if targets:
+                    self._move(vm, source, targets[0])
+                    self.migrations[vm] = [target.host for target in targets]
 
     def _empty(self, source: HostUse, movable: List[types.Vm]) -> None:
         """Move all VMs of a host to hosts that run some already; put them back if one stays.
@@ -156,7 +161,7 @@ class _Plan:
         once more, when the host that it came to is emptied.
         """
         running = [use for use in self._up() if use.vms]
-        staying = [use for use in running if not all(map(is_movable, use.vms))]
+        staying = [use for use in running if not all(map(self._may_leave, use.vms))]
         moved: List[Tuple[types.Vm, HostUse, float]] = []
         for vm in sorted(movable, key=_largest_first):
             target = self._target(source, vm, staying) or self._target(source, vm, running)
@@ -173,9 +178,18 @@ class _Plan:
         source: HostUse,
         vm: types.Vm,
         among: Optional[Sequence[HostUse]] = None,
-        most: Optional[float] = None,
     ) -> Optional[HostUse]:
-        """The host that the policy prefers of those that stay below a mark with the VM.
+        return next(iter(self._targets(source, vm, among)), None)
+
+    def _targets(
+        self,
+        source: HostUse,
+        vm: types.Vm,
+        among: Optional[Sequence[HostUse]] = None,
+        most: Optional[float] = None,
+    ) -> List[HostUse]:
+        """The hosts that stay below a mark with the VM: of the lowest cost first, then as the
+        policy prefers them.
 
         Args:
             among: the hosts to choose from; all that are up unless said.
@@ -185,14 +199,23 @@ class _Plan:
         processors, memory = source.processors_of(vm), vm.memory or 0
         fit = [
             use
-            for use in _taking(self._up() if among is None else among, vm)
-            if use is not source and use.fraction_with(processors, memory) <= ceiling
+            for use in (self._up() if among is None else among)
+            if use is not source
+            and self._may_go(vm, use)
+            and use.fraction_with(processors, memory) <= ceiling
         ]
-        return min(
-            fit,
-            key=lambda use: (self._preferred(use, processors, memory), _lot(vm, use)),
-            default=None,
-        )
+        costs = self._destinations.get(vm.id, {})
+
+        def rank(use: HostUse) -> Tuple[object, ...]:
+            return costs.get(use.id, 0), self._preferred(use, processors, memory), _lot(vm, use)
+
+        return sorted(fit, key=rank)
+
+    def _may_leave(self, vm: types.Vm) -> bool:
+        return is_movable(vm) and self._destinations.get(vm.id) != {}
+
+    def _may_go(self, vm: types.Vm, use: HostUse) -> bool:
+        return use.takes(vm) and use.id in self._destinations.get(vm.id, (use.id,))
 
     def _evens_out(self, vm: types.Vm, source: HostUse, target: HostUse) -> bool:
         processors, memory = source.processors_of(vm), vm.memory or 0
@@ -209,7 +232,7 @@ class _Plan:
 
     def _movable(self, source: HostUse) -> List[types.Vm]:
         """A VM is moved once in a plan."""
-        return [vm for vm in source.vms if is_movable(vm) and vm not in self.migrations]
+        return [vm for vm in source.vms if self._may_leave(vm) and vm not in self.migrations]
 
     def _up(self) -> List[HostUse]:
         return [use for use in self._uses if use.host.status in (None, types.HostStatus.UP)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from typing import Dict, Optional, Sequence, Tuple
+from typing import Optional, Sequence, Tuple
 
 from ovirt_scheduler import properties
 from ovirt_scheduler.config import PluginConf
@@ -51,32 +51,21 @@ def make(
         methods=found.methods,
         policies=found.policies,
         written_for=found.written_for,
+        line=found.line,
     )
 
 
 def check(found: Sequence[FoundDriver], path: str) -> None:
-    """Hold the drivers of a file to what others call them by; each needs a name and topic alone.
+    """Hold the drivers of a file to what others call them by.
 
     Raises:
         PluginError: with the line of the driver.
     """
-    owners: Dict[Tuple[str, str], FoundDriver] = {}
     for driver in found:
         problem = _problem(driver)
         if problem:
             message = f"the driver {driver.class_name!r:.160}: {problem}"
             raise PluginError(message, path, driver.line)
-        for what, value in (("name", driver.name), ("topic", driver.topic)):
-            if value is None:
-                continue
-            owner = owners.setdefault((what, value), driver)
-            if owner is not driver:
-                raise PluginError(
-                    f"{driver.class_name} has the {what} {value}, as {owner.class_name} has; "
-                    f"set another {what} in one of them",
-                    path,
-                    driver.line,
-                )
 
 
 def _problem(found: FoundDriver) -> Optional[str]:

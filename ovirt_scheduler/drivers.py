@@ -89,6 +89,7 @@ class DriverUnit:
     methods: Tuple[PublishedMethod, ...] = ()
     policies: Tuple[str, ...] = ()
     written_for: Optional[str] = None
+    line: int = 1  # of its class
     shipped: bool = False  # gives way to any other of its name, or on its topic
 
     @property

@@ -284,14 +284,14 @@ def _catalogue(
     faults: List[PluginError] = list(problems)
     warnings: List[PluginError] = []
     missed: Dict[str, str] = {}
-    owners: Dict[Claim, Path] = {}
+    owners: Dict[Claim, str] = {}  # who has what, in words
     for path, state in (*states.items(), *widowed.items()):
         if state.fault is not None:
             faults.append(state.fault)
             missed.update(dict.fromkeys(state.missed, str(state.fault)))
         if state.good is None:
             continue
-        claims = _claims(state.good)
+        claims = _unit_claims(state.good)
         taken = next((claim for claim in claims if claim in owners), None)
         if taken is not None:
             faults.append(PluginError(f"{owners[taken]} {claims[taken]}", str(path)))
@@ -301,10 +301,17 @@ def _catalogue(
             continue
         warnings += state.good.warnings
         units.update((_key(unit), unit) for unit in state.good.units)
-        owners.update(dict.fromkeys(claims, path))
+        owners.update(dict.fromkeys(claims, str(path)))
         for driver in state.good.drivers:
             if driver.shipped and driver.name in drivers:
                 continue
+            claims = _driver_claims(driver)
+            taken = next((claim for claim in claims if claim in owners), None)
+            if taken is not None:  # it alone is left out (contract 7.2)
+                problem = f"the {driver.words} {driver.name} is left out: {owners[taken]} "
+                faults.append(PluginError(problem + claims[taken], str(path), driver.line))
+                continue
+            owners.update(dict.fromkeys(claims, f"{driver.class_name} in {path}"))
             drivers[driver.name] = driver
             if driver.topic is not None:
                 topics.setdefault(driver.topic, driver)
@@ -324,22 +331,29 @@ def _unused(states: Mapping[Path, _State]) -> Iterator[Path]:
 
 def _claims(plugin: LoadedPlugin) -> Dict[Claim, str]:
     """What no other plugin may have, with the words that say so after the one that has it."""
-    claims = {
+    claims = _unit_claims(plugin)
+    for driver in plugin.drivers:
+        claims.update(_driver_claims(driver))
+    return claims
+
+
+def _unit_claims(plugin: LoadedPlugin) -> Dict[Claim, str]:
+    return {
         (unit.kind.value, unit.name): f"has a {unit.kind.words} {unit.name} already; "
         "rename one of them"
         for unit in plugin.units
     }
-    for driver in plugin.drivers:
-        if driver.shipped:
-            continue
-        claims["driver", driver.name] = (
-            f"has a driver {driver.name} already; set another name in one of them"
+
+
+def _driver_claims(driver: DriverUnit) -> Dict[Claim, str]:
+    """Its name and its topic; one that comes with the package gives way."""
+    claims: Dict[Claim, str] = {}
+    if not driver.shipped:
+        claims["driver", driver.name] = "has that name already; set another name in one of them"
+    if driver.topic is not None and not driver.shipped:
+        claims["topic", driver.topic] = (
+            f"has the topic {driver.topic} already; set another topic in one of them"
         )
-        if driver.topic is not None:
-            claims["topic", driver.topic] = (
-                f"has a driver on the topic {driver.topic} already; "
-                "set another topic in one of them, or disable one in its conf file"
-            )
     return claims
 
 

@@ -77,16 +77,6 @@ def test_what_others_call_it_by_has_a_form(changes, message):
     assert str(refused.value).startswith("/p/p.py:3: ")
 
 
-@pytest.mark.parametrize(("what", "changes"), [("name", {"topic": "u"}), ("topic", {"name": "b"})])
-def test_two_drivers_of_a_file_need_names_and_topics_of_their_own(what, changes):
-    """No topic is no clash."""
-    other = dataclasses.replace(FOUND, class_name="B", line=9, **changes)
-    with pytest.raises(PluginError, match=rf"p\.py:9: B has the {what} ., as A has; set another"):
-        driver_units.check([FOUND, other], "p.py")
-    silent = [dataclasses.replace(FOUND, name=name, topic=None) for name in "ab"]
-    driver_units.check(silent, "p.py")
-
-
 @pytest.mark.parametrize(
     ("written_for", "there", "too_new"),
     [

@@ -107,9 +107,12 @@ def test_a_scheduler_for_a_newer_ovirt_is_left_out_with_a_warning(daemon):
 
 def test_two_drivers_on_one_topic_are_an_error_for_the_second(daemon, design):
     """The default scheduler alone gives way."""
+    line = 1 + (SCHEDULERS / "values.py").read_text().splitlines().index(
+        "class Values(_Base, Mixin, dict):"
+    )
     assert (
-        f"{SCHEDULERS / 'values.py'}: {SCHEDULERS / 'twice.py'} has a driver on the topic values "
-        "already; set another topic in one of them, or disable one in its conf file"
+        f"{SCHEDULERS / 'values.py'}:{line}: the driver values of every type is left out: Twice in "
+        f"{SCHEDULERS / 'twice.py'} has the topic values already; set another topic in one of them"
     ) in daemon.log
     topics = {each["topic"]: each["driver"] for each in design.getTopics()}
     assert topics == {

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Dict, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 from ovirt_scheduler.drivers import DriverUnit
-from ovirt_scheduler.errors import PluginError, UnknownUnit
+from ovirt_scheduler.errors import BadParameters, PluginError, UnknownUnit
 from ovirt_scheduler.model import Kind, PolicyUnit, UnitCall, WantedUnit
 
 Key = Tuple[Kind, str]
@@ -76,15 +76,23 @@ class Catalogue:
         properties: Mapping[str, str],
         strict: bool,
     ) -> Chosen:
-        """The units to call, and what is wrong with the others (contract 4.2, 4.3).
+        """The units to call, and what is wrong with the others (contract 4.2 to 4.3).
 
         Raises:
+            BadParameters: a name is there twice, where that is strict.
             UnknownUnit: there is none of a name, where that is strict.
         """
         calls: UnitCalls = []
         errors: Dict[str, Tuple[str, ...]] = {}
         rejected = False
+        named: Dict[str, WantedUnit] = {}
         for each in wanted:
+            if named.setdefault(each.name, each) is not each:
+                repeated = f"the {kind.words} {each.name!r:.160} is named more than once"
+                if strict:
+                    raise BadParameters(f"{repeated}; name it once")
+                errors[each.name] = (f"{repeated}; the first counts",)
+        for each in named.values():
             try:
                 calls.append((each, UnitCall(self.wanted(kind, each.name), properties)))
             except UnknownUnit as error:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Callable, FrozenSet, Mapping, Optional, Tuple, Union
 
 LONGEST_NAME = 128  # characters of the name of a unit or a driver (contract 3.1)
+MOST_UNITS = 256  # that one call may name (contract 4.2a)
 
 # An id as the engine makes them (contract 3.6).
 UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")

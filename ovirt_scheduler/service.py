@@ -150,4 +150,4 @@ def _answer(
     if request.kind is Kind.BALANCE:
         return next((result.value for result in results), None), results, ()
     wanted = [wanted for wanted, _ in calls]
-    return aggregate.summed(wanted, results, functions=len(request.wanted))
+    return aggregate.summed(wanted, results, len({each.name for each in request.wanted}))

@@ -192,7 +192,8 @@ SCHEDULER: Tuple[Key, ...] = (
         "max_parallel_calls",
         "whole",
         None,
-        "Plugin calls that run at the same time, of all requests together.",
+        "Plugin calls that run at the same time, of all requests together. A request takes at "
+        "most half of those that are free; with 1, a request may have to wait for a slow one.",
         least="1",
         most="4096",
         unset="two for each processor",

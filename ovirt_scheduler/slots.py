@@ -25,6 +25,9 @@ class Slots:
     def taken(self, wanted: int, deadline: float) -> Iterator[int]:
         """Hold at least one place, and up to ``wanted`` of those that are free just then.
 
+        At most this asker's share of them: as much as each of those who wait could have, and one
+        more asker, who may come at any moment. So whoever holds its places for long leaves some.
+
         Args:
             wanted: how many could be used, at least 1.
             deadline: seconds on the monotonic clock.
@@ -49,7 +52,8 @@ class Slots:
                     if left <= 0:
                         raise Overloaded("no plugin process became free in the request's time")
                     turn.wait(left)
-                held = min(wanted, self._free)
+                askers = len(self._queue) + 1  # this one is in the queue
+                held = min(wanted, -(-self._free // askers))
                 self._free -= held
             finally:
                 self._queue.remove(turn)

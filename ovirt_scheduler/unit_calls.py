@@ -35,13 +35,19 @@ def run(supervisor: Supervisor, job: Job, given: Given) -> Positioned:
     """Call a job's units on the hosts that are given; each result as soon as it is there.
 
     Answers are held against the hosts that the unit was given (contract 3.6). Without hosts
-    nothing runs.
+    nothing runs. Of what the units printed, no more is kept than one may print: many that print
+    a lot would else fill the daemon's memory.
     """
     if not given.ids:
         return
-    if job.kind is Kind.FILTER:
-        yield from _one_after_another(supervisor, job, given)
-        return
+    each = _one_after_another if job.kind is Kind.FILTER else _side_by_side
+    kept = OUTPUT_LIMIT // max(1, len(job.calls))
+    for position, result in each(supervisor, job, given):
+        shown = replace(result, stdout=result.stdout[:kept], stderr=result.stderr[:kept])
+        yield position, shown
+
+
+def _side_by_side(supervisor: Supervisor, job: Job, given: Given) -> Positioned:
     for position, result in _results(supervisor, job, job.calls, given):
         yield position, _checked(result, given.ids)
 

@@ -45,6 +45,7 @@ def filters_request(caller: Caller, parameters: Parameters) -> Request:
     """
     names, hosts, vm, given = wire_values.counted("runFilters", _FILTERS, parameters)
     wanted = tuple(WantedUnit(name) for name in wire_values.strings("filters", names))
+    wire_values.at_most_units("filters", wanted)
     return Request(
         caller,
         Kind.FILTER,
@@ -164,4 +165,5 @@ def _factors(value: object) -> Tuple[WantedUnit, ...]:
         if not -(2**31) <= factor < 2**31:
             raise BadParameters(f"{here}[1], the factor of {name:.80}: {factor} is beyond 32 bits")
         wanted.append(WantedUnit(name, factor))
+    wire_values.at_most_units(place, wanted)
     return tuple(wanted)

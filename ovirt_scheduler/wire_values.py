@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Dict, List, Mapping, Sequence, Tuple, Union
 
 from ovirt_scheduler.errors import BadParameters
-from ovirt_scheduler.model import Document, Hosts, Vm, is_document
+from ovirt_scheduler.model import MOST_UNITS, Document, Hosts, Vm, WantedUnit, is_document
 
 Parameters = Tuple[object, ...]
 
@@ -45,6 +45,17 @@ def strings(place: str, value: object) -> List[str]:
     if not isinstance(value, list):
         raise expected(place, "an array of strings", value)
     return [string(f"{place}[{position}]", item) for position, item in enumerate(value)]
+
+
+def at_most_units(place: str, wanted: Sequence[WantedUnit]) -> None:
+    """
+    Raises:
+        BadParameters: more policy units than one call may name (contract 4.2a).
+    """
+    if len(wanted) > MOST_UNITS:
+        raise BadParameters(
+            f"{place}: {len(wanted)} policy units are named; a call names at most {MOST_UNITS}"
+        )
 
 
 def hosts(value: object, place: str = "hosts") -> Hosts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import http.client
 import os
+import shutil
 import signal
 import socket
 import ssl
@@ -265,14 +266,17 @@ def test_what_a_plugin_leaves_behind_is_gone_with_the_answer(scheduler, marker):
     assert processes_with(marker) == []
 
 
-def test_five_filters_share_the_entities_of_one_reading(daemon, scheduler):
+def test_five_filters_share_the_entities_of_one_reading(start_daemon, tmp_path):
     """200 hosts: five calls of one parent, none of which made a host itself."""
+    filters = [f"filter{number}" for number in range(5)]
+    for name in filters:
+        shutil.copy(PLUGINS / "tells_its_origin.py", tmp_path / f"{name}.py")
+    daemon = start_daemon(tmp_path)
     one = HOSTS.partition("<hosts>")[2].partition("</host>")[0] + "</host>"
     many = "".join(one.replace(HOST_IDS[0], f"host-{number}") for number in range(200))
-    plugin = "tells_its_origin"
-    kept = scheduler.runFilters([plugin] * 5, f"<hosts>{many}</hosts>", VM, {})
-    assert len(kept) == 200
-    said = [line.split()[-2:] for line in daemon.log.splitlines() if f"{plugin} printed" in line]
+    with daemon.proxy() as proxy:
+        assert len(proxy.runFilters(filters, f"<hosts>{many}</hosts>", VM, {})) == 200
+    said = [line.split()[-2:] for line in daemon.log.splitlines() if " printed to " in line]
     assert len(said) == 5
     assert len({parent for parent, _ in said}) == 1
     assert {made_here for _, made_here in said} == {"0"}

@@ -153,7 +153,8 @@ def test_a_selection_is_handed_to_the_next_call(design):
 
 def test_filters_and_cost_functions_run_before_on_the_same_entities(daemon, design):
     """Filters narrow the hosts, costs come weighted; the rest of the properties is handed on."""
-    given = {"filters": "keeps_even", "cost_functions": "by_place=3;by_place", "other": "x"}
+    costed = "by_place=3;by_place_as_well"
+    given = {"filters": "keeps_even", "cost_functions": costed, "other": "x"}
     assert design.selectHost("OnlyChooses", HOSTS, V1, given) == H3
     costs = {H1: 0, H3: -4}
     assert f"2 {costs} [('other', 'x')]" in daemon.log

@@ -36,21 +36,50 @@ def start(slots: Slots, then: Callable[[], object]) -> threading.Thread:
 
 
 @pytest.mark.parametrize(("wanted", "held"), [(1, 1), (2, 2), (3, 3), (9, 3)])
-def test_an_asker_gets_what_it_wants_or_all_that_is_free(wanted, held):
+def test_an_asker_gets_what_it_wants_or_half_of_what_is_free(wanted, held):
     """And gives all of it back."""
-    slots = Slots(3, 0)
-    for _ in range(2):
+    slots = Slots(6, 0)
+    for _ in range(3):
         with slots.taken(wanted, soon()) as got:
             assert got == held
-    with slots.taken(3, soon()) as got:
-        assert got == 3
 
 
-def test_the_second_gets_what_the_first_left():
+@pytest.mark.parametrize(("places", "held"), [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3)])
+def test_half_is_rounded_up_and_leaves_a_place_where_there_are_two(places, held):
+    """Whoever holds its places for long does not keep the next one waiting."""
+    with Slots(places, 0).taken(9, soon()) as got:
+        assert got == held
+
+
+def test_the_second_gets_half_of_what_the_first_left():
     """One free place is enough to begin with."""
-    slots = Slots(3, 0)
-    with slots.taken(2, soon()), slots.taken(2, soon()) as got:
-        assert got == 1
+    slots = Slots(4, 0)
+    with slots.taken(9, soon()) as first, slots.taken(9, soon()) as second:
+        assert (first, second) == (2, 1)
+
+
+def test_who_is_served_while_others_wait_has_an_equal_share():
+    """Of the places that come free at once, each of three gets some, and one is left."""
+    slots = Slots(9, 10)
+    held: List[int] = []
+    together = threading.Barrier(3, timeout=LONG)
+
+    def ask() -> None:
+        with slots.taken(9, soon()) as got:
+            held.append(got)
+            together.wait()
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    with contextlib.ExitStack() as others:
+        with slots.taken(5, soon()):
+            for _ in range(4):
+                others.enter_context(slots.taken(1, soon()))
+            for thread in threads:
+                thread.start()
+            wait_until(lambda: len(slots._queue) == 3)
+        for thread in threads:
+            thread.join(LONG)
+    assert sorted(held) == [1, 1, 2]
 
 
 def test_places_are_given_back_when_the_holder_fails():
@@ -122,10 +151,10 @@ def test_one_who_gives_up_lets_the_next_have_the_turn():
 
 def test_several_places_given_back_at_once_serve_several():
     """Each that is served wakes the next, as long as places are free."""
-    slots = Slots(3, 10)
-    together = threading.Barrier(3, timeout=LONG)
-    with slots.taken(3, soon()):
-        threads = [start(slots, together.wait) for _ in range(3)]
+    slots = Slots(4, 10)
+    together = threading.Barrier(4, timeout=LONG)
+    with slots.taken(2, soon()), slots.taken(1, soon()), slots.taken(1, soon()):
+        threads = [start(slots, together.wait) for _ in range(4)]
     for thread in threads:
         thread.join(LONG)
     assert not together.broken

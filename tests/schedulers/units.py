@@ -24,3 +24,8 @@ class fails:
 class keeps_nothing:
     def do_filter(self, hosts, vm, properties):
         return []
+
+
+class by_place_as_well:
+    def do_score(self, hosts, vm, properties):
+        return [(host, -place) for place, host in enumerate(hosts)]

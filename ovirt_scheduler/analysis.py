@@ -28,7 +28,13 @@ from ovirt_scheduler.model import (
     Module,
     Source,
 )
-from ovirt_scheduler.plugin_modules import FolderFinder, compile_source, finder_of_sources, lines
+from ovirt_scheduler.plugin_modules import (
+    VERSION_3,
+    FolderFinder,
+    compile_source,
+    finder_of_sources,
+    lines,
+)
 
 _ARGUMENTS = {
     Kind.FILTER: ("hosts", "vm", "properties"),
@@ -267,8 +273,8 @@ def _load_fault(candidate: Candidate, error: BaseException) -> FileFault:
 
 def _missing(candidate: Candidate, name: str) -> str:
     """Why there is no module of a name, and what to do."""
-    if name.partition(".")[0] == "ovirtsdk":
-        return f", the SDK of version 3; {_PORT}, with ovirtsdk4"
+    if name.partition(".")[0] == VERSION_3:
+        return f", which is not in the part of SDK 3 that is here; {_PORT}, with ovirtsdk4"
     if name in _PYTHON_2_MODULES:
         return f", a module of Python 2; {_PORT}"
     for refused, reason in candidate.refused:

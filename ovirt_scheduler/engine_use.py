@@ -12,14 +12,15 @@ from typing import Iterable, Iterator
 from ovirt_scheduler.driver_analysis import Misdefined
 from ovirt_scheduler.model import Module
 from ovirt_scheduler.plugin_imports import named
+from ovirt_scheduler.plugin_modules import VERSION_3
 
 _SAYS_ITSELF = "uses_statistics"
 
 
 def wants_connection(modules: Iterable[Module]) -> bool:
-    """Whether it names the function that gives a connection to the engine."""
+    """Whether it names what gives a connection: ``engine_connection``, or version 3 of the SDK."""
     return any(
-        "engine_connection" in (named(node), getattr(node, "name", None))
+        "engine_connection" in (named(node), getattr(node, "name", None)) or _is_version3(node)
         for node in _nodes(modules)
     )
 
@@ -44,6 +45,12 @@ def wants_statistics(plugin: ModuleType, modules: Iterable[Module]) -> bool:
         or (isinstance(node, ast.Constant) and node.value == "statistics")
         for node in _nodes(modules)
     )
+
+
+def _is_version3(node: ast.AST) -> bool:
+    """Whether a node imports the SDK of version 3, or something of it."""
+    name = getattr(node, "module" if isinstance(node, ast.ImportFrom) else "name", None)
+    return isinstance(name, str) and name.partition(".")[0] == VERSION_3
 
 
 def _nodes(modules: Iterable[Module]) -> Iterator[ast.AST]:

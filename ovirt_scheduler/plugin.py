@@ -10,8 +10,8 @@ connection to the engine that needs no configuration of its own.
             clusters = connection.system_service().clusters_service().list()
 
 The daemon logs in, with what the section ``[engine]`` of scheduler.conf says, and hands the
-token to the calls of the plugins that name ``engine_connection`` in their code. The password
-never reaches a plugin. A plugin's own tests say
+token to the calls of the plugins that name ``engine_connection`` in their code, or import version 3
+of the SDK (``sdk3``). The password never reaches a plugin. A plugin's own tests say
 ``provide(EngineAccess(url, ca_file, token))`` first.
 """
 
@@ -78,6 +78,11 @@ def provide(engine: Engine) -> None:
     """For the process of a call: what ``engine_connection`` is made with, or why not."""
     global _engine  # noqa: PLW0603  one process, one call
     _engine = engine
+
+
+def provided() -> Engine:
+    """What ``engine_connection`` is made with here, or why there is none."""
+    return _engine
 
 
 class _SharedLogin(Connection):  # type: ignore[misc]  # the SDK has no type hints

@@ -6,6 +6,7 @@ meanwhile, or a helper that is imported late, is still the last good version.
 
 from __future__ import annotations
 
+import importlib
 import importlib.machinery
 import linecache
 import marshal
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from importlib.abc import Loader
 else:
     Loader = object  # importlib.abc loads a good deal that each fork would have to copy
+
+
+VERSION_3 = "ovirtsdk"
 
 
 class _Loader(Loader):
@@ -95,6 +99,7 @@ class FolderFinder:
         _close(folder)
         sys.path.insert(0, folder)
         sys.meta_path.insert(0, self)
+        sys.meta_path.append(_Version3())  # one that is installed comes before it
         for name in self._origins:
             sys.modules.pop(name, None)
 
@@ -115,6 +120,35 @@ class FolderFinder:
             spec.submodule_search_locations.append(os.path.dirname(origin))  # noqa: PTH120
         spec.has_location = True  # gives the module its __file__
         return spec
+
+
+class _Version3(Loader):
+    """Finds ``ovirtsdk``, version 3 of the SDK: as much of it as there is in ``sdk3``."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Optional[Sequence[str]] = None,  # noqa: ARG002  the protocol's
+        target: Optional[ModuleType] = None,  # noqa: ARG002
+    ) -> Optional[importlib.machinery.ModuleSpec]:
+        if fullname.partition(".")[0] != VERSION_3:
+            return None
+        modules = _facade().CONTENTS
+        if fullname not in modules:
+            return None
+        package = any(name.startswith(f"{fullname}.") for name in modules)
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=package)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
+        """Leave it to Python."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        _facade().fill(module)
+
+
+def _facade() -> ModuleType:
+    """Loaded when a plugin asks for it; few do."""
+    return importlib.import_module("ovirt_scheduler.sdk3")
 
 
 def _is_package(name: str, path: str) -> bool:

@@ -203,8 +203,10 @@ def test_python_2_source_is_called_that(analyse, line, text):
 
 def test_the_sdk_of_version_3_is_named(analyse):
     """The module that the old proxy's plugins import; which to take instead is told."""
-    fault = analyse(f"from ovirtsdk.xml import params\n{GOOD}").fault
-    assert fault.message.startswith("cannot import ovirtsdk, the SDK of version 3; port the file")
+    fault = analyse(f"from ovirtsdk.utils import parsehelper\n{GOOD}").fault
+    assert fault.message.startswith(
+        "cannot import ovirtsdk.utils, which is not in the part of SDK 3 that is here; port the file"
+    )
     assert fault.message.endswith("with ovirtsdk4")
 
 

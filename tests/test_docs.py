@@ -139,6 +139,7 @@ def test_the_plugins_of_the_pages_are_called(daemon):
     found = {unit.get("name") or unit.findtext("name") for group in groups for unit in group}
     assert found == {
         "Everything", "FreeMemory", "Quiet", "QuietNight", "Roomy", "few_vms", "max_vms",
+        "max_vms_4",
     }  # fmt: skip
 
 

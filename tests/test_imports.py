@@ -57,7 +57,10 @@ CALLS = (
     ("what other requests do", "driver_request survey"),
     ("what a request does, and a driver's call", "driver_call unit_calls"),
     ("one plugin call, and what it is given", "call given"),
-    ("what a driver answered", "driver_answers"),
+    (
+        "what a driver answered, and the SDK of version 3 for whoever imports it",
+        "driver_answers sdk3",
+    ),
     ("what a call does and who watches it", "analysis answers entities plugin supervisor"),
     ("what a file uses of the engine", "engine_use"),
     ("the drivers of a file", "driver_analysis"),

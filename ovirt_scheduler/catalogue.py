@@ -38,7 +38,7 @@ class Catalogue:
     faults: Tuple[PluginError, ...] = ()
     drivers: Mapping[str, DriverUnit] = field(default_factory=dict)  # by name
     topics: Mapping[str, DriverUnit] = field(default_factory=dict)  # by topic
-    warnings: Tuple[PluginError, ...] = ()  # what was left out, and why
+    warnings: Tuple[PluginError, ...] = ()  # what was left out or is not checked, and why
     unused: Tuple[Path, ...] = ()  # files that have nothing to call and belong to no plugin
     missed: Mapping[str, str] = field(default_factory=dict)  # filters that should be: why not
 

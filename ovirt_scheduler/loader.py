@@ -77,7 +77,7 @@ class LoadedPlugin:
     conf: Optional[bytes]  # its conf file, None where there is none
     checksum: str  # empty where its conf file says enabled = false
     drivers: Tuple[DriverUnit, ...] = ()
-    warnings: Tuple[PluginError, ...] = ()  # what was left out, and why
+    warnings: Tuple[PluginError, ...] = ()  # what was left out or is not checked, and why
 
     @property
     def enabled(self) -> bool:
@@ -255,7 +255,10 @@ class Loader:
         driver_units.check(analysis.drivers, source.path)
         made = [self._driver(found, code, conf, checksum) for found in analysis.drivers]
         drivers = tuple(driver for driver in made if not self._too_new(driver))
-        warnings = tuple(self._left_out(driver) for driver in made if self._too_new(driver))
+        warnings = (
+            *_unchecked_properties(units, source.path),
+            *(self._left_out(driver) for driver in made if self._too_new(driver)),
+        )
         return LoadedPlugin(
             source.name, path, units, used or (source,), conf_data, checksum, drivers, warnings
         )
@@ -326,17 +329,24 @@ class Loader:
         if conf.custom_properties:
             if found.kind not in conf.kinds:
                 return None
-            path, line = str(self.conf_path(code.name)), None
             declared = conf.name, conf.custom_properties, conf.default_values
-        elif found.properties:
-            path, line = code.modules[0].path, found.line
-            declared = found.name, found.properties, ""
-        else:
+            try:
+                return properties.parse(*declared)
+            except PluginError as error:
+                raise PluginError(error.message, str(self.conf_path(code.name))) from None
+        if not found.properties:
             return None
         try:
-            return properties.parse(*declared)
+            return properties.parse_for_java(found.name, found.properties)
         except PluginError as error:
-            raise PluginError(error.message, path, line) from None
+            raise PluginError(error.message, code.modules[0].path, found.line) from None
+
+
+def _unchecked_properties(units: Sequence[PolicyUnit], path: str) -> List[PluginError]:
+    """Once for all units of a class."""
+    sets = [unit.properties for unit in units if unit.properties is not None]
+    messages = dict.fromkeys(message for each in sets for message in properties.unchecked(each))
+    return [PluginError(message, path) for message in messages]
 
 
 def _read_source(file: SeenFile) -> Source:

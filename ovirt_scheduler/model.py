@@ -112,12 +112,14 @@ class Property:
     name: str
     pattern: str  # a regular expression for the whole value, or {low-high}
     default: Optional[str] = None
+    checked: bool = True  # False: the pattern is for Java alone, and any value is taken here
 
 
 @dataclass(frozen=True)
 class PropertySet:
     name: str
     properties: Tuple[Property, ...]
+    text: Optional[str] = None  # as the engine gets it; None: made of the properties
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ no plus sign and no leading zeros.
 The released engines compile the regexes with Java (contract 3.1), so a pattern has to mean the
 same to Java and to Python. What only one of them knows, and what they read differently, is
 refused when the plugin is loaded. Patterns are compiled with ``re.ASCII``, as ``\\d``, ``\\w`` and
-``\\s`` are to Java.
+``\\s`` are to Java. A class unit's text was written for Java alone: the engine gets it as it is,
+and values are held to those of its patterns that mean the same to Python.
 
 A value of more than 4096 characters is refused. That bounds the time a pattern with a few
 repeats can take; it does not bound one like ``(a+)+b``, whose time doubles with each character.
@@ -20,8 +21,10 @@ import functools
 import re
 from typing import Dict, Iterator, List, Mapping, Optional, Tuple
 
+from ovirt_scheduler import java_regex
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model import Property, PropertySet
+from ovirt_scheduler.xml_text import NOT_IN_XML
 
 LONGEST_VALUE = 4096  # characters
 
@@ -57,8 +60,43 @@ def parse(name: str, custom_properties: str, default_values: str) -> PropertySet
     return PropertySet(name, tuple(properties))
 
 
+def parse_for_java(name: str, text: str) -> PropertySet:
+    """Read what a class unit declares: ``key=regex``, with ``;`` between, and maybe at the end.
+
+    As the engine does, it takes a regex of nothing, and the last of several for one key.
+
+    Raises:
+        PluginError: without a file; the text names the property and what the engine refuses.
+    """
+    properties: Dict[str, Property] = {}
+    for piece in _pieces(text):
+        key, pattern = _key_and_pattern(piece)
+        refused = java_regex.refusal(pattern)
+        if NOT_IN_XML.search(pattern):
+            refused = "XML has no way to write one of its characters; write it as an escape"
+        if refused:
+            raise PluginError(
+                f"property {key}: {_shown(pattern)} is not a regex to Java, which the engine "
+                f"reads it with: {refused}"
+            )
+        properties[key] = Property(key, pattern, checked=_regex_problem(pattern) is None)
+    return PropertySet(name, tuple(properties.values()), text)
+
+
+def unchecked(properties: PropertySet) -> Iterator[str]:
+    """A sentence about each property whose values are held to nothing."""
+    for prop in properties.properties:
+        if not prop.checked:
+            yield (
+                f"property {prop.name} of {properties.name} may have any value here, since Python "
+                f"does not read its regex {_shown(prop.pattern)} as Java does; the engine checks it"
+            )
+
+
 def matches(prop: Property, value: str) -> bool:
     """Whether a property may have the value; a pattern is for the whole of it."""
+    if not prop.checked:
+        return True
     if len(value) > LONGEST_VALUE:
         return False
     span = _range(prop.pattern)
@@ -100,6 +138,8 @@ def render(properties: PropertySet) -> Tuple[str, str]:
 
 def engine_syntax(properties: PropertySet) -> str:
     """The properties as released engines read them: ranges written out (contract 3.1)."""
+    if properties.text is not None:
+        return properties.text
     return ";".join(
         f"{prop.name}={_range_pattern(*span) if span else prop.pattern}"
         for prop, span in ((prop, _range(prop.pattern)) for prop in properties.properties)
@@ -114,12 +154,7 @@ def _pieces(text: str) -> List[str]:
 
 
 def _property(text: str, default: Optional[str]) -> Property:
-    key, equals, pattern = text.partition("=")
-    if not _KEY.fullmatch(key) or not equals:
-        raise PluginError(
-            f"property {_shown(text)}: expected key=regex, the key of letters, digits and _, "
-            "and no ; in the regex"
-        )
+    key, pattern = _key_and_pattern(text)
     problem = _problem(pattern)
     if problem:
         raise PluginError(f"property {key}: {_shown(pattern)}: {problem}")
@@ -127,6 +162,16 @@ def _property(text: str, default: Optional[str]) -> Property:
     if default is not None and not matches(prop, default):
         raise PluginError(f"property {key}: as its default {_refusal(prop, default)}")
     return prop
+
+
+def _key_and_pattern(text: str) -> Tuple[str, str]:
+    key, equals, pattern = text.partition("=")
+    if not _KEY.fullmatch(key) or not equals:
+        raise PluginError(
+            f"property {_shown(text)}: expected key=regex, the key of letters, digits and _, "
+            "and no ; in the regex"
+        )
+    return key, pattern
 
 
 def _problem(pattern: str) -> Optional[str]:
@@ -156,7 +201,8 @@ def _regex_problem(pattern: str) -> Optional[str]:
         return f"not a regex: {error}"
     except (OverflowError, RecursionError) as error:
         return f"too large a regex: {error}"
-    return None
+    refused = java_regex.refusal(pattern)
+    return f"not a regex to Java, which released engines use: {refused}" if refused else None
 
 
 @functools.lru_cache(maxsize=1024)

@@ -369,7 +369,7 @@ def _tell_changes(
             _log.error("cannot be loaded: %(reason)s", _problem(fault))
     for warning in now.warnings:
         if str(warning) not in told:
-            _log.warning("left out: %(reason)s", _problem(warning))
+            _log.warning("noted: %(reason)s", _problem(warning))
     for path in sorted(states_before.keys() | states.keys()):
         old = states_before[path].good if path in states_before else None
         new = states[path].good if path in states else None

@@ -10,7 +10,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_PROPERTIES = re.compile(r"([a-zA-Z0-9_]+=[^;]+(;[a-zA-Z0-9_]+=[^;]+)*;?)?")
+_PROPERTIES = re.compile(r"([a-zA-Z0-9_]+=[^;]*(;[a-zA-Z0-9_]+=[^;]*)*;?)?")
 
 
 class Forbidden(AssertionError):

@@ -9,6 +9,7 @@ import engine_reader
 import pytest
 from conftest import PLUGINS, SHARED
 from engine_reader import EngineFault, Forbidden
+from test_java_regex import FOR_JAVA_ALONE
 
 OLD_PLUGINS = PLUGINS.parent / "old_plugins"
 H1, H2 = (f"{digit * 8}-1111-2222-3333-{digit * 12}" for digit in "12")
@@ -300,6 +301,29 @@ def test_both_kinds_of_scores_lead_the_engine_to_the_same_sum(engine, per_unit):
 def test_properties_may_be_nil_empty_or_have_nil_values(engine, properties):
     """All are an empty map; a nil value counts as not given (contract 3.7)."""
     assert engine.runFilters(["tells_what_it_got"], HOSTS, VM, properties)["result"] == [H1]
+
+
+def test_a_class_units_patterns_reach_the_engine_as_they_were_written(start_daemon, tmp_path):
+    """Those that only Java reads too: any value is taken here, and the log says so (3.1)."""
+    texts = [f"a={pattern};b=[0-9]+" for pattern in FOR_JAVA_ALONE]
+    texts += ["a=;b=[0-9]+", "a=x;b=x;b=[0-9]+;"]
+    (tmp_path / "many.py").write_text(
+        "".join(
+            f"class unit_{number}:\n    properties_validation = {text!r}\n"
+            "    def do_filter(self, hosts_ids, vm_id, args_map):\n        return hosts_ids\n"
+            for number, text in enumerate(texts)
+        ),
+        "utf-8",
+    )
+    engine = Engine(start_daemon(plugins=tmp_path, settings="ssl = false"))
+    found = engine.discover()["filters"]
+    assert [found[f"unit_{number}"][1] for number in range(len(texts))] == texts
+    for number in range(len(FOR_JAVA_ALONE)):
+        assert f"property a of unit_{number} may have any value here" in engine.daemon.log
+    anything = {"a": "whatever it is", "b": "7"}
+    assert engine.runFilters(["unit_0"], HOSTS, VM, anything) == {"result_code": 0, "result": HOSTS}
+    answer = engine.runFilters(["unit_0"], HOSTS, VM, {"b": "x"})
+    assert "property b: 'x' is not allowed" in answer["plugin_errors"]["unit_0"][0]
 
 
 def test_a_property_beyond_16_bits_arrives_as_the_engine_writes_it(daemon):

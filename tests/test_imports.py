@@ -74,8 +74,9 @@ SHARED = (
     ("messages of both sides", "frames"),
     (
         "rules of both sides",
-        "aggregate cluster_seen drivers heap limits properties secrecy xml_text",
+        "aggregate cluster_seen drivers heap limits properties secrecy",
     ),
+    ("what stands alone, for both sides", "java_regex xml_text"),
     ("what all speak of", "__init__ errors model"),
 )
 OPENS_DOCUMENTS = {"lxml", "ovirtsdk4"}

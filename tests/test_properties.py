@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 import re
-import shutil
-import subprocess
 
 import pytest
+from java_matches import java_matches, needs_java
 
 from ovirt_scheduler import properties
 from ovirt_scheduler.errors import PluginError
@@ -78,6 +77,7 @@ def test_defaults_go_by_position(custom, given, expected):
         ("a=b\nc", "", "cannot be printed"),
         ("a=(", "", "not a regex: missing ), unterminated subpattern"),
         ("a=x{99999999999}", "", "too large a regex"),
+        ("a=x{2147483648}", "", "not a regex to Java, which released engines use: {2147483648} is"),
         ("a=" + "(" * 9000 + ")" * 9000, "", "too large a regex"),
         ("a=(?<=x+)y", "", "look-behind requires fixed-width pattern"),
     ],
@@ -292,30 +292,6 @@ def test_a_range_written_out_refuses_what_the_range_refuses(text):
     assert not written_out(-99, 99).fullmatch(text)
 
 
-JAVA = """
-import java.io.*;
-import java.nio.charset.StandardCharsets;
-import java.util.regex.*;
-
-public class Match {
-    public static void main(String[] values) throws IOException {
-        BufferedReader patterns =
-            new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String line; (line = patterns.readLine()) != null; ) {
-            StringBuilder answer = new StringBuilder();
-            try {
-                Pattern pattern = Pattern.compile(line);
-                for (String value : values) {
-                    answer.append(pattern.matcher(value).matches() ? '1' : '0');
-                }
-            } catch (PatternSyntaxException error) {
-                answer.append("refused");
-            }
-            System.out.println(answer);
-        }
-    }
-}
-"""
 TOKENS = r"""
 a b A 1 0 - _ # ( ) (?: (?= (?! (?<= (?<! (?i) (?s: (?i: (?-i: (?m) (?x) (?P<n> (?(1) (?#
 [ [^ ] | * + ? {2} {1,} {,2} { } && & -- ~~ || ^ $ . \d \D \w \W \s \S \b \B \A \Z \z \1 \2
@@ -324,30 +300,70 @@ a b A 1 0 - _ # ( ) (?: (?= (?! (?<= (?<! (?i) (?s: (?i: (?-i: (?m) (?x) (?P<n> 
 VALUES = r"a b ab ba aa aaa aab 1 10 a1 - _ # A AB Aa a-b [ ] { } {2} a{ & && || \ . 11 a] -] = d"
 
 
-@pytest.mark.skipif(shutil.which("java") is None, reason="needs a JDK, which the engine has")
-def test_java_reads_what_is_taken_as_python_does(tmp_path):
+@needs_java
+def test_java_reads_what_is_taken_as_python_does():
     """Patterns put together at random, as far as they are taken, against a real Java."""
     draw = random.Random(7)
     tokens, values = TOKENS.split(), VALUES.split()
     drawn = ("".join(draw.choices(tokens, k=draw.randint(1, 7))) for _ in range(40_000))
     taken = [pattern for pattern in drawn if is_taken(pattern) and not pattern.startswith("{")]
     assert len(taken) > 4000
-    source = tmp_path / "Match.java"
-    source.write_text(JAVA)
-    ran = subprocess.run(
-        ["java", str(source), *values],
-        input="\n".join(taken) + "\n",
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=120,
-        check=True,
-    )
-    answers = ran.stdout.splitlines()
+    answers = java_matches(taken, values)
     assert len(answers) == len(taken)
     for pattern, answer in zip(taken, answers):
         matched = [properties.matches(Property("a", pattern), value) for value in values]
         assert answer == "".join("01"[match] for match in matched), pattern
+
+
+@needs_java
+def test_java_reads_a_class_units_texts_as_they_are_checked():
+    """What Java refuses is refused; what is checked here takes the same values as there."""
+    draw = random.Random(8)
+    tokens, values = TOKENS.split(), VALUES.split()
+    patterns = ["".join(draw.choices(tokens, k=draw.randint(1, 5))) for _ in range(20_000)]
+    checked = 0
+    for pattern, answer in zip(patterns, java_matches(patterns, values)):
+        try:
+            (prop,) = properties.parse_for_java("x", f"a={pattern}").properties
+        except PluginError:
+            assert answer == "refused", pattern
+            continue
+        if prop.checked:
+            checked += 1
+            matched = [properties.matches(prop, value) for value in values]
+            assert answer == "".join("01"[match] for match in matched), pattern
+    assert checked > 4000
+
+
+def test_a_class_units_text_is_read_as_the_engine_reads_it():
+    """Nothing as a regex takes no value but none; of a key's regexes the last one counts."""
+    text = "a=;b=x;b=y+;c=\t;"
+    read = properties.parse_for_java("x", text)
+    assert properties.engine_syntax(read) == text
+    assert properties.refused(read, {"a": "", "b": "yy", "c": "\t"}) is None
+    assert properties.refused(read, {"a": "x"}) is not None
+    assert properties.refused(read, {"b": "x"}) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a b=c", "'a b=c': expected key=regex"),
+        ("a=b;;c=d", "'': expected key=regex"),
+        (";", "'': expected key=regex"),
+        ("a={0-99}", "property a: '{0-99}' is not a regex to Java"),
+        ("a=x{2147483648}", "x{2147483648}' is not a regex to Java"),
+        ("a=(?P<n>x)", "(?P<n> is no group that Java knows"),
+        ("a=\0", "write it as an escape"),
+        ("a=\ud800", "write it as an escape"),
+    ],
+)
+def test_what_the_engine_would_refuse_of_a_class_unit_is_refused(text, words):
+    """It would leave out the unit, or fail where the policy is edited (contract 3.1)."""
+    with pytest.raises(PluginError) as caught:
+        properties.parse_for_java("x", text)
+    assert words in caught.value.message
+    assert len(caught.value.message) < 300
 
 
 def is_taken(pattern: str) -> bool:

@@ -84,7 +84,7 @@ def arguments(items: Iterable[str]) -> Dict[str, object]:
             found[key] = _read(value[1:])
             continue
         found[key] = value
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             found[key] = json.loads(value)
     return found
 

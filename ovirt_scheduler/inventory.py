@@ -43,6 +43,12 @@ _MOST_BYTES = 64 << 20  # of one answer, unpacked
 _TOKEN_SECONDS = 300.0  # then a new login
 _TAKEN_SECONDS = 5.0  # for which a token is known to be good that the engine took
 _LOGOUT_SECONDS = 1.0
+_LONGEST_TOKEN = 16384  # characters
+_LOGIN_ERRORS = (  # the codes of RFC 6749, sections 4.1.2.1 and 5.2
+    "access_denied", "invalid_client", "invalid_grant", "invalid_request", "invalid_scope",
+    "server_error", "temporarily_unavailable", "unauthorized_client", "unsupported_grant_type",
+    "unsupported_response_type",
+)  # fmt: skip
 
 _VM = "/vms/"
 _STATISTICS = {"follow": "statistics"}  # an engine older than 4.2 does not know it: it has none
@@ -332,15 +338,17 @@ class _Engine:
         }
         reply = self._send(url, ["Accept: application/json"], deadline, form)
         told: object = None
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             told = json.loads(reply.body)
-        token = told.get("access_token") if isinstance(told, dict) else None
-        if isinstance(token, str) and re.fullmatch(r"[!-~]+", token):
+        fields = told if isinstance(told, dict) else {}
+        token = fields.get("access_token")
+        if isinstance(token, str) and re.fullmatch(rf"[!-~]{{1,{_LONGEST_TOKEN}}}", token):
             return token
-        said = told.get("error_description", told.get("error")) if isinstance(told, dict) else None
-        if isinstance(said, str) and password not in said:
-            reason = " ".join(said.split())
-            raise EngineUnavailable(f"{url}: no login for {settings.username}: {reason:.200}")
+        # Nothing else of it: the engine was sent the password, and might write it in any way.
+        codes = [fields.get(name) for name in ("error", "error_code")]
+        code = next((code for code in codes if code in _LOGIN_ERRORS), None)
+        if code is not None:
+            raise EngineUnavailable(f"{url}: no login for {settings.username}: {code}")
         raise EngineUnavailable(f"{url}: {reply.words}, and no token for {settings.username}")
 
     def _log_out(self, token: Optional[str]) -> None:

@@ -139,6 +139,7 @@ class RestServer:
         self.answering.set()
         self.arrived = threading.Semaphore(0)  # released by each request of the API
         self.broken: Optional[Reply] = None
+        self.broken_login: Optional[Reply] = None
         self.acting = threading.Event()
         self.acting.set()
         self.broken_action: Optional[Reply] = None
@@ -268,6 +269,8 @@ class RestServer:
             "username": USER,
             "password": PASSWORD,
         }
+        if self.broken_login is not None:
+            return self.broken_login
         with self._lock:
             if form != wanted:
                 self.refused += 1

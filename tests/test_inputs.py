@@ -81,8 +81,19 @@ def test_hosts_go_by_their_names():
 def test_arguments_are_json_or_text_or_a_file(tmp_path):
     """What does not read as JSON is text as it stands."""
     (tmp_path / "hosts.xml").write_text(DOCUMENT)
-    given = ["size=3", 'ids=[1, "a"]', "on=true", "name=web 1", "at=22:00", "e=", "k=a=b"]
+    deep = "[" * 100_000
+    given = [
+        f"deep={deep}",
+        "size=3",
+        'ids=[1, "a"]',
+        "on=true",
+        "name=web 1",
+        "at=22:00",
+        "e=",
+        "k=a=b",
+    ]
     assert inputs.arguments([*given, f"hosts=@{tmp_path}/hosts.xml"]) == {
+        "deep": deep,
         "size": 3,
         "ids": [1, "a"],
         "on": True,

@@ -297,7 +297,8 @@ def _is_here(addresses: FrozenSet[str]) -> bool:
 def _no_params(name: str) -> NoReturn:
     _refuse_private(name)
     kind = {"VM": "Vm"}.get(name, name)
-    raise NotHere(f"params.{name} of SDK 3 is not here; with SDK 4: ovirtsdk4.types.{kind}")
+    # No AttributeError: ``from ovirtsdk.xml.params import VM`` would say something else instead.
+    raise ImportError(f"params.{name} of SDK 3 is not here; with SDK 4: ovirtsdk4.types.{kind}")
 
 
 # Each module that can be imported, with what is in it.

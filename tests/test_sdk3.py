@@ -76,6 +76,8 @@ MISUSES = {
     "vm.get_nonsense()": "Vm.get_nonsense of SDK 3 is not here; with SDK 4: see ovirtsdk4.types.Vm",
     "api.vms.add(1)": ".system_service().vms_service().add(...)",
     "api.nonsense.list()": "API.nonsense of SDK 3 is not here; with SDK 4: a service of ovirt_",
+    "from ovirtsdk.xml.params import Action": "ImportError: params.Action of SDK 3 is not here; with "
+    "SDK 4: ovirtsdk4.types.Action",
     "params.VM()": "params.VM of SDK 3 is not here; with SDK 4: ovirtsdk4.types.Vm",
     "api.vms.get()": "TypeError: vms.get: say id= or name=",
     "API('https://ENGINE', kerberos=True)": "TypeError: API(kerberos) of SDK 3 is not here; with "

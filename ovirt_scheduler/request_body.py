@@ -14,17 +14,15 @@ from email.message import Message
 from http import HTTPStatus
 from typing import Iterator, Optional
 
+from ovirt_scheduler.request_head import TOKEN, RequestRefused, bad, listed
+
 _PIECE = 1 << 18  # bytes read, or decompressed, at once
 _MAX_LINE = 4096  # bytes of a chunk's size line or a trailer line
 _MAX_TRAILERS = 64
-
-
-class BodyRefused(Exception):
-    """The request cannot be taken; the text is for whoever wrote the client."""
-
-    def __init__(self, status: HTTPStatus, text: str):
-        super().__init__(text)
-        self.status = status
+_CHUNK_SIZE = re.compile(
+    rb"([0-9A-Fa-f]{1,15})[ \t]*(;.*)?"
+)  # and an extension, which nobody reads
+_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class Room:
@@ -59,7 +57,7 @@ class BodyReader:
         room: what the body takes of it is given back by ``release``.
 
     Raises:
-        BodyRefused: the headers already say that the body cannot be taken.
+        RequestRefused: the headers already say that the body cannot be taken.
     """
 
     def __init__(self, headers: Message, stream: io.BufferedIOBase, limit: int, room: Room):
@@ -76,7 +74,7 @@ class BodyReader:
         """Read the whole body, and decompress it.
 
         Raises:
-            BodyRefused: too large, broken, or ended early; no room for it beside others.
+            RequestRefused: too large, broken, or ended early; no room for it beside others.
             OSError: as the stream raises, TimeoutError among them.
         """
         pieces = self._in_chunks() if self._length is None else self._of_length(self._length)
@@ -89,7 +87,7 @@ class BodyReader:
                 raise self._too_large()
             if not self._room.take(len(piece)):
                 text = "there are large requests under way, and no room for this one; try it later"
-                raise BodyRefused(HTTPStatus.SERVICE_UNAVAILABLE, text)
+                raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, text)
             self._taken += len(piece)
         return bytes(body)
 
@@ -103,7 +101,7 @@ class BodyReader:
         while left:
             piece = self._stream.read(min(left, _PIECE))
             if not piece:
-                raise _bad(f"the connection ended {left} bytes before the end of the body")
+                raise bad(f"the connection ended {left} bytes before the end of the body")
             left -= len(piece)
             yield piece
 
@@ -111,10 +109,10 @@ class BodyReader:
         total = 0
         while True:
             size_line = self._line()
-            size = size_line.partition(b";")[0].strip()
-            if not re.fullmatch(rb"[0-9A-Fa-f]{1,15}", size):
-                raise _bad("a chunk begins without its size, in hexadecimal digits")
-            length = int(size, 16)
+            sized = _CHUNK_SIZE.fullmatch(size_line)
+            if sized is None:
+                raise bad("a chunk begins without its size, in hexadecimal digits")
+            length = int(sized.group(1), 16)
             if not length:
                 break
             total += length
@@ -122,16 +120,18 @@ class BodyReader:
                 raise self._too_large()
             yield from self._of_length(length)
             if self._line():
-                raise _bad("a chunk is longer than its size says")
+                raise bad("a chunk is longer than its size says")
         for _ in range(_MAX_TRAILERS):
             if not self._line():
                 return
-        raise _bad(f"more than {_MAX_TRAILERS} trailer lines after the last chunk")
+        raise bad(f"more than {_MAX_TRAILERS} trailer lines after the last chunk")
 
     def _line(self) -> bytes:
         line = self._stream.readline(_MAX_LINE)
         if not line.endswith(b"\r\n"):
-            raise _bad("a line of the chunked body is too long, or does not end with CR LF")
+            raise bad("a line of the chunked body is too long, or does not end with CR LF")
+        if _CONTROL.search(line, 0, len(line) - 2):
+            raise bad("a line of the chunked body has a control character")
         return line[:-2]
 
     def _decompressed(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -143,28 +143,24 @@ class BodyReader:
                     yield member.decompress(compressed, _PIECE)
                     compressed = member.unconsumed_tail
                 if member.unused_data:
-                    raise _bad("the gzipped body goes on after its end")
+                    raise bad("the gzipped body goes on after its end")
             yield member.flush()
         except zlib.error as error:
-            raise _bad(f"the body is not gzip, as its Content-Encoding says: {error}") from None
+            raise bad(f"the body is not gzip, as its Content-Encoding says: {error}") from None
         if not member.eof:
-            raise _bad("the gzipped body ends early")
+            raise bad("the gzipped body ends early")
 
-    def _too_large(self) -> BodyRefused:
+    def _too_large(self) -> RequestRefused:
         text = f"the body is larger than {self._limit} bytes, max_request_size in scheduler.conf"
-        return BodyRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
-
-
-def _bad(text: str) -> BodyRefused:
-    return BodyRefused(HTTPStatus.BAD_REQUEST, text)
+        return RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
 
 
 def _is_gzipped(headers: Message) -> bool:
-    encodings = ",".join(headers.get_all("Content-Encoding", [])).lower().split(",")
-    named = [encoding.strip() for encoding in encodings if encoding.strip() not in ("", "identity")]
+    encodings = listed(headers, "Content-Encoding")
+    named = [encoding for encoding in encodings if encoding not in ("", "identity")]
     if named not in ([], ["gzip"], ["x-gzip"]):
         text = "the Content-Encoding is unknown; send the body as it is, or gzip"
-        raise BodyRefused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
+        raise RequestRefused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
     return bool(named)
 
 
@@ -172,15 +168,18 @@ def _length(headers: Message) -> Optional[int]:
     lengths = headers.get_all("Content-Length", [])
     codings = headers.get_all("Transfer-Encoding", [])
     if codings and lengths:
-        raise _bad("send either Content-Length or Transfer-Encoding, not both")
+        raise bad("send either Content-Length or Transfer-Encoding, not both")
     if codings:
-        if [coding.strip().lower() for coding in codings] != ["chunked"]:
+        named = listed(headers, "Transfer-Encoding")
+        if not all(re.fullmatch(TOKEN, coding) for coding in named):
+            raise bad("the Transfer-Encoding cannot be read; send chunked, or a Content-Length")
+        if named != ["chunked"]:
             text = "the Transfer-Encoding is unknown; send chunked, or a Content-Length"
-            raise BodyRefused(HTTPStatus.NOT_IMPLEMENTED, text)
+            raise RequestRefused(HTTPStatus.NOT_IMPLEMENTED, text)
         return None
     if not lengths:
         text = "send a Content-Length, or the body in chunks"
-        raise BodyRefused(HTTPStatus.LENGTH_REQUIRED, text)
+        raise RequestRefused(HTTPStatus.LENGTH_REQUIRED, text)
     if len(set(lengths)) > 1 or not re.fullmatch(r"[0-9]{1,100}", lengths[0].strip(" \t")):
-        raise _bad("the Content-Length is not one number")
+        raise bad("the Content-Length is not one number")
     return int(lengths[0])

@@ -7,8 +7,8 @@ the TLS handshake included, so that nobody waits for a slow or silent client::
                (room?)                 (TLS, deadlines)    (limits)       (the call)  │
                                               ▲───────────────────────────────────────┘
 
-The standard library's server is kept for what it does well, the request line, headers and
-their parsing; what it leaves unbounded is replaced: bodies, waiting, threads.
+The standard library's server is kept for what it does well; what it leaves unbounded, or
+understands in more ways than one, is replaced: heads, bodies, waiting, threads.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.heap import Reclaim
 from ovirt_scheduler.log_fields import Name
 from ovirt_scheduler.model import AnswerForm, Caller, Method
-from ovirt_scheduler.request_body import BodyReader, BodyRefused, Room
+from ovirt_scheduler.request_body import BodyReader, Room
+from ovirt_scheduler.request_head import RequestRefused, read_first_line, read_headers, stays_open
 from ovirt_scheduler.streams import Stream, TlsError
 
 logger = logging.getLogger(__name__)
 
 _LINGER = 2.0  # seconds in which a client may read our last answer
-_MAX_LINE = 65536  # bytes of the request line
 _SHOWN = 200  # characters of a text that may be the caller's own
 _BODIES = 16  # bodies of the largest size that there is room for at one time
 _STOPPING = 0.5  # seconds in which threads may end when their connections are broken
@@ -264,7 +264,7 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
         self._stream.deadline = time.monotonic() + settings.connection_timeout
         try:
             body = self._receive()
-        except BodyRefused as refusal:
+        except RequestRefused as refusal:
             self.send_error(refusal.status, str(refusal))
         except TimeoutError:
             text = f"the request did not arrive within {settings.connection_timeout:g} seconds"
@@ -282,11 +282,6 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
         if not connections.set_idle(self.request):
             self.close_connection = True
 
-    def handle_expect_100(self) -> bool:
-        """Note that the client waits for a word before it sends the body."""
-        self._expects_continue = True
-        return True
-
     def send_error(
         self, code: int, message: Optional[str] = None, explain: Optional[str] = None
     ) -> None:
@@ -300,7 +295,7 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
                 "target": Name(self._target()),
                 "peer": self._peer,
                 "outcome": f"HTTP {status:d}",
-                "reason": text.partition(" (")[0],  # after it the stock texts have what came
+                "reason": text,
             },
         )
         body = f"{text}\n".encode()
@@ -324,7 +319,6 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
 
     def _start_request(self) -> None:
         self._request_id = secrets.token_hex(4)
-        self._expects_continue = False
         self._body: Optional[BodyReader] = None
         self._form = self.server.settings.root_form
         self.command, self.requestline, self.request_version = "", "", "HTTP/1.1"
@@ -362,18 +356,24 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
         return True
 
     def _receive(self) -> Optional[bytes]:
-        """Take a request in; None where it is refused, and the client knows."""
-        self.raw_requestline = self.rfile.readline(_MAX_LINE + 1)
-        if self.raw_requestline in (b"\r\n", b"\n"):  # left over from the last (RFC 9112, 2.2)
-            self.raw_requestline = self.rfile.readline(_MAX_LINE + 1)
-        if len(self.raw_requestline) > _MAX_LINE:
-            self.send_error(HTTPStatus.REQUEST_URI_TOO_LONG)
+        """Take a request in; None where none came, or it is refused and the client knows.
+
+        Raises:
+            RequestRefused: it cannot be taken; the client is to be told.
+        """
+        self.close_connection = True  # unless all of the head is good
+        first = read_first_line(self.rfile)
+        if first is None:
             return None
-        if not self.parse_request() or not self._accept_target():
+        self.command, self.path, self.request_version = first
+        self.headers = read_headers(self.rfile, first.version)
+        self.close_connection = not stays_open(first.version, self.headers)
+        if not self._accept_target():
             return None
         limit = self.server.settings.max_request_size
         self._body = BodyReader(self.headers, self.rfile, limit, self.server.room)
-        if self._expects_continue:
+        expected = self.headers.get("Expect", "").lower()
+        if expected == "100-continue" and first.version != "HTTP/1.0":
             self.send_response_only(HTTPStatus.CONTINUE)
             self.end_headers()
             self.wfile.flush()
@@ -381,11 +381,8 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
 
     def _accept_target(self) -> bool:
         """Find the answer form that the path asks for (contract 1.3)."""
-        if self.headers.defects:
-            self.send_error(HTTPStatus.BAD_REQUEST, "a header line cannot be read")
-            return False
         try:
-            path = urlsplit(self.path).path
+            path = urlsplit(re.sub("^//+", "/", self.path)).path
         except ValueError:
             path = ""
         if path not in _PATHS:
@@ -394,6 +391,9 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
             return False
         if self.command != "POST":
             self.send_error(HTTPStatus.METHOD_NOT_ALLOWED, "send an XML-RPC call with POST")
+            return False
+        if "Origin" in self.headers:  # a browser's: of any page that somebody on this machine reads
+            self.send_error(HTTPStatus.FORBIDDEN, "no call from a page in a browser is taken")
             return False
         self._form = _PATHS[path] or self.server.settings.root_form
         return True

@@ -162,7 +162,12 @@ def post(body: bytes = CALL, path: str = "/", **headers: str) -> bytes:
     """A whole request; a header's name has ``_`` for ``-``."""
     headers = {"Content_Length": str(len(body)), **headers}
     lines = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items() if value]
-    return "\r\n".join([f"POST {path} HTTP/1.1", "Host: localhost", *lines, "", ""]).encode() + body
+    return (
+        "\r\n".join([f"POST {path} HTTP/1.1", "Host: localhost", *lines, "", ""]).encode(
+            "iso-8859-1"
+        )
+        + body
+    )
 
 
 class Reply:

@@ -12,7 +12,8 @@ from fuzzing import assert_told, bounded, damaged, peak_of, tries
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_scheduler.request_body import BodyReader, BodyRefused, Room
+from ovirt_scheduler.request_body import BodyReader, Room
+from ovirt_scheduler.request_head import RequestRefused
 
 LIMIT = 2000  # bytes
 
@@ -86,7 +87,7 @@ def test_a_body_is_read_or_refused(headers: Dict[str, List[str]], data: bytes) -
     try:
         with bounded():
             body = BodyReader(message(headers), io.BytesIO(data), LIMIT, Room(LIMIT)).read()
-    except BodyRefused as refusal:
+    except RequestRefused as refusal:
         assert 400 <= refusal.status < 600
         assert_told(str(refusal))
     else:
@@ -109,7 +110,7 @@ def test_what_a_bomb_unpacks_to_is_not_held() -> None:
     sent = in_chunks(gzip.compress(bytes(64 << 20), 1), 1 << 16)
 
     def read() -> None:
-        with pytest.raises(BodyRefused, match="larger than"):
+        with pytest.raises(RequestRefused, match="larger than"):
             BodyReader(message(PACKED), io.BytesIO(sent), limit, Room(limit)).read()
 
     assert peak_of(read) < 4 * limit

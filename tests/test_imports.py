@@ -47,7 +47,7 @@ DAEMON = (
     ("what lies in the folders of plugins", "plugin_files"),
     ("what stands alone, for the daemon's doing",
      "certificates clients conf_syntax finding launch log_file log_format machine notify slots trust"),
-    ("and for its requests", "selections told"),
+    ("and for its requests", "request_head selections told"),
     ("and for what is said",
      "codec inputs log_fields setting_values skeleton tables wire_values"),
 )  # fmt: skip

@@ -8,7 +8,8 @@ from email.message import Message
 
 import pytest
 
-from ovirt_scheduler.request_body import BodyReader, BodyRefused, Room
+from ovirt_scheduler.request_body import BodyReader, Room
+from ovirt_scheduler.request_head import RequestRefused
 
 LIMIT = 1000
 
@@ -23,7 +24,7 @@ def read(headers: dict[str, str] | list[tuple[str, str]], sent: bytes) -> tuple[
 
 
 def refusal(headers: dict[str, str] | list[tuple[str, str]], sent: bytes) -> tuple[int, str]:
-    with pytest.raises(BodyRefused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         read(headers, sent)
     return caught.value.status, str(caught.value)
 

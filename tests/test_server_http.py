@@ -61,19 +61,25 @@ def test_a_half_closed_connection_gets_its_answer(plain: Running) -> None:
     assert at_end(connection)
 
 
-def test_a_client_may_ask_to_close(running: Running) -> None:
-    """Connection: close ends it after the answer, cleanly."""
+@pytest.mark.parametrize(
+    "asked",
+    ["close", "Close", "TE, close", "close,x", "keep-alive ,\tclose", "TE\r\nConnection: close"],
+)
+def test_a_client_may_ask_to_close(running: Running, asked: str) -> None:
+    """Connection is a list, and close in it ends the connection after the answer, cleanly."""
     connection = running.connect()
-    connection.sendall(post(Connection="close"))
+    connection.sendall(post(Connection=asked))
     reply = Reply(connection)
+    assert reply.value == "design"
     assert reply.headers["Connection"] == "close"
     assert at_end(connection)
 
 
-def test_old_http_is_spoken(plain: Running) -> None:
+@pytest.mark.parametrize("asked", ["keep-alive", "TE, Keep-Alive"])
+def test_old_http_is_spoken(plain: Running, asked: str) -> None:
     """HTTP/1.0 ends the connection, unless the client asks to keep it."""
     connection = plain.connect()
-    old = post(Connection="keep-alive").replace(b"HTTP/1.1", b"HTTP/1.0")
+    old = post(Connection=asked).replace(b"HTTP/1.1", b"HTTP/1.0")
     connection.sendall(old)
     assert Reply(connection).headers["Connection"] == "keep-alive"
     connection.sendall(post().replace(b"HTTP/1.1", b"HTTP/1.0"))
@@ -187,6 +193,54 @@ def test_other_verbs_are_not_allowed(plain: Running, verb: str, path: str) -> No
         (post(b"", Content_Length="", Transfer_Encoding="gzip"), 501),
         (post(Content_Length="5 \r\nNo Header Line"), 400),
         (post(**{"Content-Length ": "5"}), 400),
+        (post().replace(b"\r\n", b"\n"), 400),
+        (post().replace(b"\r\nHost", b"\nHost"), 400),
+        (post().replace(b"\r\n\r\n", b"\n\r\n"), 400),
+        (post().replace(b"\r\n\r\n", b"\r\n\n"), 400),
+        (b"\n" + post(), 400),
+        (b" " + post(), 400),
+        (post(X="a\rb"), 400),
+        (post(X="a\0b"), 400),
+        (post(X="a\x0bb"), 400),
+        (post(X="a\x7fb"), 400),
+        (post(X="a\r\n folded"), 400),
+        (post(X="a\r\n\tfolded"), 400),
+        (post(**{" X": "first"}), 400),
+        (post(**{"X\x0b": "x"}), 400),
+        (post(**{"": "x"}), 400),
+        (post().replace(b"/1.1", b"/1.10"), 400),
+        (post().replace(b"/1.1", b"/01.1"), 400),
+        (post().replace(b"/1.1", b"/1.1 "), 400),
+        (post().replace(b"POST /", b"POST  /"), 400),
+        (post().replace(b"POST /", b"POST\t/"), 400),
+        (post(path="/\x7f"), 400),
+        (post().replace(b"/1.1", b"/0.9"), 505),
+        *[
+            (chunked(CALL).replace(b"Encoding: chunked", b"Encoding" + odd), 400)
+            for odd in (
+                b" : chunked",
+                b": \x0bchunked",
+                b": chunked\x0c",
+                b": chunked\xa0",
+                b": \x85chunked",
+                b": chun ked",
+                b": ",
+                b": ,chunked",
+                b":\r\n chunked",
+                b": chunked\r",
+            )
+        ],
+        (chunked(CALL).replace(b"HTTP/1.1", b"HTTP/1.0"), 400),
+        (chunked(CALL).replace(b";extension=1", b";extension=\r1"), 400),
+        (chunked(CALL).replace(b";extension=1", b"\x0b"), 400),
+        (chunked(CALL).replace(b";extension=1\r", b";extension=1"), 400),
+        (chunked(CALL).replace(b"Trailer: x", b"Trailer: \0"), 400),
+        (post(Content_Length=f"{len(CALL)}\xa0"), 400),
+        (post(Content_Length=f"{len(CALL)}, {len(CALL)}"), 400),
+        (post(b"", Content_Length="", Transfer_Encoding="chunked, chunked"), 501),
+        (post(Origin="http://localhost:18781"), 403),
+        (post(Origin="null"), 403),
+        (post(Origin=" "), 403),
         (post(path="http://["), 404),
         (b"hello\r\n\r\n", 400),
         (b"\x00\xff\r\n\r\n", 400),
@@ -195,6 +249,8 @@ def test_other_verbs_are_not_allowed(plain: Running, verb: str, path: str) -> No
         (b"POST / HTTP/2.0\r\n\r\n", 505),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
         (b"POST / / HTTP/1.1\r\n\r\n", 400),
+        (b"POST /\r\nHost: x\r\n\r\n", 400),
+        (b"GET /\r\n\r\n", 400),
         (b"POST /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", 414),
         (post(X="x" * 70_000), 431),
         (post(**{f"X{number}": "x" for number in range(200)}), 431),
@@ -203,9 +259,12 @@ def test_other_verbs_are_not_allowed(plain: Running, verb: str, path: str) -> No
 def test_a_bad_request_is_refused_in_plain_text(
     plain: Running, request_bytes: bytes, status: int
 ) -> None:
-    """The status fits, a short text says what is wrong, and the connection is closed cleanly."""
+    """The status fits, a short text says what is wrong, and the connection is closed cleanly.
+
+    What follows is not taken for a request.
+    """
     connection = plain.connect()
-    connection.sendall(request_bytes)
+    connection.sendall(request_bytes + post())
     reply = Reply(connection)
     assert reply.status == status
     assert reply.headers["Content-Type"].startswith("text/plain")
@@ -261,6 +320,35 @@ def test_there_is_room_for_so_many_large_bodies_at_one_time(
         connection.sendall(large)
         assert Reply(connection).value == "done"
     assert ask(running, large).value == "done"
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        post(X="\t a\tb \xe9 "),
+        post(**{"content-LENGTH": f" \t{len(CALL)}\t ", "Content_Length": ""}),
+        post(Transfer_Encoding="\t Chunked ", Content_Length="").replace(
+            CALL, b"%X \t\r\n%s\r\n0\r\n\r\n" % (len(CALL), CALL)
+        ),
+        post().replace(b"HTTP/1.1", b"HTTP/1.7"),
+        post().replace(b"Host: localhost", b"Host:"),
+    ],
+)
+def test_what_http_allows_is_taken(running: Running, request_bytes: bytes) -> None:
+    """Spaces and tabs round a value, letters beyond ASCII, any case, a later HTTP/1."""
+    connection = running.connect()
+    connection.sendall(request_bytes + post())
+    assert [reply.value for reply in replies(connection, 2)] == ["design", "design"]
+
+
+@pytest.mark.parametrize("sent", [b"POST / HTTP/1.1", b"POST / HTTP/1.1\r\nHost: x\r\n"])
+def test_a_head_that_ends_early_is_told(plain: Running, sent: bytes) -> None:
+    """It is no whole head, so nothing is done for it."""
+    connection = plain.connect()
+    connection.sendall(sent)
+    connection.shutdown(socket.SHUT_WR)
+    assert Reply(connection).status == 400
+    assert at_end(connection)
 
 
 def test_a_body_that_ends_early_is_told(plain: Running) -> None:

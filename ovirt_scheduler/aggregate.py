@@ -56,7 +56,8 @@ def filtered(
     left = given
     for result, policy in zip(results, on_failure):
         left = narrow(left, result, policy)
-    every_one_failed = bool(results) and not any(result.ok for result in results)
+    all_ran = bool(results) and len(results) == len(on_failure)  # none rejected all hosts before
+    every_one_failed = all_ran and not any(result.ok for result in results)
     return left, (ALL_FILTERS_FAILED,) if every_one_failed else ()
 
 

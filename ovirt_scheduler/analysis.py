@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ovirt_scheduler import driver_analysis, engine_use, plugin_imports
-from ovirt_scheduler.driver_analysis import Misdefined
+from ovirt_scheduler.driver_analysis import UNWRITABLE, Misdefined, description_of
 from ovirt_scheduler.model import (
     Analysis,
     Candidate,
@@ -35,6 +35,7 @@ from ovirt_scheduler.plugin_modules import (
     finder_of_sources,
     lines,
 )
+from ovirt_scheduler.xml_text import NOT_IN_XML
 
 _ARGUMENTS = {
     Kind.FILTER: ("hosts", "vm", "properties"),
@@ -125,7 +126,7 @@ def _units(module: ModuleType, source: Source) -> Iterator[FoundUnit]:
             continue
         line = _line(function, source.path)
         _check_signature(function, kind, _ARGUMENTS[kind], line)
-        description = inspect.getdoc(function) or inspect.getdoc(module) or ""
+        description = description_of(function, module)
         yield FoundUnit(source.name, kind, description, line)
     for found in _classes(module):
         yield from _class_units(found, source.path)
@@ -141,7 +142,7 @@ def _classes(module: ModuleType) -> Iterator[type]:
 def _drivers(module: ModuleType, line_of: Callable[[str], int]) -> Iterator[FoundDriver]:
     for found in _classes(module):
         if driver_analysis.is_driver(found):
-            yield driver_analysis.read(found, inspect.getdoc(module) or "", line_of)
+            yield driver_analysis.read(found, description_of(module), line_of)
 
 
 def _lines_of(tree: ast.Module) -> Callable[[str], int]:
@@ -171,7 +172,9 @@ def _class_units(found: type, path: str) -> Iterator[FoundUnit]:
         declared = getattr(found, "properties_validation", None) or ""
         if not isinstance(declared, str):
             raise Misdefined(line, f"properties_validation of {found.__name__} is not a string")
-        description = inspect.getdoc(method) or inspect.getdoc(found) or ""
+        if NOT_IN_XML.search(declared):
+            raise Misdefined(line, f"properties_validation of {found.__name__} {UNWRITABLE}")
+        description = description_of(method, found)
         yield FoundUnit(found.__name__, kind, description, line, found.__name__, declared)
 
 

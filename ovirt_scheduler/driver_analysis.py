@@ -8,6 +8,9 @@ from typing import Callable, Iterator, List, Mapping, Optional, Tuple
 from ovirt_scheduler import interfaces
 from ovirt_scheduler.drivers import INTERFACE_METHODS, INTERFACES
 from ovirt_scheduler.model import FoundDriver, PublishedMethod
+from ovirt_scheduler.xml_text import NOT_IN_XML, writable
+
+UNWRITABLE = "has a character that XML cannot write; take it out, or write it as an escape"
 
 _SHOWN_DEFAULT = 40  # characters
 
@@ -25,6 +28,11 @@ class Misdefined(Exception):
         super().__init__(message)
         self.line = line
         self.message = message
+
+
+def description_of(*described: object) -> str:
+    """The first docstring that there is; what XML cannot write is U+FFFD in it, as in answers."""
+    return writable(next(filter(None, map(inspect.getdoc, described)), ""))
 
 
 def is_driver(found: type) -> bool:
@@ -50,7 +58,7 @@ def read(found: type, description: str, line_of: Callable[[str], int]) -> FoundD
     return FoundDriver(
         class_name=found.__name__,
         line=reader.line,
-        description=inspect.cleandoc(found.__doc__) if found.__doc__ else description,
+        description=writable(inspect.cleandoc(found.__doc__)) if found.__doc__ else description,
         name=reader.text("name") or found.__name__,
         topic=topic,
         interfaces=defined,
@@ -76,6 +84,8 @@ class _Reader:
         value = getattr(self._class, attribute)
         if value is not None and not isinstance(value, str):
             raise self._wrong(f"{attribute} is not a string")
+        if value is not None and NOT_IN_XML.search(value):
+            raise self._wrong(f"{attribute} {UNWRITABLE}")
         return value
 
     def policies(self) -> Tuple[str, ...]:
@@ -177,7 +187,7 @@ class _Reader:
         )
 
     def _help(self, name: str) -> str:
-        return inspect.getdoc(getattr(self._class, name)) or ""
+        return description_of(getattr(self._class, name))
 
     def _line(self, name: str) -> int:
         return self._line_of(f"{self._class.__name__}.{name}")

@@ -40,6 +40,16 @@ class _Kind:
     many: str
 
 
+_read_enums = Reader.read_enums
+
+
+def _read_known_enums(enum_type: Any, reader: Any) -> List[Any]:
+    """Words of an enumeration, without those that it does not have: the SDK makes None of them."""
+    return [each for each in _read_enums(enum_type, reader) if each is not None]
+
+
+Reader.read_enums = staticmethod(_read_known_enums)
+
 # To be copied: setting each of its attributes anew takes twice the time.
 _NO_HOST = types.Host()
 

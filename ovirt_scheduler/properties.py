@@ -24,7 +24,6 @@ from typing import Dict, Iterator, List, Mapping, Optional, Tuple
 from ovirt_scheduler import java_regex
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model import Property, PropertySet
-from ovirt_scheduler.xml_text import NOT_IN_XML
 
 LONGEST_VALUE = 4096  # characters
 
@@ -72,8 +71,6 @@ def parse_for_java(name: str, text: str) -> PropertySet:
     for piece in _pieces(text):
         key, pattern = _key_and_pattern(piece)
         refused = java_regex.refusal(pattern)
-        if NOT_IN_XML.search(pattern):
-            refused = "XML has no way to write one of its characters; write it as an escape"
         if refused:
             raise PluginError(
                 f"property {key}: {_shown(pattern)} is not a regex to Java, which the engine "

@@ -397,7 +397,8 @@ def _holds(plugin: Optional[LoadedPlugin]) -> List[str]:
     """What a plugin has, in words."""
     if plugin is None:
         return []
-    return [unit.kind.words for unit in plugin.units] + [
+    units = [(unit.kind.words, unit.class_name) for unit in plugin.units]
+    return [f"{kind} {name}" if name else kind for kind, name in units] + [
         f"{driver.words} {driver.name}" for driver in plugin.drivers
     ]
 

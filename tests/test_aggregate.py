@@ -58,6 +58,8 @@ def test_a_failed_filter_is_left_out_unless_it_rejects(result, on_failure, left)
         ([FAILED, FAILED], [IGNORE, IGNORE], (GIVEN, ("all filters failed",))),
         ([FAILED], [REJECT], ((), ("all filters failed",))),
         ([kept()], [IGNORE, REJECT], ((), ())),  # the second one did not run
+        ([FAILED], [REJECT, IGNORE], ((), ())),
+        ([FAILED, FAILED], [IGNORE, REJECT, IGNORE], ((), ())),
     ],
 )
 def test_a_chain_of_filters_comes_to_what_is_left(results, on_failure, expected):

@@ -354,8 +354,6 @@ def test_a_class_units_text_is_read_as_the_engine_reads_it():
         ("a={0-99}", "property a: '{0-99}' is not a regex to Java"),
         ("a=x{2147483648}", "x{2147483648}' is not a regex to Java"),
         ("a=(?P<n>x)", "(?P<n> is no group that Java knows"),
-        ("a=\0", "write it as an escape"),
-        ("a=\ud800", "write it as an escape"),
     ],
 )
 def test_what_the_engine_would_refuse_of_a_class_unit_is_refused(text, words):

@@ -402,6 +402,21 @@ def test_nothing_is_analysed_again_that_has_not_changed(place):
     assert place.analysed[3:] == ["b"]
 
 
+def test_what_was_loaded_is_told_by_the_names_of_classes(place, caplog):
+    """A function's name is the file's, which is there already."""
+    caplog.set_level(logging.INFO)
+    text = (
+        "class Old:\n"
+        "    def do_filter(self, hosts, vm, properties): ...\n"
+        "    def do_balance(self, hosts, properties): ...\n"
+    )
+    path = place.write("a", f"{text}{plugin(1)}")
+    place.registry.look()
+    (loaded,) = caplog.messages
+    kinds = "cost function, filter Old, balance Old"
+    assert loaded.startswith(f"loaded {path} ({kinds}), sha256:")
+
+
 def test_each_change_is_logged_once(place, caplog):
     """Loaded, broken, gone; a fault is not repeated at every look."""
     caplog.set_level(logging.INFO)

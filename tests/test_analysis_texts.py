@@ -1,0 +1,65 @@
+"""Texts of a plugin's file that no answer could carry: descriptions, names, properties."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ovirt_scheduler.model import Analysis, Candidate, Source
+
+
+@pytest.fixture
+def analyse(executor, tmp_path: Path):
+    """Analyses ``plugin.py`` of a text."""
+
+    def run(text: str) -> Analysis:
+        source = Source("plugin", str(tmp_path / "plugin.py"), text.encode())
+        return executor.analyse(Candidate(source, str(tmp_path), ()))
+
+    return run
+
+
+def test_what_xml_cannot_write_is_replaced_in_a_description(analyse):
+    """Half of a surrogate pair among it, which no other process could be told."""
+    text = (
+        '"""\\ud83d of \\0 the module"""\n'
+        "from ovirt_scheduler.plugin import Driver\n"
+        "def do_balance(hosts, properties): ...\n"
+        "class Old:\n"
+        "    def do_filter(self, hosts, vm, properties):\n"
+        '        """Half \\ude00 of it"""\n'
+        "class New(Driver):\n"
+        '    topic = "news"\n'
+        "    def tell(self):\n"
+        '        """\\udfff"""\n'
+    )
+    analysis = analyse(text)
+    assert [unit.description for unit in analysis.units] == [
+        "\ufffd of \ufffd the module",
+        "Half \ufffd of it",
+    ]
+    (driver,) = analysis.drivers
+    assert (driver.description, driver.methods[0].help) == ("\ufffd of \ufffd the module", "\ufffd")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "what"),
+    [
+        (
+            "class Old:\n    properties_validation = 'a=\\ud83d'\n    do_filter = max\n",
+            1,
+            "properties_validation of Old",
+        ),
+        (
+            "from ovirt_scheduler.plugin import Driver as D\nclass New(D): topic, go = '\\ud83d', lambda self: 1\n",
+            2,
+            "New: topic",
+        ),
+    ],
+)
+def test_what_xml_cannot_write_is_refused_elsewhere(analyse, text, line, what):
+    """Callers would get another text than the plugin has."""
+    fault = analyse(text).fault
+    assert fault.message.startswith(f"{what} has a character that XML cannot write; ")
+    assert fault.line == line

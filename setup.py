@@ -42,6 +42,10 @@ setup(
         "ovirt_scheduler.systemd": ["*.service", "*/*.conf"],
     },
     data_files=[
+        ("share/bash-completion/completions", ["completion/bash/ovirt-scheduler"]),
+        ("share/zsh/site-functions", ["completion/zsh/_ovirt-scheduler"]),
+    ]
+    + [
         (f"share/man/man{section}", [f"docs/man/{page}.{section}"])
         for page, section in (("ovirt-scheduler", 1), ("ovirt-scheduler.conf", 5))
     ],
@@ -52,6 +56,7 @@ setup(
         "pyOpenSSL>=21",
         "cryptography>=36",
         "configobj>=5.0.6,<6",
+        "argcomplete>=1.12",
     ],
     extras_require={
         "test": ["pytest>=8", "pytest-xdist>=3.2", "hypothesis>=6"],

@@ -6,9 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Dict, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple
 
+from ovirt_scheduler import near
 from ovirt_scheduler.drivers import DriverUnit
 from ovirt_scheduler.errors import BadParameters, PluginError, UnknownUnit
 from ovirt_scheduler.model import Kind, PolicyUnit, UnitCall, WantedUnit
+
+_MOST_HINTS = 4  # unknown names of a call for which the nearest is looked for
 
 Key = Tuple[Kind, str]
 
@@ -50,23 +53,25 @@ class Catalogue:
     def unit(self, kind: Kind, name: str) -> Optional[PolicyUnit]:
         return self.units.get((kind, name))
 
-    def wanted(self, kind: Kind, name: str) -> PolicyUnit:
+    def wanted(self, kind: Kind, name: str, hint: bool = True) -> PolicyUnit:
         """
+        Args:
+            hint: whether a name that may be meant is looked for, which takes its time.
+
         Raises:
             UnknownUnit: there is none of that kind; the text tells the kinds that there are.
         """
         unit = self.unit(kind, name)
         if unit is None:
             kinds = " and ".join(f"a {kind.words}" for kind in self.kinds_of(name))
-            hint = f"it is {kinds}" if kinds else self._hint(kind, name)
-            raise UnknownUnit(f"there is no {kind.words} named {name!r:.160}; {hint}")
+            told = f"it is {kinds}" if kinds else self._hint(kind, name if hint else "")
+            raise UnknownUnit(f"there is no {kind.words} named {name!r:.160}; {told}")
         return unit
 
     def _hint(self, kind: Kind, name: str) -> str:
-        folded = name.casefold()
-        for its_kind, other in self.units:
-            if its_kind is kind and other.casefold() == folded:
-                return f"did you mean {other}? Capitals count"
+        meant = near.nearest(name, (other for its, other in self.units if its is kind))
+        if meant is not None:
+            return f"did you mean {meant}?"
         return "discover lists what there is, ovirt-scheduler check what is not loaded"
 
     def calls(
@@ -94,7 +99,8 @@ class Catalogue:
                 errors[each.name] = (f"{repeated}; the first counts",)
         for each in named.values():
             try:
-                calls.append((each, UnitCall(self.wanted(kind, each.name), properties)))
+                unit = self.wanted(kind, each.name, len(errors) < _MOST_HINTS)
+                calls.append((each, UnitCall(unit, properties)))
             except UnknownUnit as error:
                 if strict:
                     raise

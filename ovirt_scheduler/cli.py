@@ -8,18 +8,40 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import sys
 from pathlib import Path
-from typing import Any, Callable, Collection, NoReturn, Optional, Sequence
+from typing import (
+    Any,
+    Callable,
+    Collection,
+    List,
+    Mapping,
+    NoReturn,
+    Optional,
+    Sequence,
+    Tuple,
+    Type,
+)
 
-from ovirt_scheduler import __version__, certificate_report, commands, config, engine_setup
+from ovirt_scheduler import (
+    __version__,
+    certificate_report,
+    commands,
+    completion,
+    config,
+    engine_setup,
+    near,
+)
 from ovirt_scheduler.errors import (
+    BadUsage,
     CommandError,
     ConfigError,
     ExecutorUnavailable,
     PluginError,
     RequestError,
 )
+from ovirt_scheduler.model import Kind
 
 _STATUSES = """\
 exit status:
@@ -42,9 +64,18 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     Returns:
         The exit status, as ``--help`` tells (sysexits.h, which systemd knows).
     """
-    options, stray = parser().parse_known_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    completion.answer(os.environ, parser)
+    top = parser(_Intermixed)
+    command = next((word for word in arguments if not word.startswith("-")), None)
+    if command is not None and command not in top.commands:
+        there = f"there are {', '.join(top.commands)}"
+        top.error(f"there is no command {command!r}; {there}{near.hint(command, top.commands)}")
+    options, stray = top.parse_known_args(arguments)
     if stray:  # told with the command's own usage, which parse_args does not
-        options.parser.error(f"unrecognized arguments: {' '.join(stray)}")
+        usage = options.parser.format_usage()
+        meant = near.hint(stray[0], re.findall("--[a-z-]+", usage))
+        options.parser.error(f"unrecognized arguments: {' '.join(stray)}{meant}")
     # Only the daemon has a log: a command shows what happened itself.
     logging.getLogger("ovirt_scheduler").addHandler(logging.NullHandler())
     try:
@@ -68,14 +99,41 @@ def _fail(error: Exception, status: int) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Tells after each mistake where its help is."""
+    """Tells after each mistake where its help is.
+
+    Attributes:
+        commands: by name.
+    """
+
+    commands: Mapping[str, argparse.ArgumentParser] = {}
 
     def error(self, message: str) -> NoReturn:
         super().error(f"{message}\n{self.prog} --help tells what may be said")
 
 
-def parser() -> argparse.ArgumentParser:
-    """The whole of the command line, with its help."""
+class _Intermixed(_Parser):
+    """Takes the options of a command anywhere among its words."""
+
+    _within = False
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Any = None, namespace: Any = None
+    ) -> Tuple[argparse.Namespace, List[str]]:
+        if self._within:  # older argparse comes back here, for the options and for the words
+            return super().parse_known_args(args, namespace)
+        self._within = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._within = False
+
+
+def parser(command: Type[_Parser] = _Parser) -> _Parser:
+    """The whole of the command line, with its help.
+
+    Args:
+        command: what the commands' own parsers are.
+    """
     top = _Parser(
         prog="ovirt-scheduler",
         description="Calls policy units written in Python when oVirt places or balances VMs.",
@@ -93,7 +151,9 @@ COMMAND --help tells more of each; man ovirt-scheduler has all of it.
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    add = top.add_subparsers(metavar="COMMAND", required=True).add_parser
+    commands = top.add_subparsers(metavar="COMMAND", required=True, parser_class=command)
+    top.commands = commands.choices
+    add = commands.add_parser
     _add_serve(add)
     _add_check(add)
     _add_calls(add)
@@ -101,6 +161,7 @@ COMMAND --help tells more of each; man ovirt-scheduler has all of it.
     _add_new(add)
     _add_cert(add)
     _add_setup(add)
+    _add_completion(add)
     return top
 
 
@@ -111,11 +172,11 @@ def _command(
     brief: str,
     description: str,
     *examples: str,
-    json: str = "show JSON",
+    output: Sequence[str] = ("table", "json"),
     settings: Collection[str] = ("config", "plugins"),
     **options: Any,
 ) -> argparse.ArgumentParser:
-    """A command with what many have: ``--config``, ``--plugins`` and ``--json``."""
+    """A command with what many have: ``--config``, ``--plugins`` and ``-o``."""
     shown = "".join(f"  ovirt-scheduler {example}\n" for example in examples)
     command = add(
         name,
@@ -135,8 +196,11 @@ def _command(
             "--plugins", metavar="PATH",
             help="folders of plugins, ':' between them, instead of plugins_path in the settings",
         )  # fmt: skip
-    if json:
-        command.add_argument("--json", action="store_true", help=json)
+    if output:
+        default = "a table in a terminal, JSON in a pipe" if "names" in output else "table"
+        command.add_argument(
+            "-o", "--output", choices=output, help=f"how to show it (default: {default})"
+        )
     return command
 
 
@@ -145,7 +209,7 @@ def _add_serve(add: Callable[..., argparse.ArgumentParser]) -> None:
         add, "serve", commands.serve, "run the daemon until SIGTERM or Ctrl-C",
         "Serve XML-RPC calls until SIGTERM or Ctrl-C. Prints 'listening on URL' to standard error\n"
         "when it is ready. SIGHUP has it read settings, certificates and plugins again.",
-        "serve", "serve --plugins plugins", json="",
+        "serve", "serve --plugins plugins", output=(),
     )  # fmt: skip
 
 
@@ -154,7 +218,7 @@ def _add_check(add: Callable[..., argparse.ArgumentParser]) -> None:
         add, "check", commands.check, "tell what settings, certificates and plugins come to",
         "Check settings and certificates, load every plugin as the daemon does, and list the "
         "policy\nunits; then what cannot be loaded, with file, line and what to do.",
-        "check", "check --plugins plugins", "check --json",
+        "check", "check --plugins plugins", "check -o json",
     )  # fmt: skip
 
 
@@ -181,10 +245,11 @@ def _add_calls(add: Callable[..., argparse.ArgumentParser]) -> None:
         command = _command(
             add, name, commands.call, brief,
             f"{brief[0].upper()}{brief[1:]}: of a running daemon, or with --local of the plugins "
-            "right here.\nA table in a terminal, JSON in a pipe.",
+            "right here,\nwith what they print and their tracebacks. -o names gives nothing but "
+            "names, one on a line, and\nproblems on standard error.",
             example, f"{example.partition(' --')[0]} --url https://localhost:18781 --ca "
             "certificate.pem" + (" --hosts hosts.xml" if name in _WITH_HOSTS else ""),
-            json="show JSON in a terminal too", ask=ask,
+            output=("table", "json", "names"), ask=ask,
         )  # fmt: skip
         where = command.add_mutually_exclusive_group()
         where.add_argument(
@@ -234,6 +299,13 @@ def _add_input(command: argparse.ArgumentParser, with_vm: bool) -> None:
     )  # fmt: skip
 
 
+def _kind(words: str) -> Kind:
+    try:
+        return commands.kind(words)
+    except BadUsage as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _add_try(add: Callable[..., argparse.ArgumentParser]) -> None:
     command = _command(
         add, "try", commands.try_plugin, "run one plugin, without a daemon",
@@ -246,8 +318,9 @@ def _add_try(add: Callable[..., argparse.ArgumentParser]) -> None:
     )  # fmt: skip
     command.add_argument("plugin", metavar="PLUGIN.py", type=Path, help="the plugin's file")
     command.add_argument(
-        "--kind", choices=tuple(commands.KINDS), action="append",
-        help="only units of this kind; may be given several times (default: all)",
+        "--kind", type=_kind, action="append",
+        help="only units of this kind: filter, cost function or score, balance; may be given "
+        "several times (default: all)",
     )  # fmt: skip
     _add_input(command, with_vm=True)
 
@@ -257,7 +330,7 @@ def _add_new(add: Callable[..., argparse.ArgumentParser]) -> None:
         add, "new", commands.new, "write a plugin to start from",
         "Write a plugin, its conf file and a test that passes. Nothing is overwritten.",
         "new Quiet --filter --score", "new Quiet --balance --folder plugins",
-        json="", settings=(),
+        output=(), settings=(),
     )  # fmt: skip
     command.add_argument("name", metavar="NAME", help="of the plugin, and so of its units")
     for kind in commands.KINDS:
@@ -274,7 +347,7 @@ def _add_cert(add: Callable[..., argparse.ArgumentParser]) -> None:
         "is\nthere stays. show: where it lies, its names, days left and fingerprint. check: the "
         "same, and\nexit status 1 when it cannot be used, or has fewer days left than --days.\n"
         "export: the certificate itself, in PEM, for callers to trust.",
-        "cert show", "cert check --days 60", "cert show --json", "cert export",
+        "cert show", "cert check --days 60", "cert show -o json", "cert export",
         settings=("config",),
     )  # fmt: skip
     command.add_argument("action", choices=("make", "show", "check", "export"))
@@ -293,7 +366,7 @@ def _add_setup(add: Callable[..., argparse.ArgumentParser]) -> None:
         "overwritten: the new one is put\nbeside it. Exit status 1 when something is left for you "
         "to do.",
         "setup --dry-run", "setup --engine", "setup --engine --adopt", "setup --remove",
-        "setup --root /mnt/image", json="", settings=(),
+        "setup --root /mnt/image", output=(), settings=(),
     )  # fmt: skip
     command.add_argument("--dry-run", action="store_true", help="tell each step, do nothing")
     command.add_argument(
@@ -312,3 +385,13 @@ def _add_setup(add: Callable[..., argparse.ArgumentParser]) -> None:
         "--adopt", action="store_true",
         help=f"copy the plugins of ovirt-scheduler-proxy to {engine_setup.ADOPTED}, and check them",
     )  # fmt: skip
+
+
+def _add_completion(add: Callable[..., argparse.ArgumentParser]) -> None:
+    command = _command(
+        add, "completion", commands.complete, "print what lets a shell complete the line",
+        "For ~/.bashrc or ~/.zshrc where no package has put it in place already:\n"
+        'eval "$(ovirt-scheduler completion bash)"',
+        "completion bash", "completion zsh", output=(), settings=(),
+    )  # fmt: skip
+    command.add_argument("shell", choices=completion.SHELLS)

@@ -6,20 +6,23 @@ Each takes the parsed options and gives the program's exit status.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import ContextManager, Dict, Tuple
+from typing import ContextManager, Dict, Iterator, Tuple
 
 from ovirt_scheduler import (
     certificate_report,
     certificates,
+    completion,
     config,
     daemon,
     engine_setup,
     inputs,
     installation,
+    near,
     skeleton,
     tables,
     terminal,
@@ -27,7 +30,7 @@ from ovirt_scheduler import (
 )
 from ovirt_scheduler.check import check as check_all
 from ovirt_scheduler.config import Settings
-from ovirt_scheduler.errors import BadInput, BadUsage, NotPermitted
+from ovirt_scheduler.errors import BadInput, BadUsage, NotPermitted, UnreadableDocument
 from ovirt_scheduler.machine import Machine
 from ovirt_scheduler.model import Kind
 from ovirt_scheduler.setting_values import url_host
@@ -36,8 +39,13 @@ from ovirt_scheduler.tables import Shown
 KINDS = {"filter": Kind.FILTER, "score": Kind.COST_FUNCTION, "balance": Kind.BALANCE}
 
 
-def _show(shown: Shown, as_json: bool) -> int:
-    sys.stdout.write(tables.document(shown.fields) if as_json else shown.text)
+def _show(shown: Shown, output: str) -> int:
+    """Show it as ``-o`` says: ``table``, ``json`` or ``names``; gives the exit status."""
+    if output == "names":
+        sys.stdout.writelines(f"{name}\n" for name in shown.names)
+        sys.stderr.writelines(f"problem: {problem}\n" for problem in shown.problems)
+    else:
+        sys.stdout.write(tables.document(shown.fields) if output == "json" else shown.text)
     sys.stdout.flush()
     return 0 if shown.well else 1
 
@@ -48,14 +56,37 @@ def serve(options: argparse.Namespace) -> int:
 
 
 def check(options: argparse.Namespace) -> int:
-    return 0 if check_all(_settings(options, for_daemon=True), _state(), options.json) else 1
+    settings = _settings(options, for_daemon=True)
+    return 0 if check_all(settings, _state(), options.output == "json") else 1
 
 
 def call(options: argparse.Namespace) -> int:
-    """One of the operations: JSON unless somebody looks."""
-    with _calls(options) as call:
+    """One of the operations: JSON unless somebody looks, or ``-o`` says how."""
+    with _calls(options) as call, _naming_files(options):
         shown = options.ask(call, options)
-    return _show(shown, options.json or not sys.stdout.isatty())
+    return _show(shown, options.output or ("table" if sys.stdout.isatty() else "json"))
+
+
+@contextlib.contextmanager
+def _naming_files(options: argparse.Namespace) -> Iterator[None]:
+    """Around a call: what is wrong with a document is told with the file that it came from.
+
+    Raises:
+        BadInput: a document of a file cannot be read.
+    """
+    files = {"hosts": getattr(options, "hosts", None), "vm": getattr(options, "vm", None)}
+    for item in getattr(options, "argument", ()):
+        key, _, value = item.partition("=")
+        files[key] = value[1:] if value.startswith("@") else None
+    try:
+        yield
+    except UnreadableDocument as error:
+        subject = str(error).partition(":")[0].partition(",")[0].lower()
+        file = files.get(subject)
+        if file is None:
+            raise
+        name = "standard input" if file == "-" else file
+        raise BadInput(f"{name}: {error}") from None
 
 
 def _calls(options: argparse.Namespace) -> ContextManager[terminal.Call]:
@@ -105,8 +136,25 @@ def ask_schedule(call: terminal.Call, options: argparse.Namespace) -> Shown:
 
 def try_plugin(options: argparse.Namespace) -> int:
     settings = trial.settings_for(_settings(options), options.plugin)
-    kinds = tuple(KINDS[kind] for kind in options.kind or KINDS)
-    return _show(trial.run(settings, options.plugin, kinds, *_given(options)), options.json)
+    kinds = tuple(options.kind or Kind)
+    given = _given(options)
+    with _naming_files(options):
+        shown = trial.run(settings, options.plugin, kinds, *given)
+    return _show(shown, options.output or "table")
+
+
+def kind(words: str) -> Kind:
+    """A kind by the word of a command, of ``discover`` or of a conf file.
+
+    Raises:
+        BadUsage: there is none of that name.
+    """
+    found = {**KINDS, **{each.value: each for each in Kind}}
+    spelt = words.strip().lower().replace(" ", "_").replace("-", "_")
+    if spelt not in found:
+        there = ", ".join(each.words for each in Kind)
+        raise BadUsage(f"there is no kind {words!r}; there are {there}{near.hint(words, found)}")
+    return found[spelt]
 
 
 def _given(options: argparse.Namespace) -> Tuple[inputs.HostsGiven, str, Dict[str, str]]:
@@ -139,7 +187,7 @@ def cert(options: argparse.Namespace) -> int:
     bad = [each for each in reports if each.described is None or each.problem]
     text = missing + "".join(each.text() for each in reports)
     well = options.action != "check" or not bad
-    return _show(Shown(text, [each.fields() for each in reports], well), options.json)
+    return _show(Shown(text, [each.fields() for each in reports], well), options.output or "table")
 
 
 def _export(settings: Settings, state: Path) -> int:
@@ -149,6 +197,11 @@ def _export(settings: Settings, state: Path) -> int:
     if settings.ssl_certificate is None and not file.parent.exists():
         raise BadInput(f"{file}: there is none yet: ovirt-scheduler cert make, or serve, makes it")
     sys.stdout.write(certificates.pem(file))
+    return 0
+
+
+def complete(options: argparse.Namespace) -> int:
+    sys.stdout.write(completion.script(options.shell, "ovirt-scheduler"))
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -10,6 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from configobj import ConfigObj, flatten_errors
 
+from ovirt_scheduler import near
 from ovirt_scheduler.conf_syntax import Entry, Mistake, entries
 from ovirt_scheduler.errors import SchedulerError
 from ovirt_scheduler.setting_values import check_functions
@@ -182,11 +182,5 @@ class _Sheet:
 
 
 def _nearest(word: str, names: List[str]) -> str:
-    by_spelling = {name.lower(): name for name in names}
-    spelling = word.lower().replace(" ", "_").replace("-", "_")
-    close = difflib.get_close_matches(spelling, by_spelling, 1)
-    return (
-        f"did you mean {by_spelling[close[0]]}?"
-        if close
-        else f"known are {', '.join(by_spelling.values())}"
-    )
+    meant = near.nearest(word, names)
+    return f"known are {', '.join(names)}" if meant is None else f"did you mean {meant}?"

@@ -179,7 +179,7 @@ def _reply(decision: DriverDecision) -> Reply:
     result = driver_wire.result(decision)
     if decision.request.caller.form is AnswerForm.ENGINE:
         result = wire_values.envelope(result, decision.unit_errors, decision.errors)
-    return Reply(result, _told(decision))
+    return Reply(result, _told(decision), decision.execution.results)
 
 
 def _told(decision: DriverDecision) -> Dict[str, object]:

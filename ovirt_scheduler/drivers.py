@@ -225,6 +225,12 @@ class DriverExecution:
     result: Optional[CallResult] = None
     answer: DriverAnswer = None
 
+    @property
+    def results(self) -> Tuple[CallResult, ...]:
+        """Of all calls, in the order of their beginning."""
+        own = () if self.result is None else (self.result,)
+        return (*self.filters, *self.cost_functions, *own)
+
 
 @dataclass(frozen=True)
 class DriverDecision:

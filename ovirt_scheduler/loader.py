@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
-from ovirt_scheduler import conf_syntax, config, driver_units, plugin_files, properties, trust
+from ovirt_scheduler import conf_syntax, config, driver_units, near, plugin_files, properties, trust
 from ovirt_scheduler.config import PluginConf, Settings, parse_plugin_conf
 from ovirt_scheduler.drivers import DriverUnit
 from ovirt_scheduler.errors import PluginError
@@ -25,6 +25,7 @@ from ovirt_scheduler.model import (
     Candidate,
     FoundDriver,
     FoundUnit,
+    Kind,
     Limits,
     OnFailure,
     PluginCode,
@@ -77,7 +78,7 @@ class LoadedPlugin:
     conf: Optional[bytes]  # its conf file, None where there is none
     checksum: str  # empty where its conf file says enabled = false
     drivers: Tuple[DriverUnit, ...] = ()
-    warnings: Tuple[PluginError, ...] = ()  # what was left out or is not checked, and why
+    warnings: Tuple[PluginError, ...] = ()  # what was left out, is not checked or misspelt
 
     @property
     def enabled(self) -> bool:
@@ -258,6 +259,7 @@ class Loader:
         warnings = (
             *_unchecked_properties(units, source.path),
             *(self._left_out(driver) for driver in made if self._too_new(driver)),
+            *_misspelt(source),
         )
         return LoadedPlugin(
             source.name, path, units, used or (source,), conf_data, checksum, drivers, warnings
@@ -347,6 +349,11 @@ def _unchecked_properties(units: Sequence[PolicyUnit], path: str) -> List[Plugin
     sets = [unit.properties for unit in units if unit.properties is not None]
     messages = dict.fromkeys(message for each in sets for message in properties.unchecked(each))
     return [PluginError(message, path) for message in messages]
+
+
+def _misspelt(source: Source) -> Iterator[PluginError]:
+    for line, name, meant in near.misspelt(source.text, (kind.function for kind in Kind)):
+        yield PluginError(f"{name} is never called; did you mean {meant}?", source.path, line)
 
 
 def _read_source(file: SeenFile) -> Source:

@@ -120,7 +120,8 @@ def _in_form(
         def answer(caller: Caller, parameters: Parameters) -> object:
             request = read(caller, parameters)
             decision = service.decide(request)
-            return Reply(show_decision(decision), decision_log.fields(decision))
+            told = decision_log.fields(decision)
+            return Reply(show_decision(decision), told, decision.results)
 
         return answer
 

@@ -392,10 +392,14 @@ class Decision:
 
 @dataclass(frozen=True)
 class Reply:
-    """A method's answer, with the fields that the log's line on the request has besides."""
+    """A method's answer, with the fields that the log's line on the request has besides.
+
+    ``results`` tell how each plugin call ended.
+    """
 
     answer: object
-    told: Mapping[str, object]
+    told: Mapping[str, object] = field(default_factory=dict)
+    results: Tuple[CallResult, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import time
 from dataclasses import replace
 from typing import Callable, List, Mapping, Optional, Sequence, Tuple, cast
 
-from ovirt_scheduler import aggregate, call_log
+from ovirt_scheduler import aggregate, call_log, near
 from ovirt_scheduler.catalogue import Catalogue, Chosen, Units
 from ovirt_scheduler.drivers import (
     INTERFACE_METHODS,
@@ -94,9 +94,9 @@ class Scheduling:
         drivers = self._registry.glance().drivers
         driver = drivers.get(name)
         if driver is None or not driver.interfaces:
-            there = ", ".join(sorted(each for each in drivers if drivers[each].interfaces))
+            there = sorted(each for each in drivers if drivers[each].interfaces)
             no = "is no scheduler" if driver else "there is no scheduler of that name"
-            raise UnknownUnit(f"{name!r:.160}: {no}; there are {there or 'none'}")
+            raise UnknownUnit(f"{name!r:.160}: {no}; {_there_are(there, name)}")
         if driver.defines(method) is None:
             raise UnknownUnit(
                 f"the scheduler {name} is no {INTERFACE_METHODS[method].interface}; "
@@ -112,8 +112,8 @@ class Scheduling:
         """
         drivers = self.catalogue().drivers
         if name not in drivers:
-            there = ", ".join(sorted(drivers)) or "none"
-            raise UnknownUnit(f"{name!r:.160}: there is no driver of that name; there are {there}")
+            known = _there_are(sorted(drivers), name)
+            raise UnknownUnit(f"{name!r:.160}: there is no driver of that name; {known}")
         return drivers[name]
 
     def publisher(self, topic: str, method: str) -> DriverUnit:
@@ -125,12 +125,13 @@ class Scheduling:
         topics = self._registry.glance().topics
         driver = topics.get(topic)
         if driver is None:
-            there = ", ".join(sorted(topics)) or "none"
-            raise UnknownUnit(f"there is no topic {topic!r:.160}; there are {there}")
+            known = _there_are(sorted(topics), topic)
+            raise UnknownUnit(f"there is no topic {topic!r:.160}; {known}")
         if driver.method(method) is None:
-            there = ", ".join(each.name for each in driver.methods)
+            there = [each.name for each in driver.methods]
             raise UnknownUnit(
-                f"the topic {topic} has no method {method!r:.160}; {driver.name} publishes {there}"
+                f"the topic {topic} has no method {method!r:.160}; {driver.name} publishes "
+                f"{', '.join(there)}{near.hint(method, there)}"
             )
         return driver
 
@@ -259,6 +260,10 @@ class Scheduling:
             )
             return replace(job, engine=NoEngine(message)), (message,)
         return job, ()
+
+
+def _there_are(names: Sequence[str], wanted: str) -> str:
+    return f"there are {', '.join(names) or 'none'}{near.hint(wanted, names)}"
 
 
 def _strict(request: DriverRequest) -> bool:

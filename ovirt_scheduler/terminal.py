@@ -17,9 +17,9 @@ from xml.etree import ElementTree
 from xml.parsers.expat import ExpatError
 from xmlrpc.client import Fault, ProtocolError, ServerProxy
 
-from ovirt_scheduler import driver_methods, inputs, tables
+from ovirt_scheduler import call_report, driver_methods, inputs, tables
 from ovirt_scheduler.config import Settings
-from ovirt_scheduler.errors import BadInput, BadUsage, CallRefused, NoAnswer
+from ovirt_scheduler.errors import BadInput, BadUsage, CallRefused, NoAnswer, UnreadableDocument
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.inputs import HostsGiven
 from ovirt_scheduler.inventory import Inventory
@@ -33,13 +33,16 @@ from ovirt_scheduler.selections import Selections
 from ovirt_scheduler.service import Service
 from ovirt_scheduler.tables import Shown
 
-# Calls a method: answer form, name, parameters; gives what XML-RPC would.
-Call = Callable[..., object]
+# Calls a method: answer form, name, parameters. The reply has the results where the plugins ran
+# right here, as XML-RPC tells nothing of what they printed.
+Call = Callable[..., Reply]
 
 # By their elements in the discover document (contract 2.1).
 _KINDS = {"Filter": Kind.FILTER, "CostFunction": Kind.COST_FUNCTION, "Balance": Kind.BALANCE}
 
 _DESIGN, _ENGINE = AnswerForm.DESIGN, AnswerForm.ENGINE
+
+_NO_HOSTS = "no hosts\n"
 
 
 @contextlib.contextmanager
@@ -56,17 +59,20 @@ def remote(url: str, certificate: Optional[Path]) -> Iterator[Call]:
     Raises (when called):
         NoAnswer: nobody answers there, or nobody who can be trusted.
         CallRefused: the daemon answered with a fault.
+        UnreadableDocument: with the fault that says so.
     """
     if not url.startswith(("https:", "http:")):
         raise BadUsage(f"--url {url}: begin it with https:// (or http:// where ssl = false)")
     context = _trust(certificate) if url.startswith("https:") else None
 
-    def call(form: AnswerForm, name: str, *parameters: object) -> object:
+    def call(form: AnswerForm, name: str, *parameters: object) -> Reply:
         try:
             address = f"{url.rstrip('/')}/{form.value}"
             with ServerProxy(address, context=context, use_builtin_types=True) as proxy:
-                return getattr(proxy, name)(*parameters)
+                return Reply(getattr(proxy, name)(*parameters))
         except Fault as fault:
+            if fault.faultCode == UnreadableDocument.fault_code:
+                raise UnreadableDocument(fault.faultString) from None
             raise CallRefused(f"{fault.faultString} (fault {fault.faultCode})") from None
         except ssl.SSLCertVerificationError as error:
             raise NoAnswer(
@@ -108,9 +114,9 @@ def local(settings: Settings) -> Iterator[Call]:
     )
     offered = {(form, method.name): method for method in all_methods for form in method.forms}
 
-    def call(form: AnswerForm, name: str, *parameters: object) -> object:
+    def call(form: AnswerForm, name: str, *parameters: object) -> Reply:
         answer = offered[form, name].run(Caller("local", form, "here"), parameters)
-        return answer.answer if isinstance(answer, Reply) else answer
+        return answer if isinstance(answer, Reply) else Reply(answer)
 
     try:
         executor.start()
@@ -124,7 +130,7 @@ def local(settings: Settings) -> Iterator[Call]:
 
 def discover(call: Call) -> Shown:
     """Every policy unit."""
-    document = str(call(_DESIGN, "discover"))
+    document = str(call(_DESIGN, "discover").answer)
     root = ElementTree.fromstring(document)  # noqa: S314  of a daemon that is trusted
     elements = [element for group in root for element in group]
     units = [_unit(element) for element in elements]
@@ -133,7 +139,8 @@ def discover(call: Call) -> Shown:
         for element, unit in zip(elements, units)
     ]
     text = tables.table(("UNIT", "KIND", "PROPERTIES", "DESCRIPTION"), rows)
-    return Shown(text or "no policy units; ovirt-scheduler check tells why\n", units)
+    named = list(dict.fromkeys(str(unit["name"]) for unit in units))
+    return Shown(text or "no policy units; ovirt-scheduler check tells why\n", units, names=named)
 
 
 def run_filters(
@@ -147,7 +154,8 @@ def run_filters(
     rows = [(names.get(host), host, "accepted") for host in accepted]
     rows += [(names[host], host, "rejected") for host in rejected]
     fields = {"accepted": accepted, "rejected": rejected}
-    return answer.shown(tables.table(("HOST", "ID", "VERDICT"), rows), fields)
+    text = tables.table(("HOST", "ID", "VERDICT"), rows)
+    return answer.shown(text, fields, _called(accepted, names), _NO_HOSTS)
 
 
 def run_cost_functions(
@@ -167,7 +175,8 @@ def run_cost_functions(
     names = inputs.names(hosts)
     best_first = sorted(costs, key=lambda host: costs[host])
     rows = [(names.get(host), host, costs[host]) for host in best_first]
-    return answer.shown(tables.table(("HOST", "ID", "COST"), rows), {"costs": costs})
+    text = tables.table(("HOST", "ID", "COST"), rows)
+    return answer.shown(text, {"costs": costs}, _called(best_first, names), _NO_HOSTS)
 
 
 def run_balance(call: Call, unit: str, hosts: HostsGiven, properties: Mapping[str, str]) -> Shown:
@@ -175,16 +184,16 @@ def run_balance(call: Call, unit: str, hosts: HostsGiven, properties: Mapping[st
     answer = _Answer(call(_ENGINE, "runLoadBalancing", unit, _sent(hosts), properties))
     vm, targets = cast("Tuple[str, List[str]]", answer.result)
     if not vm:
-        return answer.shown("nothing to do\n", {"migration": None})
+        return answer.shown("", {"migration": None}, nothing="nothing to do\n")
     names = inputs.names(hosts)
     rows = [(vm, names.get(host), host) for host in targets] or [(vm, "any host", "")]
     text = tables.table(("VM", "TO HOST", "ID"), rows)
-    return answer.shown(text, {"migration": {"vm": vm, "hosts": targets}})
+    return answer.shown(text, {"migration": {"vm": vm, "hosts": targets}}, [vm])
 
 
 def schedulers(call: Call) -> Shown:
     """Every scheduler, with what it takes."""
-    found = cast("List[Dict[str, Any]]", call(_DESIGN, "getSchedulers"))
+    found = cast("List[Dict[str, Any]]", call(_DESIGN, "getSchedulers").answer)
     rows = [
         (
             each["name"],
@@ -196,19 +205,20 @@ def schedulers(call: Call) -> Shown:
         for each in found
     ]
     headings = ("SCHEDULER", "TOPIC", "INTERFACES", "PROPERTIES", "DESCRIPTION")
-    return Shown(tables.table(headings, rows) or "no schedulers\n", found)
+    text = tables.table(headings, rows)
+    return Shown(text or "no schedulers\n", found, names=[each["name"] for each in found])
 
 
 def topics(call: Call) -> Shown:
     """Every topic, with its driver's methods."""
-    found = cast("List[Dict[str, Any]]", call(_DESIGN, "getTopics"))
+    found = cast("List[Dict[str, Any]]", call(_DESIGN, "getTopics").answer)
     rows = [
         (each["topic"], each["driver"], f"{method['name']}{method['signature']}", method["help"])
         for each in found
         for method in each["methods"]
     ]
     text = tables.table(("TOPIC", "DRIVER", "METHOD", "DESCRIPTION"), rows)
-    return Shown(text or "no topics\n", found)
+    return Shown(text or "no topics\n", found, names=[each["topic"] for each in found])
 
 
 def select_host(
@@ -217,16 +227,24 @@ def select_host(
     """The host that a scheduler would start the VM on."""
     answer = _Answer(call(_ENGINE, "selectHost", scheduler, _sent(hosts), vm, properties))
     host = cast("str", answer.result)
-    rows = [(inputs.names(hosts).get(host), host)] if host else []
-    text = tables.table(("HOST", "ID"), rows) or "no host\n"
-    return answer.shown(text, {"host": host or None})
+    if not host:
+        return answer.shown("", {"host": None}, nothing="no host\n")
+    names = inputs.names(hosts)
+    text = tables.table(("HOST", "ID"), [(names.get(host), host)])
+    return answer.shown(text, {"host": host}, _called([host], names))
 
 
 def schedule(call: Call, topic: str, method: str, arguments: Mapping[str, object]) -> Shown:
     """What the method of a topic's driver returns, as JSON."""
     answer = _Answer(call(_ENGINE, "schedule", topic, method, arguments))
     result = _plain(answer.result)
-    return answer.shown(tables.document(result), {"result": result})
+    text = tables.document(result)
+    return answer.shown("" if result == "" else text, {"result": result}, nothing=text)
+
+
+def _called(hosts: Sequence[str], names: Mapping[str, str]) -> List[str]:
+    """What people call the hosts, and the id of one that has no name."""
+    return [names.get(host) or host for host in hosts]
 
 
 def _plain(value: object) -> object:
@@ -257,19 +275,35 @@ def factors(items: Sequence[str]) -> Dict[str, int]:
 
 
 class _Answer:
-    """An answer in the engine form, taken apart (contract 3.2)."""
+    """A reply in the engine form, taken apart (contract 3.2)."""
 
-    def __init__(self, envelope: object) -> None:
-        fields = cast("Dict[str, object]", envelope)
+    def __init__(self, reply: Reply) -> None:
+        fields = cast("Dict[str, object]", reply.answer)
         self.result = fields["result"]
+        self._results = reply.results
         self._unit_errors = cast("Dict[str, List[str]]", fields.get("plugin_errors", {}))
         self._errors = cast("List[str]", fields.get("errors", []))
 
-    def shown(self, text: str, fields: Mapping[str, object]) -> Shown:
+    def shown(
+        self, text: str, fields: Mapping[str, object], names: Sequence[str] = (), nothing: str = ""
+    ) -> Shown:
+        """The answer and its problems; of calls right here also what they printed, and tracebacks.
+
+        Args:
+            nothing: is shown where there is no text, unless that is as something failed.
+        """
         problems = [f"{name}: {each}" for name, told in self._unit_errors.items() for each in told]
         problems += self._errors
-        text = (text or "no hosts\n") + "".join(f"problem: {problem}\n" for problem in problems)
-        return Shown(text, {**fields, "problems": problems}, not problems)
+        lines = [text or ("" if problems else nothing)]
+        lines += [f"problem: {problem}\n" for problem in problems]
+        for result in self._results:
+            lines += call_report.printed(result, f"{result.unit}: ")
+        told: Dict[str, object] = {**fields, "problems": problems}
+        if self._results:
+            told["calls"] = [
+                {"unit": result.unit, **call_report.fields(result)} for result in self._results
+            ]
+        return Shown("".join(lines), told, not problems, names, problems)
 
 
 def _sent(hosts: HostsGiven) -> object:

@@ -6,12 +6,11 @@ is seen here is what will happen: limits, properties, failures, what is printed.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import replace
 from pathlib import Path
-from typing import Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from ovirt_scheduler import inputs, tables, wire
+from ovirt_scheduler import call_report, inputs, near, tables, wire
 from ovirt_scheduler.catalogue import Catalogue
 from ovirt_scheduler.config import Settings
 from ovirt_scheduler.errors import BadInput, BadUsage, PluginError
@@ -88,7 +87,7 @@ def run(
         loaded = _load(Loader(settings, executor.analyse), path)
         found = loaded.units
         if not found:
-            raise PluginError(_no_unit(loaded), str(path))
+            raise _no_unit(loaded, path)
         units = [unit for unit in found if unit.kind in kinds]
         if not units:
             wanted = " or ".join(kind.words for kind in kinds)
@@ -103,9 +102,11 @@ def run(
         if inventory is not None:
             inventory.close()
     names = inputs.names(hosts)
+    notes = [*map(str, loaded.warnings), *_unknown(found, properties)]
     return Shown(
-        "\n".join("".join(_told(unit, decision, names)) for unit, decision in decisions),
-        [_fields(unit, decision) for unit, decision in decisions],
+        "".join(f"note: {note}\n" for note in notes)
+        + "\n".join("".join(_told(unit, decision, names)) for unit, decision in decisions),
+        [_fields(unit, decision, notes) for unit, decision in decisions],
         all(result.ok for _, decision in decisions for result in decision.results),
     )
 
@@ -129,18 +130,22 @@ def _no_plugin(path: Path) -> str:
         return "is a folder; name the plugin's file in it"
     if path.exists():
         return "is no plugin's file: those are named NAME.py, and do not begin with _"
-    there = {file.name.casefold(): file for file in path.parent.glob("*.py")}
-    close = difflib.get_close_matches(path.name.casefold(), there, 1)
-    return "there is no such file" + (f"; did you mean {there[close[0]]}?" if close else "")
+    meant = near.nearest(path.name, (file.name for file in path.parent.glob("*.py")))
+    hint = "" if meant is None else f"; did you mean {path.parent / meant}?"
+    return f"there is no such file{hint}"
 
 
-def _no_unit(loaded: LoadedPlugin) -> str:
+def _no_unit(loaded: LoadedPlugin, path: Path) -> PluginError:
     if not loaded.enabled:
-        return "its conf file says enabled = false"
+        return PluginError("its conf file says enabled = false", str(path))
     if loaded.drivers:
         names = ", ".join(driver.name for driver in loaded.drivers)
-        return f"has no policy unit but {names}: see ovirt-scheduler select and schedule, --local"
-    return "has no policy unit: define do_filter, do_score or do_balance, not indented, or a class"
+        see = "see ovirt-scheduler select and schedule, --local"
+        return PluginError(f"has no policy unit but {names}: {see}", str(path))
+    if loaded.warnings:
+        return loaded.warnings[0]
+    define = "define do_filter, do_score or do_balance, not indented, or a class"
+    return PluginError(f"has no policy unit: {define}", str(path))
 
 
 def _request(unit: PolicyUnit, hosts: HostsGiven, vm: str, properties: Dict[str, str]) -> Request:
@@ -155,6 +160,16 @@ def _request(unit: PolicyUnit, hosts: HostsGiven, vm: str, properties: Dict[str,
 def _result(decision: Decision) -> Optional[CallResult]:
     """None where the unit was not called, as there were no hosts."""
     return decision.results[0] if decision.results else None
+
+
+def _unknown(units: Sequence[PolicyUnit], given: Mapping[str, str]) -> Iterator[str]:
+    """Of the properties that are given, those that no conf file of the units has."""
+    sets = [unit.properties.properties for unit in units if unit.properties is not None]
+    known = list(dict.fromkeys(prop.name for each in sets for prop in each))
+    for name in given:
+        if known and name not in known:
+            hint = near.hint(name, known) or f"; there are {', '.join(known)}"
+            yield f"property {name}: no unit of the plugin has it{hint}"
 
 
 def _rejected(decision: Decision, accepted: Tuple[str, ...]) -> List[str]:
@@ -183,10 +198,7 @@ def _told(unit: PolicyUnit, decision: Decision, names: Mapping[str, str]) -> Ite
         yield f"problem: {result.message}\n"
     for note in (*result.notes, *decision.errors):
         yield f"note: {note}\n"
-    printed = (("traceback", result.traceback), ("stdout", result.stdout))
-    for heading, text in (*printed, ("stderr", result.stderr)):
-        if text.strip():
-            yield f"{heading}:\n{text.rstrip()}\n"
+    yield from call_report.printed(result)
 
 
 def _migration(value: object, names: Mapping[str, str]) -> Iterator[str]:
@@ -197,7 +209,7 @@ def _migration(value: object, names: Mapping[str, str]) -> Iterator[str]:
     yield tables.table(("VM", "TO HOST", "ID"), rows or [(value.vm, "any host", "")])
 
 
-def _fields(unit: PolicyUnit, decision: Decision) -> Dict[str, object]:
+def _fields(unit: PolicyUnit, decision: Decision, notes: Sequence[str]) -> Dict[str, object]:
     """The same for JSON; what does not apply to the kind, or was not reached, is not there."""
     fields: Dict[str, object] = {"unit": unit.name, "kind": unit.kind.value}
     result = _result(decision)
@@ -211,13 +223,5 @@ def _fields(unit: PolicyUnit, decision: Decision) -> Dict[str, object]:
         fields.update(accepted=list(value), rejected=_rejected(decision, value))
     elif value is not None and not isinstance(value, Migration):
         fields["costs"] = dict(value)
-    return {
-        **fields,
-        "outcome": result.outcome.value,
-        "milliseconds": round(result.seconds * 1000, 1),
-        "message": result.message,
-        "notes": [*result.notes, *decision.errors],
-        "traceback": result.traceback,
-        "stdout": result.stdout,
-        "stderr": result.stderr,
-    }
+    told = call_report.fields(result)
+    return {**fields, **told, "notes": [*notes, *result.notes, *decision.errors]}

@@ -14,8 +14,19 @@ from conftest import PROJECT
 from ovirt_scheduler import cli
 
 GOOD = 'def do_filter(hosts, vm, properties):\n    """Keep all."""\n    return hosts\n'
+NIGHT = """\
+from ovirt_scheduler.plugin import Driver
+
+
+class Night(Driver):
+    topic = "night"
+
+    def when(self, hours):
+        return hours
+"""
 COMMANDS = (
     "serve", "check", "discover", "filter", "score", "balance", "try", "new", "cert", "setup",
+    "completion",
 )  # fmt: skip
 HOSTS = str(PROJECT / "demo" / "hosts.xml")
 VM = str(PROJECT / "demo" / "vm.xml")
@@ -123,7 +134,7 @@ def test_check_tells_of_files_that_may_be_meant_as_plugins(tmp_path):
             "unit has do_filter, do_score or do_balance"
         )
     ]
-    assert json.loads(run(tmp_path, "check", "--json", *given)[1])["unused"] == [
+    assert json.loads(run(tmp_path, "check", "-o", "json", *given)[1])["unused"] == [
         f"{tmp_path}/Typo.py"
     ]
 
@@ -136,7 +147,7 @@ def test_check_tells_what_the_settings_name_and_is_not_there(tmp_path):
     status, out, _ = run(tmp_path, "check", *given)
     problem = "/nowhere/log: there is no folder /nowhere; mend log_file"
     assert (status, out.splitlines()[-2:]) == (1, [problem, "1 to mend"])
-    told = json.loads(run(tmp_path, "check", "--json", *given)[1])
+    told = json.loads(run(tmp_path, "check", "-o", "json", *given)[1])
     assert (told["ok"], told["settings"]) == (False, [problem])
 
 
@@ -173,7 +184,93 @@ def test_a_word_too_many_is_told_with_the_usage_of_the_command(tmp_path):
     status, out, err = run(tmp_path, "serve", "plugins")
     assert (status, out) == (2, "")
     assert err.startswith("usage: ovirt-scheduler serve [-h] [--config FILE] [--plugins PATH]")
-    assert "unrecognized arguments: plugins\n" in err
+    assert "unrecognized arguments: plugins; did you mean --plugins?\n" in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--local", "night", "when", "hours=3"),
+        ("night", "--local", "when", "hours=3"),
+        ("night", "when", "--local", "hours=3"),
+        ("night", "when", "hours=3", "--local"),
+    ],
+)
+def test_options_may_stand_anywhere(tmp_path, words):
+    """Before, between and after the words of a command."""
+    (tmp_path / "night.py").write_text(NIGHT)
+    status, out, err = run(tmp_path, "schedule", *words, "--plugins", str(tmp_path))
+    assert (status, err) == (0, "")
+    assert json.loads(out)["result"] == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("chekc",), "there is no command 'chekc'; "),
+        (("discover", "--locl"), "unrecognized arguments: --locl; did you mean --local?"),
+        (("try", "a.py", "--hosts", HOSTS, "--kind", "fliter"), "did you mean filter?"),
+    ],
+)
+def test_a_word_that_is_near_is_suggested(tmp_path, words, told):
+    """Of commands, options and kinds."""
+    status, out, err = run(tmp_path, *words)
+    assert (status, out) == (2, "")
+    assert told in err
+    assert "; did you mean " in err
+
+
+def test_the_kinds_of_try_are_those_that_discover_prints(tmp_path):
+    """And the words of conf files and of new."""
+    (tmp_path / "Good.py").write_text(GOOD.replace("do_filter", "do_score"))
+    for words in ("cost function", "cost_function", "score"):
+        given = ("--hosts", HOSTS, "--kind", words)
+        out = run(tmp_path, "try", str(tmp_path / "Good.py"), *given)[1]
+        assert out.startswith("cost function Good: ")
+
+
+def test_names_are_shown_one_on_a_line(tmp_path):
+    """For a shell's loop; problems go elsewhere."""
+    (tmp_path / "Good.py").write_text(GOOD)
+    given = ("--local", "--plugins", str(tmp_path), "-o", "names")
+    assert run(tmp_path, "discover", *given) == (0, "Good\n", "")
+    status, out, err = run(tmp_path, "filter", "Good", "Godo", "--hosts", HOSTS, *given)
+    assert (status, out.splitlines()) == (1, ["lynx", "puma", "serval", "ocelot"])
+    assert err == "problem: Godo: there is no filter named 'Godo'; did you mean Good?\n"
+    status, out, _ = run(tmp_path, "filter", "Good", "--hosts", HOSTS, *given[:3], "-o", "table")
+    assert (status, out.splitlines()[0].split()) == (0, ["HOST", "ID", "VERDICT"])
+
+
+def test_a_document_that_cannot_be_read_is_told_with_its_file(tmp_path):
+    """Whichever of them it is, and whichever command reads it."""
+    (tmp_path / "Good.py").write_text(GOOD)
+    (tmp_path / "night.py").write_text(NIGHT)
+    bad, vm = tmp_path / "bad.xml", tmp_path / "vm.xml"
+    bad.write_text("<hosts>\n<host id='a'>\n</hosts>")
+    vm.write_text("<vms/>")
+    local = ("--local", "--plugins", str(tmp_path))
+    asked = ("--hosts", str(bad), "--vm", VM)
+    for words in (("filter", "Good", *asked, *local), ("try", str(tmp_path / "Good.py"), *asked)):
+        status, _, err = run(tmp_path, *words)
+        assert (status, err.splitlines()[0][:70]) == (
+            66,
+            f"ovirt-scheduler: {bad}: hosts, line 3"[:70],
+        )
+    status, _, err = run(tmp_path, "filter", "Good", "--hosts", HOSTS, "--vm", str(vm), *local)
+    assert status == 66
+    assert err.startswith(f"ovirt-scheduler: {vm}: VM: expected one <vm> in <vms>")
+    given = f"hosts=@{bad}"
+    status, _, err = run(tmp_path, "schedule", "compute", "select_host", given, f"vm=@{VM}", *local)
+    assert (status, err.startswith(f"ovirt-scheduler: {bad}: hosts, line 3")) == (66, True)
+
+
+def test_check_tells_of_a_function_that_is_almost_one_of_a_unit(tmp_path):
+    """With its line, beside those that are called."""
+    (tmp_path / "Good.py").write_text(f"{GOOD}\n\ndef do_scroe(hosts, vm, properties):\n    0\n")
+    status, out, _ = run(tmp_path, "check", "--plugins", str(tmp_path))
+    assert status == 0
+    place = f"{tmp_path}/Good.py:6"
+    assert f"warning: {place}: do_scroe is never called; did you mean do_score?\n" in out
 
 
 def test_help_names_every_command_and_the_version_is_told(tmp_path):
@@ -181,7 +278,7 @@ def test_help_names_every_command_and_the_version_is_told(tmp_path):
     status, out, _ = run(tmp_path, "--help")
     assert status == 0
     for command in COMMANDS:
-        assert f"\n    {command} " in out
+        assert any(line.split()[:1] == [command] for line in out.splitlines())
     assert run(tmp_path, "--version")[1].startswith("ovirt-scheduler ")
 
 
@@ -203,7 +300,7 @@ def test_check_tells_a_program_the_same(tmp_path):
     """Units, faults and certificates as JSON; the exit status is the same."""
     (tmp_path / "Good.py").write_text(GOOD)
     (tmp_path / "Bad.py").write_text("x = (\n")
-    status, out, err = run(tmp_path, "check", "--plugins", str(tmp_path), "--json")
+    status, out, err = run(tmp_path, "check", "--plugins", str(tmp_path), "-o", "json")
     told = json.loads(out)
     assert (status, err, told["ok"]) == (1, "", False)
     (unit,) = told["units"]
@@ -220,7 +317,7 @@ def test_cert_makes_shows_and_checks(tmp_path):
     assert (status, err) == (0, "")
     assert f"ssl_certificate  {tmp_path}/state/certificate/certificate.pem\n" in out
     assert run(tmp_path, "cert", "make")[1] == out  # the one that is there stays
-    status, shown, _ = run(tmp_path, "cert", "show", "--json")
+    status, shown, _ = run(tmp_path, "cert", "show", "-o", "json")
     (fields,) = json.loads(shown)
     assert status == 0
     assert "localhost" in fields["names"]

@@ -49,7 +49,7 @@ DAEMON = (
      "certificates clients conf_syntax finding launch log_file log_format machine notify slots trust"),
     ("and for its requests", "request_head selections told"),
     ("and for what is said",
-     "codec inputs log_fields setting_values skeleton tables wire_values"),
+     "call_report codec completion inputs log_fields setting_values skeleton tables wire_values"),
 )  # fmt: skip
 CALLS = (
     ("the warm process", "zygote"),
@@ -74,7 +74,7 @@ SHARED = (
     ("messages of both sides", "frames"),
     (
         "rules of both sides",
-        "aggregate cluster_seen drivers heap limits properties secrecy",
+        "aggregate cluster_seen drivers heap limits near properties secrecy",
     ),
     ("what stands alone, for both sides", "java_regex xml_text"),
     ("what all speak of", "__init__ errors model"),

@@ -63,6 +63,18 @@ def test_a_file_of_the_size_is_renamed_and_so_many_are_kept(handler, path):
     assert [lines(file)[0][:6] for file in (path, path.with_name("log.1"))] == ["line 6", "line 5"]
 
 
+def test_older_files_have_higher_numbers(path):
+    """None is written over on the way but the oldest."""
+    handler = LogFile(path, most_bytes=200, kept=4)
+    for number in range(7):
+        log(handler, f"line {number} " + "." * 150)
+    handler.close()
+    names = ("log", "log.1", "log.2", "log.3", "log.4")
+    assert sorted(file.name for file in path.parent.iterdir()) == sorted(names)
+    found = [lines(path.with_name(name))[0][:6] for name in names]
+    assert found == ["line 6", "line 5", "line 4", "line 3", "line 2"]
+
+
 def test_a_line_that_comes_after_the_end_is_written_and_holds_nothing(handler, path):
     """One of a thread that was about to log when the log was changed."""
     open_before = len(list(Path("/proc/self/fd").iterdir()))

@@ -39,7 +39,7 @@ def test_a_name_that_no_unit_has_is_told_with_the_next_step(place):
     catalogue = place.registry.look()
     for kind, name, told in (
         (Kind.FILTER, "Few", "; it is a cost function"),
-        (Kind.COST_FUNCTION, "few", "; did you mean Few? Capitals count"),
+        (Kind.COST_FUNCTION, "few", "; did you mean Few?"),
         (Kind.COST_FUNCTION, "Many", "; discover lists what there is, ovirt-scheduler check what "),
     ):
         with pytest.raises(UnknownUnit, match=re.escape(f"named {name!r}{told}")):

@@ -68,6 +68,7 @@ def package(tmp_path_factory) -> Path:
             "plugins",
             "etc",
             "systemd",
+            "completion",
             "docs",
             *filter(Path.is_file, PROJECT.glob("*.*")),
             "LICENSE",
@@ -194,6 +195,8 @@ def test_nothing_else_is_in_it(files):
         "/etc/ovirt", "/usr/bin/ovirt-scheduler", "/usr/lib/", "/usr/share/doc/ovirt-scheduler",
         "/usr/share/licenses/ovirt-scheduler", "/usr/share/man/", "/var/lib/ovirt-scheduler",
         "/var/log/ovirt-scheduler",
+        "/usr/share/bash-completion/completions/ovirt-scheduler",
+        "/usr/share/zsh/site-functions/_ovirt-scheduler",
     )  # fmt: skip
     assert [name for name in files if not name.startswith(places)] == []
     assert [name for name in files if "tests" in name or "egg-info" in name] == []

@@ -167,7 +167,7 @@ def filtered(machine, *ids):
     """The ids that the plugin accepts, by a call over TLS on the machine."""
     hosts = machine.root / "srv/hosts"
     hosts.write_text(" ".join(ids))
-    answer = machine.run("ovirt-scheduler", "filter", "Can", "--hosts", "/srv/hosts", "--json")
+    answer = machine.run("ovirt-scheduler", "filter", "Can", "--hosts", "/srv/hosts", "-o", "json")
     return json.loads(answer)["accepted"]
 
 

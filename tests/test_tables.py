@@ -27,3 +27,21 @@ def test_json_is_readable_and_whole():
     value = {"host": "lynx", "costs": {"é": 1}}
     assert json.loads(document(value)) == value
     assert "é" in document(value)
+
+
+def test_a_wide_table_is_folded():
+    """The widest column first, between words; no line is longer, and nothing is lost."""
+    rows = [("Quiet", "Keep the hosts that run few VMs"), ("b", "short")]
+    assert table(("UNIT", "DESCRIPTION"), rows, 25) == (
+        "UNIT   DESCRIPTION\nQuiet  Keep the hosts\n       that run few VMs\nb      short\n"
+    )
+    ids = table(("HOST", "ID"), [("lynx", "8a4745b8-40a2-5229-b807-2d83b53f70d9")], 30)
+    assert max(map(len, ids.splitlines())) <= 30
+    found = "".join(line[6:] for line in ids.splitlines()[1:])
+    assert found == "8a4745b8-40a2-5229-b807-2d83b53f70d9"
+
+
+def test_a_column_is_not_folded_beyond_reading():
+    """A terminal that is too narrow for it folds the lines itself."""
+    text = table(("A", "B", "C"), [("x" * 20, "y" * 20, "z" * 20)], 10)
+    assert [len(line) for line in text.splitlines()[1:]] == [40, 36]

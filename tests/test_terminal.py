@@ -11,7 +11,7 @@ import pytest
 from conftest import PROJECT
 
 from ovirt_scheduler import config, inputs, terminal
-from ovirt_scheduler.errors import BadInput, BadUsage, CallRefused, NoAnswer, UnreadableDocument
+from ovirt_scheduler.errors import BadInput, BadUsage, NoAnswer, UnreadableDocument
 
 HOSTS = (PROJECT / "demo" / "hosts.xml").read_text("utf-8")
 IDS = [host.get("id") for host in ElementTree.fromstring(HOSTS)]
@@ -45,8 +45,19 @@ class Night(Driver):
 
     def never(self):
         return None
+
+    def falls(self):
+        print("at night")
+        return 1 / 0
 """
-FALLS = "def do_filter(hosts, vm, properties):\n    return 1 / 0\n\n\ndo_score = do_filter\n"
+FALLS = """\
+def do_filter(hosts, vm, properties):
+    print("before the fall")
+    return 1 / 0
+
+
+do_score = do_filter
+"""
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +106,10 @@ def test_filters_tell_who_is_out(call):
     """Not only who is in."""
     shown = terminal.run_filters(call, ["First"], HOSTS, inputs.NO_VM, {})
     assert shown.well
-    assert shown.fields == {"accepted": IDS[:1], "rejected": IDS[1:], "problems": []}
+    assert (
+        shown.fields.items() >= {"accepted": IDS[:1], "rejected": IDS[1:], "problems": []}.items()
+    )
+    assert shown.names == ["lynx"]
     assert f"lynx    {IDS[0]}  accepted\n" in shown.text
     assert f"puma    {IDS[1]}  rejected\n" in shown.text
 
@@ -117,8 +131,9 @@ def test_a_balance_tells_what_to_move(call):
 @pytest.mark.parametrize(
     ("unit", "told"),
     [
-        ("Falls", "ZeroDivisionError: division by zero (Falls.py:2)"),
+        ("Falls", "ZeroDivisionError: division by zero (Falls.py:3)"),
         ("Nobody", "there is no filter"),
+        ("Frist", "there is no filter named 'Frist'; did you mean First?"),
     ],
 )
 def test_a_unit_that_fails_is_told(call, unit, told):
@@ -129,9 +144,33 @@ def test_a_unit_that_fails_is_told(call, unit, told):
     assert f"problem: {unit}: {told}" in shown.text
 
 
+def test_nothing_is_said_of_an_answer_that_a_failure_emptied(call):
+    """No hosts have costs, but that is not what there is to tell."""
+    shown = terminal.run_cost_functions(call, {"Falls": 1}, HOSTS, inputs.NO_VM, {})
+    assert shown.text.startswith("problem: Falls: ZeroDivisionError")
+    assert "no hosts" not in shown.text
+    shown = terminal.run_filters(call, ["First"], (), inputs.NO_VM, {})
+    assert shown.text == "no hosts\n"
+
+
+def test_what_plugins_print_right_here_is_shown_with_their_tracebacks(call, request):
+    """A daemon's answer tells nothing of it."""
+    here = "local" in request.node.callspec.id
+    scored = terminal.run_cost_functions(call, {"Falls": 1}, HOSTS, inputs.NO_VM, {})
+    selected = terminal.select_host(call, "default", HOSTS, VM_ID, {"filters": "Falls"})
+    for shown in (scored, selected):
+        assert ("Falls: stdout:\nbefore the fall\n" in shown.text) is here
+        assert ("Falls: traceback:\nTraceback" in shown.text) is here
+    shown = terminal.schedule(call, "night", "falls", {})
+    assert shown.text.startswith("problem: Night: ZeroDivisionError")
+    assert ("Night: stdout:\nat night\n" in shown.text) is here
+    calls = shown.fields.get("calls")
+    assert (calls is not None and calls[0]["stdout"] == "at night\n") is here
+
+
 def test_a_document_that_is_none_is_refused(call):
     """As the caller's mistake."""
-    with pytest.raises((CallRefused, UnreadableDocument)):
+    with pytest.raises(UnreadableDocument, match="hosts, line 1"):
         terminal.run_filters(call, ["First"], "<hosts", inputs.NO_VM, {})
 
 
@@ -214,12 +253,15 @@ def test_topics_are_listed_with_their_methods(call):
 def test_a_scheduler_is_asked_for_a_host(call):
     """By name and id; none is said, and so is what failed."""
     shown = terminal.select_host(call, "default", HOSTS, VM_ID, {"filters": "First"})
-    assert shown.fields == {"host": IDS[0], "problems": []}
+    assert (shown.fields["host"], shown.names, shown.problems) == (IDS[0], ["lynx"], [])
     assert shown.text.splitlines()[1].split() == ["lynx", IDS[0]]
     shown = terminal.select_host(call, "default", (), VM_ID, {})
     assert (shown.text, shown.fields["host"], shown.well) == ("no host\n", None, True)
-    shown = terminal.select_host(call, "nobody", HOSTS, VM_ID, {})
-    assert "problem: nobody: 'nobody': there is no scheduler of that name" in shown.text
+    shown = terminal.select_host(call, "defualt", HOSTS, VM_ID, {})
+    assert shown.text == (
+        "problem: defualt: 'defualt': there is no scheduler of that name; there are default; did "
+        "you mean default?\n"
+    )
     assert not shown.well
 
 

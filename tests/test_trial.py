@@ -170,7 +170,11 @@ def test_a_name_that_is_no_plugins_is_told_with_the_one_that_was_meant(plugin, n
 @pytest.mark.parametrize(
     ("source", "conf", "told"),
     [
-        ("def do_fliter(hosts, vm, properties):\n    return hosts\n", "", "define do_filter, do_"),
+        (
+            "def do_fliter(hosts, vm, properties):\n    return hosts\n",
+            "",
+            "1: do_fliter is never called; did you mean do_filter",
+        ),
         (PLUGIN, "enabled = false\n", "its conf file says enabled = false"),
         (DRIVER, "", "but Night: see ovirt-scheduler select and schedule"),
     ],
@@ -179,5 +183,21 @@ def test_a_file_without_a_unit_is_told_why(tmp_path, source, conf, told):
     """A misspelt function, one that is switched off, a driver."""
     (tmp_path / "Odd.py").write_text(source)
     (tmp_path / "Odd.conf").write_text(conf)
-    with pytest.raises(PluginError, match=rf"Odd\.py: .*{told}"):
+    with pytest.raises(PluginError, match=rf"Odd\.py:.*{told}"):
         run(tmp_path / "Odd.py")
+
+
+def test_a_property_that_no_unit_has_is_told_with_the_one_that_was_meant(plugin):
+    """The units get it all the same, as an engine's policy may have it for others."""
+    shown = run(plugin, (Kind.FILTER,), properties={"frist": "2"})
+    told = "property frist: no unit of the plugin has it; did you mean first?"
+    assert shown.text.startswith(f"note: {told}\nfilter First: ok")
+    assert shown.fields[0]["notes"] == [told]
+
+
+def test_a_misspelt_function_beside_a_good_one_is_told(tmp_path):
+    """It would be silently without effect."""
+    path = tmp_path / "Half.py"
+    path.write_text(f"{PLUGIN}\n\ndef do_scor(hosts, vm, properties):\n    pass\n")
+    told = f"note: {path}:15: do_scor is never called; did you mean do_score?\n"
+    assert run(path, (Kind.COST_FUNCTION,)).text.startswith(told)

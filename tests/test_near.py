@@ -1,0 +1,31 @@
+"""What may have been meant by a name that is not there."""
+
+from __future__ import annotations
+
+import pytest
+
+from ovirt_scheduler import near
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("Quit", "Quiet"),
+        ("quiet", "Quiet"),
+        ("Host-Memory", "host_memory"),
+        ("Nobody", None),
+        ("Quiet" * 100, None),
+    ],
+)
+def test_the_nearest_name_is_found(name, meant):
+    """However it is capitalised and joined; none is better than a far one."""
+    assert near.nearest(name, ["Memory", "Quiet", "host_memory"]) == meant
+    assert near.hint(name, ["Quiet", "host_memory"]) == (
+        (meant and f"; did you mean {meant}?") or ""
+    )
+
+
+def test_functions_that_are_named_almost_right_are_found_in_any_text():
+    """With their lines; those that are called are none, nor are others."""
+    source = b"def do_filter(h):\n  pass\n\xff(\nclass A:\n  async def do_fliter(self): 0\ndef do_it(): 0\n"
+    assert list(near.misspelt(source, ["do_filter", "do_score"])) == [(5, "do_fliter", "do_filter")]

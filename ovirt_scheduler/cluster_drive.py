@@ -95,7 +95,7 @@ class ClusterDrive:
         self._stopping = threading.Event()
         self._caller = Caller(f"cluster {self.name}", AnswerForm.ENGINE, "the daemon itself")
         self._migrations = ClusterMigrations(
-            self._caller, self.name, makes, scheduling, memory, self._stopping
+            self._caller, settings, makes, scheduling, memory, self._stopping
         )
         now = time.monotonic()
         self._balance_at = now
@@ -249,7 +249,7 @@ class ClusterDrive:
             self._settings,
             look.hosts,
             look.seen,
-            (*staying, *self._migrations.under_way),
+            (*staying, *self._migrations.under_way, *self._migrations.exhausted()),
             self._stopping,
         )
 

@@ -21,6 +21,7 @@ from typing import Dict, List, Mapping, Optional, Tuple, cast
 
 from ovirt_scheduler.cluster_destinations import ClusterDestinations
 from ovirt_scheduler.cluster_seen import Seen
+from ovirt_scheduler.config import ClusterSettings
 from ovirt_scheduler.drive_memory import DriveMemory, Migrating
 from ovirt_scheduler.drivers import DriverRequest, Migrations
 from ovirt_scheduler.model import Caller
@@ -28,6 +29,7 @@ from ovirt_scheduler.scheduling import Scheduling
 
 _log = logging.getLogger(__name__)
 
+_HOUR = 3600.0
 _BEGIN_SECONDS = 60.0  # in which a migration that was asked for is to be seen on its way
 _LONGEST_MIGRATION = 3600.0  # seconds until one is not followed any more
 
@@ -51,18 +53,20 @@ class ClusterMigrations:
     def __init__(
         self,
         caller: Caller,
-        cluster: str,
+        settings: ClusterSettings,
         makes: bool,
         scheduling: Scheduling,
         memory: DriveMemory,
         stopping: threading.Event,
     ) -> None:
         self._caller = caller
-        self._cluster = cluster
+        self._cluster = settings.name
+        self._settings = settings
         self._makes = makes
         self._scheduling = scheduling
         self._store = memory
-        self._migrating = memory.cluster(cluster).migrating
+        self._migrating = memory.cluster(settings.name).migrating
+        self._migrated = memory.cluster(settings.name).migrated
         self._stopping = stopping
         # By method, so that it is told once.
         self._shown: Dict[str, Wanted] = {}
@@ -72,6 +76,16 @@ class ClusterMigrations:
     def under_way(self) -> Tuple[str, ...]:
         """The VMs that are migrated."""
         return tuple(self._migrating)
+
+    def exhausted(self) -> Tuple[str, ...]:
+        """The VMs that were migrated within the hour as often as they may be."""
+        since = time.monotonic() - _HOUR
+        for vm, times in tuple(self._migrated.items()):
+            times[:] = [begun for begun in times if begun > since]
+            if not times:
+                del self._migrated[vm]
+        most = self._settings.migrations_per_vm
+        return tuple(vm for vm, times in self._migrated.items() if len(times) >= most)
 
     def want(
         self, method: str, answer: Migrations, seen: Seen, destinations: ClusterDestinations
@@ -90,7 +104,9 @@ class ClusterMigrations:
             return {}
         for vm, target in wanted.items():
             found = seen.vms[vm]
-            self._migrating[vm] = Migrating(found.name, found.host, target, time.monotonic())
+            now = time.monotonic()
+            self._migrating[vm] = Migrating(found.name, found.host, target, now)
+            self._migrated.setdefault(vm, []).append(now)
         return wanted
 
     def make(self, wanted: Wanted, seen: Seen) -> List[str]:
@@ -112,18 +128,24 @@ class ClusterMigrations:
                     del left[vm]
                     self._tell_asked(vm, target, seen, refused.get(vm), unanswered.get(vm))
                     if vm in refused:
-                        del self._migrating[vm]
+                        self._forget(vm)
                     else:
                         self._migrating[vm].begun = time.monotonic()
                         taken.append(vm)
+                        self._tell_often(vm, seen)
                 self._store.save(self._cluster)
         finally:
             for vm, target in left.items():
                 self._tell_asked(vm, target, seen, _NOT_ASKED, None)
-                del self._migrating[vm]
+                self._forget(vm)
             if left:
                 self._store.save(self._cluster)
         return taken
+
+    def _forget(self, vm: str) -> None:
+        """A migration that was wanted, and is not made."""
+        del self._migrating[vm]
+        self._migrated[vm].pop()
 
     def follow(self, seen: Seen) -> None:
         """See what has become of those under way."""
@@ -204,6 +226,21 @@ class ClusterMigrations:
         else:
             _log.info(
                 "cluster %(cluster)s: migrating %(vm)s from %(source_host)s to %(target_host)s",
+                told,
+            )
+
+    def _tell_often(self, vm: str, seen: Seen) -> None:
+        count = len(self._migrated[vm])
+        if count >= self._settings.migrations_per_vm:
+            told = {
+                "cluster": self._cluster,
+                "vm": seen.vms[vm].name,
+                "count": count,
+                "unit": self._settings.scheduler,
+            }
+            _log.warning(
+                "cluster %(cluster)s: %(vm)s was migrated %(count)d times within an hour, and now "
+                "stays where it is: does the scheduler %(unit)s move it back and forth?",
                 told,
             )
 

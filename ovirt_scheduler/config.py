@@ -89,6 +89,7 @@ class ClusterSettings:
     timer_interval: float
     filters: Tuple[WantedUnit, ...] = ()
     cost_functions: Tuple[WantedUnit, ...] = ()
+    migrations_per_vm: int = 4  # within an hour
     file: str = field(default="", compare=False)
     lines: Mapping[str, Optional[int]] = field(default_factory=dict, compare=False)  # of its keys
 
@@ -380,6 +381,7 @@ def _clusters(conf: ConfFile, file: Path) -> Iterator[ClusterSettings]:
             timer_interval=values["timer_interval"] * 60,
             filters=tuple(map(WantedUnit, values["filters"] or ())),
             cost_functions=tuple(WantedUnit(*each) for each in values["cost_functions"] or ()),
+            migrations_per_vm=values["migrations_per_vm"],
             file=str(file),
             lines={key.name: conf.line(key.name, "clusters", name) for key in CLUSTER},
         )

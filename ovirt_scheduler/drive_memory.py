@@ -41,12 +41,14 @@ class ClusterMemory:
         hosts, vms: id to the status that its scheduler knows of; the one told last comes last.
         moved: ids of the VMs that the latest balancing moved.
         migrating: VM id to its migration.
+        migrated: VM id to when its latest migrations were begun; as ``Migrating.begun``.
     """
 
     hosts: Dict[str, str] = field(default_factory=dict)
     vms: Dict[str, str] = field(default_factory=dict)
     moved: List[str] = field(default_factory=list)
     migrating: Dict[str, Migrating] = field(default_factory=dict)
+    migrated: Dict[str, List[float]] = field(default_factory=dict)
 
 
 class DriveMemory:
@@ -122,8 +124,11 @@ class DriveMemory:
 def _record(memory: ClusterMemory) -> Mapping[str, Any]:
     """As it is in the file: the monotonic clock means nothing after a restart."""
     record = asdict(memory)
+    since_epoch = time.time() - time.monotonic()
     for each in record["migrating"].values():
-        each["begun"] += time.time() - time.monotonic()
+        each["begun"] += since_epoch
+    for times in record["migrated"].values():
+        times[:] = [begun + since_epoch for begun in times]
     return record
 
 
@@ -134,6 +139,7 @@ def _memory(fields: Mapping[str, Any]) -> ClusterMemory:
     """
     memory = ClusterMemory(**fields)
     memory.migrating = {vm: _migrating(each) for vm, each in fields.get("migrating", {}).items()}
+    memory.migrated = {vm: [*map(_monotonic, times)] for vm, times in memory.migrated.items()}
     for text in (*memory.hosts.values(), *memory.vms.values(), *memory.moved):
         _expect(str, text)
     _expect(list, memory.moved)
@@ -144,12 +150,15 @@ def _migrating(fields: Mapping[str, Any]) -> Migrating:
     migrating = Migrating(**fields)
     _expect(str, migrating.name, migrating.target, migrating.source or "")
     _expect(bool, migrating.moving)
-    _expect(float, migrating.begun)
-    if not math.isfinite(migrating.begun):
-        raise ValueError(f"{migrating.begun} is no time")
-    # A clock that was set back must not have it followed for longer.
-    seconds = max(0.0, time.time() - migrating.begun)
-    return replace(migrating, begun=time.monotonic() - seconds)
+    return replace(migrating, begun=_monotonic(migrating.begun))
+
+
+def _monotonic(since_epoch: float) -> float:
+    """A time of the file on the monotonic clock; now at the latest, if the clock was set back."""
+    _expect(float, since_epoch)
+    if not math.isfinite(since_epoch):
+        raise ValueError(f"{since_epoch} is no time")
+    return time.monotonic() - max(0.0, time.time() - since_epoch)
 
 
 def _expect(kind: type, *values: object) -> None:

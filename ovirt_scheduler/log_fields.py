@@ -46,7 +46,7 @@ FIELDS: Dict[str, str] = {
     "line": "line in that file",
     "folders": "folders of plugins",
     "checksum": "of a plugin's file with its conf file",
-    "count": "number of policy units, or of lines that were missed",
+    "count": "number of policy units, of lines that were missed, or of a VM's migrations",
     "faults": "number of files that cannot be loaded",
     "address": "address that the daemon listens on",
     "seconds": "time that was waited",

@@ -360,6 +360,14 @@ CLUSTER: Tuple[Key, ...] = (
         least="0",
         most="10080",
     ),
+    Key(
+        "migrations_per_vm",
+        "whole",
+        "4",
+        "How often one VM is migrated within an hour, at most; then it stays where it is.",
+        least="1",
+        most="1000",
+    ),
 )
 
 PLUGIN: Tuple[Key, ...] = (

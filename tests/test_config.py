@@ -213,7 +213,8 @@ def test_clusters_are_told_by_sections_in_a_section(conf):
     settings = conf(
         f"drive = dry-run\n{ENGINE}[clusters]\n[[Default]]\n[[East-1]]\nscheduler = mine\n"
         "policy = power_saving\nproperties = 'a=1; b=x=y'\nload_balance_interval = 0.5\n"
-        "timer_interval = 0\nfilters = A; B\ncost_functions = C; D = -2"
+        "timer_interval = 0\nfilters = A; B\ncost_functions = C; D = -2\n"
+        "migrations_per_vm = 9"
     )
     assert settings.drive is Drive.DRY_RUN
     assert settings.clusters == (
@@ -226,6 +227,7 @@ def test_clusters_are_told_by_sections_in_a_section(conf):
             0.0,
             (WantedUnit("A"), WantedUnit("B")),
             (WantedUnit("C"), WantedUnit("D", -2)),
+            9,
         ),
     )
 

@@ -322,6 +322,20 @@ class TestWhereVmsMayGo:
         vms = [vm("one", "a"), vm("two", "a"), vm("three", "b")]
         assert kept_to({"two": {}, "three": {}}, policy, hosts, vms) == {}
 
+    def test_power_saving_moves_no_vm_twice_where_the_hosts_tell_nothing_new(self):
+        """What a host uses is told late: the VMs moved last keep the host on that they came to."""
+        hosts = [host(name, used=0.3) for name in "abc"]
+        on = {"one": "a", "two": "a", "three": "b", "four": "b", "five": "c", "six": "c"}
+        moved = [{}]
+        while len(moved) < 6:
+            vms = [vm(name, where) for name, where in on.items()]
+            staying = {name: {} for name in moved[-1]}
+            answer = kept_to(staying, "power_saving", hosts, vms, most_migrations="2")
+            moved.append({name: target for name, (target,) in answer.items()})
+            on.update(moved[-1])
+        assert sum(map(len, moved)) == 4
+        assert len(set(on.values())) == 1
+
     def test_a_host_that_fails_is_left_for_any_that_can_take_the_vm(self):
         """The best first: the cluster's filters may refuse it."""
         hosts = [host("b", used=0.5), host("c")]

@@ -21,10 +21,13 @@ def test_what_is_saved_is_known_again(tmp_path):
     memory.moved = ["v"]
     begun = time.monotonic() - 100
     memory.migrating["v"] = Migrating("web", "h", "i", begun, moving=True)
+    memory.migrated["v"] = [begun]
     first.save("Default")
     again = DriveMemory(file).cluster("Default")
     assert again.migrating["v"].begun == pytest.approx(begun, abs=10)
+    assert again.migrated["v"] == [pytest.approx(begun, abs=10)]
     again.migrating["v"].begun = begun
+    again.migrated["v"] = [begun]
     assert again == memory
     assert again is not memory
 
@@ -39,9 +42,12 @@ def test_a_clock_that_was_set_back_prolongs_no_migration(tmp_path):
         "begun": time.time() + 1e6,
         "moving": False,
     }
-    file.write_text(json.dumps({"Default": {"migrating": {"v": migrating}}}))
-    begun = DriveMemory(file).cluster("Default").migrating["v"].begun
-    assert begun <= time.monotonic()
+    file.write_text(
+        json.dumps({"Default": {"migrating": {"v": migrating}, "migrated": {"v": [9e9]}}})
+    )
+    memory = DriveMemory(file).cluster("Default")
+    assert memory.migrating["v"].begun <= time.monotonic()
+    assert memory.migrated["v"][0] <= time.monotonic()
 
 
 def test_a_cluster_is_saved_while_another_changes(tmp_path):
@@ -118,6 +124,9 @@ def test_of_a_cluster_that_was_never_seen_nothing_is_known(tmp_path):
                 b'"vms": ["up"]',
                 b'"moved": "v"',
                 b'"moved": [7]',
+                b'"migrated": {"v": 5}',
+                b'"migrated": {"v": ["now"]}',
+                b'"migrated": ["v"]',
                 b'"migrating": ["v"]',
                 b'"migrating": {"v": {}}',
                 b'"migrating": {"v": {"name": 1, "source": null, "target": "", "begun": 1.5}}',
@@ -129,7 +138,7 @@ def test_of_a_cluster_that_was_never_seen_nothing_is_known(tmp_path):
             )
         ),
     ],
-    ids=range(20),
+    ids=range(23),
 )
 def test_what_cannot_be_read_is_told_and_passed_over(tmp_path, caplog, rubbish):
     """The daemon starts; the clusters are looked at afresh."""

@@ -26,7 +26,7 @@ from ovirt_scheduler import (
 from ovirt_scheduler import given as reading
 from ovirt_scheduler.driver_call import DriverGiven
 from ovirt_scheduler.drivers import Changes, DriverAnswer, DriverJob, Migrations, Returns
-from ovirt_scheduler.errors import BadParameters, RefusedProperty, RequestError
+from ovirt_scheduler.errors import BadParameters, RefusedProperty, RequestError, SlowProperty
 from ovirt_scheduler.given import Given
 from ovirt_scheduler.model import CallResult, Document, Job, Kind, Outcome, UnitCall
 from ovirt_scheduler.supervisor import Supervisor
@@ -90,10 +90,15 @@ def _check_properties(job: DriverJob) -> None:
         RefusedProperty: a value that the driver's properties refuse, or those of a unit.
     """
     for unit_call in (*job.filters, *job.cost_functions):
-        unit_calls.check_properties(unit_call)
-    refused = properties.refused(job.driver.properties, job.properties)
-    if refused:
-        raise RefusedProperty(f"{job.driver.words} {job.driver.name}: {refused}")
+        unit_calls.check_properties(unit_call, job.deadline)
+    _check_own_properties(job)
+
+
+def _check_own_properties(job: DriverJob) -> None:
+    driver = job.driver
+    seconds = min(driver.limits.timeout, job.deadline - time.monotonic())
+    owner = f"{driver.words} {driver.name}"
+    properties.check(owner, driver.properties, job.properties, seconds)
 
 
 def _read(job: DriverJob, problems: List[str]) -> DriverGiven:
@@ -168,9 +173,14 @@ def _called(
     job: DriverJob, given: DriverGiven, supervisor: Supervisor
 ) -> Tuple[CallResult, DriverAnswer]:
     driver = job.driver
-    refused = properties.refused(driver.properties, job.properties)
-    if refused:
-        return CallResult(driver.name, Outcome.REFUSED, message=refused), None
+    begun = time.monotonic()
+    try:
+        if not job.strict:
+            _check_own_properties(job)
+    except RefusedProperty as error:
+        outcome = Outcome.TIMED_OUT if isinstance(error, SlowProperty) else Outcome.REFUSED
+        seconds = time.monotonic() - begun
+        return CallResult(driver.name, outcome, message=str(error), seconds=seconds), None
     called = unit_calls.work(driver.limits, lambda: driver_call.run(job, given))
     ((_, ended),) = supervisor.run([called], job.deadline)
     result, answer = None, cast("DriverAnswer", None)

@@ -14,6 +14,7 @@ A plugin that fails while it runs is no exception: it is a ``model.CallResult``.
      |    +-- UnknownUnit          101
      |    +-- UnreadableDocument   102
      |    +-- RefusedProperty      103
+     |    |    +-- SlowProperty
      |    +-- Overloaded           104
      |    +-- DriverFailed         105
      |
@@ -81,6 +82,10 @@ class UnreadableDocument(RequestError):
 
 class RefusedProperty(RequestError):
     fault_code = 103
+
+
+class SlowProperty(RefusedProperty):
+    """Whether a value matches its pattern was not found out within the unit's time."""
 
 
 class Overloaded(RequestError):

@@ -11,18 +11,19 @@ refused when the plugin is loaded. Patterns are compiled with ``re.ASCII``, as `
 and values are held to those of its patterns that mean the same to Python.
 
 A value of more than 4096 characters is refused. That bounds the time a pattern with a few
-repeats can take; it does not bound one like ``(a+)+b``, whose time doubles with each character.
-Patterns come from the plugin's author, values from whoever may call: see to it in the pattern.
+repeats can take, and not that of one like ``(a+)+b``, which doubles with each character: so a
+call's values are held to them under a limit of time (``check``).
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from typing import Dict, Iterator, List, Mapping, Optional, Tuple
+import signal
+from typing import Dict, Iterator, List, Mapping, NoReturn, Optional, Tuple
 
 from ovirt_scheduler import java_regex
-from ovirt_scheduler.errors import PluginError
+from ovirt_scheduler.errors import PluginError, RefusedProperty, SlowProperty
 from ovirt_scheduler.model import Property, PropertySet
 
 LONGEST_VALUE = 4096  # characters
@@ -124,6 +125,43 @@ def refused(properties: PropertySet, given: Mapping[str, str]) -> Optional[str]:
         if value is not None and not matches(prop, value):
             return f"property {prop.name}: {_refusal(prop, value)}"
     return None
+
+
+def check(owner: str, properties: PropertySet, given: Mapping[str, str], seconds: float) -> None:
+    """Hold a call's values to their patterns. For the main thread of a process.
+
+    Args:
+        owner: whose properties they are, for the message.
+        seconds: what all of it may take. Where none is left nothing is checked, as nothing
+            can run then.
+
+    Raises:
+        RefusedProperty: a value that is not allowed.
+        SlowProperty: the time was over.
+    """
+    name = ""
+
+    def give_up(_signal: int, _frame: object) -> NoReturn:
+        raise SlowProperty(
+            f"{owner}: property {name}: its regex was not done with the value after "
+            f"{seconds:.3g} s; write one that does not try so many ways"
+        )
+
+    if seconds <= 0 or not given:
+        return
+    before = signal.signal(signal.SIGALRM, give_up)  # the search for a match looks for signals
+    try:
+        signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
+        try:
+            for prop in properties.properties:
+                name = prop.name
+                refusal = refused(PropertySet(owner, (prop,)), given)
+                if refusal:
+                    raise RefusedProperty(f"{owner}: {refusal}")
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 def render(properties: PropertySet) -> Tuple[str, str]:

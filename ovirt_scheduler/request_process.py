@@ -156,7 +156,7 @@ class _RequestProcess:
         try:
             if job.strict:
                 for unit_call in job.calls:
-                    unit_calls.check_properties(unit_call)
+                    unit_calls.check_properties(unit_call, job.deadline)
             brought = given.read(job)
         except RequestError as error:
             self._tell(frames.pack("refused", code=error.fault_code, message=str(error)))

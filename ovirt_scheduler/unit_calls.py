@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from dataclasses import replace
 from typing import Callable, Iterator, List, NoReturn, Optional, Sequence, Tuple, cast
 
 from ovirt_scheduler import aggregate, call, frames, limits, properties
 from ovirt_scheduler.answers import one_line, read_printed
-from ovirt_scheduler.errors import RefusedProperty
+from ovirt_scheduler.errors import RefusedProperty, SlowProperty
 from ovirt_scheduler.given import Given
 from ovirt_scheduler.model import (
     CallResult,
@@ -69,12 +70,22 @@ def _results(
     """Call units on the hosts, and read what class units printed as their answer."""
     willing: List[int] = []
     for position, unit_call in enumerate(calls):
+        begun = time.monotonic()
         try:
-            check_properties(unit_call)
+            if not job.strict:  # else it was checked before anything ran
+                check_properties(unit_call, job.deadline)
             willing.append(position)
         except RefusedProperty as error:
-            name = unit_call.unit.name
-            yield position, CallResult(name, Outcome.REFUSED, message=str(error))
+            slow = isinstance(error, SlowProperty)
+            yield (
+                position,
+                CallResult(
+                    unit_call.unit.name,
+                    Outcome.TIMED_OUT if slow else Outcome.REFUSED,
+                    message=str(error),
+                    seconds=time.monotonic() - begun,
+                ),
+            )
     told: List[Tuple[int, Ended]] = []
     works = [_work_of(calls[position], given, job.engine) for position in willing]
     for index, ended in supervisor.run(works, job.deadline, job.parallel):
@@ -91,15 +102,17 @@ def _results(
         yield position, cast("CallResult", _result(calls[position].unit, ended))
 
 
-def check_properties(unit_call: UnitCall) -> None:
+def check_properties(unit_call: UnitCall, deadline: float) -> None:
     """
     Raises:
         RefusedProperty: a value that the unit's custom properties refuse.
+        SlowProperty: they did not find out in the unit's time, or by the deadline.
     """
     unit = unit_call.unit
-    refused = unit.properties and properties.refused(unit.properties, unit_call.properties)
-    if refused:
-        raise RefusedProperty(f"{unit.kind.words} {unit.name}: {refused}")
+    if unit.properties is not None:
+        seconds = min(unit.limits.timeout, deadline - time.monotonic())
+        owner = f"{unit.kind.words} {unit.name}"
+        properties.check(owner, unit.properties, unit_call.properties, seconds)
 
 
 def _work_of(unit_call: UnitCall, given: Given, engine: Engine) -> Work:

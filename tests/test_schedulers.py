@@ -200,7 +200,9 @@ def test_a_refused_property_is_a_plugin_error_in_the_engine_form(engine):
     answer = engine.loadBalance("Whole", HOSTS, VMS, {"limit": "0"})
     assert answer["result"] == {}
     assert answer["plugin_errors"] == {
-        "Whole": ["property limit: '0' is not allowed, but an integer from 1 to 99"]
+        "Whole": [
+            "scheduler Whole: property limit: '0' is not allowed, but an integer from 1 to 99"
+        ]
     }
 
 

@@ -1,0 +1,114 @@
+"""Properties whose regex tries endlessly many ways: they get the unit's time, and no more."""
+
+from __future__ import annotations
+
+import time
+from xmlrpc.client import Fault, ServerProxy
+
+import pytest
+
+H1, H2 = (f"{digit * 8}-1111-2222-3333-{digit * 12}" for digit in "12")
+HOSTS = [H1, H2]
+VM = "33333333-3333-3333-3333-333333333333"
+SLOW = {"a": "x" * 40}  # 2 to the power of 40 ways
+WHOLE_REQUEST = 60  # seconds
+
+PLUGINS = {
+    "slow.py": """
+class Slow:
+    properties_validation = "a=(x+)+y"
+    def do_filter(self, hosts_ids, vm_id, args_map):
+        return []
+    def do_score(self, hosts_ids, vm_id, args_map):
+        return [(host, 7) for host in hosts_ids]
+    def do_balance(self, hosts_ids, args_map):
+        return vm_id, hosts_ids
+""",
+    "good.py": """
+class Good:
+    def do_filter(self, hosts_ids, vm_id, args_map):
+        return hosts_ids[:1]
+    def do_score(self, hosts_ids, vm_id, args_map):
+        return [(host, 1) for host in hosts_ids]
+""",
+    "chooses.py": """
+from ovirt_scheduler.plugin import HostSelector
+class Chooses(HostSelector):
+    properties_validation = "a=(x+)+y"
+    def candidates(self, hosts, vm, properties):
+        return hosts
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def daemon(start_daemon, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plugins")
+    for name, text in PLUGINS.items():
+        (folder / name).write_text(text, "utf-8")
+    settings = f"ssl = false\nplugin_timeout = 1\nrequest_timeout = {WHOLE_REQUEST}"
+    return start_daemon(plugins=folder, settings=settings)
+
+
+@pytest.fixture
+def call(daemon):
+    """Calls a method in one of the forms; fails where the whole request's time was waited for."""
+
+    def run(form: str, method: str, *arguments: object) -> object:
+        begun = time.monotonic()
+        try:
+            with ServerProxy(f"{daemon.url}/{form}") as proxy:
+                return getattr(proxy, method)(*arguments)
+        except Fault as fault:
+            return fault
+        finally:
+            assert time.monotonic() - begun < WHOLE_REQUEST / 2
+
+    return run
+
+
+CALLS = {
+    "filter Slow": ("runFilters", ["Slow", "Good"], HOSTS, VM, SLOW),
+    "cost function Slow": ("runCostFunctions", [["Slow", 1], ["Good", 1]], HOSTS, VM, SLOW),
+    "balance Slow": ("runLoadBalancing", "Slow", HOSTS, SLOW),
+    "scheduler Chooses": ("selectHost", "Chooses", HOSTS, VM, SLOW),
+}
+
+
+@pytest.mark.parametrize("owner", CALLS)
+def test_the_design_form_has_a_fault(call, owner):
+    """It is a value that was not taken; the message names the property and what to do."""
+    fault = call("design", *CALLS[owner])
+    assert isinstance(fault, Fault)
+    assert fault.faultCode == 103
+    assert fault.faultString == (
+        f"{owner}: property a: its regex was not done with the value after 1 s; write one that "
+        "does not try so many ways"
+    )
+
+
+@pytest.mark.parametrize(
+    ("owner", "result"),
+    [
+        ("filter Slow", [H1]),
+        ("cost function Slow", [[H1, 1], [H2, 1]]),
+        ("balance Slow", ["", []]),
+        ("scheduler Chooses", ""),
+    ],
+)
+def test_the_engine_form_has_the_units_failure(daemon, call, owner, result):
+    """The others of the call still count, and the log has what happened."""
+    answer = call("engine", *CALLS[owner])
+    assert answer["result"] == result
+    ((unit, (message,)),) = answer["plugin_errors"].items()
+    assert unit == owner.rpartition(" ")[2]
+    assert f"{owner}: property a: its regex was not done with the value after 1 s" in message
+    assert f" {owner} timed out after 1" in daemon.log
+
+
+def test_a_good_call_is_answered_beside_a_slow_one(call):
+    """And after it, by the same processes: no alarm is left that could end them."""
+    for _ in range(2):
+        assert call("design", "runFilters", ["Slow"], HOSTS, VM, SLOW).faultCode == 103
+        assert call("design", "runFilters", ["Slow"], HOSTS, VM, {"a": "xxy"}) == []
+        assert call("design", "runFilters", ["Good"], HOSTS, VM, SLOW) == [H1]

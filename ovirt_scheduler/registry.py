@@ -370,6 +370,7 @@ def _tell_changes(
     for warning in now.warnings:
         if str(warning) not in told:
             _log.warning("noted: %(reason)s", _problem(warning))
+    over = {fault.file for fault in before.faults} - {fault.file for fault in now.faults}
     for path in sorted(states_before.keys() | states.keys()):
         old = states_before[path].good if path in states_before else None
         new = states[path].good if path in states else None
@@ -382,6 +383,11 @@ def _tell_changes(
         elif _holds(old) and not holds:
             how = "has nothing to call any more" if path in states else "is gone"
             _log.info("unloaded %(file)s: it %(reason)s", {"file": str(path), "reason": how})
+        else:
+            continue
+        over.discard(str(path))  # that line says it
+    for file in sorted(filter(None, over)):
+        _log.info("%(file)s: what was wrong is over", {"file": file})
 
 
 def _problem(problem: PluginError) -> Dict[str, object]:

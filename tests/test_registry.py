@@ -432,3 +432,35 @@ def test_each_change_is_logged_once(place, caplog):
     assert loaded == f"loaded {path} (cost function), {checksum}"
     assert broken.startswith(f"cannot be loaded: {path}:1: syntax error")
     assert gone == f"unloaded {path}: it is gone"
+
+
+def test_an_edit_back_to_the_good_version_closes_the_error_in_the_log(place, caplog):
+    """Once, of the file that the error named; a new version says it by being loaded."""
+    caplog.set_level(logging.INFO)
+    path = place.write("a", plugin(1, "import _help"))
+    helper = place.write("_help", "x = 1\n")
+    conf = place.confs / "a.conf"
+    place.registry.look()
+    for file, good, bad in (
+        (path, path.read_text(), "x = (\n"),
+        (helper, "x = 1\n", "x = (\n"),
+        (conf, "", "timeout = soon\n"),
+    ):
+        caplog.clear()
+        file.write_text(bad)
+        place.registry.look()
+        if good:
+            file.write_text(good)
+        else:
+            file.unlink()
+        place.registry.look()
+        place.registry.look()
+        broken, mended = caplog.messages
+        assert broken.startswith(f"cannot be loaded: {file}:1: ")
+        assert mended == f"{file}: what was wrong is over"
+    path.write_text("x = (\n")
+    place.registry.look()
+    caplog.clear()
+    path.write_text(plugin(2))
+    place.registry.look()
+    assert [message.partition(" (")[0] for message in caplog.messages] == [f"loaded {path}"]

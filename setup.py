@@ -57,6 +57,7 @@ setup(
         "cryptography>=36",
         "configobj>=5.0.6,<6",
         "argcomplete>=1.12",
+        "pyflakes>=2.2",
     ],
     extras_require={
         "test": ["pytest>=8", "pytest-xdist>=3.2", "hypothesis>=6"],

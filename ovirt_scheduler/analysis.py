@@ -10,13 +10,12 @@ import contextlib
 import inspect
 import marshal
 import os
-import re
 import sys
 import traceback
 from types import ModuleType
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
-from ovirt_scheduler import driver_analysis, engine_use, plugin_imports
+from ovirt_scheduler import driver_analysis, engine_use, plugin_imports, python2
 from ovirt_scheduler.driver_analysis import UNWRITABLE, Misdefined, description_of
 from ovirt_scheduler.model import (
     Analysis,
@@ -48,22 +47,6 @@ _CLASS_ARGUMENTS = {
     Kind.BALANCE: ("hosts_ids", "args_map"),
 }
 
-# What ends the parse of Python 2 source: print and exec statements, a name after the comma in an
-# except or a raise, <>, backquotes, octal and long numbers, ur"".
-_PYTHON_2 = re.compile(
-    r"""^\s*(print\s+[^(=\s]|exec\s+["'\w]|raise\s+[\w.]+\s*,|except\s.+,\s*\w+\s*:)"""
-    r"""|<>|`|(?<![\w.])(0[0-7]+|\d+[lL])\b|\b[uU][rR]["']"""
-)
-_TEXT_OR_COMMENT = re.compile(r"""(['"]).*?(?<!\\)\1|#.*""")
-
-_PYTHON_2_MODULES = {
-    "BaseHTTPServer", "ConfigParser", "Cookie", "HTMLParser", "Queue", "SimpleXMLRPCServer",
-    "SocketServer", "StringIO", "__builtin__", "cPickle", "cStringIO", "commands", "cookielib",
-    "httplib", "thread", "urllib2", "urlparse", "xmlrpclib",
-}  # fmt: skip
-
-_PORT = "port the file to Python 3 (docs/migrating.md)"
-
 
 def analyse(candidate: Candidate) -> Analysis:
     """Load a file as a call would, and say what is in it.
@@ -77,7 +60,7 @@ def analyse(candidate: Candidate) -> Analysis:
         return Analysis(fault=_syntax_fault(source, error))
     if not _may_have_units(tree):
         return Analysis()
-    line = _print_to(tree)
+    line = python2.print_to(tree)
     fault = plugin_imports.refusal(candidate) if line is None else _python_2_fault(source, line)
     if fault is not None:
         return Analysis(fault=fault)
@@ -94,7 +77,14 @@ def analyse(candidate: Candidate) -> Analysis:
     except BaseException as error:  # noqa: BLE001  a plugin may raise anything
         return Analysis(fault=_load_fault(candidate, error))
     wants_engine = engine_use.wants_connection(modules)
-    return Analysis(units, modules, wants_engine, wants_statistics, drivers=drivers)
+    return Analysis(
+        units,
+        modules,
+        wants_engine,
+        wants_statistics,
+        drivers=drivers,
+        doubts=tuple(FileFault(source.path, *remark) for remark in python2.comparisons(tree)),
+    )
 
 
 def _may_have_units(tree: ast.Module) -> bool:
@@ -231,8 +221,7 @@ def _syntax_fault(source: Source, error: BaseException) -> FileFault:
         return FileFault(source.path, None, f"cannot be parsed: {what}; mend the file")
     line = error.lineno or None  # 0 where it is of no line
     text = _line_of(source, line)
-    code = _TEXT_OR_COMMENT.sub(r"\1\1", text)
-    if _PYTHON_2.search(code) or "Missing parentheses in call" in error.msg:
+    if python2.is_statement(text, error.msg):
         return _python_2_fault(source, line)
     shown = f" in {text!r:.80}" if text else ""
     mend = "this line" if line else "the file"
@@ -241,17 +230,7 @@ def _syntax_fault(source: Source, error: BaseException) -> FileFault:
 
 def _python_2_fault(source: Source, line: Optional[int]) -> FileFault:
     text = _line_of(source, line)
-    return FileFault(source.path, line, f"this line is Python 2: {text!r:.80}; {_PORT}")
-
-
-def _print_to(tree: ast.Module) -> Optional[int]:
-    """The line of a ``print >>file`` of Python 2, which Python 3 parses too."""
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.RShift):
-            continue
-        if isinstance(node.left, ast.Name) and node.left.id == "print":
-            return node.lineno
-    return None
+    return FileFault(source.path, line, f"this line is Python 2: {text!r:.80}; {python2.PORT}")
 
 
 def _line_of(source: Source, line: Optional[int]) -> str:
@@ -277,9 +256,9 @@ def _load_fault(candidate: Candidate, error: BaseException) -> FileFault:
 def _missing(candidate: Candidate, name: str) -> str:
     """Why there is no module of a name, and what to do."""
     if name.partition(".")[0] == VERSION_3:
-        return f", which is not in the part of SDK 3 that is here; {_PORT}, with ovirtsdk4"
-    if name in _PYTHON_2_MODULES:
-        return f", a module of Python 2; {_PORT}"
+        return f", which is not in the part of SDK 3 that is here; {python2.PORT}, with ovirtsdk4"
+    if name in python2.MODULES:
+        return f", a module of Python 2; {python2.PORT}"
     for refused, reason in candidate.refused:
         if refused == name:
             return f", which is left out: {reason}"

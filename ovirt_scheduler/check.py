@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Dict, Iterator, List, TextIO, Tuple, Union
 
-from ovirt_scheduler import certificate_report, cluster_report, settings_report, tables
+from ovirt_scheduler import certificate_report, cluster_report, launch, settings_report, tables
 from ovirt_scheduler.catalogue import Catalogue
 from ovirt_scheduler.certificate_report import CertificateReport
 from ovirt_scheduler.config import Settings
 from ovirt_scheduler.drivers import DriverUnit
+from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.last_good import NothingKept
 from ovirt_scheduler.loader import SHIPPED, Loader
 from ovirt_scheduler.model import PolicyUnit
 from ovirt_scheduler.registry import Registry
+
+_READ_SECONDS = 60.0  # for all files
 
 _Certificates = Tuple[CertificateReport, ...]
 
@@ -41,16 +47,21 @@ def check(settings: Settings, state: Path, as_json: bool, out: TextIO = sys.stdo
     finally:
         executor.close()
     files += tuple(_of_clusters(settings, catalogue))
+    remarks, unread = _remarks(catalogue)
+    others = [each for each in catalogue.warnings if str(each) not in map(str, remarks)]
+    catalogue = replace(catalogue, warnings=tuple(others))
     bad = [each for each in certificates if each.problem]
-    wrong = len(catalogue.faults) + len(bad) + len(files)
+    wrong = len(catalogue.faults) + len(bad) + len(files) + len(remarks)
     if as_json:
         told = {"ok": not wrong, **_fields(catalogue, certificates), "settings": files}
+        told["remarks"] = list(map(_located, remarks))
         out.write(tables.document(told))
     else:
         for each in certificates:
             out.write(each.line())
         _tell(catalogue, settings, out)
-        out.writelines(f"{problem}\n" for problem in (*files, *catalogue.faults))
+        out.write(unread)
+        out.writelines(f"{problem}\n" for problem in (*files, *catalogue.faults, *remarks))
         out.write(f"{wrong} to mend\n" if wrong else "all is well\n")
     return not wrong
 
@@ -60,6 +71,32 @@ def _of_clusters(settings: Settings, catalogue: Catalogue) -> Iterator[str]:
         problem = cluster_report.problem(cluster, catalogue.drivers, catalogue.units)
         if problem:
             yield str(problem)
+
+
+def _remarks(catalogue: Catalogue) -> Tuple[Tuple[PluginError, ...], str]:
+    """What is Python 2 in the plugins' files, and which names nobody defines.
+
+    Where they cannot be read for it: why not.
+    """
+    plugins = [unit.plugin for unit in catalogue.units.values()]
+    plugins += [driver.plugin for driver in catalogue.drivers.values() if not driver.shipped]
+    files = {module.path for plugin in plugins for module in plugin.modules}
+    faulty = (fault.file or "" for fault in catalogue.faults)
+    files.update(file for file in faulty if file.endswith(".py"))
+    told = {(fault.file, fault.line) for fault in catalogue.faults}
+    try:
+        found = json.loads(launch.aside("names_check", json.dumps(sorted(files)), _READ_SECONDS))
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        return (), f"warning: the names in the plugins' files are not looked at: {error}\n"
+    return tuple(
+        PluginError(message, file, line)
+        for file, line, message in found
+        if (file, line) not in told
+    ), ""
+
+
+def _located(problem: PluginError) -> Dict[str, object]:
+    return {"file": problem.file, "line": problem.line, "message": problem.message}
 
 
 def _units(catalogue: Catalogue) -> List[PolicyUnit]:
@@ -103,10 +140,7 @@ def _fields(catalogue: Catalogue, certificates: _Certificates) -> Dict[str, obje
         ],
         "warnings": [str(warning) for warning in catalogue.warnings],
         "unused": [str(path) for path in catalogue.unused],
-        "faults": [
-            {"file": fault.file, "line": fault.line, "message": fault.message}
-            for fault in catalogue.faults
-        ],
+        "faults": list(map(_located, catalogue.faults)),
     }
 
 

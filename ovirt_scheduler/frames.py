@@ -272,16 +272,18 @@ def unpack_analysis(fields: Head) -> Analysis:
             ),
             wants_engine=bool(fields["wants_engine"]),
             wants_statistics=bool(fields["wants_statistics"]),
-            fault=None
-            if fault is None
-            else FileFault(
-                text(fault["file"]),
-                None if fault["line"] is None else int(fault["line"]),
-                text(fault["message"]),
-            ),
+            fault=None if fault is None else _fault(fault),
+            doubts=tuple(map(_fault, fields["doubts"])),
         )
     except MISSHAPEN as error:
         raise FrameError(f"not an analysis: {error!r:.200}") from None
+
+
+def _fault(fields: Head) -> FileFault:
+    line = fields["line"]
+    return FileFault(
+        text(fields["file"]), None if line is None else int(line), text(fields["message"])
+    )
 
 
 def _driver(fields: Head) -> FoundDriver:

@@ -78,7 +78,7 @@ class LoadedPlugin:
     conf: Optional[bytes]  # its conf file, None where there is none
     checksum: str  # empty where its conf file says enabled = false
     drivers: Tuple[DriverUnit, ...] = ()
-    warnings: Tuple[PluginError, ...] = ()  # what was left out, is not checked or misspelt
+    warnings: Tuple[PluginError, ...] = ()  # what is to be looked at
 
     @property
     def enabled(self) -> bool:
@@ -260,6 +260,7 @@ class Loader:
             *_unchecked_properties(units, source.path),
             *(self._left_out(driver) for driver in made if self._too_new(driver)),
             *_misspelt(source),
+            *(PluginError(each.message, source.path, each.line) for each in analysis.doubts),
         )
         return LoadedPlugin(
             source.name, path, units, used or (source,), conf_data, checksum, drivers, warnings

@@ -219,6 +219,7 @@ class Analysis:
     wants_statistics: bool = False
     fault: Optional[FileFault] = None
     drivers: Tuple[FoundDriver, ...] = ()
+    doubts: Tuple[FileFault, ...] = ()  # what loads, and cannot have been meant
 
 
 @dataclass(frozen=True)

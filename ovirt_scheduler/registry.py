@@ -357,12 +357,8 @@ def _driver_claims(driver: DriverUnit) -> Dict[Claim, str]:
     return claims
 
 
-def _tell_changes(
-    states_before: Mapping[Path, _State],
-    states: Mapping[Path, _State],
-    before: Catalogue,
-    now: Catalogue,
-) -> None:
+def _tell_problems(before: Catalogue, now: Catalogue) -> None:
+    """Those that are new."""
     told = set(map(str, (*before.faults, *before.warnings)))
     for fault in now.faults:
         if str(fault) not in told:
@@ -370,6 +366,15 @@ def _tell_changes(
     for warning in now.warnings:
         if str(warning) not in told:
             _log.warning("noted: %(reason)s", _problem(warning))
+
+
+def _tell_changes(
+    states_before: Mapping[Path, _State],
+    states: Mapping[Path, _State],
+    before: Catalogue,
+    now: Catalogue,
+) -> None:
+    _tell_problems(before, now)
     over = {fault.file for fault in before.faults} - {fault.file for fault in now.faults}
     for path in sorted(states_before.keys() | states.keys()):
         old = states_before[path].good if path in states_before else None

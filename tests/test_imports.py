@@ -52,7 +52,7 @@ DAEMON = (
      "call_report codec completion inputs log_fields setting_values skeleton tables wire_values"),
 )  # fmt: skip
 CALLS = (
-    ("the warm process", "zygote"),
+    ("the warm process, and one that reads files for check", "names_check zygote"),
     ("one request's process", "request_process"),
     ("what other requests do", "driver_request survey"),
     ("what a request does, and a driver's call", "driver_call unit_calls"),
@@ -66,7 +66,7 @@ CALLS = (
     ("the drivers of a file", "driver_analysis"),
     (
         "what these are made of",
-        "cluster_use interfaces plugin_imports plugin_modules privileges version3",
+        "cluster_use interfaces plugin_imports plugin_modules python2 privileges version3",
     ),
 )
 SHARED = (

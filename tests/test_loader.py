@@ -406,7 +406,7 @@ module = {{"name": {name!r}, "path": {path!r}, "source": {source!r}, "code": ""}
 unit = {{"name": {unit!r}, "kind": "filter", "description": "", "line": 1, "class_name": None,
         "properties": ""}}
 answer = {{"type": "analysis", "units": [unit], "modules": [module], "wants_engine": False,
-          "wants_statistics": False, "fault": {fault!r}, "drivers": []}}
+          "wants_statistics": False, "fault": {fault!r}, "drivers": [], "doubts": []}}
 payload = json.dumps(answer).encode()
 for name in os.listdir("/proc/self/fd"):
     try:

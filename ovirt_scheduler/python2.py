@@ -1,0 +1,126 @@
+"""What in a plugin's text is Python 2, or cannot have been meant: read, and never run."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Container, Iterator, Optional, Tuple
+
+from ovirtsdk4 import types
+
+Remark = Tuple[int, str]  # a line, and what is wrong there
+
+PORT = "port the file to Python 3 (docs/migrating.md)"
+
+MODULES = {
+    "BaseHTTPServer", "ConfigParser", "Cookie", "HTMLParser", "Queue", "SimpleXMLRPCServer",
+    "SocketServer", "StringIO", "__builtin__", "cPickle", "cStringIO", "commands", "cookielib",
+    "httplib", "thread", "urllib2", "urlparse", "xmlrpclib",
+}  # fmt: skip
+NAMES = {
+    "apply", "basestring", "buffer", "cmp", "coerce", "execfile", "file", "intern", "long",
+    "raw_input", "reduce", "reload", "unichr", "unicode", "xrange",
+}  # fmt: skip
+
+# What ends the parse of Python 2 source: print and exec statements, a name after the comma in an
+# except or a raise, <>, backquotes, octal and long numbers, ur"".
+_STATEMENT = re.compile(
+    r"""^\s*(print\s+[^(=\s]|exec\s+["'\w]|raise\s+[\w.]+\s*,|except\s.+,\s*\w+\s*:)"""
+    r"""|<>|`|(?<![\w.])(0[0-7]+|\d+[lL])\b|\b[uU][rR]["']"""
+)
+_TEXT_OR_COMMENT = re.compile(r"""(['"]).*?(?<!\\)\1|#.*""")
+
+_COMPARISONS = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
+_STATUSES = frozenset(each.value for each in (*types.HostStatus, *types.VmStatus))
+
+
+def is_statement(line: str, parsers_message: str) -> bool:
+    """Whether a line that cannot be parsed is one of Python 2."""
+    code = _TEXT_OR_COMMENT.sub(r"\1\1", line)
+    return bool(_STATEMENT.search(code)) or "Missing parentheses in call" in parsers_message
+
+
+def print_to(tree: ast.Module) -> Optional[int]:
+    """The line of a ``print >>file``, which Python 3 parses too."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.RShift):
+            continue
+        if _is_print(node.left):
+            return node.lineno
+    return None
+
+
+def imports(tree: ast.Module, own: Container[str]) -> Iterator[Remark]:
+    """Imports of modules that are no more, but for those of the plugin's folder."""
+    for node in ast.walk(tree):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [node.module]
+        for name in names:
+            if name in MODULES and name not in own:
+                yield getattr(node, "lineno", 1), f"{name} is a module of Python 2; {PORT}"
+
+
+def prints(tree: ast.Module, text: bytes) -> Iterator[Remark]:
+    """Statements of ``print`` that mean something else under Python 3."""
+    lines = text.splitlines()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Expr):
+            continue
+        shown = node.value
+        if isinstance(shown, ast.Tuple) and shown.elts:  # print (a), b
+            shown = shown.elts[0]
+        several = isinstance(shown, ast.Call) and _is_print(shown.func) and (
+            len(shown.args) > 1 or shown is not node.value
+        )  # fmt: skip
+        if several and isinstance(shown, ast.Call):
+            end = shown.func.end_col_offset or 0
+            after = lines[shown.lineno - 1][end : end + 1]
+            if after.isspace():  # print (a, b), as nobody writes a call
+                yield (
+                    node.lineno,
+                    (
+                        "print (a, b) is Python 2: it prints 'a b' now; write print((a, b)), or "
+                        "return the answer"
+                    ),
+                )
+        elif (
+            _is_print(shown)
+            or (isinstance(shown, ast.Subscript) and _is_print(shown.value))
+            or (isinstance(shown, ast.BinOp) and _is_print(shown.left))
+        ):
+            yield node.lineno, f"this line is Python 2: it prints nothing now; {PORT}"
+
+
+def comparisons(tree: ast.Module) -> Iterator[Remark]:
+    """Comparisons of a status with a text, which are never equal: it is an enumeration."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], _COMPARISONS):
+            continue
+        sides = (node.left, node.comparators[0])
+        status = next((side for side in sides if _is_status(side)), None)
+        if status is not None and any(map(_is_status_text, sides)):
+            name = ast.unparse(status)
+            yield (
+                node.lineno,
+                (
+                    f"{name} is an enumeration, and never equal to a text; write {name}.value "
+                    "there, or compare with one of ovirtsdk4.types.HostStatus or VmStatus"
+                ),
+            )
+
+
+def _is_print(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "print"
+
+
+def _is_status(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "status"
+
+
+def _is_status_text(node: ast.AST) -> bool:
+    if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+        return any(map(_is_status_text, node.elts))
+    return isinstance(node, ast.Constant) and node.value in _STATUSES

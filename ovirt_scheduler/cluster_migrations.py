@@ -164,12 +164,10 @@ class ClusterMigrations:
         possible: Dict[str, str] = {}
         unfit: Dict[str, str] = {}
         for vm, offered in answer.items():
-            if vm not in seen.vms or vm in self._migrating:
-                continue
-            target = destinations.best(vm, offered)
+            target = destinations.best(vm, offered) if vm in seen.vms else None
             if target is not None and target != seen.vms[vm].host:
                 possible[vm] = target
-            elif target is None and vm not in destinations.staying:
+            elif target is None and vm in seen.vms and vm not in destinations.staying:
                 unfit[vm] = offered[0] if offered else ""
         self._tell_unfit(method, unfit, seen)
         return possible

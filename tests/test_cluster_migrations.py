@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import time
 
 from driven import OFTEN, cluster
 from rest_server import GIB, Host, Reply, Vm
@@ -156,6 +158,9 @@ def test_what_many_hooks_answer_is_made(driven):
     driven.start("on", cluster("slow", balance="0", timer=OFTEN, properties="target=puma"))
     driven.wake_all()
     driven.wait(lambda: len(driven.engine.migrations) >= 15)
+    driven.wait(lambda: driven.told.read_text().count("up migrating") >= 15)
+    driven.wait_for_looks()
+    assert "cannot migrate" not in driven.daemon.log
     assert sorted(driven.engine.migrations) == sorted((vm.name, "puma") for vm in driven.engine.vms)
     driven.engine.finish_migrations()
     for vm in driven.engine.vms:
@@ -283,3 +288,25 @@ def test_a_vm_that_is_moved_back_and_forth_stays_after_a_while_and_that_is_told(
     driven.wait_for_looks(4)
     assert driven.vm("web").host == "puma"
     assert [name for name, _ in driven.engine.migrations] == ["web"] * 3 + ["mail"]
+
+
+def test_a_migration_that_takes_longer_than_an_hour_blocks_nothing(driven):
+    """It is told, and followed no more."""
+    web = driven.vm("web")
+    web.status = "migrating"
+    begun = {
+        "name": "web",
+        "source": driven.engine.hosts[0].id,
+        "target": driven.engine.hosts[1].id,
+        "begun": time.time() - 3700,
+        "moving": True,
+    }
+    state = driven.folder / "state"
+    state.mkdir(mode=0o700)
+    (state / "clusters.json").write_text(json.dumps({"Default": {"migrating": {web.id: begun}}}))
+    driven.want({"mail": "lynx"})
+    driven.start("on", cluster())
+    driven.wait_for_log(
+        "the migration of web to puma still goes on, and is followed no more, after"
+    )
+    driven.wait(lambda: driven.engine.migrations == [("mail", "lynx")])

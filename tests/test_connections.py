@@ -102,6 +102,24 @@ def test_a_busy_connection_is_not_broken(peers: list[Peer]) -> None:
     assert peers[0].cut
 
 
+def test_a_raised_limit_lets_in_who_waits(peers: list[Peer]) -> None:
+    """At once, though the connections before it stay busy."""
+    table = Connections(limit=1)
+    table.add(peers[0].socket)
+    table.set_busy(peers[0].socket)
+    added = threading.Event()
+
+    def add() -> None:
+        table.add(peers[1].socket)
+        added.set()
+
+    threading.Thread(target=add, daemon=True).start()
+    assert not added.wait(0.1)
+    table.set_limit(2)
+    assert added.wait(30)
+    assert peers[0].open
+
+
 def test_a_connection_that_is_gone_makes_room(peers: list[Peer]) -> None:
     """Removing one lets the next in."""
     table = Connections(limit=1)

@@ -175,6 +175,14 @@ class TestBalancing:
         vms = [vm("small", "a", processors=1), vm("large", "a", processors=3)]
         assert balanced("evenly_distribute", hosts, vms) == {"large": ["b"]}
 
+    def test_the_most_used_host_is_relieved_first(self):
+        """Where no more may be moved, or the room is for one alone."""
+        hosts = [host("a", used=0.82), host("b", used=0.95), host("c", used=0.7)]
+        vms = [vm(f"on-{name}", name) for name in "abc"]
+        assert balanced("evenly_distribute", hosts, vms) == {"on-b": ["c"]}
+        hosts[2] = host("c")
+        assert balanced("evenly_distribute", hosts, vms, most_migrations="1") == {"on-b": ["c"]}
+
     def test_what_a_vm_keeps_busy_its_statistics_tell(self):
         """Before any share."""
         hosts = [host("a", busy=90), host("b")]
@@ -239,6 +247,15 @@ class TestBalancing:
             vm("three", "b", affinity="pinned"),
         ]
         assert balanced("power_saving", hosts, vms) == {}
+
+    def test_power_saving_moves_no_more_vms_at_once_than_allowed(self):
+        """The next host is emptied the next time; one host alone is emptied wholly."""
+        hosts = [host(name, used=share) for name, share in zip("abcd", (0.1, 0.2, 0.3, 0.4))]
+        vms = [vm(f"{name}{number}", name, memory=2) for name in "abcd" for number in "123"]
+        for most, moved in (("2", 3), ("3", 3), ("5", 3), ("6", 6)):
+            answer = balanced("power_saving", hosts, vms, most_migrations=most)
+            assert len(answer) == moved
+            assert {name[0] for name in answer} == set("ab"[: moved // 3])
 
     def test_power_saving_fills_hosts_that_must_stay_on_first(self):
         """What comes to a host that may be emptied next would be moved twice."""

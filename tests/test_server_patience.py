@@ -17,6 +17,7 @@ import pytest
 from OpenSSL import SSL
 from served import (
     HASTY,
+    SETTINGS,
     Reply,
     Running,
     ask,
@@ -119,6 +120,31 @@ def test_an_idle_connection_is_cut(hasty: Running) -> None:
     connection.sendall(post())
     assert Reply(connection).value == "design"
     assert at_end(connection)
+
+
+def test_an_idle_connection_is_cut_when_its_time_is_over(start: Callable[..., Running]) -> None:
+    """And not at some later time: each holds a thread."""
+    running = start(replace(SETTINGS, idle_timeout=2))
+    connection = running.connect()
+    connection.sendall(post())
+    assert Reply(connection).value == "design"
+    connection.settimeout(12)
+    assert at_end(connection)
+
+
+def test_a_large_answer_arrives_after_a_long_call(start: Callable[..., Running]) -> None:
+    """The call's time is not the answer's: it may last longer than a request may take to arrive."""
+    running = start(replace(SETTINGS, connection_timeout=2))
+    running.gate.answer = "long" * 5_000_000
+    connection = running.connect()
+    connection.sendall(post(xmlrpc.client.dumps((), "gate").encode()))
+    assert running.gate.entered.acquire(timeout=30)
+    connection.settimeout(2.2)
+    with pytest.raises(OSError):
+        connection.recv(1)
+    connection.settimeout(30)
+    running.gate.go_on.set()
+    assert Reply(connection).value == running.gate.answer
 
 
 def test_a_kept_connection_may_idle_longer_than_a_request_may_take(

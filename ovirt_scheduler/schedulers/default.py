@@ -139,7 +139,7 @@ class _Plan:
         for source in sorted((use for use in self._up() if use.vms), key=_fraction):
             movable = self._movable(source)
             crowded = self.migrations and len(self.migrations) + len(movable) > self._most
-            if len(movable) < len(source.vms) or crowded or self._is_full():
+            if len(movable) < len(source.vms) or crowded:
                 continue
             self._empty(source, movable)
 

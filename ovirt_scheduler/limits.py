@@ -23,6 +23,9 @@ _PR_SET_NO_NEW_PRIVS = 38
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PAGE = resource.getpagesize()
 _KILLED_FIRST = "500"  # of 1000: as though it had half of the machine's memory besides its own
+# Address space for what is no memory: libraries, stacks, what malloc, and a Java that a plugin
+# starts, keep for later.
+_RESERVE = 4 << 30
 _PAUSE = 0.005  # seconds between two looks
 _FEW = 256  # pids that are tried one by one rather than listed
 
@@ -96,8 +99,11 @@ def unlimit_memory() -> None:
 
 def apply(limits: Limits) -> None:
     """Put this process, and all that it starts, under a plugin call's limits for good."""
-    memory = data_bytes() + limits.memory
-    _set(resource.RLIMIT_DATA, memory, memory)
+    mapped, data = _mapped_and_data()
+    _set(resource.RLIMIT_DATA, data + limits.memory, data + limits.memory)
+    # Which does not count mappings that are shared.
+    space = mapped + limits.memory + _RESERVE
+    _set(resource.RLIMIT_AS, space, space)
     # One second between: SIGXCPU comes at the soft limit, SIGKILL at the hard one.
     _set(resource.RLIMIT_CPU, limits.cpu, limits.cpu + 1)
     _set(resource.RLIMIT_NOFILE, limits.open_files, limits.open_files)
@@ -114,8 +120,14 @@ def _set(which: int, soft: int, hard: int) -> None:
 
 
 def data_bytes() -> int:
-    """What RLIMIT_DATA counts of this process: ``data`` of /proc/self/statm."""
-    return int(_read("/proc/self/statm").split()[5]) * _PAGE
+    """What RLIMIT_DATA counts of this process."""
+    return _mapped_and_data()[1]
+
+
+def _mapped_and_data() -> Tuple[int, int]:
+    """Bytes that RLIMIT_AS and RLIMIT_DATA count: ``size`` and ``data`` of /proc/self/statm."""
+    pages = _read("/proc/self/statm").split()
+    return int(pages[0]) * _PAGE, int(pages[5]) * _PAGE
 
 
 def _read(path: str) -> bytes:

@@ -15,7 +15,7 @@ MOST = 256  # policy units that one call names
 IDS = ["host-1", "host-2", "host-3"]
 BAD_PARAMETERS = -32602
 
-HELPERS = """import os, sys, time
+HELPERS = """import mmap, os, sys, time
 
 def waits(hosts, args):
     if "until" in args:
@@ -28,6 +28,17 @@ def prints(hosts):
     sys.stdout.write("o" * (1 << 20))
     sys.stderr.write("e" * (1 << 20))
     return [(host, 1) for host in hosts]
+
+class shares:
+    def do_filter(self, hosts, vm, args):
+        size = int(args["size"])
+        held = mmap.mmap(-1, size)
+        if "file" in args:
+            descriptor = os.memfd_create("shared")
+            os.ftruncate(descriptor, size)
+            held.close()
+            held = mmap.mmap(descriptor, size)
+        return hosts[:1]
 
 class good:
     def do_filter(self, hosts, vm, args):
@@ -135,3 +146,19 @@ def test_of_a_unit_that_an_engine_names_again_the_first_counts(daemon):
             "good": "the filter 'good' is named more than once",
             "none": "there is no filter named 'none'",
         }
+
+
+@pytest.mark.parametrize("more", [{}, {"file": "yes"}], ids=["anonymous", "of a file"])
+def test_shared_mappings_are_bounded(daemon, more):
+    """memory_limit does not count them; one process has 4 GiB beyond it for all that it maps."""
+    with daemon.proxy("/engine") as proxy:
+
+        def shares(size: int) -> dict[str, object]:
+            given = {"size": str(size), **more}
+            return proxy.runFilters(["shares", "good"], IDS, "vm", given)
+
+        assert shares(1 << 30)["result"] == IDS[:1]
+        refused = shares(5 << 30)
+    assert refused["result"] == IDS
+    (message,) = refused["plugin_errors"]["shares"]
+    assert "Cannot allocate memory" in message

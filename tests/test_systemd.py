@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from conftest import PROJECT, offspring
 from machine import PYTHON, Machine, missing
+from plugin_rights import ALLOWED, CAN, REFUSED
 
 UNIT = "ovirt-scheduler.service"
 CONF = "etc/ovirt/scheduler/scheduler.conf"
@@ -30,71 +31,6 @@ FOLDERS = {
 }
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
-
-# Accepts the hosts whose id is the name of something that works.
-CAN = """
-import ctypes, multiprocessing, os, resource, signal, socket, subprocess, tempfile, urllib.request
-import cffi, ovirtsdk4, pycurl
-
-def fork(): assert os.waitpid(os.fork() or os._exit(0), 0)[1] == 0
-def leave_a_session(): subprocess.run(["true"], check=True, start_new_session=True)
-def pool():
-    with multiprocessing.get_context("fork").Pool(2) as pool: assert pool.map(abs, [-1, -2]) == [1, 2]
-def lower_a_limit(): resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-def call_back():
-    assert cffi.FFI().callback("int(int)", abs)(-7) == 7
-def use_the_sdk(): ovirtsdk4.types.Host(id="a")
-def ask_over_http():
-    assert b"listing" in urllib.request.urlopen("http://localhost:8080/", timeout=10).read()
-def ask_with_curl():
-    curl = pycurl.Curl()
-    curl.setopt(curl.URL, "http://localhost:8080/")
-    curl.setopt(curl.WRITEFUNCTION, len)
-    curl.perform()
-    assert curl.getinfo(curl.RESPONSE_CODE) == 200
-def write_a_temporary_file(): tempfile.NamedTemporaryFile().write(b"1")
-def write_its_state(): tempfile.NamedTemporaryFile(dir="/var/lib/ovirt-scheduler").write(b"1")
-def write_its_log(): tempfile.NamedTemporaryFile(dir="/var/log/ovirt-scheduler").write(b"1")
-def leave_a_program(): subprocess.Popen(["sleep", "1000"], start_new_session=True)
-def leave_a_process():
-    if os.fork() == 0:
-        os.setsid()
-        ctypes.CDLL(None).prctl(15, b"sleep")  # its name
-        while True: signal.pause()
-
-def write_elsewhere(): open("/srv/open/written", "w").close()
-def write_its_settings(): open("/etc/ovirt/scheduler/written", "w").close()
-def look_at_home(): os.listdir("/home")
-def see_other_users_processes(): os.stat("/proc/1")
-def use_a_device(): open("/dev/spare").close()
-def be_root(): os.setuid(0)
-def make_a_namespace(): assert ctypes.CDLL(None).unshare(0x10000000) == 0
-def mount(): assert ctypes.CDLL(None).mount(b"none", b"/tmp", b"tmpfs", 0, None) == 0
-def ask_the_kernel(): socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)
-def give_a_file_its_user():
-    with tempfile.NamedTemporaryFile() as file: os.chmod(file.name, 0o4755)
-def be_first(): os.nice(-5)
-
-def do_filter(hosts, vm, properties):
-    return [host for host in hosts if works(host.id)]
-
-def works(name):
-    try:
-        globals()[name]()
-    except (OSError, AssertionError) as error:
-        print(name, repr(error))
-        return False
-    return True
-"""
-ALLOWED = [
-    "fork", "leave_a_session", "pool", "lower_a_limit", "call_back", "use_the_sdk", "ask_over_http",
-    "ask_with_curl", "write_a_temporary_file", "write_its_state", "write_its_log", "leave_a_program",
-    "leave_a_process",
-]  # fmt: skip
-REFUSED = [
-    "write_elsewhere", "write_its_settings", "look_at_home", "see_other_users_processes", "use_a_device", "be_root",
-    "make_a_namespace", "mount", "ask_the_kernel", "give_a_file_its_user", "be_first",
-]  # fmt: skip
 
 # Calls once for each line that it reads, on one connection and never on another.
 CALLS = f"""
@@ -246,6 +182,31 @@ def test_plugins_can_do_what_they_need_and_nothing_more(running):
     assert filtered(running, *ALLOWED, *REFUSED) == ALLOWED, journal(running)
     names = {Path(f"/proc/{pid}/comm").read_text() for pid in processes(running)}
     assert "sleep\n" not in names, names
+
+
+def test_what_a_call_leaves_in_shared_memory_is_gone_with_the_daemon(stopped):
+    """It is there for the next call, and never for the rest of the machine."""
+    for _ in range(2):
+        stopped.run("systemctl", "restart", UNIT)
+        assert filtered(stopped, "leave_shared_memory") == ["leave_shared_memory"]
+        assert filtered(stopped, "leave_shared_memory", "fork") == ["fork"]
+        assert list((stopped.root / "dev/shm").iterdir()) == []
+
+
+def test_a_drop_in_gives_more_shared_memory(stopped):
+    """The one of docs/security.md."""
+    page = (PROJECT / "docs/security.md").read_text("utf-8")
+    lines = re.findall(r"^    (TemporaryFileSystem=.*)$", page, re.MULTILINE)
+    with drop_in(stopped, "\n".join(lines)):
+        stopped.run("systemctl", "start", UNIT)
+        given = ["share_memory", "fill_the_shared_memory"]
+        assert filtered(stopped, *given) == given
+
+
+def test_the_memory_of_all_processes_together_is_bounded(machine):
+    """To three quarters of what the machine has."""
+    (total,) = re.findall(r"^MemTotal: +(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    assert 0.74 < int(show(machine, "MemoryMax")) / (int(total) << 10) < 0.76
 
 
 def test_a_drop_in_opens_what_a_plugin_needs_more(stopped):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
@@ -87,23 +88,37 @@ def report(settings: Settings, state: Path, days: int = DAYS) -> Tuple[Certifica
     if settings.ssl_certificate is None and not files.certificate.parent.exists():
         reports.append(CertificateReport("ssl_certificate", files.certificate))
     else:
-        reports.append(_look("ssl_certificate", files.certificate, files.key, days))
+        reports.append(look("ssl_certificate", *files, days, settings.ssl_certificate is None))
     if settings.ssl_client_ca is not None:
-        reports.append(_look("ssl_client_ca", settings.ssl_client_ca, None, days))
+        reports.append(look("ssl_client_ca", settings.ssl_client_ca, None, days, False))
     return tuple(reports)
 
 
-def _look(setting: str, path: Path, key: Optional[Path], days: int) -> CertificateReport:
+def look(setting: str, path: Path, key: Optional[Path], days: int, made: bool) -> CertificateReport:
+    """Look at one certificate.
+
+    Args:
+        setting: the key of scheduler.conf that names it.
+        key: its private key, None where that is not the daemon's.
+        days: with fewer days left it has a problem.
+        made: whether it is one of those that the daemon makes.
+    """
     try:
         if key is not None:
             certificates.check(path, key)
         described = certificates.describe(path)
     except ConfigError as error:
         return CertificateReport(setting, path, None, str(error))
-    problem = ""
-    left = described.days_left
-    if left < 0:
-        problem = f"expired on {described.ends:%Y-%m-%d}; clients refuse it: put a new one there"
-    elif left < days:
-        problem = f"{left} days left; put a new one there before {described.ends:%Y-%m-%d}"
-    return CertificateReport(setting, path, described, problem)
+    return CertificateReport(setting, path, described, _problem(described, days, made))
+
+
+def _problem(found: Description, days: int, made: bool) -> str:
+    """What is wrong with the time that it is valid, and what to do; empty where nothing is."""
+    mend = "ovirt-scheduler cert renew" if made else "put a new one there"
+    if found.begins > datetime.datetime.now(datetime.timezone.utc):
+        return f"not valid before {found.begins:%Y-%m-%d %H:%M} UTC; clients refuse it until then"
+    if found.days_left < 0:
+        return f"expired on {found.ends:%Y-%m-%d}; clients refuse it: {mend}"
+    if found.days_left < days:
+        return f"{found.days_left} days left; {mend} before {found.ends:%Y-%m-%d}"
+    return ""

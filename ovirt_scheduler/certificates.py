@@ -91,15 +91,40 @@ def ensure(folder: Path) -> CertificateFiles:
     return files
 
 
-def check(certificate: Path, key: Path) -> Tuple[str, ...]:
+def next_to(folder: Path) -> Path:
+    """The folder of the pair that is to follow the one in ``folder``; ``ensure`` makes it, too."""
+    return folder.with_name(f"{folder.name}-next")
+
+
+def switch(folder: Path) -> Path:
+    """Put the next pair in the place of the one in ``folder``.
+
+    Returns:
+        The folder of the former pair; one that was there before it is gone.
+
+    Raises:
+        ConfigError: there is no next pair, or it does not fit together.
+        OSError: a folder cannot be renamed; then all is as before.
+    """
+    following, former = next_to(folder), folder.with_name(f"{folder.name}-former")
+    check(*files_in(following))
+    shutil.rmtree(former, ignore_errors=True)
+    folder.rename(former)
+    try:
+        following.rename(folder)
+    except OSError:
+        former.rename(folder)
+        raise
+    _sync(folder.parent)
+    return former
+
+
+def check(certificate: Path, key: Path) -> None:
     """Find out whether a server can use these two PEM files. Never asks for a passphrase.
 
     Args:
         certificate: the server's certificate first, then its chain if any.
         key: the private key; may be the same file.
-
-    Returns:
-        Sentences for the log about what works but should be mended: not valid today.
 
     Raises:
         ConfigError: names the file that is wrong, and what to do.
@@ -108,7 +133,6 @@ def check(certificate: Path, key: Path) -> Tuple[str, ...]:
     if leaf.public_key().public_bytes(*_PUBLIC_FORM) != _read_public_half(key):
         message = f"is not the key of the first certificate in {certificate}"
         raise ConfigError(message, str(key))
-    return _validity_warnings(certificate, leaf)
 
 
 def fingerprint(certificate: Path) -> str:
@@ -186,6 +210,15 @@ def _write(path: Path, data: bytes, mode: int) -> None:
         file.write(data)
         file.flush()
         os.fsync(descriptor)
+
+
+def _sync(folder: Path) -> None:
+    """Have what was renamed in a folder stay so when the power fails."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _self_signed(private_key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
@@ -281,13 +314,3 @@ def _validity(certificate: x509.Certificate) -> Tuple[datetime.datetime, datetim
         certificate.not_valid_before.replace(tzinfo=utc),
         certificate.not_valid_after.replace(tzinfo=utc),
     )
-
-
-def _validity_warnings(path: Path, certificate: x509.Certificate) -> Tuple[str, ...]:
-    begins, ends = _validity(certificate)
-    now = datetime.datetime.now(datetime.timezone.utc)
-    if now < begins:
-        return (f"{path}: the certificate is not valid before {begins:%Y-%m-%d %H:%M} UTC",)
-    if now > ends:
-        return (f"{path}: the certificate expired on {ends:%Y-%m-%d}; clients will refuse it",)
-    return ()

@@ -342,19 +342,24 @@ def _add_new(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 def _add_cert(add: Callable[..., argparse.ArgumentParser]) -> None:
     command = _command(
-        add, "cert", commands.cert, "make, show, check or export the daemon's certificate",
+        add, "cert", commands.cert, "make, show, check, export or renew the daemon's certificate",
         "make: a self-signed certificate in the state folder, as the first start makes; one that "
         "is\nthere stays. show: where it lies, its names, days left and fingerprint. check: the "
         "same, and\nexit status 1 when it cannot be used, or has fewer days left than --days.\n"
-        "export: the certificate itself, in PEM, for callers to trust.",
-        "cert show", "cert check --days 60", "cert show -o json", "cert export",
+        "export: the certificate itself, in PEM, for callers to trust. renew: the one that is to "
+        "follow,\nand who has to trust it first; with --switch it takes the other's place.",
+        "cert show", "cert check --days 60", "cert show -o json", "cert export", "cert renew",
+        "cert renew --switch",
         settings=("config",),
     )  # fmt: skip
-    command.add_argument("action", choices=("make", "show", "check", "export"))
+    command.add_argument("action", choices=("make", "show", "check", "export", "renew"))
     command.add_argument(
         "--days", type=int, default=certificate_report.DAYS,
         help="that a certificate is to have left (default: %(default)s)",
     )  # fmt: skip
+    command.add_argument(
+        "--switch", action="store_true", help="of renew: put the next certificate in use"
+    )
 
 
 def _add_setup(add: Callable[..., argparse.ArgumentParser]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import ContextManager, Dict, Iterator, Tuple
 
 from ovirt_scheduler import (
+    certificate_renewal,
     certificate_report,
     certificates,
     completion,
@@ -31,7 +32,7 @@ from ovirt_scheduler import (
 from ovirt_scheduler.check import check as check_all
 from ovirt_scheduler.config import Settings
 from ovirt_scheduler.errors import BadInput, BadUsage, NotPermitted, UnreadableDocument
-from ovirt_scheduler.machine import Machine
+from ovirt_scheduler.machine import Machine, acting_as
 from ovirt_scheduler.model import Kind
 from ovirt_scheduler.setting_values import url_host
 from ovirt_scheduler.tables import Shown
@@ -179,8 +180,14 @@ def cert(options: argparse.Namespace) -> int:
     settings, state = _settings(options), _state()
     if options.action == "export":
         return _export(settings, state)
+    if options.switch and options.action != "renew":
+        raise BadUsage("--switch goes with renew")
+    if options.action == "renew":
+        renew = certificate_renewal.switch if options.switch else certificate_renewal.prepare
+        return _show(renew(settings, state), options.output or "table")
     if options.action == "make":
-        certificates.ensure(state / "certificate")
+        with acting_as(certificate_renewal.owner(state)):
+            certificates.ensure(state / "certificate")
         settings = replace(settings, ssl=True, ssl_certificate=None, ssl_key=None)
     reports = certificate_report.report(settings, state, options.days)
     missing = "" if reports else "no certificate: ssl = false in scheduler.conf\n"

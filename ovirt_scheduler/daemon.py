@@ -17,6 +17,7 @@ import threading
 from typing import Callable
 
 from ovirt_scheduler import __version__, config, heap, log_output, secrecy
+from ovirt_scheduler.certificate_watch import CertificateWatch
 from ovirt_scheduler.config import Settings
 from ovirt_scheduler.errors import ConfigError, ExecutorUnavailable
 from ovirt_scheduler.log_output import say
@@ -47,8 +48,10 @@ def serve(read: Callable[[], Settings]) -> None:
     about = {"version": __version__, "pid": os.getpid()}
     _log.info("ovirt-scheduler %(version)s, pid %(pid)d", about)
     notifier = Notifier(os.environ)
-    parts = Parts(settings, config.state_folder(os.environ, os.getuid()))
+    state = config.state_folder(os.environ, os.getuid())
+    parts = Parts(settings, state)
     watchdog = Watchdog(notifier, parts.executor)
+    certificates = CertificateWatch(state, lambda: parts.settings)
     with parts.server as server:
         try:
             parts.executor.start()
@@ -62,17 +65,20 @@ def serve(read: Callable[[], Settings]) -> None:
             say(f"listening on {server.url}")
             notifier.ready(f"listening on {server.url}")
             watchdog.start()
+            certificates.start()
             parts.start_drive()
             received = _next_signal(asked)
             while received == signal.SIGHUP:
                 notifier.reloading()
                 refused = "" if _reload(read, parts) else "; the last reload failed, see the log"
+                certificates.look_now()
                 notifier.ready(f"listening on {server.url}{refused}")
                 received = _next_signal(asked)
             _log.info("stopping on %(signal)s", {"signal": received.name})
         finally:
             notifier.stopping()
             watchdog.stop()
+            certificates.stop()
             parts.stop_drive()
             server.stop(_GRACE, parts.executor.close)
             parts.close()

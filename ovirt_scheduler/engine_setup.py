@@ -98,15 +98,25 @@ def java(machine: Machine) -> Optional[Java]:
     if teller.exists():
         home = machine.path(machine.run([str(teller)]).strip())
     else:
-        program = machine.path("/usr/bin/java")
-        home = program.resolve().parents[1]
-        if not program.exists() or machine.root not in home.parents:
+        runs = machine.path("/usr/bin/java")
+        home = runs.resolve().parents[1]
+        if not runs.exists() or machine.root not in home.parents:
             return None
     keytools = (home / "bin" / "keytool", machine.path("/usr/bin/keytool"))
     stores = (home / store for store in _STORES)
-    keytool = next((each for each in keytools if each.exists()), None)
+    program = next((each for each in keytools if each.exists()), None)
     store = next((each for each in stores if each.exists()), None)
-    return Java(keytool, store) if keytool and store else None
+    return Java(program, store) if program and store else None
+
+
+def keytool(found: Java, action: str, suffix: str = "") -> List[str]:
+    """The beginning of a command on the certificate in a trust store.
+
+    Args:
+        suffix: of its name there, for one that is to be there beside it.
+    """
+    return [str(found.keytool), action, "-alias", f"{_ALIAS}{suffix}", "-storepass", _PASSWORD,
+            "-keystore", str(found.store)]  # fmt: skip
 
 
 class TrustStore:
@@ -130,8 +140,8 @@ class TrustStore:
         there = self._there(found)
         if there is not None and wanted.exists() and there == _der(wanted.read_text("ascii")):
             return Finding(f"already so: {found.store} trusts the certificate")
-        commands = [self._keytool(found, "-delete")] if there is not None else []
-        commands.append([*self._keytool(found, "-importcert"), "-noprompt", "-file", str(wanted)])
+        commands = [keytool(found, "-delete")] if there is not None else []
+        commands.append([*keytool(found, "-importcert"), "-noprompt", "-file", str(wanted)])
         words = "; ".join(" ".join(["run", *command]) for command in commands)
         return Finding(words, lambda: self._import(commands), note=lambda: self._note(found.store))
 
@@ -148,7 +158,7 @@ class TrustStore:
         found = java(self._machine) if self._record.trust_stores else None
         if found is None or self._machine.name(found.store) not in self._record.trust_stores:
             return Finding("nothing to undo: setup had no trust store trust the certificate")
-        command = self._keytool(found, "-delete")
+        command = keytool(found, "-delete")
         if self._there(found) is None:
             return Finding(
                 f"already so: {found.store} has no {_ALIAS}", self._record.trust_stores.clear
@@ -167,14 +177,10 @@ class TrustStore:
     def _there(self, found: Java) -> Optional[bytes]:
         """What the store has under our alias, as DER."""
         try:
-            said = self._machine.run([*self._keytool(found, "-exportcert"), "-rfc"])
+            said = self._machine.run([*keytool(found, "-exportcert"), "-rfc"])
         except StepFailed:  # none, or no store that it can read: the import tells
             return None
         return _der(said)
-
-    def _keytool(self, found: Java, action: str) -> List[str]:
-        return [str(found.keytool), action, "-alias", _ALIAS, "-storepass", _PASSWORD,
-                "-keystore", str(found.store)]  # fmt: skip
 
 
 def _der(text: str) -> bytes:

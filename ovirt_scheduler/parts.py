@@ -93,6 +93,11 @@ class Parts:
         self.registry.renew(Loader(settings, self.executor.analyse, SHIPPED))
         self.server.renew(server_settings, self._methods(settings))
 
+    @property
+    def settings(self) -> Settings:
+        """Those that are in force."""
+        return self._settings
+
     def start_drive(self) -> None:
         """Look after the clusters of the settings, in threads of their own."""
         settings, inventory = self._settings, self._inventory
@@ -182,8 +187,6 @@ class Parts:
                     raise ConfigError(problem, str(file))
             fingerprint = certificates.fingerprint(certificate)
             say(f"the certificate is self-signed: {certificate}, SHA-256 {fingerprint}")
-        for warning in certificates.check(certificate, key):
-            _log.warning("certificate: %(reason)s", {"reason": warning, "file": str(certificate)})
         admitted = None
         if settings.ssl_client_ca is not None:
             admitted = Clients(settings.ssl_client_ca, settings.ssl_allowed_clients)

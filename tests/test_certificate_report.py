@@ -17,8 +17,8 @@ from ovirt_scheduler.certificate_report import report
 NOW = datetime.datetime.now(datetime.timezone.utc)
 
 
-def write_pair(folder, days, names=("scheduler.example.org",)):
-    """A certificate that ends so many days from now, and its key."""
+def write_pair(folder, days, names=("scheduler.example.org",), begins=-400):
+    """A certificate that begins and ends so many days from now, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "scheduler")])
     builder = (
@@ -27,7 +27,7 @@ def write_pair(folder, days, names=("scheduler.example.org",)):
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(1)
-        .not_valid_before(NOW - datetime.timedelta(days=400))
+        .not_valid_before(NOW + datetime.timedelta(days=begins))
         .not_valid_after(NOW + datetime.timedelta(days=days, hours=1))
     )
     if names:
@@ -102,3 +102,18 @@ def test_the_clients_authority_is_looked_at_too(tmp_path, settings):
 def test_without_tls_there_is_nothing_to_tell(tmp_path, settings):
     """ssl = false."""
     assert report(dataclasses.replace(settings, ssl=False), tmp_path) == ()
+
+
+def test_a_certificate_that_is_not_valid_yet_is_a_problem(tmp_path, settings):
+    """The clock is wrong, or the certificate."""
+    files = write_pair(tmp_path / "own", 300, begins=2)
+    settings = dataclasses.replace(settings, ssl_certificate=files.certificate, ssl_key=files.key)
+    (told,) = report(settings, tmp_path)
+    assert told.problem.startswith("not valid before ")
+
+
+def test_for_one_that_was_made_here_the_command_is_named(tmp_path, settings):
+    """There is nobody else who could issue it."""
+    write_pair(tmp_path / "certificate", 10)
+    (told,) = report(settings, tmp_path)
+    assert told.problem.startswith("10 days left; ovirt-scheduler cert renew before ")

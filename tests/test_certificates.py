@@ -287,21 +287,6 @@ def test_the_first_certificate_of_a_chain_is_the_servers(
         check(*pair)
 
 
-@pytest.mark.parametrize(
-    ("begins", "ends", "says"),
-    [(-3, -1, "expired"), (1, 3, "not valid before")],
-)
-def test_a_certificate_out_of_its_time_is_a_warning(
-    pair: CertificateFiles, begins: int, ends: int, says: str
-) -> None:
-    """The daemon starts with it, and says so."""
-    key = serialization.load_pem_private_key(pair.key.read_bytes(), None)
-    pair.certificate.write_bytes(certificate_pem(key, NOW + begins * DAY, NOW + ends * DAY))
-    (warning,) = check(*pair)
-    assert says in warning
-    assert str(pair.certificate) in warning
-
-
 @pytest.mark.parametrize("wrong", ["certificate", "key"])
 @pytest.mark.parametrize(
     ("damage", "says"),

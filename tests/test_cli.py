@@ -326,7 +326,7 @@ def test_cert_makes_shows_and_checks(tmp_path):
     assert run(tmp_path, "cert", "check")[0] == 0
     status, out, _ = run(tmp_path, "cert", "check", "--days", "4000")
     assert status == 1
-    assert "days left; put a new one there before" in out
+    assert "days left; ovirt-scheduler cert renew before" in out
 
 
 def test_cert_export_gives_callers_what_they_are_to_trust(tmp_path):

@@ -9,7 +9,8 @@ from ovirt_scheduler.settings_table import CLUSTER, PLUGIN, SCHEDULER, Key
 
 _SAMPLE_HEAD = (
     "The configuration of ovirt-scheduler. Every key is optional, and the values that are "
-    "commented out here are the defaults. docs/configuration.md tells how values are written."
+    "commented out here are the defaults. Uncomment a section's name, too, to use its keys; what "
+    "is appended to this file is in no section. docs/configuration.md tells how values are written."
 )
 
 _CLUSTERS_HEAD = (
@@ -25,7 +26,7 @@ def sample() -> str:
     for key in SCHEDULER:
         if key.section != section:
             section = key.section
-            blocks.append(f"[{section}]")
+            blocks.append(f"#[{section}]")
         default = f"Default: {key.unset}." if key.default is None else ""
         words = " ".join(filter(None, (key.help, f"Allowed: {key.allowed}.", default)))
         blocks.append(f"{_comment(words)}\n#{key.name} = {key.default or ''}".rstrip())

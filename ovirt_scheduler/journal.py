@@ -20,7 +20,7 @@ from typing import Iterator, Mapping, Tuple
 
 from ovirt_scheduler.log_fields import Costs, Names
 from ovirt_scheduler.log_file import StandardError
-from ovirt_scheduler.log_format import PlainFormatter, as_json, as_utf8, fields, text
+from ovirt_scheduler.log_format import PlainFormatter, as_json, as_utf8, fields, kind, text
 
 _log = logging.getLogger(__name__)
 
@@ -122,6 +122,7 @@ def entry(record: logging.LogRecord) -> bytes:
 def _entry_fields(record: logging.LogRecord) -> Iterator[Tuple[str, str]]:
     """The journal's own fields, then ours; one of several values comes several times."""
     yield "MESSAGE", text(record)
+    yield "MESSAGE_ID", kind(str(record.msg))
     yield "PRIORITY", next((code for least, code in _PRIORITIES if record.levelno >= least), "7")
     yield "SYSLOG_IDENTIFIER", "ovirt-scheduler"
     yield "CODE_FILE", record.pathname

@@ -8,20 +8,27 @@ lines of a traceback or of output are indented, as no line of the log is.
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 import logging
+import re
+import uuid
 from typing import Dict, Mapping
 
 from ovirt_scheduler.log_fields import FIELDS, Block, Names
 
 _INDENT = "\n    "
+_FIELD = re.compile(r"%\((\w+)\)[.0-9]*[a-z]")
+_KINDS = uuid.UUID("b3a1d8f2-6c0e-4f57-9d24-7e5a1c98f360")  # the namespace of ``kind``
 
 
 class PlainFormatter(logging.Formatter):
-    """``2026-01-31 12:00:00,000 INFO    request …``, in local time."""
+    """``2026-01-31 12:00:00.000+01:00 INFO    request …``, in local time with its offset."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return f"{self.formatTime(record)} {record.levelname:<7} {text(record)}"
+        time = datetime.datetime.fromtimestamp(record.created, datetime.timezone.utc).astimezone()
+        shown = time.isoformat(" ", "milliseconds")
+        return f"{shown} {record.levelname:<7} {text(record)}"
 
 
 class JsonFormatter(logging.Formatter):
@@ -46,6 +53,17 @@ def fields(record: logging.LogRecord) -> Dict[str, object]:
     if record.exc_info and record.exc_info[0] is not None:
         found["traceback"] = Block(logging.Formatter().formatException(record.exc_info))
     return found
+
+
+@functools.lru_cache(maxsize=256)
+def kind(message: str) -> str:
+    """What all lines of a message have in common: a number for the words that it has in the code.
+
+    The manual has these words, with the fields in capitals; whoever changes them there and in the
+    code makes another kind.
+    """
+    words = _FIELD.sub(lambda found: found.group(1).upper(), message)
+    return uuid.uuid5(_KINDS, words).hex
 
 
 def sentence(record: logging.LogRecord) -> str:

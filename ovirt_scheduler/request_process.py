@@ -20,7 +20,7 @@ import traceback
 from dataclasses import replace
 from typing import List, NoReturn
 
-from ovirt_scheduler import call, driver_request, frames, given, limits, survey, unit_calls
+from ovirt_scheduler import call, driver_request, frames, given, limits, survey, titles, unit_calls
 from ovirt_scheduler.answers import one_line
 from ovirt_scheduler.cluster_seen import Survey
 from ovirt_scheduler.drivers import DriverJob
@@ -47,6 +47,7 @@ def serve(client: socket.socket, lifeline: int) -> NoReturn:
     """
     status = 0
     try:
+        titles.show("request")
         limits.become_subreaper()
         limits.reset_signals()
         limits.close_all_but({client.fileno(), lifeline})

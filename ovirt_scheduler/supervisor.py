@@ -20,7 +20,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Callable, Deque, Dict, Iterator, List, NoReturn, Optional, Sequence, Set, Tuple
 
-from ovirt_scheduler import frames, limits
+from ovirt_scheduler import frames, limits, titles
 from ovirt_scheduler.model import Limits
 
 OUTPUT_LIMIT = 1 << 20  # bytes kept of each of a call's stdout and stderr (contract 5.4)
@@ -300,6 +300,7 @@ class Supervisor:
         answer_r, answer_w, stdout_r, stdout_w, stderr_r, stderr_w, task_r, task_w = ends
         if pid == 0:
             try:
+                titles.show("plugin call")
                 enter(Pipes(parent, stdout_w, stderr_w, answer_w, task_r))
             finally:
                 os._exit(os.EX_SOFTWARE)

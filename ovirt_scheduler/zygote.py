@@ -23,7 +23,7 @@ import socket
 import sys
 from typing import Dict, NoReturn, Sequence
 
-from ovirt_scheduler import frames, heap, limits, privileges, request_process, secrecy
+from ovirt_scheduler import frames, heap, limits, privileges, request_process, secrecy, titles
 
 # Loaded once, here, for every plugin call.
 _PRELOADED = ("lxml.etree", "ovirtsdk4.services", "ovirtsdk4.types", "ovirtsdk4.writers")
@@ -47,6 +47,7 @@ def main(control_fd: int, user: Sequence[int]) -> NoReturn:
     if user:
         _change_to(user)
     secrecy.leave_keyring()
+    titles.show("zygote")
     for name in _PRELOADED:
         importlib.import_module(name)
     gc.collect()

@@ -131,6 +131,14 @@ def test_the_sample_file_is_all_defaults_without_its_comment_signs(conf):
     assert conf(uncommented) == dataclasses.replace(DEFAULTS, clusters=(cluster,))
 
 
+def test_the_sample_file_can_be_appended_to(conf):
+    """No section is open at its end; one that is appended is the only one of its name."""
+    sample = (PROJECT / "etc" / "scheduler.conf").read_text(encoding="utf-8")
+    assert conf(f"{sample}listening_port = 1\n").listening_port == 1
+    engine = "[engine]\nurl = https://e/\nusername = u\npassword_file = /p\n"
+    assert conf(f"{sample}{engine}").engine is not None
+
+
 def test_every_key_has_its_field():
     """The table of settings and the dataclasses name the same things."""
     fields = {field.name for field in dataclasses.fields(Settings)}

@@ -74,7 +74,7 @@ SHARED = (
     ("messages of both sides", "frames"),
     (
         "rules of both sides",
-        "aggregate cluster_seen drivers heap limits near properties secrecy",
+        "aggregate cluster_seen drivers heap limits near properties secrecy titles",
     ),
     ("what stands alone, for both sides", "java_regex xml_text"),
     ("what all speak of", "__init__ errors model"),

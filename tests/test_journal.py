@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 
 import pytest
 from journal_reader import Journal, fields_of
+from test_log_fields import MANUAL, MESSAGES, shown
 from test_log_format import HOSTILE
 
 from ovirt_scheduler.journal import JournalHandler, is_standard_error
 from ovirt_scheduler.log_fields import Block, Costs, Name, Names
+from ovirt_scheduler.log_format import kind
 
 OURS = "SCHEDULER_"
-EVERY_ENTRY = {"MESSAGE", "PRIORITY", "SYSLOG_IDENTIFIER", "CODE_FILE", "CODE_LINE", "CODE_FUNC"}
+EVERY_ENTRY = {
+    "MESSAGE",
+    "MESSAGE_ID",
+    "PRIORITY",
+    "SYSLOG_IDENTIFIER",
+    "CODE_FILE",
+    "CODE_LINE",
+    "CODE_FUNC",
+}
 
 
 @pytest.fixture
@@ -58,6 +69,22 @@ def test_an_entry_has_the_journals_fields_and_ours(journal, log):
         "SCHEDULER_MILLISECONDS": ["4.2"],
         "SCHEDULER_COSTS": ['{"h":2}'],
     }
+
+
+def test_every_kind_of_line_has_its_own_id(journal, log):
+    """Whatever its fields are; the manual's words give it, and so the one that the manual names."""
+    ids = []
+    for number in (1, 2):
+        log.info("pid %(pid)d, %(milliseconds).1f ms", {"pid": number, "milliseconds": number})
+        log.info("signal %(signal)s", {"signal": "SIGHUP"})
+        ids.append([journal.entry()["MESSAGE_ID"] for _ in range(2)])
+    first, second = ids
+    assert first == second
+    assert first == [[kind("pid PID, MILLISECONDS ms")], [kind("signal SIGNAL")]]
+    words = re.findall(r"MESSAGE_ID=([0-9a-f]{32})\n\nThe last shows .*?: `(.*?)`", MANUAL)
+    assert [kind(each) for _, each in words] == [number for number, _ in words] != []
+    kinds = {kind(message.text) for message in MESSAGES}
+    assert len(kinds) == len({shown(message.text) for message in MESSAGES})
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import sys
+import time
 from datetime import datetime
 
 import pytest
@@ -14,8 +15,8 @@ from ovirt_scheduler.log_fields import Block, Costs, Name, Names
 from ovirt_scheduler.log_format import JsonFormatter, PlainFormatter
 
 HOSTILE = {
-    "a line of the log": "x\n2026-01-01 00:00:00,000 ERROR   forged",
-    "a carriage return": "x\r2026-01-01 00:00:00,000 ERROR   forged",
+    "a line of the log": "x\n2026-01-01 00:00:00.000+00:00 ERROR   forged",
+    "a carriage return": "x\r2026-01-01 00:00:00.000+00:00 ERROR   forged",
     "a terminal escape": "x\x1b[2J\x1b]0;title\x07\x9b31m",
     "a line separator": "x\u2028y\x85z",
     "text that runs backwards": "x\u202etxet",
@@ -48,7 +49,9 @@ def hostile(request):
 def test_a_plain_line_has_time_level_and_sentence():
     """In local time, as logging has it."""
     line = PlainFormatter().format(record("units %(units)s", {"units": Names(["a", "b"])}))
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,250 INFO    units a, b", line)
+    assert re.fullmatch(
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.250[+-]\d\d:\d\d INFO    units a, b", line
+    )
 
 
 def test_a_json_line_has_time_level_logger_sentence_and_fields():
@@ -76,7 +79,7 @@ def test_no_text_makes_a_line_or_steers_a_terminal(hostile):
     """One line of the log, what was printed indented beneath it; all of it can be seen."""
     _, made = hostile
     first, *rest = PlainFormatter().format(made).split("\n")
-    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,250 INFO    \S", first)
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.250[+-]\d\d:\d\d INFO    \S", first)
     assert all(line.isprintable() for line in (first, *rest))
     assert rest
     assert all(line.startswith("    ") for line in rest)
@@ -125,3 +128,18 @@ def test_output_of_one_line_stays_on_the_line(printed, shown):
     """Of more lines each is indented, tabs made to spaces."""
     made = record("printed:", {"output": Block(printed)})
     assert PlainFormatter().format(made).partition("printed")[2] == shown
+
+
+@pytest.mark.parametrize(
+    ("zone", "begins"),
+    [("UTC0", "2026-01-01 00:00:00.250+00:00 "), ("CET-1", "2026-01-01 01:00:00.250+01:00 ")],
+)
+def test_a_plain_time_has_its_zone(monkeypatch, zone, begins):
+    """Local time alone is told twice when summer ends."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        assert PlainFormatter().format(record("x")).startswith(begins)
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -24,7 +24,7 @@ VM = (PROJECT / "demo" / "vm.xml").read_text("utf-8")
 IDS = [id_of(name) for name in ("lynx", "puma")]
 # None of these may be in a log: of a document, a value, a query, and what is no call at all.
 SECRETS = ["in-a-name", "in-the-vm", "in-a-value", "in-a-query", "in-garbage", PASSWORD]
-FORGED = "x\n2026-01-01 00:00:00,000 ERROR   forged\nMESSAGE=forged\n"
+FORGED = "x\n2026-01-01 00:00:00.000+00:00 ERROR   forged\nMESSAGE=forged\n"
 
 PLUGINS = {
     "Keeps": "def do_filter(hosts, vm, properties):\n    return hosts[:1]\n"
@@ -126,7 +126,9 @@ class Run:
 
     def messages(self, level: str = "") -> List[str]:
         if self.style == "plain":
-            found = re.findall(r"^[0-9-]{10} [0-9:]{8},\d{3} (\w+) +(.*)$", self.text, re.MULTILINE)
+            found = re.findall(
+                r"^[0-9-]{10} [0-9:]{8}\.\d{3}[+-][0-9:]{5} (\w+) +(.*)$", self.text, re.MULTILINE
+            )
             return [message for its, message in found if level in ("", its.lower())]
         return [str(each["message"]) for each in self.records if level in ("", each["level"])]
 
@@ -161,7 +163,8 @@ def test_nothing_that_a_caller_sends_makes_a_line(run):
     if run.style == "plain":
         for line in run.text.splitlines():
             assert re.match(
-                r"[0-9-]{10} [0-9:]{8},\d{3} (DEBUG|INFO|WARNING|ERROR) |    |listening", line
+                r"[0-9-]{10} [0-9:]{8}\.\d{3}[+-][0-9:]{5} (DEBUG|INFO|WARNING|ERROR) |    |listening",
+                line,
             )
             assert line.isprintable()
     else:
@@ -171,7 +174,9 @@ def test_nothing_that_a_caller_sends_makes_a_line(run):
         )
     forged = [message for message in run.messages() if "forged" in message]
     assert forged
-    assert all(r"'x\n2026-01-01 00:00:00,000 ERROR   forged\nMESSAGE" in each for each in forged)
+    assert all(
+        r"'x\n2026-01-01 00:00:00.000+00:00 ERROR   forged\nMESSAGE" in each for each in forged
+    )
     assert run.messages("error") == []
 
 

@@ -1,0 +1,34 @@
+"""What a process is called in ``ps`` and ``systemctl status``: its command line, written over.
+
+``proc(5)``: the kernel shows what is in the process's own memory there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+from pathlib import Path
+from typing import Tuple
+
+
+def show(words: str) -> None:
+    """Call this process ``ovirt-scheduler: WORDS``; holds for what is forked from it, too.
+
+    Words that are longer than the command line are cut. Where the kernel tells nothing of the
+    command line's place, all stays as it is.
+    """
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        begin, size = _place()
+        title = f"ovirt-scheduler: {words}".encode()[: size - 1]
+        ctypes.memmove(begin, title.ljust(size, b"\0"), size)
+
+
+@functools.cache
+def _place() -> Tuple[int, int]:
+    """Address and size; the same in whatever is forked."""
+    fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+    begin, end = int(fields[45]), int(fields[46])  # arg_start and arg_end, of which pid is field 1
+    if not 0 < begin < end:
+        raise ValueError("the kernel does not tell")
+    return begin, end - begin

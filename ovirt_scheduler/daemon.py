@@ -12,9 +12,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import select
 import signal
 import threading
-from typing import Callable
+from collections import deque
+from concurrent.futures import Future
+from typing import Callable, Deque, Optional, TypeVar
 
 from ovirt_scheduler import __version__, config, heap, log_output, secrecy
 from ovirt_scheduler.certificate_watch import CertificateWatch
@@ -26,6 +29,8 @@ from ovirt_scheduler.parts import Parts
 from ovirt_scheduler.watchdog import Watchdog
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _GRACE = 10.0  # seconds for the calls under way when the daemon is told to stop
 
@@ -40,7 +45,7 @@ def serve(read: Callable[[], Settings]) -> None:
         ConfigError: the settings name something that cannot be used.
         ExecutorUnavailable: no zygote could be started.
     """
-    asked = _hear_signals()
+    asked = _Signals()
     secrecy.hide_memory()  # before there is a secret in it
     heap.give_back_large_blocks()
     settings = read()
@@ -55,7 +60,11 @@ def serve(read: Callable[[], Settings]) -> None:
     with parts.server as server:
         try:
             parts.executor.start()
-            if parts.registry.look().empty:
+            catalogue = asked.unless_stopped(parts.registry.look)
+            if catalogue is None:
+                _log.info("stopping on %(signal)s", {"signal": asked.next().name})
+                return
+            if catalogue.empty:
                 folders = ", ".join(map(str, settings.plugins_path))
                 _log.warning(
                     "nothing to call; put a plugin into one of: %(folders)s",
@@ -67,13 +76,13 @@ def serve(read: Callable[[], Settings]) -> None:
             watchdog.start()
             certificates.start()
             parts.start_drive()
-            received = _next_signal(asked)
+            received = asked.next()
             while received == signal.SIGHUP:
                 notifier.reloading()
                 refused = "" if _reload(read, parts) else "; the last reload failed, see the log"
                 certificates.look_now()
                 notifier.ready(f"listening on {server.url}{refused}")
-                received = _next_signal(asked)
+                received = asked.next()
             _log.info("stopping on %(signal)s", {"signal": received.name})
         finally:
             notifier.stopping()
@@ -84,23 +93,57 @@ def serve(read: Callable[[], Settings]) -> None:
             parts.close()
 
 
-def _hear_signals() -> int:
-    """A descriptor that gives a byte for each signal that is for the daemon: its number.
+class _Signals:
+    """Those that are for the daemon, in their order.
 
     A handler in Python runs when the main thread does, and nothing ends that thread's wait where
-    another thread was given the signal, or where it came just before the wait began. The
-    byte is written by whichever thread gets the signal, and stays there until it is read.
+    another thread was given the signal, or where it came just before the wait began. So a byte is
+    written for each, its number, by whichever thread gets the signal, and stays until it is read.
     """
-    heard, written = os.pipe()
-    os.set_blocking(written, False)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda _number, _frame: None)
-    signal.set_wakeup_fd(written, warn_on_full_buffer=False)
-    return heard
 
+    def __init__(self) -> None:
+        self._heard, written = os.pipe()
+        os.set_blocking(written, False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda _number, _frame: None)
+        signal.set_wakeup_fd(written, warn_on_full_buffer=False)
+        self._kept: Deque[signal.Signals] = deque()
 
-def _next_signal(heard: int) -> signal.Signals:
-    return signal.Signals(os.read(heard, 1)[0])
+    def next(self) -> signal.Signals:
+        """Wait for one."""
+        if self._kept:
+            return self._kept.popleft()
+        return signal.Signals(os.read(self._heard, 1)[0])
+
+    def unless_stopped(self, work: Callable[[], T]) -> Optional[T]:
+        """Do what may take long, in another thread; None where a signal that stops comes first.
+
+        That one comes next then. Others come when the work is done.
+        """
+        done: Future[T] = Future()
+        ended, end = os.pipe()
+
+        def run() -> None:
+            try:
+                done.set_result(work())
+            except BaseException as error:  # noqa: BLE001  raised where it is waited for
+                done.set_exception(error)
+            os.close(end)
+
+        try:
+            threading.Thread(target=run, name="start", daemon=True).start()
+        except RuntimeError:  # no thread is to be had
+            run()
+        while True:
+            ready, _, _ = select.select([self._heard, ended], [], [])
+            if ended in ready:
+                os.close(ended)
+                return done.result()
+            came = signal.Signals(os.read(self._heard, 1)[0])
+            if came is not signal.SIGHUP:
+                self._kept.appendleft(came)
+                return None
+            self._kept.append(came)
 
 
 def _reload(read: Callable[[], Settings], parts: Parts) -> bool:

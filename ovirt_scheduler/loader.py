@@ -11,7 +11,7 @@ import hashlib
 import os
 import stat
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
@@ -34,6 +34,7 @@ from ovirt_scheduler.model import (
     Source,
 )
 from ovirt_scheduler.plugin_files import SeenFile, Stamp, Stamps
+from ovirt_scheduler.plugin_sources import Sources
 
 # Schedulers that come with the package.
 SHIPPED = Path(__file__).resolve().parent / "schedulers"
@@ -54,17 +55,12 @@ class Look:
     unreadable: Tuple[Path, ...]  # folders that are there, and cannot be listed or trusted
     widowed: Tuple[Path, ...]  # conf files whose plugin is in no folder
 
-    def neighbours(self, file: SeenFile) -> Tuple[SeenFile, ...]:
-        """The other files of its folder, which it may import."""
-        return tuple(
-            other
-            for other in self.files
-            if other.folder == file.folder and other is not file and "." not in other.path.stem
-        )
+    sources: Sources = field(compare=False)  # of the files
 
-    def beside(self, file: SeenFile) -> Iterator[Path]:
-        """All that was looked at in its folder, the folder itself and the file among it."""
-        return (path for path in self.stamps if file.folder in (path, *path.parents))
+    @staticmethod
+    def all_in(folder: Path) -> Path:
+        """Whose stamp, in ``stamps``, differs when anything in a folder does."""
+        return folder / "*"
 
 
 @dataclass(frozen=True)
@@ -146,6 +142,8 @@ class Loader:
                 continue
             files.extend(found.files)
             stamps.update(found.stamps)
+            together = hash((stamps[folder], frozenset(found.stamps.items())))
+            stamps[Look.all_in(folder)] = (together,)
             problems.extend(
                 PluginError("links to nothing; mend the link, or remove it", str(path))
                 for path in found.broken
@@ -159,7 +157,7 @@ class Loader:
             stamps[conf] = plugin_files.stamp(conf)
         return Look(
             started, tuple(files), stamps, tuple(problems), self.folders, tuple(unreadable),
-            tuple(widowed),
+            tuple(widowed), Sources(files, _read_source),
         )  # fmt: skip
 
     def _widowed(self, names: Set[str]) -> List[Path]:
@@ -184,7 +182,7 @@ class Loader:
     def conf_path(self, name: str) -> Path:
         return self._settings.plugins_conf_path / f"{name}.conf"
 
-    def load(self, file: SeenFile, neighbours: Sequence[SeenFile]) -> LoadedPlugin:
+    def load(self, file: SeenFile, look: Look) -> LoadedPlugin:
         """Read a file and what it may import, and analyse it.
 
         Raises:
@@ -196,15 +194,8 @@ class Loader:
                 "of a plugin",
                 str(file.path.parent),
             )
-        source = _read_source(file)
-        others, refused = [], []
-        for other in neighbours:
-            try:
-                others.append(_read_source(other))
-            except FileNotFoundError:
-                continue
-            except PluginError as error:
-                refused.append((other.name, str(error)))
+        source = look.sources.of(file)
+        others, refused = look.sources.importable(file)
         return self.make(source, others, _read_conf(self.conf_path(file.name)), refused)
 
     def make(

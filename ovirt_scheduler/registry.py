@@ -248,15 +248,14 @@ class Registry:
 
     def _load(self, file: SeenFile, look: Look, before: Optional[_State]) -> Optional[_State]:
         conf = self._loader.conf_path(file.name)
-        neighbours = look.neighbours(file)
         try:
-            loaded = self._loader.load(file, neighbours)
+            loaded = self._loader.load(file, look)
         except FileNotFoundError:  # since the look
             return before
         except PluginError as fault:
             good = before.good if before else self._store.restore(file.path, self._loader)
             # Folders too: the helper that it lacks may yet come.
-            depends = _stamps(look, [conf, *look.beside(file)])
+            depends = _stamps(look, [conf, file.path, look.all_in(file.folder)])
             if not _holds(good) and self._loader.rejects(conf):
                 missed = tuple(dict.fromkeys((file.name, *self._store.filters(file.path))))
                 message = f"{fault.message}; until then {_REJECTS}"

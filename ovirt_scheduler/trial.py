@@ -119,7 +119,7 @@ def _load(loader: Loader, path: Path) -> LoadedPlugin:
         # What the loader passes over is told by its own words where it has some.
         raise BadInput(next(map(str, look.problems), f"{path}: {_no_plugin(path)}"))
     try:
-        return loader.load(file, look.neighbours(file))
+        return loader.load(file, look)
     except FileNotFoundError:
         raise PluginError("has just gone", str(path)) from None
 

@@ -44,6 +44,7 @@ DAEMON = (
     ("the table of settings", "settings_table"),
     ("the ends of a zygote and what it forks", "zygote_client"),
     ("where the log goes, if not to a file", "journal"),
+    ("what its files say", "plugin_sources"),
     ("what lies in the folders of plugins", "plugin_files"),
     ("what stands alone, for the daemon's doing",
      "certificates clients conf_syntax finding launch log_file log_format machine notify slots trust"),

@@ -41,7 +41,7 @@ class Place:
     def load(self, name: str = "plugin") -> LoadedPlugin:
         look = self.loader.look()
         (file,) = [file for file in look.files if file.name == name]
-        return self.loader.load(file, look.neighbours(file))
+        return self.loader.load(file, look)
 
     def refusal(self, name: str = "plugin") -> Tuple[str, int, str]:
         with pytest.raises(PluginError) as caught:
@@ -76,8 +76,6 @@ def test_a_look_lists_python_files_by_folder_and_name(place):
         ("second", "a", False),
     ]
     assert (look.problems, look.unreadable) == ((), ())
-    assert [file.name for file in look.neighbours(look.files[1])] == ["_help", "b", "linked"]
-    assert look.neighbours(look.files[4]) == ()
 
 
 def test_a_folder_that_is_not_there_is_a_problem(place):
@@ -320,7 +318,7 @@ def test_a_neighbour_that_has_gone_since_the_look_harms_nobody(place):
     (place.first / "neighbour.py").touch()
     look = place.loader.look()
     (place.first / "neighbour.py").unlink()
-    assert len(place.loader.load(look.files[1], look.neighbours(look.files[1])).units) == 3
+    assert len(place.loader.load(look.files[1], look).units) == 3
 
 
 def test_a_plugin_that_has_gone_since_the_look_is_no_fault(place):
@@ -329,7 +327,7 @@ def test_a_plugin_that_has_gone_since_the_look_is_no_fault(place):
     look = place.loader.look()
     (place.first / "plugin.py").unlink()
     with pytest.raises(FileNotFoundError):
-        place.loader.load(look.files[0], ())
+        place.loader.load(look.files[0], look)
 
 
 @pytest.mark.parametrize("name", ["a.b", "line\nfeed", "escape\x1b[2J", os.fsdecode(b"\xff\xfe")])

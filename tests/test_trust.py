@@ -346,13 +346,13 @@ def test_a_conf_file_that_others_could_have_taken_away_is_told(executor, tmp_pat
     conf.write_text(f"plugins_path = {tmp_path}\nplugins_conf_path = {confs}\n")
     loader = Loader(config.load(conf, {}), executor.analyse)
     (file,) = loader.look().files
-    assert loader.load(file, ()).units
+    assert loader.load(file, loader.look()).units
     confs.mkdir()
     confs.chmod(0o777)
     with pytest.raises(PluginError, match=f"mend it: chmod o-w {confs}"):
-        loader.load(file, ())
+        loader.load(file, loader.look())
     confs.chmod(0o755)
-    assert loader.load(file, ()).units
+    assert loader.load(file, loader.look()).units
 
 
 def test_a_certificate_of_our_own_making_that_others_may_write_stops_the_start(
@@ -404,7 +404,7 @@ def test_a_kept_version_that_others_could_have_written_is_not_used(tmp_path: Pat
     settings = config.load(tmp_path / "scheduler.conf", {})
     loader = Loader(settings, lambda _: Analysis())
     (file,) = loader.look().files
-    LastGood(kept).save(loader.load(file, ()))
+    LastGood(kept).save(loader.load(file, loader.look()))
     assert LastGood(kept).restore(path, loader) is not None
     kept.chmod(0o777)
     assert LastGood(kept).restore(path, loader) is None
@@ -424,7 +424,7 @@ def test_nothing_is_kept_where_others_could_lead_it_elsewhere(executor, tmp_path
     state.mkdir()
     state.chmod(0o777)
     (state / "plugins").symlink_to(elsewhere)
-    LastGood(state / "plugins").save(loader.load(file, ()))
+    LastGood(state / "plugins").save(loader.load(file, loader.look()))
     assert list(elsewhere.iterdir()) == []
     assert f"{path} cannot be kept for a restart: {state}/plugins: {state}, on" in caplog.text
     assert f"mend it: chmod o-w {state}" in caplog.text

@@ -22,6 +22,7 @@ A plugin that fails while it runs is no exception: it is a ``model.CallResult``.
      +-- PluginError             a plugin's file, or its conf: that plugin is not loaded
      +-- ExecutorUnavailable     no zygote could be started
      +-- EngineUnavailable       the engine's REST API gives no answer that can be used
+     +-- UnreadableState         what one process packed for another is no entities
      +-- CommandError            a command cannot be done; its exit status is in sysexits.h
           +-- BadUsage             2
           +-- BadInput            66
@@ -125,6 +126,10 @@ class ExecutorUnavailable(SchedulerError):
 
 class EngineUnavailable(SchedulerError):
     """The engine's REST API; the text says what was asked, and what came instead."""
+
+
+class UnreadableState(SchedulerError):
+    """What one process packed for another cannot be made entities of."""
 
 
 class CommandError(SchedulerError):

@@ -466,7 +466,7 @@ def test_a_request_process_that_has_grown_is_not_used_again(unit_named):
     own.start()
     try:
         wait_until(lambda: len(offspring(own.zygote_pid)) == WAITING)
-        hosts = tuple(f"host-{number}" for number in range(20000))
+        hosts = tuple(f"host-{number}" for number in range(200_000))
         unit = unit_named("tells_its_origin")
         large, small = (
             int(only(own.run(job_of([unit], hosts=given))).stdout.split()[0])

@@ -65,9 +65,11 @@ CALLS = (
     ("what a call does and who watches it", "analysis answers entities plugin supervisor"),
     ("what a file uses of the engine", "engine_use"),
     ("the drivers of a file", "driver_analysis"),
+    ("documents to states, and states packed", "document_pass packed"),
+    ("what the SDK's readers read", "sdk_fields"),
     (
         "what these are made of",
-        "cluster_use interfaces plugin_imports plugin_modules python2 privileges version3",
+        "cluster_use interfaces plugin_imports plugin_modules privileges python2 states version3",
     ),
 )
 SHARED = (

@@ -1,0 +1,315 @@
+"""Entities of the SDK as plain values, and made of these when they are first looked at.
+
+A *state* is what JSON can say of an entity, and nothing that is ``None``:
+
+======================== ======================================================
+entity                   ``{"": "Cpu", "_speed": 2100.0, "_topology": {...}}``
+its text, number, truth  the same
+member of an enumeration ``("enum", "HostStatus", "up")``
+date                     ``("date", "2026-07-21T10:11:12", 120, "+02:00")``, or None, None
+``ovirtsdk4.List``       ``["list", href or None, state, ...]``
+list of plain values     ``["values", value, ...]``
+======================== ======================================================
+
+Importing this adds to the SDK's classes: each attribute is ``None`` at the class, so that an
+entity need not set what it lacks; a host or VM made by ``lazy`` finds there what makes an
+attribute of its state; ``copy``, ``deepcopy`` and ``pickle`` make all of them first; and a date
+with a zone can be copied and pickled.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import datetime
+import enum
+from typing import (
+    Any,
+    Dict,
+    FrozenSet,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Protocol,
+    Sequence,
+    Tuple,
+)
+
+from ovirtsdk4 import List as SdkList
+from ovirtsdk4 import Struct, types
+from ovirtsdk4.reader import TZ
+
+from ovirt_scheduler.errors import UnreadableState
+
+State = Dict[str, Any]
+
+
+class Unread(Protocol):
+    """A state that is read as far as somebody asks for it; each may raise what is in WRONG."""
+
+    def plain(self) -> Mapping[str, Any]:
+        """Read the attributes that are texts, numbers and truths."""
+
+    def names(self) -> Iterable[str]:
+        """Read which attributes there are beside these."""
+
+    def find(self, name: str) -> Any:
+        """Read the state of one of the others; None if there is no such attribute."""
+
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+_MINUTES_A_DAY = 24 * 60
+_UNREAD = "_unread"  # in an entity's __dict__: its state
+_PLAIN_READ = "_plain_read"  # beside it: the plain values of the state are set
+
+_new = object.__new__
+
+
+def _structs() -> List[Any]:
+    found = [kind for kind in vars(types).values() if isinstance(kind, type)]
+    structs = [kind for kind in found if issubclass(kind, Struct) and kind is not Struct]
+    return sorted(structs, key=lambda kind: len(kind.__mro__))
+
+
+_STRUCTS: Dict[str, Any] = {kind.__name__: kind for kind in _structs()}
+_ATTRIBUTES: Dict[str, FrozenSet[str]] = {
+    name: frozenset({"", *vars(kind())}) for name, kind in _STRUCTS.items()
+}
+_MEMBERS: Dict[Tuple[str, str], enum.Enum] = {
+    (kind.__name__, member.value): member
+    for kind in vars(types).values()
+    if isinstance(kind, type) and issubclass(kind, enum.Enum)
+    for member in kind
+}
+
+
+# -- from states --------------------------------------------------------------------------
+
+
+def entity_of(state: State) -> Any:
+    """Make the entity of a state.
+
+    Raises:
+        UnreadableState: it is none.
+    """
+    try:
+        return _entity(state)
+    except WRONG as mistake:
+        raise UnreadableState(f"not the state of an entity: {mistake!r:.100}") from None
+
+
+def lazy(kind: str, identifier: Optional[str], unread: Unread) -> Any:
+    """Make a host or VM whose attributes are made of its state when they are first read.
+
+    Args:
+        kind: ``Host`` or ``Vm``.
+        identifier: its id, known without reading the state.
+        unread: its state.
+
+    Returns:
+        An entity; reading an attribute of it raises UnreadableState if that cannot be made.
+    """
+    entity = _new(_STRUCTS[kind])
+    held = entity.__dict__
+    held["_id"] = identifier
+    held[_UNREAD] = unread
+    return entity
+
+
+def of_ids(kind: str, ids: Sequence[str]) -> List[Any]:
+    """Make hosts or VMs (``Host``, ``Vm``) that hold nothing but their id."""
+    struct = _STRUCTS[kind]
+    entities = []
+    for identifier in ids:
+        entity = _new(struct)
+        entity.__dict__["_id"] = identifier
+        entities.append(entity)
+    return entities
+
+
+# What comes up where something is no state: a wrong name, type, number of values, too deep.
+WRONG = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+
+
+def _entity(state: State) -> Any:
+    name = state[""]
+    entity = _new(_STRUCTS[name])
+    if not state.keys() <= _ATTRIBUTES[name]:
+        raise ValueError(f"{name} has no {min(state.keys() - _ATTRIBUTES[name])}")
+    held = entity.__dict__
+    for key, value in state.items():
+        held[key] = value if value.__class__ in _PLAIN else _value(value)
+    del held[""]
+    return entity
+
+
+def _value(value: Any) -> Any:
+    if value.__class__ is dict:
+        return _entity(value)
+    form = value[0]
+    if form == "enum":
+        _, kind, image = value
+        return _MEMBERS[kind, image]
+    if form == "list":
+        made = SdkList(value[1])
+        made.extend([_member(each) for each in value[2:]])
+        return made
+    if form == "values":
+        return [_member(each) for each in value[1:]]
+    if form == "date":
+        return _date(*value[1:])
+    raise ValueError(f"no form {form!r:.20}")
+
+
+def _member(value: Any) -> Any:
+    return value if value.__class__ in _PLAIN else _value(value)
+
+
+def _date(text: str, minutes: Any, name: Any) -> datetime.datetime:
+    date = datetime.datetime.fromisoformat(text)
+    if minutes is None:
+        return date
+    if minutes.__class__ is not int or abs(minutes) >= _MINUTES_A_DAY:
+        raise ValueError("no time zone")
+    return date.replace(tzinfo=TZ(minutes, name))
+
+
+# -- to states ----------------------------------------------------------------------------
+
+
+def state_of(entity: Any) -> State:
+    """The state of an entity that the SDK's reader made.
+
+    Raises:
+        TypeError: it holds something else than what the SDK's readers make.
+    """
+    kind = entity.__class__
+    name = kind.__name__
+    if _STRUCTS.get(name) is not kind:
+        raise TypeError(f"{kind} is no entity of the SDK")
+    state: State = {"": name}
+    for key, value in complete(entity).items():
+        if value is not None:
+            state[key] = _state(value)
+    return state
+
+
+def _state(value: Any) -> Any:
+    kind = value.__class__
+    if kind in _PLAIN:
+        return value
+    if kind is SdkList:
+        return ["list", value.href, *map(_state, value)]
+    if kind is list:
+        return ["values", *map(_state, value)]
+    if isinstance(value, enum.Enum):
+        return ("enum", kind.__name__, value.value)
+    if kind is datetime.datetime:
+        return date_state(value)
+    return state_of(value)
+
+
+def date_state(date: datetime.datetime) -> Tuple[Any, ...]:
+    """The state of a date as the SDK reads it: without a zone, or with a ``TZ``."""
+    zone = date.tzinfo
+    if zone is None:
+        return ("date", date.isoformat(), None, None)
+    if zone.__class__ is not TZ:
+        raise TypeError(f"{zone!r:.100} is no time zone of the SDK")
+    minutes, name = _zone(zone)
+    return ("date", date.replace(tzinfo=None).isoformat(), minutes, name)
+
+
+def _zone(zone: Any) -> Tuple[int, str]:
+    return int(zone.utcoffset(None).total_seconds() // 60), zone.tzname(None)
+
+
+# -- what is added to the SDK's classes -------------------------------------------------------
+
+
+class _Unread:
+    """An attribute at the class of hosts and VMs: found where the entity has set nothing.
+
+    It has no ``__set__``: what is set goes to the entity's ``__dict__``, which is asked first.
+    """
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __get__(self, entity: Any, _: Any = None) -> Any:
+        if entity is None:
+            return None
+        held = entity.__dict__
+        unread = held.get(_UNREAD)
+        if unread is None:
+            return None
+        name = self._name
+        try:
+            if _PLAIN_READ not in held:
+                _read_plain(entity, unread)
+                if name in held:
+                    return held[name]
+            value = unread.find(name)
+            # Of two threads that read it at once, both get what the first one made.
+            return None if value is None else held.setdefault(name, _value(value))
+        except WRONG as mistake:
+            raise _unreadable(entity, mistake) from None
+
+
+def _read_plain(entity: Any, unread: Unread) -> None:
+    held = entity.__dict__
+    plain = unread.plain()
+    if not plain.keys() <= _ATTRIBUTES[entity.__class__.__name__]:
+        raise ValueError("another's attributes")
+    for name, value in plain.items():
+        if value.__class__ not in _PLAIN:
+            raise TypeError(f"{name} is no plain value")
+        held.setdefault(name, value)
+    held[_PLAIN_READ] = True
+
+
+def _unreadable(entity: Any, mistake: Exception) -> UnreadableState:
+    where = f"{entity.__class__.__name__} {entity.__dict__.get('_id')!r:.60}"
+    return UnreadableState(f"{where}: not the state of an entity: {mistake!r:.100}")
+
+
+def complete(entity: Any) -> Dict[str, Any]:
+    """Make all attributes of an entity that are in its state; afterwards nothing is lazy.
+
+    Returns:
+        The entity's ``__dict__``.
+
+    Raises:
+        UnreadableState: one of them cannot be made.
+    """
+    held: Dict[str, Any] = entity.__dict__
+    unread = held.get(_UNREAD)
+    if unread is not None:
+        try:
+            if _PLAIN_READ not in held:
+                _read_plain(entity, unread)
+            for name in unread.names():
+                getattr(entity, name)
+        except WRONG as mistake:
+            raise _unreadable(entity, mistake) from None
+        held.pop(_PLAIN_READ, None)
+        held.pop(_UNREAD, None)
+    return held
+
+
+def _extend_the_sdk() -> None:
+    for name, kind in _STRUCTS.items():
+        for attribute in _ATTRIBUTES[name]:
+            if attribute and not hasattr(kind, attribute):
+                setattr(kind, attribute, None)
+    for name in ("Host", "Vm"):
+        for attribute in _ATTRIBUTES[name]:
+            if attribute:
+                setattr(_STRUCTS[name], attribute, _Unread(attribute))
+        _STRUCTS[name].__getstate__ = complete
+    copyreg.pickle(TZ, lambda zone: (TZ, _zone(zone)))
+
+
+_extend_the_sdk()

@@ -2,18 +2,20 @@
 
 ::
 
-    bytes ──► expat ──► grammar (what may stand where) ──► Unmarshaller ──► name, parameters
+    bytes ──► expat ──► grammar (what may stand where) ──► name, parameters
 
-The standard library's Unmarshaller makes the values. It takes nearly anything for a call,
-so what reaches it has passed the grammar first, and the text of each number has been read.
+The standard library's reader of calls takes nearly anything for one. This one takes what the
+grammar has a place for.
 """
 
 from __future__ import annotations
 
+import base64
+import datetime
 import math
 import re
 import xmlrpc.client
-from typing import Callable, Dict, List, Set, Tuple
+from typing import Callable, Dict, List, Tuple, cast
 from xml.parsers import expat
 
 from ovirt_scheduler.errors import NotXmlRpc
@@ -47,7 +49,7 @@ def decode_call(body: bytes) -> Tuple[str, Tuple[object, ...]]:
     if b"&#" in body:
         body = _with_pairs_joined(body)
     parser = expat.ParserCreate()
-    reader = _CallReader(parser)
+    reader = _CallReader(parser, len(body))
     try:
         for start in range(0, len(body), _PIECE):
             parser.Parse(body[start : start + _PIECE], False)
@@ -120,25 +122,35 @@ def _to_bytes(document: str) -> bytes:
     return writable(document).replace("\r", "&#13;").encode()
 
 
-def _any(_text: str) -> None:
-    """Leave the text to the Unmarshaller, which takes any or refuses by itself."""
-
-
-def _integer(text: str) -> None:
+def _integer(text: str) -> int:
     # Longer ones fit no integer type; past 4300 digits Python refuses to write them out again.
     if not re.fullmatch("[+-]?[0-9]{1,19}", text.strip()):
         raise ValueError(text)
+    return int(text)
 
 
-def _finite(text: str) -> None:
-    if "_" in text or not math.isfinite(float(text)):
+def _finite(text: str) -> float:
+    number = float(text)
+    if "_" in text or not math.isfinite(number):
         raise ValueError(text)
+    return number
 
 
-def _base64(text: str) -> None:
+def _boolean(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise ValueError(text)
+    return text == "1"
+
+
+def _time(text: str) -> datetime.datetime:
+    return datetime.datetime.strptime(text, "%Y%m%dT%H:%M:%S")  # noqa: DTZ007  XML-RPC has no zone
+
+
+def _base64(text: str) -> bytes:
     # No two parts of the pattern match the same text: it fails in linear time.
     if not re.fullmatch(r"[A-Za-z0-9+/\s]*(=\s*){0,2}", text):
         raise ValueError(text)
+    return base64.decodebytes(text.encode("ascii"))
 
 
 def _nothing(text: str) -> None:
@@ -146,20 +158,18 @@ def _nothing(text: str) -> None:
         raise ValueError(text)
 
 
-def _something(text: str) -> None:
-    if not text.strip():
-        raise ValueError(text)
-
-
 # Apache's bigdecimal is not among them: 1e999999999 is a short text and an endless integer.
-_SCALARS: Dict[str, Callable[[str], None]] = {
+_SCALARS: Dict[str, Callable[[str], object]] = {
     **dict.fromkeys(("int", "i1", "i2", "i4", "i8", "biginteger"), _integer),
     **dict.fromkeys(("double", "float"), _finite),
-    **dict.fromkeys(("boolean", "dateTime.iso8601", "string"), _any),
+    "boolean": _boolean,
+    "dateTime.iso8601": _time,
+    "string": str,
     "base64": _base64,
     "nil": _nothing,
 }
-_TEXTS = {**_SCALARS, "methodName": _something, "name": _any, "value": _any}
+# A value without a type is a string.
+_TEXTS: Dict[str, Callable[[str], object]] = {**_SCALARS, "value": str}
 
 # Where an element stands: in which state it is, which child may come next, and to which
 # state that brings it. An element's first state bears its name.
@@ -193,25 +203,26 @@ def _element(state: str) -> str:
 
 
 class _CallReader:
-    """Takes the parser's events; passes what the grammar allows on to the Unmarshaller."""
+    """Takes the parser's events, and makes the values of what the grammar allows."""
 
-    def __init__(self, parser: expat.XMLParserType):
+    def __init__(self, parser: expat.XMLParserType, size: int):
         self._parser = parser
-        self._values = xmlrpc.client.Unmarshaller(use_builtin_types=True)
-        self._values.xml(None, None)  # type: ignore[arg-type]  # None: the text is decoded
         self._states = ["document"]
-        self._members: List[Set[str]] = []  # names of the members of each struct that is open
+        self._method = ""
+        self._values: List[object] = []  # that no array or struct holds yet; names of members too
+        self._arrays: List[int] = []  # of each array that is open: where its values begin
+        self._structs: List[Dict[str, object]] = []  # that are open
         self._text: List[str] = []
         self._elements = 0
         parser.buffer_text = True
-        parser.buffer_size = 1 << 20  # characters handed over at once
+        parser.buffer_size = min(max(size, 1), 1 << 20)  # of text handed over at once
         parser.StartDoctypeDeclHandler = self._doctype
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._text.append
 
     def call(self) -> Tuple[str, Tuple[object, ...]]:
-        return self._values.getmethodname() or "", self._values.close()
+        return self._method, tuple(self._values)
 
     def refuse_long_token(self, parsed: int) -> None:
         """Refuse a tag or comment that goes on for a piece and more; ``parsed`` counts bytes."""
@@ -222,7 +233,7 @@ class _CallReader:
         """Let go of the parser, which holds this object: the body's memory is free at once."""
         del self._parser
 
-    def _start(self, tag: str, attributes: Dict[str, str]) -> None:
+    def _start(self, tag: str, _attributes: Dict[str, str]) -> None:
         if self._text:
             self._take_blank()
         states = self._states
@@ -236,45 +247,61 @@ class _CallReader:
             raise self._refusal(f"the call is past the limit of {limits}")
         states[-1] = following[name]
         states.append(name)
-        if name == "struct":
-            self._members.append(set())
-        self._values.start(name, attributes)
+        if name == "array":
+            self._arrays.append(len(self._values))
+        elif name == "struct":
+            self._structs.append({})
 
     def _end(self, tag: str) -> None:
         state = self._states.pop()
-        check = _TEXTS.get(state)
-        if check is None:
+        read = _TEXTS.get(state)
+        if read is not None:
+            text = self._taken()
+            try:
+                self._values.append(read(text))
+            except ValueError:
+                name = tag.rpartition(":")[2]
+                raise self._refusal(f"{text[:_SHOWN]!r} cannot be read as {name}") from None
+        elif state == "value, typed":
+            if self._text:
+                self._take_blank()
+        elif state == "name":
+            self._take_name(self._taken())
+        elif state == "methodName":
+            self._method = self._taken()
+            if not self._method.strip():
+                raise self._refusal(f"{self._method[:_SHOWN]!r} cannot be read as methodName")
+        else:
             self._end_of_elements(state)
-            self._values.end_dispatch(tag, "")
-            return
-        text = "".join(self._text)
-        self._text.clear()
-        if state == "name":
-            self._take_member(text)
-        try:
-            check(text)
-            self._values.end_dispatch(tag, text)
-        except (TypeError, ValueError):
-            name = tag.rpartition(":")[2]
-            raise self._refusal(f"{text[:_SHOWN]!r} cannot be read as {name}") from None
 
     def _end_of_elements(self, state: str) -> None:
         if state in _UNFINISHED:
             raise self._refusal(f"<{_element(state)}> ends early")
         if self._text:
             self._take_blank()
-        if state == "struct":
-            self._members.pop()
+        values = self._values
+        if state == "array, read":
+            first = self._arrays.pop()
+            values[first:] = [values[first:]]
+        elif state == "member, read":
+            value = values.pop()
+            self._structs[-1][cast("str", values.pop())] = value
+        elif state == "struct":
+            values.append(self._structs.pop())
 
-    def _take_member(self, name: str) -> None:
+    def _take_name(self, name: str) -> None:
         """Two members of one name could be understood in two ways."""
-        if name in self._members[-1]:
+        if name in self._structs[-1]:
             raise self._refusal(f"the struct's member {name[:_SHOWN]!r} is there twice")
-        self._members[-1].add(name)
+        self._values.append(name)
 
-    def _take_blank(self) -> None:
+    def _taken(self) -> str:
         text = "".join(self._text)
         self._text.clear()
+        return text
+
+    def _take_blank(self) -> None:
+        text = self._taken()
         if not text.isspace():
             raise self._refusal(f"the text {text.strip()[:_SHOWN]!r} has no place here")
 

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ovirt_scheduler.errors import ConfigError
+from ovirt_scheduler.whole_file import sync_folder, write_whole
 
 _VALID_FOR = datetime.timedelta(days=3652)  # ten years
 _CLOCK_SKEW = datetime.timedelta(hours=1)
@@ -193,23 +194,17 @@ def _make(folder: Path) -> None:
         key = private_key.private_bytes(
             pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
-        _write(draft / "key.pem", key, 0o600)
-        _write(draft / "certificate.pem", _self_signed(private_key).public_bytes(pem), 0o644)
+        write_whole(draft / "key.pem", key)
+        certificate = _self_signed(private_key).public_bytes(pem)
+        write_whole(draft / "certificate.pem", certificate, 0o644)
         try:
             draft.rename(folder)  # onto nothing or an empty folder only
         except OSError:
             if not _has_entries(folder):
                 raise
+        sync_folder(folder.parent)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-
-
-def _write(path: Path, data: bytes, mode: int) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(descriptor)
 
 
 def _sync(folder: Path) -> None:

@@ -49,7 +49,7 @@ class ClusterThreads:
         for cluster in self._clusters:
             cluster.stop()
         give_up = time.monotonic() + seconds
-        for thread in self._threads:
+        for thread in filter(threading.Thread.is_alive, self._threads):
             thread.join(max(0.0, give_up - time.monotonic()))
 
     def _watch(self) -> None:

@@ -152,6 +152,7 @@ def _reload(read: Callable[[], Settings], parts: Parts) -> bool:
     Returns:
         Whether they are in force.
     """
+    before = parts.settings
     try:
         settings = read()
         with contextlib.ExitStack() as unless_used:
@@ -175,5 +176,11 @@ def _reload(read: Callable[[], Settings], parts: Parts) -> bool:
         _log.exception("SIGHUP: not all could be read again")
     else:
         _log.info("SIGHUP: settings, certificates and plugins are read again")
+        if settings.plugins_path_optional and not before.plugins_path_optional:
+            _log.warning(
+                "SIGHUP: scheduler.conf says nothing of plugins_path any more, and plugins come "
+                "from %(folders)s; is the end of the file missing?",
+                {"folders": ", ".join(map(str, settings.plugins_path))},
+            )
         return True
     return False

@@ -10,7 +10,6 @@ import errno
 import json
 import logging
 import math
-import os
 import threading
 import time
 from dataclasses import asdict, dataclass, field, replace
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, ContextManager, Dict, List, Mapping, Optional
 
 from ovirt_scheduler import trust
+from ovirt_scheduler.whole_file import write_whole
 
 _log = logging.getLogger(__name__)
 
@@ -94,13 +94,12 @@ class DriveMemory:
                 self._told = False
 
     def _write(self, text: str) -> None:
-        folder, unfinished = self._file.parent, self._file.with_suffix(".new")
+        folder = self._file.parent
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         distrust = trust.tampering(folder)
         if distrust:  # what is written could be led elsewhere
             raise OSError(errno.EPERM, f"{folder}: {distrust}")
-        unfinished.write_text(text, "ascii")
-        os.replace(unfinished, self._file)  # noqa: PTH105  replace is the word for atomic
+        write_whole(self._file, text.encode("ascii"))
 
     def _read(self) -> Dict[str, ClusterMemory]:
         try:

@@ -15,6 +15,7 @@ from ovirt_scheduler import trust
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.loader import LoadedPlugin, Loader
 from ovirt_scheduler.model import Kind, Source
+from ovirt_scheduler.whole_file import write_whole
 
 _log = logging.getLogger(__name__)
 
@@ -84,18 +85,15 @@ class LastGood:
 
     def _write_record(self, path: Path, record: Mapping[str, object]) -> None:
         file = self._file(path)
-        unfinished = file.with_suffix(".new")
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         distrust = trust.tampering(self._folder)
         if distrust:  # what is written could be led elsewhere
             raise OSError(f"{self._folder}: {distrust}")
-        try:
-            unfinished.write_text(json.dumps(record), "ascii")
-            os.replace(unfinished, file)  # noqa: PTH105  Path.replace hides that it is atomic
-        except OSError:
-            with contextlib.suppress(OSError):
-                unfinished.unlink()
-            raise
+        data = json.dumps(record).encode("ascii")
+        with contextlib.suppress(OSError):
+            if file.read_bytes() == data:  # at each start all are saved, and few are new
+                return
+        write_whole(file, data)
 
     def drop(self, path: Path, filters: Sequence[str] = ()) -> None:
         """Forget a plugin whose file is gone, but for the names of its filters that are missed."""

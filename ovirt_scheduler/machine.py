@@ -12,11 +12,11 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Iterator, List, NamedTuple, Optional, Sequence, Set
 
 from ovirt_scheduler.errors import StepFailed
+from ovirt_scheduler.whole_file import write_whole
 
 _SYSTEM_PROGRAMS = "/usr/sbin:/usr/bin:/sbin:/bin"  # cron and sudo may not have all of them
 _PROGRAM = "ovirt-scheduler"
@@ -71,17 +71,7 @@ class Machine:
         """Write a file of root's, whole or not at all, and the folders above it."""
         place = self.path(name)
         self.make_folder(self.name(place.parent))
-        descriptor, draft = tempfile.mkstemp(prefix=f".{place.name}-", dir=place.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                os.fchmod(descriptor, mode)
-                file.flush()
-                os.fsync(descriptor)
-            os.replace(draft, place)  # noqa: PTH105  Path.replace hides that it is atomic
-        except BaseException:
-            Path(draft).unlink()
-            raise
+        write_whole(place, data, mode)
 
     def make_folder(self, name: str, mode: int = 0o755) -> None:
         """Make a folder of this process's user, and those above it with mode 0755."""

@@ -12,7 +12,7 @@ from typing import List, Optional, Tuple
 
 from OpenSSL import SSL
 
-from ovirt_scheduler import certificates, driver_methods, trust
+from ovirt_scheduler import certificates, driver_methods, state_lock, trust
 from ovirt_scheduler.clients import Clients
 from ovirt_scheduler.cluster_drive import ClusterDrive
 from ovirt_scheduler.cluster_threads import ClusterThreads
@@ -57,6 +57,7 @@ class Parts:
     def __init__(self, settings: Settings, state: Path) -> None:
         self._settings = settings
         self._state = state
+        self._lock = state_lock.take(state)
         self.executor = Executor(
             settings.max_parallel_calls, settings.max_waiting, settings.plugin_user, adopts=True
         )
@@ -65,10 +66,10 @@ class Parts:
         self._selections = Selections()
         self._inventories: List[Inventory] = []  # calls under way may use a former one
         self._inventory = self._made_inventory(settings)
-        self._scheduling = self._made_scheduling(settings)
-        self._service = self._made_service(settings)
+        self._scheduling = self._made_scheduling(settings, self._inventory)
+        self._service = self._made_service(settings, self._inventory)
         self._drive_memory = DriveMemory(state / "clusters.json")
-        self._drive: Optional[ClusterThreads] = None
+        self._drive = self._made_drive(settings, self._inventory, self._scheduling, self._service)
         self.server = SchedulerServer(self._server_settings(settings), self._methods(settings))
 
     def renew(self, settings: Settings) -> None:
@@ -83,15 +84,20 @@ class Parts:
         if changed:
             raise ConfigError(f"{' and '.join(changed)} cannot change without a restart")
         server_settings = self._server_settings(settings)
+        inventory = self._inventory
         if settings.engine != self._settings.engine:
-            self._inventory = self._made_inventory(settings)
-        self._settings = settings
-        self._scheduling = self._made_scheduling(settings)
-        self._service = self._made_service(settings)
+            inventory = self._made_inventory(settings)
+        scheduling = self._made_scheduling(settings, inventory)
+        service = self._made_service(settings, inventory)
+        loader = Loader(settings, self.executor.analyse, SHIPPED)
+        drive = self._made_drive(settings, inventory, scheduling, service)
+        # From here on nothing is made that could fail.
         self.stop_drive()
-        self.start_drive()
-        self.registry.renew(Loader(settings, self.executor.analyse, SHIPPED))
+        self._settings, self._inventory = settings, inventory
+        self._scheduling, self._service, self._drive = scheduling, service, drive
+        self.registry.renew(loader)
         self.server.renew(server_settings, self._methods(settings))
+        self.start_drive()
 
     @property
     def settings(self) -> Settings:
@@ -100,24 +106,32 @@ class Parts:
 
     def start_drive(self) -> None:
         """Look after the clusters of the settings, in threads of their own."""
-        settings, inventory = self._settings, self._inventory
+        if self._drive is not None:
+            self._drive.start()
+
+    def _made_drive(
+        self,
+        settings: Settings,
+        inventory: Optional[Inventory],
+        scheduling: Scheduling,
+        service: Service,
+    ) -> Optional[ClusterThreads]:
         if settings.drive is Drive.OFF or inventory is None:
-            return
+            return None
         makes = settings.drive is Drive.ON
         clusters = [
             ClusterDrive(
                 cluster,
                 makes,
                 inventory,
-                self._scheduling,
-                self._service,
+                scheduling,
+                service,
                 self.executor,
                 self._drive_memory,
             )
             for cluster in settings.clusters
         ]
-        self._drive = ClusterThreads(clusters, inventory)
-        self._drive.start()
+        return ClusterThreads(clusters, inventory)
 
     def stop_drive(self, seconds: float = 5.0) -> None:
         """Let the clusters be; what is under way in the engine goes on there.
@@ -141,17 +155,17 @@ class Parts:
         self._inventories.append(Inventory(settings.engine))
         return self._inventories[-1]
 
-    def _made_scheduling(self, settings: Settings) -> Scheduling:
+    def _made_scheduling(self, settings: Settings, inventory: Optional[Inventory]) -> Scheduling:
         return Scheduling(
             self.registry,
             self.executor,
             settings.request_timeout,
             self._selections,
-            self._inventory,
+            inventory,
         )
 
-    def _made_service(self, settings: Settings) -> Service:
-        return Service(self.registry, self.executor, settings.request_timeout, self._inventory)
+    def _made_service(self, settings: Settings, inventory: Optional[Inventory]) -> Service:
+        return Service(self.registry, self.executor, settings.request_timeout, inventory)
 
     def _methods(self, settings: Settings) -> Tuple[Method, ...]:
         return (

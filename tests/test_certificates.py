@@ -103,7 +103,7 @@ def test_the_key_is_never_readable_by_others(
 
     monkeypatch.setattr(certificates.os, "fsync", fsync)
     ensure(tmp_path / "tls")
-    assert modes["key.pem"] == 0o600
+    assert modes[".key.pem.new"] == 0o600
 
 
 def test_a_pair_is_made_once(tmp_path: Path) -> None:

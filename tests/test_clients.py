@@ -45,7 +45,7 @@ def made(
     names: Sequence[str],
     issuer: Optional[Pair] = None,
     authority: bool = False,
-    usage: x509.ObjectIdentifier = ExtendedKeyUsageOID.CLIENT_AUTH,
+    usage: Optional[x509.ObjectIdentifier] = ExtendedKeyUsageOID.CLIENT_AUTH,
     begins: int = -1,
     ends: int = 1,
 ) -> Pair:
@@ -65,7 +65,7 @@ def made(
         .not_valid_after(now + ends * DAY)
         .add_extension(x509.BasicConstraints(authority, None), critical=True)
     )
-    if not authority:
+    if not authority and usage is not None:
         builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
     return Pair(builder.sign(issuer.key if issuer else key, hashes.SHA256()), key)
 
@@ -124,6 +124,12 @@ def test_a_client_that_is_named_is_served(daemon, folder, name, version):
 def test_a_chain_is_followed_to_the_authority(daemon, folder):
     """The client sends the certificates between."""
     assert call(daemon, made(["monitor"], BRANCH).write(folder, "below", BRANCH)) == IDS
+
+
+def test_a_certificate_that_says_nothing_of_its_use_is_let_in(daemon, folder):
+    """As RFC 5280 has it; what it says it is for must be clients."""
+    silent = made(["monitor"], ROOT, usage=None).write(folder, "silent")
+    assert call(daemon, silent) == IDS
 
 
 REFUSED = {

@@ -47,10 +47,11 @@ DAEMON = (
     ("what its files say", "plugin_sources"),
     ("what lies in the folders of plugins", "plugin_files"),
     ("what stands alone, for the daemon's doing",
-     "certificates clients conf_syntax finding launch log_file log_format machine notify slots trust"),
+     "certificates clients conf_syntax finding launch log_file log_format machine notify slots state_lock trust"),
     ("and for its requests", "request_head selections told"),
     ("and for what is said",
      "call_report codec completion inputs log_fields setting_values skeleton tables wire_values"),
+    ("how files are written", "whole_file"),
 )  # fmt: skip
 CALLS = (
     ("the warm process, and one that reads files for check", "names_check zygote"),

@@ -16,7 +16,9 @@ import pytest
 from conftest import PROJECT, Daemon
 from waiting import wait_until
 
+from ovirt_scheduler import config, parts
 from ovirt_scheduler.certificates import ensure
+from ovirt_scheduler.parts import Parts
 
 IDS = ["host-1", "host-2"]
 CALL = xmlrpc.client.dumps((["plain"], IDS, "vm-1", {}), "runFilters").encode()
@@ -220,3 +222,30 @@ def test_a_key_of_its_own_making_that_others_may_read_stops_the_start(tmp_path):
     )  # fmt: skip
     assert ended.returncode == 78
     assert f"{files.key}: can be read by everybody; mend it: chmod 600 {files.key}" in ended.stderr
+
+
+def test_settings_that_cannot_be_put_to_use_leave_all_as_it_was(tmp_path, monkeypatch):
+    """All is made before anything is replaced, and before clusters are let be."""
+    password = tmp_path / "password"
+    password.write_text("secret\n")
+    password.chmod(0o600)
+    conf = tmp_path / "scheduler.conf"
+    text = (
+        "ssl = false\nlistening_port = 0\nrequest_timeout = {}\ndrive = dry-run\n[engine]\n"
+        "url = https://localhost:1/ovirt-engine/api\nusername = a@internal\n"
+        f"password_file = {password}\n[clusters]\n[[Default]]\n"
+    )
+    conf.write_text(text.format(90))
+    made = Parts(config.load(conf, {}), tmp_path / "state")
+    with made.server:
+        former, drive = made.settings, made._drive
+        conf.write_text(text.format(80))
+        with monkeypatch.context() as patched:
+            patched.setattr(parts, "ClusterDrive", lambda *_: 1 // 0)
+            with pytest.raises(ZeroDivisionError):
+                made.renew(config.load(conf, {}))
+        assert made.settings is former
+        assert made._drive is drive
+        assert not drive._stopped.is_set()
+        drive.stop(0)
+    made.close()

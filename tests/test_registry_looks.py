@@ -12,6 +12,7 @@ import pytest
 from place import Place, plugin, versions
 from waiting import wait_until
 
+from ovirt_scheduler import registry
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.executor import Executor
 
@@ -98,3 +99,21 @@ def test_many_who_ask_at_once_share_a_look(place, tmp_path):
         found = list(pool.map(lambda _: place.registry.look(), range(8)))
     assert all(len(catalogue.faults) == 1 for catalogue in found)
     assert len(tried.read_text()) <= 4
+
+
+def test_what_did_not_load_is_tried_again_without_a_change_of_its_file(
+    place, tmp_path, monkeypatch
+):
+    """It may have lacked memory; nobody has to ask for discover, or to touch the file."""
+    assert 1 <= registry._RETRY_EVERY <= 60
+    monkeypatch.setattr(registry, "_RETRY_EVERY", 0.1)
+    lacking = tmp_path / "lacking"
+    lacking.touch()
+    path = place.write(
+        "a", plugin(1, f"import os\nif os.path.exists({str(lacking)!r}): raise MemoryError\n")
+    )
+    for file in (path, place.first):
+        os.utime(file, (1, 1))
+    assert place.versions() == {}
+    lacking.unlink()
+    wait_until(lambda: versions(place.registry.glance()) == {"a": "1"})

@@ -265,6 +265,19 @@ def test_old_versions_are_not_spoken(plain: Pair, files: CertificateFiles) -> No
         offer(plain, context, theirs)
 
 
+def test_suites_of_cbc_with_sha1_are_not_spoken(plain: Pair, files: CertificateFiles) -> None:
+    """Though OpenSSL has them for TLS 1.2; those with GCM are."""
+    theirs = client_context(files)
+    theirs.maximum_version = ssl.TLSVersion.TLSv1_2
+    theirs.set_ciphers("ECDHE-ECDSA-AES128-SHA:ECDHE-ECDSA-AES256-SHA")
+    with pytest.raises(TlsError, match="no shared cipher"):
+        offer(plain, tls_context(*files), theirs)
+    theirs.set_ciphers("ECDHE-ECDSA-AES128-SHA:ECDHE-ECDSA-AES128-GCM-SHA256")
+    pair = Pair()
+    assert offer(pair, tls_context(*files), theirs) == "TLSv1.2"
+    pair.close()
+
+
 def test_a_session_is_resumed(context: SSL.Context, files: CertificateFiles) -> None:
     """A client that comes back with its session need not do the whole handshake."""
     theirs = client_context(files)

@@ -1,0 +1,45 @@
+"""Files that are written whole or not at all, and are there after a power cut."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+
+def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Write a file, or put it in the place of another.
+
+    For one writer at a time. What is begun lies beside it, hidden, and is written anew next time.
+
+    Args:
+        mode: whatever the umask.
+
+    Raises:
+        OSError: it cannot be written; what was there before is there still.
+    """
+    draft = path.parent / f".{path.name}.new"
+    with contextlib.suppress(FileNotFoundError):
+        draft.unlink()
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            os.fchmod(descriptor, mode)
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(draft, path)  # noqa: PTH105  Path.replace hides that it is atomic
+    except BaseException:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder be on the disk as they are now."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

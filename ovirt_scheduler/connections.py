@@ -106,7 +106,8 @@ class Connections:
                 return False
             del self._states[connection]
             self._states[connection] = after
-            self._changed.notify_all()
+            if after is _State.IDLE:  # what others wait for
+                self._changed.notify_all()
             return True
 
     def _abort_longest_idle(self) -> None:

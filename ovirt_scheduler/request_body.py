@@ -10,11 +10,10 @@ import io
 import re
 import threading
 import zlib
-from email.message import Message
 from http import HTTPStatus
 from typing import Iterator, Optional
 
-from ovirt_scheduler.request_head import TOKEN, RequestRefused, bad, listed
+from ovirt_scheduler.request_head import TOKEN, Headers, RequestRefused, bad, listed
 
 _PIECE = 1 << 18  # bytes read, or decompressed, at once
 _MAX_LINE = 4096  # bytes of a chunk's size line or a trailer line
@@ -60,7 +59,7 @@ class BodyReader:
         RequestRefused: the headers already say that the body cannot be taken.
     """
 
-    def __init__(self, headers: Message, stream: io.BufferedIOBase, limit: int, room: Room):
+    def __init__(self, headers: Headers, stream: io.BufferedIOBase, limit: int, room: Room):
         self._stream = stream
         self._limit = limit
         self._room = room
@@ -155,8 +154,8 @@ class BodyReader:
         return RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
 
 
-def _is_gzipped(headers: Message) -> bool:
-    encodings = listed(headers, "Content-Encoding")
+def _is_gzipped(headers: Headers) -> bool:
+    encodings = listed(headers, "content-encoding")
     named = [encoding for encoding in encodings if encoding not in ("", "identity")]
     if named not in ([], ["gzip"], ["x-gzip"]):
         text = "the Content-Encoding is unknown; send the body as it is, or gzip"
@@ -164,13 +163,13 @@ def _is_gzipped(headers: Message) -> bool:
     return bool(named)
 
 
-def _length(headers: Message) -> Optional[int]:
-    lengths = headers.get_all("Content-Length", [])
-    codings = headers.get_all("Transfer-Encoding", [])
+def _length(headers: Headers) -> Optional[int]:
+    lengths = headers.get("content-length", ())
+    codings = headers.get("transfer-encoding", ())
     if codings and lengths:
         raise bad("send either Content-Length or Transfer-Encoding, not both")
     if codings:
-        named = listed(headers, "Transfer-Encoding")
+        named = listed(headers, "transfer-encoding")
         if not all(re.fullmatch(TOKEN, coding) for coding in named):
             raise bad("the Transfer-Encoding cannot be read; send chunked, or a Content-Length")
         if named != ["chunked"]:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import io
 import re
-from email.message import Message
 from http import HTTPStatus
-from typing import List, NamedTuple, Optional
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 _MAX_LINE = 65536  # bytes, without its end
 _MAX_HEADERS = 100
@@ -19,6 +18,8 @@ _MAX_HEADERS = 100
 TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105  what HTTP calls so, and no secret
 _FIRST_LINE = re.compile(rf"({TOKEN}) ([!-~]+) HTTP/([0-9])\.([0-9])")
 _HEADER = re.compile(rf"({TOKEN}):([^\x00-\x08\x0a-\x1f\x7f]*)")
+
+Headers = Mapping[str, Sequence[str]]  # by name, in lower case: the values in their order
 
 
 class RequestRefused(Exception):
@@ -57,7 +58,7 @@ def read_first_line(stream: io.BufferedIOBase) -> Optional[FirstLine]:
     return FirstLine(method, target, "HTTP/1.0" if minor == "0" else "HTTP/1.1")
 
 
-def read_headers(stream: io.BufferedIOBase, version: str) -> Message:
+def read_headers(stream: io.BufferedIOBase, version: str) -> Headers:
     """The headers, and the empty line after them; spaces and tabs round a value are taken off.
 
     Args:
@@ -69,8 +70,8 @@ def read_headers(stream: io.BufferedIOBase, version: str) -> Message:
     """
     status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
     too_long = RequestRefused(status, "a header line is too long")
-    headers = Message()
-    while True:
+    headers: Dict[str, List[str]] = {}
+    for _ in range(_MAX_HEADERS + 1):
         line = _line(stream, too_long)
         if line is None:
             raise bad("the connection ended within the headers")
@@ -82,24 +83,24 @@ def read_headers(stream: io.BufferedIOBase, version: str) -> Message:
                 "a header has to be a name, a colon and a value, in one line and without control "
                 "characters"
             )
-        if len(headers) >= _MAX_HEADERS:
-            raise RequestRefused(status, f"more than {_MAX_HEADERS} header lines")
         name, value = found.groups()
-        headers[name] = value.strip(" \t")
-    if version == "HTTP/1.0" and "Transfer-Encoding" in headers:
+        headers.setdefault(name.lower(), []).append(value.strip(" \t"))
+    else:
+        raise RequestRefused(status, f"more than {_MAX_HEADERS} header lines")
+    if version == "HTTP/1.0" and "transfer-encoding" in headers:
         raise bad("HTTP/1.0 has no Transfer-Encoding; send a Content-Length")
     return headers
 
 
-def stays_open(version: str, headers: Message) -> bool:
+def stays_open(version: str, headers: Headers) -> bool:
     """Whether the client wants the connection for further requests."""
-    wanted = listed(headers, "Connection")
+    wanted = listed(headers, "connection")
     return "close" not in wanted and (version != "HTTP/1.0" or "keep-alive" in wanted)
 
 
-def listed(headers: Message, name: str) -> List[str]:
+def listed(headers: Headers, name: str) -> List[str]:
     """The elements, in lower case, of all headers of a name whose values are lists."""
-    whole = ",".join(headers.get_all(name, [])).lower()
+    whole = ",".join(headers.get(name, ())).lower()
     return [element.strip(" \t") for element in whole.split(",")]
 
 

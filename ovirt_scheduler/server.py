@@ -7,8 +7,8 @@ the TLS handshake included, so that nobody waits for a slow or silent client::
                (room?)                 (TLS, deadlines)    (limits)       (the call)  │
                                               ▲───────────────────────────────────────┘
 
-The standard library's server is kept for what it does well; what it leaves unbounded, or
-understands in more ways than one, is replaced: heads, bodies, waiting, threads.
+Of the standard library's servers the one is used that knows of sockets and threads alone: what
+those above it leave unbounded, or understand in more ways than one, is all of HTTP.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ import socketserver
 import threading
 import time
 import xmlrpc.client
-import xmlrpc.server
 from dataclasses import dataclass
+from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
 from urllib.parse import urlsplit
@@ -39,7 +39,13 @@ from ovirt_scheduler.heap import Reclaim
 from ovirt_scheduler.log_fields import Name
 from ovirt_scheduler.model import AnswerForm, Caller, Method
 from ovirt_scheduler.request_body import BodyReader, Room
-from ovirt_scheduler.request_head import RequestRefused, read_first_line, read_headers, stays_open
+from ovirt_scheduler.request_head import (
+    RequestRefused,
+    listed,
+    read_first_line,
+    read_headers,
+    stays_open,
+)
 from ovirt_scheduler.streams import Stream, TlsError
 
 logger = logging.getLogger(__name__)
@@ -49,6 +55,8 @@ _SHOWN = 200  # characters of a text that may be the caller's own
 _BODIES = 16  # bodies of the largest size that there is room for at one time
 _STOPPING = 0.5  # seconds in which threads may end when their connections are broken
 _RECLAIM = 64  # connections that have ended: then free memory is given back
+_BUFFER = 65536  # bytes in each direction of a connection
+_COMPRESSED = 16384  # bytes from which an answer is worth compressing
 _ACCEPT_PAUSE = 0.2  # seconds to wait where the system has no room for a connection
 
 _PATHS: Mapping[str, Optional[AnswerForm]] = {  # None: what the settings say (contract 1.3)
@@ -74,7 +82,7 @@ class ServerSettings:
     answer_timeout: float = 60.0  # for the whole answer to be taken
 
 
-class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCServer):
+class SchedulerServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
     """Serves the methods until it is stopped; it listens as soon as it is made.
 
     Attributes:
@@ -89,6 +97,7 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
     """
 
     request_queue_size = 1024  # the engine waits 100 ms to be connected, but 120 s for its answer
+    allow_reuse_address = True
     daemon_threads = True  # stop() waits for them, and no longer than it is allowed to
     block_on_close = False
 
@@ -103,7 +112,7 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         self._accepting = threading.Lock()
         self.address_family, address = _resolve(settings.address, settings.port)
         try:
-            super().__init__(address, _RequestHandler, logRequests=False)
+            super().__init__(address, _Connection)
         except OSError as error:
             raise ConfigError(_cannot_listen(settings, error)) from None
         host = f"[{settings.address}]" if ":" in settings.address else settings.address
@@ -211,24 +220,18 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
             raise
 
 
-class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
+class _Connection(socketserver.BaseRequestHandler):
     """One connection, from its first byte to its last; runs in its own thread."""
 
     server: SchedulerServer
-    rfile: io.BufferedReader
-    protocol_version = "HTTP/1.1"
-    default_request_version = "HTTP/1.0"  # never 0.9, whose answers have no status
-    server_version = "ovirt-scheduler"
-    sys_version = ""
-    encode_threshold = 16384  # bytes from which an answer is worth compressing
 
     def setup(self) -> None:
         settings = self.server.settings
         self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
         deadline = time.monotonic() + settings.connection_timeout
         self._stream = Stream(self.request, deadline, settings.connection_timeout)
-        self.rfile = io.BufferedReader(self._stream, 65536)
-        self.wfile = io.BufferedWriter(self._stream, 65536)
+        self._input = io.BufferedReader(self._stream, _BUFFER)
+        self._output = io.BufferedWriter(self._stream, _BUFFER)
         self._peer = _peer(self.client_address)
         self._context: Optional[SSL.Context] = None
         self._linger = _LINGER
@@ -236,9 +239,9 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
 
     def handle(self) -> None:
         try:
-            self.close_connection = not self._open()
-            while not self.close_connection:
-                self.handle_one_request()
+            self._goes_on = self._open()
+            while self._goes_on:
+                self._serve_one()
         except OSError as error:  # nobody to serve any more, or nobody in time
             logger.debug("%(peer)s: cut: %(reason)s", {"peer": self._peer, "reason": str(error)})
             self._linger = 0.0
@@ -248,8 +251,8 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
         self._stream.close()  # before the writer, which would flush what nobody takes
         logger.debug("%(peer)s: closed", {"peer": self._peer})
 
-    def handle_one_request(self) -> None:
-        """Wait for one request, take it in, and answer it; ``close_connection`` says what then.
+    def _serve_one(self) -> None:
+        """Wait for one request, take it in, and answer it; ``_goes_on`` says what then.
 
         Raises:
             TimeoutError: no request came, or the answer was not taken in time.
@@ -257,37 +260,34 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
         """
         settings, connections = self.server.settings, self.server.connections
         self._stream.deadline = time.monotonic() + settings.idle_timeout
-        if not self.rfile.peek(1) or not connections.set_busy(self.request):
-            self.close_connection = True
+        if not self._input.peek(1) or not connections.set_busy(self.request):
+            self._goes_on = False
             return
         self._start_request()
         self._stream.deadline = time.monotonic() + settings.connection_timeout
         try:
             body = self._receive()
         except RequestRefused as refusal:
-            self.send_error(refusal.status, str(refusal))
+            self._refuse(refusal.status, str(refusal))
         except TimeoutError:
             text = f"the request did not arrive within {settings.connection_timeout:g} seconds"
-            self.send_error(HTTPStatus.REQUEST_TIMEOUT, text)
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, text)
         except MemoryError:
             text = "the daemon has no memory for a request of this size now; try again later"
-            self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, text)
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, text)
         else:
             if body is not None:
                 self._answer(body)
         finally:
             if self._body is not None:
                 self._body.release()
-        self.wfile.flush()
+        self._output.flush()
         if not connections.set_idle(self.request):
-            self.close_connection = True
+            self._goes_on = False
 
-    def send_error(
-        self, code: int, message: Optional[str] = None, explain: Optional[str] = None
-    ) -> None:
+    def _refuse(self, status: HTTPStatus, text: str) -> None:
         """Refuse the request in plain text, log it, and close the connection."""
-        status = HTTPStatus(code)
-        text = (explain or message or status.description)[:_SHOWN]
+        text = text[:_SHOWN]
         logger.info(
             "request %(request)s %(target)s, %(peer)s: %(outcome)s, %(reason)s",
             {
@@ -298,30 +298,38 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
                 "reason": text,
             },
         )
-        body = f"{text}\n".encode()
-        self.send_response(status)
-        if status is HTTPStatus.METHOD_NOT_ALLOWED:
-            self.send_header("Allow", "POST")
-        self.send_header("Content-Type", "text/plain; charset=utf-8")
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Connection", "close")
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+        self._goes_on = False
+        allow = ["Allow: POST"] if status is HTTPStatus.METHOD_NOT_ALLOWED else []
+        headers = (*allow, "Content-Type: text/plain; charset=utf-8", "Connection: close")
+        self._send(status, f"{text}\n".encode(), *headers)
 
     def _target(self) -> str:
         """Verb and path; no more of what came, which may be anything."""
-        return f"{self.command} {self.path.partition('?')[0]}" if self.command else "-"
+        return f"{self._command} {self._path.partition('?')[0]}" if self._command else "-"
 
-    def send_response(self, code: int, message: Optional[str] = None) -> None:
+    def _send(self, status: HTTPStatus, body: bytes, *headers: str) -> None:
+        """Begin to write an answer.
+
+        Args:
+            headers: lines of its head besides those of every answer.
+        """
         self._stream.deadline = time.monotonic() + self.server.settings.answer_timeout
-        super().send_response(code, message)
+        head = (
+            f"HTTP/1.1 {status:d} {status.phrase}",
+            "Server: ovirt-scheduler",
+            f"Date: {formatdate(usegmt=True)}",
+            f"Content-Length: {len(body)}",
+            *headers,
+        )
+        self._output.write("\r\n".join((*head, "", "")).encode("ascii"))
+        if self._command != "HEAD":
+            self._output.write(body)
 
     def _start_request(self) -> None:
         self._request_id = secrets.token_hex(4)
         self._body: Optional[BodyReader] = None
         self._form = self.server.settings.root_form
-        self.command, self.requestline, self.request_version = "", "", "HTTP/1.1"
+        self._command, self._path, self._version = "", "", ""
 
     def _open(self) -> bool:
         """Shake hands where TLS is spoken; False, and said why, where the peer cannot be served."""
@@ -338,8 +346,8 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
             logger.warning(
                 "%(peer)s speaks no TLS, but this port does: ssl = true", {"peer": self._peer}
             )
-            self.send_error(HTTPStatus.BAD_REQUEST, "this port speaks TLS; use https")
-            self.wfile.flush()
+            self._refuse(HTTPStatus.BAD_REQUEST, "this port speaks TLS; use https")
+            self._output.flush()
             return False
         if context is not None:
             try:
@@ -361,39 +369,37 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
         Raises:
             RequestRefused: it cannot be taken; the client is to be told.
         """
-        self.close_connection = True  # unless all of the head is good
-        first = read_first_line(self.rfile)
+        self._goes_on = False  # unless all of the head is good
+        first = read_first_line(self._input)
         if first is None:
             return None
-        self.command, self.path, self.request_version = first
-        self.headers = read_headers(self.rfile, first.version)
-        self.close_connection = not stays_open(first.version, self.headers)
+        self._command, self._path, self._version = first
+        self._headers = read_headers(self._input, first.version)
+        self._goes_on = stays_open(first.version, self._headers)
         if not self._accept_target():
             return None
         limit = self.server.settings.max_request_size
-        self._body = BodyReader(self.headers, self.rfile, limit, self.server.room)
-        expected = self.headers.get("Expect", "").lower()
-        if expected == "100-continue" and first.version != "HTTP/1.0":
-            self.send_response_only(HTTPStatus.CONTINUE)
-            self.end_headers()
-            self.wfile.flush()
+        self._body = BodyReader(self._headers, self._input, limit, self.server.room)
+        if "100-continue" in listed(self._headers, "expect") and first.version != "HTTP/1.0":
+            self._output.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._output.flush()
         return self._body.read()
 
     def _accept_target(self) -> bool:
         """Find the answer form that the path asks for (contract 1.3)."""
         try:
-            path = urlsplit(re.sub("^//+", "/", self.path)).path
+            path = urlsplit(re.sub("^//+", "/", self._path)).path
         except ValueError:
             path = ""
         if path not in _PATHS:
             known = ", ".join(_PATHS)
-            self.send_error(HTTPStatus.NOT_FOUND, f"there is nothing here; the paths are {known}")
+            self._refuse(HTTPStatus.NOT_FOUND, f"there is nothing here; the paths are {known}")
             return False
-        if self.command != "POST":
-            self.send_error(HTTPStatus.METHOD_NOT_ALLOWED, "send an XML-RPC call with POST")
+        if self._command != "POST":
+            self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "send an XML-RPC call with POST")
             return False
-        if "Origin" in self.headers:  # a browser's: of any page that somebody on this machine reads
-            self.send_error(HTTPStatus.FORBIDDEN, "no call from a page in a browser is taken")
+        if "origin" in self._headers:  # a browser's: of any page that somebody here reads
+            self._refuse(HTTPStatus.FORBIDDEN, "no call from a page in a browser is taken")
             return False
         self._form = _PATHS[path] or self.server.settings.root_form
         return True
@@ -401,23 +407,20 @@ class _RequestHandler(xmlrpc.server.SimpleXMLRPCRequestHandler):
     def _answer(self, body: bytes) -> None:
         caller = Caller(self._request_id, self._form, self._peer)
         document = self.server.dispatcher.answer(caller, body)
-        self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", "text/xml")
-        if len(document) >= self.encode_threshold and self._accepts_gzip():
+        headers = ["Content-Type: text/xml"]
+        if len(document) >= _COMPRESSED and self._accepts_gzip():
             document = xmlrpc.client.gzip_encode(document)
-            self.send_header("Content-Encoding", "gzip")
-        self.send_header("Content-Length", str(len(document)))
-        if self._context is not self.server.tls:
-            self.close_connection = True  # it comes back under the new rules, if they let it
-        if self.close_connection or self.server.stopping:
-            self.send_header("Connection", "close")
-        elif self.request_version == "HTTP/1.0":
-            self.send_header("Connection", "keep-alive")
-        self.end_headers()
-        self.wfile.write(document)
+            headers.append("Content-Encoding: gzip")
+        if self._context is not self.server.tls or self.server.stopping:
+            self._goes_on = False  # it comes back under the new rules, if they let it
+        if not self._goes_on:
+            headers.append("Connection: close")
+        elif self._version == "HTTP/1.0":
+            headers.append("Connection: keep-alive")
+        self._send(HTTPStatus.OK, document, *headers)
 
     def _accepts_gzip(self) -> bool:
-        for element in self.headers.get("Accept-Encoding", "").lower().split(","):
+        for element in listed(self._headers, "accept-encoding"):
             coding, _, weight = element.partition(";")
             if coding.strip() in ("gzip", "x-gzip"):
                 return re.fullmatch(r"\s*q\s*=\s*0(\.0*)?\s*", weight) is None

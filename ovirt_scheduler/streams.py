@@ -156,6 +156,8 @@ class Stream(io.RawIOBase):
         """
         piece = memoryview(buffer)[:_PIECE]
         source = self._tls or self._socket
+        if self._tls is None or not self._tls.pending():  # next to nothing has come already
+            self._wait(select.POLLIN, self.deadline)
         try:
             return self._attempt(lambda: source.recv_into(piece), select.POLLIN)
         except SSL.ZeroReturnError:

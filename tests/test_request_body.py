@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-from email.message import Message
 
 import pytest
 
@@ -16,11 +15,11 @@ LIMIT = 1000
 
 def read(headers: dict[str, str] | list[tuple[str, str]], sent: bytes) -> tuple[bytes, bytes]:
     """The body, and what the stream holds after it."""
-    message = Message()
+    made: dict[str, list[str]] = {}
     for name, value in headers.items() if isinstance(headers, dict) else headers:
-        message[name] = value
+        made.setdefault(name.lower(), []).append(value)
     stream = io.BytesIO(sent)
-    return BodyReader(message, stream, LIMIT, Room(LIMIT)).read(), stream.read()
+    return BodyReader(made, stream, LIMIT, Room(LIMIT)).read(), stream.read()
 
 
 def refusal(headers: dict[str, str] | list[tuple[str, str]], sent: bytes) -> tuple[int, str]:

@@ -5,29 +5,51 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Dict, Iterator, List, TextIO, Tuple, Union
+from typing import Dict, Iterator, List, NamedTuple, Sequence, TextIO, Tuple, Union
 
-from ovirt_scheduler import certificate_report, cluster_report, launch, settings_report, tables
+from ovirt_scheduler import (
+    certificate_report,
+    cluster_report,
+    launch,
+    listening_report,
+    settings_report,
+    tables,
+)
 from ovirt_scheduler.catalogue import Catalogue
 from ovirt_scheduler.certificate_report import CertificateReport
 from ovirt_scheduler.config import Settings
 from ovirt_scheduler.drivers import DriverUnit
-from ovirt_scheduler.errors import PluginError
+from ovirt_scheduler.errors import EngineUnavailable, PluginError
 from ovirt_scheduler.executor import Executor
+from ovirt_scheduler.inventory import Inventory
 from ovirt_scheduler.last_good import NothingKept
 from ovirt_scheduler.loader import SHIPPED, Loader
 from ovirt_scheduler.model import PolicyUnit
 from ovirt_scheduler.registry import Registry
 
 _READ_SECONDS = 60.0  # for all files
+_ENGINE_SECONDS = 20.0  # for all that is asked of the engine
 
 _Certificates = Tuple[CertificateReport, ...]
 
 
+class _Plugins(NamedTuple):
+    """What came of the plugins' files."""
+
+    catalogue: Catalogue
+    remarks: Tuple[PluginError, ...]  # on those that load
+    unread: str  # why there are no remarks
+
+    @property
+    def wrong(self) -> int:
+        return len(self.catalogue.faults) + len(self.remarks)
+
+
 def check(settings: Settings, state: Path, as_json: bool, out: TextIO = sys.stdout) -> bool:
-    """Load every plugin as the daemon does, look at the certificates, and tell what came of it.
+    """Do what the daemon does at its start, as far as it changes nothing, and tell what came of it.
 
     Args:
         state: the state folder; it is read only.
@@ -39,31 +61,76 @@ def check(settings: Settings, state: Path, as_json: bool, out: TextIO = sys.stdo
         ExecutorUnavailable: no process can be started to load plugins in.
     """
     certificates = certificate_report.report(settings, state)
-    files = tuple(settings_report.problems(settings))
+    certificate = certificate_report.server_files(settings, state).certificate
+    listening = listening_report.report(settings, certificate)
+    plugins = _loaded(settings)
+    problems = (
+        *filter(None, [listening.problem]),
+        *settings_report.problems(settings),
+        *_of_engine(settings),
+        *_of_clusters(settings, plugins.catalogue),
+    )
+    bad = [each for each in certificates if each.problem]
+    wrong = plugins.wrong + len(bad) + len(problems)
+    if as_json:
+        told = {"ok": not wrong, **_fields(plugins.catalogue, certificates)}
+        told.update(listening=listening.fields(), settings=problems)
+        told["remarks"] = list(map(_located, plugins.remarks))
+        out.write(tables.document(told))
+    else:
+        for each in certificates:
+            out.write(each.line())
+        out.write(listening.line())
+        _tell(plugins.catalogue, settings, out)
+        _conclude(problems, plugins, wrong, out)
+    return not wrong
+
+
+def check_plugins(settings: Settings, out: TextIO) -> bool:
+    """Load every plugin as the daemon does, and tell what came of it.
+
+    Returns:
+        Whether all is well with them.
+
+    Raises:
+        ExecutorUnavailable: no process can be started to load plugins in.
+    """
+    plugins = _loaded(settings)
+    _tell(plugins.catalogue, settings, out)
+    _conclude((), plugins, plugins.wrong, out)
+    return not plugins.wrong
+
+
+def _loaded(settings: Settings) -> _Plugins:
     executor = Executor(settings.max_parallel_calls, settings.max_waiting, settings.plugin_user)
     try:
         executor.start()
         catalogue = Registry(Loader(settings, executor.analyse, SHIPPED), NothingKept()).look()
     finally:
         executor.close()
-    files += tuple(_of_clusters(settings, catalogue))
     remarks, unread = _remarks(catalogue)
     others = [each for each in catalogue.warnings if str(each) not in map(str, remarks)]
-    catalogue = replace(catalogue, warnings=tuple(others))
-    bad = [each for each in certificates if each.problem]
-    wrong = len(catalogue.faults) + len(bad) + len(files) + len(remarks)
-    if as_json:
-        told = {"ok": not wrong, **_fields(catalogue, certificates), "settings": files}
-        told["remarks"] = list(map(_located, remarks))
-        out.write(tables.document(told))
-    else:
-        for each in certificates:
-            out.write(each.line())
-        _tell(catalogue, settings, out)
-        out.write(unread)
-        out.writelines(f"{problem}\n" for problem in (*files, *catalogue.faults, *remarks))
-        out.write(f"{wrong} to mend\n" if wrong else "all is well\n")
-    return not wrong
+    return _Plugins(replace(catalogue, warnings=tuple(others)), remarks, unread)
+
+
+def _conclude(problems: Sequence[str], plugins: _Plugins, wrong: int, out: TextIO) -> None:
+    out.write(plugins.unread)
+    to_mend = (*problems, *plugins.catalogue.faults, *plugins.remarks)
+    out.writelines(f"{problem}\n" for problem in to_mend)
+    out.write(f"{wrong} to mend\n" if wrong else "all is well\n")
+
+
+def _of_engine(settings: Settings) -> Iterator[str]:
+    """Log in to the engine, and ask it one thing; whether its files can be read is told already."""
+    if settings.engine is None or any(settings_report.of_engine(settings.engine)):
+        return
+    inventory = Inventory(settings.engine)
+    try:
+        inventory.access(time.monotonic() + _ENGINE_SECONDS)
+    except EngineUnavailable as error:
+        yield f"[engine] {error}"
+    finally:
+        inventory.close()
 
 
 def _of_clusters(settings: Settings, catalogue: Catalogue) -> Iterator[str]:

@@ -53,6 +53,7 @@ exit status:
   69  no daemon answers, or none whose certificate is trusted
   70  no process for plugins can be started
   73  a file is there already, or cannot be written
+  75  the port is taken, or the address to listen on is not there yet: try again
   77  only root can do this
   78  scheduler.conf or a certificate is wrong
 """
@@ -81,7 +82,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     try:
         return int(options.run(options))
     except ConfigError as error:
-        return _fail(error, os.EX_CONFIG)
+        return _fail(error, error.exit_status)
     except ExecutorUnavailable as error:
         return _fail(error, os.EX_SOFTWARE)
     except CommandError as error:
@@ -216,8 +217,9 @@ def _add_serve(add: Callable[..., argparse.ArgumentParser]) -> None:
 def _add_check(add: Callable[..., argparse.ArgumentParser]) -> None:
     _command(
         add, "check", commands.check, "tell what settings, certificates and plugins come to",
-        "Check settings and certificates, load every plugin as the daemon does, and list the "
-        "policy\nunits; then what cannot be loaded, with file, line and what to do.",
+        "Check settings and certificates, bind the port unless the daemon has it, log in to the\n"
+        "engine of [engine], load every plugin as the daemon does, and list the policy units.\n"
+        "Then what is to be mended, with file, line and what to do.",
         "check", "check --plugins plugins", "check -o json",
     )  # fmt: skip
 

@@ -23,6 +23,7 @@ from ovirt_scheduler import (
     engine_setup,
     inputs,
     installation,
+    listening,
     near,
     skeleton,
     tables,
@@ -30,6 +31,7 @@ from ovirt_scheduler import (
     trial,
 )
 from ovirt_scheduler.check import check as check_all
+from ovirt_scheduler.check import check_plugins
 from ovirt_scheduler.config import Settings
 from ovirt_scheduler.errors import BadInput, BadUsage, NotPermitted, UnreadableDocument
 from ovirt_scheduler.machine import Machine, acting_as
@@ -95,7 +97,7 @@ def _calls(options: argparse.Namespace) -> ContextManager[terminal.Call]:
     if options.local:
         return terminal.local(settings)
     scheme = "https" if settings.ssl else "http"
-    host = url_host(settings.listening_address)
+    host = listening.known_as(url_host(settings.listening_address))
     url = options.url or f"{scheme}://{host}:{settings.listening_port}"
     made = certificate_report.server_files(settings, _state()).certificate
     return terminal.remote(url, options.ca or made)
@@ -231,8 +233,7 @@ def setup(options: argparse.Namespace) -> int:
     if options.adopt and adopted.exists() and not options.dry_run:
         sys.stdout.write(f"\novirt-scheduler check --plugins {adopted}\n")
         settings = config.load(machine.path(engine_setup.CONF), os.environ)
-        only = replace(settings, plugins_path=(adopted,), ssl=False)
-        well = check_all(only, _state(), False, sys.stdout)
+        well = check_plugins(replace(settings, plugins_path=(adopted,)), sys.stdout)
     if left:
         sys.stdout.write(f"left to you: {left} of the steps, see above\n")
     return 0 if well and not left else 1

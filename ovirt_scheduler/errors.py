@@ -19,6 +19,7 @@ A plugin that fails while it runs is no exception: it is a ``model.CallResult``.
      |    +-- DriverFailed         105
      |
      +-- ConfigError             the administrator's file: the daemon does not start, exit status 78
+     |    +-- AddressUnavailable   where it is to listen, just now: exit status 75
      +-- PluginError             a plugin's file, or its conf: that plugin is not loaded
      +-- ExecutorUnavailable     no zygote could be started
      +-- EngineUnavailable       the engine's REST API gives no answer that can be used
@@ -113,7 +114,18 @@ class _InFile(SchedulerError):
 
 
 class ConfigError(_InFile):
-    """scheduler.conf, a certificate or another file the daemon cannot start without."""
+    """scheduler.conf, a certificate or another file the daemon cannot start without.
+
+    ``exit_status`` is the daemon's; systemd does not try again after this one.
+    """
+
+    exit_status: ClassVar[int] = os.EX_CONFIG
+
+
+class AddressUnavailable(ConfigError):
+    """The port is taken, or the address is not here yet: systemd tries again after a while."""
+
+    exit_status = os.EX_TEMPFAIL
 
 
 class PluginError(_InFile):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 from typing import Callable, Iterator, List, Sequence
 
@@ -266,7 +267,26 @@ class Service:
 
     def _run(self, systemctl: List[str], commands: List[List[str]]) -> None:
         for command in commands:
-            self._machine.run([*systemctl, *command])
+            begun = time.time()
+            try:
+                self._machine.run([*systemctl, *command])
+            except StepFailed as error:
+                raise StepFailed(f"{error}{self._last_line(begun)}") from None
+
+    def _last_line(self, begun: float) -> str:
+        """What the daemon said last, as the journal has it, where it has something."""
+        journalctl = self._machine.tool("journalctl")
+        if not journalctl or not self._machine.runs_systemd:
+            return ""
+        only = [f"--since=@{begun:.6f}", f"_SYSTEMD_UNIT={UNIT}"]
+        try:
+            self._machine.run([journalctl, "--sync"])
+            said = self._machine.run(
+                [journalctl, "--quiet", "--reverse", "--lines=1", "--output=cat", *only]
+            )
+        except StepFailed:
+            return ""
+        return f"\nthe daemon's last line: {said.strip()}" if said.strip() else ""
 
     def _undo(self, systemctl: List[str], commands: List[List[str]]) -> None:
         self._run(systemctl, commands)

@@ -14,7 +14,6 @@ those above it leave unbounded, or understand in more ways than one, is all of H
 from __future__ import annotations
 
 import contextlib
-import errno
 import io
 import logging
 import re
@@ -32,9 +31,9 @@ from urllib.parse import urlsplit
 
 from OpenSSL import SSL
 
+from ovirt_scheduler import listening
 from ovirt_scheduler.connections import Connections
 from ovirt_scheduler.dispatch import Dispatcher
-from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.heap import Reclaim
 from ovirt_scheduler.log_fields import Name
 from ovirt_scheduler.model import AnswerForm, Caller, Method
@@ -93,11 +92,11 @@ class SchedulerServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         methods: what is offered, beside the three ``system.`` methods that tell about them.
 
     Raises:
+        AddressUnavailable: the port is taken, or the address is not here now.
         ConfigError: the address or the port cannot be listened on.
     """
 
     request_queue_size = 1024  # the engine waits 100 ms to be connected, but 120 s for its answer
-    allow_reuse_address = True
     daemon_threads = True  # stop() waits for them, and no longer than it is allowed to
     block_on_close = False
 
@@ -110,11 +109,16 @@ class SchedulerServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self._reclaim = Reclaim(_RECLAIM)
         self._stopping = threading.Event()
         self._accepting = threading.Lock()
-        self.address_family, address = _resolve(settings.address, settings.port)
+        bound = listening.bound(settings.address, settings.port)
+        self.address_family = bound.family
+        super().__init__(bound.getsockname(), _Connection, bind_and_activate=False)
+        self.socket.close()  # made, and not bound, by the standard library
+        self.socket = bound
         try:
-            super().__init__(address, _Connection)
+            self.server_activate()
         except OSError as error:
-            raise ConfigError(_cannot_listen(settings, error)) from None
+            self.server_close()
+            raise listening.refusal(settings.address, settings.port, error) from None
         host = f"[{settings.address}]" if ":" in settings.address else settings.address
         scheme = "http" if settings.tls is None else "https"
         self.url = f"{scheme}://{host}:{self.server_address[1]}"
@@ -434,25 +438,3 @@ def _room(settings: ServerSettings) -> Room:
 def _peer(address: Tuple[Any, ...]) -> str:
     host, port = address[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _resolve(address: str, port: int) -> Tuple[socket.AddressFamily, Tuple[Any, ...]]:
-    """The address to listen on: where a name has several, the one that a JVM would take."""
-    try:
-        found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, UnicodeError) as error:
-        message = f"listening_address {address!r} is not known here: {error}"
-        raise ConfigError(message) from None
-    choices = [(family, target) for family, _, _, _, target in found]
-    return next((choice for choice in choices if choice[1][0] == "127.0.0.1"), choices[0])
-
-
-def _cannot_listen(settings: ServerSettings, error: OSError) -> str:
-    address, port = settings.address, settings.port
-    reasons = {
-        errno.EADDRINUSE: "another program, or daemon, has it; end that, or mend listening_port",
-        errno.EACCES: "the port is for root alone; choose a listening_port from 1024 up",
-        errno.EADDRNOTAVAIL: "the address is not this machine's; mend listening_address",
-    }
-    reason = reasons.get(error.errno or 0, str(error))
-    return f"cannot listen on port {port} of {address}: {reason} (scheduler.conf, or --config FILE)"

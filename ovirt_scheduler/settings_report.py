@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Iterator, Optional
 
 from ovirt_scheduler import certificates
-from ovirt_scheduler.config import Settings
+from ovirt_scheduler.config import EngineSettings, Settings
 from ovirt_scheduler.errors import ConfigError
 
 
@@ -20,15 +20,19 @@ def problems(settings: Settings) -> Iterator[str]:
         reason = _unwritable(settings.log_file)
         if reason:
             yield f"{settings.log_file}: {reason}; mend log_file"
-    if settings.engine is None:
-        return
+    if settings.engine is not None:
+        yield from of_engine(settings.engine)
+
+
+def of_engine(engine: EngineSettings) -> Iterator[str]:
+    """A sentence for each file of ``[engine]`` that cannot be used; reads only."""
     try:
-        settings.engine.password()
+        engine.password()
     except ConfigError as error:
         yield f"{error}; mend password_file"
-    if settings.engine.ca_file is not None:
+    if engine.ca_file is not None:
         try:
-            certificates.describe(settings.engine.ca_file)
+            certificates.describe(engine.ca_file)
         except ConfigError as error:
             yield f"{error}; mend ca_file"
 

@@ -6,6 +6,7 @@ says, with the interpreter that runs the tests; see ``machine.sh`` for what is w
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -17,7 +18,7 @@ import sys
 import sysconfig
 import time
 from pathlib import Path
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, Iterator, List, Optional
 
 from conftest import PROJECT
 
@@ -30,6 +31,9 @@ _LONG = 60.0  # seconds; what is awaited comes within two
 _ENVIRONMENT = "/opt/ovirt-scheduler"
 _INTERPRETER = "/opt/python"
 PYTHON = f"{_ENVIRONMENT}/bin/python"
+
+UNIT = "ovirt-scheduler.service"
+CONF = "etc/ovirt/scheduler/scheduler.conf"
 
 # What a machine has before anything is installed on it.
 _BASE = {
@@ -132,6 +136,35 @@ class Machine:
         elif not self._pid:
             self._process.kill()
         self._process.wait(timeout=_LONG)
+
+
+def show(machine: Machine, name: str, unit: str = UNIT) -> str:
+    """What systemd knows of a unit."""
+    return machine.run("systemctl", "show", "--value", "--property", name, unit)
+
+
+def processes(machine: Machine) -> List[int]:
+    """Pids, outside the machine, of the daemon and all below it; the daemon first."""
+    group = machine.root / f"sys/fs/cgroup/system.slice/{UNIT}/cgroup.procs"
+    try:
+        return sorted(map(int, group.read_text().split()))
+    except FileNotFoundError:
+        return []
+
+
+@contextlib.contextmanager
+def drop_in(machine: Machine, text: str) -> Iterator[None]:
+    """Settings of the unit as an administrator overrides them."""
+    folder = machine.root / f"etc/systemd/system/{UNIT}.d"
+    folder.mkdir(parents=True)
+    (folder / "test.conf").write_text(f"[Service]\n{text}\n")
+    machine.run("systemctl", "daemon-reload")
+    try:
+        yield
+    finally:
+        (folder / "test.conf").unlink()
+        folder.rmdir()
+        machine.run("systemctl", "daemon-reload")
 
 
 def _install(files: Path) -> Dict[str, str]:

@@ -51,8 +51,9 @@ def test_check_lists_the_units_and_is_content(tmp_path):
     (tmp_path / "Good.py").write_text(GOOD)
     status, out, err = run(tmp_path, "check", "--plugins", str(tmp_path))
     assert (status, err) == (0, "")
-    certificate, headings, unit, of_drivers, driver, migration, verdict = out.splitlines()
+    certificate, port, headings, unit, of_drivers, driver, migration, verdict = out.splitlines()
     assert certificate.endswith("certificate.pem: made on first start")
+    assert port.startswith("port 18781 of localhost: ")
     assert headings.split() == ["UNIT", "KIND", "FILE", "DESCRIPTION"]
     assert unit.split() == ["Good", "filter", f"{tmp_path}/Good.py", "Keep", "all."]
     assert of_drivers.split() == ["DRIVER", "TOPIC", "INTERFACES", "FILE", "DESCRIPTION"]
@@ -110,7 +111,7 @@ def test_check_tells_what_cannot_be_loaded(tmp_path, source, told):
     (tmp_path / "Bad.py").write_text(source)
     status, out, err = run(tmp_path, "check", "--plugins", str(tmp_path))
     assert (status, err) == (1, "")
-    _, _, listed, *_, fault, verdict = out.splitlines()
+    _, _, _, listed, *_, fault, verdict = out.splitlines()
     assert listed.startswith("Good")
     assert verdict == "1 to mend"
     assert fault.startswith(f"{tmp_path}/Bad.py{told}")

@@ -15,11 +15,9 @@ from pathlib import Path
 
 import pytest
 from conftest import PROJECT, offspring
-from machine import PYTHON, Machine, missing
+from machine import CONF, PYTHON, UNIT, Machine, drop_in, missing, processes, show
 from plugin_rights import ALLOWED, CAN, REFUSED
 
-UNIT = "ovirt-scheduler.service"
-CONF = "etc/ovirt/scheduler/scheduler.conf"
 SETTINGS = "plugins_path = /srv/plugins\n"
 CERTIFICATE = "/var/lib/ovirt-scheduler/certificate/certificate.pem"
 USER = "ovirt-scheduler"
@@ -81,22 +79,9 @@ def running(stopped):
     return stopped
 
 
-def show(machine, name, unit=UNIT):
-    return machine.run("systemctl", "show", "--value", "--property", name, unit)
-
-
 def journal(machine):
     """What the present daemon and systemd said about it, and what the former ones said."""
     return machine.run("journalctl", "--no-pager", "--output=cat", f"--unit={UNIT}")
-
-
-def processes(machine):
-    """Pids, outside the machine, of the daemon and all below it; the daemon first."""
-    group = machine.root / f"sys/fs/cgroup/system.slice/{UNIT}/cgroup.procs"
-    try:
-        return sorted(map(int, group.read_text().split()))
-    except FileNotFoundError:
-        return []
 
 
 def filtered(machine, *ids):
@@ -110,21 +95,6 @@ def filtered(machine, *ids):
 def owners(machine):
     """Who has each folder, and its mode."""
     return dict(zip(FOLDERS, machine.run("stat", "--format=%U %a", *FOLDERS).splitlines()))
-
-
-@contextlib.contextmanager
-def drop_in(machine, text):
-    """Settings of the unit as an administrator overrides them."""
-    folder = machine.root / f"etc/systemd/system/{UNIT}.d"
-    folder.mkdir(parents=True)
-    (folder / "test.conf").write_text(f"[Service]\n{text}\n")
-    machine.run("systemctl", "daemon-reload")
-    try:
-        yield
-    finally:
-        (folder / "test.conf").unlink()
-        folder.rmdir()
-        machine.run("systemctl", "daemon-reload")
 
 
 def test_the_user_and_the_folders_are_there_before_the_first_start(stopped):
@@ -380,54 +350,3 @@ def test_stopped_it_ends_by_itself_and_leaves_nothing(running):
         "success", "1", "0",
     ]  # fmt: skip
     assert processes(running) == []
-
-
-def test_setup_is_undone_and_done_again(running):
-    """The unit goes with its aliases, and comes back started and enabled."""
-    told = running.run("ovirt-scheduler", "setup", "--remove", check=False)
-    for name in (UNIT, "ovirt-scheduler-proxy.service"):
-        assert show(running, "LoadState", name) == "not-found"
-    assert processes(running) == []
-    assert "no such user" in running.run("id", USER, check=False), told
-    running.run("ovirt-scheduler", "setup")
-    assert [show(running, name) for name in ("ActiveState", "UnitFileState")] == [
-        "active", "enabled",
-    ]  # fmt: skip
-
-
-def test_what_a_second_run_started_is_stopped_before_its_files_go(stopped):
-    """The first broke off at the start of the unit, which it had enabled already."""
-    stopped.run("ovirt-scheduler", "setup", "--remove")
-    with drop_in(stopped, "ExecStartPre=/bin/false\nRestart=no"):
-        told = stopped.run("ovirt-scheduler", "setup", check=False)
-        assert "Job for ovirt-scheduler.service failed" in told
-    stopped.run("ovirt-scheduler", "setup")
-    assert processes(stopped)
-    dry = stopped.run("ovirt-scheduler", "setup", "--remove", "--dry-run")
-    assert dry.startswith(f"would run systemctl stop {UNIT}; run systemctl disable {UNIT}\n")
-    assert processes(stopped)
-    assert stopped.run("ovirt-scheduler", "setup", "--remove") == dry.replace("would ", "")
-    assert processes(stopped) == []
-    assert show(stopped, "LoadState") == "not-found"
-    stopped.run("ovirt-scheduler", "setup")
-
-
-def test_a_daemon_that_setup_did_not_start_is_stopped_too(stopped):
-    """Without a word of the unit in the record, and while systemd waits to start it again."""
-    record = stopped.root / "var/lib/ovirt-scheduler-setup.json"
-    with drop_in(stopped, "ExecStart=\nExecStart=/bin/false\nRestartSec=1h"):
-        record.write_text(json.dumps({**json.loads(record.read_text()), "enabled": False}))
-        stopped.run("systemctl", "start", UNIT, check=False)
-        assert show(stopped, "SubState") == "auto-restart"
-        stopped.run("ovirt-scheduler", "setup", "--remove")
-        assert show(stopped, "ActiveState") == "inactive"
-    stopped.run("ovirt-scheduler", "setup")
-
-
-def test_setup_finds_nothing_to_do_on_a_machine_that_is_set_up(running):
-    """The daemon goes on; what was edited stays."""
-    pid = show(running, "MainPID")
-    told = running.run("ovirt-scheduler", "setup").splitlines()
-    assert f"kept: /{CONF}, which was edited" in told
-    assert [line for line in told if not line.startswith(("already so: ", "kept: "))] == []
-    assert show(running, "MainPID") == pid

@@ -1,0 +1,102 @@
+"""The socket that the daemon listens on: which address a name means, and why it cannot be had."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+from typing import Any, List, NamedTuple, Tuple
+
+from ovirt_scheduler.errors import AddressUnavailable, ConfigError
+
+# Where a machine does not know the name; as elsewhere, the one that a JVM would take comes first.
+_LOOPBACK = ("127.0.0.1", "::1")
+
+_ELSEWHERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # not this machine's, or not now
+
+
+class Place(NamedTuple):
+    """An address with its port, as ``bind`` and ``connect`` of its family take it."""
+
+    family: socket.AddressFamily
+    target: Tuple[Any, ...]
+
+
+def places(address: str, port: int) -> List[Place]:
+    """What an address means; the best first.
+
+    Raises:
+        AddressUnavailable: nobody tells now what the name means.
+        ConfigError: there is no such name.
+    """
+    found = []
+    try:
+        found = _resolved(address, port)
+    except (OSError, UnicodeError) as error:
+        if address == "localhost":
+            return [place for name in _LOOPBACK for place in _resolved(name, port)]
+        kind = AddressUnavailable if _is_later(error) else ConfigError
+        raise kind(f"listening_address {address!r} is not known here: {error}") from None
+    return sorted(found, key=lambda place: place.target[0] != _LOOPBACK[0])
+
+
+def bound(address: str, port: int) -> socket.socket:
+    """A socket that is bound there, and does not listen yet.
+
+    Raises:
+        AddressUnavailable: somebody else has the port, or the address is not here now.
+        ConfigError: it cannot be had.
+    """
+    choices = places(address, port)
+    for place in choices:
+        try:
+            return _bound(place)
+        except OSError as error:
+            if error.errno not in _ELSEWHERE or place is choices[-1]:
+                raise refusal(address, port, error) from None
+    raise AssertionError("a name means at least one address")
+
+
+def known_as(host: str) -> str:
+    """``localhost`` as a number where this machine does not know the name."""
+    if host == "localhost":
+        with contextlib.suppress(OSError):
+            _resolved(host, 0)
+            return host
+        return _LOOPBACK[0]
+    return host
+
+
+def _resolved(address: str, port: int) -> List[Place]:
+    found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return [Place(family, target) for family, _, _, _, target in found]
+
+
+def _is_later(error: Exception) -> bool:
+    return isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN
+
+
+def _bound(place: Place) -> socket.socket:
+    made = socket.socket(place.family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(place.target)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def refusal(address: str, port: int, error: OSError) -> ConfigError:
+    """Why nobody can listen there."""
+    reasons = {
+        errno.EADDRINUSE: "another program, or daemon, has it; end that, or mend listening_port",
+        errno.EACCES: "the port is for root alone; choose a listening_port from 1024 up",
+        errno.EADDRNOTAVAIL: "the address is not this machine's; mend listening_address",
+    }
+    reason = reasons.get(error.errno or 0, str(error))
+    later = error.errno in (errno.EADDRINUSE, *_ELSEWHERE)
+    kind = AddressUnavailable if later else ConfigError
+    return kind(
+        f"cannot listen on port {port} of {address}: {reason} (scheduler.conf, or --config FILE)"
+    )

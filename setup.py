@@ -48,6 +48,13 @@ setup(
     + [
         (f"share/man/man{section}", [f"docs/man/{page}.{section}"])
         for page, section in (("ovirt-scheduler", 1), ("ovirt-scheduler.conf", 5))
+    ]
+    + [
+        (folder, sorted(str(page.relative_to(HERE)) for page in (HERE / within).glob("*.md")))
+        for folder, within in (
+            ("share/doc/ovirt-scheduler", "."),
+            ("share/doc/ovirt-scheduler/docs", "docs"),
+        )
     ],
     install_requires=[
         "ovirt-engine-sdk-python>=4.4,<5",

@@ -27,6 +27,9 @@ _FILES = {
     "/etc/ovirt/scheduler/plugins/NAME.conf": "What a plugin has to set.",
     "/var/lib/ovirt-scheduler": "For root: the certificate that was made on first start, and the "
     "last version of each plugin that loaded. For others ~/.local/state/ovirt-scheduler.",
+    "PREFIX/share/doc/ovirt-scheduler": "The manual: docs/operations.md, docs/security.md and "
+    "others. PREFIX is /usr for a package, /usr/local where setup has made links, else the folder "
+    "of the virtual environment.",
 }
 _ENVIRONMENT = {
     "STATE_DIRECTORY": "The folder for the certificate and the last good plugins. systemd sets it.",

@@ -9,7 +9,7 @@ import ssl
 from pathlib import Path
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from ovirt_scheduler import certificates, trust
+from ovirt_scheduler import certificates, manual, trust
 from ovirt_scheduler.conf_file import ConfFile
 from ovirt_scheduler.errors import ConfigError, StepFailed
 from ovirt_scheduler.finding import Finding
@@ -132,9 +132,8 @@ class TrustStore:
             return Finding("already so: ssl = false, so the engine needs to trust no certificate")
         found = java(self._machine)
         if found is None or not self._machine.live:
-            words = (
-                "have the engine's Java trust the certificate (docs/engine.md), or set ssl = false"
-            )
+            page = manual.page("engine.md")
+            words = f"have the engine's Java trust the certificate ({page}), or set ssl = false"
             return Finding(f"left to you: {words} in {CONF}", left=True)
         wanted = self._certificate()
         there = self._there(found)

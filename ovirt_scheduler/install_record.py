@@ -26,6 +26,7 @@ class Record:
     found: List[str] = field(default_factory=list)  # of these, those that were there as shipped
     folders: List[str] = field(default_factory=list)  # that were made
     conf_keys: Dict[str, str] = field(default_factory=dict)  # that scheduler.conf was given
+    links: Dict[str, str] = field(default_factory=dict)  # to what each leads
     user: bool = False  # made
     certificate: Optional[str] = None  # the checksum of the one that was made
     enabled: bool = False  # the unit

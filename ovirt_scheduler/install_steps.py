@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 import time
 from pathlib import Path
-from typing import Callable, Iterator, List, Sequence
+from typing import Callable, Iterator, List, Optional, Sequence
 
-from ovirt_scheduler import certificates
+from ovirt_scheduler import certificates, manual
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.finding import Finding
 from ovirt_scheduler.install_record import Record, checksum
@@ -19,6 +19,11 @@ OLD_UNIT = "ovirt-scheduler-proxy.service"
 STATE_FOLDER = "/var/lib/ovirt-scheduler"
 
 _UNITS = "/etc/systemd/system"
+_LOCAL = Path("/usr/local")
+_ON_THE_WAY = tuple(map(Path, ("/usr/bin", "/bin", "/usr/local/bin")))  # where shells look
+_PAGES = tuple(
+    Path("share/man") / page for page in ("man1/ovirt-scheduler.1", "man5/ovirt-scheduler.conf.5")
+)
 _DAEMONS_OWN = {STATE_FOLDER: "plugins"}  # the last good versions: of no use without the daemon
 
 
@@ -147,6 +152,65 @@ def folders(machine: Machine, record: Record) -> Iterator[Folder]:
         if line.startswith("d "):
             _, name, mode, user, _group, _age = line.split()
             yield Folder(machine, record, name, int(mode, 8), user)
+
+
+class Link:
+    """A link to what lies in a virtual environment, where the shell and man(1) look for it."""
+
+    def __init__(self, machine: Machine, record: Record, name: str, target: str) -> None:
+        self._machine = machine
+        self._record = record
+        self._name = name
+        self._target = target
+
+    def install(self) -> Finding:
+        there = self._leads()
+        if there == self._target:
+            return Finding(f"already so: {self._name} leads to {self._target}")
+        if there is not None and there != self._record.links.get(self._name):
+            return Finding(f"kept: {self._name}, which was there before")
+        return Finding(f"link {self._name} to {self._target}", self._make, note=self._note)
+
+    def _note(self) -> None:
+        self._record.links[self._name] = self._target
+
+    def _make(self) -> None:
+        place = self._machine.path(self._name)
+        self._machine.make_folder(self._machine.name(place.parent))
+        place.unlink(missing_ok=True)
+        place.symlink_to(self._target)
+
+    def remove(self) -> Finding:
+        there = self._leads()
+        if there is None:
+            return Finding(f"nothing to undo: no link {self._name}")
+        if there != self._record.links.get(self._name):
+            return Finding(f"kept: {self._name}, which setup did not make")
+        return Finding(f"remove {self._name}", self._remove, removes=self._name)
+
+    def _remove(self) -> None:
+        self._machine.path(self._name).unlink()
+        del self._record.links[self._name]
+
+    def _leads(self) -> Optional[str]:
+        """To what it leads; empty: it is there, and no link."""
+        place = self._machine.path(self._name)
+        if place.is_symlink():
+            return str(place.readlink())
+        return "" if place.exists() else None
+
+
+def links(machine: Machine, record: Record) -> Iterator[Link]:
+    """The program, its manual pages and the manual, where they are a virtual environment's."""
+    wanted = dict(record.links)
+    program = machine.program()
+    if program and Path(program).parent not in _ON_THE_WAY:
+        prefix = Path(program).parents[1]
+        shown = (Path("bin/ovirt-scheduler"), *_PAGES, Path(manual.FOLDER))
+        there = [each for each in shown if machine.path(str(prefix / each)).exists()]
+        wanted.update((str(_LOCAL / each), str(prefix / each)) for each in there)
+    for name, target in wanted.items():
+        yield Link(machine, record, name, target)
 
 
 class Certificate:

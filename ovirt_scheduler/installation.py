@@ -21,7 +21,7 @@ from ovirt_scheduler.engine_setup import (
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.finding import Finding, Step
 from ovirt_scheduler.install_record import Record
-from ovirt_scheduler.install_steps import Certificate, Service, User, folders
+from ovirt_scheduler.install_steps import Certificate, Service, User, folders, links
 from ovirt_scheduler.machine import Machine
 from ovirt_scheduler.shipped_file import UnitFile, companions, sample_confs
 
@@ -127,7 +127,7 @@ def _do(
 def _steps(machine: Machine, record: Record, conf: SchedulerConf, wishes: Wishes) -> List[Step]:
     unit = UnitFile(machine, record)  # comes first, as it refuses a program that cannot be started
     steps: List[Step] = [unit, User(machine, record), *folders(machine, record)]
-    steps += [*companions(machine, record), conf]
+    steps += [*links(machine, record), *companions(machine, record), conf]
     steps += sample_confs(machine, record)
     steps += [Certificate(machine, record, lambda: _makes_certificate(conf))]
     if wishes.engine:

@@ -148,9 +148,15 @@ class Machine:
         places = [Path(sys.argv[0]).absolute(), Path(sys.executable).parent / _PROGRAM]
         places += [self.root / folder / _PROGRAM for folder in ("usr/bin", "usr/local/bin")]
         for place in places:
-            if place.name == _PROGRAM and self.root in place.parents and place.exists():
-                return self.name(place)
+            if place.name == _PROGRAM and self.root in place.parents and os.path.lexists(place):
+                return self._led_to(place)
         return None
+
+    def _led_to(self, place: Path) -> str:
+        """What the machine calls that to which a link leads, such as one of setup's own."""
+        if not place.is_symlink():
+            return self.name(place)
+        return str(Path(self.name(place)).parent / place.readlink())
 
 
 @contextlib.contextmanager

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Collection
 
+from ovirt_scheduler import manual
+
 # What proc(5) lists of the capabilities that a process has, or hands on to what it starts.
 _HELD = ("CapPrm", "CapEff", "CapAmb")
 
@@ -30,7 +32,7 @@ def become(uid: int, gid: int, groups: Collection[int]) -> None:
     except PermissionError:
         raise NotGivenUp(
             "root may not change users here: it lacks CAP_SETUID or CAP_SETGID, or a filter "
-            "refuses the system call (docs/security.md has the lines for systemd)"
+            f"refuses the system call ({manual.page('security.md')} has the lines for systemd)"
         ) from None
     if os.getresuid() != (uid,) * 3 or os.getresgid() != (gid,) * 3:
         raise NotGivenUp(f"the change led to {os.getresuid()} and {os.getresgid()}")

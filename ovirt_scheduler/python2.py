@@ -8,9 +8,11 @@ from typing import Container, Iterator, Optional, Tuple
 
 from ovirtsdk4 import types
 
+from ovirt_scheduler import manual
+
 Remark = Tuple[int, str]  # a line, and what is wrong there
 
-PORT = "port the file to Python 3 (docs/migrating.md)"
+PORT = f"port the file to Python 3 ({manual.page('migrating.md')})"
 
 MODULES = {
     "BaseHTTPServer", "ConfigParser", "Cookie", "HTMLParser", "Queue", "SimpleXMLRPCServer",

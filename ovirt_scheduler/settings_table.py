@@ -160,7 +160,7 @@ SCHEDULER: Tuple[Key, ...] = (
         "user",
         None,
         "User as whom plugins run, so that they cannot read what the daemon alone may. The daemon "
-        "has to be started by root then; docs/security.md has more.",
+        "has to be started by root then; security.md of the manual has more.",
         unset="the daemon's own user",
     ),
     Key(

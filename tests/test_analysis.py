@@ -10,6 +10,7 @@ from typing import Callable
 
 import pytest
 
+from ovirt_scheduler import manual
 from ovirt_scheduler.model import Analysis, Candidate, Kind, Source
 
 GOOD = "def do_filter(hosts, vm, properties): return hosts\n"
@@ -197,7 +198,7 @@ def test_python_2_source_is_called_that(analyse, line, text):
     stripped = text.splitlines()[line - 1].strip()
     assert (fault.line, fault.message) == (
         line,
-        f"this line is Python 2: {stripped!r}; port the file to Python 3 (docs/migrating.md)",
+        f"this line is Python 2: {stripped!r}; port the file to Python 3 ({manual.page('migrating.md')})",
     )
 
 
@@ -214,7 +215,7 @@ def test_the_sdk_of_version_3_is_named(analyse):
 def test_a_module_of_python_2_is_not_advised_to_be_installed(analyse, module):
     """There is none to install."""
     fault = analyse(f"import {module}\n{GOOD}").fault
-    advice = "port the file to Python 3 (docs/migrating.md)"
+    advice = f"port the file to Python 3 ({manual.page('migrating.md')})"
     assert fault.line == 1
     assert fault.message == f"cannot import {module}, a module of Python 2; {advice}"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -54,7 +56,56 @@ def test_a_source_distribution_is_the_whole_project(tmp_path):
     assert files <= there
 
 
-def run_in(folder: Path, *arguments: str) -> None:
+def test_the_manual_is_installed_and_messages_name_it_there(tmp_path):
+    """Every page, below the prefix; a page that is not there is named alone."""
+    source, prefix = tmp_path / "source", tmp_path / "prefix"
+    for folder in ("ovirt_scheduler", "docs"):
+        leftovers = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(PROJECT / folder, source / folder, ignore=leftovers)
+    for file in (PROJECT / "setup.py", *PROJECT.glob("*.md")):
+        shutil.copy(file, source)
+    run_in(source, "setup.py", "-q", "install_data", "--install-dir", str(prefix))
+    shutil.rmtree(source / "docs")
+    for page in PROJECT.glob("docs/*.md"):
+        assert (prefix / "share/doc/ovirt-scheduler/docs" / page.name).exists()
+    assert (prefix / "share/doc/ovirt-scheduler/README.md").exists()
+    assert (prefix / "share/man/man5/ovirt-scheduler.conf.5").exists()
+    asked = "import sys; sys.prefix = sys.argv[1]; from ovirt_scheduler.manual import page; "
+    asked += "print(page('engine.md'), page('none.md'), sep='\\n')"
+    assert run_in(source, "-c", asked, str(prefix)).splitlines() == [
+        f"{prefix}/share/doc/ovirt-scheduler/docs/engine.md", "none.md of the manual",
+    ]  # fmt: skip
+
+
+def test_no_message_names_a_page_by_its_place_in_the_checkout():
+    """On an installed machine there is no docs/ where somebody stands."""
+    shipped = [*PROJECT.glob("etc/**/*.conf"), *PROJECT.glob("systemd/**/*.*"),
+               *PROJECT.glob("plugins/*.py")]  # fmt: skip
+    lines = [line for file in shipped if file.is_file() for line in file.read_text().splitlines()]
+    for module in PROJECT.glob("ovirt_scheduler/**/*.py"):
+        tree = ast.parse(module.read_text())
+        docstrings = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+            and isinstance(node.body[0], ast.Expr)
+        }
+        texts = (node for node in ast.walk(tree) if isinstance(node, ast.Constant))
+        lines += [
+            text.value
+            for text in texts
+            if isinstance(text.value, str) and id(text) not in docstrings
+        ]
+    assert [line for line in lines if "docs/" in line] == []
+
+
+def test_the_readme_names_what_pip_compiles_with():
+    """The packages that .ci/prerequisites would install."""
+    for line in re.findall(r"install='(.+)'", (PROJECT / ".ci/prerequisites").read_text()):
+        assert f"    {line}\n" in (PROJECT / "README.md").read_text()
+
+
+def run_in(folder: Path, *arguments: str) -> str:
     ended = subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
@@ -65,3 +116,4 @@ def run_in(folder: Path, *arguments: str) -> None:
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
+    return ended.stdout

@@ -81,7 +81,7 @@ SHARED = (
         "aggregate cluster_seen drivers heap limits near properties secrecy titles",
     ),
     ("what stands alone, for both sides", "java_regex xml_text"),
-    ("what all speak of", "__init__ errors model"),
+    ("what all speak of", "__init__ errors manual model"),
 )
 OPENS_DOCUMENTS = {"lxml", "ovirtsdk4"}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import stat
@@ -12,21 +11,15 @@ from pathlib import Path
 from typing import Dict, Tuple
 
 import pytest
+import setup_root
 from conftest import PROJECT
+from setup_root import CONF, OLDER, SHIPPED, STATE, UNIT, at, became
 
-from ovirt_scheduler import certificates, cli, config, install_record, installation, trust
-from ovirt_scheduler.errors import StepFailed
+from ovirt_scheduler import cli, config, install_record, trust
 from ovirt_scheduler.finding import Finding
-from ovirt_scheduler.install_record import checksum
 from ovirt_scheduler.install_steps import User
-from ovirt_scheduler.installation import Wishes
 from ovirt_scheduler.machine import Machine
 
-CONF = "/etc/ovirt/scheduler/scheduler.conf"
-UNIT = "/etc/systemd/system/ovirt-scheduler.service"
-STATE = "/var/lib/ovirt-scheduler"
-SHIPPED = (PROJECT / "etc" / "scheduler.conf").read_text("utf-8")
-OLDER = "# scheduler.conf of an earlier version\n"
 EDITED = "connection_timeout = 5\n"
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="takes root")
@@ -34,11 +27,7 @@ root_only = pytest.mark.skipif(os.geteuid() != 0, reason="takes root")
 
 @pytest.fixture
 def root(tmp_path):
-    """A machine that has the user already, so that nothing depends on who runs the tests."""
-    (tmp_path / "root" / "etc").mkdir(parents=True)
-    user = f"ovirt-scheduler:x:{os.geteuid()}:{os.getegid()}::{STATE}:/usr/sbin/nologin\n"
-    (tmp_path / "root" / "etc" / "passwd").write_text(user)
-    return tmp_path / "root"
+    return setup_root.made(tmp_path)
 
 
 @pytest.fixture
@@ -51,10 +40,6 @@ def setup(root, capsys):
         return status, told.out + told.err
 
     return run
-
-
-def at(root: Path, name: str) -> Path:
-    return root / name.lstrip("/")
 
 
 def tree(root: Path) -> Dict[str, Tuple[object, ...]]:
@@ -73,15 +58,6 @@ def files(root: Path) -> Dict[str, bytes]:
     return {
         str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()
     }
-
-
-def became(root: Path, version: str) -> None:
-    """Have the machine look as though an earlier version of setup had written scheduler.conf."""
-    machine = Machine(root, live=False)
-    record = install_record.load(machine)
-    record.files[CONF] = [checksum(version.encode())]
-    install_record.save(machine, record)
-    at(root, CONF).write_text(version, "utf-8")
 
 
 def test_a_dry_run_tells_each_step_and_leaves_no_trace(root, setup):
@@ -365,6 +341,46 @@ def test_the_unit_names_the_program_where_it_is_installed(root, setup, monkeypat
     )
 
 
+def test_a_virtual_environment_is_linked_to_where_it_is_looked_for(root, setup, monkeypatch):
+    """Program, manual pages and manual; by the link it is the same program, and all goes again."""
+    shown = ("bin/ovirt-scheduler", "share/man/man1/ovirt-scheduler.1",
+             "share/man/man5/ovirt-scheduler.conf.5", "share/doc/ovirt-scheduler")  # fmt: skip
+    for name in shown:
+        at(root, f"/opt/scheduler/{name}").parent.mkdir(parents=True, exist_ok=True)
+        at(root, f"/opt/scheduler/{name}").touch()
+    monkeypatch.setattr("sys.argv", [str(at(root, "/opt/scheduler/bin/ovirt-scheduler"))])
+    told = setup()[1]
+    for name in shown:
+        assert f"link /usr/local/{name} to /opt/scheduler/{name}\n" in told
+        assert str(at(root, f"/usr/local/{name}").readlink()) == f"/opt/scheduler/{name}"
+    monkeypatch.setattr("sys.argv", [str(at(root, "/usr/local/bin/ovirt-scheduler"))])
+    before = tree(root)
+    assert "already so: /usr/local/bin/ovirt-scheduler leads to /opt" in setup()[1]
+    assert tree(root) == before
+    at(root, "/usr/local/bin/ovirt-scheduler").unlink()
+    at(root, "/usr/local/bin/ovirt-scheduler").symlink_to("/opt/mine")
+    told = setup("--remove")[1]
+    assert "kept: /usr/local/bin/ovirt-scheduler, which setup did not make\n" in told
+    assert [path.name for path in at(root, "/usr/local").rglob("*") if path.is_symlink()] == [
+        "ovirt-scheduler"
+    ]
+
+
+def test_what_lies_where_a_link_would_be_stays(root, setup, monkeypatch):
+    """A program of that name that somebody else has put there."""
+    for folder in ("/opt/scheduler/bin", "/usr/local/bin"):
+        at(root, folder).mkdir(parents=True)
+    program = at(root, "/opt/scheduler/bin/ovirt-scheduler")
+    program.touch()
+    at(root, "/usr/local/bin/ovirt-scheduler").write_text("mine")
+    monkeypatch.setattr("sys.argv", [str(program)])
+    kept = "kept: /usr/local/bin/ovirt-scheduler, which was there before\n"
+    assert kept in setup()[1]
+    assert kept in setup()[1]
+    setup("--remove")
+    assert at(root, "/usr/local/bin/ovirt-scheduler").read_text() == "mine"
+
+
 def test_a_program_that_the_unit_hides_is_refused(root, setup, monkeypatch):
     """Before anything is made: ProtectHome would keep the daemon from starting, without a word."""
     program = at(root, "/home/ada/venv/bin/ovirt-scheduler")
@@ -391,107 +407,3 @@ def test_a_python_that_the_unit_hides_is_refused(root, setup, monkeypatch):
     status, told = setup()
     assert status == 1
     assert "/root/.pyenv/bin/python3: the unit hides this folder" in told
-
-
-class Live:
-    """A machine that runs systemd, whose systemctl is a script that keeps what it was told."""
-
-    SYSTEMCTL = """#!/bin/sh
-here=$(dirname "$0")
-case "$*" in
-  *is-enabled*) [ -e "$here/enabled" ] ;;
-  *is-active*) [ -e "$here/enabled" ] ;;
-  show*) if [ -e "$here/enabled" ]; then echo ActiveState=active; else echo ActiveState=inactive; fi ;;
-  *) echo "$*" | sed 's/--root=[^ ]* //' >> "$here/told"
-     case "$*" in
-       *disable*proxy*) ;;
-       *enable\\ *) touch "$here/enabled" ;;
-       *disable\\ *) rm "$here/enabled" ;;
-     esac ;;
-esac
-"""
-
-    def __init__(self, root: Path, tools: Path) -> None:
-        self.root = root
-        self._tools = tools
-        tools.mkdir()
-        (tools / "systemctl").write_text(self.SYSTEMCTL)
-        (tools / "systemctl").chmod(0o755)
-        at(root, "/run/systemd/system").mkdir(parents=True)
-        at(root, "/usr/bin").mkdir(parents=True)
-        at(root, "/usr/bin/ovirt-scheduler").touch()
-
-    def systemctl(self) -> list:
-        """What it was told since the last time."""
-        told = self._tools / "told"
-        lines = told.read_text().splitlines() if told.exists() else []
-        told.write_text("")
-        return lines
-
-    def install(self) -> str:
-        out = io.StringIO()
-        assert installation.install(Machine(self.root, live=True), Wishes(), out) == 0
-        return out.getvalue()
-
-    def remove(self) -> str:
-        out = io.StringIO()
-        assert installation.remove(Machine(self.root, live=True), False, out) == 0
-        return out.getvalue()
-
-
-@pytest.fixture
-def live(root, tmp_path, monkeypatch):
-    machine = Live(root, tmp_path / "tools")
-    monkeypatch.setenv("PATH", f"{tmp_path / 'tools'}:{os.environ['PATH']}")
-    return machine
-
-
-def test_the_unit_is_enabled_started_and_stopped_again(live):
-    """Only what is needed: nothing on a second run, a restart when a file has changed."""
-    live.install()
-    assert live.systemctl() == ["daemon-reload", "enable --now ovirt-scheduler.service"]
-    live.install()
-    assert live.systemctl() == []
-    became(live.root, OLDER)
-    live.install()
-    assert live.systemctl() == ["restart ovirt-scheduler.service"]
-    live.remove()
-    assert live.systemctl() == [
-        "stop ovirt-scheduler.service", "disable ovirt-scheduler.service", "daemon-reload",
-    ]  # fmt: skip
-
-
-def test_the_old_proxy_makes_room_and_comes_back(live):
-    """It has the same port."""
-    unit = at(live.root, "/usr/lib/systemd/system/ovirt-scheduler-proxy.service")
-    unit.parent.mkdir(parents=True)
-    unit.touch()
-    (live._tools / "enabled").touch()
-    live.install()
-    assert "disable --now ovirt-scheduler-proxy.service" in live.systemctl()
-    (live._tools / "enabled").unlink()
-    live.install()
-    live.systemctl()
-    live.remove()
-    assert "enable --now ovirt-scheduler-proxy.service" in live.systemctl()
-
-
-def test_the_certificate_is_made_for_the_daemons_user_and_removed(live):
-    """On a live machine; one that somebody has put there since stays."""
-    live.install()
-    made = certificates.files_in(at(live.root, STATE) / "certificate")
-    assert trust.exposure(made.key) is None
-    assert "already so: the certificate in" in live.install()
-    live.remove()
-    assert not made.key.exists()
-    live.install()
-    made.certificate.write_text("another")
-    assert "kept: /var/lib/ovirt-scheduler/certificate, which setup did not make" in live.remove()
-    assert made.key.exists()
-
-
-def test_a_program_that_is_not_installed_is_told(live):
-    """The unit could not start it."""
-    at(live.root, "/usr/bin/ovirt-scheduler").unlink()
-    with pytest.raises(StepFailed, match="install the package first"):
-        live.install()

@@ -31,6 +31,13 @@ _ALIAS = "ovirt-scheduler"
 _PASSWORD = "changeit"  # noqa: S105  every Java's; the store holds certificates alone
 
 
+_REASONS = {  # of the keys that are set here
+    "root_api": "the engine calls / and expects its own form of answer there",
+    "ssl": "no Java of the engine's is found here that could be made to trust a certificate",
+    "plugins_path": "the plugins of the old proxy are called beside the samples",
+}
+
+
 class SchedulerConf(ShippedFile):
     """scheduler.conf as it is shipped, with the keys that were asked for.
 
@@ -47,7 +54,9 @@ class SchedulerConf(ShippedFile):
         finding = super().install()
         missing = self.missing()
         if not missing:
-            return finding
+            set_anew = [key for key in self._keys if finding.act and not self.edited]
+            why = "".join(f"\n    {key}: {_REASONS[key]}" for key in set_anew)
+            return finding._replace(words=finding.words + why)
         lines = " and ".join(f"'{key} = {value}'" for key, value in missing.items())
         return finding._replace(words=f"{finding.words}; add {lines} to it yourself", left=True)
 

@@ -5,6 +5,7 @@ A step that fails stops the run. What was done is recorded, so the next run goes
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Callable, List, TextIO
 
@@ -94,23 +95,29 @@ def _run(
             finding = look()
             left += finding.left
             would = "would " if dry_run and finding.act else ""
-            out.write(f"{would}{finding.words}\n")
-            out.flush()
+            _tell(f"{would}{finding.words}\n", out, dry_run)
             if dry_run:
                 machine.gone.add(finding.removes)
             elif finding.act:
                 _do(finding.note, finding.act, machine, record)
         except BrokenPipeError:
-            if dry_run:
-                raise
-            raise StepFailed(
-                "nobody reads what setup tells any more; run it again, it goes on from here"
-            ) from None
+            raise
         except OSError as error:
             raise StepFailed(
                 f"{error.filename}: {error.strerror}; mend it, then run setup again"
             ) from None
     return left
+
+
+def _tell(text: str, out: TextIO, dry_run: bool) -> None:
+    """Tell it, if somebody reads. ``head`` has seen enough early: the rest is done all the same."""
+    try:
+        out.write(text)
+        out.flush()
+    except BrokenPipeError:
+        if dry_run:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
 
 
 def _do(

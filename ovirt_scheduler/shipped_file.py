@@ -6,6 +6,7 @@ A file is replaced as long as nobody edited it; else it stays, and the new one g
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 import re
 from pathlib import Path
@@ -19,6 +20,8 @@ from ovirt_scheduler.machine import Machine
 UNIT = "ovirt-scheduler.service"
 CONF_FOLDER = "/etc/ovirt/scheduler"
 PACKAGES = ("/usr/lib", "/lib")  # where a package has what setup puts into /etc
+
+_MOST_LINES = 40  # of a difference that is shown
 
 # The unit hides these from the daemon (ProtectHome, PrivateTmp).
 _HIDDEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/")  # noqa: S108
@@ -80,8 +83,9 @@ class ShippedFile:
             return Finding(f"already so: {self.name}")
         if not self.edited:
             found = there is not None and not self._ours
+            verb = "write" if there is None else "replace"
             return Finding(
-                f"{'write' if there is None else 'replace'} {self.name}",
+                f"{verb} {self.name}{self._difference(self._plain if there is None else there)}",
                 self._write,
                 note=lambda: self._note(found),
             )
@@ -93,6 +97,15 @@ class ShippedFile:
             lambda: self._machine.write(self._beside, self._data),
             note=lambda: self._note(False),
         )
+
+    def _difference(self, former: bytes) -> str:
+        """The lines that go and come, each on a line of its own."""
+        gone, come = (data.decode("utf-8", "replace").splitlines() for data in (former, self._data))
+        told = list(difflib.unified_diff(gone, come, n=0, lineterm=""))[2:]  # without names
+        changes = [each for each in told if not each.startswith("@")]
+        if len(changes) > _MOST_LINES:
+            changes[_MOST_LINES:] = [f"and {len(changes) - _MOST_LINES} lines more"]
+        return "".join(f"\n    {each}" for each in changes)
 
     def _note(self, found: bool) -> None:
         if found:
@@ -146,10 +159,17 @@ class UnitFile(ShippedFile):
 
     def install(self) -> Finding:
         finding = super().install()
-        if finding.act and self._program is None and self._machine.live:
+        if finding.act and self._program is None:
+            within = "" if self._machine.live else f" in {self._machine.root}, from within it"
             raise StepFailed(
-                "the program ovirt-scheduler is not installed; install the package first: "
+                f"the program ovirt-scheduler is not installed; install the package first{within}: "
                 "python3 -m venv /opt/ovirt-scheduler && /opt/ovirt-scheduler/bin/pip install ."
+            )
+        if finding.act and self._interpreter and not self._is_there(self._interpreter):
+            raise StepFailed(
+                f"{self._program}: is run by {self._interpreter}, which is not in "
+                f"{self._machine.root}: a virtual environment is made where it is to be used; "
+                f"make it from within, with chroot {self._machine.root}"
             )
         hidden = [each for each in self._needed() if each.startswith(_HIDDEN)]
         if finding.act and hidden:
@@ -164,11 +184,19 @@ class UnitFile(ShippedFile):
         if self._program is None:
             return
         yield self._program
-        first, _, _ = (self._machine.read(self._program) or b"").partition(b"\n")
-        if first.startswith(b"#!/"):
-            interpreter = self._machine.path(os.fsdecode(first[2:].split()[0])).resolve()
+        if self._interpreter:
+            interpreter = self._machine.path(self._interpreter).resolve()
             with contextlib.suppress(ValueError):  # a link out of an image's folder
                 yield self._machine.name(interpreter)
+
+    @property
+    def _interpreter(self) -> str:
+        """What the program's first line names; empty where it names none."""
+        first, _, _ = (self._machine.read(self._program or "") or b"").partition(b"\n")
+        return os.fsdecode(first[2:].split()[0]) if first.startswith(b"#!/") else ""
+
+    def _is_there(self, name: str) -> bool:
+        return os.path.lexists(self._machine.path(name))  # a link's target is the machine's to find
 
     def _write(self) -> None:
         super()._write()

@@ -20,7 +20,9 @@ OLDER = "# scheduler.conf of an earlier version\n"
 
 def made(tmp_path: Path) -> Path:
     """One that has the user already, so that nothing depends on who runs the tests."""
-    (tmp_path / "root" / "etc").mkdir(parents=True)
+    for folder in ("etc", "usr/bin"):
+        (tmp_path / "root" / folder).mkdir(parents=True)
+    (tmp_path / "root/usr/bin/ovirt-scheduler").touch()
     user = f"ovirt-scheduler:x:{os.geteuid()}:{os.getegid()}::{STATE}:/usr/sbin/nologin\n"
     (tmp_path / "root" / "etc" / "passwd").write_text(user)
     return tmp_path / "root"

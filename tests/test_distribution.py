@@ -28,7 +28,9 @@ def test_a_wheel_has_all_that_setup_needs(tmp_path):
     run_in(source, "setup.py", "-q", "build", "--build-lib", str(tmp_path / "lib"))
     assert (tmp_path / "lib/ovirt_scheduler/py.typed").exists()  # for who checks a plugin's types
     root = tmp_path / "root"
-    (root / "etc").mkdir(parents=True)
+    for folder in ("etc", "usr/bin"):
+        (root / folder).mkdir(parents=True)
+    (root / "usr/bin/ovirt-scheduler").touch()
     user = f"ovirt-scheduler:x:{os.geteuid()}:{os.getegid()}::/:/usr/sbin/nologin\n"
     (root / "etc" / "passwd").write_text(user)
     run_in(tmp_path / "lib", "-m", "ovirt_scheduler", "setup", "--root", str(root))

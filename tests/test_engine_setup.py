@@ -46,6 +46,7 @@ def root(tmp_path):
     """The engine's machine."""
     root = tmp_path / "root"
     program(root / "usr/bin/engine-config", ENGINE_CONFIG)
+    program(root / "usr/bin/ovirt-scheduler", "")
     (root / "values").write_text(VALUES)
     (root / "etc").mkdir()
     user = f"ovirt-scheduler:x:{os.geteuid()}:{os.getegid()}::/{STATE}:/usr/sbin/nologin\n"
@@ -80,6 +81,22 @@ def test_the_engine_is_connected_and_disconnected(root, setup):
     assert told.endswith("systemctl restart ovirt-engine\n")
     assert setup("--remove")[0] == 0
     assert (root / "values").read_text() == VALUES
+
+
+def test_what_changes_in_the_configuration_is_shown_before_with_the_reason(root, setup):
+    """Above all that TLS is turned off."""
+    setup()
+    status, told = setup("--engine", "--dry-run")
+    assert status == 0
+    assert f"would replace /{CONF}\n    -#ssl = true\n    +ssl = false\n" in told
+    assert "\n    -#root_api = design\n    +root_api = engine\n" in told
+    assert "\n    ssl: no Java of the engine's is found here that could be made to trust" in told
+    assert keys(root) == []
+    changes = [line for line in told.splitlines() if line.startswith("    ")]
+    assert changes == [
+        line for line in setup("--engine")[1].splitlines() if line.startswith("    ")
+    ]
+    assert "    " not in setup("--engine")[1]
 
 
 def test_a_dry_run_sets_nothing_of_the_engines(root, setup):
@@ -180,7 +197,6 @@ def test_the_engines_java_trusts_the_certificate(root, monkeypatch):
     program(root / "usr/share/ovirt-engine/bin/java-home", "#!/bin/sh\necho /usr/lib/jvm/jre\n")
     (home / "bin").mkdir(parents=True)
     (home / "bin/keytool").symlink_to(Path(shutil.which("keytool")).resolve())
-    program(root / "usr/bin/ovirt-scheduler", "")
     store.parent.mkdir(parents=True)
     other = certificates.ensure(root / "other").certificate
 

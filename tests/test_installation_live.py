@@ -46,8 +46,6 @@ esac
         (tools / "systemctl").write_text(self.SYSTEMCTL)
         (tools / "systemctl").chmod(0o755)
         at(root, "/run/systemd/system").mkdir(parents=True)
-        at(root, "/usr/bin").mkdir(parents=True)
-        at(root, "/usr/bin/ovirt-scheduler").touch()
 
     def systemctl(self) -> list:
         """What it was told since the last time."""

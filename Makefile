@@ -3,7 +3,7 @@
 # make lint   ruff and mypy
 # make bench  the benchmark, into docs/performance.md; QUICK=1: a minute, and prints only
 # make torture   the daemon among those who do their worst; DURATION=60 (seconds), SEED=
-# make rpm    the package of what is committed, into build/rpm; needs rpmbuild
+# make rpm    the package of what is committed, into build/rpm; needs rpmbuild; ARGS= for it
 #
 # Everything is installed into .venv, made with $(PYTHON) on first use.
 
@@ -36,7 +36,7 @@ rpm: NAME = ovirt-scheduler-$(shell sed -n 's/^Version: *//p' packaging/ovirt-sc
 rpm:
 	mkdir -p build/rpm/SOURCES
 	git archive --prefix=$(NAME)/ --output=build/rpm/SOURCES/$(NAME).tar.gz HEAD
-	rpmbuild -bb --define '_topdir $(CURDIR)/build/rpm' $(SPEC)
+	rpmbuild -bb --define '_topdir $(CURDIR)/build/rpm' $(ARGS) $(SPEC)
 
 # What is installed depends on setup.py alone: the project itself is run from here.
 $(VENV)/.run: setup.py .ci/prerequisites

@@ -152,7 +152,7 @@ def _conf(machine: Machine, record: Record, wishes: Wishes) -> SchedulerConf:
         keys.pop("ssl", None)
         if not machine.live or java(machine) is None:
             keys["ssl"] = "false"  # nobody would trust the certificate (contract 3.0)
-    if wishes.adopt and OldPlugins.found(machine):
+    if wishes.adopt and (OldPlugins.found(machine) or machine.path(ADOPTED).exists()):
         keys["plugins_path"] = _PLUGINS_PATH
     return SchedulerConf(machine, record, keys)
 

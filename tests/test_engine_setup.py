@@ -272,6 +272,17 @@ def test_the_old_proxys_plugins_are_adopted_and_checked(old_proxy, root, setup):
     assert (root / ADOPTED / "two.py").read_text() == ported
 
 
+def test_plugins_that_were_copied_before_the_old_package_went_are_called(old_proxy, root, setup):
+    """The RPM takes the old one's place, and its folder goes with it."""
+    (root / ADOPTED).parent.mkdir(parents=True)
+    old_proxy.rename(root / ADOPTED)
+    (root / ADOPTED).chmod(0o755)
+    assert f"{root / ADOPTED}/two.py:3: " in setup("--adopt")[1]
+    assert keys(root) == [
+        "plugins_path = $PYTHONPATH/ovirt_scheduler/plugins:/etc/ovirt/scheduler/old-plugins"
+    ]
+
+
 def test_plugins_that_others_could_have_changed_are_not_adopted(old_proxy, root, setup):
     """A copy would be trusted; the message has the command that mends it."""
     (old_proxy / "two.py").chmod(0o666)

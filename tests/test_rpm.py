@@ -10,11 +10,13 @@ import sys
 import tarfile
 from pathlib import Path
 from typing import Dict, List, NamedTuple
+from xml.etree import ElementTree
 
 import pytest
 from conftest import PROJECT
 
 import ovirt_scheduler
+from ovirt_scheduler.settings_table import SCHEDULER
 
 pytestmark = pytest.mark.skipif(
     not shutil.which("rpmbuild") or not shutil.which("rpm"), reason="there is no rpmbuild here"
@@ -70,6 +72,7 @@ def package(tmp_path_factory) -> Path:
             "systemd",
             "completion",
             "docs",
+            "packaging",
             *filter(Path.is_file, PROJECT.glob("*.*")),
             "LICENSE",
         ):
@@ -233,6 +236,38 @@ def test_setup_leaves_to_the_package_what_is_its(root):
     assert "already so: /usr/lib/systemd/system/ovirt-scheduler.service, of a package\n" in told
     for name, source in {**SYSTEM, **CONFS}.items():
         assert (root / name[1:]).read_bytes() == source.read_bytes()
+
+
+@root_only
+def test_removal_leaves_no_bytecode(root):
+    """Not of modules that root's commands have imported either."""
+    started(root, "check")
+    run("rpm", "--root", root, "--nodeps", "--noscripts", "--erase", "ovirt-scheduler")
+    assert [path for path in root.rglob("*") if "ovirt_scheduler" in path.name] == []
+
+
+def test_the_package_says_for_which_python_it_is(package, files):
+    """Where no Enterprise Linux builds it: in the build's output, and to dnf."""
+    (folder,) = {name.split("/")[3] for name in files if name.endswith("/ovirt_scheduler")}
+    version = folder[len("python") :]
+    assert f"python(abi) = {version}" in asked(package, "--requires")
+    told = run("rpmspec", "-q", "--define", f"__python3 {sys.executable}", SPEC)
+    distribution = run("rpm", "--eval", "%{?fedora}%{?rhel}").strip()
+    assert distribution or f"the package is for Python {version} (/usr/lib/{folder}/" in told
+
+
+def test_the_changelog_is_of_this_version(package):
+    """With the release."""
+    (version,) = asked(package, "--qf", "%{VERSION}-%{RELEASE}\n")
+    assert f" - {version}" in asked(package, "--changelog")[0]
+
+
+def test_the_firewall_knows_the_port(installed):
+    """The one that the daemon has where nothing is set."""
+    service = installed / "usr/lib/firewalld/services/ovirt-scheduler.xml"
+    (port,) = ElementTree.parse(service).getroot().iter("port")
+    (key,) = [each for each in SCHEDULER if each.name == "listening_port"]
+    assert port.attrib == {"protocol": "tcp", "port": key.default}
 
 
 @root_only

@@ -10,7 +10,8 @@ from ovirt_scheduler.settings_table import CLUSTER, PLUGIN, SCHEDULER, Key
 _SAMPLE_HEAD = (
     "The configuration of ovirt-scheduler. Every key is optional, and the values that are "
     "commented out here are the defaults. Uncomment a section's name, too, to use its keys; what "
-    "is appended to this file is in no section. man ovirt-scheduler.conf tells how values are written."
+    "is appended to this file is in no section. man ovirt-scheduler.conf tells how values are "
+    "written."
 )
 
 _CLUSTERS_HEAD = (

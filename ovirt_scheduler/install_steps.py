@@ -21,8 +21,13 @@ STATE_FOLDER = "/var/lib/ovirt-scheduler"
 _UNITS = "/etc/systemd/system"
 _LOCAL = Path("/usr/local")
 _ON_THE_WAY = tuple(map(Path, ("/usr/bin", "/bin", "/usr/local/bin")))  # where shells look
-_PAGES = tuple(
-    Path("share/man") / page for page in ("man1/ovirt-scheduler.1", "man5/ovirt-scheduler.conf.5")
+_SHOWN = (
+    "bin/ovirt-scheduler",
+    "share/man/man1/ovirt-scheduler.1",
+    "share/man/man5/ovirt-scheduler.conf.5",
+    "share/bash-completion/completions/ovirt-scheduler",
+    "share/zsh/site-functions/_ovirt-scheduler",
+    manual.FOLDER,
 )
 _DAEMONS_OWN = {STATE_FOLDER: "plugins"}  # the last good versions: of no use without the daemon
 
@@ -201,13 +206,12 @@ class Link:
 
 
 def links(machine: Machine, record: Record) -> Iterator[Link]:
-    """The program, its manual pages and the manual, where they are a virtual environment's."""
+    """The program, its completion and its manual, where they are a virtual environment's."""
     wanted = dict(record.links)
     program = machine.program()
     if program and Path(program).parent not in _ON_THE_WAY:
         prefix = Path(program).parents[1]
-        shown = (Path("bin/ovirt-scheduler"), *_PAGES, Path(manual.FOLDER))
-        there = [each for each in shown if machine.path(str(prefix / each)).exists()]
+        there = [each for each in _SHOWN if machine.path(str(prefix / each)).exists()]
         wanted.update((str(_LOCAL / each), str(prefix / each)) for each in there)
     for name, target in wanted.items():
         yield Link(machine, record, name, target)

@@ -61,7 +61,7 @@ def test_a_source_distribution_is_the_whole_project(tmp_path):
 def test_the_manual_is_installed_and_messages_name_it_there(tmp_path):
     """Every page, below the prefix; a page that is not there is named alone."""
     source, prefix = tmp_path / "source", tmp_path / "prefix"
-    for folder in ("ovirt_scheduler", "docs"):
+    for folder in ("ovirt_scheduler", "docs", "completion"):
         leftovers = shutil.ignore_patterns("__pycache__")
         shutil.copytree(PROJECT / folder, source / folder, ignore=leftovers)
     for file in (PROJECT / "setup.py", *PROJECT.glob("*.md")):

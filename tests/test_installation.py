@@ -344,7 +344,8 @@ def test_the_unit_names_the_program_where_it_is_installed(root, setup, monkeypat
 def test_a_virtual_environment_is_linked_to_where_it_is_looked_for(root, setup, monkeypatch):
     """Program, manual pages and manual; by the link it is the same program, and all goes again."""
     shown = ("bin/ovirt-scheduler", "share/man/man1/ovirt-scheduler.1",
-             "share/man/man5/ovirt-scheduler.conf.5", "share/doc/ovirt-scheduler")  # fmt: skip
+             "share/man/man5/ovirt-scheduler.conf.5", "share/doc/ovirt-scheduler",
+             "share/bash-completion/completions/ovirt-scheduler")  # fmt: skip
     for name in shown:
         at(root, f"/opt/scheduler/{name}").parent.mkdir(parents=True, exist_ok=True)
         at(root, f"/opt/scheduler/{name}").touch()

@@ -80,7 +80,7 @@ def test_a_port_that_somebody_else_has_is_to_be_mended(tmp_path, tls, answer):
     with taken(answer) as port:
         conf = f"listening_port = {port}\nssl = {tls}\n"
         status, told = check(tmp_path, conf)
-        as_json = json.loads(check(tmp_path, conf, "--json")[1])
+        as_json = json.loads(check(tmp_path, conf, "-o", "json")[1])
     assert status == 1
     problem = f"cannot listen on port {port} of localhost: another program, or daemon, has it; "
     assert problem in told

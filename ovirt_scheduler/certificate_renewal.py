@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Iterator, List
 
-from ovirt_scheduler import certificate_report, certificates, engine_setup, install_record
+from ovirt_scheduler import certificate_report, certificates, engine_setup, install_record, manual
 from ovirt_scheduler.config import Settings
 from ovirt_scheduler.errors import BadInput, BadUsage, ConfigError, NotOverwritten, StepFailed
 from ovirt_scheduler.machine import Machine, Owner, acting_as
@@ -101,7 +101,7 @@ def _trust(file: Path) -> Iterator[str]:
         yield f"the engine of this machine: {words}; then systemctl restart ovirt-engine"
     yield (
         "an engine that was set up by hand, if it calls over TLS: the same for its Java's trust "
-        "store, as docs/engine.md has it"
+        f"store, as {manual.page('engine.md')} has it"
     )
     yield f"whoever has a copy of the one in use (--ca, --cacert): {file}, too"
 

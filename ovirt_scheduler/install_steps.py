@@ -29,7 +29,8 @@ _SHOWN = (
     "share/zsh/site-functions/_ovirt-scheduler",
     manual.FOLDER,
 )
-_DAEMONS_OWN = {STATE_FOLDER: "plugins"}  # the last good versions: of no use without the daemon
+# The last good versions, what it knows of clusters, its lock: of no use without the daemon.
+_DAEMONS_OWN = {STATE_FOLDER: {"plugins", "clusters.json", "lock"}}
 
 
 class User:
@@ -138,7 +139,7 @@ class Folder:
         if self.name not in self._record.folders:
             return Finding(f"kept: the folder {self.name}, which was there before")
         stay = [entry for entry in place.iterdir() if machine.name(entry) not in machine.gone]
-        held = sorted({entry.name for entry in stay} - {_DAEMONS_OWN.get(self.name)})
+        held = sorted({entry.name for entry in stay} - _DAEMONS_OWN.get(self.name, set()))
         if held:
             return Finding(f"kept: the folder {self.name}, which holds {', '.join(held[:3])}")
         return Finding(f"remove the folder {self.name}", self._remove, removes=self.name)
@@ -146,7 +147,10 @@ class Folder:
     def _remove(self) -> None:
         place = self._machine.path(self.name)
         for own in place.iterdir():
-            shutil.rmtree(own)
+            if own.is_dir() and not own.is_symlink():
+                shutil.rmtree(own)
+            else:
+                own.unlink()
         place.rmdir()
         self._record.folders.remove(self.name)
 

@@ -83,11 +83,12 @@ def bound(factor: int, functions: int) -> int:
     return _SUM_BOUND // (functions * max(1, abs(factor)))
 
 
-def held(costs: Mapping[str, int], factor: int, functions: int) -> Tuple[Dict[str, int], bool]:
+def held(costs: Mapping[str, int], factor: int, functions: int) -> Tuple[Mapping[str, int], bool]:
     """The costs within their bound, and whether any had to be held there."""
     limit = bound(factor, functions)
-    within = {host: max(-limit, min(limit, cost)) for host, cost in costs.items()}
-    return within, any(within[host] != cost for host, cost in costs.items())
+    if max(map(abs, costs.values()), default=0) <= limit:
+        return costs, False
+    return {host: max(-limit, min(limit, cost)) for host, cost in costs.items()}, True
 
 
 def summed(
@@ -114,7 +115,7 @@ def summed(
         if beyond:
             limit = bound(unit.factor, functions)
             errors.append(f"{unit.name}: a cost beyond {limit} either way was held there")
-        counted.append(replace(result, value=within))
+        counted.append(replace(result, value=within) if beyond else result)
     total = weighted_sum(
         [cast("Mapping[str, int]", result.value or {}) for result in counted],
         [unit.factor for unit in wanted],

@@ -31,8 +31,13 @@ def described(request_id: str, kind: str, result: CallResult) -> Dict[str, objec
     }
 
 
+def has_lines(result: CallResult) -> bool:
+    """Whether ``tell`` has any: there are none where all was well and nothing was printed."""
+    return not result.ok or bool(result.notes or result.stdout or result.stderr)
+
+
 def tell(call: Mapping[str, object], result: CallResult) -> None:
-    """The lines on a call, as ``described``; none where all was well and nothing was printed."""
+    """The lines on a call, as ``described``."""
     if not result.ok:
         _tell_failure(call, result)
     for note in result.notes:

@@ -237,10 +237,11 @@ class _CallReader:
         if self._text:
             self._take_blank()
         states = self._states
-        following = _GRAMMAR[states[-1]]
-        name = tag if tag in following else tag.rpartition(":")[2]  # ex:nil, ex:i8
+        following, name = _GRAMMAR[states[-1]], tag
         if name not in following:
-            raise self._refusal(f"<{tag[:_SHOWN]}> has no place in <{_element(states[-1])}>")
+            name = tag.rpartition(":")[2]  # ex:nil, ex:i8
+            if name not in following:
+                raise self._refusal(f"<{tag[:_SHOWN]}> has no place in <{_element(states[-1])}>")
         self._elements += 1
         if self._elements > MAX_ELEMENTS or len(states) > MAX_DEPTH:
             limits = f"{MAX_ELEMENTS} elements, {MAX_DEPTH} within each other"
@@ -301,9 +302,10 @@ class _CallReader:
         return text
 
     def _take_blank(self) -> None:
-        text = self._taken()
+        text = "".join(self._text)
         if not text.isspace():
             raise self._refusal(f"the text {text.strip()[:_SHOWN]!r} has no place here")
+        self._text.clear()
 
     def _doctype(self, *_declaration: object) -> None:
         raise self._refusal("a document type declaration is not allowed")

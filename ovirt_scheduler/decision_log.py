@@ -28,11 +28,14 @@ def fields(decision: Decision) -> Dict[str, object]:
 def tell(decision: Decision) -> None:
     """The lines on the plugin calls, in the order in which they ran."""
     left = decision.hosts
+    in_full = _log.isEnabledFor(logging.DEBUG)
     for result in decision.results:
+        if not in_full and not call_log.has_lines(result):
+            continue
         call = call_log.described(
             decision.request.caller.request_id, decision.request.kind.words, result
         )
-        if result.ok and _log.isEnabledFor(logging.DEBUG):
+        if result.ok and in_full:
             _tell_value(call, decision.request.kind, result, left)
             if decision.request.kind is Kind.FILTER:
                 left = _kept(result, left)

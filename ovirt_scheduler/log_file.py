@@ -108,10 +108,13 @@ class LogFile(StandardError):
         Raises:
             OSError: there is no file to be had.
         """
-        if self._descriptor is not None and not self._is_ours(self._descriptor):
+        descriptor = self._descriptor
+        there = None if descriptor is None else self._still_there(descriptor)
+        if descriptor is None or there is None:
             self._let_go()
-        descriptor = self._open() if self._descriptor is None else self._descriptor
-        size = os.fstat(descriptor).st_size
+            descriptor = self._open()
+            there = os.fstat(descriptor)
+        size = there.st_size
         if not size or size + wanted <= self._rotate_at:
             return descriptor, size
         try:
@@ -130,12 +133,13 @@ class LogFile(StandardError):
         self._let_go()
         return self._open(), 0
 
-    def _is_ours(self, descriptor: int) -> bool:
+    def _still_there(self, descriptor: int) -> Optional[os.stat_result]:
+        """What the system tells of our file; None where another, or none, bears its name."""
         try:
             there = self._path.stat()
         except OSError:
-            return False
-        return os.path.samestat(there, os.fstat(descriptor))
+            return None
+        return there if os.path.samestat(there, os.fstat(descriptor)) else None
 
     def _rotate(self) -> None:
         for number in range(self._kept - 1, 0, -1):

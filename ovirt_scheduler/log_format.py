@@ -12,6 +12,7 @@ import functools
 import json
 import logging
 import re
+import time
 import uuid
 from typing import Dict, Mapping
 
@@ -26,18 +27,19 @@ class PlainFormatter(logging.Formatter):
     """``2026-01-31 12:00:00.000+01:00 INFO    request …``, in local time with its offset."""
 
     def format(self, record: logging.LogRecord) -> str:
-        time = datetime.datetime.fromtimestamp(record.created, datetime.timezone.utc).astimezone()
-        shown = time.isoformat(" ", "milliseconds")
-        return f"{shown} {record.levelname:<7} {text(record)}"
+        local = time.localtime(record.created)
+        shown, zone = time.strftime("%Y-%m-%d %H:%M:%S %z", local).rsplit(" ", 1)
+        place = f"{shown}.{int(record.msecs):03}{zone[:3]}:{zone[3:]}"
+        return f"{place} {record.levelname:<7} {text(record)}"
 
 
 class JsonFormatter(logging.Formatter):
     """One object on one line, all of it ASCII: time (RFC 3339, UTC), level, message, fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        time = datetime.datetime.fromtimestamp(record.created, datetime.timezone.utc)
+        created = datetime.datetime.fromtimestamp(record.created, datetime.timezone.utc)
         told = {
-            "time": time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "time": created.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": sentence(record),
@@ -48,7 +50,7 @@ class JsonFormatter(logging.Formatter):
 
 def fields(record: logging.LogRecord) -> Dict[str, object]:
     """The record's fields, without those that are None; of an exception its traceback."""
-    given = record.args if isinstance(record.args, Mapping) else {}
+    given = record.args if isinstance(record.args, dict) else {}
     found = {name: given[name] for name in given if name in FIELDS and given[name] is not None}
     if record.exc_info and record.exc_info[0] is not None:
         found["traceback"] = Block(logging.Formatter().formatException(record.exc_info))

@@ -33,6 +33,8 @@ def handler(settings: Settings, environ: Mapping[str, str]) -> logging.Handler:
 
 def use(made: logging.Handler, level: str) -> None:
     """Log there from now on, and close what was used before."""
+    # No line shows these, and each record would look them up.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging.basicConfig(handlers=[made], level=level.upper(), force=True)
 
 

@@ -24,7 +24,6 @@ import threading
 import time
 import xmlrpc.client
 from dataclasses import dataclass
-from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
 from urllib.parse import urlsplit
@@ -321,7 +320,7 @@ class _Connection(socketserver.BaseRequestHandler):
         head = (
             f"HTTP/1.1 {status:d} {status.phrase}",
             "Server: ovirt-scheduler",
-            f"Date: {formatdate(usegmt=True)}",
+            time.strftime("Date: %a, %d %b %Y %H:%M:%S GMT", time.gmtime()),
             f"Content-Length: {len(body)}",
             *headers,
         )

@@ -44,7 +44,10 @@ def string(place: str, value: object) -> str:
 def strings(place: str, value: object) -> List[str]:
     if not isinstance(value, list):
         raise expected(place, "an array of strings", value)
-    return [string(f"{place}[{position}]", item) for position, item in enumerate(value)]
+    for position, item in enumerate(value):
+        if not isinstance(item, str):
+            raise expected(f"{place}[{position}]", "a string", item)
+    return value
 
 
 def at_most_units(place: str, wanted: Sequence[WantedUnit]) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_CONTROLS = {code: "\ufffd" for code in range(0x20) if chr(code) not in "\t\n\r"}
 
 
 def writable(text: str) -> str:
     """The text, with U+FFFD for each character that XML has no way to write."""
+    if text.isascii():
+        return text.translate(_CONTROLS)  # the same, in less than half of the time
     return NOT_IN_XML.sub("\ufffd", text)

@@ -187,6 +187,13 @@ def test_memory_grows_with_the_body_and_no_faster(filling: bytes) -> None:
     assert peak_of(lambda: decode_call(body)) < 64 * size
 
 
+def test_a_small_call_is_read_in_little_memory() -> None:
+    """Room for a text is measured by the call, and not by the largest that there may be."""
+    body = xmlrpc.client.dumps(("text",), "m").encode()
+    decode_call(body)
+    assert peak_of(lambda: decode_call(body)) < 1 << 16
+
+
 @pytest.fixture(scope="module")
 def dispatcher(executor: Executor, tmp_path_factory: pytest.TempPathFactory) -> Dispatcher:
     """The four operations as the daemon puts them together."""

@@ -16,7 +16,7 @@ import os
 import socket
 import struct
 import time
-from typing import Iterator, Mapping, Tuple
+from typing import Iterator, List, Mapping, Tuple
 
 from ovirt_scheduler.log_fields import Costs, Names
 from ovirt_scheduler.log_file import StandardError
@@ -116,7 +116,15 @@ class JournalHandler(logging.Handler):
 
 def entry(record: logging.LogRecord) -> bytes:
     """The record as the journal's protocol writes it."""
-    return b"".join(_line(name, as_utf8(value)) for name, value in _entry_fields(record))
+    lines: List[str] = []
+    blocks = b""
+    for name, value in _entry_fields(record):
+        if "\n" in value:
+            data = as_utf8(value)
+            blocks += b"%s\n%s%s\n" % (name.encode("ascii"), struct.pack("<Q", len(data)), data)
+        else:
+            lines += (name, "=", value, "\n")
+    return as_utf8("".join(lines)) + blocks
 
 
 def _entry_fields(record: logging.LogRecord) -> Iterator[Tuple[str, str]]:
@@ -132,9 +140,3 @@ def _entry_fields(record: logging.LogRecord) -> Iterator[Tuple[str, str]]:
         for each in value.first if isinstance(value, Names) else (value,):
             shown = as_json(each) if isinstance(each, Costs) else each
             yield _PREFIX + name.upper(), shown if isinstance(shown, str) else str(shown)
-
-
-def _line(name: str, value: bytes) -> bytes:
-    if b"\n" in value:
-        return b"%s\n%s%s\n" % (name.encode("ascii"), struct.pack("<Q", len(value)), value)
-    return b"%s=%s\n" % (name.encode("ascii"), value)

@@ -23,6 +23,7 @@ import socketserver
 import threading
 import time
 import xmlrpc.client
+import xmlrpc.server
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
@@ -80,7 +81,7 @@ class ServerSettings:
     answer_timeout: float = 60.0  # for the whole answer to be taken
 
 
-class SchedulerServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
+class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCServer):
     """Serves the methods until it is stopped; it listens as soon as it is made.
 
     Attributes:
@@ -110,7 +111,12 @@ class SchedulerServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self._accepting = threading.Lock()
         bound = listening.bound(settings.address, settings.port)
         self.address_family = bound.family
-        super().__init__(bound.getsockname(), _Connection, bind_and_activate=False)
+        super().__init__(
+            bound.getsockname(),
+            _Connection,  # type: ignore[arg-type]  # which needs nothing of http.server
+            logRequests=False,
+            bind_and_activate=False,
+        )
         self.socket.close()  # made, and not bound, by the standard library
         self.socket = bound
         try:

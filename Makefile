@@ -1,7 +1,9 @@
 # make run    the daemon with the sample plugins, one call of each kind, then it serves
-# make test   the tests
+# make test   the tests, but for those that take long
+# make test-long   those: real systemd, torture, recovery, fuzzing, each change of a process by itself
 # make lint   ruff and mypy
-# make bench  the benchmark, into docs/performance.md; QUICK=1: a minute, and prints only
+# make bench  the benchmark, into docs/performance.md; QUICK=1: a minute, and prints only;
+#             BEFORE=DIR: with the daemon of the checkout there beside this one
 # make torture   the daemon among those who do their worst; DURATION=60 (seconds), SEED=
 # make rpm    the package of what is committed, into build/rpm; needs rpmbuild; ARGS= for it
 #
@@ -11,14 +13,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint bench torture rpm clean
+.PHONY: run test test-long lint bench torture rpm clean
 
 run: $(VENV)/.run
 	@$(BIN)/python demo/run.py
 
 # One worker more than processors: tests wait for processes about as long as they compute.
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist worksteal $(or $(ARGS),-m "not long")
+
+test-long: $(VENV)/.test
+	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist worksteal -m long $(ARGS)
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
@@ -26,7 +31,7 @@ lint: $(VENV)/.lint
 	$(BIN)/mypy
 
 bench: $(VENV)/.run
-	@$(BIN)/python -m bench.run $(if $(QUICK),--quick,--docs docs)
+	@$(BIN)/python -m bench.run $(if $(QUICK),--quick,--docs docs) $(if $(BEFORE),--before $(BEFORE))
 
 torture: $(VENV)/.run
 	@$(BIN)/python -m torture.run $(if $(DURATION),--duration $(DURATION)) $(if $(SEED),--seed $(SEED))

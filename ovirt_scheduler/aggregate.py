@@ -1,7 +1,7 @@
 """What the answers of single units make together (contract 4.1 to 4.4 and 3.6).
 
-Pure arithmetic on ids and numbers. The request process uses it to know which hosts the next
-filter sees, the daemon to make the request's answer, so that both mean the same.
+Pure arithmetic on ids and numbers. While calls run, it tells which hosts the next filter sees;
+afterwards it makes the request's answer. So both mean the same.
 """
 
 from __future__ import annotations

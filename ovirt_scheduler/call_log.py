@@ -48,8 +48,21 @@ def tell(call: Mapping[str, object], result: CallResult) -> None:
             _log.info("%(request)s %(kind)s %(unit)s printed to %(stream)s:", told)
 
 
-def tell_engine(request_id: str, problems: Sequence[str]) -> None:
-    """The lines on what the engine told of ids, and what was wrong with it."""
+def tell_left_out(request_id: str, kind: str, units: Mapping[str, Sequence[str]]) -> None:
+    """The lines on units that were asked for, and were not called as they were.
+
+    Args:
+        kind: of the units, in words.
+        units: name to what is wrong.
+    """
+    for name, problems in units.items():
+        told = {"request": request_id, "kind": kind, "unit": Name(name)}
+        for problem in problems:
+            _log.warning("%(request)s %(kind)s %(unit)s: %(reason)s", {**told, "reason": problem})
+
+
+def tell_request(request_id: str, problems: Sequence[str]) -> None:
+    """The lines on what is wrong with no single unit: what the engine told of ids, sums."""
     for problem in problems:
         _log.warning("%(request)s: %(reason)s", {"request": request_id, "reason": problem})
 

@@ -9,7 +9,7 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Protocol, Sequence
 from ovirt_scheduler import near
 from ovirt_scheduler.drivers import DriverUnit
 from ovirt_scheduler.errors import BadParameters, PluginError, UnknownUnit
-from ovirt_scheduler.model import Kind, PolicyUnit, UnitCall, WantedUnit
+from ovirt_scheduler.model import Kind, Limits, PluginCode, PolicyUnit, UnitCall, WantedUnit
 
 _MOST_HINTS = 4  # unknown names of a call for which the nearest is looked for
 
@@ -44,6 +44,13 @@ class Catalogue:
     warnings: Tuple[PluginError, ...] = ()  # what was left out or is not checked, and why
     unused: Tuple[Path, ...] = ()  # files that have nothing to call and belong to no plugin
     missed: Mapping[str, str] = field(default_factory=dict)  # filters that should be: why not
+
+    @property
+    def plugins(self) -> Tuple[Tuple[PluginCode, Limits], ...]:
+        """The code of each plugin once, with its limits."""
+        found = [(unit.plugin, unit.limits) for unit in self.units.values()]
+        found += [(driver.plugin, driver.limits) for driver in self.drivers.values()]
+        return tuple({id(plugin): (plugin, limits) for plugin, limits in found}.values())
 
     @property
     def empty(self) -> bool:

@@ -2,7 +2,7 @@
 
 ::
 
-    the engine ──► hosts, VMs ──► a request process ──► Seen ──► changes since the last look
+    the engine ──► hosts, VMs ──► a reader ──► Seen ──► changes since the last look
     (documents)        │                                             │ one call of a hook each
                        └──► the scheduler: load_balance, on_timer_invoked, on_..._changed
                                                 │

@@ -1,6 +1,6 @@
 """What is seen of a cluster when the engine's documents are read: who is in which state where.
 
-The daemon opens no document. It hands them to a request process as a ``Survey``, and gets back
+The daemon opens no document. It hands them to a reader as a ``Survey``, and gets back
 a ``Seen``: as much as it has to know of its own to look after a cluster.
 """
 

@@ -159,8 +159,8 @@ class _Sheet:
                 return (
                     f"belongs {f'in the section [{section}]' if section else 'above the sections'}"
                 )
-        names = [key.name for key in self._keys.values() if key.section == entry.section]
-        return f"there is no such key; {_nearest(entry.key, names)}"
+        keys = [key.name for key in self._keys.values() if key.section == entry.section]
+        return f"there is no such key; {_nearest(entry.key, list(dict.fromkeys(keys)))}"
 
     def _checked(self, spec: List[str]) -> ConfigObj:
         values: Dict[str, Any] = {}

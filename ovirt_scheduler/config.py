@@ -122,6 +122,8 @@ class Settings:
     request_timeout: float
     on_failure: OnFailure
     max_parallel_calls: int
+    calls_per_process: int
+    kept_processes: int
     max_connections: int
     max_waiting: int
     max_request_size: int
@@ -150,6 +152,7 @@ class PluginConf:
     kinds: FrozenSet[Kind] = frozenset(Kind)  # the kinds of unit that have the properties
     timeout: Optional[float] = None
     memory_limit: Optional[int] = None
+    calls_per_process: Optional[int] = None
     on_failure: Optional[OnFailure] = None
     enabled: bool = True
 
@@ -220,6 +223,7 @@ def parse_plugin_conf(data: bytes, path: Path) -> PluginConf:
         kinds=frozenset(Kind(kind) for kind in conf["kinds"]),
         timeout=conf["timeout"],
         memory_limit=conf["memory_limit"],
+        calls_per_process=conf["calls_per_process"],
         on_failure=OnFailure(conf["on_failure"]) if conf["on_failure"] else None,
         enabled=conf["enabled"],
     )

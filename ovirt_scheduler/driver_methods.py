@@ -10,11 +10,12 @@ import itertools
 from typing import Callable, Dict, Iterator, Mapping, NamedTuple, Tuple, cast
 
 from ovirt_scheduler import driver_wire, wire_values
-from ovirt_scheduler.drivers import INTERFACE_METHODS, DriverAnswer, DriverDecision, Returns
+from ovirt_scheduler.drivers import INTERFACE_METHODS, DriverAnswer, DriverDecision
 from ovirt_scheduler.errors import DriverFailed, UnknownUnit
 from ovirt_scheduler.log_fields import Names
 from ovirt_scheduler.model import AnswerForm, Caller, Method, Reply
 from ovirt_scheduler.scheduling import Scheduling
+from ovirt_scheduler.tasks import Returns
 
 Parameters = Tuple[object, ...]
 

@@ -13,11 +13,11 @@ from ovirt_scheduler.drivers import (
     DriverRequest,
     DriverUnit,
     Migrations,
-    Returns,
     Subjects,
 )
 from ovirt_scheduler.errors import BadParameters
 from ovirt_scheduler.model import Caller, WantedUnit
+from ovirt_scheduler.tasks import Returns
 from ovirt_scheduler.wire_values import Parameters
 
 _SCHEDULE = ("topic", "method", "arguments")

@@ -6,7 +6,6 @@ classes, for plugins to derive from.
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass, field, replace
 from typing import Mapping, Optional, Tuple, Union
 
@@ -17,7 +16,6 @@ from ovirt_scheduler.model import (
     Document,
     Engine,
     Hosts,
-    Known,
     Limits,
     PluginCode,
     PropertySet,
@@ -26,15 +24,7 @@ from ovirt_scheduler.model import (
     Vm,
     WantedUnit,
 )
-
-
-class Returns(enum.Enum):
-    """What a driver's method returns."""
-
-    SELECTION = "selection"  # ids of hosts, the best first
-    TRUTH = "truth"
-    MIGRATIONS = "migrations"  # VM id to the ids of the hosts it may go to, the best first
-    VALUE = "value"  # whatever XML-RPC carries
+from ovirt_scheduler.tasks import Known, Returns
 
 
 @dataclass(frozen=True)
@@ -165,11 +155,7 @@ class Changes:
 
 @dataclass(frozen=True)
 class DriverJob:
-    """What one request process is asked to do for a driver.
-
-    Attributes:
-        changes: the method is a hook, and called once for each; else it is called once.
-    """
+    """What a request for a driver comes to."""
 
     driver: DriverUnit
     method: str
@@ -185,8 +171,6 @@ class DriverJob:
     selected: Tuple[str, ...] = ()  # the last selection
     destinations: Destinations = field(default_factory=dict)
     strict: bool = True  # a property's value that is refused ends it all (contract 1.5)
-    parallel: int = 1  # cost functions that may run side by side
-    changes: Optional[Changes] = None
 
     @property
     def documents(self) -> Tuple[Document, ...]:
@@ -207,7 +191,7 @@ class DriverJob:
         else:
             subjects = replace(self.subjects, vm=change.subject)
         statuses = {"old_status": change.old_status, "new_status": change.new_status}
-        return replace(self, subjects=subjects, arguments=statuses, changes=None)
+        return replace(self, subjects=subjects, arguments=statuses)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@
               without    refuses what is       written as      sees only what
               declaration no plain document    version 4       expat let through
 
-Runs in a request process alone. Whatever is wrong with a document is an
+Runs in a reader alone. Whatever is wrong with a document is an
 ``UnreadableDocument`` that says where; no document makes us open a file or a connection,
 and time and memory grow with its length and no faster.
 """
@@ -20,14 +20,14 @@ import re
 from typing import Any, Iterator, List, Optional, Sequence
 
 from lxml import etree
-from ovirtsdk4 import readers, types, xml
+from ovirtsdk4 import readers, xml
 from ovirtsdk4.reader import Reader
 
-from ovirt_scheduler import packed, version3
-from ovirt_scheduler.document_pass import HOST, HOSTS, VM, VMS, Kind, short, take, utf8
+from ovirt_scheduler import version3
+from ovirt_scheduler.document_pass import HOSTS, VMS, Kind, short, take, utf8
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model import Document
-from ovirt_scheduler.states import State, entity_of, of_ids, state_of
+from ovirt_scheduler.states import State, state_of
 
 _read_enums = Reader.read_enums
 
@@ -40,115 +40,16 @@ def _read_known_enums(enum_type: Any, reader: Any) -> List[Any]:
 Reader.read_enums = staticmethod(_read_known_enums)
 
 
-def read_hosts(document: Document) -> List[types.Host]:
-    """Read ``<hosts>`` or a single ``<host>``, of version 3 or 4.
-
-    Returns:
-        n hosts in the order of the document, n >= 0, each with an id of its own.
-
-    Raises:
-        UnreadableDocument: says line and column, or which element.
-    """
-    hosts: List[types.Host] = list(_read(document, HOSTS))
-    return hosts
-
-
-def read_host(document: Document) -> types.Host:
-    """Read ``<host>``, or ``<hosts>`` with exactly one host in it, of version 3 or 4.
-
-    Raises:
-        UnreadableDocument: says line and column, or which element.
-    """
-    return _only(_read(document, HOST), HOST)
-
-
-def read_vm(document: Document) -> types.Vm:
-    """Read ``<vm>``, or ``<vms>`` with exactly one VM in it, of version 3 or 4.
-
-    Raises:
-        UnreadableDocument: says line and column, or which element.
-    """
-    return _only(_read(document, VM), VM)
-
-
-def read_vms(document: Document) -> List[types.Vm]:
-    """Read ``<vms>`` or a single ``<vm>``, of version 3 or 4.
-
-    Returns:
-        n VMs in the order of the document, n >= 0, each with an id of its own.
-
-    Raises:
-        UnreadableDocument: says line and column, or which element.
-    """
-    vms: List[types.Vm] = list(_read(document, VMS))
-    return vms
-
-
-def pack_hosts(document: Document) -> bytes:
-    """Read ``<hosts>`` or a single ``<host>``, and pack them (packed.py).
-
-    Raises:
-        UnreadableDocument: as ``read_hosts`` does.
-    """
-    return packed.pack("Host", _read_states(document, HOSTS))
-
-
-def pack_vms(document: Document) -> bytes:
-    """Read ``<vms>`` or a single ``<vm>``, and pack them (packed.py).
-
-    Raises:
-        UnreadableDocument: as ``read_vms`` does.
-    """
-    return packed.pack("Vm", _read_states(document, VMS))
-
-
-def pack_host(document: Document) -> bytes:
-    """Read one host as ``read_host`` does, and pack it (packed.py).
-
-    Raises:
-        UnreadableDocument: as ``read_host`` does.
-    """
-    return packed.pack("Host", [_only(_read_states(document, HOST), HOST)])
-
-
-def pack_vm(document: Document) -> bytes:
-    """Read one VM as ``read_vm`` does, and pack it (packed.py).
-
-    Raises:
-        UnreadableDocument: as ``read_vm`` does.
-    """
-    return packed.pack("Vm", [_only(_read_states(document, VM), VM)])
-
-
-def hosts_of_ids(ids: Sequence[str]) -> List[types.Host]:
-    """Hosts that hold nothing but their id, in the order of the ids."""
-    return of_ids("Host", ids)
-
-
-def vm_of_id(vm_id: str) -> types.Vm:
-    """A VM that holds nothing but its id."""
-    return of_ids("Vm", [vm_id])[0]
-
-
-def _read(document: Document, kind: Kind) -> List[Any]:
-    """Read the entities of that kind.
+def read_states(document: Document, kind: Kind) -> List[State]:
+    """Read the states (states.py) of the entities of that kind.
 
     Raises:
         UnreadableDocument: always this, whatever goes wrong.
     """
     with _without_collection():
         try:
-            return [entity_of(state) for state in _states(document, kind)]
-        except MemoryError:
-            pass  # raised below: in here, what was read so far would be kept with the mistake
-    raise _too_large(kind)
-
-
-def _read_states(document: Document, kind: Kind) -> List[State]:
-    """Read the states (states.py) of the entities of that kind; raises as ``_read`` does."""
-    with _without_collection():
-        try:
-            return _states(document, kind)
+            states = _states(document, kind)
+            return states if kind in (HOSTS, VMS) else [_only(states, kind)]
         except MemoryError:
             pass
     raise _too_large(kind)

@@ -23,6 +23,12 @@ def give_back_large_blocks() -> None:
         _mallopt(_M_MMAP_THRESHOLD, _LARGE)
 
 
+def give_back() -> None:
+    """Give back what is free now. Takes milliseconds, in which other threads run."""
+    if _trim is not None:
+        _trim(0)
+
+
 class Reclaim:
     """Gives free memory back each time that it has been told so often that some was used.
 
@@ -35,8 +41,6 @@ class Reclaim:
         self._told = itertools.count(1)
 
     def used(self) -> None:
-        """Tell that some was used. Takes milliseconds when it is the turn to give it back, in
-        which other threads run.
-        """
-        if _trim is not None and next(self._told) % self._every == 0:
-            _trim(0)
+        """Tell that some was used."""
+        if next(self._told) % self._every == 0:
+            give_back()

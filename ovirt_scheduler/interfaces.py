@@ -14,8 +14,8 @@
 
 A plugin's file with a subclass of one of these is a driver plugin; with one of the five a
 scheduler plugin. What a subclass does not define, it does not do: the methods here are answers
-that change nothing. Each call makes an object of its own, in a process of its own: what the next
-call is to know has to be kept elsewhere.
+that change nothing. Each call makes an object of its own, of a class that is made anew: what
+the next call is to know has to be kept elsewhere.
 
 Hosts and VMs are ``ovirtsdk4.types`` entities. Wherever a host or a VM is returned, its id will do.
 """

@@ -6,7 +6,7 @@
             100 ids a piece       └─ else: token ──► GET ──► the document, as it came
                                            └─ login: SSO
 
-The documents are opened in request processes alone. libcurl asks, as it does for the SDK; not
+The documents are opened by readers alone. libcurl asks, as it does for the SDK; not
 the SDK itself, which loads its readers, types and services whenever it is imported, logs in
 without a time limit, and has one query under way at a time.
 """
@@ -31,13 +31,15 @@ import pycurl
 from ovirt_scheduler import __version__
 from ovirt_scheduler.config import EngineSettings
 from ovirt_scheduler.errors import ConfigError, EngineUnavailable
-from ovirt_scheduler.model import UUID, Document, EngineAccess, Known
+from ovirt_scheduler.model import UUID, Document, EngineAccess
+from ovirt_scheduler.tasks import Ids, Known, Told
 from ovirt_scheduler.xml_text import writable
 
 _LONGEST = 10.0  # seconds that one request waits for the engine, at most
 _SHORTEST_PAUSE = 1.0  # seconds without a query after one that failed
 _IDS = 100  # in one query: 4.5 kB of URL; the web server before the engine takes 8
 _MOST_KEPT = 128  # answers
+_MOST_KEPT_BYTES = 64 << 20
 _MOST_BYTES = 64 << 20  # of one answer, unpacked
 
 _TOKEN_SECONDS = 300.0  # then a new login
@@ -69,7 +71,7 @@ class Inventory:
         self._engine = _Engine(settings)
         self._kept_for = settings.cache_seconds
         self._lock = threading.Lock()
-        self._answers: Dict[str, Tuple[float, Future[Optional[Document]]]] = {}  # by path
+        self._answers: Dict[str, Tuple[float, Future[Optional[Told]]]] = {}  # by path
         self._failure: Optional[str] = None  # how the latest query ended
         self._retry_at = 0.0
 
@@ -96,13 +98,13 @@ class Inventory:
         deadline = _share(deadline)
         follow = _STATISTICS if statistics else {}
         of_hosts, of_vms = (
-            tuple(filter(None, (self._document(path, deadline) for path in paths)))
-            for paths in (_searches("hosts", hosts, follow), _searches("vms", vms, follow))
+            tuple(filter(None, (self._told(path, ids, deadline) for path, ids in searches)))
+            for searches in (_searches("hosts", hosts, follow), _searches("vms", vms, follow))
         )
         machine = None
         if vm is not None and UUID.fullmatch(vm):  # nothing else gets into a path
             query = f"?{urlencode(follow)}" if follow else ""
-            machine = self._document(_VM + vm + query, deadline)
+            machine = self._told(_VM + vm + query, (vm,), deadline)
         return Known(of_hosts, machine, of_vms)
 
     def access(self, deadline: float) -> EngineAccess:
@@ -149,8 +151,11 @@ class Inventory:
         """Log out."""
         self._engine.close()
 
-    def _document(self, path: str, deadline: float) -> Optional[Document]:
-        """The document of that path, kept or asked for; None where there is none."""
+    def _told(self, path: str, ids: Ids, deadline: float) -> Optional[Told]:
+        """What the engine tells at that path of these ids, kept or asked for.
+
+        None where there is nothing.
+        """
         with self._lock:
             now = time.monotonic()
             asked, answer = self._answers.get(path, (now, None))
@@ -160,22 +165,26 @@ class Inventory:
                 answer = Future()
                 self._answers[path] = now, answer
         if ours:
-            self._ask(path, deadline, answer)
+            self._ask(path, ids, deadline, answer)
         wait([answer], max(0.0, deadline - time.monotonic()))
         if not answer.done():
             raise EngineUnavailable(f"{self._engine.url}{_shown(path)}: no answer in time")
         return answer.result()
 
     def _make_room(self, now: float) -> None:
-        for path, (asked, answer) in tuple(self._answers.items()):
-            full = len(self._answers) >= _MOST_KEPT
-            if answer.done() and (full or now >= asked + self._kept_for):
+        done = [(path, asked, of) for path, (asked, of) in self._answers.items() if of.done()]
+        size = sum(_size(of) for _, _, of in done)
+        for path, asked, of in done:  # the oldest first
+            full = len(self._answers) >= _MOST_KEPT or size > _MOST_KEPT_BYTES
+            if full or now >= asked + self._kept_for:
+                size -= _size(of)
                 del self._answers[path]
 
-    def _ask(self, path: str, deadline: float, answer: Future[Optional[Document]]) -> None:
+    def _ask(self, path: str, ids: Ids, deadline: float, answer: Future[Optional[Told]]) -> None:
         try:
             with self._failing_fast():
-                answer.set_result(self._engine.get(path, deadline))
+                document = self._engine.get(path, deadline)
+            answer.set_result(None if document is None else Told(document, ids))
         except Exception as error:  # noqa: BLE001  those who wait have to get it, whatever it is
             with self._lock:
                 del self._answers[path]
@@ -208,13 +217,23 @@ def _share(deadline: float) -> float:
     return now + min(_LONGEST, (deadline - now) / 2)
 
 
-def _searches(kind: str, ids: Sequence[str], follow: Mapping[str, str]) -> Iterator[str]:
-    """The queries for hosts or VMs, the same whatever the order of their ids."""
+def _searches(
+    kind: str, ids: Sequence[str], follow: Mapping[str, str]
+) -> Iterator[Tuple[str, Ids]]:
+    """The queries for hosts or VMs with the ids in each, the same whatever the ids' order."""
     good = sorted(each for each in ids if UUID.fullmatch(each))  # nothing else gets into a search
     for start in range(0, len(good), _IDS):
-        piece = good[start : start + _IDS]
+        piece = tuple(good[start : start + _IDS])
         search = " or ".join(f"id={each}" for each in piece)
-        yield f"/{kind}?" + urlencode({"search": search, "max": len(piece), **follow})
+        yield f"/{kind}?" + urlencode({"search": search, "max": len(piece), **follow}), piece
+
+
+def _size(of: Future[Optional[Told]]) -> int:
+    """Bytes of memory that an answer takes, as it came and as it was read."""
+    told = None if of.exception() else of.result()
+    if told is None:
+        return 0
+    return len(told.document.data) + (0 if told.pack is None else told.pack.size)
 
 
 def _shown(url: str) -> str:

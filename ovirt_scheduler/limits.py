@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import resource
 import signal
 import time
 from pathlib import Path
-from typing import Collection, Iterable, Iterator, List, Tuple
+from typing import Collection, Iterable, Iterator, List, Optional, Tuple
 
 from ovirt_scheduler.model import Limits
 
@@ -22,12 +23,16 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PAGE = resource.getpagesize()
+# Bytes of data that a process may grow by between its calls, before it is replaced. Much of it is
+# never touched: the stacks of a library's threads, its buffers.
+ROOM = 256 << 20
 _KILLED_FIRST = "500"  # of 1000: as though it had half of the machine's memory besides its own
 # Address space for what is no memory: libraries, stacks, what malloc, and a Java that a plugin
 # starts, keep for later.
 _RESERVE = 4 << 30
+# The second counts mappings that are shared, which the first does not.
+_MEMORY = (resource.RLIMIT_DATA, resource.RLIMIT_AS)
 _PAUSE = 0.005  # seconds between two looks
-_FEW = 256  # pids that are tried one by one rather than listed
 
 
 def become_subreaper() -> None:
@@ -86,28 +91,65 @@ def close_all_but(kept: Collection[int]) -> None:
 
 
 def limit_memory(extra: int) -> None:
-    """Set the soft limit of data to what this process has now and ``extra`` bytes more."""
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    _set(resource.RLIMIT_DATA, data_bytes() + extra, hard)
+    """Let this process have ``extra`` bytes beside what it has now, until ``unlimit_memory``."""
+    for which, now in zip(_MEMORY, _memory()):
+        _set(which, now + extra, resource.getrlimit(which)[1])
+
+
+def enter_folder(folder: str) -> None:
+    """Work in a folder; in / where it has vanished."""
+    for place in (folder, "/"):
+        with contextlib.suppress(OSError):
+            os.chdir(place)
+            return
 
 
 def unlimit_memory() -> None:
-    """Set the soft limit of data back to the hard one."""
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+    """Set the soft limits of memory back to the hard ones."""
+    for which in _MEMORY:
+        _, hard = resource.getrlimit(which)
+        resource.setrlimit(which, (hard, hard))
 
 
 def apply(limits: Limits) -> None:
     """Put this process, and all that it starts, under a plugin call's limits for good."""
-    mapped, data = _mapped_and_data()
-    _set(resource.RLIMIT_DATA, data + limits.memory, data + limits.memory)
-    # Which does not count mappings that are shared.
-    space = mapped + limits.memory + _RESERVE
-    _set(resource.RLIMIT_AS, space, space)
+    _bound_memory(limits.memory)
     # One second between: SIGXCPU comes at the soft limit, SIGKILL at the hard one.
     _set(resource.RLIMIT_CPU, limits.cpu, limits.cpu + 1)
     _set(resource.RLIMIT_NOFILE, limits.open_files, limits.open_files)
     _set(resource.RLIMIT_CORE, 0, 0)
+
+
+def bound(limits: Limits, loaded: bool = False) -> None:
+    """Set the hard limits of a process that serves many calls; soft ones are set for each.
+
+    Args:
+        loaded: its plugin is: from now on memory is bounded by what one call may have.
+    """
+    _bound_memory(ROOM + (limits.memory if loaded else 2 * limits.memory))
+    # A call begins with less than cpu_limit used; SIGXCPU comes at its soft limit.
+    _set(resource.RLIMIT_CPU, 2 * limits.cpu + 1, 2 * limits.cpu + 2)
+    _set(resource.RLIMIT_NOFILE, limits.open_files, limits.open_files)
+    _set(resource.RLIMIT_CORE, 0, 0)
+
+
+def allow(limits: Limits) -> None:
+    """Set the soft limits for the call that begins: what it may have beside what is used."""
+    limit_memory(limits.memory)
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    _set(resource.RLIMIT_CPU, math.ceil(time.process_time()) + limits.cpu, hard)
+
+
+def disallow() -> None:
+    """Set the soft limits back to the hard ones."""
+    unlimit_memory()
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    _set(resource.RLIMIT_CPU, hard, hard)
+
+
+def _bound_memory(extra: int) -> None:
+    for which, now in zip(_MEMORY, _memory()):
+        _set(which, now + extra, now + extra)
 
 
 def _set(which: int, soft: int, hard: int) -> None:
@@ -121,13 +163,16 @@ def _set(which: int, soft: int, hard: int) -> None:
 
 def data_bytes() -> int:
     """What RLIMIT_DATA counts of this process."""
-    return _mapped_and_data()[1]
+    return _memory()[0]
 
 
-def _mapped_and_data() -> Tuple[int, int]:
-    """Bytes that RLIMIT_AS and RLIMIT_DATA count: ``size`` and ``data`` of /proc/self/statm."""
+def _memory() -> Tuple[int, int]:
+    """What each limit of ``_MEMORY`` counts of this process; that of address space has a reserve.
+
+    ``data`` and ``size`` of /proc/self/statm.
+    """
     pages = _read("/proc/self/statm").split()
-    return int(pages[0]) * _PAGE, int(pages[5]) * _PAGE
+    return int(pages[5]) * _PAGE, int(pages[0]) * _PAGE + _RESERVE
 
 
 def _read(path: str) -> bytes:
@@ -139,29 +184,21 @@ def _read(path: str) -> bytes:
         os.close(descriptor)
 
 
-def is_alone() -> bool:
-    """Whether this process has one thread, and no descendant at all.
-
-    For a sub-reaper: the parents of each descendant lead to a child of this process. Then
-    nothing can be left of it once it ends.
-    """
-    # A folder has a link for itself, one for its parent, and one for each folder in it.
-    if os.stat("/proc/self/task").st_nlink > 3:  # noqa: PTH116  no objects on this path
-        return False
-    return not _has_children()
-
-
-def reap(known: Collection[int]) -> Iterator[Tuple[int, int]]:
+def reap(known: Collection[int], most: int = 256) -> Iterator[Tuple[int, int]]:
     """Collect the children that have ended.
 
     A known one's process group is killed first, while the zombie still holds its number.
 
+    Args:
+        known: pids; the caller forgets each one that is yielded before it asks for the next.
+        most: to collect at once; who forks and ends without a pause must not keep the caller.
+
     Yields:
         Pid and wait status of each known one.
     """
-    while True:
+    for _ in range(most):
         try:
-            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            ended = _first_ended()
         except ChildProcessError:
             return
         if ended is None:
@@ -173,32 +210,36 @@ def reap(known: Collection[int]) -> Iterator[Tuple[int, int]]:
             yield pid, status
 
 
-def children(spared: Collection[int] = (), since: int = 0) -> List[int]:
+def children(spared: Collection[int] = ()) -> List[int]:
     """The children of this process, but for those spared; ended ones too until they are reaped.
 
     Args:
         spared: children that are known to live.
-        since: ``last_pid()`` before any of the wanted could be forked; makes the look cheap.
     """
-    if not spared and not _has_children():  # which needs no look around
+    if not spared and not has_children():  # which needs no look around
         return []
-    return [pid for pid in _children(since) if pid not in spared]
+    return [pid for pid in _children() if pid not in spared]
 
 
-def _has_children() -> bool:
+def has_children() -> bool:
+    """Whether there is a child, be it one that has ended."""
     try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        _first_ended()
     except ChildProcessError:
         return False
     return True
 
 
-def last_pid() -> int:
-    """The number that the kernel gave last to a process or thread; 0 where it does not tell."""
+def one_has_ended() -> bool:
+    """Whether there is a child to be reaped."""
     try:
-        return int(_read("/proc/loadavg").split()[4])
-    except FileNotFoundError:  # proc(5) mounted with subset=pid
-        return 0
+        return _first_ended() is not None
+    except ChildProcessError:
+        return False
+
+
+def _first_ended() -> Optional[os.waitid_result]:
+    return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
 
 
 def kill_all(pids: Iterable[int]) -> None:
@@ -237,24 +278,14 @@ def kill(pid: int) -> None:
             end(pid, signal.SIGKILL)
 
 
-def _children(since: int) -> List[int]:
+def _children() -> List[int]:
     own = os.getpid()
     try:
         listed = _read(f"/proc/self/task/{own}/children")
     except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
-        return [pid for pid in _pids(since) if _parent(pid) == own]
+        every = (int(name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
+        return [pid for pid in every if _parent(pid) == own]
     return [int(pid) for pid in listed.split()]
-
-
-def _pids(since: int) -> Iterable[int]:
-    """The numbers that processes forked since then can have."""
-    last = last_pid()
-    if 0 < since <= last and last - since < _FEW:
-        return range(since + 1, last + 1)
-    every = (int(name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
-    if since <= last:
-        return (pid for pid in every if pid > since)
-    return (pid for pid in every if pid > since or pid <= last)  # the numbers began anew
 
 
 def _parent(pid: int) -> int:

@@ -105,6 +105,7 @@ class Loader:
             memory=settings.memory_limit,
             cpu=settings.cpu_limit,
             open_files=settings.files_limit,
+            calls_per_process=settings.calls_per_process,
         )
 
     @property
@@ -314,6 +315,7 @@ class Loader:
             self._limits,
             timeout=self._limits.timeout if conf.timeout is None else conf.timeout,
             memory=self._limits.memory if conf.memory_limit is None else conf.memory_limit,
+            calls_per_process=conf.calls_per_process or self._limits.calls_per_process,
         )
 
     def _properties(

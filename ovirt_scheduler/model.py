@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import enum
+import functools
+import hashlib
 import re
 from dataclasses import dataclass, field
-from typing import Callable, FrozenSet, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, FrozenSet, Mapping, Optional, Tuple, Union
 
 LONGEST_NAME = 128  # characters of the name of a unit or a driver (contract 3.1)
 MOST_UNITS = 256  # that one call may name (contract 4.2a)
@@ -67,9 +69,10 @@ class Limits:
     """What one plugin call may use (contract 6)."""
 
     timeout: float  # seconds of wall clock
-    memory: int  # bytes of RLIMIT_DATA above what the process has when it is forked
+    memory: int  # bytes of RLIMIT_DATA above what the process has when the call begins
     cpu: int  # seconds of processor time
     open_files: int
+    calls_per_process: int = 1000  # then its process is replaced; 1: a process for each call
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,14 @@ class PluginCode:
     modules: Tuple[Module, ...]  # the plugin itself first
     wants_engine: bool = False  # it names plugin.engine_connection
     wants_statistics: bool = False  # those of the hosts and VMs that it is given
+
+    @functools.cached_property
+    def version(self) -> str:
+        """Tells this code from any other: a digest of all that its process runs."""
+        digest = hashlib.sha256(f"{self.folder}\0{self.name}".encode())
+        for module in self.modules:
+            digest.update(f"\0{module.name}\0{module.path}\0".encode() + module.code)
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -224,7 +235,7 @@ class Analysis:
 
 @dataclass(frozen=True)
 class Document:
-    """An XML document as it came; opened only in a request process.
+    """An XML document as it came; opened only by a reader.
 
     ``encoding`` is set where the bytes are known to be in it whatever the document's
     own declaration says (an XML-RPC string has been decoded once already).
@@ -290,7 +301,7 @@ class CallResult:
 
     unit: str
     outcome: Outcome
-    value: Answer = None
+    value: Any = None  # an Answer; of a driver, what its method returns
     message: str = ""  # one line, for an administrator; empty when all is well
     seconds: float = 0.0
     notes: Tuple[str, ...] = ()  # what was put right in a good answer (hosts not given, ...)
@@ -321,19 +332,9 @@ class NoEngine:
 
 Engine = Union[EngineAccess, NoEngine]
 
-# Of a call that does not ask for one, or cannot have one.
-NO_ENGINE = NoEngine(
-    "scheduler.conf has no [engine] section, or the plugin does not name engine_connection"
-)
-
-
-@dataclass(frozen=True)
-class Known:
-    """What the engine told of hosts and VMs that came as ids (contract 5.2)."""
-
-    hosts: Tuple[Document, ...] = ()
-    vm: Optional[Document] = None
-    vms: Tuple[Document, ...] = ()
+NO_ENGINE = NoEngine("scheduler.conf has no [engine] section")
+# Where nobody asked the engine for a token, as none seemed to be needed.
+NOT_NAMED = NoEngine("neither the plugin's file nor its helpers name engine_connection; import it")
 
 
 @dataclass(frozen=True)
@@ -342,41 +343,6 @@ class UnitCall:
 
     unit: PolicyUnit
     properties: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Job:
-    """What one request process is asked to do."""
-
-    kind: Kind
-    calls: Tuple[UnitCall, ...]
-    hosts: Hosts
-    vm: Optional[Vm]
-    deadline: float  # seconds on the monotonic clock, for all calls together
-    strict: bool = True  # a property's value that a unit refuses ends it all (contract 1.5)
-    parallel: int = 1  # calls that may run side by side, where the kind allows it
-    known: Known = Known()
-    engine: Engine = NO_ENGINE
-
-
-@dataclass(frozen=True)
-class CallTask:
-    """What a call that was forked ahead is asked to do; there are no documents."""
-
-    call: UnitCall
-    hosts: Tuple[str, ...]
-    vm: Optional[str]
-    engine: Engine
-
-
-@dataclass(frozen=True)
-class Execution:
-    """What the executor brings back for one request."""
-
-    hosts: Tuple[str, ...]  # ids in the order given
-    vm: Optional[str]
-    results: Tuple[CallResult, ...]  # of the units that ran, in the order asked for
-    errors: Tuple[str, ...] = ()  # that belong to no single unit
 
 
 @dataclass(frozen=True)

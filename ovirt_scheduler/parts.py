@@ -59,10 +59,14 @@ class Parts:
         self._state = state
         self._lock = state_lock.take(state)
         self.executor = Executor(
-            settings.max_parallel_calls, settings.max_waiting, settings.plugin_user, adopts=True
+            settings.max_parallel_calls,
+            settings.max_waiting,
+            settings.plugin_user,
+            adopts=True,
+            kept=settings.kept_processes,
         )
         loader = Loader(settings, self.executor.analyse, SHIPPED)
-        self.registry = Registry(loader, LastGood(state / "plugins"))
+        self.registry = Registry(loader, LastGood(state / "plugins"), self.executor.want)
         self._selections = Selections()
         self._inventories: List[Inventory] = []  # calls under way may use a former one
         self._inventory = self._made_inventory(settings)
@@ -95,6 +99,7 @@ class Parts:
         self.stop_drive()
         self._settings, self._inventory = settings, inventory
         self._scheduling, self._service, self._drive = scheduling, service, drive
+        self.executor.keep(settings.kept_processes)
         self.registry.renew(loader)
         self.server.renew(server_settings, self._methods(settings))
         self.start_drive()

@@ -17,8 +17,9 @@ of the SDK (``sdk3``). The password never reaches a plugin. A plugin's own tests
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import NoReturn
+from typing import List, NoReturn
 
 from ovirtsdk4 import AuthError, Connection
 
@@ -50,7 +51,9 @@ __all__ = [
 
 _TIMEOUT = 20  # seconds for one answer; a silent engine should not use up all of a call's time
 
-_engine: Engine = NoEngine("the daemon gives a connection to its calls of a policy unit alone")
+_NONE = "the daemon gives a connection to its calls of a policy unit alone"
+_engine: Engine = NoEngine(_NONE)
+_connections: List[Connection] = []  # of the call that runs
 
 
 def engine_connection() -> Connection:
@@ -69,9 +72,20 @@ def engine_connection() -> Connection:
             f"no connection to the engine: {_engine.ca_file} is not to be read by the user whom "
             "plugins run as; it is no secret: let everybody read it"
         )
-    return _SharedLogin(
+    connection = _SharedLogin(
         url=_engine.url, token=_engine.token, ca_file=_engine.ca_file, timeout=_TIMEOUT
     )
+    _connections.append(connection)
+    return connection
+
+
+def forget() -> None:
+    """For a process that has done its call: close what that left open, and lose the login."""
+    provide(NoEngine(_NONE))
+    for connection in [*_connections]:
+        with contextlib.suppress(Exception):
+            connection.close()
+    _connections.clear()
 
 
 def provide(engine: Engine) -> None:

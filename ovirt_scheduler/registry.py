@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import (
+    Callable,
     Dict,
     Iterable,
     Iterator,
@@ -30,7 +31,7 @@ from ovirt_scheduler.catalogue import Catalogue, Key
 from ovirt_scheduler.drivers import DriverUnit
 from ovirt_scheduler.errors import ExecutorUnavailable, PluginError
 from ovirt_scheduler.loader import LoadedPlugin, Loader, Look
-from ovirt_scheduler.model import Kind, OnFailure, PolicyUnit
+from ovirt_scheduler.model import Kind, Limits, OnFailure, PluginCode, PolicyUnit
 from ovirt_scheduler.plugin_files import SeenFile, Stamps
 
 _log = logging.getLogger(__name__)
@@ -81,11 +82,23 @@ class _State:
 
 
 class Registry:
-    """Holds the catalogue, and keeps it up with the folders. Safe to use from many threads."""
+    """Holds the catalogue, and keeps it up with the folders. Safe to use from many threads.
 
-    def __init__(self, loader: Loader, store: Store) -> None:
+    Args:
+        loader: finds and loads the plugins.
+        store: keeps the last good version of each over a restart.
+        use: called with the plugins that there are, when they have changed.
+    """
+
+    def __init__(
+        self,
+        loader: Loader,
+        store: Store,
+        use: Callable[[Sequence[Tuple[PluginCode, Limits]]], None] = lambda _: None,
+    ) -> None:
         self._loader = loader
         self._store = store
+        self._use = use
         self._catalogue = Catalogue()
         self._states: Dict[Path, _State] = {}
         self._widowed: Dict[Path, _State] = {}  # conf files without a plugin
@@ -206,6 +219,8 @@ class Registry:
         catalogue = _catalogue(states, widowed, look.problems)
         _tell_changes(before, states, self._catalogue, catalogue)
         self._states, self._widowed, self._catalogue = states, widowed, catalogue
+        if due or before.keys() != states.keys():
+            self._use(catalogue.plugins)
 
     def _look_at_widowed(self, look: Look) -> Dict[Path, _State]:
         """The conf files whose plugin is gone: it may have had a filter that rejects then."""
@@ -283,7 +298,7 @@ def _catalogue(
     faults: List[PluginError] = list(problems)
     warnings: List[PluginError] = []
     missed: Dict[str, str] = {}
-    owners: Dict[Claim, str] = {}  # who has what, in words
+    owners: Dict[Claim, str] = dict(_reserved(states))  # who has what, in words
     for path, state in (*states.items(), *widowed.items()):
         if state.fault is not None:
             faults.append(state.fault)
@@ -316,6 +331,14 @@ def _catalogue(
                 topics.setdefault(driver.topic, driver)
     unused = tuple(_unused(states))
     return Catalogue(units, tuple(faults), drivers, topics, tuple(warnings), unused, missed)
+
+
+def _reserved(states: Mapping[Path, _State]) -> Iterator[Tuple[Claim, str]]:
+    """The names of drivers that come with the package and are called by the daemon alone."""
+    for state in states.values():
+        for driver in () if state.good is None else state.good.drivers:
+            if driver.shipped and not driver.interfaces and driver.topic is None:
+                yield ("driver", driver.name), "the daemon's own driver"
 
 
 def _unused(states: Mapping[Path, _State]) -> Iterator[Path]:

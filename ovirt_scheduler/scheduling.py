@@ -23,14 +23,14 @@ from ovirt_scheduler.drivers import (
     DriverRequest,
     DriverUnit,
     Migrations,
-    Returns,
     StatusChange,
 )
 from ovirt_scheduler.errors import EngineUnavailable, UnknownUnit
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.inventory import Inventory
-from ovirt_scheduler.model import AnswerForm, CallResult, Kind, NoEngine
+from ovirt_scheduler.model import NOT_NAMED, AnswerForm, CallResult, Kind, NoEngine
 from ovirt_scheduler.selections import Selections
+from ovirt_scheduler.tasks import Returns
 
 _log = logging.getLogger(__name__)
 
@@ -153,6 +153,9 @@ class Scheduling:
         self._selections.forget_others(catalogue.drivers)
         filters, costs = _units(request, catalogue)
         unit_errors = {**filters.errors, **costs.errors}
+        request_id = request.caller.request_id
+        call_log.tell_left_out(request_id, Kind.FILTER.words, filters.errors)
+        call_log.tell_left_out(request_id, Kind.COST_FUNCTION.words, costs.errors)
         if filters.rejected:
             request = replace(request, subjects=replace(request.subjects, hosts=()))
         job = replace(
@@ -163,17 +166,19 @@ class Scheduling:
         )
         job, engine_errors = self._with_engine(job)
         execution = self._executor.run_driver(job)
-        call_log.tell_engine(request.caller.request_id, execution.errors)
+        call_log.tell_request(request_id, execution.errors)
         for result in _log_calls(request, execution):
             problems = (() if result.ok else (result.message,)) + result.notes
             if problems:
                 unit_errors[result.unit] = unit_errors.get(result.unit, ()) + problems
+        of_units = _errors_of_units(job, execution)
+        call_log.tell_request(request_id, of_units)
         failed = execution.result is None or not execution.result.ok
         decision = DriverDecision(
             request=request,
             execution=execution,
             answer=_NOTHING[job.returns] if failed else execution.answer,
-            errors=(*engine_errors, *execution.errors, *_errors_of_units(job, execution)),
+            errors=(*engine_errors, *execution.errors, *of_units),
             unit_errors=unit_errors,
         )
         if request.driver.defines(request.method) and request.method in _SELECTIONS:
@@ -241,6 +246,7 @@ class Scheduling:
         """
         if self._inventory is None:
             return job, ()
+        job = replace(job, engine=NOT_NAMED)
         given = job.subjects
         hosts = given.hosts if isinstance(given.hosts, tuple) else ()
         vms = given.vms if isinstance(given.vms, tuple) else ()

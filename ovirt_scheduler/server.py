@@ -269,7 +269,11 @@ class _Connection(socketserver.BaseRequestHandler):
         """
         settings, connections = self.server.settings, self.server.connections
         self._stream.deadline = time.monotonic() + settings.idle_timeout
-        if not self._input.peek(1) or not connections.set_busy(self.request):
+        try:
+            first = self._input.peek(1)
+        except ConnectionError:  # no request is cut by that; many clients leave so
+            first = b""
+        if not first or not connections.set_busy(self.request):
             self._goes_on = False
             return
         self._start_request()

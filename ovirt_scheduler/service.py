@@ -16,13 +16,13 @@ from ovirt_scheduler.catalogue import UnitCalls, Units
 from ovirt_scheduler.errors import EngineUnavailable
 from ovirt_scheduler.executor import Executor
 from ovirt_scheduler.inventory import Inventory
+from ovirt_scheduler.jobs import Execution, Job
 from ovirt_scheduler.model import (
+    NOT_NAMED,
     Answer,
     AnswerForm,
     CallResult,
     Decision,
-    Execution,
-    Job,
     Kind,
     NoEngine,
     PolicyUnit,
@@ -78,6 +78,8 @@ class Service:
         calls, unit_errors, rejected = self._registry.glance().calls(
             request.kind, request.wanted, request.properties, strict
         )
+        request_id = request.caller.request_id
+        call_log.tell_left_out(request_id, request.kind.words, unit_errors)
         engine_errors: Tuple[str, ...] = ()
         hosts = () if rejected else request.hosts
         if hosts == () or (not calls and isinstance(hosts, tuple)):
@@ -93,22 +95,22 @@ class Service:
             )
             job, engine_errors = self._with_engine(job)
             execution = self._executor.run(job)
-            call_log.tell_engine(request.caller.request_id, execution.errors)
+            call_log.tell_request(request_id, execution.errors)
         for result in execution.results:
             problems = (() if result.ok else (result.message,)) + result.notes
             if problems:
                 unit_errors[result.unit] = unit_errors.get(result.unit, ()) + problems
-        answer, results, errors = _answer(request, calls, execution)
-        errors = (*engine_errors, *execution.errors, *errors)
+        answer, results, of_answer = _answer(request, calls, execution)
         decision = Decision(
             request=request,
             hosts=execution.hosts,
             results=results,
             answer=answer,
-            errors=errors,
+            errors=(*engine_errors, *execution.errors, *of_answer),
             unit_errors=unit_errors,
         )
         decision_log.tell(decision)
+        call_log.tell_request(request_id, of_answer)
         return decision
 
     def _with_engine(self, job: Job) -> Tuple[Job, Tuple[str, ...]]:
@@ -118,6 +120,7 @@ class Service:
         """
         if self._inventory is None:
             return job, ()
+        job = replace(job, engine=NOT_NAMED)
         by_documents = any(call.unit.class_name is None for call in job.calls)
         plugins = tuple(call.unit.plugin for call in job.calls)
         statistics = any(plugin.wants_statistics for plugin in plugins)

@@ -2,7 +2,7 @@
 
 A daemon that accepts connections while nothing can be forked looks alive to everybody but its
 callers. So what feeds the watchdog is the answer of a process that went the way of a plugin:
-zygote, request process, call, and back. It is an analysis, as that waits in no queue: a daemon
+zygote, worker, task, and back. It is an analysis, as that waits in no queue: a daemon
 that has more calls than it can take works, and is not to be restarted in the midst of them.
 """
 

@@ -7,9 +7,17 @@ import re
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _CONTROLS = {code: "\ufffd" for code in range(0x20) if chr(code) not in "\t\n\r"}
 
+_MESSAGE_LIMIT = 500  # characters
+
 
 def writable(text: str) -> str:
     """The text, with U+FFFD for each character that XML has no way to write."""
     if text.isascii():
         return text.translate(_CONTROLS)  # the same, in less than half of the time
     return NOT_IN_XML.sub("\ufffd", text)
+
+
+def one_line(text: str, limit: int = _MESSAGE_LIMIT) -> str:
+    """Text for a log and an answer: one line, not endless, and nothing that XML cannot carry."""
+    line = writable(" ".join(text[: 2 * limit].split()))
+    return line if len(line) <= limit else line[: limit - 1] + "\u2026"

@@ -1,13 +1,14 @@
-"""The warm process that request processes are forked from; it forks, and nothing else.
+"""The warm process that all processes of plugins and readers are forked from; it forks, and reaps.
 
 ::
 
-    daemon ──(FORK + a socket, KILL, ASK)──► zygote ──fork──► request process
-           ◄─(READY, ENDED)─────────────────┘
+    daemon ──(FORK + 3 descriptors, KILL, ASK)──► zygote ──fork──► worker
+           ◄─(ALIVE, ENDED)──────────────────────┘
 
 Started by exec with one descriptor, the daemon's control socket. It has one thread, no secret
-and no plugin, and never reads a request. It ends when that socket ends, and everything that
-was forked from it ends before it does.
+and no plugin, and never reads a task. What a worker leaves behind when it ends becomes the
+zygote's child, and is killed before the daemon is told of that end. When the control socket
+ends, so does everything that was forked from here, and then the zygote.
 """
 
 from __future__ import annotations
@@ -21,14 +22,27 @@ import selectors
 import signal
 import socket
 import sys
-from typing import Dict, NoReturn, Sequence
+import time
+from typing import Dict, List, NamedTuple, NoReturn, Optional, Sequence, Set
 
-from ovirt_scheduler import frames, heap, limits, privileges, request_process, secrecy, titles
+from ovirt_scheduler import (
+    frames,
+    heap,
+    limits,
+    loaded_modules,
+    privileges,
+    secrecy,
+    titles,
+    worker,
+)
 
-# Loaded once, here, for every plugin call.
+# Loaded once, here, for every process of a plugin.
 _PRELOADED = ("lxml.etree", "ovirtsdk4.services", "ovirtsdk4.types", "ovirtsdk4.writers")
 # Where plugins import from: the standard library, other packages, and this one.
 _NEEDED = ("os", "ovirtsdk4", __name__)
+
+_SWEEP_SECONDS = 2.0  # for what a worker left behind to be gone: then the daemon is told
+_SWEEP_EVERY = 0.05  # seconds between two passes where something does not end
 
 
 def main(control_fd: int, user: Sequence[int]) -> NoReturn:
@@ -43,13 +57,14 @@ def main(control_fd: int, user: Sequence[int]) -> NoReturn:
     limits.gain_no_privileges()
     limits.be_killed_first()
     heap.give_back_large_blocks()
-    secrecy.hide_memory()  # calls of one request see nothing of another's
+    secrecy.hide_memory()
     if user:
         _change_to(user)
     secrecy.leave_keyring()
     titles.show("zygote")
     for name in _PRELOADED:
         importlib.import_module(name)
+    loaded_modules.know()
     gc.collect()
     gc.freeze()
     _Zygote(control).run()
@@ -69,27 +84,38 @@ def _change_to(user: Sequence[int]) -> None:
             sys.exit(f"plugin_user: user {uid} cannot read {file}, and so not run plugins")
 
 
+class _Ended(NamedTuple):
+    """A worker that has ended, of whose end the daemon has not been told yet."""
+
+    serial: int
+    status: int  # as waitpid(2) gives it
+    until: float  # how long to wait for what it left, on the monotonic clock
+
+
 class _Zygote:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
-        # Its writing end is nobody else's: request processes see the zygote's end by it.
-        self._lifeline, self._held_open = os.pipe()
-        self._requests: Dict[int, int] = {}  # pid: serial
-        self._orphans = False
+        self._workers: Dict[int, int] = {}  # pid: serial
+        self._ended: List[_Ended] = []
+        self._lasting: Set[int] = (
+            set()
+        )  # pids: killed, and there for all that; nobody waits for them
+        self._sweeping = False  # something may be left behind
         self._wakeup, write_end = os.pipe()
         for end in (self._wakeup, write_end):
             os.set_blocking(end, False)
+        # The handler does nothing: the byte in the pipe ends the wait.
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
 
     def run(self) -> None:
-        self._control.send(frames.READY)
+        self._control.send(frames.ALIVE)
         with selectors.PollSelector() as selector:
             selector.register(self._control, selectors.EVENT_READ)
             selector.register(self._wakeup, selectors.EVENT_READ)
             while True:
-                ready = {key.fd for key, _ in selector.select()}
+                ready = {key.fd for key, _ in selector.select(self._pause())}
                 if self._wakeup in ready:
                     os.read(self._wakeup, 4096)
                 self._reap()
@@ -97,56 +123,72 @@ class _Zygote:
                     break
         self._end_all()
 
+    def _pause(self) -> Optional[float]:
+        """Seconds until the next pass where nothing happens; None: none is due."""
+        if limits.one_has_ended():  # the pass before took as many as it may
+            return 0.0
+        return _SWEEP_EVERY if self._sweeping else None
+
     def _obey(self) -> bool:
         """Take one message; False when the daemon has gone."""
         try:
-            message, descriptors, _, _ = socket.recv_fds(self._control, frames.ORDER.size, 1)
+            message, descriptors, _, _ = socket.recv_fds(self._control, frames.ORDER.size, 3)
         except ConnectionResetError:
             return False
         if not message:
             return False
         order, serial = frames.ORDER.unpack(message)
         if order == frames.ASK:
-            self._control.send(frames.READY)
-        elif order == frames.FORK and not descriptors:  # there was none left for it
+            self._control.send(frames.ALIVE)
+        elif order == frames.FORK and len(descriptors) < 3:  # there was none left for it
             self._tell(serial, -errno.EMFILE)
         elif order == frames.FORK:
-            self._fork(serial, *descriptors)
+            self._fork(serial, descriptors)
         else:
-            for pid, known in self._requests.items():
+            for pid, known in self._workers.items():
                 if known == serial:
                     limits.kill(pid)
+        for descriptor in descriptors:
+            os.close(descriptor)
         return True
 
-    def _fork(self, serial: int, client: int) -> None:
+    def _fork(self, serial: int, descriptors: Sequence[int]) -> None:
+        parent = os.getpid()
         try:
             pid = os.fork()
         except OSError as error:
             self._tell(serial, -(error.errno or 1))
-        else:
-            if pid == 0:
-                try:
-                    request_process.serve(socket.socket(fileno=client), self._lifeline)
-                finally:
-                    os._exit(os.EX_SOFTWARE)
-            self._requests[pid] = serial
-        os.close(client)
+            return
+        if pid == 0:
+            try:
+                worker.serve(parent, *descriptors)
+            finally:
+                os._exit(os.EX_SOFTWARE)
+        self._workers[pid] = serial
 
     def _reap(self) -> None:
-        for pid, status in limits.reap(self._requests):
-            serial = self._requests.pop(pid)
-            if status:
-                # What it left has become this process's, and is not all here at once.
-                self._orphans = True
-                self._tell(serial, status)
-        if self._orphans:
-            left = limits.children(spared=self._requests)
-            limits.kill_all(left)
-            self._orphans = bool(left)
+        """Collect who has ended, and kill what they left: one pass, which takes a bounded time."""
+        now = time.monotonic()
+        for pid, status in limits.reap(self._workers):
+            self._ended.append(_Ended(self._workers.pop(pid), status, now + _SWEEP_SECONDS))
+        if not self._ended and not self._sweeping:
+            return
+        # What they left has become this process's, and is not all here at once.
+        left = limits.children(spared=self._workers)
+        limits.kill_all(left)
+        self._sweeping = bool(left)
+        self._lasting &= set(left)
+        waited_for = set(left) - self._lasting
+        due = [each for each in self._ended if not waited_for or now >= each.until]
+        for each in due:
+            self._ended.remove(each)
+            self._tell(each.serial, each.status, bool(waited_for))
+        if due:
+            self._lasting |= waited_for
 
-    def _tell(self, serial: int, status: int) -> None:
+    def _tell(self, serial: int, status: int, left: bool = False) -> None:
         with contextlib.suppress(OSError):  # the daemon has gone: the next read says so
-            self._control.send(frames.ENDED.pack(serial, status))
+            self._control.send(frames.ENDED.pack(serial, status, left))
 
     def _end_all(self) -> None:
         while True:

@@ -19,6 +19,7 @@ import pytest
 from driven import Driven
 from place import Place
 from served import context, files, hasty, plain, running, secure, start  # noqa: F401  fixtures
+from settled_calls import calls_of  # noqa: F401  a fixture
 
 from ovirt_scheduler import trust
 from ovirt_scheduler.executor import Executor

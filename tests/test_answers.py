@@ -38,6 +38,7 @@ def test_a_filter_returns_entities_or_ids(returned, hosts):
         (b"h1", "returned b'h1'; expected the hosts to keep"),
         (True, "returned True; expected the hosts to keep"),
         (HOST, "returned one Host; expected the hosts to keep"),
+        ("h" * 100, "returned 'h{78}\u2026; expected the hosts to keep"),
         ([None], "returned None, which is neither an entity with an id nor an id"),
         ([3], "returned 3, which is neither an entity with an id nor an id"),
         ([["h1"]], r"returned \['h1'\], which is neither an entity with an id nor an id"),

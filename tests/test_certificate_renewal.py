@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -130,6 +131,28 @@ def test_nothing_is_switched_to_that_is_not_whole(tmp_path):
     assert der(folder / "certificate.pem") == used
     with pytest.raises(ConfigError):
         certificates.switch(folder)
+
+
+def test_a_switch_that_fails_halfway_leaves_what_is_used_in_its_place(tmp_path, monkeypatch):
+    """The folder of the next pair cannot be renamed when the former one has been."""
+    folder = tmp_path / "certificate"
+    following = certificates.next_to(folder)
+    used, new = (der(certificates.ensure(each).certificate) for each in (folder, following))
+    rename = Path.rename
+
+    def refuse(self, target):
+        if self == following:
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(PermissionError):
+        certificates.switch(folder)
+    assert sorted(tmp_path.iterdir()) == [folder, following]
+    monkeypatch.undo()
+    assert der(certificates.files_in(folder).certificate) == used
+    certificates.switch(folder)
+    assert der(certificates.files_in(folder).certificate) == new
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="giving files away takes root")

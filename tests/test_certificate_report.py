@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import json
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from test_cli import run
 
 from ovirt_scheduler import certificates, config
 from ovirt_scheduler.certificate_report import report
@@ -65,6 +67,18 @@ def test_days_left_are_told_and_too_few_are_a_problem(tmp_path, settings, days, 
     assert (problem or f"{days} days left") in told.line()
     assert told.fields()["days_left"] == days
     assert told.described.fingerprint in told.text()
+
+
+def test_check_is_not_content_with_one_that_ends_soon(tmp_path):
+    """Though nothing else is wrong."""
+    (tmp_path / "state").mkdir(mode=0o700)
+    write_pair(tmp_path / "state" / "certificate", 10)
+    (tmp_path / "plugins").mkdir()
+    status, out, _ = run(tmp_path, "check", "--plugins", str(tmp_path / "plugins"))
+    assert (status, out.splitlines()[-1]) == (1, "1 to mend")
+    assert "10 days left" in out
+    status, out, _ = run(tmp_path, "check", "--plugins", str(tmp_path / "plugins"), "-o", "json")
+    assert (status, json.loads(out)["ok"]) == (1, False)
 
 
 def test_a_certificate_without_names_is_described(tmp_path):

@@ -25,9 +25,9 @@ def call_with(*values: str) -> bytes:
     return f"<methodCall><methodName>m</methodName><params>{params}</params></methodCall>".encode()
 
 
-def nested(levels: int) -> bytes:
+def nested(levels: int, inmost: str = "") -> bytes:
     opening, closing = "<array><data><value>", "</value></data></array>"
-    return call_with(opening * levels + closing * levels)
+    return call_with(opening * levels + inmost + closing * levels)
 
 
 @pytest.mark.parametrize(
@@ -298,10 +298,11 @@ def test_a_message_repeats_little_of_the_document() -> None:
 def test_depth_is_bounded() -> None:
     """Arrays within arrays are read down to the limit and refused below it."""
     per_level, around = 3, 4  # array, data, value; methodCall, params, param, value
-    deepest = (codec.MAX_DEPTH - around) // per_level
+    deepest, beyond = divmod(codec.MAX_DEPTH - around, per_level)
+    assert beyond == 0
     decode_call(nested(deepest))
     with pytest.raises(NotXmlRpc, match="limit"):
-        decode_call(nested(deepest + 1))
+        decode_call(nested(deepest, "<string/>"))
 
 
 def test_the_number_of_elements_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

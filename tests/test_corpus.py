@@ -12,11 +12,12 @@ from typing import Any, List
 
 import pytest
 from fuzzing import assert_told, bounded, corpus
+from reading import read_hosts
 
-from ovirt_scheduler import config, frames
-from ovirt_scheduler.entities import read_hosts
+from ovirt_scheduler import config, frames, messages
 from ovirt_scheduler.errors import ConfigError, PluginError, UnreadableDocument
-from ovirt_scheduler.model import Document, Kind
+from ovirt_scheduler.model import Document
+from ovirt_scheduler.tasks import Function, Given, Returns
 
 
 def samples(folder: str) -> Any:
@@ -127,39 +128,41 @@ def test_a_conf_file(sample: Path, tmp_path: Path) -> None:
 
 # -- frames -------------------------------------------------------------------------------
 
-UNFINISHED = {"length_cut", "length_longer_than_what_comes", "nothing"}
+UNFINISHED = {
+    *("length_cut", "length_longer_than_what_comes", "nothing", "text"),
+}
 GOOD_FRAMES = {
-    *("analysis", "field_unknown", "json_in_utf16", "json_with_a_key_twice", "json_with_a_mark"),
-    *("position_huge", "position_negative", "result", "second_cut", "seconds_infinite"),
-    *("seconds_nan", "seconds_negative", "two_in_one", "value_of_costs"),
+    *("analysis", "answer", "answer_twice", "json_in_utf16", "json_with_a_mark", "kind_unknown"),
+    *("nonce_of_all_ones", "read_of_a_thousand_digits", "second_cut", "two_in_one"),
+    *("value_of_a_place_twice", "value_of_costs", "value_of_strangers"),
 }
 WRONG_FRAMES = {
     "length_of_all_ones": "a frame of 18446744073709551615 bytes; at most 67108864",
-    "length_zero": "not JSON",
-    "pickle": "not JSON",
-    "value_of_costs_that_are_true": "does not map hosts to integers",
+    "length_zero": "not an answer of a filter",
+    "pickle": "not an answer of a filter",
+    "value_of_costs_that_are_true": "no list of costs",
+    "value_of_a_place_beyond": "a place beyond the hosts given",
 }
 
 
-def read_frames(data: bytes, kind: Kind) -> List[object]:
-    found: List[object] = []
-    for payload in frames.Unframer(frames.ANSWER_LIMIT).feed(data):
-        name, fields = frames.unpack(payload)
-        found.append(
-            frames.unpack_result(fields, kind)
-            if name == "result"
-            else frames.unpack_analysis(fields)
-        )
-    return found
+def read_frames(data: bytes, name: str) -> List[object]:
+    given = Given(("h1", "h2", "h3"))
+    returns = Returns.COSTS if "costs" in name else Returns.HOSTS
+    function = Function("u", "filter", "do_filter", returns, parameters=("hosts",))
+    return [
+        messages.unpack_analysis(frame.payload)
+        if name.startswith("analysis")
+        else messages.unpack_answer(frame.payload, function, given)
+        for frame in frames.Unframer(messages.ANALYSIS_LIMIT).feed(data)
+    ]
 
 
 @samples("frames")
 def test_a_frame(sample: Path) -> None:
     """What it tells, nothing yet, or a refusal."""
-    kind = Kind.COST_FUNCTION if "costs" in sample.stem else Kind.FILTER
     try:
         with bounded():
-            found = read_frames(sample.read_bytes(), kind)
+            found = read_frames(sample.read_bytes(), sample.stem)
     except frames.FrameError as error:
         assert sample.stem not in GOOD_FRAMES | UNFINISHED, error
         assert_told(str(error))

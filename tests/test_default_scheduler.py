@@ -221,10 +221,12 @@ class TestBalancing:
         assert balanced(policy, hosts, [fixed, vm("other", "b")]) == {}
 
     def test_a_host_below_the_low_mark_takes_over_from_the_most_used(self):
-        """Until it is not below, and while that evens out."""
+        """Until it is not below, and while that evens out; never to above the high mark."""
         hosts = [host("a", used=0.7), host("b", used=0.5), host("c", used=0.1)]
         vms = [vm(f"vm{number}", "a", memory=4) for number in range(8)]
         assert balanced("evenly_distribute", hosts, vms) == {"vm0": ["c"], "vm1": ["c"]}
+        hosts, vms = [host("a", used=0.95), host("c", used=0.1)], [vm("large", "a", memory=26)]
+        assert balanced("evenly_distribute", hosts, vms, high_utilization="50") == {}
 
     def test_a_cluster_that_is_evenly_idle_is_left_alone(self):
         """All are below the low mark, and nothing is better elsewhere."""

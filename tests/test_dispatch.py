@@ -88,6 +88,15 @@ def test_any_other_exception_is_hidden(error: Exception, caplog: pytest.LogCaptu
     assert record.exc_info[1] is error
 
 
+def test_a_lack_of_memory_is_told_as_such(caplog: pytest.LogCaptureFixture) -> None:
+    """It is no mistake of ours that somebody would have to look for: no traceback, and once."""
+    code, text = fault(raising(MemoryError()), "fails")
+    assert (code, text) == (-32603, "the daemon has no memory for it now (request 0a1b2c3d)")
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert "the daemon has no memory for it now" in record.getMessage()
+    assert record.exc_info is None
+
+
 @pytest.mark.parametrize("value", [None, 2**31, [{1: 2}]])
 def test_an_answer_without_a_form_is_an_internal_error(value: object) -> None:
     """What cannot be encoded is our own mistake."""

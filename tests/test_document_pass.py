@@ -6,6 +6,7 @@ from random import Random
 from typing import Any, List
 
 import pytest
+import reading
 from fuzzing import tries
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from ovirtsdk4.reader import Reader
 from sdk_reading import SHARED, by_the_sdk, differences
 
 from bench.documents import hosts as bench_hosts
-from ovirt_scheduler import document_pass, entities
+from ovirt_scheduler import document_pass
 from ovirt_scheduler.document_pass import HOSTS, VMS, Kind
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model import Document
@@ -145,7 +146,7 @@ def test_documents_of_engines_are_certain(name: str) -> None:
 
 def test_many_hosts_are_certain() -> None:
     """Nor what the benchmark measures."""
-    found = entities.read_hosts(Document(bench_hosts(20).encode()))
+    found = reading.read_hosts(Document(bench_hosts(20).encode()))
     assert states_of(bench_hosts(20).encode()) is not None
     for mine, other in zip(found, by_the_sdk(bench_hosts(20).encode())):
         assert list(differences(mine, other)) == []

@@ -10,6 +10,8 @@ import pytest
 from driven import OFTEN, cluster
 from rest_server import GIB, Host, Reply, Vm
 
+pytestmark = pytest.mark.long
+
 FAILING = '''\
 """Fails whatever it is asked."""
 

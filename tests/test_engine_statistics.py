@@ -36,6 +36,10 @@ PLUGINS = {
     "    follow = engine_connection().follow_link\n"
     "    idle = {host: follow(host.statistics)[-1].values[0].datum for host in hosts}\n"
     "    return [host for host in hosts if idle[host] == 98]\n",
+    "First": "from ovirt_scheduler.plugin import HostSelector\n"
+    "class First(HostSelector):\n"
+    "    def candidates(self, hosts, vm, properties):\n"
+    "        return hosts[:1]\n",
     "Unclear": "uses_statistics = 'yes'\ndef do_filter(hosts, vm, properties): return hosts\n",
 }
 
@@ -91,6 +95,17 @@ def test_statistics_are_asked_for_where_the_code_reads_them(daemon, engine, name
         answer = asked_by(engine, proxy.runFilters, [name], IDS, id_of("web"), {})
     assert answer[0] == kept
     assert followed in answer[1]
+
+
+@pytest.mark.parametrize("name", ["ByHelper", "Follows"])
+def test_what_a_schedulers_filters_read_is_asked_for(daemon, engine, name):
+    """Statistics and a connection, where the scheduler itself wants neither."""
+    with daemon.proxy() as proxy:
+        calls = proxy.selectHost, "First", IDS, id_of("web")
+        assert asked_by(engine, *calls, {}) == (BUSY, {""})
+        answer, followed = asked_by(engine, *calls, {"filters": name})
+    assert answer == IDLE
+    assert "statistics" in followed
 
 
 def test_an_own_word_that_is_none_is_refused(daemon):

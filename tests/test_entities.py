@@ -17,17 +17,11 @@ from typing import Any, Callable, Iterator
 import pytest
 from lxml import etree
 from ovirtsdk4 import Struct
+from reading import read_host, read_hosts, read_vm, read_vms
 
-from ovirt_scheduler.entities import (
-    hosts_of_ids,
-    read_host,
-    read_hosts,
-    read_vm,
-    read_vms,
-    vm_of_id,
-)
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model import Document
+from ovirt_scheduler.states import of_ids
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -213,8 +207,8 @@ def test_one_vm_in_a_collection() -> None:
 
 def test_entities_of_ids() -> None:
     """Entities made of ids hold the id and nothing else."""
-    first, second = hosts_of_ids(["a", "b"])
-    assert (first.id, second.id, vm_of_id("c").id) == ("a", "b", "c")
+    first, second = of_ids("Host", ["a", "b"])
+    assert (first.id, second.id, of_ids("Vm", ["c"])[0].id) == ("a", "b", "c")
     assert list(held(first)).count(None) == len(list(held(first))) - 1
 
 
@@ -468,13 +462,14 @@ def test_nothing_is_fetched(where: str, tmp_path: Path) -> None:
 
 TOO_LARGE = """
 import resource, sys
-from ovirt_scheduler.entities import read_hosts
+from ovirt_scheduler.document_pass import HOSTS
+from ovirt_scheduler.entities import read_states
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model import Document
 data = b"<host id='a'><tags>" + {inside!r} * 500_000 + b"</tags></host>"
 resource.setrlimit(resource.RLIMIT_DATA, (100 << 20, resource.RLIM_INFINITY))
 try:
-    read_hosts(Document(data))
+    read_states(Document(data), HOSTS)
 except UnreadableDocument as mistake:
     sys.exit(f"refused: {{mistake}}")
 """

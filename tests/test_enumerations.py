@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ovirtsdk4.types import RngSource
+from reading import read_hosts
 
-from ovirt_scheduler.entities import read_hosts
 from ovirt_scheduler.model import Document
 
 

@@ -1,211 +1,109 @@
-"""The messages between the processes: whole, bounded, and read with suspicion."""
+"""The frames between the processes: whole however they are cut, bounded, and the tasks in them."""
 
 from __future__ import annotations
 
-import json
-import pickle
+import os
+import socket
+import threading
 
 import pytest
 
 from ovirt_scheduler import frames
-from ovirt_scheduler.model import (
-    Analysis,
-    CallResult,
-    Candidate,
-    Document,
-    FileFault,
-    FoundDriver,
-    FoundUnit,
-    Job,
-    Kind,
-    Migration,
-    Module,
-    Outcome,
-    PublishedMethod,
-    Source,
+from ovirt_scheduler.frames import ANSWER, READY, TASK, Frame, FrameError, Unframer
+from ovirt_scheduler.model import Candidate, Document, Limits, PluginCode, Source
+from ovirt_scheduler.tasks import (
+    CheckTask,
+    Function,
+    PrintedTask,
+    ReadTask,
+    Returns,
+    Role,
+    Setup,
+    Unread,
 )
 
-RESULT = {
-    "unit": "u", "outcome": "ok", "value": ["h"], "message": "", "seconds": 0.5, "notes": [],
-    "stdout": "", "stderr": "", "traceback": "", "position": 0,
-}  # fmt: skip
-HALF_A_PAIR = "\ud800"
+FUNCTION = Function("u", "filter", "do_filter", Returns.HOSTS, parameters=("hosts",))
 
 
-@pytest.mark.parametrize("step", [1, 7, 8, 9, 1000])
+@pytest.mark.parametrize("step", [1, 7, 16, 17, 18, 1000])
 def test_frames_come_out_whole_however_the_stream_is_cut(step):
     """Empty ones too, and several in one piece."""
-    payloads = [b"", b"x", b"y" * 100, b""]
-    stream = b"".join(piece for payload in payloads for piece in frames.frame(payload))
-    unframer = frames.Unframer(limit=100)
+    sent = [
+        Frame(READY, 1, b""), Frame(ANSWER, 2**64 - 1, b"x"), Frame(ANSWER, 3, b"y" * 100),
+        Frame(READY, 0, b""),
+    ]  # fmt: skip
+    stream = b"".join(frames.pack(*frame) for frame in sent)
+    unframer = Unframer(limit=100)
     pieces = [stream[start : start + step] for start in range(0, len(stream), step)]
-    assert [payload for piece in pieces for payload in unframer.feed(piece)] == payloads
+    assert [frame for piece in pieces for frame in unframer.feed(piece)] == sent
 
 
 def test_a_frame_over_the_limit_is_refused_at_its_length():
     """Before a byte of it has come, so that it takes no memory."""
-    unframer = frames.Unframer(limit=10)
-    assert unframer.feed(frames.frame(b"x" * 10)[0]) == []
-    with pytest.raises(frames.FrameError, match="a frame of 11 bytes; at most 10"):
-        frames.Unframer(limit=10).feed(frames.frame(b"x" * 11)[0])
+    assert list(Unframer(limit=10).feed(frames.pack(ANSWER, 1, b"x" * 10))) != []
+    header = frames.pack(ANSWER, 1, b"x" * 11)[: frames.HEADER.size]
+    with pytest.raises(FrameError, match="a frame of 11 bytes; at most 10"):
+        list(Unframer(limit=10).feed(header))
+
+
+def test_the_frames_before_a_bad_one_count():
+    """An answer is not lost by what its process says after it."""
+    stream = frames.pack(ANSWER, 1, b"good") + frames.pack(ANSWER, 1, b"x" * 11)
+    feed = Unframer(limit=10).feed(stream)
+    assert next(feed).payload == b"good"
+    with pytest.raises(FrameError):
+        next(feed)
 
 
 @pytest.mark.parametrize(
     "task",
     [
-        Job(Kind.FILTER, (), Document(b"<hosts/>", "utf-8"), "vm", deadline=1.5),
+        Setup(PluginCode("p", "/p", ()), Limits(1.0, 2, 3, 4)),
+        CheckTask(FUNCTION, {"a": "b"}, 0.5),
+        PrintedTask(FUNCTION, ("h1",), b"[]", b""),
+        ReadTask((Unread(Role.HOSTS, Document(b"<hosts/>", "utf-8")),)),
         Candidate(Source("a", "/p/a.py", b"x = 1"), "/p", (Source("b", "/p/b.py", b""),)),
     ],
 )
 def test_a_task_arrives_as_it_was_sent(task):
-    """Downwards they are pickled."""
-    assert frames.unpack_task(frames.pack_task(task)) == task
+    """Downwards they are pickled; the nonce is what the answer has to bear."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.sendall(frames.pack_task(task, 7))
+        assert frames.receive_task(theirs) == (task, 7, [])
 
 
-def test_anything_but_a_task_is_refused():
-    """Even from the daemon."""
-    with pytest.raises(frames.FrameError, match="a task of type list"):
-        frames.unpack_task(pickle.dumps([]))
+@pytest.mark.parametrize("size", [1, 1 << 20])
+def test_descriptors_come_with_their_task(size):
+    """In their order, whatever the size of the task; nothing of the next one is taken."""
+    ours, theirs = socket.socketpair()
+    task = PrintedTask(FUNCTION, (), b"x" * size, b"")
+    pipes = [os.pipe() for _ in range(3)]
+
+    def send() -> None:
+        frames.send(ours, frames.pack_task(task, 7), [read for read, _ in pipes])
+        frames.send(ours, frames.pack_task(task, 8))
+
+    with ours, theirs:
+        sender = threading.Thread(target=send)
+        sender.start()
+        found, nonce, descriptors = frames.receive_task(theirs)
+        assert (found, nonce, len(descriptors)) == (task, 7, 3)
+        for place, ((read, write), came) in enumerate(zip(pipes, descriptors)):
+            os.write(write, b"%d" % place)
+            assert os.read(came, 9) == b"%d" % place
+            for end in (read, write, came):
+                os.close(end)
+        assert frames.receive_task(theirs)[1:] == (8, [])
+        sender.join()
 
 
-@pytest.mark.parametrize(
-    ("kind", "value"),
-    [
-        (Kind.FILTER, ("h1", "h2")),
-        (Kind.FILTER, ()),
-        (Kind.COST_FUNCTION, {"h1": -3, "h2": 10**18}),
-        (Kind.BALANCE, Migration("vm", ("h1",))),
-        (Kind.BALANCE, Migration("vm", ())),
-        (Kind.BALANCE, None),
-    ],
-)
-def test_a_result_arrives_as_it_was_sent(kind, value):
-    """With every field, whatever text is in it."""
-    result = CallResult(
-        "unit", Outcome.OK, value, "message \N{SNOWMAN}", 0.25, ("note",), "out\0", "err", "trace"
-    )
-    name, fields = frames.unpack(frames.pack_result(result, position=3))
-    assert name == "result"
-    assert frames.unpack_result(fields, kind) == (3, result)
-
-
-def test_a_failure_carries_no_value():
-    """What a failed call answered does not count."""
-    fields = {**RESULT, "outcome": "raised", "value": {"not": ["a", "value"]}}
-    assert frames.unpack_result(fields, Kind.FILTER)[1].value is None
-
-
-@pytest.mark.parametrize(
-    ("kind", "change"),
-    [
-        (Kind.FILTER, {"outcome": "splendid"}),
-        (Kind.FILTER, {"outcome": []}),
-        (Kind.FILTER, {"unit": None}),
-        (Kind.FILTER, {"value": "h"}),
-        (Kind.FILTER, {"value": [1]}),
-        (Kind.FILTER, {"value": [HALF_A_PAIR]}),
-        (Kind.FILTER, {"value": {"h": 1}}),
-        (Kind.FILTER, {"message": HALF_A_PAIR}),
-        (Kind.FILTER, {"notes": "n"}),
-        (Kind.FILTER, {"position": "first"}),
-        (Kind.FILTER, {"position": float("inf")}),
-        (Kind.FILTER, {"seconds": 10**400}),
-        (Kind.COST_FUNCTION, {"value": ["h"]}),
-        (Kind.COST_FUNCTION, {"value": {"h": 1.5}}),
-        (Kind.COST_FUNCTION, {"value": {"h": True}}),
-        (Kind.COST_FUNCTION, {"value": None}),
-        (Kind.BALANCE, {"value": ["vm"]}),
-        (Kind.BALANCE, {"value": [None, []]}),
-        (Kind.BALANCE, {"value": ["vm", "h"]}),
-    ],
-)
-def test_a_result_of_another_shape_is_refused(kind, change):
-    """Whatever a plugin could have written in its own answer."""
-    _, fields = frames.unpack(json.dumps({"type": "result", **RESULT, **change}).encode())
-    with pytest.raises(frames.FrameError, match="not a result of a"):
-        frames.unpack_result(fields, kind)
-
-
-def test_a_result_without_one_of_its_fields_is_refused():
-    """The sentence names the field."""
-    for name in RESULT:
-        fields = {key: value for key, value in RESULT.items() if key != name}
-        with pytest.raises(frames.FrameError, match=name):
-            frames.unpack_result(fields, Kind.FILTER)
-
-
-@pytest.mark.parametrize(
-    "payload",
-    [b"", b"{", b"[]", b"1", b"{}", b'{"type": 1}', b"\xff", b"[" * 100_000, b"1" * 10_000],
-)
-def test_what_is_no_message_is_refused(payload):
-    """Not JSON, or JSON of another kind, or nested past all reason."""
-    with pytest.raises(frames.FrameError):
-        frames.unpack(payload)
-
-
-ANALYSIS = Analysis(
-    (FoundUnit("u", Kind.BALANCE, "what it does", 7),),
-    (Module("u", "/p/u.py", b"\xff source", b"\0code"),),
-    drivers=(
-        FoundDriver(
-            class_name="D",
-            line=3,
-            description="what it is for",
-            name="d",
-            topic=None,
-            interfaces=("LoadBalancer",),
-            methods=(PublishedMethod("m", "help", "(a, b=1)", ("a",), ("b",)),),
-            policies=("p", "q"),
-            version="1",
-            written_for="4.5",
-            properties="k=v",
-            default_values="v",
-        ),
-    ),
-)
-
-
-@pytest.mark.parametrize(
-    "analysis",
-    [
-        Analysis(),
-        ANALYSIS,
-        Analysis(fault=FileFault("/p/u.py", 3, "syntax error")),
-        Analysis(fault=FileFault("/p/u.py", None, "is empty")),
-    ],
-)
-def test_an_analysis_arrives_as_it_was_sent(analysis):
-    """Source and code are bytes of any kind."""
-    name, fields = frames.unpack(frames.pack_analysis(analysis))
-    assert (name, frames.unpack_analysis(fields)) == ("analysis", analysis)
-
-
-@pytest.mark.parametrize(
-    ("part", "change"),
-    [
-        ("units", {"kind": "weigher"}),
-        ("units", {"line": float("inf")}),
-        ("units", {"description": HALF_A_PAIR}),
-        ("modules", {"code": "not base64"}),
-        ("modules", {"source": 7}),
-        ("modules", {"path": None}),
-        ("drivers", {"topic": 7}),
-        ("drivers", {"policies": "p"}),
-        ("drivers", {"methods": [{}]}),
-        ("drivers", {"methods": 7}),
-    ],
-)
-def test_an_analysis_of_another_shape_is_refused(part, change):
-    """The analysing process has run the plugin: it is not trusted either."""
-    _, fields = frames.unpack(frames.pack_analysis(ANALYSIS))
-    fields[part][0].update(change)
-    with pytest.raises(frames.FrameError, match="not an analysis"):
-        frames.unpack_analysis(fields)
-
-
-@pytest.mark.parametrize("fields", [{}, {"fault": None}, {"fault": {}, "units": [], "modules": []}])
-def test_an_analysis_without_its_parts_is_refused(fields):
-    """Units, modules and fault are always there."""
-    with pytest.raises(frames.FrameError, match="not an analysis"):
-        frames.unpack_analysis(fields)
+@pytest.mark.parametrize("sent", [b"", b"t", frames.pack(TASK, 1, b"cut off")[:-1]])
+def test_the_end_of_the_daemon_is_the_end_of_waiting(sent):
+    """In the middle of a task too."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        with ours:
+            ours.sendall(sent)
+        with pytest.raises(EOFError):
+            frames.receive_task(theirs)

@@ -22,6 +22,8 @@ from hypothesis import strategies as st
 from test_fuzz_body import CHUNKED, TOKENS
 from test_fuzz_calls import CALLS, FAULTS
 
+from ovirt_scheduler import pool
+
 PATHS = ["/", "/RPC2", "/design", "/engine"]
 HOSTS = ["host-1", "host-2"]
 GOOD = xmlrpc.client.dumps((["keeps_first"], HOSTS, "vm-1", {}), "runFilters").encode()
@@ -98,10 +100,10 @@ STATUS = {
 }
 
 
-# What an idle daemon holds at most with one place for calls: the process that forks, one that
-# waits for a request, and the calls that it has forked ahead; the descriptors to talk to them.
-MOST_PROCESSES = 1 + 1 + 4
-MOST_DESCRIPTORS = 16
+# What an idle daemon holds at most with one place for calls: the process that forks, those that wait
+# for a task, and one of each plugin, the shipped ones included; three descriptors to talk to each of them.
+MOST_PROCESSES = 1 + pool.SPARE + len([*PLUGINS.glob("*.py")]) + 2
+MOST_DESCRIPTORS = 13 + 3 * MOST_PROCESSES
 MOST_MEMORY = 300 << 20  # bytes
 
 

@@ -19,8 +19,8 @@ from fuzzing import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from reading import read_hosts, read_vm
 
-from ovirt_scheduler.entities import read_hosts, read_vm
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model import Document
 

@@ -1,4 +1,4 @@
-"""The bytes between the processes, as a plugin that found the pipe might write them."""
+"""The bytes between the processes, as a plugin that found the socket might write them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from fuzzing import assert_told, bounded, damaged, mostly, tries
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_scheduler import frames
-from ovirt_scheduler.model import Analysis, CallResult, Kind
+from ovirt_scheduler import frames, messages
+from ovirt_scheduler.frames import Frame, FrameError, Unframer
+from ovirt_scheduler.model import Outcome
+from ovirt_scheduler.tasks import Function, Given, Returns
 
 LIMIT = 64
+GIVEN = Given(("a", "b", "c"), vms=("v",), vm="v")
 
 TEXTS = st.sampled_from(
     ["", "a", "ok", "raised", "filter", "balance", "\ud800", "\x00\n", "é", "eA==", "x" * 5000]
@@ -28,10 +31,24 @@ JSON: st.SearchStrategy[Any] = st.recursive(
     ),
     max_leaves=6,
 )
-RESULT = {
-    "unit": "u", "outcome": "ok", "value": None, "message": "", "seconds": 0.5, "notes": [],
-    "stdout": "", "stderr": "", "traceback": "", "position": 0,
-}  # fmt: skip
+PLACES = st.lists(st.integers(-1, 3), max_size=3)
+STRANGERS = st.lists(TEXTS, max_size=3)
+COUNTS = st.integers(-1, 5)
+FORMS = st.sampled_from(["base64", "dateTime", "struct"])
+ANSWERS = mostly(
+    st.one_of(
+        st.tuples(PLACES, COUNTS, STRANGERS),
+        st.tuples(PLACES, PLACES, COUNTS, STRANGERS),
+        st.tuples(TEXTS, PLACES, COUNTS, STRANGERS),
+        st.lists(st.tuples(st.sampled_from("vw"), PLACES, COUNTS, STRANGERS), max_size=3),
+        st.dictionaries(FORMS, JSON, min_size=1, max_size=1),
+        st.lists(TEXTS, max_size=3),
+    ),
+    JSON,
+)
+READS = st.one_of(st.none(), st.tuples(COUNTS, COUNTS))
+OUTCOMES = st.sampled_from(["ok"] * 5 + [outcome.value for outcome in Outcome] + ["?", None])
+RESULTS = mostly(st.tuples(OUTCOMES, ANSWERS, TEXTS, TEXTS, READS), st.lists(JSON, max_size=6))
 UNIT = {
     "name": "u", "kind": "filter", "description": "", "line": 1, "class_name": None,
     "properties": "",
@@ -51,106 +68,128 @@ def changed(shape: Dict[str, Any]) -> st.SearchStrategy[Dict[str, Any]]:
     )
 
 
-ANSWERS = mostly(
-    st.one_of(
-        st.lists(TEXTS, max_size=3),
-        st.dictionaries(TEXTS, st.integers(-9, 9), max_size=3),
-        st.tuples(TEXTS, st.lists(TEXTS, max_size=3)),
-    ),
-    JSON,
-)
-RESULTS = st.builds(lambda fields, value: {**fields, "value": value}, changed(RESULT), ANSWERS)
 ANALYSES = st.fixed_dictionaries(
     {
         "units": st.one_of(st.lists(changed(UNIT), max_size=2), JSON),
+        "drivers": mostly(st.just([]), JSON),
         "modules": st.one_of(st.lists(changed(MODULE), max_size=2), JSON),
         "wants_engine": JSON,
         "wants_statistics": JSON,
         "fault": st.one_of(st.none(), changed(FAULT), JSON),
+        "doubts": mostly(st.just([]), st.lists(changed(FAULT), max_size=2)),
     }
 )
-MESSAGES = damaged(
-    st.builds(
-        lambda kind, fields: json.dumps({"type": kind, **fields}).encode(),
-        st.sampled_from(["result"] * 9 + [None, 1, "", []]),
-        st.one_of(RESULTS, ANALYSES),
-    ),
-    [b"{", b"}", b"[", b'"', b",", b"NaN", b"-", b"\xff", b"\0", b"\\ud800", b"9" * 5000, b"[" * 9999],
-)  # fmt: skip
+DOCUMENTS = st.fixed_dictionaries(
+    {
+        "documents": mostly(
+            st.lists(st.tuples(st.lists(st.one_of(st.none(), TEXTS)), TEXTS, TEXTS)), JSON
+        ),
+        "seen": mostly(
+            st.tuples(
+                st.dictionaries(TEXTS, st.tuples(TEXTS, TEXTS), max_size=2),
+                st.dictionaries(TEXTS, st.tuples(TEXTS, TEXTS, SCALARS), max_size=2),
+            ),
+            JSON,
+        ),
+    }
+)
+TOKENS = [
+    b"{", b"}", b"[", b'"', b",", b"NaN", b"-", b"\xff", b"\0", b"\\ud800", b"9" * 5000, b"[" * 9999,
+]  # fmt: skip
+
+
+def written(value: st.SearchStrategy[Any]) -> st.SearchStrategy[bytes]:
+    return damaged(value.map(lambda each: json.dumps(each).encode()), TOKENS)
 
 
 @tries(200)
-@given(st.lists(st.binary(max_size=LIMIT + 2), max_size=5), st.data())
-def test_a_stream_gives_its_payloads_or_is_refused(
-    payloads: List[bytes], data: st.DataObject
-) -> None:
-    """However it is cut, up to the first frame over the limit, and holding no more than a frame."""
-    stream = b"".join(piece for payload in payloads for piece in frames.frame(payload))
-    unframer = frames.Unframer(LIMIT)
+@given(
+    st.lists(
+        st.builds(Frame, st.binary(min_size=1, max_size=1), st.integers(0, 2**64 - 1),
+                  st.binary(max_size=LIMIT + 2)),
+        max_size=5,
+    ),
+    st.data(),
+)  # fmt: skip
+def test_a_stream_gives_its_frames_or_is_refused(sent: List[Frame], data: st.DataObject) -> None:
+    """However it is cut: all up to the first frame over the limit."""
+    stream = b"".join(frames.pack(*frame) for frame in sent)
+    unframer = Unframer(LIMIT)
     good = []
-    for payload in payloads:
-        if len(payload) > LIMIT:
+    for frame in sent:
+        if len(frame.payload) > LIMIT:
             break
-        good.append(payload)
-    got: List[bytes] = []
+        good.append(frame)
+    got: List[Frame] = []
     try:
         while stream:
             size = data.draw(st.integers(1, len(stream)))
-            got += unframer.feed(stream[:size])
+            for frame in unframer.feed(stream[:size]):
+                got.append(frame)  # noqa: PERF402  those before a bad one count
             stream = stream[size:]
-    except frames.FrameError as error:
+    except FrameError as error:
         assert_told(str(error))
-        assert len(good) < len(payloads)
-        assert got == good[: len(got)]
+        assert len(good) < len(sent)
     else:
-        assert got == good == payloads
+        assert len(good) == len(sent)
+    assert got == good
 
 
 @tries(100)
 @given(st.lists(st.binary(max_size=40), max_size=6))
 def test_any_bytes_are_cut_or_refused(pieces: List[bytes]) -> None:
     """A length that lies is a refusal, or a payload that never comes."""
-    unframer = frames.Unframer(LIMIT)
+    unframer = Unframer(LIMIT)
     try:
         for piece in pieces:
-            assert all(len(payload) <= LIMIT for payload in unframer.feed(piece))
-    except frames.FrameError as error:
+            assert all(len(frame.payload) <= LIMIT for frame in unframer.feed(piece))
+    except FrameError as error:
         assert_told(str(error))
 
 
 @tries(400)
-@given(MESSAGES, st.sampled_from(Kind))
-def test_a_message_is_read_or_refused(payload: bytes, kind: Kind) -> None:
-    """As a result and as an analysis; what was read can be sent on and shown."""
+@given(written(RESULTS), st.sampled_from(Returns))
+def test_an_answer_is_read_or_refused(payload: bytes, returns: Returns) -> None:
+    """What was read holds nothing that was not given, and can be shown."""
+    function = Function("u", "filter", "do_filter", returns, parameters=("hosts",))
     try:
         with bounded():
-            name, fields = frames.unpack(payload)
-    except frames.FrameError as error:
+            found = messages.unpack_answer(payload, function, GIVEN)
+    except FrameError as error:
         assert_told(str(error))
         return
-    assert isinstance(name, str)
-    for read in (
-        lambda: frames.unpack_result(fields, kind),
-        lambda: frames.unpack_analysis(fields),
-    ):
-        try:
-            with bounded():
-                found = read()
-        except frames.FrameError as error:
-            assert_told(str(error))
-        else:
-            check_found(found, kind)
+    assert (found.outcome is Outcome.OK) or found.answer.value is None
+    for text in (found.message, found.traceback, *found.answer.notes):
+        text.encode()
+    value = found.answer.value
+    if returns in (Returns.HOSTS, Returns.COSTS, Returns.SELECTION) and value is not None:
+        assert isinstance(value, (tuple, dict))
+        assert set(value) <= set(GIVEN.hosts)
+        assert len(set(value)) == len(value)
 
 
-def check_found(found: Any, kind: Kind) -> None:
-    """What the reader let through arrives at the next process as it is."""
-    if isinstance(found, Analysis):
-        again = frames.unpack_analysis(frames.unpack(frames.pack_analysis(found))[1])
-        assert again == found
+@tries(200)
+@given(written(ANALYSES))
+def test_an_analysis_is_read_or_refused(payload: bytes) -> None:
+    """What was read arrives as it is when it is sent again."""
+    try:
+        with bounded():
+            found = messages.unpack_analysis(payload)
+    except FrameError as error:
+        assert_told(str(error))
         return
-    position, result = found
-    assert isinstance(result, CallResult)
-    if isinstance(result.value, dict):
-        "".join(result.value).encode()  # a host's name is text that can be written
-    again = frames.unpack_result(frames.unpack(frames.pack_result(result, position))[1], kind)
-    assert again == (position, result)
+    assert messages.unpack_analysis(messages.pack_analysis(found)) == found
+
+
+@tries(200)
+@given(written(DOCUMENTS))
+def test_what_a_reader_tells_is_read_or_refused(payload: bytes) -> None:
+    """And what was seen, of which texts are all that comes through."""
+    try:
+        with bounded():
+            documents, told = messages.unpack_read(payload, 1000)
+            for document in documents:
+                (document.problem + document.note).encode()
+            messages.unpack_seen(told)
+    except FrameError as error:
+        assert_told(str(error))

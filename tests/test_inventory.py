@@ -9,12 +9,13 @@ import time
 from urllib.parse import quote, quote_plus
 
 import pytest
+import reading
 from rest_server import PASSWORD, USER, Host, Reply, RestServer, Vm, id_of
 
-from ovirt_scheduler import certificates, entities, inventory
+from ovirt_scheduler import certificates, inventory
 from ovirt_scheduler.errors import EngineUnavailable
 from ovirt_scheduler.inventory import Inventory
-from ovirt_scheduler.model import Known
+from ovirt_scheduler.tasks import Known
 
 HOSTS = ["lynx", "puma", "tiger"]
 NO_TOKEN = f"answered HTTP 400 Bad Request with application/json, and no token for {USER}"
@@ -39,7 +40,7 @@ def soon(seconds=20.0):
 
 
 def host_names(known: Known):
-    return [host.name for document in known.hosts for host in entities.read_hosts(document)]
+    return [host.name for told in known.hosts for host in reading.read_hosts(told.document)]
 
 
 def test_all_hosts_are_asked_for_in_one_query(engine, asking):
@@ -64,7 +65,7 @@ def test_a_long_list_is_asked_for_in_pieces(engine, asking):
 def test_the_vm_is_asked_for_by_its_id(engine, asking):
     """Its document comes as it is."""
     known = asking.known((), id_of("web"), soon())
-    assert entities.read_vm(known.vm).name == "web"
+    assert reading.read_vm(known.vm.document).name == "web"
     assert [query.path for query in engine.queries] == [f"vms/{id_of('web')}"]
 
 
@@ -155,7 +156,7 @@ def test_different_things_are_asked_for_side_by_side(engine, asking):
     engine.answering.set()
     for thread in threads:
         thread.join(timeout=20)
-    assert sorted(entities.read_vm(known.vm).name for known in results) == ["mail", "web"]
+    assert sorted(reading.read_vm(known.vm.document).name for known in results) == ["mail", "web"]
     assert engine.logins == 1
 
 
@@ -163,7 +164,7 @@ def test_an_expired_token_leads_to_a_new_login(engine, asking):
     """And to one more try, so that nobody notices."""
     asking.known((), id_of("web"), soon())
     engine.expire_tokens()
-    assert entities.read_vm(asking.known((), id_of("mail"), soon()).vm).name == "mail"
+    assert reading.read_vm(asking.known((), id_of("mail"), soon()).vm.document).name == "mail"
     assert engine.logins == 2
 
 

@@ -145,14 +145,23 @@ def test_a_journal_that_is_gone_is_told_once_and_so_is_its_return(journal, log, 
 
 
 def test_a_journal_that_hangs_holds_up_one_record_and_no_more(tmp_path, capfd):
-    """After that it is left alone for a while."""
+    """After that it is left alone for a while, though it would take records again."""
+
+    def tell(handler, message):
+        handler.handle(logging.makeLogRecord({"msg": message, "levelno": logging.INFO}))
+
     with Journal(tmp_path / "socket") as full:
-        full.fill()
-        handler = JournalHandler(str(tmp_path / "socket"), pause=600.0)
-        for number in range(100):
-            told = {"msg": f"line {number}", "levelno": logging.INFO}
-            handler.handle(logging.makeLogRecord(told))
+        filled = full.fill()
+        handler, other = (JournalHandler(str(tmp_path / "socket"), pause=600.0) for _ in range(2))
+        tell(handler, "line 0")
+        for _ in range(filled):
+            full.entry()
+        for number in range(1, 100):
+            tell(handler, f"line {number}")
+        tell(other, "the first to come")
+        assert full.entry()["MESSAGE"] == ["the first to come"]
         handler.close()
+        other.close()
     assert capfd.readouterr().err.count("line ") == 100
 
 

@@ -399,19 +399,17 @@ def test_a_file_that_is_longer_than_it_says_is_not_taken(place):
 
 
 FORGES = """
-import base64, json, os, struct
+import json, os, struct, sys
 module = {{"name": {name!r}, "path": {path!r}, "source": {source!r}, "code": ""}}
 unit = {{"name": {unit!r}, "kind": "filter", "description": "", "line": 1, "class_name": None,
         "properties": ""}}
-answer = {{"type": "analysis", "units": [unit], "modules": [module], "wants_engine": False,
+answer = {{"units": [unit], "modules": [module], "wants_engine": False,
           "wants_statistics": False, "fault": {fault!r}, "drivers": [], "doubts": []}}
 payload = json.dumps(answer).encode()
-for name in os.listdir("/proc/self/fd"):
-    try:
-        if int(name) > 2 and os.readlink("/proc/self/fd/" + name).startswith("pipe:"):
-            os.write(int(name), struct.pack("!Q", len(payload)) + payload)
-    except OSError:
-        pass
+frame = sys._getframe()
+while "nonce" not in frame.f_locals:
+    frame = frame.f_back
+os.write(3, struct.pack("!cQQ", b"a", frame.f_locals["nonce"], len(payload)) + payload)
 os._exit(0)
 do_filter = None
 """

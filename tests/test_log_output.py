@@ -239,3 +239,26 @@ def test_a_file_in_json(start_daemon, tmp_path):
     first, *_, last = [json.loads(line) for line in log.read_text("ascii").splitlines()]
     assert first["pid"] == daemon.pid
     assert (last["signal"], last["message"]) == ("SIGTERM", "stopping on SIGTERM")
+
+
+def test_whatever_degrades_an_answer_has_a_line_with_its_id(start_daemon, tmp_path):
+    """A unit that is not there, one that is named twice, a cost that is held, all that failed."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "Odd.py").write_text(
+        "def do_filter(hosts, vm, properties):\n    return 42\n"
+        "def do_score(hosts, vm, properties):\n    return [(host, 10**12) for host in hosts]\n"
+    )
+    daemon = start_daemon(folder)
+    with daemon.proxy("/engine") as proxy:
+        proxy.runFilters(["Odd", "Odt"], IDS, "vm-1", {})
+        proxy.runCostFunctions([["Odd", 1], ["Odd", 2]], IDS, "vm-1", {})
+    daemon.stop()
+    for line in (
+        r"filter Odt: there is no filter named 'Odt'; did you mean Odd\?",
+        r"filter Odd bad answer after \d+ ms: do_filter returned 42; expected the hosts to keep",
+        r"cost function Odd: the cost function 'Odd' is named more than once; the first counts",
+    ):
+        assert re.search(rf" WARNING \w{{8}} {line}$", daemon.log, re.MULTILINE), line
+    for line in ("all filters failed", "Odd: a cost beyond 1000000000 either way was held there"):
+        assert re.search(rf" WARNING \w{{8}}: {line}$", daemon.log, re.MULTILINE), line

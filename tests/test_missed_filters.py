@@ -89,11 +89,14 @@ def test_a_filter_that_is_not_loaded_accepts_no_host_where_it_is_to_reject(
         (KEEPS_ALL, "#on_failure = reject\ntmeout = 3\n", ""),
         (KEEPS_ALL, "on_failure = reject\nenabled = false\n", ""),
         (BROKEN, "on_failure = reject\nenabled = false\n", "on_failure = reject"),
+        (None, "on_failure = reject\nenabled = false\n", "on_failure = reject"),
     ],
 )
 def test_it_is_left_out_where_it_is_not_to_reject_or_is_disabled(folders, text, conf, settings):
     """As though it had not been asked for."""
-    folders.write(text, conf)
+    folders.write(text or "", conf)
+    if text is None:
+        (folders.plugins / "guard.py").unlink()
     folders.start(settings)
     kept, told = folders.kept()
     assert kept == HOSTS
@@ -133,6 +136,10 @@ def test_a_class_filter_whose_file_is_gone_rejects_after_a_restart_too(folders):
         file.unlink()
         folders.design.discover()
     assert folders.kept("Guard")[0] == HOSTS
+    (folders.confs / "guard.conf").write_text("on_failure = reject\n")
+    folders.design.discover()
+    assert folders.kept("guard")[0] == []
+    assert folders.kept("Guard")[0] == HOSTS  # forgotten with the conf file before
 
 
 def test_the_design_form_has_its_fault_all_the_same(folders):

@@ -12,19 +12,20 @@ from random import Random
 from typing import Any, Iterator, List
 
 import pytest
+import reading
 from ovirtsdk4 import types
 from ovirtsdk4.reader import Reader
 from sdk_reading import differences
 
 from bench.documents import host_ids
 from bench.documents import hosts as hosts_document
-from ovirt_scheduler import entities, packed, states
+from ovirt_scheduler import packed, states
 from ovirt_scheduler.errors import UnreadableDocument, UnreadableState
 from ovirt_scheduler.model import Document
 
 HOSTS = hosts_document(30).encode()
 IDS = host_ids(30)
-PACKED = entities.pack_hosts(Document(HOSTS))
+PACKED = reading.pack_hosts(Document(HOSTS))
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def test_an_id_that_was_not_packed(descriptor: int) -> None:
 
 def test_a_vm_without_an_id() -> None:
     """One that is yet to be made."""
-    data = entities.pack_vm(Document(b"<vm><name>x</name></vm>"))
+    data = reading.pack_vm(Document(b"<vm><name>x</name></vm>"))
     (vm,) = packed.unpack(data)
     assert (vm.id, vm.name) == (None, "x")
     assert packed.ids(data) == [None]
@@ -72,7 +73,7 @@ def test_a_vm_without_an_id() -> None:
 
 def test_none_at_all() -> None:
     """No hosts are packed as well."""
-    data = entities.pack_hosts(Document(b"<hosts/>"))
+    data = reading.pack_hosts(Document(b"<hosts/>"))
     assert (packed.unpack(data), packed.ids(data)) == ([], [])
 
 
@@ -84,12 +85,12 @@ def test_entities_of_the_sdk_are_packed() -> None:
         assert list(differences(mine, other)) == []
 
 
-@pytest.mark.parametrize("pack", [entities.pack_host, entities.pack_vm])
+@pytest.mark.parametrize("pack", [reading.pack_host, reading.pack_vm])
 def test_what_is_refused_is_not_packed(pack: Any) -> None:
     """In the same words."""
     with pytest.raises(UnreadableDocument, match="line 1, column 1: expected <"):
         pack(Document(b"<nothing/>"))
-    name = "host" if pack is entities.pack_host else "vm"
+    name = "host" if pack is reading.pack_host else "vm"
     with pytest.raises(UnreadableDocument, match=f"expected one <{name}>"):
         pack(Document(f"<{name}s/>".encode()))
     with pytest.raises(UnreadableDocument, match=r"<memory>: 'x' is not an integer"):

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Iterator
 
 import pytest
-from conftest import PROJECT, Daemon
+from conftest import PROJECT, Daemon, offspring
+from test_titles import title
 from waiting import wait_until
 
 from ovirt_scheduler import config, parts
@@ -108,6 +109,20 @@ def test_a_call_under_way_is_answered(settled):
     touched.unlink()
     thread.join(20)
     assert answers == [IDS]
+
+
+def test_as_many_processes_are_kept_as_the_settings_say_now(settled):
+    """The process of a plugin that is in use ends where none is to be kept, and comes again."""
+
+    def has_process() -> bool:
+        below = offspring(settled.daemon.pid)
+        return "ovirt-scheduler: plugin plain" in map(title, below)
+
+    settled.wait_for(has_process)
+    for kept in (0, 1):
+        settled.write(f"kept_processes = {kept}")
+        settled.hang_up()
+        settled.wait_for(lambda kept=kept: has_process() == bool(kept))
 
 
 def test_settings_of_calls_answers_and_plugins_take_effect(settled):

@@ -21,7 +21,7 @@ NAMES = ["lynx", "puma"]
 SHOWS = '''\
 """Writes down all that it is given."""
 
-import enum, json, pathlib
+import copy, enum, json, pathlib
 
 
 def do_filter(hosts, vm, properties):
@@ -33,7 +33,7 @@ def plain(thing):
     if isinstance(thing, (list, tuple)):
         return [plain(part) for part in thing]
     if hasattr(thing, "__dict__") and not isinstance(thing, enum.Enum):
-        return {name: plain(part) for name, part in vars(thing).items() if part is not None}
+        return {name: plain(part) for name, part in vars(copy.copy(thing)).items() if part is not None}
     return str(thing)
 '''
 ASKS = '''\
@@ -266,6 +266,21 @@ def test_a_daemon_that_stops_logs_out(start_daemon, folder, engine):
     assert len(engine.tokens) == 1
     assert daemon.stop() == 0
     assert engine.tokens == []
+
+
+def test_a_connection_that_nobody_could_foresee_is_told_so(start_daemon, folder, engine):
+    """The daemon asks for a login only where a file names what gives a connection."""
+    (folder / "Hides.py").write_text(
+        "from ovirt_scheduler import plugin\n"
+        "def do_filter(hosts, vm, properties):\n"
+        "    getattr(plugin, 'engine' + '_connection')()\n"
+        "    return hosts\n"
+    )
+    daemon = start_daemon(folder, engine.conf())
+    with daemon.proxy("/engine") as proxy:
+        answer = proxy.runFilters(["Hides"], engine.ids(), id_of("web"), {})
+    (message,) = answer["plugin_errors"]["Hides"]
+    assert "neither the plugin's file nor its helpers name engine_connection" in message
 
 
 def test_without_an_engine_section_a_plugin_is_told_so(start_daemon, folder):

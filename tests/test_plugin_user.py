@@ -19,11 +19,13 @@ from typing import Any, Dict, Iterator
 
 import pytest
 from conftest import PROJECT, Daemon, for_all_users, offspring, processes_with
-from waiting import wait_until
+from waiting import lives, wait_until
 
 from ovirt_scheduler import config, launch
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.model import PluginUser
+
+pytestmark = pytest.mark.long
 
 IDS = ["host-1", "host-2"]
 NOBODY = pwd.getpwnam("nobody")
@@ -289,12 +291,11 @@ def test_a_call_under_way_is_ended_with_the_daemon(as_root, marker, room):
     thread.start()
     try:
         wait_until(lambda: processes_with(marker))
-        below = offspring(daemon.pid)
-        assert len(below) >= 3
+        below = wait_until(lambda: len(offspring(daemon.pid)) >= 3 and offspring(daemon.pid))
     finally:
         daemon.stop(signal.SIGKILL)
         thread.join(20)
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))
+    wait_until(lambda: not any(map(lives, below)))
 
 
 def command(folder: Path, *words: str, user: str = NOBODY.pw_name) -> subprocess.CompletedProcess:
@@ -359,6 +360,12 @@ def test_a_folder_that_is_closed_later_is_as_one_that_has_gone(root):
         assert root.found("function")["folder"] == "/"
     finally:
         root.plugins.chmod(0o755)
+
+
+def test_that_users_processes_are_kept(root):
+    """What is compared of them can be read without rights."""
+    pids = {root.call("by_function") and root.found("function")["pid"] for _ in range(20)}
+    assert len(pids) < 10
 
 
 def test_that_user_may_own_no_plugin(folder):

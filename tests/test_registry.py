@@ -292,7 +292,9 @@ def test_a_look_tries_again_what_did_not_load(place, tmp_path):
 
 
 def test_after_a_restart_the_last_good_version_is_still_in_use(place):
-    """With the helper and the conf file that it had."""
+    """With the helper and the conf file that it had; the last, and not the first."""
+    place.write("a", plugin(0))
+    place.registry.look()
     place.write("_help", "version = 1")
     place.write("a", plugin(1, "import _help"))
     (place.confs / "a.conf").write_text("timeout = 5\n")

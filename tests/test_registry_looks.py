@@ -101,6 +101,22 @@ def test_many_who_ask_at_once_share_a_look(place, tmp_path):
     assert len(tried.read_text()) <= 4
 
 
+def test_a_look_that_began_before_it_was_asked_for_is_not_shared(place, tmp_path):
+    """What was written meanwhile may not be in it."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    place.write("a", plugin(1, f"open({str(gate)!r}).read()"))
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(place.registry.look)
+        wait_until(lambda: place.analysed)  # so the folder has been listed
+        place.write("b", plugin(1))
+        second = pool.submit(place.registry.look)
+        wait_until(second.running)
+        gate.open("w").close()
+    assert versions(first.result()) == {"a": "1"}
+    assert versions(second.result()) == {"a": "1", "b": "1"}
+
+
 def test_what_did_not_load_is_tried_again_without_a_change_of_its_file(
     place, tmp_path, monkeypatch
 ):

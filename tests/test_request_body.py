@@ -204,6 +204,28 @@ def test_a_body_past_the_limit_is_refused() -> None:
         assert "max_request_size" in text
 
 
+def test_a_body_that_finds_no_room_takes_none() -> None:
+    """However often it comes: what the others give back is there for the next."""
+    room, body = Room(LIMIT), b"x" * LIMIT
+
+    def reader(size: int) -> BodyReader:
+        headers = {"content-length": [str(size)]}
+        return BodyReader(headers, io.BytesIO(body[:size]), LIMIT, room)
+
+    first, small = reader(LIMIT - 1), reader(1)
+    assert len(first.read()) == LIMIT - 1
+    for _ in range(3):
+        refused = reader(2)
+        with pytest.raises(RequestRefused) as caught:
+            refused.read()
+        assert caught.value.status == 503
+        refused.release()
+    assert small.read() == b"x"
+    small.release()
+    first.release()
+    assert reader(LIMIT).read() == body
+
+
 def test_a_bomb_is_not_unpacked() -> None:
     """Decompression stops at the limit: a second broken half is never looked at."""
     packed = gzip.compress(b"\x00" * 50_000_000)

@@ -18,6 +18,7 @@ from typing import Any, Callable
 
 import pytest
 from served import (
+    CALL,
     SETTINGS,
     WIRE,
     Reply,
@@ -25,6 +26,7 @@ from served import (
     ask,
     at_end,
     messages,
+    methods,
     post,
 )
 from waiting import wait_until
@@ -384,6 +386,16 @@ def test_stopping_a_server_that_never_served_ends() -> None:
     server.stop(0)
     server.serve_forever()
     assert server.socket.fileno() == -1
+
+
+def test_new_settings_have_room_for_their_own_largest_bodies(
+    start: Callable[..., Running],
+) -> None:
+    """One that alone is larger than all that there was room for before."""
+    running = start(replace(SETTINGS, max_request_size=1024))
+    largest = 64 << 10
+    running.server.renew(replace(SETTINGS, max_request_size=largest), methods(running.gate))
+    assert ask(running, post(CALL.ljust(largest))).value == "design"
 
 
 # The log

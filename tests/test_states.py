@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List
 
 import pytest
+import reading
 from lxml import etree
 from ovirtsdk4 import List as SdkList
 from ovirtsdk4 import types
 from ovirtsdk4.reader import TZ
 from sdk_reading import by_the_sdk, differences, documents, written
 
-from ovirt_scheduler import entities, packed, states
+from ovirt_scheduler import packed, states
 from ovirt_scheduler.errors import UnreadableDocument, UnreadableState
 from ovirt_scheduler.model import Document
 
@@ -34,13 +35,13 @@ VM = b"""<vm id="v"><creation_time>2026-07-21T10:11:12.5+02:00</creation_time>
 def read(data: bytes) -> List[Any]:
     """Hosts or VMs, each attribute of them made."""
     document = Document(data)
-    return entities.read_vms(document) if b"<vm" in data else entities.read_hosts(document)
+    return reading.read_vms(document) if b"<vm" in data else reading.read_hosts(document)
 
 
 def unpacked(data: bytes) -> List[Any]:
     """Hosts or VMs that are made when they are looked at."""
     document = Document(data)
-    pack = entities.pack_vms if b"<vm" in data else entities.pack_hosts
+    pack = reading.pack_vms if b"<vm" in data else reading.pack_hosts
     return packed.unpack(pack(document))
 
 

@@ -28,7 +28,7 @@ FOLDERS = {
     "/etc/ovirt/scheduler/plugins": "root 755",
 }
 
-pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
+pytestmark = [pytest.mark.skipif(missing() is not None, reason=missing() or ""), pytest.mark.long]
 
 # Calls once for each line that it reads, on one connection and never on another.
 CALLS = f"""

@@ -9,7 +9,7 @@ from machine import CONF, PYTHON, UNIT, Machine, drop_in, missing, processes, sh
 
 USER = "ovirt-scheduler"
 
-pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
+pytestmark = [pytest.mark.skipif(missing() is not None, reason=missing() or ""), pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -67,3 +67,16 @@ def test_a_plugin_named_as_a_shipped_scheduler_is_takes_its_place(place):
     assert catalogue.drivers["default"].class_name == "Mine"
     assert not catalogue.drivers["default"].shipped
     assert (catalogue.faults, versions(catalogue)) == ((), {})
+
+
+def test_the_driver_that_the_daemon_itself_calls_keeps_its_name(place):
+    """Another one of that name would be called for the migrations of clusters."""
+    path = place.write("a", IMPORT + driver("Mine", "values", "migration"))
+    registry = Registry(Loader(place.settings, place.analyse, SHIPPED), NothingKept())
+    catalogue = registry.look()
+    assert catalogue.drivers["migration"].class_name == "Migration"
+    (fault,) = map(str, catalogue.faults)
+    assert fault == (
+        f"{path}:2: the driver migration is left out: the daemon's own driver has that name "
+        "already; set another name in one of them"
+    )

@@ -12,6 +12,8 @@ from typing import List
 import pytest
 from waiting import wait_until
 
+pytestmark = pytest.mark.long
+
 IDS = ["host-1", "host-2"]
 TIMEOUT = 2  # seconds of a whole request
 FAR = 40  # seconds: far above what it takes, and below what any other limit would make of it

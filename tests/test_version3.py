@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from ovirtsdk4 import Struct
+from reading import read_hosts, read_vm
 
 from ovirt_scheduler import version3
-from ovirt_scheduler.entities import read_hosts, read_vm
 from ovirt_scheduler.model import Document
 
 DOCUMENTS = Path(__file__).resolve().parent / "documents"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+from pathlib import Path
 from typing import Callable, TypeVar
 
 Found = TypeVar("Found")
@@ -25,3 +27,10 @@ def wait_until(look: Callable[[], Found], told: Callable[[], str] = str) -> Foun
             return found
         assert time.monotonic() < give_up, f"it did not happen in time\n{told()}"
         pause.wait(0.01)
+
+
+def lives(pid: int) -> bool:
+    """Whether a process is there, and more than a zombie that whoever adopted it has yet to reap."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    return False

@@ -13,7 +13,8 @@ from bench import usage
 _MIB = 1 << 20
 _PAUSE = 0.2  # seconds between two looks
 _MORE_MEMORY = 32 * _MIB  # or a quarter: allocators keep some of what was used at once
-_WAITING = 8  # request processes and calls that wait for the next request come and go
+_COME_AND_GO = 4  # processes: spare ones, and one that is about to be replaced
+_ENDS = 3  # descriptors of the daemon for each: a socket, two pipes
 
 
 @dataclass(frozen=True)
@@ -50,12 +51,11 @@ class Footing:
     def regained(self, now: Footing) -> list[str]:
         """What is not back where it was, in words."""
         wrong = []
-        # Request processes that wait have a descriptor each.
-        if (now.descriptors or 0) > (self.descriptors or 0) + 2:
+        if (now.descriptors or 0) > (self.descriptors or 0) + 2 + _ENDS * _COME_AND_GO:
             wrong.append(f"descriptors: {self.descriptors} before, {now.descriptors} after")
         if now.threads > self.threads:
             wrong.append(f"threads: {self.threads} before, {now.threads} after")
-        if now.processes > self.processes + _WAITING:
+        if now.processes > self.processes + _COME_AND_GO:
             wrong.append(f"processes: {self.processes} before, {now.processes} after")
         before, after = self.memory or 0, now.memory or 0
         if after > before + max(_MORE_MEMORY, before // 4):

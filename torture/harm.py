@@ -36,7 +36,7 @@ _BROKEN = (
     f"import no_such_module\n{_VERSION}",
     f"raise ValueError\n{_VERSION}",
 )  # without the function they would be helpers, and the unit gone
-_KINDS = {1: "zygotes", 2: "request processes"}
+_KINDS = {1: "zygotes", 2: "processes of plugins"}  # readers and spare ones too
 
 
 class Killer:
@@ -57,11 +57,11 @@ class Killer:
 
     def _hit(self, stop: threading.Event) -> None:
         depths = usage.depths(self._pid)
-        depth = self._chosen.choice([1, 2, 2, 3, 3, 3])  # zygotes take the most with them
+        depth = self._chosen.choice([1, 2, 2, 2, 2, 3])  # zygotes take the most with them
         victims = [pid for pid, its_depth in depths.items() if min(its_depth, 3) == depth]
         if not victims:
             return
-        victim, kind = self._chosen.choice(victims), _KINDS.get(depth, "processes of calls")
+        victim, kind = self._chosen.choice(victims), _KINDS.get(depth, "what plugins started")
         with contextlib.suppress(ProcessLookupError):
             if self._chosen.random() < 0.85:
                 self._tally.harm(_AFTER_A_KILL + PLUGIN_SECONDS)
@@ -72,7 +72,7 @@ class Killer:
                 self._tally.count(f"stops survived: {kind}")
 
     def _stop(self, victim: int, seconds: float, stop: threading.Event) -> None:
-        # What waits for a task may be stopped in the calm too, until its call's time is over.
+        # What waits for a call may be stopped in the calm too, until that call's time is over.
         self._tally.harm(seconds + REQUEST_SECONDS)
         os.kill(victim, signal.SIGSTOP)
         stop.wait(seconds)

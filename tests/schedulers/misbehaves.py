@@ -40,7 +40,7 @@ def misbehave(how, hosts, vms):
     if how == "stops_the_answer":
         for descriptor in range(3, 64):
             try:
-                os.write(descriptor, b"\0" * 7 + b"\x05junk!")
+                os.write(descriptor, b"?" + b"\0" * 15 + b"\x05junk!")
             except OSError:
                 pass
         os._exit(0)

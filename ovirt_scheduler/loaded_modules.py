@@ -1,0 +1,221 @@
+"""Which modules a process has loaded, and what their names stand for: to find what a plugin put
+there, and to put back what our own code needs.
+
+To look at twenty thousand values means to count a reference to each, which copies most of the
+memory that a process shares with the zygote. So the zygote notes the names (``know``), and a
+process asks of each dict only whether it was changed: CPython keeps a number for that, the version
+of PEP 509. Where there is none, the values are looked at.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+from types import ModuleType
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Union
+
+# What runs between a plugin's function and the end of its comparison, besides this package.
+_NEEDED = (
+    "builtins", "ast", "contextlib", "ctypes", "gc", "importlib", "importlib._bootstrap", "io",
+    "json", "json.encoder", "linecache", "logging", "math", "os", "re", "resource", "signal",
+    "socket", "time", "traceback",
+)  # fmt: skip
+# What is put back by another way.
+_ELSEWHERE = {"os.environ", "time.tzname", "time.timezone", "time.altzone", "time.daylight"}
+_PACKAGE = __name__.partition(".")[0]
+_zip = zip  # bound before a plugin could put another in its place
+_SDK = "ovirtsdk4.types"  # whose classes are looked at like modules: every answer is made of them
+
+
+class _Values:
+    """In place of a version: the values themselves."""
+
+    def __init__(self, content: Dict[str, object]) -> None:
+        self._content = content
+
+    @property
+    def value(self) -> List[object]:
+        return [*self._content.values()]
+
+
+_Version = Union[ctypes.c_uint64, _Values]
+
+
+def _number(content: Dict[Any, Any]) -> ctypes.c_uint64:
+    """Where CPython 3.9 to 3.13 keep the version of a dict; within the dict in any case."""
+    return ctypes.c_uint64.from_address(id(content) + 3 * ctypes.sizeof(ctypes.c_void_p))
+
+
+def _has_versions() -> bool:
+    content: Dict[str, object] = {"a": 1}
+    version = _number(content)
+    seen = [version.value]
+    for value in (2, 3):
+        content["a"] = value
+        seen.append(version.value)
+    return len({*seen}) == 3 and version.value == seen[-1]
+
+
+_HAS_VERSIONS = _has_versions()
+
+
+class _Globals(NamedTuple):
+    """The names of one module or class, with what they stood for."""
+
+    words: str
+    names: Dict[str, object]
+    content: Dict[str, object]
+    version: _Version
+
+
+class LoadedModules:
+    """Those of this process as they are when this is made, without a plugin's."""
+
+    def __init__(self) -> None:
+        self._modules: Dict[str, object] = {}
+        self._order: List[object] = []
+        self._all = _Watched()
+        self._needed = _Watched()
+        self.take_in(self.new())
+
+    def new(self) -> Dict[str, object]:
+        """The modules that have not been taken in."""
+        if [*sys.modules.values()] == self._order:
+            return {}
+        now = sys.modules.items()
+        return {name: module for name, module in now if name not in self._modules}
+
+    def put_there(self, new: Mapping[str, object]) -> str:
+        """The first of these that nobody imported; empty where there is none.
+
+        Another name of a module that there was (``__mp_main__``) is none.
+        """
+        for name, module in new.items():
+            if getattr(module, "__spec__", None) is None and module not in self._order:
+                return name
+        return ""
+
+    def take_in(self, new: Mapping[str, object]) -> None:
+        """From now on these are to be as they are, and the others as well."""
+        self._all.renew()
+        self._needed.renew()
+        for name, module in new.items():
+            # Of sys, which changes all the time, baseline looks at what is to stay.
+            if isinstance(module, ModuleType) and module is not sys:
+                self._watch(name, vars(module))
+        if _SDK in new:
+            for found in vars(new[_SDK]).values():
+                if isinstance(found, type):
+                    (content,) = gc.get_referents(vars(found))  # of the proxy: the class's dict
+                    self._watch(f"{_SDK}.{found.__name__}", content)
+        self._modules = {**sys.modules}
+        self._order = [*self._modules.values()]
+
+    def _watch(self, words: str, content: Dict[str, object]) -> None:
+        version = _number(content) if _HAS_VERSIONS else _Values(content)
+        found = _Globals(words, {**content}, content, version)
+        self._all.add(found)
+        if words in _NEEDED or words.partition(".")[0] == _PACKAGE:
+            self._needed.add(found, first=words == "builtins")
+
+    def put_back_needed(self) -> str:
+        """Put back what our own code needs from here on, before it uses it.
+
+        Returns:
+            What had been changed, in a few words.
+        """
+        changed = ""
+        for words, names, content, _ in self._needed.touched():  # with nothing of builtins yet
+            was = {**content}
+            content.update(names)
+            changed = changed or _changed(words, names, was)
+        return changed
+
+    def difference(self) -> str:
+        """What differs of the modules that were there, in a few words."""
+        if [*sys.modules.values()][: len(self._order)] != self._order:
+            for name, module in self._modules.items():
+                if sys.modules.get(name) is not module:
+                    return name
+        touched = self._all.touched()
+        for words, names, content, _ in touched:
+            changed = _changed(words, names, content)
+            if changed:
+                return changed
+        if touched:
+            self._all.renew()
+            self._needed.renew()
+        return ""
+
+
+class _Watched:
+    """Dicts, each with its version as it was last seen."""
+
+    def __init__(self) -> None:
+        self._globals: List[_Globals] = []
+        self._versions: List[_Version] = []
+        self._seen: List[object] = []
+
+    def add(self, found: _Globals, first: bool = False) -> None:
+        place = 0 if first else len(self._globals)
+        self._globals.insert(place, found)
+        self._versions.insert(place, found.version)
+        self._seen.insert(place, found.version.value)
+
+    def touched(self) -> List[_Globals]:
+        """Those that were changed, or changed and put back."""
+        now = [version.value for version in self._versions]
+        if now == self._seen:
+            return []
+        return [found for found, one, other in _zip(self._globals, now, self._seen) if one != other]
+
+    def renew(self) -> None:
+        """Take them all as they are."""
+        for number, version in enumerate(self._versions):
+            if version.value != self._seen[number]:
+                self._seen[number] = version.value
+                names, content = self._globals[number].names, self._globals[number].content
+                names.clear()
+                names.update(content)
+
+
+def _changed(words: str, before: Mapping[str, object], now: Mapping[str, object]) -> str:
+    """The first name whose change is not one of the library's own; empty where there is none."""
+    for name, value in now.items():
+        if name not in before:
+            by_itself = _may_add(words, name, before, value)
+        else:
+            was = before[name]
+            by_itself = was is value or was == value or _may_change(name, was)
+        if not by_itself and f"{words}.{name}" not in _ELSEWHERE:
+            return f"{words}.{name}"
+    return next((f"{words}.{name}" for name in before if name not in now), "")
+
+
+def _may_add(words: str, name: str, before: Mapping[str, object], value: object) -> bool:
+    """Whether a library may have a further name: a private one, a module of its package, or one
+    that it makes when it is asked for it (PEP 562).
+    """
+    if name.startswith("_") or "__getattr__" in before:
+        return True
+    return sys.modules.get(f"{words}.{name}") is value
+
+
+def _may_change(name: str, before: object) -> bool:
+    """Whether a library may change a global by itself: from nothing, or one of its private ones."""
+    return before is None or (name.startswith("_") and not callable(before))
+
+
+_known: Optional[LoadedModules] = None
+
+
+def know() -> None:
+    """For the zygote: note what there is, for all processes that are forked from it."""
+    global _known  # noqa: PLW0603  one process, and what is forked from it
+    _known = LoadedModules()
+
+
+def known() -> LoadedModules:
+    """What the zygote noted; what there is where it did not."""
+    return _known or LoadedModules()

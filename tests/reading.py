@@ -1,0 +1,43 @@
+"""Entities of documents, read as a reader reads them and made as a plugin's process makes them."""
+
+from __future__ import annotations
+
+from typing import Any, List
+
+from ovirt_scheduler import packed
+from ovirt_scheduler.document_pass import HOST, HOSTS, VM, VMS
+from ovirt_scheduler.entities import read_states
+from ovirt_scheduler.model import Document
+from ovirt_scheduler.states import entity_of
+
+
+def read_hosts(document: Document) -> List[Any]:
+    return [entity_of(state) for state in read_states(document, HOSTS)]
+
+
+def read_vms(document: Document) -> List[Any]:
+    return [entity_of(state) for state in read_states(document, VMS)]
+
+
+def read_host(document: Document) -> Any:
+    return entity_of(read_states(document, HOST)[0])
+
+
+def read_vm(document: Document) -> Any:
+    return entity_of(read_states(document, VM)[0])
+
+
+def pack_hosts(document: Document) -> bytes:
+    return packed.pack("Host", read_states(document, HOSTS))
+
+
+def pack_vms(document: Document) -> bytes:
+    return packed.pack("Vm", read_states(document, VMS))
+
+
+def pack_host(document: Document) -> bytes:
+    return packed.pack("Host", read_states(document, HOST))
+
+
+def pack_vm(document: Document) -> bytes:
+    return packed.pack("Vm", read_states(document, VM))

@@ -2,10 +2,11 @@
 
 ::
 
-    run ──► scenarios ──► client ──raw sockets──► servers: the daemon, fresh, front (no-op)
-                │                                     ▲
+    run ──► scenarios ──► client ──raw sockets──► servers: the daemon, the version before,
+                │                                     ▲    fresh, front (no-op); made_engine
                 ├──► limits (bare costs)              └── usage (processor, memory)
-                └──► measurement ──► goals, report, plot
+                ├──► measurement ──► goals, report, plot
+                └──► stages (of one call)
 
 ``make bench`` runs it. Nothing here is installed.
 """

@@ -7,7 +7,7 @@ import statistics
 import time
 import xmlrpc.client
 from dataclasses import asdict, dataclass
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 from bench import client, usage
 from bench.servers import Server
@@ -45,21 +45,25 @@ class Row:
     """One scenario, measured.
 
     Attributes:
+        noop: ``system.listMethods`` of the same daemon.
         floor: the bare limit, measured in the same run.
         fresh: the same work by a process for each call.
-        document: bytes of the hosts as XML.
+        before: the same call of the version before.
+        light: a call of the same daemon whose plugin imports the SDK alone.
         client_share: of one processor, used by the calling side.
     """
 
     group: str
     name: str
     daemon: Figures
+    noop: Optional[Figures] = None
     floor: Optional[Figures] = None
     fresh: Optional[Figures] = None
+    before: Optional[Figures] = None
+    light: Optional[Figures] = None
     units: int = 0
     hosts: int = 0
     clients: int = 1
-    document: int = 0
     client_share: Optional[float] = None
 
     @property
@@ -74,12 +78,28 @@ class Row:
     @property
     def gain(self) -> Optional[float]:
         """How many times faster than a process for each call."""
+        return self._faster_than(self.fresh)
+
+    @property
+    def gain_over_before(self) -> Optional[float]:
+        """How many times faster than the version before."""
+        return self._faster_than(self.before)
+
+    @property
+    def above_noop(self) -> Optional[float]:
+        """Seconds of the median that a call which does nothing does not take."""
+        if self.daemon.median is None or self.noop is None or self.noop.median is None:
+            return None
+        return self.daemon.median - self.noop.median
+
+    def _faster_than(self, other: Optional[Figures]) -> Optional[float]:
         if self.clients > 1:
-            return quotient(self.daemon.throughput, self.fresh and self.fresh.throughput)
-        return quotient(self.fresh and self.fresh.median, self.daemon.median)
+            return quotient(self.daemon.throughput, other and other.throughput)
+        return quotient(other and other.median, self.daemon.median)
 
     def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "ratio": self.ratio, "gain": self.gain}
+        compared = ("ratio", "gain", "gain_over_before", "above_noop")
+        return {**asdict(self), **{name: getattr(self, name) for name in compared}}
 
 
 def quotient(above: Optional[float], below: Optional[float]) -> Optional[float]:
@@ -99,6 +119,9 @@ class WrongAnswer(Exception):
 def check(address: client.Address, wanted: bytes, expected: object) -> client.Check:
     """Call once, decode and check the answer; give what knows further ones by their bytes.
 
+    Args:
+        expected: None: any answer.
+
     Raises:
         WrongAnswer: another one, or a fault.
     """
@@ -110,21 +133,31 @@ def check(address: client.Address, wanted: bytes, expected: object) -> client.Ch
         raise WrongAnswer(str(getattr(error, "faultString", error))) from None
     finally:
         connection.close()
-    if answer != expected:
+    if expected is not None and answer != expected:
         raise WrongAnswer(f"{answer!r:.200}")
     return lambda body: body == first
 
 
 @dataclass
 class Contender:
-    """A server, and what is asked of it, one call after another on a kept connection."""
+    """A server, and what is asked of it, one call after another on a kept connection.
+
+    Attributes:
+        expected: the answer; None: whatever comes first.
+        least: calls, but for the slowest.
+        ask: instead of the kept connection.
+        every: seconds from the begin of one call to that of the next; 0: at once.
+        looked_at: its memory is, in further calls.
+    """
 
     server: Server
     wanted: bytes
     expected: object
     seconds: float
-    least: int  # calls, but for the slowest
-    ask: Optional[Callable[[bytes], bytes]] = None  # instead of the kept connection
+    least: int
+    ask: Optional[Callable[[bytes], bytes]] = None
+    every: float = 0.0
+    looked_at: bool = False
 
     def __post_init__(self) -> None:
         self.times: list[float] = []
@@ -161,24 +194,30 @@ class Contender:
         """What it took; the calls whose memory is looked at come after those that are timed."""
         if self.problem or not self.times:
             return Figures(problem=self.problem, failed=self.failed)
-        with usage.Peak(self.server.pid) as peak:
-            self._call_for(self.seconds / 4, 1)
+        memory = None
+        if self.looked_at:
+            with usage.Peak(self.server.pid) as peak:
+                self._call_for(self.seconds / 4, 1)
+            memory = peak.memory
         if self._connection is not None:
             self._connection.close()
         return Figures.of(
             self.times,
             failed=self.failed,
             processor=self._processor / len(self.times),
-            memory=peak.memory,
+            memory=memory,
         )
 
     def _call_for(self, seconds: float, least: int) -> list[float]:
         assert self.ask is not None
-        times = []
-        started = now = time.perf_counter()
+        times: list[float] = []
+        started = now = before = time.perf_counter()
         while now < started + seconds or (
             len(times) < least and now < started + _IMPATIENCE * seconds
         ):
+            if self.every and times:
+                time.sleep(max(0.0, before + self.every - now))
+                now = time.perf_counter()
             before = now
             answer = self.ask(self.wanted)
             now = time.perf_counter()
@@ -190,14 +229,14 @@ class Contender:
         return times
 
 
-def contest(contenders: Sequence[Contender], turns: int) -> list[Figures]:
+def contest(contenders: Mapping[str, Contender], turns: int) -> dict[str, Figures]:
     """Measure them in turns, so that what else the machine does meets each of them."""
-    for contender in contenders:
+    for contender in contenders.values():
         contender.prepare()
     for _ in range(turns):
-        for contender in contenders:
+        for contender in contenders.values():
             contender.take_turn(1 / turns)
-    return [contender.figures() for contender in contenders]
+    return {name: contender.figures() for name, contender in contenders.items()}
 
 
 def crowd(

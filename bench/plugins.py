@@ -74,8 +74,9 @@ def do_filter(hosts, vm, properties):
     called = time.monotonic()
     answer = [host for host in hosts if host.id]
     done = time.monotonic()
-    path = os.open(properties["marks"], os.O_WRONLY | os.O_APPEND)
-    os.write(path, f"{loaded} {called} {done}\\n".encode())
+    marks = os.open(properties["marks"], os.O_WRONLY | os.O_APPEND)
+    os.write(marks, f"{loaded} {called} {done}\\n".encode())
+    os.close(marks)  # else its process would not be kept
     return answer
 """
 
@@ -83,15 +84,22 @@ BY_IDS = [f"Ids{number:02d}" for number in range(1, MOST + 1)]
 BY_ENTITIES = [f"Entities{number}" for number in range(1, 6)]
 MARKS = [f"Marks{number}" for number in range(1, 6)]
 PRINTS, FUNCTION, HEAVY = "IdsPrinted", "IdsFunction", "Heavy"
+NUMBER = MOST + len(BY_ENTITIES) + 3  # all but MARKS
 
 
-def write(folder: Path, wanted: Sequence[str] = ()) -> None:
-    """Write each plugin as NAME.py, its unit of the same name; all but MARKS unless said."""
+def write(folder: Path, wanted: Sequence[str] = ()) -> list[Path]:
+    """Write each plugin as NAME.py, its unit of the same name; all but MARKS unless said.
+
+    Returns:
+        The files.
+    """
     texts = {name: _BY_IDS.format(name=name, answer="return hosts_ids") for name in BY_IDS}
     texts[PRINTS] = _BY_IDS.format(name=PRINTS, answer="print(hosts_ids)")
     texts.update(dict.fromkeys(BY_ENTITIES, _BY_ENTITIES))
     texts.update(dict.fromkeys(MARKS, _MARKS))
     texts.update({FUNCTION: _FUNCTION, HEAVY: _HEAVY})
-    folder.mkdir()
-    for name in wanted or texts.keys() - MARKS:
-        (folder / f"{name}.py").write_text(texts[name], "utf-8")
+    folder.mkdir(exist_ok=True)
+    files = [folder / f"{name}.py" for name in wanted or texts.keys() - MARKS]
+    for file in files:
+        file.write_text(texts[file.stem], "utf-8")
+    return files

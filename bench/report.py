@@ -10,10 +10,10 @@ from bench.goals import Goal
 from bench.limits import Limits
 from bench.measurement import Figures, Row
 
-_MIB = 1 << 20
+_MB = 10**6
 
 _COLUMNS = (
-    "scenario", "median", "p99", "calls/s", "processor", "peak memory",
+    "scenario", "median", "p99", "above no-op", "calls/s", "processor", "peak memory",
     "bare limit", "× limit", "fresh process", "× faster",
 )  # fmt: skip
 
@@ -31,6 +31,7 @@ def _cells(row: Row) -> list[str]:
         row.name + (f" ({daemon.failed} failed)" if daemon.failed else ""),
         milliseconds(daemon.median),
         milliseconds(daemon.p99),
+        milliseconds(row.above_noop),
         _number(daemon.throughput),
         milliseconds(daemon.processor),
         _memory(daemon.memory),
@@ -51,6 +52,25 @@ def _compared(row: Row, figures: Optional[Figures]) -> str:
     if row.clients > 1:
         return f"{_number(figures.throughput)}/s"
     return milliseconds(figures.median)
+
+
+def before_and_now(rows: Sequence[Row]) -> str:
+    """One line for each scenario in which the version before took part."""
+    head = ("scenario", "before", "now", "× faster", "processor before", "processor now")
+    lines = []
+    for row in rows:
+        if row.before is None:
+            continue
+        figures = (row.before, row.daemon)
+        lines.append(
+            [
+                row.name,
+                *(_compared(row, each) for each in figures),
+                _number(row.gain_over_before),
+                *(milliseconds(each.processor) for each in figures),
+            ]
+        )
+    return _table(head, lines)
 
 
 def goals(judged: Sequence[Goal]) -> str:
@@ -110,7 +130,7 @@ def milliseconds(seconds: Optional[float]) -> str:
 
 
 def _memory(size: Optional[int]) -> str:
-    return "" if size is None else f"{_number(size / _MIB)} MiB"
+    return "" if size is None else f"{_number(size / _MB)} MB"
 
 
 def _number(value: Optional[float]) -> str:

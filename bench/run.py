@@ -38,7 +38,7 @@ def main() -> int:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
-        with Benchmark(effort, bare, folder) as benchmark:
+        with Benchmark(effort, bare, folder, options.before) as benchmark:
             for scenario in benchmark.scenarios():
                 if not only.search(scenario.name):
                     continue
@@ -55,6 +55,8 @@ def main() -> int:
         "bare limits": report.bare_limits(bare),
         "stages": stages.table(calls),
     }
+    if options.before is not None:
+        tables["before and now"] = report.before_and_now(rows)
     for table in tables.values():
         print(f"\n{table}")
     machine = _machine()
@@ -87,11 +89,17 @@ def _options() -> argparse.Namespace:
     ):
         parser.add_argument(name, action="store_const", const=effort, dest="effort", help=meaning)
     parser.add_argument("--only", default="", help="scenarios whose name holds this expression")
+    parser.add_argument(
+        "--before", type=Path, help="a checkout of the version before, measured beside this one"
+    )
     parser.add_argument("--json", type=Path, default=PROJECT / "bench" / "results.json")
     parser.add_argument(
         "--docs", type=Path, help="folder with performance.md, to be brought up to date"
     )
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.before is not None and not (options.before / "ovirt_scheduler").is_dir():
+        parser.error(f"--before {options.before}: there is no ovirt_scheduler in it")
+    return options
 
 
 def _machine() -> str:

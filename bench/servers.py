@@ -24,15 +24,23 @@ class Server:
         seconds: from its start to that line.
     """
 
-    def __init__(self, arguments: list[str], environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        arguments: list[str],
+        environment: dict[str, str] | None = None,
+        checkout: Path = PROJECT,
+    ) -> None:
         """
+        Args:
+            checkout: whose code it runs, with this process's interpreter and libraries.
+
         Raises:
             RuntimeError: it ended instead; the text is what it said.
         """
         started = time.monotonic()
         self._process = subprocess.Popen(
             [sys.executable, *arguments],
-            cwd=PROJECT,
+            cwd=checkout,  # the first place where modules are looked for
             env={**os.environ, **(environment or {})},
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -82,8 +90,15 @@ class Server:
         self._process.stderr.close()
 
 
-def daemon(state: Path, plugins: Path, *, tls: bool) -> Server:
-    """The daemon with its defaults, on a port of the kernel's choice, its log in a file."""
+def daemon(
+    state: Path, plugins: Path, *, tls: bool = False, more: str = "", checkout: Path = PROJECT
+) -> Server:
+    """The daemon with its defaults, on a port of the kernel's choice, its log in a file.
+
+    Args:
+        more: of scheduler.conf.
+        checkout: of the version that is started.
+    """
     state.mkdir(exist_ok=True)
     settings = state / "scheduler.conf"
     settings.write_text(
@@ -91,12 +106,13 @@ def daemon(state: Path, plugins: Path, *, tls: bool) -> Server:
         "listening_address = 127.0.0.1\n"
         f"ssl = {'true' if tls else 'false'}\n"
         f"log_file = {state / 'log'}\n"
-        f"plugins_conf_path = {state}\n",
+        f"plugins_conf_path = {state}\n{more}\n",
         "utf-8",
     )
     return Server(
         ["-m", "ovirt_scheduler", "serve", "--config", str(settings), "--plugins", str(plugins)],
         {"STATE_DIRECTORY": str(state)},
+        checkout,
     )
 
 

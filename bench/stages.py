@@ -2,11 +2,11 @@
 
 ::
 
-    client sends ─► decode ─► units looked up ─► Executor.run ─► plugin loaded ─► function called
-    client has it ◄─ encode ◄─ result taken in ◄───────────────────── function done ◄─┘
+    client sends ─► decode ─► units looked up ─► Executor.run ─► plugin's file run ─► called
+    client has it ◄─ encode ◄─ answer put together ◄─ result taken in ◄───────────── done ◄─┘
 
 Every process marks on the one monotonic clock when it was where: the client by itself, the
-daemon by wrappers around four of its functions, the plugin by its own lines in a file. The
+daemon by wrappers around three of its functions, the plugin by its own lines in a file. The
 stages of a call add up to its whole time. ``python -m bench.stages MARKS CONFIG FOLDER`` is the
 daemon with the wrappers; its marks are written when it ends.
 """
@@ -27,10 +27,10 @@ NAMES = (
     "HTTP: the request comes in",
     "the call is decoded",
     "parameters checked, units looked up",
-    "to a process, documents read, to the plugin",
-    "the plugin is loaded",
+    "documents read, the task to the plugin's process",
+    "the plugin's file is run, the hosts are made",
     "the plugins' functions, with what lies between them",
-    "the results come back, processes end",
+    "the result comes back",
     "the answer is put together",
     "the answer is encoded",
     "HTTP: the answer goes out",

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 import threading
+import time
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PSS = re.compile(r"^Pss:\s+(\d+) kB", re.MULTILINE)
-_PAUSE = 0.002  # seconds between two looks
+_PAUSE = 0.002  # seconds between two looks at memory
+_LOOK = 0.1  # and at which processes there are
 
 
 def _stat(pid: int) -> list[str]:
@@ -54,14 +56,35 @@ def processor_seconds(pid: int) -> float:
 
 def memory(pid: int) -> int:
     """Proportional set size of the tree, in bytes: shared pages count once."""
-    total = 0
-    for member in tree(pid):
-        try:
-            found = _PSS.search(Path(f"/proc/{member}/smaps_rollup").read_text("ascii"))
-        except OSError:  # it has gone
-            continue
-        total += int(found[1]) << 10 if found else 0
-    return total
+    return sum(map(_own_memory, tree(pid)))
+
+
+def largest_worker(pid: int) -> int:
+    """The most memory of one process that the daemon's zygote has forked, likewise."""
+    return max((_own_memory(member) for member, deep in depths(pid).items() if deep > 1), default=0)
+
+
+def _own_memory(pid: int) -> int:
+    try:
+        found = _PSS.search(Path(f"/proc/{pid}/smaps_rollup").read_text("ascii"))
+    except OSError:  # it has gone
+        return 0
+    return int(found[1]) << 10 if found else 0
+
+
+def wait_for_rest(pid: int, quiet: float, most: float = 60.0) -> None:
+    """Wait until no process of the tree has come or gone for so many seconds.
+
+    Args:
+        most: seconds to wait in all.
+    """
+    until = time.monotonic() + most
+    there, since = tree(pid), time.monotonic()
+    while time.monotonic() < min(since + quiet, until):
+        time.sleep(_LOOK)
+        now = tree(pid)
+        if now != there:
+            there, since = now, time.monotonic()
 
 
 class Peak:

@@ -1,4 +1,4 @@
-"""The benchmark itself, run once on its smallest scenario: that it measures, not what."""
+"""The benchmark itself, run once on its smallest scenarios: that it measures, not what."""
 
 from __future__ import annotations
 
@@ -12,7 +12,16 @@ from xml.etree import ElementTree
 import pytest
 from conftest import PROJECT
 
+from bench import servers
+
+pytestmark = pytest.mark.long
+
 SCENARIO = "1 filter, 10 ids"
+TOLD = "1 function filter, 100 ids that the engine told of"
+SINGLE = "1 filter, 10 ids, calls_per_process = 1, calls 10 ms apart"
+AT_REST = "at rest, sample plugins, after all of this"
+EACH = "each further plugin, after all of this"
+RUN = (SCENARIO, TOLD, SINGLE, "at rest, 28 plugins more, after all of this", AT_REST, EACH)
 
 
 @pytest.fixture(scope="module")
@@ -21,9 +30,9 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bench")
     shutil.copy(PROJECT / "docs" / "performance.md", folder)
     ended = subprocess.run(
-        [sys.executable, "-m", "bench.run", "--smallest", "--only", f"^{SCENARIO}$",
-         "--json", str(folder / "results.json"), "--docs", str(folder)],
-        cwd=PROJECT, capture_output=True, text=True, timeout=120, check=False,
+        [sys.executable, "-m", "bench.run", "--smallest", "--only", f"^({'|'.join(RUN)})$",
+         "--before", str(PROJECT), "--json", str(folder / "results.json"), "--docs", str(folder)],
+        cwd=PROJECT, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     (folder / "printed").write_text(ended.stdout, "utf-8")
@@ -35,20 +44,62 @@ def results(run):
     return json.loads((run / "results.json").read_text("utf-8"))
 
 
-def test_a_scenario_has_every_figure(results):
-    """Of the daemon, of the bare limit and of a process for each call; and none failed."""
-    (row,) = results["scenarios"]
-    assert row["name"] == SCENARIO
-    for contender in ("daemon", "floor", "fresh"):
+@pytest.fixture(scope="module")
+def rows(results):
+    return {row["name"]: row for row in results["scenarios"]}
+
+
+def test_a_scenario_has_every_figure(rows):
+    """Of the daemon and of all that it is compared with; and none failed."""
+    row = rows[SCENARIO]
+    for contender in ("daemon", "noop", "floor", "fresh", "before"):
         figures = row[contender]
         assert (figures["failed"], figures["problem"]) == (0, "")
         assert figures["calls"] >= 1
         assert 0 < figures["median"] <= figures["p99"]
         assert figures["throughput"] > 0
-        assert figures["memory"] > 1 << 20
+    assert row["daemon"]["memory"] > 1 << 20
     assert row["daemon"]["processor"] > 0
-    assert row["ratio"] == pytest.approx(row["daemon"]["median"] / row["floor"]["median"])
-    assert row["gain"] == pytest.approx(row["fresh"]["median"] / row["daemon"]["median"])
+    medians = {name: row[name]["median"] for name in ("daemon", "noop", "floor", "fresh", "before")}
+    assert row["ratio"] == pytest.approx(medians["daemon"] / medians["floor"])
+    assert row["gain"] == pytest.approx(medians["fresh"] / medians["daemon"])
+    assert row["gain_over_before"] == pytest.approx(medians["before"] / medians["daemon"])
+    assert row["above_noop"] == pytest.approx(medians["daemon"] - medians["noop"])
+
+
+@pytest.mark.parametrize("name", [TOLD, SINGLE])
+def test_daemons_with_other_settings_answer(rows, name):
+    """One that an engine tells of hosts, one whose processes serve one call each."""
+    row = rows[name]
+    for contender in ("daemon", "noop"):
+        assert (row[contender]["failed"], row[contender]["problem"]) == (0, "")
+        assert row[contender]["calls"] >= 1
+
+
+def test_further_plugins_take_memory_and_give_it_back(rows):
+    """They come and go while the daemon runs."""
+    assert rows[EACH]["daemon"]["memory"] > 1 << 16
+    more = rows["at rest, 28 plugins more, after all of this"]["daemon"]["memory"]
+    assert more > rows[AT_REST]["daemon"]["memory"]
+
+
+def test_the_version_before_runs_its_own_code(tmp_path):
+    """With this one's interpreter and libraries; and a folder without it is refused."""
+    package = tmp_path / "ovirt_scheduler"
+    package.mkdir()
+    (package / "__main__.py").write_text(
+        "import ovirt_scheduler, sys\n"
+        "print(*ovirt_scheduler.__path__, file=sys.stderr)\n"
+        "print('listening on http://127.0.0.1:1', file=sys.stderr)\n"
+    )
+    with servers.daemon(tmp_path / "state", tmp_path, checkout=tmp_path) as server:
+        assert server.said.splitlines()[0] == str(package)
+    ended = subprocess.run(
+        [sys.executable, "-m", "bench.run", "--smallest", "--before", str(package)],
+        cwd=PROJECT, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 2
+    assert f"--before {package}: there is no ovirt_scheduler in it" in ended.stderr
 
 
 def test_the_bare_limits_are_measured(results):
@@ -64,7 +115,7 @@ def test_goals_that_were_not_measured_are_neither_passed_nor_short(results):
     assert verdicts.pop("failed calls, all scenarios") == "pass"
     measured = {what for what, verdict in verdicts.items() if verdict in ("pass", "short")}
     assert measured
-    assert all(what.startswith(SCENARIO) for what in measured)
+    assert all(what.startswith(RUN) for what in measured)
 
 
 def test_the_stages_are_all_there(results):
@@ -83,7 +134,7 @@ def test_the_page_gets_what_was_printed(run):
     assert part.sub(r"\1\2", page) == part.sub(r"\1\2", before)
     printed = (run / "printed").read_text("utf-8")
     tables = [text.strip() for text in printed.split("\n\n") if "|" in text]
-    assert len(tables) == 4
+    assert len(tables) == 5
     assert all(table in page for table in tables)
 
 

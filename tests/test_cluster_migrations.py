@@ -9,6 +9,8 @@ import time
 from driven import OFTEN, cluster
 from rest_server import GIB, Host, Reply, Vm
 
+pytestmark = pytest.mark.long
+
 NOT_PUMA = '''\
 """Keeps VMs that have a name off the host puma."""
 

@@ -19,6 +19,8 @@ from rest_server import PASSWORD, RestServer
 from ovirt_scheduler import certificates, listening
 from ovirt_scheduler.errors import AddressUnavailable, ConfigError
 
+pytestmark = pytest.mark.long
+
 
 def check(folder, conf, *arguments):
     """Exit status and output of ``check``."""

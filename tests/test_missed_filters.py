@@ -7,6 +7,8 @@ from xmlrpc.client import Fault
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 HOSTS = ["11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"]
 VM = "33333333-3333-3333-3333-333333333333"
 KEEPS_ALL = "def do_filter(hosts, vm, properties):\n    return hosts\n"

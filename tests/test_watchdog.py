@@ -9,6 +9,8 @@ import socket
 import pytest
 from conftest import PROJECT
 
+pytestmark = pytest.mark.long
+
 _LONG = 20.0  # seconds; what is awaited comes within one
 
 

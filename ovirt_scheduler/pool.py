@@ -381,7 +381,7 @@ class Pool:
             (kept for bench in self._idle.values() for kept in bench), key=lambda kept: kept.used
         )
         too_many = len(everyone) + sum(self._busy.values()) - self._most
-        for kept in everyone:
+        for place, kept in enumerate(everyone):  # those used longest ago first
             why = kept.hear()
             if not why and not kept.ready:
                 settled = False
@@ -391,9 +391,8 @@ class Pool:
                     kept.worker.drain(pipe, _forgotten)
             if not why and kept.ready:
                 self._failed.pop(kept.key, None)
-                why = self._superfluous(kept, now, too_many > 0)
+                why = self._superfluous(kept, now, place < too_many)
             if why:
-                too_many -= 1
                 self._idle[kept.key].remove(kept)
                 over.append((kept, why))
         for key in [key for key, bench in self._idle.items() if not bench]:

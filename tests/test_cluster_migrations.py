@@ -6,6 +6,7 @@ import json
 import signal
 import time
 
+import pytest
 from driven import OFTEN, cluster
 from rest_server import GIB, Host, Reply, Vm
 

@@ -53,8 +53,9 @@ _log = logging.getLogger(__name__)
 
 
 _FAULT_LIMIT = 4096  # characters
-# To hand a task to a process that lives: an idle one and all spare ones may just have been killed.
-_TRIES = SPARE + 2
+# To hand a task to a process that lives: an idle one, all spare ones and one that was just being
+# made may have been killed.
+_TRIES = SPARE + 3
 _GRACE = 0.25  # seconds for a process to tell that its properties' values took too long
 _PATIENCE = 0.005  # seconds for a process to settle, before another is used
 

@@ -193,6 +193,7 @@ class Processes:
         # It tells itself which regex was not done in that time.
         until = now + seconds + (_GRACE if call.has_values else 0.0)
         begun = self._handed(kept, task, descriptors, limit, until, call.kept)
+        begun.started = now  # from when its time counts
         return _Running(index, call, tries, kept, begun)
 
     def _taken(self, call: PluginCall, tries_left: int) -> Kept:

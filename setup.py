@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import find_packages, setup
 
 HERE = Path(__file__).resolve().parent
 
@@ -25,8 +25,7 @@ setup(
     # What lies at the top of the project, and within the package where it is installed: the
     # samples, and the files that ovirt-scheduler setup puts into their places.
     packages=[
-        "ovirt_scheduler",
-        "ovirt_scheduler.schedulers",
+        *find_packages(include=["ovirt_scheduler", "ovirt_scheduler.*"]),
         "ovirt_scheduler.plugins",
         "ovirt_scheduler.etc",
         "ovirt_scheduler.systemd",
@@ -68,9 +67,9 @@ setup(
     ],
     extras_require={
         "test": ["pytest>=8", "pytest-xdist>=3.2", "hypothesis>=6"],
-        "lint": ["ruff>=0.9", "mypy>=1.11", "types-setuptools"],
+        "lint": ["ruff>=0.9", "mypy>=1.11", "import-linter>=2", "types-setuptools"],
     },
-    entry_points={"console_scripts": ["ovirt-scheduler = ovirt_scheduler.cli:main"]},
+    entry_points={"console_scripts": ["ovirt-scheduler = ovirt_scheduler.command.cli:main"]},
     classifiers=[
         "Environment :: No Input/Output (Daemon)",
         "Intended Audience :: System Administrators",

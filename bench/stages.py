@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Sequence
 
 from bench import client, documents, plugins, report, servers
-from ovirt_scheduler import cli, dispatch, executor
+from ovirt_scheduler.command import cli
+from ovirt_scheduler.processes import executor
+from ovirt_scheduler.server import dispatch
 
 NAMES = (
     "HTTP: the request comes in",

@@ -1,7 +1,7 @@
 """Write what is made from the code: sample file, tables of the manual, manual pages.
 
 Run as ``python docs/generate.py`` after a change of the table of settings
-(``ovirt_scheduler/settings_table.py``) or of the command line (``ovirt_scheduler/cli.py``).
+(``ovirt_scheduler/settings/table.py``) or of the command line (``ovirt_scheduler/command/cli.py``).
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Dict
 import man_pages
 import settings_files
 
-from ovirt_scheduler import cli
+from ovirt_scheduler.command import cli
 
 _PROJECT = Path(__file__).resolve().parents[1]
 

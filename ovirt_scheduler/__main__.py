@@ -2,7 +2,7 @@
 
 import sys
 
-from ovirt_scheduler.cli import main
+from ovirt_scheduler.command.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -21,9 +21,9 @@ from place import Place
 from served import context, files, hasty, plain, running, secure, start  # noqa: F401  fixtures
 from settled_calls import calls_of  # noqa: F401  a fixture
 
-from ovirt_scheduler import trust
-from ovirt_scheduler.executor import Executor
-from ovirt_scheduler.model import Candidate, Kind, Limits, PluginCode, PolicyUnit, Source
+from ovirt_scheduler.model.model import Candidate, Kind, Limits, PluginCode, PolicyUnit, Source
+from ovirt_scheduler.processes.executor import Executor
+from ovirt_scheduler.security import trust
 
 PROJECT = Path(__file__).resolve().parents[1]
 PLUGINS = Path(__file__).resolve().parent / "plugins"

@@ -6,8 +6,8 @@ import time
 from dataclasses import replace
 from typing import Sequence
 
-from ovirt_scheduler.jobs import Execution, Job
-from ovirt_scheduler.model import CallResult, Kind, PolicyUnit, UnitCall
+from ovirt_scheduler.model.jobs import Execution, Job
+from ovirt_scheduler.model.model import CallResult, Kind, PolicyUnit, UnitCall
 
 HOSTS = ("host-1", "host-2", "host-3")
 

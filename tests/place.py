@@ -6,17 +6,17 @@ import os
 from pathlib import Path
 from typing import Dict, List, Optional
 
-from ovirt_scheduler import config
-from ovirt_scheduler.catalogue import Catalogue
-from ovirt_scheduler.executor import Executor
-from ovirt_scheduler.last_good import LastGood
-from ovirt_scheduler.loader import Loader
-from ovirt_scheduler.model import (
+from ovirt_scheduler.catalogue.catalogue import Catalogue
+from ovirt_scheduler.catalogue.last_good import LastGood
+from ovirt_scheduler.catalogue.loader import Loader
+from ovirt_scheduler.catalogue.registry import Registry
+from ovirt_scheduler.model.model import (
     Candidate,
     Kind,
     PolicyUnit,
 )
-from ovirt_scheduler.registry import Registry
+from ovirt_scheduler.processes.executor import Executor
+from ovirt_scheduler.settings import config
 
 
 def plugin(version: object, before: str = "") -> str:

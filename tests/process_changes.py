@@ -9,7 +9,7 @@ from typing import NamedTuple
 _IMPORTS = (
     "atexit, builtins, contextvars, ctypes, decimal, faulthandler, gc, io, json, locale, logging, "
     "os, random, resource, signal, socket, subprocess, sys, threading, time, tracemalloc, types, "
-    "warnings, _thread, ovirt_scheduler.frames, ovirtsdk4.types"
+    "warnings, _thread, ovirt_scheduler.processes.protocol.frames, ovirtsdk4.types"
 )
 _PLUGIN = """
 import {imports}
@@ -223,7 +223,7 @@ REPLACED = [
     Change("a library's name", "hasattr(json, 'trace')", "json.trace = {}", "modules"),
     Change("sys.modules", "len(sys.modules) > 9", "sys.modules = {}", "modules"),
     Change(
-        "our frames", "ovirt_scheduler.frames.send", "ovirt_scheduler.frames.send = None",
+        "our frames", "ovirt_scheduler.processes.protocol.frames.send", "ovirt_scheduler.processes.protocol.frames.send = None",
         "modules",
     ),
     Change(

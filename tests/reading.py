@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, List
 
-from ovirt_scheduler import packed
-from ovirt_scheduler.document_pass import HOST, HOSTS, VM, VMS
-from ovirt_scheduler.entities import read_states
-from ovirt_scheduler.model import Document
-from ovirt_scheduler.states import entity_of
+from ovirt_scheduler.model.model import Document
+from ovirt_scheduler.processes.documents import packed
+from ovirt_scheduler.processes.documents.entities import read_states
+from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS
+from ovirt_scheduler.processes.documents.states import entity_of
 
 
 def read_hosts(document: Document) -> List[Any]:

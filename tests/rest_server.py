@@ -29,8 +29,8 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tup
 from urllib.parse import parse_qs, urlsplit
 from xml.sax.saxutils import escape, quoteattr
 
-from ovirt_scheduler import certificates
-from ovirt_scheduler.config import EngineSettings
+from ovirt_scheduler.security import certificates
+from ovirt_scheduler.settings.config import EngineSettings
 
 GIB = 2**30
 USER = "scheduler@internal"

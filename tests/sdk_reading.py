@@ -10,7 +10,7 @@ from ovirtsdk4 import Struct
 from ovirtsdk4.reader import Reader
 from ovirtsdk4.writer import Writer
 
-from ovirt_scheduler import version3
+from ovirt_scheduler.processes.documents import version3
 
 HERE = Path(__file__).resolve().parent
 SHARED = HERE.parents[1] / "shared" / "data"

@@ -16,11 +16,11 @@ from typing import Any, BinaryIO, Callable, Iterator, Optional
 import pytest
 from OpenSSL import SSL
 
-from ovirt_scheduler.certificates import CertificateFiles, ensure
 from ovirt_scheduler.errors import BadParameters
-from ovirt_scheduler.model import Caller, Method
-from ovirt_scheduler.server import SchedulerServer, ServerSettings
-from ovirt_scheduler.streams import tls_context
+from ovirt_scheduler.model.model import Caller, Method
+from ovirt_scheduler.security.certificates import CertificateFiles, ensure
+from ovirt_scheduler.server.http.server import SchedulerServer, ServerSettings
+from ovirt_scheduler.server.http.stream import tls_context
 
 WIRE = Path(__file__).resolve().parents[2] / "shared" / "data" / "wire"
 SETTINGS = ServerSettings(port=0)

@@ -11,9 +11,9 @@ import pytest
 from jobs import HOSTS, job_of, only
 from waiting import wait_until
 
-from ovirt_scheduler import pool
-from ovirt_scheduler.executor import Executor
-from ovirt_scheduler.model import CallResult, Outcome, PolicyUnit
+from ovirt_scheduler.model.model import CallResult, Outcome, PolicyUnit
+from ovirt_scheduler.processes import pool
+from ovirt_scheduler.processes.executor import Executor
 
 
 class Calls:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from conftest import PROJECT
 
-from ovirt_scheduler import install_record
-from ovirt_scheduler.install_record import checksum
-from ovirt_scheduler.machine import Machine
+from ovirt_scheduler.command.setup import record as install_record
+from ovirt_scheduler.command.setup.machine import Machine
+from ovirt_scheduler.command.setup.record import checksum
 
 CONF = "/etc/ovirt/scheduler/scheduler.conf"
 UNIT = "/etc/systemd/system/ovirt-scheduler.service"

@@ -11,7 +11,7 @@ from typing import Callable
 import pytest
 
 from ovirt_scheduler import manual
-from ovirt_scheduler.model import Analysis, Candidate, Kind, Source
+from ovirt_scheduler.model.model import Analysis, Candidate, Kind, Source
 
 GOOD = "def do_filter(hosts, vm, properties): return hosts\n"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_scheduler.model import Analysis, Candidate, Source
+from ovirt_scheduler.model.model import Analysis, Candidate, Source
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from collections import OrderedDict
 import pytest
 from ovirtsdk4 import types
 
-from ovirt_scheduler.answers import BadAnswer, accepted_hosts, costs, migration
-from ovirt_scheduler.model import Migration
+from ovirt_scheduler.model.model import Migration
+from ovirt_scheduler.processes.worker.answers import BadAnswer, accepted_hosts, costs, migration
 
 HOST = types.Host(id="h1")
 VM = types.Vm(id="v1")

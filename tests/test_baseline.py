@@ -11,8 +11,8 @@ from jobs import HOSTS
 from process_changes import PUT_BACK, REPLACED, changing
 from settled_calls import ordinary, seen
 
-from ovirt_scheduler import loaded_modules
-from ovirt_scheduler.tasks import ENDS
+from ovirt_scheduler.model.tasks import ENDS
+from ovirt_scheduler.processes.worker import loaded_modules
 
 pytestmark = pytest.mark.long
 
@@ -29,7 +29,7 @@ def test_what_a_plugin_may_well_change_is_put_back(calls_of, change):
 @pytest.mark.parametrize("change", REPLACED, ids=lambda change: change.what)
 def test_a_process_that_differs_otherwise_is_replaced(calls_of, caplog, change):
     """The next call has another one, in which it is as it was; why is counted and logged."""
-    caplog.set_level(logging.DEBUG, "ovirt_scheduler.pool")
+    caplog.set_level(logging.DEBUG, "ovirt_scheduler.processes.pool")
     calls = calls_of(changing(change))
     (pid, found), (next_pid, next_found) = seen(calls.call()), seen(calls.call())
     assert calls.replaced == {change.ends: 2}
@@ -95,7 +95,7 @@ def test_with_one_call_for_each_process_nothing_is_seen_either(calls_of, change)
 )  # fmt: skip
 def test_ordinary_plugins_keep_their_process(calls_of, caplog, source):
     """Twenty calls have one, whatever is set at the top level, imported late, or ends in time."""
-    caplog.set_level(logging.DEBUG, "ovirt_scheduler.pool")
+    caplog.set_level(logging.DEBUG, "ovirt_scheduler.processes.pool")
     calls = calls_of(source)
     found = [calls.call() for _ in range(20)]
     assert [result.value for result in found] == [HOSTS] * 20, found[0]
@@ -106,7 +106,7 @@ def test_ordinary_plugins_keep_their_process(calls_of, caplog, source):
 def test_numpy_and_its_threads_keep_their_process(calls_of, caplog):
     """Native threads of a library that was imported late are no difference."""
     pytest.importorskip("numpy")
-    caplog.set_level(logging.DEBUG, "ovirt_scheduler.pool")
+    caplog.set_level(logging.DEBUG, "ovirt_scheduler.processes.pool")
     calls = calls_of(ordinary("import numpy\nnumpy.ones((300, 300)) @ numpy.ones((300, 300))"))
     assert len({calls.call().stdout for _ in range(20)}) == 1
     assert calls.replaced == {}

@@ -19,9 +19,10 @@ from test_certificate_report import write_pair
 from test_cli import run
 from waiting import wait_until
 
-from ovirt_scheduler import certificates, config
-from ovirt_scheduler.certificate_watch import CertificateWatch
+from ovirt_scheduler.daemon.certificate_watch import CertificateWatch
 from ovirt_scheduler.errors import ConfigError
+from ovirt_scheduler.security import certificates
+from ovirt_scheduler.settings import config
 
 ENDS = ("127.0.0.1", "localhost")
 

@@ -13,8 +13,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from test_cli import run
 
-from ovirt_scheduler import certificates, config
-from ovirt_scheduler.certificate_report import report
+from ovirt_scheduler.daemon.certificate_report import report
+from ovirt_scheduler.security import certificates
+from ovirt_scheduler.settings import config
 
 NOW = datetime.datetime.now(datetime.timezone.utc)
 

@@ -21,9 +21,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
-from ovirt_scheduler import certificates
-from ovirt_scheduler.certificates import CertificateFiles, check, ensure, fingerprint
 from ovirt_scheduler.errors import ConfigError
+from ovirt_scheduler.security import certificates
+from ovirt_scheduler.security.certificates import CertificateFiles, check, ensure, fingerprint
 
 PEM = serialization.Encoding.PEM
 NOW = datetime.datetime.now(datetime.timezone.utc)

@@ -11,7 +11,7 @@ import sys
 import pytest
 from conftest import PROJECT
 
-from ovirt_scheduler import cli
+from ovirt_scheduler.command import cli
 
 GOOD = 'def do_filter(hosts, vm, properties):\n    """Keep all."""\n    return hosts\n'
 NIGHT = """\

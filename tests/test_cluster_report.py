@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ovirt_scheduler import cluster_report
-from ovirt_scheduler.config import ClusterSettings
-from ovirt_scheduler.drivers import DriverUnit
-from ovirt_scheduler.model import (
+from ovirt_scheduler.clusters import check
+from ovirt_scheduler.model.drivers import DriverUnit
+from ovirt_scheduler.model.model import (
     Kind,
     Limits,
     PluginCode,
@@ -16,6 +15,7 @@ from ovirt_scheduler.model import (
     PropertySet,
     WantedUnit,
 )
+from ovirt_scheduler.settings.config import ClusterSettings
 
 LIMITS = Limits(timeout=1.0, memory=1 << 20, cpu=1, open_files=16)
 
@@ -93,7 +93,7 @@ def section(scheduler="default", properties=None, filters=(), costs=()):
 def test_what_fits_is_no_problem(scheduler, properties):
     """Properties that a scheduler does not declare are passed on, and are its own business."""
     settings = section(scheduler, properties, ["Roomy"], ["Quiet"])
-    assert cluster_report.problem(settings, DRIVERS, UNITS) is None
+    assert check.problem(settings, DRIVERS, UNITS) is None
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_what_fits_is_no_problem(scheduler, properties):
 def test_what_does_not_fit_is_told_with_what_to_write(scheduler, properties, problem):
     """File, line and key come first."""
     settings = section(scheduler, properties, ["Roomy"], ["Quiet"])
-    told = str(cluster_report.problem(settings, DRIVERS, UNITS))
+    told = str(check.problem(settings, DRIVERS, UNITS))
     line = LINES[problem.partition(":")[0]]
     assert told.startswith(f"/etc/x.conf:{line}: [clusters] [[Default]] {problem}")
 
@@ -137,5 +137,5 @@ def test_what_does_not_fit_is_told_with_what_to_write(scheduler, properties, pro
 )
 def test_a_unit_that_is_not_there_is_told(filters, costs, problem):
     """One of another kind is none."""
-    told = str(cluster_report.problem(section(filters=filters, costs=costs), DRIVERS, UNITS))
+    told = str(check.problem(section(filters=filters, costs=costs), DRIVERS, UNITS))
     assert told.startswith(f"/etc/x.conf:{problem}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from ovirtsdk4 import types
 
-from ovirt_scheduler.cluster_use import HostUse, uses
+from ovirt_scheduler.plugin.cluster_use import HostUse, uses
 
 GIB = 2**30
 

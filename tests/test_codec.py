@@ -11,9 +11,9 @@ from xml.parsers import expat
 
 import pytest
 
-from ovirt_scheduler import codec
-from ovirt_scheduler.codec import decode_call, encode_answer, encode_fault
 from ovirt_scheduler.errors import NotXmlRpc
+from ovirt_scheduler.server import codec
+from ovirt_scheduler.server.codec import decode_call, encode_answer, encode_fault
 
 WIRE = Path(__file__).resolve().parents[2] / "shared" / "data" / "wire"
 EX = "http://ws.apache.org/xmlrpc/namespaces/extensions"

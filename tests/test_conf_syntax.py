@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_scheduler.conf_syntax import Entry, content, entries
 from ovirt_scheduler.errors import ConfigError, PluginError
+from ovirt_scheduler.settings.syntax import Entry, content, entries
 
 PATH = Path("/etc/some.conf")
 

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_scheduler import config
-from ovirt_scheduler.config import (
+from ovirt_scheduler.errors import ConfigError, PluginError
+from ovirt_scheduler.model.model import AnswerForm, Kind, OnFailure, WantedUnit
+from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings.config import (
     ClusterSettings,
     Drive,
     EngineScores,
@@ -18,9 +20,7 @@ from ovirt_scheduler.config import (
     PluginConf,
     Settings,
 )
-from ovirt_scheduler.errors import ConfigError, PluginError
-from ovirt_scheduler.model import AnswerForm, Kind, OnFailure, WantedUnit
-from ovirt_scheduler.settings_table import CLUSTER, PLUGIN, SCHEDULER
+from ovirt_scheduler.settings.table import CLUSTER, PLUGIN, SCHEDULER
 
 PROJECT = Path(__file__).resolve().parents[1]
 DEFAULTS = Settings(

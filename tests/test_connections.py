@@ -9,7 +9,7 @@ from typing import Iterator
 
 import pytest
 
-from ovirt_scheduler.connections import Connections
+from ovirt_scheduler.server.http.connections import Connections
 
 
 class Peer:

@@ -13,7 +13,7 @@ from conftest import PROJECT
 from ovirtsdk4 import types
 
 import ovirt_scheduler
-from ovirt_scheduler.cluster_use import uses
+from ovirt_scheduler.plugin.cluster_use import uses
 
 GIB = 2**30
 FILE = Path(ovirt_scheduler.__file__).parent / "schedulers" / "default.py"

@@ -18,7 +18,7 @@ from test_default_scheduler import (
     vm,
 )
 
-from ovirt_scheduler.cluster_use import uses
+from ovirt_scheduler.plugin.cluster_use import uses
 
 POLICIES = ("none", "evenly_distribute", "power_saving")
 NAMES = [f"h{number}" for number in range(6)]

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from ovirt_scheduler import errors
-from ovirt_scheduler.dispatch import Dispatcher
-from ovirt_scheduler.log_fields import Names
-from ovirt_scheduler.model import AnswerForm, Caller, Method, Reply
+from ovirt_scheduler.log.fields import Names
+from ovirt_scheduler.model.model import AnswerForm, Caller, Method, Reply
+from ovirt_scheduler.server.dispatch import Dispatcher
 
 CALLER = Caller("0a1b2c3d", AnswerForm.ENGINE, "127.0.0.1:50000")
 

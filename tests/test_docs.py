@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import pytest
 from conftest import PROJECT, Daemon
 
-from ovirt_scheduler import config
+from ovirt_scheduler.settings import config
 
 PAGES = [*sorted(PROJECT.glob("*.md")), *sorted((PROJECT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)

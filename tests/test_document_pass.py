@@ -15,12 +15,12 @@ from ovirtsdk4.reader import Reader
 from sdk_reading import SHARED, by_the_sdk, differences
 
 from bench.documents import hosts as bench_hosts
-from ovirt_scheduler import document_pass
-from ovirt_scheduler.document_pass import HOSTS, VMS, Kind
 from ovirt_scheduler.errors import UnreadableDocument
-from ovirt_scheduler.model import Document
-from ovirt_scheduler.sdk_fields import Field, Table, Unexpected, table_of
-from ovirt_scheduler.states import entity_of
+from ovirt_scheduler.model.model import Document
+from ovirt_scheduler.processes.documents import parser
+from ovirt_scheduler.processes.documents.parser import HOSTS, VMS, Kind
+from ovirt_scheduler.processes.documents.sdk_fields import Field, Table, Unexpected, table_of
+from ovirt_scheduler.processes.documents.states import entity_of
 
 TEXTS = {
     "int": ["1", " 7 ", "-1", "9" * 20, "1_0", "x", "1.0"],
@@ -101,7 +101,7 @@ def test_what_is_certain_is_what_the_sdk_reads(kind: Kind) -> None:
         members = [entity(kind.one, kind.table, chance, 0, str(n)) for n in range(2)]
         data = f"<{kind.many}>{''.join(members)}</{kind.many}>".encode()
         try:
-            passed = document_pass.take(data, kind)
+            passed = parser.take(data, kind)
         except UnreadableDocument:
             return
         if passed.states is not None and not passed.maybe_version3:
@@ -115,7 +115,7 @@ def test_what_is_certain_is_what_the_sdk_reads(kind: Kind) -> None:
 
 
 def states_of(data: bytes, kind: Kind = HOSTS) -> Any:
-    return document_pass.take(data, kind).states
+    return parser.take(data, kind).states
 
 
 @pytest.mark.parametrize(

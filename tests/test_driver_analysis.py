@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_scheduler.model import Analysis, Candidate, PublishedMethod, Source
+from ovirt_scheduler.model.model import Analysis, Candidate, PublishedMethod, Source
 
 HEAD = "from ovirt_scheduler.plugin import *\n"  # line 1
 TWO = """

@@ -7,10 +7,10 @@ import dataclasses
 import pytest
 from conftest import LIMITS
 
-from ovirt_scheduler import driver_units
-from ovirt_scheduler.config import PluginConf
+from ovirt_scheduler.catalogue import drivers
 from ovirt_scheduler.errors import PluginError
-from ovirt_scheduler.model import FoundDriver, PluginCode, Property
+from ovirt_scheduler.model.model import FoundDriver, PluginCode, Property
+from ovirt_scheduler.settings.config import PluginConf
 
 CODE = PluginCode("p", "/p", ())
 FOUND = FoundDriver("A", 3, "described", "a", "t", ("LoadBalancer",))
@@ -19,7 +19,7 @@ CHECKSUM = "sha256:0123456789abcdef"
 
 def made(conf=None, **changes):
     found = dataclasses.replace(FOUND, **changes)
-    return driver_units.make(found, CODE, conf or PluginConf("p"), CHECKSUM, LIMITS)
+    return drivers.make(found, CODE, conf or PluginConf("p"), CHECKSUM, LIMITS)
 
 
 def test_id_and_version_are_calculated():
@@ -72,7 +72,7 @@ def test_properties_that_cannot_be_are_refused(changes, message):
 def test_what_others_call_it_by_has_a_form(changes, message):
     """It stands in the log, in messages and in answers."""
     with pytest.raises(PluginError) as refused:
-        driver_units.check([dataclasses.replace(FOUND, **changes)], "/p/p.py")
+        drivers.check([dataclasses.replace(FOUND, **changes)], "/p/p.py")
     assert message in str(refused.value)
     assert str(refused.value).startswith("/p/p.py:3: ")
 
@@ -92,4 +92,4 @@ def test_what_others_call_it_by_has_a_form(changes, message):
 )
 def test_a_driver_is_too_new_where_its_version_is_above_the_engines(written_for, there, too_new):
     """As numbers, and as exactly as the engine's is told."""
-    assert driver_units.too_new(made(written_for=written_for), there) is too_new
+    assert drivers.too_new(made(written_for=written_for), there) is too_new

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 
-from ovirt_scheduler import interfaces
-from ovirt_scheduler.drivers import INTERFACE_METHODS, INTERFACES
+from ovirt_scheduler.model.drivers import INTERFACE_METHODS, INTERFACES
+from ovirt_scheduler.plugin import interfaces
 
 
 def test_the_table_has_every_public_method_of_the_five_interfaces():

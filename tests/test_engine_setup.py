@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 from conftest import PROJECT
 
-from ovirt_scheduler import certificates, cli, installation
-from ovirt_scheduler.installation import Wishes
-from ovirt_scheduler.machine import Machine
+from ovirt_scheduler.command import cli
+from ovirt_scheduler.command.setup import run as installation
+from ovirt_scheduler.command.setup.machine import Machine
+from ovirt_scheduler.command.setup.run import Wishes
+from ovirt_scheduler.security import certificates
 
 CONF = "etc/ovirt/scheduler/scheduler.conf"
 STATE = "var/lib/ovirt-scheduler"

@@ -14,15 +14,15 @@ from jobs import HOSTS, job_of, only
 from waiting import wait_until
 
 from ovirt_scheduler.errors import Overloaded, UnreadableDocument
-from ovirt_scheduler.executor import Executor
-from ovirt_scheduler.model import (
+from ovirt_scheduler.model.model import (
     Document,
     Kind,
     Migration,
     Outcome,
     PolicyUnit,
 )
-from ovirt_scheduler.tasks import Known, Told
+from ovirt_scheduler.model.tasks import Known, Told
+from ovirt_scheduler.processes.executor import Executor
 
 UnitNamed = Callable[..., PolicyUnit]
 

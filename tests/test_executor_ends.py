@@ -20,10 +20,10 @@ from conftest import LIMITS, PROJECT, offspring
 from jobs import HOSTS, job_of, only
 from waiting import wait_until
 
-from ovirt_scheduler import exchange, pool, processes, workers
 from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded
-from ovirt_scheduler.executor import Executor
-from ovirt_scheduler.model import Document, Kind, Outcome
+from ovirt_scheduler.model.model import Document, Kind, Outcome
+from ovirt_scheduler.processes import exchange, pool, processes, workers
+from ovirt_scheduler.processes.executor import Executor
 
 _PTRACE_SEIZE = 0x4206  # ptrace(2)
 
@@ -126,8 +126,8 @@ def test_closing_leaves_no_descriptor_open():
     """Neither of processes that were used, nor of those that nobody used yet."""
     code = (
         "import gc, os\n"
-        "from ovirt_scheduler.executor import Executor\n"
-        "from ovirt_scheduler.watchdog import _PROBE\n"
+        "from ovirt_scheduler.processes.executor import Executor\n"
+        "from ovirt_scheduler.daemon.watchdog import _PROBE\n"
         "def count():\n"
         "    own = Executor(parallel=2, max_waiting=2)\n"
         "    own.start()\n"

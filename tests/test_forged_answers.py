@@ -8,8 +8,8 @@ import pytest
 from jobs import HOSTS, job_of, only
 from waiting import wait_until
 
-from ovirt_scheduler.executor import Executor
-from ovirt_scheduler.model import CallResult, Document, Outcome, PolicyUnit
+from ovirt_scheduler.model.model import CallResult, Document, Outcome, PolicyUnit
+from ovirt_scheduler.processes.executor import Executor
 
 
 def answer(outcome: str = "ok", value: object = None, message: str = "") -> str:

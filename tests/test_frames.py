@@ -8,10 +8,8 @@ import threading
 
 import pytest
 
-from ovirt_scheduler import frames
-from ovirt_scheduler.frames import ANSWER, READY, TASK, Frame, FrameError, Unframer
-from ovirt_scheduler.model import Candidate, Document, Limits, PluginCode, Source
-from ovirt_scheduler.tasks import (
+from ovirt_scheduler.model.model import Candidate, Document, Limits, PluginCode, Source
+from ovirt_scheduler.model.tasks import (
     CheckTask,
     Function,
     PrintedTask,
@@ -20,6 +18,15 @@ from ovirt_scheduler.tasks import (
     Role,
     Setup,
     Unread,
+)
+from ovirt_scheduler.processes.protocol import frames
+from ovirt_scheduler.processes.protocol.frames import (
+    ANSWER,
+    READY,
+    TASK,
+    Frame,
+    FrameError,
+    Unframer,
 )
 
 FUNCTION = Function("u", "filter", "do_filter", Returns.HOSTS, parameters=("hosts",))

@@ -11,8 +11,8 @@ from fuzzing import assert_told, bounded, damaged, peak_of, tries
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_scheduler.request_body import BodyReader, Room
-from ovirt_scheduler.request_head import RequestRefused
+from ovirt_scheduler.server.http.body import BodyReader, Room
+from ovirt_scheduler.server.http.head import RequestRefused
 
 LIMIT = 2000  # bytes
 

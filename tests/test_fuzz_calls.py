@@ -27,17 +27,17 @@ from fuzzing import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_scheduler import config
-from ovirt_scheduler.codec import decode_call
-from ovirt_scheduler.dispatch import Dispatcher
+from ovirt_scheduler.catalogue.last_good import LastGood
+from ovirt_scheduler.catalogue.loader import Loader
+from ovirt_scheduler.catalogue.registry import Registry
+from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.errors import NotXmlRpc
-from ovirt_scheduler.executor import Executor
-from ovirt_scheduler.last_good import LastGood
-from ovirt_scheduler.loader import Loader
-from ovirt_scheduler.methods import methods
-from ovirt_scheduler.model import AnswerForm, Caller
-from ovirt_scheduler.registry import Registry
-from ovirt_scheduler.service import Service
+from ovirt_scheduler.model.model import AnswerForm, Caller
+from ovirt_scheduler.processes.executor import Executor
+from ovirt_scheduler.server.codec import decode_call
+from ovirt_scheduler.server.dispatch import Dispatcher
+from ovirt_scheduler.server.methods import methods
+from ovirt_scheduler.settings import config
 
 # The codes of contract 1.5 but for -32603, which says that the mistake is ours.
 FAULTS = {-32700, -32601, -32602, 101, 102, 103, 104}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from OpenSSL import crypto
 from test_clients import ROOT, made
 
-from ovirt_scheduler.clients import Clients, subject_of
+from ovirt_scheduler.security.clients import Clients, subject_of
 
 CERTIFICATES = [
     made(names, ROOT).certificate.public_bytes(Encoding.DER)

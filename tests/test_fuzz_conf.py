@@ -9,10 +9,10 @@ from fuzzing import assert_told, bounded, damaged, mostly, tries
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_scheduler import config
-from ovirt_scheduler.conf_syntax import Entry, entries
 from ovirt_scheduler.errors import ConfigError, PluginError
-from ovirt_scheduler.settings_table import PLUGIN, SCHEDULER, Key
+from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings.syntax import Entry, entries
+from ovirt_scheduler.settings.table import PLUGIN, SCHEDULER, Key
 
 PATH = Path("/etc/some.conf")
 

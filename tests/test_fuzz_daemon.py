@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from test_fuzz_body import CHUNKED, TOKENS
 from test_fuzz_calls import CALLS, FAULTS
 
-from ovirt_scheduler import pool
+from ovirt_scheduler.processes import pool
 
 PATHS = ["/", "/RPC2", "/design", "/engine"]
 HOSTS = ["host-1", "host-2"]

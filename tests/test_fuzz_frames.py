@@ -9,10 +9,10 @@ from fuzzing import assert_told, bounded, damaged, mostly, tries
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_scheduler import frames, messages
-from ovirt_scheduler.frames import Frame, FrameError, Unframer
-from ovirt_scheduler.model import Outcome
-from ovirt_scheduler.tasks import Function, Given, Returns
+from ovirt_scheduler.model.model import Outcome
+from ovirt_scheduler.model.tasks import Function, Given, Returns
+from ovirt_scheduler.processes.protocol import frames, messages
+from ovirt_scheduler.processes.protocol.frames import Frame, FrameError, Unframer
 
 LIMIT = 64
 GIVEN = Given(("a", "b", "c"), vms=("v",), vm="v")

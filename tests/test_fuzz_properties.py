@@ -9,9 +9,9 @@ from fuzzing import assert_told, bounded, tries
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_scheduler import properties
 from ovirt_scheduler.errors import PluginError
-from ovirt_scheduler.model import Property, PropertySet
+from ovirt_scheduler.model import properties
+from ovirt_scheduler.model.model import Property, PropertySet
 
 # One repeat of one character in a pattern: more would be the plugin's author's own doing.
 PIECES = st.sampled_from(

@@ -14,8 +14,8 @@ import pytest
 from conftest import PROJECT
 from served import at_end, post
 
-from ovirt_scheduler import server
-from ovirt_scheduler.heap import Reclaim
+from ovirt_scheduler.processes.kernel.malloc import Reclaim
+from ovirt_scheduler.server.http import server
 
 pytestmark = pytest.mark.skipif(
     not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="another C library than GNU's"

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from ovirt_scheduler import inputs
+from ovirt_scheduler.command import inputs
 from ovirt_scheduler.errors import BadInput, BadUsage
 
 DOCUMENT = (

@@ -15,10 +15,13 @@ import setup_root
 from conftest import PROJECT
 from setup_root import CONF, OLDER, SHIPPED, STATE, UNIT, at, became
 
-from ovirt_scheduler import cli, config, install_record, trust
-from ovirt_scheduler.finding import Finding
-from ovirt_scheduler.install_steps import User
-from ovirt_scheduler.machine import Machine
+from ovirt_scheduler.command import cli
+from ovirt_scheduler.command.setup import record as install_record
+from ovirt_scheduler.command.setup.machine import Machine
+from ovirt_scheduler.command.setup.step import Finding
+from ovirt_scheduler.command.setup.steps import User
+from ovirt_scheduler.security import trust
+from ovirt_scheduler.settings import config
 
 EDITED = "connection_timeout = 5\n"
 

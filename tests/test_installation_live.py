@@ -10,10 +10,11 @@ import pytest
 import setup_root
 from setup_root import OLDER, STATE, at, became
 
-from ovirt_scheduler import certificates, installation, trust
+from ovirt_scheduler.command.setup import run
+from ovirt_scheduler.command.setup.machine import Machine
+from ovirt_scheduler.command.setup.run import Wishes
 from ovirt_scheduler.errors import StepFailed
-from ovirt_scheduler.installation import Wishes
-from ovirt_scheduler.machine import Machine
+from ovirt_scheduler.security import certificates, trust
 
 
 @pytest.fixture
@@ -56,12 +57,12 @@ esac
 
     def install(self) -> str:
         out = io.StringIO()
-        assert installation.install(Machine(self.root, live=True), Wishes(), out) == 0
+        assert run.install(Machine(self.root, live=True), Wishes(), out) == 0
         return out.getvalue()
 
     def remove(self) -> str:
         out = io.StringIO()
-        assert installation.remove(Machine(self.root, live=True), False, out) == 0
+        assert run.remove(Machine(self.root, live=True), False, out) == 0
         return out.getvalue()
 
 

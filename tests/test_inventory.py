@@ -12,10 +12,11 @@ import pytest
 import reading
 from rest_server import PASSWORD, USER, Host, Reply, RestServer, Vm, id_of
 
-from ovirt_scheduler import certificates, inventory
+from ovirt_scheduler.engine import inventory
+from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import EngineUnavailable
-from ovirt_scheduler.inventory import Inventory
-from ovirt_scheduler.tasks import Known
+from ovirt_scheduler.model.tasks import Known
+from ovirt_scheduler.security import certificates
 
 HOSTS = ["lynx", "puma", "tiger"]
 NO_TOKEN = f"answered HTTP 400 Bad Request with application/json, and no token for {USER}"

@@ -7,7 +7,7 @@ import random
 import pytest
 from java_matches import java_matches, needs_java
 
-from ovirt_scheduler.java_regex import refusal
+from ovirt_scheduler.model.java_regex import refusal
 
 # What plugins of ovirt-scheduler-proxy may have in properties_validation, and Python reads
 # otherwise or not at all.

@@ -11,9 +11,9 @@ from journal_reader import Journal, fields_of
 from test_log_fields import MANUAL, MESSAGES, shown
 from test_log_format import HOSTILE
 
-from ovirt_scheduler.journal import JournalHandler, is_standard_error
-from ovirt_scheduler.log_fields import Block, Costs, Name, Names
-from ovirt_scheduler.log_format import kind
+from ovirt_scheduler.log.fields import Block, Costs, Name, Names
+from ovirt_scheduler.log.format import kind
+from ovirt_scheduler.log.journal import JournalHandler, is_standard_error
 
 OURS = "SCHEDULER_"
 EVERY_ENTRY = {

@@ -18,10 +18,10 @@ from conftest import LIMITS, offspring, processes_with
 from jobs import HOSTS, job_of, only
 from waiting import wait_until
 
-from ovirt_scheduler import pool, workers
 from ovirt_scheduler.errors import ExecutorUnavailable
-from ovirt_scheduler.executor import Executor
-from ovirt_scheduler.model import CallResult, Document, Outcome, PolicyUnit
+from ovirt_scheduler.model.model import CallResult, Document, Outcome, PolicyUnit
+from ovirt_scheduler.processes import pool, workers
+from ovirt_scheduler.processes.executor import Executor
 
 pytestmark = pytest.mark.long
 

@@ -15,7 +15,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 PREAMBLE = """
 import os, resource, select, signal, subprocess, sys, time
 from ovirt_scheduler import limits
-from ovirt_scheduler.model import Limits
+from ovirt_scheduler.model.model import Limits
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 

@@ -16,8 +16,9 @@ import pytest
 from conftest import PROJECT
 from rest_server import PASSWORD, RestServer
 
-from ovirt_scheduler import certificates, listening
 from ovirt_scheduler.errors import AddressUnavailable, ConfigError
+from ovirt_scheduler.security import certificates
+from ovirt_scheduler.server.http import listening
 
 pytestmark = pytest.mark.long
 

@@ -11,10 +11,10 @@ from typing import Callable, Iterator, Tuple
 import pytest
 from place import huge
 
-from ovirt_scheduler import config
+from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
 from ovirt_scheduler.errors import PluginError
-from ovirt_scheduler.loader import LoadedPlugin, Loader
-from ovirt_scheduler.model import Kind, OnFailure, PolicyUnit, Property
+from ovirt_scheduler.model.model import Kind, OnFailure, PolicyUnit, Property
+from ovirt_scheduler.settings import config
 
 ALL = (
     "def do_filter(hosts, vm, properties): return hosts\n"

@@ -9,7 +9,7 @@ from typing import Iterator, NamedTuple
 import pytest
 from conftest import PROJECT
 
-from ovirt_scheduler.log_fields import FIELDS, Costs, Name, Names
+from ovirt_scheduler.log.fields import FIELDS, Costs, Name, Names
 
 MANUAL = (PROJECT / "docs" / "operations.md").read_text("utf-8")
 LEVELS = {"debug": "debug", "info": "info", "warning": "warning", "error": "error",
@@ -26,7 +26,7 @@ class Message(NamedTuple):
 
 def messages() -> Iterator[Message]:
     """Every message that the package logs, as it stands in the code."""
-    for path in sorted((PROJECT / "ovirt_scheduler").glob("*.py")):
+    for path in sorted((PROJECT / "ovirt_scheduler").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_bytes())):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
                 continue

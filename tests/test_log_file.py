@@ -10,7 +10,7 @@ from typing import Iterator, List
 import pytest
 
 from ovirt_scheduler.errors import ConfigError
-from ovirt_scheduler.log_file import LogFile, StandardError
+from ovirt_scheduler.log.file import LogFile, StandardError
 
 MISSED = "lines that could not be written here: "
 

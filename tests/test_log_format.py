@@ -11,8 +11,8 @@ from datetime import datetime
 
 import pytest
 
-from ovirt_scheduler.log_fields import Block, Costs, Name, Names
-from ovirt_scheduler.log_format import JsonFormatter, PlainFormatter
+from ovirt_scheduler.log.fields import Block, Costs, Name, Names
+from ovirt_scheduler.log.format import JsonFormatter, PlainFormatter
 
 HOSTILE = {
     "a line of the log": "x\n2026-01-01 00:00:00.000+00:00 ERROR   forged",

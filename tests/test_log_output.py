@@ -17,7 +17,7 @@ from conftest import PROJECT, Daemon
 from journal_reader import Journal
 from rest_server import PASSWORD, Host, RestServer, id_of
 
-from ovirt_scheduler.log_fields import FIELDS
+from ovirt_scheduler.log.fields import FIELDS
 
 HOSTS = (PROJECT / "demo" / "hosts.xml").read_text("utf-8")
 VM = (PROJECT / "demo" / "vm.xml").read_text("utf-8")

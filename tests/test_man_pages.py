@@ -11,8 +11,8 @@ import subprocess
 import pytest
 from conftest import PROJECT
 
-from ovirt_scheduler import cli
-from ovirt_scheduler.settings_table import CLUSTER, PLUGIN, SCHEDULER
+from ovirt_scheduler.command import cli
+from ovirt_scheduler.settings.table import CLUSTER, PLUGIN, SCHEDULER
 
 PAGES = sorted((PROJECT / "docs" / "man").iterdir())
 SHOWN = {**os.environ, "LC_ALL": "C.UTF-8", "MANWIDTH": "80", "MAN_KEEP_FORMATTING": ""}

@@ -10,11 +10,8 @@ from dataclasses import replace
 import pytest
 from conftest import PROJECT
 
-from ovirt_scheduler import messages
-from ovirt_scheduler.cluster_seen import Seen, SeenHost, SeenVm
-from ovirt_scheduler.frames import FrameError
-from ovirt_scheduler.messages import Answered, ReadDocument
-from ovirt_scheduler.model import (
+from ovirt_scheduler.model.cluster_state import Seen, SeenHost, SeenVm
+from ovirt_scheduler.model.model import (
     Analysis,
     FileFault,
     FoundDriver,
@@ -25,8 +22,11 @@ from ovirt_scheduler.model import (
     Outcome,
     PublishedMethod,
 )
-from ovirt_scheduler.shapes import Unpacked
-from ovirt_scheduler.tasks import Function, Given, Returns
+from ovirt_scheduler.model.tasks import Function, Given, Returns
+from ovirt_scheduler.processes.protocol import messages
+from ovirt_scheduler.processes.protocol.frames import FrameError
+from ovirt_scheduler.processes.protocol.messages import Answered, ReadDocument
+from ovirt_scheduler.processes.protocol.shapes import Unpacked
 
 pytestmark = pytest.mark.long
 
@@ -111,8 +111,8 @@ def test_what_is_no_answer_is_refused(payload):
 BOUNDED = """
 import resource, sys
 from ovirt_scheduler import messages
-from ovirt_scheduler.frames import FrameError
-from ovirt_scheduler.tasks import Function, Given, Returns
+from ovirt_scheduler.processes.protocol.frames import FrameError
+from ovirt_scheduler.model.tasks import Function, Given, Returns
 
 begin, piece, read = sys.argv[1:]
 forged = begin + piece * ((60 << 20) // len(piece))

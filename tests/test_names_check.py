@@ -9,7 +9,7 @@ import sys
 import pytest
 from conftest import PROJECT
 
-from ovirt_scheduler import names_check
+from ovirt_scheduler.processes.loading import names_check
 
 
 def check(folder, *options):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ovirt_scheduler import near
+from ovirt_scheduler.model import near
 
 
 @pytest.mark.parametrize(

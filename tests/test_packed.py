@@ -19,9 +19,9 @@ from sdk_reading import differences
 
 from bench.documents import host_ids
 from bench.documents import hosts as hosts_document
-from ovirt_scheduler import packed, states
 from ovirt_scheduler.errors import UnreadableDocument, UnreadableState
-from ovirt_scheduler.model import Document
+from ovirt_scheduler.model.model import Document
+from ovirt_scheduler.processes.documents import packed, states
 
 HOSTS = hosts_document(30).encode()
 IDS = host_ids(30)

@@ -17,9 +17,10 @@ from conftest import PROJECT, Daemon, offspring
 from test_titles import title
 from waiting import wait_until
 
-from ovirt_scheduler import config, parts
-from ovirt_scheduler.certificates import ensure
-from ovirt_scheduler.parts import Parts
+from ovirt_scheduler.daemon import assembly
+from ovirt_scheduler.daemon.assembly import Parts
+from ovirt_scheduler.security.certificates import ensure
+from ovirt_scheduler.settings import config
 
 IDS = ["host-1", "host-2"]
 CALL = xmlrpc.client.dumps((["plain"], IDS, "vm-1", {}), "runFilters").encode()
@@ -256,7 +257,7 @@ def test_settings_that_cannot_be_put_to_use_leave_all_as_it_was(tmp_path, monkey
         former, drive = made.settings, made._drive
         conf.write_text(text.format(80))
         with monkeypatch.context() as patched:
-            patched.setattr(parts, "ClusterDrive", lambda *_: 1 // 0)
+            patched.setattr(assembly, "ClusterDrive", lambda *_: 1 // 0)
             with pytest.raises(ZeroDivisionError):
                 made.renew(config.load(conf, {}))
         assert made.settings is former

@@ -8,7 +8,7 @@ from typing import List, Tuple
 
 import pytest
 
-from ovirt_scheduler.plugin_files import listing
+from ovirt_scheduler.catalogue.files import listing
 
 LONG_AGO = (10**9, 10**9)
 

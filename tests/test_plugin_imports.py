@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ovirt_scheduler.model import Candidate, Source
-from ovirt_scheduler.plugin_imports import ANY, imported, refusal
+from ovirt_scheduler.model.model import Candidate, Source
+from ovirt_scheduler.processes.loading.imports import ANY, imported, refusal
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from place import plugin
 
-from ovirt_scheduler.model import Source
-from ovirt_scheduler.plugin_files import SeenFile
-from ovirt_scheduler.plugin_sources import Sources
+from ovirt_scheduler.catalogue.files import SeenFile
+from ovirt_scheduler.catalogue.sources import Sources
+from ovirt_scheduler.model.model import Source
 
 _opened = []
 _folders = []

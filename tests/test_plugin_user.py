@@ -21,9 +21,10 @@ import pytest
 from conftest import PROJECT, Daemon, for_all_users, offspring, processes_with
 from waiting import lives, wait_until
 
-from ovirt_scheduler import config, launch
 from ovirt_scheduler.errors import ConfigError
-from ovirt_scheduler.model import PluginUser
+from ovirt_scheduler.model.model import PluginUser
+from ovirt_scheduler.processes import launch
+from ovirt_scheduler.settings import config
 
 pytestmark = pytest.mark.long
 
@@ -173,7 +174,7 @@ def as_root() -> None:
     if os.geteuid() != 0:
         pytest.skip("plugin_user takes root")
     command = for_all_users("setpriv", "--reuid", NOBODY.pw_name, "--clear-groups", "--")
-    command += [sys.executable, "-c", "import ovirt_scheduler.cli"]
+    command += [sys.executable, "-c", "import ovirt_scheduler.command.cli"]
     able = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
     if able.returncode:
         pytest.skip(f"no other user can be had: {shlex.join(command)}: {able.stderr}")
@@ -413,7 +414,7 @@ def test_an_interpreter_that_is_closed_to_that_user_is_told(folder):
         cwd=folder / "closed", capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert ended.returncode == os.EX_SOFTWARE
-    assert f"cannot read {folder}/closed/ovirt_scheduler/zygote.py" in ended.stderr
+    assert f"cannot read {folder}/closed/ovirt_scheduler/processes/worker/zygote.py" in ended.stderr
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
-from ovirt_scheduler import config, policy_units, properties
-from ovirt_scheduler.model import Kind, Limits, PluginCode, PolicyUnit, PropertySet
+from ovirt_scheduler.model import properties
+from ovirt_scheduler.model.model import Kind, Limits, PluginCode, PolicyUnit, PropertySet
+from ovirt_scheduler.server import discovery
+from ovirt_scheduler.settings import config
 
 PROJECT = Path(__file__).resolve().parents[1]
 SCHEMA = etree.XMLSchema(etree.parse(str(PROJECT / "docs" / "policy-units.xsd")))
@@ -49,7 +51,7 @@ def unit(
 
 def valid(*units: PolicyUnit) -> etree._Element:
     """The document of some units, opened, after a look whether it holds to the schema."""
-    root = etree.fromstring(policy_units.document(units).encode())
+    root = etree.fromstring(discovery.document(units).encode())
     SCHEMA.assertValid(root)
     return root
 
@@ -63,7 +65,7 @@ def test_the_sample_of_the_contract_is_reproduced_to_the_letter():
         unit("Memory", kind, "Room for the VM", heat if kind in conf.kinds else None)
         for kind in Kind
     ]
-    made = policy_units.document(units)
+    made = discovery.document(units)
     beyond = f' description="Room for the VM" checksum="{units[0].checksum}"'
     assert made.count(beyond) == 3
     assert made.replace(beyond, "") == SAMPLE
@@ -104,7 +106,7 @@ def test_units_stand_in_their_kinds_group_by_name(kind, group, element):
 
 def test_a_group_without_properties_is_one_line():
     """As in the contract's sample, however many units it has."""
-    made = policy_units.document([unit("a"), unit("b"), unit("c", Kind.BALANCE)])
+    made = discovery.document([unit("a"), unit("b"), unit("c", Kind.BALANCE)])
     assert [re.sub(' (description|checksum)="[^"]*"', "", line) for line in made.split("\n")] == [
         "<PolicyUnits>",
         '  <Filters><Filter name="a"/><Filter name="b"/></Filters>',
@@ -162,11 +164,11 @@ def test_what_xml_cannot_hold_is_replaced(character):
         (SAMPLE, "description"),
         ("<PolicyUnits><Filters/><Balances/><CostFunctions/></PolicyUnits>", "Balances"),
         (
-            policy_units.document([unit("a"), unit("b")]).replace('"b"', '"a"'),
+            discovery.document([unit("a"), unit("b")]).replace('"b"', '"a"'),
             "Duplicate key-sequence",
         ),
-        (policy_units.document([unit("a")]).replace('name="a"', ""), "Not all fields of key"),
-        (policy_units.document([unit("a")]).replace("sha256:", "md5:"), "checksum"),
+        (discovery.document([unit("a")]).replace('name="a"', ""), "Not all fields of key"),
+        (discovery.document([unit("a")]).replace("sha256:", "md5:"), "checksum"),
     ],
 )
 def test_the_schema_refuses_what_is_no_such_document(wrong, words):

@@ -17,11 +17,12 @@ from conftest import LIMITS, offspring
 from jobs import HOSTS, job_of, only
 from waiting import wait_until
 
-from ovirt_scheduler import pool, processes, properties
 from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded
-from ovirt_scheduler.executor import Executor
-from ovirt_scheduler.model import Document, Kind, Outcome, PolicyUnit
-from ovirt_scheduler.workers import Worker
+from ovirt_scheduler.model import properties
+from ovirt_scheduler.model.model import Document, Kind, Outcome, PolicyUnit
+from ovirt_scheduler.processes import pool, processes
+from ovirt_scheduler.processes.executor import Executor
+from ovirt_scheduler.processes.workers import Worker
 
 pytestmark = pytest.mark.long
 

@@ -222,7 +222,7 @@ def test_without_descriptors_calls_are_refused_and_nobody_is_killed(start_daemon
 def strangers_daemon(start_daemon) -> Iterator[Daemon]:
     """A daemon of a user without rights: limits on the number of processes hold for no other."""
     before = as_stranger() if os.geteuid() == 0 else []
-    command = [*before, sys.executable, "-c", "import ovirt_scheduler.cli"]
+    command = [*before, sys.executable, "-c", "import ovirt_scheduler.command.cli"]
     if not before or subprocess.run(command, cwd=PROJECT, check=False).returncode:
         pytest.skip("only root may have another user's daemon")
     with tempfile.TemporaryDirectory(prefix="ovirt-scheduler-") as name:

@@ -14,7 +14,7 @@ from place import cost_function, huge, plugin, versions
 from waiting import wait_until
 
 from ovirt_scheduler.errors import UnknownUnit
-from ovirt_scheduler.model import (
+from ovirt_scheduler.model.model import (
     Kind,
 )
 

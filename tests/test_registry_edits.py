@@ -9,15 +9,15 @@ from typing import Dict, List, Optional
 from place import plugin
 from waiting import wait_until
 
+from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.errors import UnknownUnit
-from ovirt_scheduler.model import (
+from ovirt_scheduler.model.model import (
     AnswerForm,
     Caller,
     Kind,
     Request,
     WantedUnit,
 )
-from ovirt_scheduler.service import Service
 
 
 def request(name: str) -> Request:

@@ -12,9 +12,9 @@ import pytest
 from place import Place, plugin, versions
 from waiting import wait_until
 
-from ovirt_scheduler import registry
+from ovirt_scheduler.catalogue import registry
 from ovirt_scheduler.errors import ExecutorUnavailable
-from ovirt_scheduler.executor import Executor
+from ovirt_scheduler.processes.executor import Executor
 
 
 def test_a_glance_sees_what_has_come_changed_and_gone(place):

@@ -7,8 +7,8 @@ import io
 
 import pytest
 
-from ovirt_scheduler.request_body import BodyReader, Room
-from ovirt_scheduler.request_head import RequestRefused
+from ovirt_scheduler.server.http.body import BodyReader, Room
+from ovirt_scheduler.server.http.head import RequestRefused
 
 LIMIT = 1000
 

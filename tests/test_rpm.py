@@ -16,7 +16,7 @@ import pytest
 from conftest import PROJECT
 
 import ovirt_scheduler
-from ovirt_scheduler.settings_table import SCHEDULER
+from ovirt_scheduler.settings.table import SCHEDULER
 
 pytestmark = pytest.mark.skipif(
     not shutil.which("rpmbuild") or not shutil.which("rpm"), reason="there is no rpmbuild here"

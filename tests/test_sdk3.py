@@ -103,7 +103,7 @@ import sys
 
 class {name}:
     def do_filter(self, hosts_ids, vm_id, args_map):
-        return [host for host in hosts_ids if {condition} == ("ovirt_scheduler.sdk3" in sys.modules)]
+        return [host for host in hosts_ids if {condition} == ("ovirt_scheduler.plugin.sdk3" in sys.modules)]
 """
 
 
@@ -227,7 +227,7 @@ def test_an_installed_sdk_comes_first(tmp_path):
     package.mkdir()
     (package / "__init__.py").write_text("whose = 'its own'\n")
     code = (
-        "from ovirt_scheduler.plugin_modules import finder_of_sources\n"
+        "from ovirt_scheduler.processes.loading.modules import finder_of_sources\n"
         "finder_of_sources(()).install('/nowhere')\n"
         "import ovirtsdk; print(getattr(ovirtsdk, 'whose', 'ours'))"
     )

@@ -168,7 +168,7 @@ def looked() -> Iterator[Looked]:
     before = as_stranger() if os.geteuid() == 0 else []
     able: Optional[subprocess.CompletedProcess] = None
     if before:
-        command = [*before, sys.executable, "-c", "import ovirt_scheduler.cli"]
+        command = [*before, sys.executable, "-c", "import ovirt_scheduler.command.cli"]
         able = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
         if able.returncode:
             pytest.skip(f"no other user can be had: {shlex.join(command)}: {able.stderr}")
@@ -209,8 +209,8 @@ def test_no_environment_variable_holds_a_secret(looked: Looked) -> None:
 
 KEYRING = """
 import ctypes, sys
-from ovirt_scheduler.executor import Executor
-from ovirt_scheduler.model import Candidate, Source
+from ovirt_scheduler.processes.executor import Executor
+from ovirt_scheduler.model.model import Candidate, Source
 
 libc = ctypes.CDLL(None)
 libc.syscall(250, 1, None)  # keyctl: a session keyring of our own

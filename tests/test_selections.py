@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ovirt_scheduler.selections import Selections
+from ovirt_scheduler.decisions.selections import Selections
 
 
 def test_the_last_selection_counts_until_its_scheduler_is_gone():

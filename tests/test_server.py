@@ -32,8 +32,8 @@ from served import (
 from waiting import wait_until
 
 from ovirt_scheduler.errors import ConfigError
-from ovirt_scheduler.model import AnswerForm
-from ovirt_scheduler.server import SchedulerServer
+from ovirt_scheduler.model.model import AnswerForm
+from ovirt_scheduler.server.http.server import SchedulerServer
 
 # Calls and answers
 

@@ -21,7 +21,7 @@ from served import (
     replies,
 )
 
-from ovirt_scheduler.certificates import CertificateFiles
+from ovirt_scheduler.security.certificates import CertificateFiles
 
 # HTTP
 

@@ -27,8 +27,8 @@ from served import (
     post,
 )
 
-from ovirt_scheduler.certificates import CertificateFiles, ensure
-from ovirt_scheduler.streams import tls_context
+from ovirt_scheduler.security.certificates import CertificateFiles, ensure
+from ovirt_scheduler.server.http.stream import tls_context
 
 # TLS and plain
 
@@ -59,7 +59,7 @@ def test_a_client_that_leaves_between_two_requests_is_not_cut(
     secure: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Many leave without TLS's goodbye, which breaks nothing there."""
-    caplog.set_level("DEBUG", "ovirt_scheduler.server")
+    caplog.set_level("DEBUG", "ovirt_scheduler.server.http.server")
     connection = secure.connect()
     connection.sendall(post())
     assert Reply(connection).status == 200

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_scheduler.setting_values import CHECKS, check_functions, is_loopback, url_host
+from ovirt_scheduler.settings.values import CHECKS, check_functions, is_loopback, url_host
 
 try:
     from configobj.validate import ValidateError, Validator

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_scheduler.setting_values import CHECKS
-from ovirt_scheduler.settings_table import CLUSTER, PLUGIN, SCHEDULER
+from ovirt_scheduler.settings.table import CLUSTER, PLUGIN, SCHEDULER
+from ovirt_scheduler.settings.values import CHECKS
 
 PROJECT = Path(__file__).resolve().parents[1]
 

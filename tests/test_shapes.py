@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ovirt_scheduler.model import Migration
-from ovirt_scheduler.shapes import MISSHAPEN, SHAPES
-from ovirt_scheduler.tasks import Given, Returns
+from ovirt_scheduler.model.model import Migration
+from ovirt_scheduler.model.tasks import Given, Returns
+from ovirt_scheduler.processes.protocol.shapes import MISSHAPEN, SHAPES
 
 HOSTS = ("h1", "h2", "h3")
 GIVEN = Given(HOSTS, vms=("v1", "v2"), vm="v0")

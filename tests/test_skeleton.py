@@ -10,10 +10,10 @@ import sys
 import pytest
 from conftest import PROJECT
 
-from ovirt_scheduler import skeleton
-from ovirt_scheduler.config import parse_plugin_conf
+from ovirt_scheduler.command import skeleton
 from ovirt_scheduler.errors import BadUsage, NotOverwritten
-from ovirt_scheduler.model import Candidate, Kind, Source
+from ovirt_scheduler.model.model import Candidate, Kind, Source
+from ovirt_scheduler.settings.config import parse_plugin_conf
 
 SOME = [
     kinds for count in (1, 2, 3) for kinds in itertools.combinations(Kind, count)

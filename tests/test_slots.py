@@ -11,7 +11,7 @@ import pytest
 from waiting import wait_until
 
 from ovirt_scheduler.errors import Overloaded
-from ovirt_scheduler.slots import Slots
+from ovirt_scheduler.processes.places import Slots
 
 LONG = 10.0  # more than enough for a turn to come
 

@@ -17,9 +17,9 @@ from ovirtsdk4 import types
 from ovirtsdk4.reader import TZ
 from sdk_reading import by_the_sdk, differences, documents, written
 
-from ovirt_scheduler import packed, states
 from ovirt_scheduler.errors import UnreadableDocument, UnreadableState
-from ovirt_scheduler.model import Document
+from ovirt_scheduler.model.model import Document
+from ovirt_scheduler.processes.documents import packed, states
 
 HOST = b"""<host id="a" href="/hosts/a">
     <name>h</name><comment></comment><description/><status>up</status><memory>5</memory>

@@ -15,9 +15,9 @@ from typing import Any, Callable, Iterator
 import pytest
 from OpenSSL import SSL
 
-from ovirt_scheduler.certificates import CertificateFiles, ensure
 from ovirt_scheduler.errors import ConfigError
-from ovirt_scheduler.streams import Stream, TlsError, tls_context
+from ovirt_scheduler.security.certificates import CertificateFiles, ensure
+from ovirt_scheduler.server.http.stream import Stream, TlsError, tls_context
 
 SHORT = 0.1
 

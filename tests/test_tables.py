@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from ovirt_scheduler.tables import document, table
+from ovirt_scheduler.command.tables import document, table
 
 
 def test_columns_are_as_wide_as_they_need_to_be():

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from place import versions
 
-from ovirt_scheduler.last_good import NothingKept
-from ovirt_scheduler.loader import SHIPPED, Loader
-from ovirt_scheduler.registry import Registry
+from ovirt_scheduler.catalogue.last_good import NothingKept
+from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
+from ovirt_scheduler.catalogue.registry import Registry
 
 IMPORT = "from ovirt_scheduler.plugin import Driver, Scheduler\n"
 FILTER = "def do_filter(hosts, vm, properties):\n    return hosts\n"

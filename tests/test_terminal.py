@@ -10,8 +10,9 @@ from xml.etree import ElementTree
 import pytest
 from conftest import PROJECT
 
-from ovirt_scheduler import config, inputs, terminal
+from ovirt_scheduler.command import inputs, terminal
 from ovirt_scheduler.errors import BadInput, BadUsage, NoAnswer, UnreadableDocument
+from ovirt_scheduler.settings import config
 
 HOSTS = (PROJECT / "demo" / "hosts.xml").read_text("utf-8")
 IDS = [host.get("id") for host in ElementTree.fromstring(HOSTS)]

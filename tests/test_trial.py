@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from conftest import PLUGINS, PROJECT
 
-from ovirt_scheduler import config, inputs, trial
+from ovirt_scheduler.command import inputs, trial
 from ovirt_scheduler.errors import (
     BadInput,
     BadUsage,
@@ -16,7 +16,8 @@ from ovirt_scheduler.errors import (
     RefusedProperty,
     UnreadableDocument,
 )
-from ovirt_scheduler.model import Kind
+from ovirt_scheduler.model.model import Kind
+from ovirt_scheduler.settings import config
 
 HOSTS = (PROJECT / "demo" / "hosts.xml").read_text("utf-8")
 IDS = [host.get("id") for host in ElementTree.fromstring(HOSTS)]

@@ -16,12 +16,13 @@ from typing import Callable, Iterator, Optional
 import pytest
 from conftest import PROJECT, StartDaemon
 
-from ovirt_scheduler import certificates, config, trust
+from ovirt_scheduler.catalogue.last_good import LastGood
+from ovirt_scheduler.catalogue.loader import Loader
+from ovirt_scheduler.daemon.assembly import Parts
 from ovirt_scheduler.errors import ConfigError, PluginError
-from ovirt_scheduler.last_good import LastGood
-from ovirt_scheduler.loader import Loader
-from ovirt_scheduler.model import Analysis
-from ovirt_scheduler.parts import Parts
+from ovirt_scheduler.model.model import Analysis
+from ovirt_scheduler.security import certificates, trust
+from ovirt_scheduler.settings import config
 
 STRANGER = 12345  # no user of this number is expected anywhere
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")

@@ -10,8 +10,8 @@ import pytest
 from ovirtsdk4 import Struct
 from reading import read_hosts, read_vm
 
-from ovirt_scheduler import version3
-from ovirt_scheduler.model import Document
+from ovirt_scheduler.model.model import Document
+from ovirt_scheduler.processes.documents import version3
 
 DOCUMENTS = Path(__file__).resolve().parent / "documents"
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"

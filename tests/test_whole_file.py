@@ -7,10 +7,10 @@ import os
 import pytest
 from place import plugin
 
-from ovirt_scheduler import certificates
-from ovirt_scheduler.drive_memory import DriveMemory
-from ovirt_scheduler.machine import Machine
-from ovirt_scheduler.whole_file import write_whole
+from ovirt_scheduler.clusters.memory import DriveMemory
+from ovirt_scheduler.command.setup.machine import Machine
+from ovirt_scheduler.security import certificates
+from ovirt_scheduler.security.whole_file import write_whole
 
 
 @pytest.fixture

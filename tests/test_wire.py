@@ -6,11 +6,9 @@ from datetime import datetime
 
 import pytest
 
-from ovirt_scheduler import wire
-from ovirt_scheduler.aggregate import weighted_sum
-from ovirt_scheduler.config import EngineScores
 from ovirt_scheduler.errors import BadParameters
-from ovirt_scheduler.model import (
+from ovirt_scheduler.model.aggregate import weighted_sum
+from ovirt_scheduler.model.model import (
     Analysis,
     AnswerForm,
     Caller,
@@ -28,6 +26,8 @@ from ovirt_scheduler.model import (
     Request,
     WantedUnit,
 )
+from ovirt_scheduler.server import wire
+from ovirt_scheduler.settings.config import EngineScores
 
 CALLER = Caller("r1", AnswerForm.DESIGN, "127.0.0.1:1")
 HOSTS = ["h1", "h2"]

@@ -13,7 +13,8 @@ from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, 
 
 from ovirtsdk4 import types
 
-from ovirt_scheduler.cluster_use import (
+from ovirt_scheduler.plugin import Scheduler
+from ovirt_scheduler.plugin.cluster_use import (
     HostUse,
     is_highly_available,
     is_movable,
@@ -21,7 +22,6 @@ from ovirt_scheduler.cluster_use import (
     uses,
     vcpus,
 )
-from ovirt_scheduler.plugin import Scheduler
 
 Hosts = Sequence[types.Host]
 Vms = Sequence[types.Vm]

@@ -1,0 +1,114 @@
+"""Drivers as analysis found them, made ready to be called: limits, properties, versions.
+
+What a conf file says comes before what the class says, as for policy units (contract 5.8).
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import Optional, Sequence, Tuple
+
+from ovirt_scheduler.errors import PluginError
+from ovirt_scheduler.model import properties
+from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY, DriverUnit
+from ovirt_scheduler.model.model import (
+    LONGEST_NAME,
+    FoundDriver,
+    Limits,
+    PluginCode,
+    Property,
+    PropertySet,
+)
+from ovirt_scheduler.settings.config import PluginConf
+
+_NAMESPACE = uuid.UUID("3c2f6f0e-5a52-4c8b-9d3e-7f1c0c3c9a41")
+_TOPIC = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}")
+_VERSION_DIGITS = 12  # of the checksum
+
+
+def make(
+    found: FoundDriver, plugin: PluginCode, conf: PluginConf, checksum: str, limits: Limits
+) -> DriverUnit:
+    """A driver that can be called.
+
+    Raises:
+        PluginError: without a file; the text says what is wrong with its properties.
+    """
+    return DriverUnit(
+        name=found.name,
+        class_name=found.class_name,
+        id=str(uuid.uuid5(_NAMESPACE, found.name)),
+        version=found.version or checksum.rpartition(":")[2][:_VERSION_DIGITS],
+        checksum=checksum,
+        description=found.description,
+        plugin=plugin,
+        limits=limits,
+        properties=_properties(found, conf),
+        topic=found.topic,
+        interfaces=found.interfaces,
+        methods=found.methods,
+        policies=found.policies,
+        written_for=found.written_for,
+        line=found.line,
+    )
+
+
+def check(found: Sequence[FoundDriver], path: str) -> None:
+    """Hold the drivers of a file to what others call them by.
+
+    Raises:
+        PluginError: with the line of the driver.
+    """
+    for driver in found:
+        problem = _problem(driver)
+        if problem:
+            message = f"the driver {driver.class_name!r:.160}: {problem}"
+            raise PluginError(message, path, driver.line)
+
+
+def _problem(found: FoundDriver) -> Optional[str]:
+    """What is wrong with how a driver is called and compared; None where nothing is."""
+    if not found.name or not found.name.isprintable() or len(found.name) > LONGEST_NAME:
+        return f"name: expected at most {LONGEST_NAME} printable characters"
+    if found.topic is not None and not _TOPIC.fullmatch(found.topic):
+        return "topic: expected letters, digits, _, - and . (at most 128)"
+    if found.written_for is not None and not _VERSION.fullmatch(found.written_for):
+        return "written_for: expected a version, such as 4.5"
+    if len(set(found.policies)) < len(found.policies):
+        return "policies: one is there twice"
+    if not all(policy and policy.isprintable() for policy in found.policies):
+        return "policies: expected printable names, none of them empty"
+    return None
+
+
+def too_new(driver: DriverUnit, engine_version: Optional[str]) -> bool:
+    """Whether a driver was written for a newer oVirt than there is; 4.5 holds for all 4.5.x."""
+    if driver.written_for is None or engine_version is None:
+        return False
+    there = _numbers(engine_version)
+    return _numbers(driver.written_for)[: len(there)] > there
+
+
+def _numbers(version: str) -> Tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+def _properties(found: FoundDriver, conf: PluginConf) -> PropertySet:
+    """Those declared, and the one that names a policy where there are policies."""
+    if conf.custom_properties:
+        declared = properties.parse(conf.name, conf.custom_properties, conf.default_values)
+    else:
+        declared = properties.parse(found.name, found.properties, found.default_values)
+    names = {each.name for each in declared.properties}
+    if found.interfaces and names & {FILTERS, COST_FUNCTIONS}:
+        taken = f"{FILTERS} and {COST_FUNCTIONS} are the daemon's own"
+        raise PluginError(f"{found.name}: the properties {taken}; call yours something else")
+    if not found.policies:
+        return declared
+    if POLICY in names:
+        raise PluginError(f"{found.name}: policies make the property {POLICY}; do not declare it")
+    allowed = "|".join(map(re.escape, found.policies))
+    policy = Property(POLICY, allowed, found.policies[0])
+    return PropertySet(declared.name, (*declared.properties, policy))

@@ -1,0 +1,418 @@
+"""Finds plugins' files and makes policy units and drivers of them: data only, never a module.
+
+The bytes that are read here are what is analysed, what is run and what the checksum is over;
+an edit that comes meanwhile is seen at the next look.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+
+from ovirt_scheduler.catalogue import drivers as driver_units
+from ovirt_scheduler.catalogue import files as plugin_files
+from ovirt_scheduler.catalogue.files import SeenFile, Stamp, Stamps
+from ovirt_scheduler.catalogue.sources import Sources
+from ovirt_scheduler.errors import PluginError
+from ovirt_scheduler.model import near, properties
+from ovirt_scheduler.model.drivers import DriverUnit
+from ovirt_scheduler.model.model import (
+    LONGEST_NAME,
+    Analysis,
+    Candidate,
+    FoundDriver,
+    FoundUnit,
+    Kind,
+    Limits,
+    OnFailure,
+    PluginCode,
+    PolicyUnit,
+    PropertySet,
+    Source,
+)
+from ovirt_scheduler.security import trust
+from ovirt_scheduler.settings import config, syntax
+from ovirt_scheduler.settings.config import PluginConf, Settings, parse_plugin_conf
+
+# Schedulers that come with the package.
+SHIPPED = Path(__file__).resolve().parents[1] / "schedulers"
+
+_LARGEST_FILE = 1 << 20  # bytes
+_READ_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Look:
+    """What is in the folders now."""
+
+    started: float  # seconds since the epoch
+    files: Tuple[SeenFile, ...]  # in the order of the folders, then by name
+    stamps: Stamps  # of the files, of the folders and of every conf file
+    problems: Tuple[PluginError, ...]
+    folders: Tuple[Path, ...]  # all that are looked into, in their order
+    unreadable: Tuple[Path, ...]  # folders that are there, and cannot be listed or trusted
+    widowed: Tuple[Path, ...]  # conf files whose plugin is in no folder
+
+    sources: Sources = field(compare=False)  # of the files
+
+    @staticmethod
+    def all_in(folder: Path) -> Path:
+        """Whose stamp, in ``stamps``, differs when anything in a folder does."""
+        return folder / "*"
+
+
+@dataclass(frozen=True)
+class LoadedPlugin:
+    """A plugin that works, with all that is needed to make it again."""
+
+    name: str
+    path: Path
+    units: Tuple[PolicyUnit, ...]  # neither these nor drivers: a helper module
+    sources: Tuple[Source, ...]  # the plugin first, then the helpers that it imports
+    conf: Optional[bytes]  # its conf file, None where there is none
+    checksum: str  # empty where its conf file says enabled = false
+    drivers: Tuple[DriverUnit, ...] = ()
+    warnings: Tuple[PluginError, ...] = ()  # what is to be looked at
+
+    @property
+    def enabled(self) -> bool:
+        return bool(self.checksum)
+
+
+class Loader:
+    """Looks into the folders of ``plugins_path`` and loads what is there.
+
+    Args:
+        settings: where plugins and conf files are, and the limits of calls.
+        analyse: looks at one file in a process of its own.
+        shipped: a folder with plugins of our own, after all others; what is in it gives way to
+            them. None: no such folder.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        analyse: Callable[[Candidate], Analysis],
+        shipped: Optional[Path] = None,
+    ) -> None:
+        self._settings = settings
+        self._analyse = analyse
+        self._shipped = shipped
+        self._limits = Limits(
+            timeout=settings.plugin_timeout,
+            memory=settings.memory_limit,
+            cpu=settings.cpu_limit,
+            open_files=settings.files_limit,
+            calls_per_process=settings.calls_per_process,
+        )
+
+    @property
+    def folders(self) -> Tuple[Path, ...]:
+        shipped = () if self._shipped is None else (self._shipped,)
+        return (*self._settings.plugins_path, *shipped)
+
+    def look(self) -> Look:
+        """List the folders; reads no file."""
+        started = time.time()
+        files: List[SeenFile] = []
+        stamps: Dict[Path, Optional[Stamp]] = {}
+        problems: List[PluginError] = []
+        unreadable: List[Path] = []
+        for folder in self.folders:
+            # Before it is listed: what comes later, shows later.
+            stamps[folder] = plugin_files.stamp(folder)
+            try:
+                distrust = trust.tampering(folder)
+                found = None if distrust else plugin_files.listing(folder)
+            except FileNotFoundError:
+                if folder not in (*self._settings.plugins_path_optional, self._shipped):
+                    problems.append(
+                        PluginError("there is no such folder; make it, or mend plugins_path",
+                                    str(folder))
+                    )  # fmt: skip
+                continue
+            except OSError as error:
+                unreadable.append(folder)
+                problems.append(PluginError(f"cannot be listed: {error.strerror}", str(folder)))
+                continue
+            if found is None:
+                unreadable.append(folder)
+                problems.append(PluginError(f"{distrust}", str(folder)))
+                continue
+            files.extend(found.files)
+            stamps.update(found.stamps)
+            together = hash((stamps[folder], frozenset(found.stamps.items())))
+            stamps[Look.all_in(folder)] = (together,)
+            problems.extend(
+                PluginError("links to nothing; mend the link, or remove it", str(path))
+                for path in found.broken
+            )
+        for file in files:
+            if not file.helper:
+                conf = self.conf_path(file.name)
+                stamps[conf] = plugin_files.stamp(conf)
+        widowed = [] if unreadable else self._widowed({file.name for file in files})
+        for conf in widowed:
+            stamps[conf] = plugin_files.stamp(conf)
+        return Look(
+            started, tuple(files), stamps, tuple(problems), self.folders, tuple(unreadable),
+            tuple(widowed), Sources(files, _read_source),
+        )  # fmt: skip
+
+    def _widowed(self, names: Set[str]) -> List[Path]:
+        try:
+            found = sorted(self._settings.plugins_conf_path.iterdir())
+        except OSError:  # most have none; what a plugin's own conf file lacks is told with it
+            return []
+        return [path for path in found if path.suffix == ".conf" and path.stem not in names]
+
+    def rejects(self, conf: Path) -> bool:
+        """Whether a filter that is not loaded accepts no host (contract 4.2).
+
+        Args:
+            conf: its conf file, which need not be there.
+        """
+        default = self._settings.on_failure
+        try:
+            return config.rejects(syntax.content(conf, PluginError), conf, default)
+        except (FileNotFoundError, PluginError):
+            return default is OnFailure.REJECT
+
+    def conf_path(self, name: str) -> Path:
+        return self._settings.plugins_conf_path / f"{name}.conf"
+
+    def load(self, file: SeenFile, look: Look) -> LoadedPlugin:
+        """Read a file and what it may import, and analyse it.
+
+        Raises:
+            PluginError: it cannot be loaded; where, why and what to do (contract 5.5).
+        """
+        if "." in file.name or not file.name.isprintable():
+            raise PluginError(
+                f"rename {file.path.name!r}: no dot and no control character may be in the name "
+                "of a plugin",
+                str(file.path.parent),
+            )
+        source = look.sources.of(file)
+        others, refused = look.sources.importable(file)
+        return self.make(source, others, _read_conf(self.conf_path(file.name)), refused)
+
+    def make(
+        self,
+        source: Source,
+        neighbours: Sequence[Source],
+        conf_data: Optional[bytes],
+        refused: Sequence[Tuple[str, str]] = (),
+    ) -> LoadedPlugin:
+        """Make a plugin of the text of its files.
+
+        Args:
+            refused: names of modules beside it that are not to be run, and why.
+
+        Raises:
+            PluginError: it cannot be loaded; where, why and what to do (contract 5.5).
+        """
+        path = Path(source.path)
+        conf_path = self.conf_path(source.name)
+        conf = (
+            PluginConf(source.name)
+            if conf_data is None
+            else parse_plugin_conf(conf_data, conf_path)
+        )
+        if not conf.enabled:
+            return LoadedPlugin(source.name, path, (), (source,), conf_data, "")
+        analysis = self._analyse(
+            Candidate(source, str(path.parent), tuple(neighbours), tuple(refused))
+        )
+        if analysis.fault is not None:
+            fault = analysis.fault
+            paths = {own.path for own in (source, *neighbours)}
+            raise PluginError(
+                fault.message, fault.file if fault.file in paths else source.path, fault.line
+            )
+        used = tuple(Source(module.name, module.path, module.source) for module in analysis.modules)
+        if used and (used[0] != source or not {*used} <= {source, *neighbours}):
+            # It ran in the process that tells: its checksum, and what is kept, are the file's own.
+            raise PluginError("loading it told of other files than its own; remove it", str(path))
+        checksum = _checksum(used, conf_data)
+        code = PluginCode(
+            source.name,
+            str(path.parent),
+            analysis.modules,
+            analysis.wants_engine,
+            analysis.wants_statistics,
+        )
+        units = tuple(self._unit(found, code, conf, checksum) for found in analysis.units)
+        driver_units.check(analysis.drivers, source.path)
+        made = [self._driver(found, code, conf, checksum) for found in analysis.drivers]
+        drivers = tuple(driver for driver in made if not self._too_new(driver))
+        warnings = (
+            *_unchecked_properties(units, source.path),
+            *(self._left_out(driver) for driver in made if self._too_new(driver)),
+            *_misspelt(source),
+            *(PluginError(each.message, source.path, each.line) for each in analysis.doubts),
+        )
+        return LoadedPlugin(
+            source.name, path, units, used or (source,), conf_data, checksum, drivers, warnings
+        )
+
+    def _unit(
+        self,
+        found: FoundUnit,
+        code: PluginCode,
+        conf: PluginConf,
+        checksum: str,
+    ) -> PolicyUnit:
+        if not found.name or not found.name.isprintable():
+            raise PluginError(
+                f"{found.name!r:.100} cannot be the name of a unit; rename it",
+                code.modules[0].path,
+                found.line,
+            )
+        if len(found.name) > LONGEST_NAME:
+            raise PluginError(
+                f"a name of {len(found.name)} characters; the engine takes {LONGEST_NAME}",
+                code.modules[0].path,
+                found.line,
+            )
+        return PolicyUnit(
+            name=found.name,
+            kind=found.kind,
+            description=found.description,
+            plugin=code,
+            checksum=checksum,
+            limits=self._limits_of(conf),
+            properties=self._properties(found, code, conf),
+            on_failure=conf.on_failure or self._settings.on_failure,
+            class_name=found.class_name,
+        )
+
+    def _driver(
+        self, found: FoundDriver, code: PluginCode, conf: PluginConf, checksum: str
+    ) -> DriverUnit:
+        try:
+            driver = driver_units.make(found, code, conf, checksum, self._limits_of(conf))
+        except PluginError as error:
+            if conf.custom_properties:
+                raise PluginError(error.message, str(self.conf_path(code.name))) from None
+            raise PluginError(error.message, code.modules[0].path, found.line) from None
+        return replace(driver, shipped=Path(code.folder) == self._shipped)
+
+    def _too_new(self, driver: DriverUnit) -> bool:
+        return driver_units.too_new(driver, self._settings.engine_version)
+
+    def _left_out(self, driver: DriverUnit) -> PluginError:
+        return PluginError(
+            f"the {driver.words} {driver.name} is left out: it was written for oVirt "
+            f"{driver.written_for}, and engine_version is {self._settings.engine_version}",
+            driver.plugin.modules[0].path,
+        )
+
+    def _limits_of(self, conf: PluginConf) -> Limits:
+        return replace(
+            self._limits,
+            timeout=self._limits.timeout if conf.timeout is None else conf.timeout,
+            memory=self._limits.memory if conf.memory_limit is None else conf.memory_limit,
+            calls_per_process=conf.calls_per_process or self._limits.calls_per_process,
+        )
+
+    def _properties(
+        self, found: FoundUnit, code: PluginCode, conf: PluginConf
+    ) -> Optional[PropertySet]:
+        """The conf file's properties, or else those that a class unit declares itself."""
+        if conf.custom_properties:
+            if found.kind not in conf.kinds:
+                return None
+            declared = conf.name, conf.custom_properties, conf.default_values
+            try:
+                return properties.parse(*declared)
+            except PluginError as error:
+                raise PluginError(error.message, str(self.conf_path(code.name))) from None
+        if not found.properties:
+            return None
+        try:
+            return properties.parse_for_java(found.name, found.properties)
+        except PluginError as error:
+            raise PluginError(error.message, code.modules[0].path, found.line) from None
+
+
+def _unchecked_properties(units: Sequence[PolicyUnit], path: str) -> List[PluginError]:
+    """Once for all units of a class."""
+    sets = [unit.properties for unit in units if unit.properties is not None]
+    messages = dict.fromkeys(message for each in sets for message in properties.unchecked(each))
+    return [PluginError(message, path) for message in messages]
+
+
+def _misspelt(source: Source) -> Iterator[PluginError]:
+    for line, name, meant in near.misspelt(source.text, (kind.function for kind in Kind)):
+        yield PluginError(f"{name} is never called; did you mean {meant}?", source.path, line)
+
+
+def _read_source(file: SeenFile) -> Source:
+    return Source(file.name, str(file.path), _read(file.path))
+
+
+def _read_conf(path: Path) -> Optional[bytes]:
+    try:
+        return _read(path)
+    except FileNotFoundError:
+        with contextlib.suppress(FileNotFoundError):
+            distrust = trust.tampering(path)
+            if distrust:  # whoever could write it could have taken it away
+                raise PluginError(distrust, str(path)) from None
+        return None
+
+
+def _read(path: Path) -> bytes:
+    """A whole file, read again where its times or its size say that it was written meanwhile.
+
+    Raises:
+        FileNotFoundError: there is none.
+        PluginError: it cannot be read or trusted, is no plain file, is too long, or keeps
+            changing.
+    """
+    for _ in range(_READ_TRIES):
+        try:
+            before = path.stat()
+            if not stat.S_ISREG(before.st_mode):
+                raise PluginError("is not a plain file; remove it", str(path))
+            distrust = trust.tampering(path)
+            if distrust:
+                raise PluginError(distrust, str(path))
+            with open(path, "rb", opener=_open_at_once) as opened:
+                data = opened.read(_LARGEST_FILE + 1)
+                after = os.fstat(opened.fileno())
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            message = f"cannot be read: {error.strerror}; see its owner and mode"
+            raise PluginError(message, str(path)) from error
+        if len(data) > _LARGEST_FILE:
+            message = f"is longer than {_LARGEST_FILE >> 10} KiB; make it shorter, or remove it"
+            raise PluginError(message, str(path))
+        same = os.path.samestat(before, after) and before.st_mtime_ns == after.st_mtime_ns
+        if same and len(data) == before.st_size:
+            return data
+    raise PluginError("changes while it is read; it is looked at again soon", str(path))
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting, as a pipe that has come in its place would have it."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _checksum(sources: Sequence[Source], conf: Optional[bytes]) -> str:
+    """Over the plugin, its conf file and its helpers by name (contract 2.1, 5.1)."""
+    digest = hashlib.sha256()
+    if sources:
+        digest.update(sources[0].text)
+    digest.update(conf or b"")
+    for source in sorted(sources[1:], key=lambda source: source.name):
+        digest.update(source.text)
+    return f"sha256:{digest.hexdigest()}"

@@ -1,0 +1,463 @@
+"""Which policy units and drivers there are: the last good version of every plugin.
+
+A look at the folders tells which files changed; only those are loaded again. A change that
+does not load leaves the version before it in use, also across a restart. Readers take the
+whole catalogue at once, so one request never sees half a change (contract 4.6).
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import (
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Protocol,
+    Sequence,
+    Tuple,
+)
+
+from ovirt_scheduler.catalogue.catalogue import Catalogue, Key
+from ovirt_scheduler.catalogue.files import SeenFile, Stamps
+from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader, Look
+from ovirt_scheduler.errors import ExecutorUnavailable, PluginError
+from ovirt_scheduler.model.drivers import DriverUnit
+from ovirt_scheduler.model.model import Kind, Limits, OnFailure, PluginCode, PolicyUnit
+
+_log = logging.getLogger(__name__)
+
+_LOADS_AT_ONCE = 4
+_LOOK_EVERY = 1.0  # seconds between looks by the run calls
+_RETRY_EVERY = 30.0  # seconds: what did not load may have lacked memory, or have been killed
+_WAIT_FOR_LOOK = 1.0  # seconds from its start that run calls wait for a look
+
+# An edit passes through an empty file, or through none where an editor moves the old one away
+# first. What takes units away counts only when it has stood for so many seconds.
+_SETTLE = 0.5
+_SETTLE_AT_MOST = 2.0  # seconds that a look waits for that, should it go on
+
+_REJECTS = "its filter accepts no host (on_failure = reject)"
+
+# What only one plugin may have: a kind, "driver" or "topic", and the name.
+Claim = Tuple[str, str]
+
+
+class Store(Protocol):
+    """Keeps the last good version of each plugin over a restart."""
+
+    def save(self, plugin: LoadedPlugin) -> None: ...
+    def catch_up(self) -> None: ...
+    def drop(self, path: Path, filters: Sequence[str] = ()) -> None: ...
+    def filters(self, path: Path) -> Tuple[str, ...]: ...
+    def restore(self, path: Path, loader: Loader) -> Optional[LoadedPlugin]: ...
+
+
+@dataclass(frozen=True)
+class _State:
+    """What is known of one plugin's file."""
+
+    depends: Stamps  # of the files that its loading depended on
+    good: Optional[LoadedPlugin]
+    fault: Optional[PluginError] = None
+    missed: Tuple[str, ...] = ()  # filters that should be there, and accept no host as they are not
+    unsettled: bool = False  # its file has just gone, or lost units: look again
+    seen: float = field(default_factory=time.monotonic)
+
+    def stale(self, look: Look) -> bool:
+        if self.fault is not None and time.monotonic() > self.seen + _RETRY_EVERY:
+            return True
+        return self.unsettled or any(
+            look.stamps.get(path) != stamp for path, stamp in self.depends.items()
+        )
+
+
+class Registry:
+    """Holds the catalogue, and keeps it up with the folders. Safe to use from many threads.
+
+    Args:
+        loader: finds and loads the plugins.
+        store: keeps the last good version of each over a restart.
+        use: called with the plugins that there are, when they have changed.
+    """
+
+    def __init__(
+        self,
+        loader: Loader,
+        store: Store,
+        use: Callable[[Sequence[Tuple[PluginCode, Limits]]], None] = lambda _: None,
+    ) -> None:
+        self._loader = loader
+        self._store = store
+        self._use = use
+        self._catalogue = Catalogue()
+        self._states: Dict[Path, _State] = {}
+        self._widowed: Dict[Path, _State] = {}  # conf files without a plugin
+        self._refreshing = threading.Lock()
+        self._lock = threading.Lock()
+        self._background: Optional[threading.Thread] = None
+        self._waited_for = 0.0  # until when run calls wait for it, on the monotonic clock
+        self._next_look = 0.0  # on the monotonic clock
+        self._looked = 0.0  # when the last whole look began, on the same clock
+
+    def renew(self, loader: Loader) -> None:
+        """Load everything anew with another loader, at the next look.
+
+        What does not load then leaves the version before it in use, as an edit does.
+        """
+        with self._refreshing:
+            self._loader = loader
+            self._states = {
+                path: replace(state, unsettled=True)
+                for path, state in self._states.items()
+                if path.parent in loader.folders
+            }
+            self._widowed = {}
+            self._looked = 0.0
+            with self._lock:
+                self._next_look = 0.0
+
+    def look(self) -> Catalogue:
+        """Look at the folders afresh, and at all that did not load before, and wait for it.
+
+        Many who ask at once share a look that begins after they asked.
+
+        Raises:
+            ExecutorUnavailable: no process can be had to analyse a plugin in.
+        """
+        asked = time.monotonic()
+        with self._refreshing:
+            if self._looked > asked:
+                return self._catalogue
+            began = time.monotonic()
+            self._refresh(retry_faults=True)
+            give_up = time.monotonic() + _SETTLE_AT_MOST
+            while self._unsettled() and time.monotonic() < give_up:
+                time.sleep(_SETTLE / 5)
+                self._refresh()
+            self._looked = began
+        return self._catalogue
+
+    def glance(self) -> Catalogue:
+        """What there is, looked at within the last second; never waits long for a slow import."""
+        with self._lock:
+            if time.monotonic() < self._next_look:
+                return self._catalogue
+            thread = self._background
+            if thread is None or not thread.is_alive():
+                thread = threading.Thread(target=self._look_quietly, name="look", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    _log.error(
+                        "the plugins' folders cannot be looked at now: %(reason)s",
+                        {"reason": str(error)},
+                    )
+                    self._next_look = time.monotonic() + _LOOK_EVERY
+                    return self._catalogue
+                self._background = thread
+                self._waited_for = time.monotonic() + _WAIT_FOR_LOOK
+            patience = self._waited_for - time.monotonic()
+        thread.join(max(0.0, patience))
+        return self._catalogue
+
+    def _look_quietly(self) -> None:
+        try:
+            with self._refreshing:
+                self._refresh()
+        except ExecutorUnavailable as error:
+            _log.error(
+                "no plugin can be loaded now: %(reason)s; what was loaded stays",
+                {"reason": str(error)},
+            )
+        except Exception:  # noqa: BLE001  nobody else would tell
+            _log.exception("the plugins' folders could not be looked at; what was loaded stays")
+        with self._lock:
+            self._next_look = time.monotonic() + (_SETTLE if self._unsettled() else _LOOK_EVERY)
+
+    def _unsettled(self) -> bool:
+        return any(state.unsettled for state in self._states.values())
+
+    def _refresh(self, retry_faults: bool = False) -> None:
+        look = self._loader.look()
+        self._store.catch_up()
+        before = self._states
+        states: Dict[Path, _State] = {}
+        due: List[SeenFile] = []
+        for file in look.files:
+            if file.helper:
+                continue
+            state = before.get(file.path)
+            if state is None or state.stale(look) or (retry_faults and state.fault):
+                due.append(file)
+            else:
+                states[file.path] = state
+        states.update(self._load_all(due, look))
+        for path, state in before.items():
+            if path in states:
+                continue
+            if path.parent in look.unreadable:
+                states[path] = state  # it may well be there still
+            elif _just_written(path.parent, look):
+                states[path] = replace(state, unsettled=True)
+            else:
+                alone = self._loader.conf_path(path.stem) in look.widowed
+                self._store.drop(path, _filters(state.good) if alone else ())
+        widowed = self._look_at_widowed(look)
+        # A folder that cannot be listed keeps its rank, and its plugins the names they have.
+        order = sorted(states, key=lambda path: (look.folders.index(path.parent), path.name))
+        states = {path: states[path] for path in order}
+        catalogue = _catalogue(states, widowed, look.problems)
+        _tell_changes(before, states, self._catalogue, catalogue)
+        self._states, self._widowed, self._catalogue = states, widowed, catalogue
+        if due or before.keys() != states.keys():
+            self._use(catalogue.plugins)
+
+    def _look_at_widowed(self, look: Look) -> Dict[Path, _State]:
+        """The conf files whose plugin is gone: it may have had a filter that rejects then."""
+        if look.unreadable:
+            return self._widowed
+        widowed: Dict[Path, _State] = {}
+        for conf in look.widowed:
+            state = self._widowed.get(conf)
+            if state is None or state.stale(look):
+                plugins = [folder / f"{conf.stem}.py" for folder in look.folders]
+                names = itertools.chain([conf.stem], *map(self._store.filters, plugins))
+                state = _State(_stamps(look, [conf]), None)
+                if self._loader.rejects(conf):
+                    fault = PluginError(
+                        f"{conf.stem}.py is in no folder of plugins_path; {_REJECTS}; put the "
+                        "plugin back, or take this file away",
+                        str(conf),
+                    )
+                    state = replace(state, fault=fault, missed=tuple(dict.fromkeys(names)))
+            widowed[conf] = state
+        there = {file.name for file in look.files}
+        for conf in self._widowed.keys() - widowed.keys():
+            if conf.stem not in there:
+                for folder in look.folders:
+                    self._store.drop(folder / f"{conf.stem}.py")
+        return widowed
+
+    def _load_all(self, files: Sequence[SeenFile], look: Look) -> Dict[Path, _State]:
+        """Load some at a time: of those whose import hangs, each one holds up a place, not all."""
+
+        def load(file: SeenFile) -> Optional[_State]:
+            return self._load(file, look, self._states.get(file.path))
+
+        try:
+            with ThreadPoolExecutor(_LOADS_AT_ONCE, "load") as pool:
+                loaded = list(pool.map(load, files))
+        except RuntimeError:  # no thread is to be had
+            loaded = [load(file) for file in files]
+        return {file.path: state for file, state in zip(files, loaded) if state is not None}
+
+    def _load(self, file: SeenFile, look: Look, before: Optional[_State]) -> Optional[_State]:
+        conf = self._loader.conf_path(file.name)
+        try:
+            loaded = self._loader.load(file, look)
+        except FileNotFoundError:  # since the look
+            return before
+        except PluginError as fault:
+            good = before.good if before else self._store.restore(file.path, self._loader)
+            # Folders too: the helper that it lacks may yet come.
+            depends = _stamps(look, [conf, file.path, look.all_in(file.folder)])
+            if not _holds(good) and self._loader.rejects(conf):
+                missed = tuple(dict.fromkeys((file.name, *self._store.filters(file.path))))
+                message = f"{fault.message}; until then {_REJECTS}"
+                told = PluginError(message, fault.file, fault.line)
+                return _State(depends, good, told, missed)
+            return _State(depends, good, _kept(fault, good))
+        depends = _stamps(look, [conf, *(Path(source.path) for source in loaded.sources)])
+        good = before.good if before else None
+        lost = good is not None and _claims(good).keys() - _claims(loaded).keys()
+        if good is not None and lost and _just_written(file.path, look):
+            return _State(depends, good, unsettled=True)
+        if good is None or good.checksum != loaded.checksum:
+            self._store.save(loaded)
+        return _State(depends, loaded)
+
+
+def _catalogue(
+    states: Mapping[Path, _State],
+    widowed: Mapping[Path, _State],
+    problems: Iterable[PluginError],
+) -> Catalogue:
+    units: Dict[Key, PolicyUnit] = {}
+    drivers: Dict[str, DriverUnit] = {}
+    topics: Dict[str, DriverUnit] = {}
+    faults: List[PluginError] = list(problems)
+    warnings: List[PluginError] = []
+    missed: Dict[str, str] = {}
+    owners: Dict[Claim, str] = dict(_reserved(states))  # who has what, in words
+    for path, state in (*states.items(), *widowed.items()):
+        if state.fault is not None:
+            faults.append(state.fault)
+            missed.update(dict.fromkeys(state.missed, str(state.fault)))
+        if state.good is None:
+            continue
+        claims = _unit_claims(state.good)
+        taken = next((claim for claim in claims if claim in owners), None)
+        if taken is not None:
+            faults.append(PluginError(f"{owners[taken]} {claims[taken]}", str(path)))
+            rejecting = [u for u in state.good.units if u.on_failure is OnFailure.REJECT]
+            names = [unit.name for unit in rejecting if unit.kind is Kind.FILTER]
+            missed.update(dict.fromkeys(names, f"{faults[-1]}; {_REJECTS}"))
+            continue
+        warnings += state.good.warnings
+        units.update((_key(unit), unit) for unit in state.good.units)
+        owners.update(dict.fromkeys(claims, str(path)))
+        for driver in state.good.drivers:
+            if driver.shipped and driver.name in drivers:
+                continue
+            claims = _driver_claims(driver)
+            taken = next((claim for claim in claims if claim in owners), None)
+            if taken is not None:  # it alone is left out (contract 7.2)
+                problem = f"the {driver.words} {driver.name} is left out: {owners[taken]} "
+                faults.append(PluginError(problem + claims[taken], str(path), driver.line))
+                continue
+            owners.update(dict.fromkeys(claims, f"{driver.class_name} in {path}"))
+            drivers[driver.name] = driver
+            if driver.topic is not None:
+                topics.setdefault(driver.topic, driver)
+    unused = tuple(_unused(states))
+    return Catalogue(units, tuple(faults), drivers, topics, tuple(warnings), unused, missed)
+
+
+def _reserved(states: Mapping[Path, _State]) -> Iterator[Tuple[Claim, str]]:
+    """The names of drivers that come with the package and are called by the daemon alone."""
+    for state in states.values():
+        for driver in () if state.good is None else state.good.drivers:
+            if driver.shipped and not driver.interfaces and driver.topic is None:
+                yield ("driver", driver.name), "the daemon's own driver"
+
+
+def _unused(states: Mapping[Path, _State]) -> Iterator[Path]:
+    """Files with nothing to call that no plugin imports, and that are not named as helpers."""
+    plugins = {path: state.good for path, state in states.items() if state.good is not None}
+    called = {path: good for path, good in plugins.items() if good.units or good.drivers}
+    imported = {Path(source.path) for good in called.values() for source in good.sources}
+    for path, good in plugins.items():
+        if good.enabled and path not in imported and not path.name.startswith("_"):
+            yield path
+
+
+def _claims(plugin: LoadedPlugin) -> Dict[Claim, str]:
+    """What no other plugin may have, with the words that say so after the one that has it."""
+    claims = _unit_claims(plugin)
+    for driver in plugin.drivers:
+        claims.update(_driver_claims(driver))
+    return claims
+
+
+def _unit_claims(plugin: LoadedPlugin) -> Dict[Claim, str]:
+    return {
+        (unit.kind.value, unit.name): f"has a {unit.kind.words} {unit.name} already; "
+        "rename one of them"
+        for unit in plugin.units
+    }
+
+
+def _driver_claims(driver: DriverUnit) -> Dict[Claim, str]:
+    """Its name and its topic; one that comes with the package gives way."""
+    claims: Dict[Claim, str] = {}
+    if not driver.shipped:
+        claims["driver", driver.name] = "has that name already; set another name in one of them"
+    if driver.topic is not None and not driver.shipped:
+        claims["topic", driver.topic] = (
+            f"has the topic {driver.topic} already; set another topic in one of them"
+        )
+    return claims
+
+
+def _tell_problems(before: Catalogue, now: Catalogue) -> None:
+    """Those that are new."""
+    told = set(map(str, (*before.faults, *before.warnings)))
+    for fault in now.faults:
+        if str(fault) not in told:
+            _log.error("cannot be loaded: %(reason)s", _problem(fault))
+    for warning in now.warnings:
+        if str(warning) not in told:
+            _log.warning("noted: %(reason)s", _problem(warning))
+
+
+def _tell_changes(
+    states_before: Mapping[Path, _State],
+    states: Mapping[Path, _State],
+    before: Catalogue,
+    now: Catalogue,
+) -> None:
+    _tell_problems(before, now)
+    over = {fault.file for fault in before.faults} - {fault.file for fault in now.faults}
+    for path in sorted(states_before.keys() | states.keys()):
+        old = states_before[path].good if path in states_before else None
+        new = states[path].good if path in states else None
+        holds = _holds(new)
+        if new is not None and holds and (old is None or old.checksum != new.checksum):
+            _log.info(
+                "loaded %(file)s (%(kind)s), %(checksum)s",
+                {"file": str(path), "kind": ", ".join(holds), "checksum": new.checksum},
+            )
+        elif _holds(old) and not holds:
+            how = "has nothing to call any more" if path in states else "is gone"
+            _log.info("unloaded %(file)s: it %(reason)s", {"file": str(path), "reason": how})
+        else:
+            continue
+        over.discard(str(path))  # that line says it
+    for file in sorted(filter(None, over)):
+        _log.info("%(file)s: what was wrong is over", {"file": file})
+
+
+def _problem(problem: PluginError) -> Dict[str, object]:
+    return {"reason": str(problem), "file": problem.file, "line": problem.line}
+
+
+def _filters(plugin: Optional[LoadedPlugin]) -> Tuple[str, ...]:
+    units = () if plugin is None else plugin.units
+    return tuple(unit.name for unit in units if unit.kind is Kind.FILTER)
+
+
+def _holds(plugin: Optional[LoadedPlugin]) -> List[str]:
+    """What a plugin has, in words."""
+    if plugin is None:
+        return []
+    units = [(unit.kind.words, unit.class_name) for unit in plugin.units]
+    return [f"{kind} {name}" if name else kind for kind, name in units] + [
+        f"{driver.words} {driver.name}" for driver in plugin.drivers
+    ]
+
+
+def _kept(fault: PluginError, good: Optional[LoadedPlugin]) -> PluginError:
+    """The fault, saying what it means for the units."""
+    if not _holds(good) or good is None:
+        return fault
+    message = f"{fault.message}; the last version that loaded stays in use ({good.checksum:.19})"
+    return PluginError(message, fault.file, fault.line)
+
+
+def _key(unit: PolicyUnit) -> Key:
+    return unit.kind, unit.name
+
+
+def _just_written(path: Path, look: Look) -> bool:
+    """Whether a file or a folder has changed so late that the change may not be all.
+
+    Asks the disk once more: it may have changed after the look, and before it was read.
+    """
+    try:
+        return look.started - _SETTLE < path.stat().st_mtime <= time.time()
+    except OSError:
+        return False
+
+
+def _stamps(look: Look, paths: Iterable[Path]) -> Stamps:
+    return {path: look.stamps.get(path) for path in paths}

@@ -1,0 +1,106 @@
+"""The texts of plugins' files: each is read once a look, and goes only where it may be imported.
+
+What a file may import is guessed from the words in its text, as the daemon does not parse it: too
+many do no harm.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple, Union
+
+from ovirt_scheduler.catalogue.files import SeenFile
+from ovirt_scheduler.errors import PluginError
+from ovirt_scheduler.model.model import Source
+
+_WORD = re.compile(r"\w+")
+_OTHER_ENCODING = re.compile(rb"(.*\n)?[ \t\f]*#.*?coding[:=](?![ \t]*utf-?8\b)", re.IGNORECASE)
+
+# Whoever has one of these in the text may import what no word there names.
+_COMPUTING = frozenset(
+    ("__import__", "import_module", "importlib", "exec", "eval", "runpy", "pkgutil")
+)
+
+_Read = Union[Source, PluginError, FileNotFoundError]
+
+
+class Sources:
+    """Of the files that one look has seen. Safe to use from many threads.
+
+    Args:
+        read: reads one; raises FileNotFoundError or PluginError.
+    """
+
+    def __init__(self, files: Sequence[SeenFile], read: Callable[[SeenFile], Source]) -> None:
+        self._read = read
+        self._had: Dict[SeenFile, _Read] = {}
+        self._words: Dict[SeenFile, Optional[FrozenSet[str]]] = {}
+        self._named: Dict[object, Dict[str, List[SeenFile]]] = {}  # by folder and first name
+        for file in files:
+            if "." not in file.path.stem:
+                named = self._named.setdefault(file.folder, {})
+                named.setdefault(file.name.partition(".")[0], []).append(file)
+
+    def of(self, file: SeenFile) -> Source:
+        """
+        Raises:
+            FileNotFoundError: it has gone since the look.
+            PluginError: it cannot be read or trusted.
+        """
+        had = self._had.get(file)
+        if had is None:
+            try:
+                had = self._read(file)
+            except (PluginError, FileNotFoundError) as error:
+                had = error
+            self._had[file] = had
+        if isinstance(had, Source):
+            return had
+        raise had.with_traceback(None)
+
+    def importable(self, file: SeenFile) -> Tuple[List[Source], List[Tuple[str, str]]]:
+        """What a file of its folder may import, and what these may in turn.
+
+        Returns:
+            The sources by name; and the names of those that are not to be run, each with why.
+        """
+        named = self._named.get(file.folder, {})
+        found: Dict[SeenFile, None] = {file: None}
+        for each in (queue := [file]):  # grows while it runs
+            for name in self._names(each, named):
+                queue += [other for other in named[name] if other not in found]
+                found.update(dict.fromkeys(named[name]))
+        others: List[Source] = []
+        refused: List[Tuple[str, str]] = []
+        for each in sorted(found.keys() - {file}, key=lambda other: other.name):
+            try:
+                others.append(self.of(each))
+            except FileNotFoundError:
+                continue
+            except PluginError as error:
+                refused.append((each.name, str(error)))
+        return others, refused
+
+    def _names(self, file: SeenFile, named: Mapping[str, List[SeenFile]]) -> List[str]:
+        """The modules of the folder that the words of a file name."""
+        if file not in self._words:
+            try:
+                self._words[file] = _words(self.of(file).text)
+            except (PluginError, FileNotFoundError):
+                self._words[file] = frozenset()
+        words = self._words[file]
+        if words is None:
+            return list(named)
+        return [word for word in words if word in named]
+
+
+def _words(text: bytes) -> Optional[FrozenSet[str]]:
+    """All that may be a module's name in a text; None where it may be any."""
+    if _OTHER_ENCODING.match(text):
+        return None
+    decoded = text.decode("utf-8", "replace")
+    if not decoded.isascii():
+        decoded = unicodedata.normalize("NFKC", decoded)  # as Python does with names
+    words = frozenset(_WORD.findall(decoded))
+    return None if words & _COMPUTING else words

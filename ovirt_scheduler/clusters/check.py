@@ -1,0 +1,79 @@
+"""Whether what scheduler.conf says of a cluster fits the schedulers and units that there are."""
+
+from __future__ import annotations
+
+from typing import Iterator, Mapping, Optional, Tuple
+
+from ovirt_scheduler.errors import ConfigError
+from ovirt_scheduler.model import properties
+from ovirt_scheduler.model.drivers import POLICY, DriverUnit
+from ovirt_scheduler.model.model import Kind, PolicyUnit
+from ovirt_scheduler.settings.config import ClusterSettings
+
+_LOW, _HIGH = "low_utilization", "high_utilization"
+
+Units = Mapping[Tuple[Kind, str], PolicyUnit]
+
+
+def problem(
+    cluster: ClusterSettings, drivers: Mapping[str, DriverUnit], units: Units
+) -> Optional[ConfigError]:
+    """What is wrong in the cluster's section, and what to write there; None: all is well.
+
+    Args:
+        drivers: by name.
+    """
+    return next(_problems(cluster, drivers, units), None)
+
+
+def _problems(
+    cluster: ClusterSettings, drivers: Mapping[str, DriverUnit], units: Units
+) -> Iterator[ConfigError]:
+    scheduler = drivers.get(cluster.scheduler)
+    if scheduler is None or not scheduler.interfaces:
+        there = ", ".join(name for name in sorted(drivers) if drivers[name].interfaces)
+        no = f"there is no scheduler {cluster.scheduler!r:.160}; write one of {there}"
+        yield cluster.mistake("scheduler", no)
+        return
+    policy = cluster.properties.get(POLICY)
+    if policy is not None and policy not in scheduler.policies:
+        there = ", ".join(scheduler.policies)
+        remedy = f"write one of {there}" if there else "it has none: take the key out"
+        yield cluster.mistake(
+            "policy", f"{policy!r:.160} is no policy of {scheduler.name}; {remedy}"
+        )
+    refused = properties.refused(scheduler.properties, cluster.properties)
+    if refused:
+        yield cluster.mistake("properties", refused)
+    else:
+        yield from _of_marks(cluster, scheduler)
+    yield from _of_units(cluster, units)
+
+
+def _of_marks(cluster: ClusterSettings, scheduler: DriverUnit) -> Iterator[ConfigError]:
+    """A host below the low mark is filled, and one above the high mark is relieved."""
+    if not {_LOW, _HIGH} <= {each.name for each in scheduler.properties.properties}:
+        return
+    values = properties.fill(scheduler.properties, cluster.properties)
+    low, high = values.get(_LOW, ""), values.get(_HIGH, "")
+    if low.isdecimal() and high.isdecimal() and int(low) > int(high):
+        words = f"{_LOW} is {low}, and {_HIGH} {high}; set the first to the second at most"
+        yield cluster.mistake("properties", words)
+
+
+def _of_units(cluster: ClusterSettings, units: Units) -> Iterator[ConfigError]:
+    for key, kind, wanted in (
+        ("filters", Kind.FILTER, cluster.filters),
+        ("cost_functions", Kind.COST_FUNCTION, cluster.cost_functions),
+    ):
+        for each in wanted:
+            unit = units.get((kind, each.name))
+            if unit is None:
+                there = ", ".join(sorted(name for its_kind, name in units if its_kind is kind))
+                remedy = f"write one of {there}" if there else "there are none: take the key out"
+                no = f"there is no {kind.words} {each.name!r:.160}; {remedy}"
+                yield cluster.mistake(key, no)
+            elif unit.properties is not None:
+                refused = properties.refused(unit.properties, cluster.properties)
+                if refused:
+                    yield cluster.mistake("properties", f"{kind.words} {unit.name}: {refused}")

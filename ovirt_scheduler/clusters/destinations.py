@@ -1,0 +1,118 @@
+"""Where the VMs of one cluster may be migrated to, by the filters and cost functions it names.
+
+These are asked about a VM when a scheduler's answer names it for the first time, and not about
+each VM of the cluster: they take a process each. The scheduler is called again then, knowing
+what they said, where its answer does not fit.
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from typing import Dict, Iterable, List, Mapping, Optional, Tuple, cast
+
+from ovirt_scheduler.decisions.units import Service
+from ovirt_scheduler.model.cluster_state import Seen
+from ovirt_scheduler.model.drivers import Destinations, Migrations
+from ovirt_scheduler.model.model import Answer, Caller, Document, Kind, Request, WantedUnit
+from ovirt_scheduler.settings.config import ClusterSettings
+
+
+class ClusterDestinations:
+    """As far as they are known for one call of a scheduler; used by one thread.
+
+    Args:
+        hosts: the cluster's, as ``seen`` was read from them.
+        staying: VMs that are not to be migrated now.
+        stopping: set when no other unit is to be asked.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        caller: Caller,
+        settings: ClusterSettings,
+        hosts: Document,
+        seen: Seen,
+        staying: Iterable[str],
+        stopping: threading.Event,
+    ) -> None:
+        self._service = service
+        self._caller = caller
+        self._settings = settings
+        self._hosts = hosts
+        self._seen = seen
+        self._stopping = stopping
+        self.staying = frozenset(staying)
+        self._known: Dict[str, Mapping[str, int]] = {vm: {} for vm in self.staying}
+
+    @property
+    def known(self) -> Destinations:
+        return self._known
+
+    def learn(self, answer: Migrations) -> bool:
+        """Ask the units about the VMs of an answer that they were not asked about yet.
+
+        Returns:
+            Whether the scheduler, knowing what they said, is to answer again.
+
+        Raises:
+            SchedulerError: no process is to be had for it.
+        """
+        settings = self._settings
+        misfit = False
+        for vm, hosts in answer.items():
+            if self._stopping.is_set() or not (settings.filters or settings.cost_functions):
+                return False
+            if vm in self._seen.vms and vm not in self._known:
+                self._known[vm] = self._ask(vm)
+                misfit |= self.best(vm, hosts) != _first(hosts)
+        return misfit
+
+    def best(self, vm: str, offered: Tuple[str, ...]) -> Optional[str]:
+        """The host to migrate a VM to.
+
+        Args:
+            offered: by the scheduler, the best first; none is any.
+
+        Returns:
+            An id; empty for any host; None where the VM has to stay.
+        """
+        left = self._known.get(vm)
+        if left is None:
+            return _first(offered)
+        here = self._seen.vms[vm].host
+        others = [host for host in self._seen.hosts if host != here]
+        if not offered and others and all(left.get(host) == 0 for host in others):
+            return ""
+        if offered:
+            return min(
+                (host for host in offered if host in left), key=left.__getitem__, default=None
+            )
+        # The engine would not ask the filters. Equal hosts share the VMs.
+        return min(
+            (host for host in others if host in left),
+            key=lambda host: (left[host], zlib.crc32(f"{vm} {host}".encode())),
+            default=None,
+        )
+
+    def _ask(self, vm: str) -> Mapping[str, int]:
+        """The hosts that the filters leave, each with what the cost functions come to."""
+        settings = self._settings
+        left: List[str] = list(self._seen.hosts)
+        if settings.filters:
+            left = list(cast("Tuple[str, ...]", self._answer(vm, Kind.FILTER, settings.filters)))
+        if not left or not settings.cost_functions:
+            return dict.fromkeys(left, 0)
+        answer = self._answer(vm, Kind.COST_FUNCTION, settings.cost_functions)
+        costs = cast("Mapping[str, int]", answer)
+        worst = max(costs.values(), default=0) + 1  # a host that none of them scored
+        return {host: costs.get(host, worst) for host in left}
+
+    def _answer(self, vm: str, kind: Kind, wanted: Tuple[WantedUnit, ...]) -> Answer:
+        request = Request(self._caller, kind, wanted, self._hosts, vm, self._settings.properties)
+        return self._service.decide(request).answer
+
+
+def _first(hosts: Tuple[str, ...]) -> str:
+    return hosts[0] if hosts else ""

@@ -1,0 +1,293 @@
+"""Makes the migrations of one cluster, or says which it would make, and follows them to their end.
+
+::
+
+    an answer ──► wanted ──► remembered ──► the engine is asked ──► followed until the VM is there,
+                  (may go)    (on disk)          │                   or is not
+                                                 └─► refused: forgotten again
+
+A migration is remembered before the engine is asked for it. So whatever happens to the daemon, to
+the call that asks or to the engine's answer, none can be under way that nobody follows: what
+the VM does tells what became of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from typing import Dict, List, Mapping, Optional, Tuple, cast
+
+from ovirt_scheduler.clusters.destinations import ClusterDestinations
+from ovirt_scheduler.clusters.memory import DriveMemory, Migrating
+from ovirt_scheduler.decisions.drivers import Scheduling
+from ovirt_scheduler.model.cluster_state import Seen
+from ovirt_scheduler.model.drivers import DriverRequest, Migrations
+from ovirt_scheduler.model.model import Caller
+from ovirt_scheduler.settings.config import ClusterSettings
+
+_log = logging.getLogger(__name__)
+
+_HOUR = 3600.0
+_BEGIN_SECONDS = 60.0  # in which a migration that was asked for is to be seen on its way
+_LONGEST_MIGRATION = 3600.0  # seconds until one is not followed any more
+
+_MOVING = ("migrating", "migrating_from", "migrating_to")
+_AGAIN_AND_AGAIN = ("load_balance", "on_timer_invoked")
+_MAKER, _MAKE = "migration", "migrate"  # the shipped driver that asks the engine
+_NOT_ASKED = "the engine was not asked: the daemon stops, reloads, or could not"
+_AT_ONCE = 10  # migrations in one call of it
+
+Wanted = Mapping[str, str]  # the id of a VM to the host that it is to go to; "": to any
+
+
+class ClusterMigrations:
+    """Those of one cluster; used by the thread that looks after it.
+
+    Args:
+        makes: make them, rather than log them.
+        stopping: set when no other is to be begun.
+    """
+
+    def __init__(
+        self,
+        caller: Caller,
+        settings: ClusterSettings,
+        makes: bool,
+        scheduling: Scheduling,
+        memory: DriveMemory,
+        stopping: threading.Event,
+    ) -> None:
+        self._caller = caller
+        self._cluster = settings.name
+        self._settings = settings
+        self._makes = makes
+        self._scheduling = scheduling
+        self._store = memory
+        self._migrating = memory.cluster(settings.name).migrating
+        self._migrated = memory.cluster(settings.name).migrated
+        self._stopping = stopping
+        # By method, so that it is told once.
+        self._shown: Dict[str, Wanted] = {}
+        self._unfit: Dict[str, Wanted] = {}
+
+    @property
+    def under_way(self) -> Tuple[str, ...]:
+        """The VMs that are migrated."""
+        return tuple(self._migrating)
+
+    def exhausted(self) -> Tuple[str, ...]:
+        """The VMs that were migrated within the hour as often as they may be."""
+        since = time.monotonic() - _HOUR
+        for vm, times in tuple(self._migrated.items()):
+            times[:] = [begun for begun in times if begun > since]
+            if not times:
+                del self._migrated[vm]
+        most = self._settings.migrations_per_vm
+        return tuple(vm for vm, times in self._migrated.items() if len(times) >= most)
+
+    def want(
+        self, method: str, answer: Migrations, seen: Seen, destinations: ClusterDestinations
+    ) -> Wanted:
+        """What is to be made of a scheduler's answer, entered as under way; none in a dry run.
+
+        Args:
+            destinations: which know the VMs of the answer.
+
+        Returns:
+            What ``make`` is to be called with, as soon as the memory is saved.
+        """
+        wanted = self._possible(method, answer, seen, destinations)
+        if not self._makes:
+            self._tell_plan(method, wanted, seen)
+            return {}
+        for vm, target in wanted.items():
+            found = seen.vms[vm]
+            now = time.monotonic()
+            self._migrating[vm] = Migrating(found.name, found.host, target, now)
+            self._migrated.setdefault(vm, []).append(now)
+        return wanted
+
+    def make(self, wanted: Wanted, seen: Seen) -> List[str]:
+        """Ask for migrations that are wanted, some at a time.
+
+        Returns:
+            The VMs that are migrated, as far as is known.
+
+        Raises:
+            SchedulerError: no process is to be had for it; those not asked for are forgotten.
+        """
+        left = dict(wanted)
+        taken: List[str] = []
+        try:
+            while left and not self._stopping.is_set():
+                asked = dict(itertools.islice(left.items(), _AT_ONCE))
+                refused, unanswered = self._ask(asked)
+                for vm, target in asked.items():
+                    del left[vm]
+                    self._tell_asked(vm, target, seen, refused.get(vm), unanswered.get(vm))
+                    if vm in refused:
+                        self._forget(vm)
+                    else:
+                        self._migrating[vm].begun = time.monotonic()
+                        taken.append(vm)
+                        self._tell_often(vm, seen)
+                self._store.save(self._cluster)
+        finally:
+            for vm, target in left.items():
+                self._tell_asked(vm, target, seen, _NOT_ASKED, None)
+                self._forget(vm)
+            if left:
+                self._store.save(self._cluster)
+        return taken
+
+    def _forget(self, vm: str) -> None:
+        """A migration that was wanted, and is not made."""
+        del self._migrating[vm]
+        self._migrated[vm].pop()
+
+    def follow(self, seen: Seen) -> None:
+        """See what has become of those under way."""
+        before = tuple(self._migrating.items())
+        for vm, migrating in before:
+            outcome = _outcome(vm, migrating, seen)
+            if outcome is not None:
+                self._tell_end(migrating, seen, *outcome)
+                del self._migrating[vm]
+        if len(self._migrating) < len(before):
+            self._store.save(self._cluster)
+
+    def _possible(
+        self, method: str, answer: Migrations, seen: Seen, destinations: ClusterDestinations
+    ) -> Wanted:
+        possible: Dict[str, str] = {}
+        unfit: Dict[str, str] = {}
+        for vm, offered in answer.items():
+            target = destinations.best(vm, offered) if vm in seen.vms else None
+            if target is not None and target != seen.vms[vm].host:
+                possible[vm] = target
+            elif target is None and vm in seen.vms and vm not in destinations.staying:
+                unfit[vm] = offered[0] if offered else ""
+        self._tell_unfit(method, unfit, seen)
+        return possible
+
+    def _ask(self, wanted: Wanted) -> Tuple[Mapping[str, str], Mapping[str, str]]:
+        """Why the engine refuses a VM's migration, and why it is not known whether it does."""
+        maker = self._scheduling.driver(_MAKER)
+        decision = self._scheduling.decide(
+            DriverRequest(self._caller, maker, _MAKE, arguments={"migrations": wanted})
+        )
+        if decision.failure is not None:  # it may have got as far as asking
+            return {}, dict.fromkeys(wanted, decision.failure)
+        told = cast("Mapping[str, Mapping[str, str]]", decision.answer)
+        return told["refused"], told["unanswered"]
+
+    def _tell_unfit(self, method: str, unfit: Wanted, seen: Seen) -> None:
+        """What the cluster's filters do not let happen; the same again and again is said once."""
+        for vm, target in unfit.items():
+            if method not in _AGAIN_AND_AGAIN or vm not in self._unfit.get(method, {}):
+                _log.info(
+                    "cluster %(cluster)s: %(vm)s stays on %(source_host)s: the filters of the "
+                    "cluster do not let it go to %(target_host)s",
+                    self._named(seen, vm, target),
+                )
+        self._unfit[method] = unfit
+
+    def _tell_plan(self, method: str, wanted: Wanted, seen: Seen) -> None:
+        """What would be done; the same again and again is said once."""
+        if method not in _AGAIN_AND_AGAIN or wanted != self._shown.get(method, {}):
+            for vm, target in wanted.items():
+                _log.info(
+                    "cluster %(cluster)s: would migrate %(vm)s from %(source_host)s "
+                    "to %(target_host)s",
+                    self._named(seen, vm, target),
+                )
+        self._shown[method] = wanted
+
+    def _tell_asked(
+        self, vm: str, target: str, seen: Seen, refused: Optional[str], unanswered: Optional[str]
+    ) -> None:
+        told = {**self._named(seen, vm, target), "reason": refused or unanswered}
+        if refused is not None:
+            _log.warning(
+                "cluster %(cluster)s: cannot migrate %(vm)s from %(source_host)s "
+                "to %(target_host)s: %(reason)s",
+                told,
+            )
+        elif unanswered is not None:
+            _log.warning(
+                "cluster %(cluster)s: whether %(vm)s migrates from %(source_host)s "
+                "to %(target_host)s will be seen: %(reason)s",
+                told,
+            )
+        else:
+            _log.info(
+                "cluster %(cluster)s: migrating %(vm)s from %(source_host)s to %(target_host)s",
+                told,
+            )
+
+    def _tell_often(self, vm: str, seen: Seen) -> None:
+        count = len(self._migrated[vm])
+        if count >= self._settings.migrations_per_vm:
+            told = {
+                "cluster": self._cluster,
+                "vm": seen.vms[vm].name,
+                "count": count,
+                "unit": self._settings.scheduler,
+            }
+            _log.warning(
+                "cluster %(cluster)s: %(vm)s was migrated %(count)d times within an hour, and now "
+                "stays where it is: does the scheduler %(unit)s move it back and forth?",
+                told,
+            )
+
+    def _tell_end(self, migrating: Migrating, seen: Seen, level: int, words: str) -> None:
+        told = {
+            "cluster": self._cluster,
+            "vm": migrating.name,
+            "target_host": seen.host_name(migrating.target),
+            "reason": words,
+            "seconds": time.monotonic() - migrating.begun,
+        }
+        if level == logging.INFO:
+            _log.info(
+                "cluster %(cluster)s: the migration of %(vm)s to %(target_host)s is done "
+                "after %(seconds).0f s",
+                told,
+            )
+        else:
+            _log.warning(
+                "cluster %(cluster)s: the migration of %(vm)s to %(target_host)s "
+                "%(reason)s after %(seconds).0f s",
+                told,
+            )
+
+    def _named(self, seen: Seen, vm: str, target: str) -> Dict[str, object]:
+        """A migration for the log: names, as an administrator knows them."""
+        found = seen.vms[vm]
+        return {
+            "cluster": self._cluster,
+            "vm": found.name,
+            "source_host": "nowhere" if found.host is None else seen.host_name(found.host),
+            "target_host": seen.host_name(target),
+        }
+
+
+def _outcome(vm: str, migrating: Migrating, seen: Seen) -> Optional[Tuple[int, str]]:
+    """How a migration ended, with the level of its line in the log; None while it goes on."""
+    age = time.monotonic() - migrating.begun
+    found = seen.vms.get(vm)
+    if found is None:
+        return logging.WARNING, "ended with the VM, which is gone,"
+    if found.status in _MOVING:
+        migrating.moving = True
+        too_long = logging.WARNING, "still goes on, and is followed no more,"
+        return too_long if age > _LONGEST_MIGRATION else None
+    elsewhere = found.host not in (None, migrating.source)
+    if found.host == migrating.target or (elsewhere and not migrating.target):
+        return logging.INFO, "is done"
+    if not migrating.moving and age <= _BEGIN_SECONDS:
+        return None
+    where = f"is {found.status or 'off'}" if found.host is None else seen.host_name(found.host)
+    return logging.WARNING, f"failed, the VM {'' if found.host is None else 'is on '}{where},"

@@ -1,0 +1,101 @@
+"""Looks after the clusters of scheduler.conf: a thread for each, and one that watches for events.
+
+An event of the engine's says only that something has happened; what it is, each cluster finds
+when it looks. So no event is lost: a cluster is looked at when the daemon starts, too.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Optional, Sequence
+
+from ovirt_scheduler.clusters.drive import ClusterDrive
+from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.errors import EngineUnavailable
+
+_log = logging.getLogger(__name__)
+
+_WATCH_EVERY = 2.0  # seconds between two questions for events
+_WATCH_SECONDS = 20.0  # for one answer
+
+
+class ClusterThreads:
+    """Runs until it is stopped.
+
+    Args:
+        clusters: each is used by a thread of its own.
+        inventory: of the engine that the clusters are in.
+    """
+
+    def __init__(self, clusters: Sequence[ClusterDrive], inventory: Inventory) -> None:
+        self._inventory = inventory
+        self._stopped = threading.Event()
+        self._clusters = [_Thread(cluster, self._stopped) for cluster in clusters]
+        self._threads = [
+            threading.Thread(target=each.run, name=f"cluster {each.name}", daemon=True)
+            for each in self._clusters
+        ]
+        self._threads.append(threading.Thread(target=self._watch, name="events", daemon=True))
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, seconds: float) -> None:
+        """Begin nothing more, and wait so long for what is under way; may be called again."""
+        self._stopped.set()
+        for cluster in self._clusters:
+            cluster.stop()
+        give_up = time.monotonic() + seconds
+        for thread in filter(threading.Thread.is_alive, self._threads):
+            thread.join(max(0.0, give_up - time.monotonic()))
+
+    def _watch(self) -> None:
+        """Wake the clusters when the engine has an event that is newer than the last."""
+        last: Optional[int] = None
+        while not self._stopped.is_set():
+            try:
+                latest = self._inventory.latest_event(last, time.monotonic() + _WATCH_SECONDS)
+                if last is not None and latest != last:
+                    for cluster in self._clusters:
+                        cluster.wake()
+                last = latest
+            except EngineUnavailable as error:
+                # The clusters tell, too.
+                _log.debug("events cannot be watched: %(reason)s", {"reason": str(error)})
+            except Exception:  # noqa: BLE001  nobody else would tell
+                _log.exception("watching for the engine's events failed; it is tried again")
+            self._stopped.wait(_WATCH_EVERY)
+
+
+class _Thread:
+    """The thread of one cluster."""
+
+    def __init__(self, cluster: ClusterDrive, stopped: threading.Event) -> None:
+        self.name = cluster.name
+        self._cluster = cluster
+        self._stopped = stopped
+        self._news = threading.Event()
+
+    def wake(self) -> None:
+        self._news.set()
+
+    def stop(self) -> None:
+        self._cluster.stop()
+        self.wake()
+
+    def run(self) -> None:
+        woken = False
+        while not self._stopped.is_set():
+            again = time.monotonic() + _WATCH_EVERY
+            try:
+                again = self._cluster.go(woken)
+            except Exception:  # noqa: BLE001  the other clusters go on, and so does this one
+                _log.exception(
+                    "cluster %(cluster)s: looking after it failed; it is tried again",
+                    {"cluster": self.name},
+                )
+            woken = self._news.wait(max(0.0, again - time.monotonic()))
+            self._news.clear()

@@ -1,0 +1,237 @@
+"""``ovirt-scheduler check``: what the daemon would do with settings, certificates and plugins."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Dict, Iterator, List, NamedTuple, Sequence, TextIO, Tuple, Union
+
+from ovirt_scheduler.catalogue.catalogue import Catalogue
+from ovirt_scheduler.catalogue.last_good import NothingKept
+from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
+from ovirt_scheduler.catalogue.registry import Registry
+from ovirt_scheduler.clusters import check as cluster_report
+from ovirt_scheduler.command import listening_check, settings_check, tables
+from ovirt_scheduler.daemon import certificate_report
+from ovirt_scheduler.daemon.certificate_report import CertificateReport
+from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.errors import EngineUnavailable, PluginError
+from ovirt_scheduler.model.drivers import DriverUnit
+from ovirt_scheduler.model.model import PolicyUnit
+from ovirt_scheduler.processes import launch
+from ovirt_scheduler.processes.executor import Executor
+from ovirt_scheduler.settings.config import Settings
+
+_READ_SECONDS = 60.0  # for all files
+_ENGINE_SECONDS = 20.0  # for all that is asked of the engine
+
+_Certificates = Tuple[CertificateReport, ...]
+
+
+class _Plugins(NamedTuple):
+    """What came of the plugins' files."""
+
+    catalogue: Catalogue
+    remarks: Tuple[PluginError, ...]  # on those that load
+    unread: str  # why there are no remarks
+
+    @property
+    def wrong(self) -> int:
+        return len(self.catalogue.faults) + len(self.remarks)
+
+
+def check(settings: Settings, state: Path, as_json: bool, out: TextIO = sys.stdout) -> bool:
+    """Do what the daemon does at its start, as far as it changes nothing, and tell what came of it.
+
+    Args:
+        state: the state folder; it is read only.
+
+    Returns:
+        Whether all is well.
+
+    Raises:
+        ExecutorUnavailable: no process can be started to load plugins in.
+    """
+    certificates = certificate_report.report(settings, state)
+    certificate = certificate_report.server_files(settings, state).certificate
+    listening = listening_check.report(settings, certificate)
+    plugins = _loaded(settings)
+    problems = (
+        *filter(None, [listening.problem]),
+        *settings_check.problems(settings),
+        *_of_engine(settings),
+        *_of_clusters(settings, plugins.catalogue),
+    )
+    bad = [each for each in certificates if each.problem]
+    wrong = plugins.wrong + len(bad) + len(problems)
+    if as_json:
+        told = {"ok": not wrong, **_fields(plugins.catalogue, certificates)}
+        told.update(listening=listening.fields(), settings=problems)
+        told["remarks"] = list(map(_located, plugins.remarks))
+        out.write(tables.document(told))
+    else:
+        for each in certificates:
+            out.write(each.line())
+        out.write(listening.line())
+        _tell(plugins.catalogue, settings, out)
+        _conclude(problems, plugins, wrong, out)
+    return not wrong
+
+
+def check_plugins(settings: Settings, out: TextIO) -> bool:
+    """Load every plugin as the daemon does, and tell what came of it.
+
+    Returns:
+        Whether all is well with them.
+
+    Raises:
+        ExecutorUnavailable: no process can be started to load plugins in.
+    """
+    plugins = _loaded(settings)
+    _tell(plugins.catalogue, settings, out)
+    _conclude((), plugins, plugins.wrong, out)
+    return not plugins.wrong
+
+
+def _loaded(settings: Settings) -> _Plugins:
+    executor = Executor(settings.max_parallel_calls, settings.max_waiting, settings.plugin_user)
+    try:
+        executor.start()
+        catalogue = Registry(Loader(settings, executor.analyse, SHIPPED), NothingKept()).look()
+    finally:
+        executor.close()
+    remarks, unread = _remarks(catalogue)
+    others = [each for each in catalogue.warnings if str(each) not in map(str, remarks)]
+    return _Plugins(replace(catalogue, warnings=tuple(others)), remarks, unread)
+
+
+def _conclude(problems: Sequence[str], plugins: _Plugins, wrong: int, out: TextIO) -> None:
+    out.write(plugins.unread)
+    to_mend = (*problems, *plugins.catalogue.faults, *plugins.remarks)
+    out.writelines(f"{problem}\n" for problem in to_mend)
+    out.write(f"{wrong} to mend\n" if wrong else "all is well\n")
+
+
+def _of_engine(settings: Settings) -> Iterator[str]:
+    """Log in to the engine, and ask it one thing; whether its files can be read is told already."""
+    if settings.engine is None or any(settings_check.of_engine(settings.engine)):
+        return
+    inventory = Inventory(settings.engine)
+    try:
+        inventory.access(time.monotonic() + _ENGINE_SECONDS)
+    except EngineUnavailable as error:
+        yield f"[engine] {error}"
+    finally:
+        inventory.close()
+
+
+def _of_clusters(settings: Settings, catalogue: Catalogue) -> Iterator[str]:
+    for cluster in settings.clusters:
+        problem = cluster_report.problem(cluster, catalogue.drivers, catalogue.units)
+        if problem:
+            yield str(problem)
+
+
+def _remarks(catalogue: Catalogue) -> Tuple[Tuple[PluginError, ...], str]:
+    """What is Python 2 in the plugins' files, and which names nobody defines.
+
+    Where they cannot be read for it: why not.
+    """
+    plugins = [unit.plugin for unit in catalogue.units.values()]
+    plugins += [driver.plugin for driver in catalogue.drivers.values() if not driver.shipped]
+    files = {module.path for plugin in plugins for module in plugin.modules}
+    faulty = (fault.file or "" for fault in catalogue.faults)
+    files.update(file for file in faulty if file.endswith(".py"))
+    told = {(fault.file, fault.line) for fault in catalogue.faults}
+    try:
+        found = json.loads(launch.aside("names_check", json.dumps(sorted(files)), _READ_SECONDS))
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        return (), f"warning: the names in the plugins' files are not looked at: {error}\n"
+    return tuple(
+        PluginError(message, file, line)
+        for file, line, message in found
+        if (file, line) not in told
+    ), ""
+
+
+def _located(problem: PluginError) -> Dict[str, object]:
+    return {"file": problem.file, "line": problem.line, "message": problem.message}
+
+
+def _units(catalogue: Catalogue) -> List[PolicyUnit]:
+    return sorted(catalogue.units.values(), key=lambda unit: (unit.name, unit.kind.value))
+
+
+def _drivers(catalogue: Catalogue) -> List[DriverUnit]:
+    return [catalogue.drivers[name] for name in sorted(catalogue.drivers)]
+
+
+def _file(unit: Union[PolicyUnit, DriverUnit]) -> str:
+    return unit.plugin.modules[0].path
+
+
+def _fields(catalogue: Catalogue, certificates: _Certificates) -> Dict[str, object]:
+    return {
+        "certificates": [each.fields() for each in certificates],
+        "units": [
+            {
+                "name": unit.name,
+                "kind": unit.kind.value,
+                "file": _file(unit),
+                "checksum": unit.checksum,
+                "description": unit.description,
+            }
+            for unit in _units(catalogue)
+        ],
+        "drivers": [
+            {
+                "name": driver.name,
+                "id": driver.id,
+                "version": driver.version,
+                "topic": driver.topic,
+                "interfaces": list(driver.interfaces),
+                "methods": [f"{each.name}{each.signature}" for each in driver.methods],
+                "file": _file(driver),
+                "checksum": driver.checksum,
+                "description": driver.description,
+            }
+            for driver in _drivers(catalogue)
+        ],
+        "warnings": [str(warning) for warning in catalogue.warnings],
+        "unused": [str(path) for path in catalogue.unused],
+        "faults": list(map(_located, catalogue.faults)),
+    }
+
+
+def _tell(catalogue: Catalogue, settings: Settings, out: TextIO) -> None:
+    """The units that there are, and what is none though it may be meant as one."""
+    rows = [
+        (unit.name, unit.kind.words, _file(unit), unit.description) for unit in _units(catalogue)
+    ]
+    out.write(tables.table(("UNIT", "KIND", "FILE", "DESCRIPTION"), rows))
+    drivers = [
+        (
+            driver.name,
+            driver.topic,
+            ", ".join(driver.interfaces),
+            "(our own)" if driver.shipped else _file(driver),
+            driver.description,
+        )
+        for driver in _drivers(catalogue)
+    ]
+    headings = ("DRIVER", "TOPIC", "INTERFACES", "FILE", "DESCRIPTION")
+    out.write(tables.table(headings, drivers))
+    if catalogue.empty:
+        folders = ", ".join(map(str, settings.plugins_path)) or "no folder: set plugins_path"
+        out.write(f"no plugins but our own; looked in {folders}\n")
+    for warning in catalogue.warnings:
+        out.write(f"warning: {warning}\n")
+    for path in catalogue.unused:
+        out.write(
+            f"{path}: nothing in it is called, and no plugin that loads imports it; a unit has "
+            "do_filter, do_score or do_balance\n"
+        )

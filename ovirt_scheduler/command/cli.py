@@ -1,0 +1,401 @@
+"""The command line: what may be said, and what each exit status means.
+
+argparse, as every machine with Python has it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import re
+import sys
+from pathlib import Path
+from typing import (
+    Any,
+    Callable,
+    Collection,
+    List,
+    Mapping,
+    NoReturn,
+    Optional,
+    Sequence,
+    Tuple,
+    Type,
+)
+
+from ovirt_scheduler import __version__
+from ovirt_scheduler.command import commands, completion
+from ovirt_scheduler.command.setup import engine
+from ovirt_scheduler.daemon import certificate_report
+from ovirt_scheduler.errors import (
+    BadUsage,
+    CommandError,
+    ConfigError,
+    ExecutorUnavailable,
+    PluginError,
+    RequestError,
+)
+from ovirt_scheduler.model import near
+from ovirt_scheduler.model.model import Kind
+from ovirt_scheduler.settings import config
+
+_STATUSES = """\
+exit status:
+  0   done, and all is well
+  1   something is wrong with what was checked or tried, the daemon refused the call, or
+      something of setup is left to you
+  2   wrong usage
+  66  a file that was named cannot be read
+  69  no daemon answers, or none whose certificate is trusted
+  70  no process for plugins can be started
+  73  a file is there already, or cannot be written
+  75  the port is taken, or the address to listen on is not there yet: try again
+  77  only root can do this
+  78  scheduler.conf or a certificate is wrong
+"""
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run a command.
+
+    Returns:
+        The exit status, as ``--help`` tells (sysexits.h, which systemd knows).
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    completion.answer(os.environ, parser)
+    top = parser(_Intermixed)
+    command = next((word for word in arguments if not word.startswith("-")), None)
+    if command is not None and command not in top.commands:
+        there = f"there are {', '.join(top.commands)}"
+        top.error(f"there is no command {command!r}; {there}{near.hint(command, top.commands)}")
+    options, stray = top.parse_known_args(arguments)
+    if stray:  # told with the command's own usage, which parse_args does not
+        usage = options.parser.format_usage()
+        meant = near.hint(stray[0], re.findall("--[a-z-]+", usage))
+        options.parser.error(f"unrecognized arguments: {' '.join(stray)}{meant}")
+    # Only the daemon has a log: a command shows what happened itself.
+    logging.getLogger("ovirt_scheduler").addHandler(logging.NullHandler())
+    try:
+        return int(options.run(options))
+    except ConfigError as error:
+        return _fail(error, error.exit_status)
+    except ExecutorUnavailable as error:
+        return _fail(error, os.EX_SOFTWARE)
+    except CommandError as error:
+        return _fail(error, error.exit_status)
+    except (PluginError, RequestError) as error:
+        return _fail(error, 1)
+    except BrokenPipeError:  # whoever read has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _fail(error: Exception, status: int) -> int:
+    print(f"ovirt-scheduler: {error}", file=sys.stderr)  # noqa: T201
+    return status
+
+
+class _Parser(argparse.ArgumentParser):
+    """Tells after each mistake where its help is.
+
+    Attributes:
+        commands: by name.
+    """
+
+    commands: Mapping[str, argparse.ArgumentParser] = {}
+
+    def error(self, message: str) -> NoReturn:
+        super().error(f"{message}\n{self.prog} --help tells what may be said")
+
+
+class _Intermixed(_Parser):
+    """Takes the options of a command anywhere among its words."""
+
+    _within = False
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Any = None, namespace: Any = None
+    ) -> Tuple[argparse.Namespace, List[str]]:
+        if self._within:  # older argparse comes back here, for the options and for the words
+            return super().parse_known_args(args, namespace)
+        self._within = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._within = False
+
+
+def parser(command: Type[_Parser] = _Parser) -> _Parser:
+    """The whole of the command line, with its help.
+
+    Args:
+        command: what the commands' own parsers are.
+    """
+    top = _Parser(
+        prog="ovirt-scheduler",
+        description="Calls policy units written in Python when oVirt places or balances VMs.",
+        epilog=f"""\
+examples:
+  ovirt-scheduler new Quiet --filter               a plugin to start from
+  ovirt-scheduler try Quiet.py --hosts hosts.xml   run it, without a daemon
+  ovirt-scheduler check                            settings, certificates and plugins
+  ovirt-scheduler discover                         what the running daemon offers
+  ovirt-scheduler setup --dry-run                  how this machine would be set up for it
+
+COMMAND --help tells more of each; man ovirt-scheduler has all of it.
+
+{_STATUSES}""",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    commands = top.add_subparsers(metavar="COMMAND", required=True, parser_class=command)
+    top.commands = commands.choices
+    add = commands.add_parser
+    _add_serve(add)
+    _add_check(add)
+    _add_calls(add)
+    _add_try(add)
+    _add_new(add)
+    _add_cert(add)
+    _add_setup(add)
+    _add_completion(add)
+    return top
+
+
+def _command(
+    add: Callable[..., argparse.ArgumentParser],
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    brief: str,
+    description: str,
+    *examples: str,
+    output: Sequence[str] = ("table", "json"),
+    settings: Collection[str] = ("config", "plugins"),
+    **options: Any,
+) -> argparse.ArgumentParser:
+    """A command with what many have: ``--config``, ``--plugins`` and ``-o``."""
+    shown = "".join(f"  ovirt-scheduler {example}\n" for example in examples)
+    command = add(
+        name,
+        help=brief,
+        description=description,
+        epilog=f"examples:\n{shown}\n{_STATUSES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.set_defaults(run=run, parser=command, **options)
+    if "config" in settings:
+        command.add_argument(
+            "--config", metavar="FILE", type=Path,
+            help=f"settings (default: {config.DEFAULT_FILE}, which may be missing)",
+        )  # fmt: skip
+    if "plugins" in settings:
+        command.add_argument(
+            "--plugins", metavar="PATH",
+            help="folders of plugins, ':' between them, instead of plugins_path in the settings",
+        )  # fmt: skip
+    if output:
+        default = "a table in a terminal, JSON in a pipe" if "names" in output else "table"
+        command.add_argument(
+            "-o", "--output", choices=output, help=f"how to show it (default: {default})"
+        )
+    return command
+
+
+def _add_serve(add: Callable[..., argparse.ArgumentParser]) -> None:
+    _command(
+        add, "serve", commands.serve, "run the daemon until SIGTERM or Ctrl-C",
+        "Serve XML-RPC calls until SIGTERM or Ctrl-C. Prints 'listening on URL' to standard error\n"
+        "when it is ready. SIGHUP has it read settings, certificates and plugins again.",
+        "serve", "serve --plugins plugins", output=(),
+    )  # fmt: skip
+
+
+def _add_check(add: Callable[..., argparse.ArgumentParser]) -> None:
+    _command(
+        add, "check", commands.check, "tell what settings, certificates and plugins come to",
+        "Check settings and certificates, bind the port unless the daemon has it, log in to the\n"
+        "engine of [engine], load every plugin as the daemon does, and list the policy units.\n"
+        "Then what is to be mended, with file, line and what to do.",
+        "check", "check --plugins plugins", "check -o json",
+    )  # fmt: skip
+
+
+_WITH_HOSTS = ("filter", "score", "balance", "select")  # of the calls
+
+
+def _add_calls(add: Callable[..., argparse.ArgumentParser]) -> None:
+    calls = (
+        ("discover", commands.ask_discover, "list the policy units", "discover --local"),
+        ("filter", commands.ask_filter, "ask which hosts filters accept",
+         "filter Quiet --hosts hosts.xml --vm vm.xml --property most=5"),
+        ("score", commands.ask_score, "ask what cost functions make of hosts",
+         "score Quiet=2 Memory --hosts hosts.xml --vm vm.xml"),
+        ("balance", commands.ask_balance, "ask which VM a balance would migrate",
+         "balance Memory --hosts hosts.xml"),
+        ("schedulers", commands.ask_schedulers, "list the schedulers", "schedulers --local"),
+        ("select", commands.ask_select, "ask which host a scheduler would start a VM on",
+         "select default --hosts hosts.xml --vm vm.xml --property filters=Quiet"),
+        ("topics", commands.ask_topics, "list the topics and their methods", "topics --local"),
+        ("schedule", commands.ask_schedule, "call a method of a topic",
+         "schedule compute select_host hosts=@hosts.xml vm=@vm.xml"),
+    )  # fmt: skip
+    for name, ask, brief, example in calls:
+        command = _command(
+            add, name, commands.call, brief,
+            f"{brief[0].upper()}{brief[1:]}: of a running daemon, or with --local of the plugins "
+            "right here,\nwith what they print and their tracebacks. -o names gives nothing but "
+            "names, one on a line, and\nproblems on standard error.",
+            example, f"{example.partition(' --')[0]} --url https://localhost:18781 --ca "
+            "certificate.pem" + (" --hosts hosts.xml" if name in _WITH_HOSTS else ""),
+            output=("table", "json", "names"), ask=ask,
+        )  # fmt: skip
+        where = command.add_mutually_exclusive_group()
+        where.add_argument(
+            "--url", help="of the daemon (default: where the settings have it listen)"
+        )
+        where.add_argument("--local", action="store_true", help="run the plugins here instead")
+        command.add_argument(
+            "--ca", metavar="FILE", type=Path,
+            help="certificate to trust (default: the daemon's own, from the settings or the state "
+            "folder; who cannot read it names a copy)",
+        )  # fmt: skip
+        if name == "balance":
+            command.add_argument("unit", metavar="NAME", help="of the balance")
+        elif name == "filter":
+            command.add_argument("unit", metavar="NAME", nargs="+", help="of a filter")
+        elif name == "score":
+            command.add_argument(
+                "unit", metavar="NAME[=FACTOR]", nargs="+", help="of a cost function; factor 1"
+            )
+        elif name == "select":
+            command.add_argument("scheduler", metavar="SCHEDULER", help="its name")
+        elif name == "schedule":
+            command.add_argument("topic", metavar="TOPIC", help="of the driver")
+            command.add_argument("method", metavar="METHOD", help="that it publishes")
+            command.add_argument(
+                "argument", metavar="KEY=VALUE", nargs="*",
+                help="of the method; JSON, or else text; @FILE stands for the text of a file",
+            )  # fmt: skip
+        if name in _WITH_HOSTS:
+            _add_input(command, with_vm=name != "balance")
+
+
+def _add_input(command: argparse.ArgumentParser, with_vm: bool) -> None:
+    command.add_argument(
+        "--hosts", metavar="FILE", required=True,
+        help="XML document of the hosts, or their ids with white space between; - is standard "
+        "input",
+    )  # fmt: skip
+    if with_vm:
+        command.add_argument(
+            "--vm", metavar="FILE",
+            help="XML document of the VM, or its id (default: a VM of which nothing is known)",
+        )  # fmt: skip
+    command.add_argument(
+        "--property", metavar="KEY=VALUE", action="append", default=[],
+        help="for the units; may be given several times",
+    )  # fmt: skip
+
+
+def _kind(words: str) -> Kind:
+    try:
+        return commands.kind(words)
+    except BadUsage as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _add_try(add: Callable[..., argparse.ArgumentParser]) -> None:
+    command = _command(
+        add, "try", commands.try_plugin, "run one plugin, without a daemon",
+        "Run a plugin's units as the daemon runs them, in processes of their own and under the "
+        "same\nlimits: accepted and rejected hosts, costs or the migration, the time, what was "
+        "printed, and\nthe traceback of what failed. A conf file beside the plugin counts, else "
+        "the one in\nplugins_conf_path.",
+        "try Quiet.py --hosts hosts.xml --vm vm.xml", "try Quiet.py --hosts hosts.xml --kind "
+        "filter --property most=5", settings=("config",),
+    )  # fmt: skip
+    command.add_argument("plugin", metavar="PLUGIN.py", type=Path, help="the plugin's file")
+    command.add_argument(
+        "--kind", type=_kind, action="append",
+        help="only units of this kind: filter, cost function or score, balance; may be given "
+        "several times (default: all)",
+    )  # fmt: skip
+    _add_input(command, with_vm=True)
+
+
+def _add_new(add: Callable[..., argparse.ArgumentParser]) -> None:
+    command = _command(
+        add, "new", commands.new, "write a plugin to start from",
+        "Write a plugin, its conf file and a test that passes. Nothing is overwritten.",
+        "new Quiet --filter --score", "new Quiet --balance --folder plugins",
+        output=(), settings=(),
+    )  # fmt: skip
+    command.add_argument("name", metavar="NAME", help="of the plugin, and so of its units")
+    for kind in commands.KINDS:
+        command.add_argument(f"--{kind}", action="store_true", help=f"with a do_{kind}")
+    command.add_argument(
+        "--folder", metavar="DIR", type=Path, default=Path(), help="where to (default: here)",
+    )  # fmt: skip
+
+
+def _add_cert(add: Callable[..., argparse.ArgumentParser]) -> None:
+    command = _command(
+        add, "cert", commands.cert, "make, show, check, export or renew the daemon's certificate",
+        "make: a self-signed certificate in the state folder, as the first start makes; one that "
+        "is\nthere stays. show: where it lies, its names, days left and fingerprint. check: the "
+        "same, and\nexit status 1 when it cannot be used, or has fewer days left than --days.\n"
+        "export: the certificate itself, in PEM, for callers to trust. renew: the one that is to "
+        "follow,\nand who has to trust it first; with --switch it takes the other's place.",
+        "cert show", "cert check --days 60", "cert show -o json", "cert export", "cert renew",
+        "cert renew --switch",
+        settings=("config",),
+    )  # fmt: skip
+    command.add_argument("action", choices=("make", "show", "check", "export", "renew"))
+    command.add_argument(
+        "--days", type=int, default=certificate_report.DAYS,
+        help="that a certificate is to have left (default: %(default)s)",
+    )  # fmt: skip
+    command.add_argument(
+        "--switch", action="store_true", help="of renew: put the next certificate in use"
+    )
+
+
+def _add_setup(add: Callable[..., argparse.ArgumentParser]) -> None:
+    command = _command(
+        add, "setup", commands.setup, "make this machine ready for the daemon, and start it",
+        "Make the user, the folders, the configuration, the certificate and the unit, and start "
+        "the\ndaemon. Each step is told before it is done; what is so already stays, so it may be "
+        "run again at\nany time, and after an upgrade. A file that was edited is never "
+        "overwritten: the new one is put\nbeside it. Exit status 1 when something is left for you "
+        "to do.",
+        "setup --dry-run", "setup --engine", "setup --engine --adopt", "setup --remove",
+        "setup --root /mnt/image", output=(), settings=(),
+    )  # fmt: skip
+    command.add_argument("--dry-run", action="store_true", help="tell each step, do nothing")
+    command.add_argument(
+        "--root", metavar="DIR", type=Path,
+        help="set up the files of the machine whose / is DIR; starts nothing",
+    )  # fmt: skip
+    command.add_argument(
+        "--remove", action="store_true",
+        help="undo what setup did; what was edited or there before stays, and so do plugins",
+    )  # fmt: skip
+    command.add_argument(
+        "--engine", action="store_true",
+        help="connect the engine of this machine: its answer form, its configuration, its trust",
+    )  # fmt: skip
+    command.add_argument(
+        "--adopt", action="store_true",
+        help=f"copy the plugins of ovirt-scheduler-proxy to {engine.ADOPTED}, and check them",
+    )  # fmt: skip
+
+
+def _add_completion(add: Callable[..., argparse.ArgumentParser]) -> None:
+    command = _command(
+        add, "completion", commands.complete, "print what lets a shell complete the line",
+        "For ~/.bashrc or ~/.zshrc where no package has put it in place already:\n"
+        'eval "$(ovirt-scheduler completion bash)"',
+        "completion bash", "completion zsh", output=(), settings=(),
+    )  # fmt: skip
+    command.add_argument("shell", choices=completion.SHELLS)

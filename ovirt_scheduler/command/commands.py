@@ -1,0 +1,249 @@
+"""The commands: from what was said on the command line to the room that does it.
+
+Each takes the parsed options and gives the program's exit status.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import ContextManager, Dict, Iterator, Tuple
+
+from ovirt_scheduler.command import (
+    certificate_renewal,
+    completion,
+    inputs,
+    skeleton,
+    tables,
+    terminal,
+    trial,
+)
+from ovirt_scheduler.command.check import check as check_all
+from ovirt_scheduler.command.check import check_plugins
+from ovirt_scheduler.command.setup import engine, run
+from ovirt_scheduler.command.setup.machine import Machine, acting_as
+from ovirt_scheduler.command.tables import Shown
+from ovirt_scheduler.daemon import certificate_report, daemon
+from ovirt_scheduler.errors import BadInput, BadUsage, NotPermitted, UnreadableDocument
+from ovirt_scheduler.model import near
+from ovirt_scheduler.model.model import Kind
+from ovirt_scheduler.security import certificates
+from ovirt_scheduler.server.http import listening
+from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings.config import Settings
+from ovirt_scheduler.settings.values import url_host
+
+KINDS = {"filter": Kind.FILTER, "score": Kind.COST_FUNCTION, "balance": Kind.BALANCE}
+
+
+def _show(shown: Shown, output: str) -> int:
+    """Show it as ``-o`` says: ``table``, ``json`` or ``names``; gives the exit status."""
+    if output == "names":
+        sys.stdout.writelines(f"{name}\n" for name in shown.names)
+        sys.stderr.writelines(f"problem: {problem}\n" for problem in shown.problems)
+    else:
+        sys.stdout.write(tables.document(shown.fields) if output == "json" else shown.text)
+    sys.stdout.flush()
+    return 0 if shown.well else 1
+
+
+def serve(options: argparse.Namespace) -> int:
+    daemon.serve(lambda: _settings(options, for_daemon=True))
+    return 0
+
+
+def check(options: argparse.Namespace) -> int:
+    settings = _settings(options, for_daemon=True)
+    return 0 if check_all(settings, _state(), options.output == "json") else 1
+
+
+def call(options: argparse.Namespace) -> int:
+    """One of the operations: JSON unless somebody looks, or ``-o`` says how."""
+    with _calls(options) as call, _naming_files(options):
+        shown = options.ask(call, options)
+    return _show(shown, options.output or ("table" if sys.stdout.isatty() else "json"))
+
+
+@contextlib.contextmanager
+def _naming_files(options: argparse.Namespace) -> Iterator[None]:
+    """Around a call: what is wrong with a document is told with the file that it came from.
+
+    Raises:
+        BadInput: a document of a file cannot be read.
+    """
+    files = {"hosts": getattr(options, "hosts", None), "vm": getattr(options, "vm", None)}
+    for item in getattr(options, "argument", ()):
+        key, _, value = item.partition("=")
+        files[key] = value[1:] if value.startswith("@") else None
+    try:
+        yield
+    except UnreadableDocument as error:
+        subject = str(error).partition(":")[0].partition(",")[0].lower()
+        file = files.get(subject)
+        if file is None:
+            raise
+        name = "standard input" if file == "-" else file
+        raise BadInput(f"{name}: {error}") from None
+
+
+def _calls(options: argparse.Namespace) -> ContextManager[terminal.Call]:
+    settings = _settings(options)
+    if options.local:
+        return terminal.local(settings)
+    scheme = "https" if settings.ssl else "http"
+    host = listening.known_as(url_host(settings.listening_address))
+    url = options.url or f"{scheme}://{host}:{settings.listening_port}"
+    made = certificate_report.server_files(settings, _state()).certificate
+    return terminal.remote(url, options.ca or made)
+
+
+def ask_discover(call: terminal.Call, _options: argparse.Namespace) -> Shown:
+    return terminal.discover(call)
+
+
+def ask_filter(call: terminal.Call, options: argparse.Namespace) -> Shown:
+    return terminal.run_filters(call, options.unit, *_given(options))
+
+
+def ask_score(call: terminal.Call, options: argparse.Namespace) -> Shown:
+    return terminal.run_cost_functions(call, terminal.factors(options.unit), *_given(options))
+
+
+def ask_balance(call: terminal.Call, options: argparse.Namespace) -> Shown:
+    hosts, _, properties = _given(options)
+    return terminal.run_balance(call, options.unit, hosts, properties)
+
+
+def ask_schedulers(call: terminal.Call, _options: argparse.Namespace) -> Shown:
+    return terminal.schedulers(call)
+
+
+def ask_topics(call: terminal.Call, _options: argparse.Namespace) -> Shown:
+    return terminal.topics(call)
+
+
+def ask_select(call: terminal.Call, options: argparse.Namespace) -> Shown:
+    return terminal.select_host(call, options.scheduler, *_given(options))
+
+
+def ask_schedule(call: terminal.Call, options: argparse.Namespace) -> Shown:
+    arguments = inputs.arguments(options.argument)
+    return terminal.schedule(call, options.topic, options.method, arguments)
+
+
+def try_plugin(options: argparse.Namespace) -> int:
+    settings = trial.settings_for(_settings(options), options.plugin)
+    kinds = tuple(options.kind or Kind)
+    given = _given(options)
+    with _naming_files(options):
+        shown = trial.run(settings, options.plugin, kinds, *given)
+    return _show(shown, options.output or "table")
+
+
+def kind(words: str) -> Kind:
+    """A kind by the word of a command, of ``discover`` or of a conf file.
+
+    Raises:
+        BadUsage: there is none of that name.
+    """
+    found = {**KINDS, **{each.value: each for each in Kind}}
+    spelt = words.strip().lower().replace(" ", "_").replace("-", "_")
+    if spelt not in found:
+        there = ", ".join(each.words for each in Kind)
+        raise BadUsage(f"there is no kind {words!r}; there are {there}{near.hint(words, found)}")
+    return found[spelt]
+
+
+def _given(options: argparse.Namespace) -> Tuple[inputs.HostsGiven, str, Dict[str, str]]:
+    vm = inputs.vm(options.vm) if getattr(options, "vm", None) else inputs.NO_VM
+    return inputs.hosts(options.hosts), vm, inputs.pairs(options.property)
+
+
+def new(options: argparse.Namespace) -> int:
+    kinds = [kind for name, kind in KINDS.items() if getattr(options, name)]
+    if not kinds:
+        raise BadUsage("say what it is to be: --filter, --score, --balance")
+    plugin, conf, test = skeleton.write(options.folder, options.name, kinds)
+    sys.stdout.write(
+        f"{plugin}\n{conf}\n{test}\n"
+        f"next: ovirt-scheduler try {plugin} --hosts hosts.xml, or python3 {test};\n"
+        f"then put {plugin.name} into plugins_path, {conf.name} into plugins_conf_path\n"
+    )
+    return 0
+
+
+def cert(options: argparse.Namespace) -> int:
+    settings, state = _settings(options), _state()
+    if options.action == "export":
+        return _export(settings, state)
+    if options.switch and options.action != "renew":
+        raise BadUsage("--switch goes with renew")
+    if options.action == "renew":
+        renew = certificate_renewal.switch if options.switch else certificate_renewal.prepare
+        return _show(renew(settings, state), options.output or "table")
+    if options.action == "make":
+        with acting_as(certificate_renewal.owner(state)):
+            certificates.ensure(state / "certificate")
+        settings = replace(settings, ssl=True, ssl_certificate=None, ssl_key=None)
+    reports = certificate_report.report(settings, state, options.days)
+    missing = "" if reports else "no certificate: ssl = false in scheduler.conf\n"
+    bad = [each for each in reports if each.described is None or each.problem]
+    text = missing + "".join(each.text() for each in reports)
+    well = options.action != "check" or not bad
+    return _show(Shown(text, [each.fields() for each in reports], well), options.output or "table")
+
+
+def _export(settings: Settings, state: Path) -> int:
+    if not settings.ssl:
+        raise BadInput("there is no certificate: ssl = false in scheduler.conf")
+    file = certificate_report.server_files(settings, state).certificate
+    if settings.ssl_certificate is None and not file.parent.exists():
+        raise BadInput(f"{file}: there is none yet: ovirt-scheduler cert make, or serve, makes it")
+    sys.stdout.write(certificates.pem(file))
+    return 0
+
+
+def complete(options: argparse.Namespace) -> int:
+    sys.stdout.write(completion.script(options.shell, "ovirt-scheduler"))
+    return 0
+
+
+def setup(options: argparse.Namespace) -> int:
+    root = Path("/") if options.root is None else options.root.resolve()
+    machine = Machine(root, live=root == Path("/"))
+    if machine.live and os.geteuid() != 0 and not options.dry_run:
+        raise NotPermitted(
+            "only root can set this machine up; run it with sudo, or have --dry-run tell what it "
+            "would do"
+        )
+    if options.remove and (options.engine or options.adopt):
+        raise BadUsage("--remove undoes all that setup did: leave --engine and --adopt out")
+    if options.remove:
+        return 1 if run.remove(machine, options.dry_run, sys.stdout) else 0
+    wishes = run.Wishes(options.engine, options.adopt, options.dry_run)
+    left = run.install(machine, wishes, sys.stdout)
+    well = True
+    adopted = machine.path(engine.ADOPTED)
+    if options.adopt and adopted.exists() and not options.dry_run:
+        sys.stdout.write(f"\novirt-scheduler check --plugins {adopted}\n")
+        settings = config.load(machine.path(engine.CONF), os.environ)
+        well = check_plugins(replace(settings, plugins_path=(adopted,)), sys.stdout)
+    if left:
+        sys.stdout.write(f"left to you: {left} of the steps, see above\n")
+    return 0 if well and not left else 1
+
+
+def _state() -> Path:
+    return config.state_folder(os.environ, os.getuid())
+
+
+def _settings(options: argparse.Namespace, for_daemon: bool = False) -> Settings:
+    settings = config.load(options.config, os.environ, for_daemon)
+    if getattr(options, "plugins", None):
+        folders = tuple(Path(folder).absolute() for folder in options.plugins.split(":") if folder)
+        settings = replace(settings, plugins_path=folders, plugins_path_optional=frozenset())
+    return settings

@@ -1,0 +1,116 @@
+"""What a command reads for a call: hosts, a VM, properties, and the names by which ids go."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import sys
+from typing import Dict, Iterable, Tuple, Union
+from xml.etree import ElementTree
+
+from ovirt_scheduler.errors import BadInput, BadUsage
+from ovirt_scheduler.model.model import is_document
+
+HostsGiven = Union[str, Tuple[str, ...]]  # a document, or ids (contract 1.4)
+
+# For a call that names no VM: one of which nothing is known but its id.
+NO_VM = "00000000-0000-0000-0000-000000000000"
+
+_ID = re.compile(r"[\w.:-]+")
+
+
+def hosts(file: str) -> HostsGiven:
+    """Read an XML document, or ids with white space between them; ``-`` is standard input.
+
+    Raises:
+        BadInput: it cannot be read, is empty or holds neither.
+    """
+    text = _read(file)
+    if is_document(text):
+        return text
+    ids = tuple(text.split())
+    stray = next((word for word in ids if not _ID.fullmatch(word)), None)
+    if stray is not None or not ids:
+        what = "is empty" if stray is None else f"{stray!r:.40} in it is no id of a host"
+        raise BadInput(
+            f"{file}: {what}; give an XML document of hosts (/ovirt-engine/api/hosts), or ids"
+        )
+    return ids
+
+
+def vm(file: str) -> str:
+    """Read an XML document, or one id; ``-`` is standard input.
+
+    Raises:
+        BadInput: it cannot be read, or is neither.
+    """
+    text = _read(file)
+    if is_document(text):
+        return text
+    words = text.split()
+    if len(words) != 1:
+        raise BadInput(f"{file}: holds neither an XML document nor one id")
+    return words[0]
+
+
+def pairs(items: Iterable[str]) -> Dict[str, str]:
+    """``key=value`` each.
+
+    Raises:
+        BadUsage: one has no ``=``.
+    """
+    found = {}
+    for item in items:
+        key, equals, value = item.partition("=")
+        if not equals or not key:
+            raise BadUsage(f"{item!r} is not of the form key=value")
+        found[key] = value
+    return found
+
+
+def arguments(items: Iterable[str]) -> Dict[str, object]:
+    """``key=value`` each: a value that is JSON counts as that, any other is text.
+
+    ``key=@FILE`` is the text of a file, such as a document of hosts.
+
+    Raises:
+        BadUsage: one has no ``=``.
+        BadInput: its file cannot be read.
+    """
+    found: Dict[str, object] = {}
+    for key, value in pairs(items).items():
+        if value.startswith("@"):
+            found[key] = _read(value[1:])
+            continue
+        found[key] = value
+        with contextlib.suppress(ValueError, RecursionError):
+            found[key] = json.loads(value)
+    return found
+
+
+def names(given: HostsGiven) -> Dict[str, str]:
+    """Each host's id with its name, in the order given; empty where the document is unreadable.
+
+    Whoever answers the call tells what is wrong with the document.
+    """
+    if not isinstance(given, str):
+        return dict.fromkeys(given, "")
+    try:
+        root = ElementTree.fromstring(given)  # noqa: S314  a file of whoever runs the command
+    except (ElementTree.ParseError, ValueError):
+        return {}
+    elements = [root] if root.tag == "host" else root.findall("host")
+    return {host.get("id", ""): host.findtext("name") or "" for host in elements if host.get("id")}
+
+
+def _read(file: str) -> str:
+    try:
+        if file == "-":
+            return sys.stdin.read()
+        with open(file, encoding="utf-8") as opened:  # noqa: PTH123  a name as it was typed
+            return opened.read()
+    except OSError as error:
+        raise BadInput(f"{file}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise BadInput(f"{file}: is not UTF-8; a document is to be in UTF-8 here") from None

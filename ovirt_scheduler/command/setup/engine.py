@@ -1,0 +1,305 @@
+"""The engine's side of the installation: its configuration, its trust, the old proxy's plugins.
+
+``engine-config`` and the Java whose trust store counts are the engine's own (docs/engine.md).
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+
+from ovirt_scheduler import manual
+from ovirt_scheduler.command.setup.files import CONF_FOLDER, ShippedFile, shipped
+from ovirt_scheduler.command.setup.machine import Machine
+from ovirt_scheduler.command.setup.record import Record
+from ovirt_scheduler.command.setup.step import Finding
+from ovirt_scheduler.command.setup.steps import Certificate
+from ovirt_scheduler.errors import ConfigError, StepFailed
+from ovirt_scheduler.security import certificates, trust
+from ovirt_scheduler.settings.file import ConfFile
+from ovirt_scheduler.settings.table import SCHEDULER
+from ovirt_scheduler.settings.values import url_host
+
+CONF = f"{CONF_FOLDER}/scheduler.conf"
+OLD_PLUGINS = "/usr/share/ovirt-scheduler-proxy/plugins"
+ADOPTED = f"{CONF_FOLDER}/old-plugins"
+
+_ENGINE_CONFIG = "/usr/bin/engine-config"
+_JAVA_HOME = "/usr/share/ovirt-engine/bin/java-home"  # prints which Java the engine runs on
+_STORES = ("lib/security/cacerts", "jre/lib/security/cacerts")  # of Java 11 and later, and of 8
+_ALIAS = "ovirt-scheduler"
+_PASSWORD = "changeit"  # noqa: S105  every Java's; the store holds certificates alone
+
+
+_REASONS = {  # of the keys that are set here
+    "root_api": "the engine calls / and expects its own form of answer there",
+    "ssl": "no Java of the engine's is found here that could be made to trust a certificate",
+    "plugins_path": "the plugins of the old proxy are called beside the samples",
+}
+
+
+class SchedulerConf(ShippedFile):
+    """scheduler.conf as it is shipped, with the keys that were asked for.
+
+    Args:
+        keys: above the sections, to their values; kept in the record for the next time.
+    """
+
+    def __init__(self, machine: Machine, record: Record, keys: Dict[str, str]) -> None:
+        self._keys = keys
+        plain = shipped("etc/scheduler.conf").read_bytes()
+        super().__init__(machine, record, CONF, _with_keys(plain, keys), plain)
+
+    def install(self) -> Finding:
+        finding = super().install()
+        missing = self.missing()
+        if not missing:
+            set_anew = [key for key in self._keys if finding.act and not self.edited]
+            why = "".join(f"\n    {key}: {_REASONS[key]}" for key in set_anew)
+            return finding._replace(words=finding.words + why)
+        lines = " and ".join(f"'{key} = {value}'" for key, value in missing.items())
+        return finding._replace(words=f"{finding.words}; add {lines} to it yourself", left=True)
+
+    def missing(self) -> Dict[str, str]:
+        """The keys that an edited file does not have so."""
+        if not self.edited:
+            return {}
+        there = self.values()
+        wanted = self._checked(self._data)
+        return {key: value for key, value in self._keys.items() if there[key] != wanted[key]}
+
+    def values(self) -> ConfFile:
+        """The settings that hold when this step is done.
+
+        Raises:
+            ConfigError: the file that is there is wrong.
+        """
+        there = self._machine.read(self.name) if self.edited else None
+        return self._checked(self._data if there is None else there)
+
+    def _checked(self, data: bytes) -> ConfFile:
+        return ConfFile(data, self._machine.path(self.name), SCHEDULER, ConfigError)
+
+    def _note(self, found: bool) -> None:
+        super()._note(found)
+        self._record.conf_keys = self._keys
+
+
+def _with_keys(plain: bytes, keys: Dict[str, str]) -> bytes:
+    """Each key's line in place of the comment that shows its default."""
+    lines = plain.decode().splitlines()
+    for key, value in keys.items():
+        (place,) = [at for at, line in enumerate(lines) if line.startswith(f"#{key} =")]
+        lines[place] = f"{key} = {value}"
+    return "\n".join([*lines, ""]).encode()
+
+
+class Java(NamedTuple):
+    """The engine's Java; paths as this process finds them."""
+
+    keytool: Path
+    store: Path
+
+
+def java(machine: Machine) -> Optional[Java]:
+    """Find the trust store that the engine's Java uses, and the tool for it."""
+    teller = machine.path(_JAVA_HOME)
+    if teller.exists():
+        home = machine.path(machine.run([str(teller)]).strip())
+    else:
+        runs = machine.path("/usr/bin/java")
+        home = runs.resolve().parents[1]
+        if not runs.exists() or machine.root not in home.parents:
+            return None
+    keytools = (home / "bin" / "keytool", machine.path("/usr/bin/keytool"))
+    stores = (home / store for store in _STORES)
+    program = next((each for each in keytools if each.exists()), None)
+    store = next((each for each in stores if each.exists()), None)
+    return Java(program, store) if program and store else None
+
+
+def keytool(found: Java, action: str, suffix: str = "") -> List[str]:
+    """The beginning of a command on the certificate in a trust store.
+
+    Args:
+        suffix: of its name there, for one that is to be there beside it.
+    """
+    return [str(found.keytool), action, "-alias", f"{_ALIAS}{suffix}", "-storepass", _PASSWORD,
+            "-keystore", str(found.store)]  # fmt: skip
+
+
+class TrustStore:
+    """The daemon's certificate in the trust store of the engine's Java."""
+
+    def __init__(self, machine: Machine, record: Record, conf: SchedulerConf) -> None:
+        self._machine = machine
+        self._record = record
+        self._conf = conf
+
+    def install(self) -> Finding:
+        if not self._conf.values()["ssl"]:
+            return Finding("already so: ssl = false, so the engine needs to trust no certificate")
+        found = java(self._machine)
+        if found is None or not self._machine.live:
+            page = manual.page("engine.md")
+            words = f"have the engine's Java trust the certificate ({page}), or set ssl = false"
+            return Finding(f"left to you: {words} in {CONF}", left=True)
+        wanted = self._certificate()
+        there = self._there(found)
+        if there is not None and wanted.exists() and there == _der(wanted.read_text("ascii")):
+            return Finding(f"already so: {found.store} trusts the certificate")
+        commands = [keytool(found, "-delete")] if there is not None else []
+        commands.append([*keytool(found, "-importcert"), "-noprompt", "-file", str(wanted)])
+        words = "; ".join(" ".join(["run", *command]) for command in commands)
+        return Finding(words, lambda: self._import(commands), note=lambda: self._note(found.store))
+
+    def _note(self, store: Path) -> None:
+        name = self._machine.name(store)
+        if name not in self._record.trust_stores:
+            self._record.trust_stores.append(name)
+
+    def _import(self, commands: List[List[str]]) -> None:
+        for command in commands:
+            self._machine.run(command)
+
+    def remove(self) -> Finding:
+        found = java(self._machine) if self._record.trust_stores else None
+        if found is None or self._machine.name(found.store) not in self._record.trust_stores:
+            return Finding("nothing to undo: setup had no trust store trust the certificate")
+        command = keytool(found, "-delete")
+        if self._there(found) is None:
+            return Finding(
+                f"already so: {found.store} has no {_ALIAS}", self._record.trust_stores.clear
+            )
+        return Finding(" ".join(["run", *command]), lambda: self._delete(command))
+
+    def _delete(self, command: List[str]) -> None:
+        self._machine.run(command)
+        self._record.trust_stores.clear()
+
+    def _certificate(self) -> Path:
+        own = self._conf.values()["ssl_certificate"]
+        folder = self._machine.path(Certificate.name)
+        return self._machine.path(str(own)) if own else certificates.files_in(folder).certificate
+
+    def _there(self, found: Java) -> Optional[bytes]:
+        """What the store has under our alias, as DER."""
+        try:
+            said = self._machine.run([*keytool(found, "-exportcert"), "-rfc"])
+        except StepFailed:  # none, or no store that it can read: the import tells
+            return None
+        return _der(said)
+
+
+def _der(text: str) -> bytes:
+    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+    first = text.partition(begin)[2].partition(end)[0]
+    return ssl.PEM_cert_to_DER_cert(f"{begin}{first}{end}")
+
+
+class EngineSetting:
+    """One value of the engine's configuration; the engine reads it when it starts."""
+
+    def __init__(
+        self, machine: Machine, record: Record, key: str, value: Callable[[], str]
+    ) -> None:
+        self._machine = machine
+        self._record = record
+        self._key = key
+        self._value = value
+
+    def install(self) -> Finding:
+        value = self._value()
+        command = f"engine-config -s {self._key}={value}"
+        if not self._machine.path(_ENGINE_CONFIG).exists():
+            return Finding(f"left to you, on the engine's machine: {command}", left=True)
+        there = self._there()
+        if there == value:
+            return Finding(f"already so: {self._key} is {value}")
+        return Finding(
+            f"run {command}",
+            lambda: self._set(value),
+            note=lambda: self._note(there),
+        )
+
+    def _note(self, former: str) -> None:
+        self._record.engine_config.setdefault(self._key, former)  # the first, which was not ours
+
+    def _set(self, value: str) -> None:
+        tool = str(self._machine.path(_ENGINE_CONFIG))
+        self._machine.run([tool, "-s", f"{self._key}={value}"])
+
+    def remove(self) -> Finding:
+        former = self._record.engine_config.get(self._key)
+        if former is None or not self._machine.path(_ENGINE_CONFIG).exists():
+            return Finding(f"nothing to undo: {self._key} was not set by setup")
+        return Finding(f"run engine-config -s {self._key}={former}", lambda: self._restore(former))
+
+    def _restore(self, former: str) -> None:
+        self._set(former)
+        del self._record.engine_config[self._key]
+
+    def _there(self) -> str:
+        """``engine-config -g`` answers ``KEY: VALUE version: VERSION``."""
+        said = self._machine.run([str(self._machine.path(_ENGINE_CONFIG)), "-g", self._key])
+        lines = [line for line in said.splitlines() if line.startswith(f"{self._key}:")]
+        if not lines:
+            raise StepFailed(f"engine-config -g {self._key} gives no value: {said.strip()}")
+        return lines[0].partition(":")[2].rpartition(" version:")[0].strip()
+
+
+def engine_settings(
+    machine: Machine, record: Record, conf: SchedulerConf
+) -> Tuple[EngineSetting, EngineSetting]:
+    """That the engine asks a scheduler, and which."""
+
+    def url() -> str:
+        values = conf.values()
+        host = url_host(values["listening_address"])
+        return f"http{'s' * values['ssl']}://{host}:{values['listening_port']}/"
+
+    return (
+        EngineSetting(machine, record, "ExternalSchedulerServiceURL", url),
+        EngineSetting(machine, record, "ExternalSchedulerEnabled", lambda: "true"),
+    )
+
+
+class OldPlugins:
+    """Copies of the old proxy's plugins, which stay when its package goes; never overwritten."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    @staticmethod
+    def found(machine: Machine) -> List[Path]:
+        """The files of the old proxy's folder, if it has plugins."""
+        folder = machine.path(OLD_PLUGINS)
+        if not folder.is_dir():
+            return []
+        files = [each for each in sorted(folder.iterdir()) if each.is_file()]
+        files = [each for each in files if not each.name.endswith((".pyc", ".pyo"))]
+        return files if any(each.suffix == ".py" for each in files) else []
+
+    def install(self) -> Finding:
+        there = self._machine.path(ADOPTED)
+        missing = [each for each in self.found(self._machine) if not (there / each.name).exists()]
+        if not missing and not there.exists():
+            return Finding(f"skipped: there are no plugins in {OLD_PLUGINS}")
+        if not missing:
+            return Finding(f"already so: the plugins of {OLD_PLUGINS} are in {ADOPTED}")
+        for each in missing:
+            distrust = trust.tampering(each)
+            if distrust:
+                raise StepFailed(f"{each}: {distrust}; look at what is in it first")
+        names = ", ".join(each.name for each in missing)
+        return Finding(f"copy {names} from {OLD_PLUGINS} to {ADOPTED}", lambda: self._copy(missing))
+
+    def _copy(self, files: List[Path]) -> None:
+        for each in files:
+            self._machine.write(f"{ADOPTED}/{each.name}", each.read_bytes())
+
+    def remove(self) -> Finding:
+        if not self._machine.path(ADOPTED).exists():
+            return Finding("nothing to undo: no plugins of the old proxy")
+        return Finding(f"kept: your plugins in {ADOPTED}")

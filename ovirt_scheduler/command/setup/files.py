@@ -1,0 +1,229 @@
+"""Files that come with the package and are put where the machine wants them.
+
+A file is replaced as long as nobody edited it; else it stays, and the new one goes beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import re
+from pathlib import Path
+from typing import Iterator, List, Optional, Tuple
+
+from ovirt_scheduler.command.setup.machine import Machine
+from ovirt_scheduler.command.setup.record import Record, checksum
+from ovirt_scheduler.command.setup.step import Finding
+from ovirt_scheduler.errors import StepFailed
+
+UNIT = "ovirt-scheduler.service"
+CONF_FOLDER = "/etc/ovirt/scheduler"
+PACKAGES = ("/usr/lib", "/lib")  # where a package has what setup puts into /etc
+
+_MOST_LINES = 40  # of a difference that is shown
+
+# The unit hides these from the daemon (ProtectHome, PrivateTmp).
+_HIDDEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/")  # noqa: S108
+
+
+def shipped(name: str) -> Path:
+    """A file or folder that comes with the package; beside it where that is a checkout."""
+    package = Path(__file__).resolve().parents[2]
+    within = package / name
+    return within if within.exists() else package.parent / name
+
+
+class ShippedFile:
+    """A file that is replaced as long as nobody edited it; else the new one goes beside it.
+
+    Args:
+        name: what the machine calls it.
+        data: what it is to hold.
+        plain: what the package has for it, where that is something else.
+        packaged: where a package of the distribution would have it.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        record: Record,
+        name: str,
+        data: bytes,
+        plain: Optional[bytes] = None,
+        packaged: Tuple[str, ...] = (),
+    ) -> None:
+        self.name = name
+        self._machine = machine
+        self._record = record
+        self._data = data
+        self._plain = data if plain is None else plain
+        self._packaged = packaged
+        self._beside = f"{name}.new"
+        self.changed = False  # by this object
+
+    @property
+    def _ours(self) -> List[str]:
+        """Checksums of what was written here, or put beside it."""
+        return self._record.files.get(self.name, [])
+
+    @property
+    def edited(self) -> bool:
+        """Whether it is neither as it is shipped, nor as it was ever written."""
+        there = self._machine.read(self.name)
+        unedited = {*self._ours, checksum(self._plain), checksum(self._data)}
+        return there is not None and checksum(there) not in unedited
+
+    def install(self) -> Finding:
+        for other in self._packaged:
+            if self.name not in self._record.files and self._machine.path(other).exists():
+                return Finding(f"already so: {other}, of a package")
+        there = self._machine.read(self.name)
+        if there == self._data:
+            return Finding(f"already so: {self.name}")
+        if not self.edited:
+            found = there is not None and not self._ours
+            verb = "write" if there is None else "replace"
+            return Finding(
+                f"{verb} {self.name}{self._difference(self._plain if there is None else there)}",
+                self._write,
+                note=lambda: self._note(found),
+            )
+        seen = checksum(self._data) in self._ours
+        if seen or self._machine.read(self._beside) == self._data:
+            return Finding(f"kept: {self.name}, which was edited")
+        return Finding(
+            f"keep {self.name}, which was edited, and put the new one beside it: {self._beside}",
+            lambda: self._machine.write(self._beside, self._data),
+            note=lambda: self._note(False),
+        )
+
+    def _difference(self, former: bytes) -> str:
+        """The lines that go and come, each on a line of its own."""
+        gone, come = (data.decode("utf-8", "replace").splitlines() for data in (former, self._data))
+        told = list(difflib.unified_diff(gone, come, n=0, lineterm=""))[2:]  # without names
+        changes = [each for each in told if not each.startswith("@")]
+        if len(changes) > _MOST_LINES:
+            changes[_MOST_LINES:] = [f"and {len(changes) - _MOST_LINES} lines more"]
+        return "".join(f"\n    {each}" for each in changes)
+
+    def _note(self, found: bool) -> None:
+        if found:
+            self._record.found.append(self.name)
+        if checksum(self._data) not in self._ours:
+            self._record.files[self.name] = [*self._ours, checksum(self._data)]
+
+    def _write(self) -> None:
+        self._machine.write(self.name, self._data)
+        self.changed = True
+
+    def remove(self) -> Finding:
+        there = self._machine.read(self.name)
+        beside = self._machine.read(self._beside)
+        if beside is not None and checksum(beside) in self._ours:
+            return Finding(
+                f"keep {self.name}, which was edited, and remove {self._beside}",
+                lambda: self._machine.path(self._beside).unlink(),
+                removes=self._beside,
+            )
+        if there is None:
+            return Finding(f"nothing to undo: no {self.name}")
+        if not self._ours:
+            return Finding(f"kept: {self.name}, which was there before")
+        if checksum(there) not in self._ours:
+            return Finding(f"kept: {self.name}, which was edited")
+        if self.name in self._record.found:
+            return Finding(f"make {self.name} again what it was", self._restore)
+        return Finding(f"remove {self.name}", self._unlink, removes=self.name)
+
+    def _restore(self) -> None:
+        self._machine.write(self.name, self._plain)
+        self._record.found.remove(self.name)
+        del self._record.files[self.name]
+
+    def _unlink(self) -> None:
+        self._machine.path(self.name).unlink()
+        del self._record.files[self.name]
+
+
+class UnitFile(ShippedFile):
+    """The unit's file, with the place of the program in it, and systemd told of it."""
+
+    def __init__(self, machine: Machine, record: Record) -> None:
+        file = f"systemd/system/{UNIT}"
+        plain = shipped(f"systemd/{UNIT}").read_bytes()
+        self._program = machine.program()
+        start = f"ExecStart={self._program or '/usr/bin/ovirt-scheduler'}"
+        unit = re.sub(r"(?m)^ExecStart=\S+", lambda _: start, plain.decode()).encode()
+        super().__init__(machine, record, f"/etc/{file}", unit, plain, _packaged(file))
+
+    def install(self) -> Finding:
+        finding = super().install()
+        if finding.act and self._program is None:
+            within = "" if self._machine.live else f" in {self._machine.root}, from within it"
+            raise StepFailed(
+                f"the program ovirt-scheduler is not installed; install the package first{within}: "
+                "python3 -m venv /opt/ovirt-scheduler && /opt/ovirt-scheduler/bin/pip install ."
+            )
+        if finding.act and self._interpreter and not self._is_there(self._interpreter):
+            raise StepFailed(
+                f"{self._program}: is run by {self._interpreter}, which is not in "
+                f"{self._machine.root}: a virtual environment is made where it is to be used; "
+                f"make it from within, with chroot {self._machine.root}"
+            )
+        hidden = [each for each in self._needed() if each.startswith(_HIDDEN)]
+        if finding.act and hidden:
+            raise StepFailed(
+                f"{hidden[0]}: the unit hides this folder from the daemon; install the package "
+                "elsewhere, such as in /opt/ovirt-scheduler with the system's python3"
+            )
+        return finding
+
+    def _needed(self) -> Iterator[str]:
+        """The program, and the Python that it names in its first line."""
+        if self._program is None:
+            return
+        yield self._program
+        if self._interpreter:
+            interpreter = self._machine.path(self._interpreter).resolve()
+            with contextlib.suppress(ValueError):  # a link out of an image's folder
+                yield self._machine.name(interpreter)
+
+    @property
+    def _interpreter(self) -> str:
+        """What the program's first line names; empty where it names none."""
+        first, _, _ = (self._machine.read(self._program or "") or b"").partition(b"\n")
+        return os.fsdecode(first[2:].split()[0]) if first.startswith(b"#!/") else ""
+
+    def _is_there(self, name: str) -> bool:
+        return os.path.lexists(self._machine.path(name))  # a link's target is the machine's to find
+
+    def _write(self) -> None:
+        super()._write()
+        self._reload()
+
+    def _unlink(self) -> None:
+        super()._unlink()
+        self._reload()
+
+    def _reload(self) -> None:
+        if self._machine.runs_systemd:
+            self._machine.run([self._machine.tool("systemctl") or "systemctl", "daemon-reload"])
+
+
+def _packaged(file: str) -> Tuple[str, ...]:
+    return tuple(f"{folder}/{file}" for folder in PACKAGES)
+
+
+def companions(machine: Machine, record: Record) -> Iterator[ShippedFile]:
+    """What has systemd make the unit's user and folders, where no package has brought it."""
+    for kind in ("sysusers.d", "tmpfiles.d"):
+        file = f"{kind}/ovirt-scheduler.conf"
+        data = shipped(f"systemd/{file}").read_bytes()
+        yield ShippedFile(machine, record, f"/etc/{file}", data, data, _packaged(file))
+
+
+def sample_confs(machine: Machine, record: Record) -> Iterator[ShippedFile]:
+    """The conf files of the sample plugins."""
+    for file in sorted(shipped("etc/plugins").glob("*.conf")):
+        yield ShippedFile(machine, record, f"{CONF_FOLDER}/plugins/{file.name}", file.read_bytes())

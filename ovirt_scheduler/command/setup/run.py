@@ -1,0 +1,162 @@
+"""``ovirt-scheduler setup``: the steps in their order, told one by one, done and undone.
+
+A step that fails stops the run. What was done is recorded, so the next run goes on from there.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Callable, List, TextIO
+
+from ovirt_scheduler.command.setup import record as install_record
+from ovirt_scheduler.command.setup.engine import (
+    ADOPTED,
+    OLD_PLUGINS,
+    OldPlugins,
+    SchedulerConf,
+    TrustStore,
+    engine_settings,
+    java,
+)
+from ovirt_scheduler.command.setup.files import UnitFile, companions, sample_confs
+from ovirt_scheduler.command.setup.machine import Machine
+from ovirt_scheduler.command.setup.record import Record
+from ovirt_scheduler.command.setup.step import Finding, Step
+from ovirt_scheduler.command.setup.steps import Certificate, Service, User, folders, links
+from ovirt_scheduler.errors import StepFailed
+
+_PLUGINS_PATH = f"$PYTHONPATH/ovirt_scheduler/plugins:{ADOPTED}"
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What was said on the command line."""
+
+    engine: bool = False  # set up the engine's side too
+    adopt: bool = False  # take over the old proxy's plugins
+    dry_run: bool = False  # tell, and change nothing
+
+
+def install(machine: Machine, wishes: Wishes, out: TextIO) -> int:
+    """Set the machine up.
+
+    Returns:
+        How many of the steps are left for the administrator to do.
+
+    Raises:
+        StepFailed: with what failed; the steps before it are done.
+        ConfigError: scheduler.conf is there, and wrong.
+    """
+    record = install_record.load(machine) or Record()
+    steps = _steps(machine, record, _conf(machine, record, wishes), wishes)
+    left = _run(machine, record, [step.install for step in steps], wishes.dry_run, out)
+    if OldPlugins.found(machine) and not wishes.adopt and "plugins_path" not in record.conf_keys:
+        out.write(
+            f"found the old proxy's plugins: ovirt-scheduler check --plugins {OLD_PLUGINS} tells "
+            f"which are to be ported, ovirt-scheduler setup --adopt copies them to {ADOPTED}\n"
+        )
+    if wishes.engine:
+        out.write("the engine asks for units when it starts: systemctl restart ovirt-engine\n")
+    return left
+
+
+def remove(machine: Machine, dry_run: bool, out: TextIO) -> int:
+    """Undo what is recorded. What was edited, or there before, stays.
+
+    Returns:
+        How many of the steps are left for the administrator to do.
+
+    Raises:
+        StepFailed: with what failed; the steps before it are undone.
+    """
+    record = install_record.load(machine)
+    if record is None:
+        out.write(f"nothing to undo: there is no {machine.path(install_record.FILE)}\n")
+        return 0
+    conf = SchedulerConf(machine, record, record.conf_keys)
+    steps = _steps(machine, record, conf, Wishes(engine=True, adopt=True))
+    left = _run(machine, record, [step.remove for step in reversed(steps)], dry_run, out)
+    if not dry_run:
+        install_record.forget(machine)
+    return left
+
+
+def _run(
+    machine: Machine,
+    record: Record,
+    looks: List[Callable[[], Finding]],
+    dry_run: bool,
+    out: TextIO,
+) -> int:
+    left = 0
+    for look in looks:
+        try:
+            finding = look()
+            left += finding.left
+            would = "would " if dry_run and finding.act else ""
+            _tell(f"{would}{finding.words}\n", out, dry_run)
+            if dry_run:
+                machine.gone.add(finding.removes)
+            elif finding.act:
+                _do(finding.note, finding.act, machine, record)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise StepFailed(
+                f"{error.filename}: {error.strerror}; mend it, then run setup again"
+            ) from None
+    return left
+
+
+def _tell(text: str, out: TextIO, dry_run: bool) -> None:
+    """Tell it, if somebody reads. ``head`` has seen enough early: the rest is done all the same."""
+    try:
+        out.write(text)
+        out.flush()
+    except BrokenPipeError:
+        if dry_run:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+
+
+def _do(
+    note: Callable[[], None], act: Callable[[], None], machine: Machine, record: Record
+) -> None:
+    note()
+    install_record.save(machine, record)
+    try:
+        act()
+    finally:
+        install_record.save(machine, record)
+
+
+def _steps(machine: Machine, record: Record, conf: SchedulerConf, wishes: Wishes) -> List[Step]:
+    unit = UnitFile(machine, record)  # comes first, as it refuses a program that cannot be started
+    steps: List[Step] = [unit, User(machine, record), *folders(machine, record)]
+    steps += [*links(machine, record), *companions(machine, record), conf]
+    steps += sample_confs(machine, record)
+    steps += [Certificate(machine, record, lambda: _makes_certificate(conf))]
+    if wishes.engine:
+        steps += [TrustStore(machine, record, conf), *engine_settings(machine, record, conf)]
+    if wishes.adopt:
+        steps.append(OldPlugins(machine))
+    return [*steps, Service(machine, record, (unit, conf))]
+
+
+def _conf(machine: Machine, record: Record, wishes: Wishes) -> SchedulerConf:
+    """scheduler.conf with the keys of earlier runs, and those of this one."""
+    keys = dict(record.conf_keys)
+    if wishes.engine:
+        keys["root_api"] = "engine"
+        keys.pop("ssl", None)
+        if not machine.live or java(machine) is None:
+            keys["ssl"] = "false"  # nobody would trust the certificate (contract 3.0)
+    if wishes.adopt and (OldPlugins.found(machine) or machine.path(ADOPTED).exists()):
+        keys["plugins_path"] = _PLUGINS_PATH
+    return SchedulerConf(machine, record, keys)
+
+
+def _makes_certificate(conf: SchedulerConf) -> bool:
+    values = conf.values()
+    return bool(values["ssl"]) and values["ssl_certificate"] is None

@@ -1,0 +1,380 @@
+"""The steps that make a machine ready for the daemon: user, folders, certificate, unit."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import Callable, Iterator, List, Optional, Sequence
+
+from ovirt_scheduler import manual
+from ovirt_scheduler.command.setup.files import PACKAGES, UNIT, ShippedFile, shipped
+from ovirt_scheduler.command.setup.machine import Machine, Owner, acting_as
+from ovirt_scheduler.command.setup.record import Record, checksum
+from ovirt_scheduler.command.setup.step import Finding
+from ovirt_scheduler.errors import StepFailed
+from ovirt_scheduler.security import certificates
+
+USER = "ovirt-scheduler"
+OLD_UNIT = "ovirt-scheduler-proxy.service"
+STATE_FOLDER = "/var/lib/ovirt-scheduler"
+
+_UNITS = "/etc/systemd/system"
+_LOCAL = Path("/usr/local")
+_ON_THE_WAY = tuple(map(Path, ("/usr/bin", "/bin", "/usr/local/bin")))  # where shells look
+_SHOWN = (
+    "bin/ovirt-scheduler",
+    "share/man/man1/ovirt-scheduler.1",
+    "share/man/man5/ovirt-scheduler.conf.5",
+    "share/bash-completion/completions/ovirt-scheduler",
+    "share/zsh/site-functions/_ovirt-scheduler",
+    manual.FOLDER,
+)
+# The last good versions, what it knows of clusters, its lock: of no use without the daemon.
+_DAEMONS_OWN = {STATE_FOLDER: {"plugins", "clusters.json", "lock"}}
+
+
+class User:
+    """The user that the daemon and the plugins run as."""
+
+    def __init__(self, machine: Machine, record: Record) -> None:
+        self._machine = machine
+        self._record = record
+
+    def install(self) -> Finding:
+        if self._machine.owner(USER):
+            return Finding(f"already so: the user {USER}")
+        return Finding(f"make the user {USER}", self._make, note=self._note)
+
+    def _note(self) -> None:
+        self._record.user = True
+
+    def _make(self) -> None:
+        try:
+            self._run()
+        finally:  # whoever makes it by hand then, keeps it
+            self._record.user = self._machine.owner(USER) is not None
+
+    def _run(self) -> None:
+        machine = self._machine
+        sysusers = machine.tool("systemd-sysusers")
+        useradd = machine.tool("useradd")
+        if sysusers:
+            users = shipped("systemd/sysusers.d/ovirt-scheduler.conf").read_text("ascii")
+            machine.make_folder("/etc")
+            machine.run([sysusers, f"--root={machine.root}", "-"], given=users)
+        elif useradd:
+            machine.run(
+                [useradd, *self._prefix(), "--system", "--user-group", "--no-create-home",
+                 "--home-dir", STATE_FOLDER, "--shell", "/usr/sbin/nologin", USER]
+            )  # fmt: skip
+        else:
+            raise StepFailed(
+                "neither systemd-sysusers nor useradd is here to make a user with; make a system "
+                f"user {USER} yourself, then run setup again"
+            )
+
+    def remove(self) -> Finding:
+        owner = self._machine.owner(USER)
+        if not owner:
+            return Finding(f"nothing to undo: no user {USER}")
+        if not self._record.user:
+            return Finding(f"kept: the user {USER}, who was there before")
+        remaining = [each for each in folders(self._machine, self._record) if each.is_of(owner)]
+        if remaining:
+            names = " and ".join(each.name for each in remaining)
+            return Finding(f"kept: the user {USER}, who owns {names}")
+        return Finding(f"remove the user {USER}", self._remove)
+
+    def _remove(self) -> None:
+        self._machine.run([self._machine.tool("userdel") or "userdel", *self._prefix(), USER])
+        self._record.user = False
+
+    def _prefix(self) -> List[str]:
+        root = self._machine.root
+        return [] if root == Path("/") else ["--prefix", str(root)]
+
+
+class Folder:
+    """A folder that nobody else may write."""
+
+    def __init__(self, machine: Machine, record: Record, name: str, mode: int, user: str) -> None:
+        self.name = name
+        self._machine = machine
+        self._record = record
+        self._mode = mode
+        self._user = user
+
+    def install(self) -> Finding:
+        place = self._machine.path(self.name)
+        if not place.exists():
+            words = f"make the folder {self.name}, mode {self._mode:04o}, of {self._user}"
+            return Finding(words, self._make, note=self._note)
+        if place.stat().st_mode & 0o022:
+            words = f"close the folder {self.name} to other writers, mode {self._mode:04o}"
+            return Finding(words, lambda: place.chmod(self._mode))
+        return Finding(f"already so: the folder {self.name}")
+
+    def _note(self) -> None:
+        if self.name not in self._record.folders:
+            self._record.folders.append(self.name)
+
+    def is_of(self, owner: Owner) -> bool:
+        """Whether it is there, and belongs to somebody."""
+        place = self._machine.path(self.name)
+        there = place.exists() and self.name not in self._machine.gone
+        return there and place.stat().st_uid == owner.uid
+
+    def _make(self) -> None:
+        owner = self._machine.owner(USER) if self._user == USER else Owner(0, 0)
+        if owner is None:
+            raise StepFailed(f"{self.name}: there is no user {self._user} to give it to")
+        self._machine.make_folder(self.name, self._mode)
+        self._machine.give(self.name, owner)
+
+    def remove(self) -> Finding:
+        machine = self._machine
+        place = machine.path(self.name)
+        if not place.exists():
+            return Finding(f"nothing to undo: no folder {self.name}")
+        if self.name not in self._record.folders:
+            return Finding(f"kept: the folder {self.name}, which was there before")
+        stay = [entry for entry in place.iterdir() if machine.name(entry) not in machine.gone]
+        held = sorted({entry.name for entry in stay} - _DAEMONS_OWN.get(self.name, set()))
+        if held:
+            return Finding(f"kept: the folder {self.name}, which holds {', '.join(held[:3])}")
+        return Finding(f"remove the folder {self.name}", self._remove, removes=self.name)
+
+    def _remove(self) -> None:
+        place = self._machine.path(self.name)
+        for own in place.iterdir():
+            if own.is_dir() and not own.is_symlink():
+                shutil.rmtree(own)
+            else:
+                own.unlink()
+        place.rmdir()
+        self._record.folders.remove(self.name)
+
+
+def folders(machine: Machine, record: Record) -> Iterator[Folder]:
+    """Those of tmpfiles.d, which packages install."""
+    for line in shipped("systemd/tmpfiles.d/ovirt-scheduler.conf").read_text().splitlines():
+        if line.startswith("d "):
+            _, name, mode, user, _group, _age = line.split()
+            yield Folder(machine, record, name, int(mode, 8), user)
+
+
+class Link:
+    """A link to what lies in a virtual environment, where the shell and man(1) look for it."""
+
+    def __init__(self, machine: Machine, record: Record, name: str, target: str) -> None:
+        self._machine = machine
+        self._record = record
+        self._name = name
+        self._target = target
+
+    def install(self) -> Finding:
+        there = self._leads()
+        if there == self._target:
+            return Finding(f"already so: {self._name} leads to {self._target}")
+        if there is not None and there != self._record.links.get(self._name):
+            return Finding(f"kept: {self._name}, which was there before")
+        return Finding(f"link {self._name} to {self._target}", self._make, note=self._note)
+
+    def _note(self) -> None:
+        self._record.links[self._name] = self._target
+
+    def _make(self) -> None:
+        place = self._machine.path(self._name)
+        self._machine.make_folder(self._machine.name(place.parent))
+        place.unlink(missing_ok=True)
+        place.symlink_to(self._target)
+
+    def remove(self) -> Finding:
+        there = self._leads()
+        if there is None:
+            return Finding(f"nothing to undo: no link {self._name}")
+        if there != self._record.links.get(self._name):
+            return Finding(f"kept: {self._name}, which setup did not make")
+        return Finding(f"remove {self._name}", self._remove, removes=self._name)
+
+    def _remove(self) -> None:
+        self._machine.path(self._name).unlink()
+        del self._record.links[self._name]
+
+    def _leads(self) -> Optional[str]:
+        """To what it leads; empty: it is there, and no link."""
+        place = self._machine.path(self._name)
+        if place.is_symlink():
+            return str(place.readlink())
+        return "" if place.exists() else None
+
+
+def links(machine: Machine, record: Record) -> Iterator[Link]:
+    """The program, its completion and its manual, where they are a virtual environment's."""
+    wanted = dict(record.links)
+    program = machine.program()
+    if program and Path(program).parent not in _ON_THE_WAY:
+        prefix = Path(program).parents[1]
+        there = [each for each in _SHOWN if machine.path(str(prefix / each)).exists()]
+        wanted.update((str(_LOCAL / each), str(prefix / each)) for each in there)
+    for name, target in wanted.items():
+        yield Link(machine, record, name, target)
+
+
+class Certificate:
+    """The certificate that the first start would make."""
+
+    name = f"{STATE_FOLDER}/certificate"
+
+    def __init__(self, machine: Machine, record: Record, wanted: Callable[[], bool]) -> None:
+        self._machine = machine
+        self._record = record
+        self._wanted = wanted  # whether the settings have TLS without a certificate of their own
+
+    def install(self) -> Finding:
+        if not self._wanted():
+            return Finding("already so: scheduler.conf needs no certificate to be made")
+        if certificates.files_in(self._machine.path(self.name)).certificate.exists():
+            return Finding(f"already so: the certificate in {self.name}")
+        if not self._machine.live:
+            return Finding("left to the daemon: the certificate, made on the machine's first start")
+        return Finding(f"make a certificate in {self.name}", self._make)
+
+    def _make(self) -> None:
+        owner = self._machine.owner(USER)
+        if owner is None:
+            raise StepFailed(f"{self.name}: there is no user {USER} to give it to")
+        with acting_as(owner):
+            made = certificates.ensure(self._machine.path(self.name))
+        # Not noted before: one that was made and is not recorded stays, and so does somebody's own.
+        self._record.certificate = checksum(made.certificate.read_bytes())
+
+    def remove(self) -> Finding:
+        place = self._machine.path(self.name)
+        if not place.exists():
+            return Finding("nothing to undo: no certificate")
+        file = certificates.files_in(place).certificate
+        there = checksum(file.read_bytes()) if file.exists() else None
+        if self._record.certificate != there:
+            return Finding(f"kept: {self.name}, which setup did not make")
+        words = f"remove the certificate in {self.name}"
+        return Finding(words, self._remove, removes=self.name)
+
+    def _remove(self) -> None:
+        shutil.rmtree(self._machine.path(self.name))
+        self._record.certificate = None
+
+
+class Service:
+    """The unit, enabled and started; the old proxy's, which has the same port, stopped.
+
+    Args:
+        files: after a change of one of these a daemon that runs is started again.
+    """
+
+    def __init__(self, machine: Machine, record: Record, files: Sequence[ShippedFile]) -> None:
+        self._machine = machine
+        self._record = record
+        self._files = files
+
+    def install(self) -> Finding:
+        systemctl = self._machine.tool("systemctl")
+        if not systemctl:
+            return Finding("skipped: the unit, as there is no systemctl here")
+        if self._machine.live and not self._machine.runs_systemd:
+            return Finding("skipped: the unit, as systemd does not run; ovirt-scheduler serve runs")
+        commands = self._commands([systemctl, *self._root()])
+        if not commands:
+            return Finding(f"already so: {UNIT} is enabled{' and runs' * self._machine.live}")
+        words = "; ".join(" ".join(["run systemctl", *command]) for command in commands)
+        return Finding(
+            words,
+            lambda: self._run([systemctl, *self._root()], commands),
+            note=lambda: self._note(commands),
+        )
+
+    def _commands(self, systemctl: List[str]) -> List[List[str]]:
+        machine = self._machine
+        commands = []
+        if self._has_old_unit() and machine.succeeds([*systemctl, "is-enabled", "-q", OLD_UNIT]):
+            commands.append(["disable", *self._now(), OLD_UNIT])
+        if not machine.succeeds([*systemctl, "is-enabled", "-q", UNIT]):
+            commands.append(["enable", *self._now(), UNIT])
+        elif machine.live and not machine.succeeds([*systemctl, "is-active", "-q", UNIT]):
+            commands.append(["start", UNIT])
+        elif machine.live and any(file.changed for file in self._files):
+            commands.append(["restart", UNIT])
+        return commands
+
+    def _note(self, commands: List[List[str]]) -> None:
+        for command in commands:
+            if command[-1] == OLD_UNIT:
+                self._record.old_proxy = True
+            elif command[0] == "enable":
+                self._record.enabled = True
+
+    def remove(self) -> Finding:
+        systemctl = self._machine.tool("systemctl")
+        if not systemctl:
+            return Finding("nothing to undo: there is no systemctl here")
+        commands = []
+        if self._is_up(systemctl):  # whoever started it: what it lives on is taken away
+            commands.append(["stop", UNIT])
+        ours = self._record.enabled or f"{_UNITS}/{UNIT}" in self._record.files
+        if ours and self._machine.succeeds([systemctl, *self._root(), "is-enabled", "-q", UNIT]):
+            commands.append(["disable", UNIT])
+        if self._record.old_proxy:
+            commands.append(["enable", *self._now(), OLD_UNIT])
+        if not commands:
+            return Finding(f"nothing to undo: {UNIT} was not enabled by setup")
+        words = "; ".join(" ".join(["run systemctl", *command]) for command in commands)
+        return Finding(words, lambda: self._undo([systemctl, *self._root()], commands))
+
+    def _is_up(self, systemctl: str) -> bool:
+        """Whether it runs, or will: systemd may be about to start it again."""
+        if not self._machine.runs_systemd:
+            return False
+        state = self._machine.run([systemctl, "show", "--property=ActiveState", UNIT])
+        return state.strip().partition("=")[2] not in ("inactive", "failed")
+
+    def _run(self, systemctl: List[str], commands: List[List[str]]) -> None:
+        for command in commands:
+            begun = time.time()
+            try:
+                self._machine.run([*systemctl, *command])
+            except StepFailed as error:
+                raise StepFailed(f"{error}{self._last_line(begun)}") from None
+
+    def _last_line(self, begun: float) -> str:
+        """What the daemon said last, as the journal has it, where it has something."""
+        journalctl = self._machine.tool("journalctl")
+        if not journalctl or not self._machine.runs_systemd:
+            return ""
+        only = [f"--since=@{begun:.6f}", f"_SYSTEMD_UNIT={UNIT}"]
+        try:
+            self._machine.run([journalctl, "--sync"])
+            said = self._machine.run(
+                [journalctl, "--quiet", "--reverse", "--lines=1", "--output=cat", *only]
+            )
+        except StepFailed:
+            return ""
+        return f"\nthe daemon's last line: {said.strip()}" if said.strip() else ""
+
+    def _undo(self, systemctl: List[str], commands: List[List[str]]) -> None:
+        self._run(systemctl, commands)
+        self._record.enabled = self._record.old_proxy = False
+
+    def _has_old_unit(self) -> bool:
+        """A unit of the old proxy's, not our alias."""
+        if self._machine.path(f"{_UNITS}/{OLD_UNIT}").is_symlink():
+            return False
+        names = [f"{folder}/systemd/system/{OLD_UNIT}" for folder in PACKAGES]
+        return any(self._machine.path(name).exists() for name in names)
+
+    def _root(self) -> List[str]:
+        root = self._machine.root
+        return [] if root == Path("/") else [f"--root={root}"]
+
+    def _now(self) -> List[str]:
+        return ["--now"] * self._machine.runs_systemd

@@ -1,0 +1,338 @@
+"""The operations for somebody at a terminal: asked of a running daemon, or done right here.
+
+Runs are asked in the engine form, which tells of the units that failed; ``discover`` in the
+design form, which tells more of each unit.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import ssl
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, cast
+from xml.etree import ElementTree
+from xml.parsers.expat import ExpatError
+from xmlrpc.client import Fault, ProtocolError, ServerProxy
+
+from ovirt_scheduler.catalogue.last_good import NothingKept
+from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
+from ovirt_scheduler.catalogue.registry import Registry
+from ovirt_scheduler.command import call_report, inputs, tables
+from ovirt_scheduler.command.inputs import HostsGiven
+from ovirt_scheduler.command.tables import Shown
+from ovirt_scheduler.decisions.drivers import Scheduling
+from ovirt_scheduler.decisions.selections import Selections
+from ovirt_scheduler.decisions.units import Service
+from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.errors import BadInput, BadUsage, CallRefused, NoAnswer, UnreadableDocument
+from ovirt_scheduler.model.model import AnswerForm, Caller, Kind, Reply
+from ovirt_scheduler.processes.executor import Executor
+from ovirt_scheduler.server import driver_methods
+from ovirt_scheduler.server.methods import methods
+from ovirt_scheduler.settings.config import Settings
+
+# Calls a method: answer form, name, parameters. The reply has the results where the plugins ran
+# right here, as XML-RPC tells nothing of what they printed.
+Call = Callable[..., Reply]
+
+# By their elements in the discover document (contract 2.1).
+_KINDS = {"Filter": Kind.FILTER, "CostFunction": Kind.COST_FUNCTION, "Balance": Kind.BALANCE}
+
+_DESIGN, _ENGINE = AnswerForm.DESIGN, AnswerForm.ENGINE
+
+_NO_HOSTS = "no hosts\n"
+
+
+@contextlib.contextmanager
+def remote(url: str, certificate: Optional[Path]) -> Iterator[Call]:
+    """Calls to a running daemon.
+
+    Args:
+        url: of the daemon, without a path.
+        certificate: PEM, to trust beside the system's authorities.
+
+    Raises:
+        BadUsage: the URL is neither https: nor http:.
+
+    Raises (when called):
+        NoAnswer: nobody answers there, or nobody who can be trusted.
+        CallRefused: the daemon answered with a fault.
+        UnreadableDocument: with the fault that says so.
+    """
+    if not url.startswith(("https:", "http:")):
+        raise BadUsage(f"--url {url}: begin it with https:// (or http:// where ssl = false)")
+    context = _trust(certificate) if url.startswith("https:") else None
+
+    def call(form: AnswerForm, name: str, *parameters: object) -> Reply:
+        try:
+            address = f"{url.rstrip('/')}/{form.value}"
+            with ServerProxy(address, context=context, use_builtin_types=True) as proxy:
+                return Reply(getattr(proxy, name)(*parameters))
+        except Fault as fault:
+            if fault.faultCode == UnreadableDocument.fault_code:
+                raise UnreadableDocument(fault.faultString) from None
+            raise CallRefused(f"{fault.faultString} (fault {fault.faultCode})") from None
+        except ssl.SSLCertVerificationError as error:
+            raise NoAnswer(
+                f"{url}: its certificate is not trusted: {error.verify_message}; name the "
+                "daemon's certificate with --ca (ovirt-scheduler cert show tells where it lies)"
+            ) from None
+        except ssl.SSLError as error:
+            raise NoAnswer(
+                f"{url}: {error.reason or error}; it may speak no TLS (ssl = false): --url http://"
+            ) from None
+        except ProtocolError as error:
+            tls = "; it may speak TLS (ssl = true): --url https://" if context is None else ""
+            raise NoAnswer(f"{url}: HTTP {error.errcode} {error.errmsg}{tls}") from None
+        except (OSError, http.client.HTTPException, ExpatError) as error:
+            raise NoAnswer(
+                f"{url}: {error}; is the daemon running (systemctl status ovirt-scheduler)? "
+                "--url names another one, --local needs none"
+            ) from None
+
+    yield call
+
+
+@contextlib.contextmanager
+def local(settings: Settings) -> Iterator[Call]:
+    """The same calls, answered by the daemon's own parts in this process; keeps no state.
+
+    Raises:
+        ExecutorUnavailable: no process can be started to run plugins in.
+        RequestError: when called: what would be a fault.
+    """
+    executor = Executor(settings.max_parallel_calls, settings.max_waiting, settings.plugin_user)
+    inventory = None if settings.engine is None else Inventory(settings.engine)
+    registry = Registry(Loader(settings, executor.analyse, SHIPPED), NothingKept())
+    service = Service(registry, executor, settings.request_timeout, inventory)
+    scheduling = Scheduling(registry, executor, settings.request_timeout, Selections(), inventory)
+    all_methods = (
+        *methods(service, settings.engine_scores),
+        *driver_methods.methods(scheduling),
+    )
+    offered = {(form, method.name): method for method in all_methods for form in method.forms}
+
+    def call(form: AnswerForm, name: str, *parameters: object) -> Reply:
+        answer = offered[form, name].run(Caller("local", form, "here"), parameters)
+        return answer if isinstance(answer, Reply) else Reply(answer)
+
+    try:
+        executor.start()
+        registry.look()
+        yield call
+    finally:
+        executor.close()
+        if inventory is not None:
+            inventory.close()
+
+
+def discover(call: Call) -> Shown:
+    """Every policy unit."""
+    document = str(call(_DESIGN, "discover").answer)
+    root = ElementTree.fromstring(document)  # noqa: S314  of a daemon that is trusted
+    elements = [element for group in root for element in group]
+    units = [_unit(element) for element in elements]
+    rows = [
+        (unit["name"], _KINDS[element.tag].words, unit["properties"], unit["description"])
+        for element, unit in zip(elements, units)
+    ]
+    text = tables.table(("UNIT", "KIND", "PROPERTIES", "DESCRIPTION"), rows)
+    named = list(dict.fromkeys(str(unit["name"]) for unit in units))
+    return Shown(text or "no policy units; ovirt-scheduler check tells why\n", units, names=named)
+
+
+def run_filters(
+    call: Call, units: Sequence[str], hosts: HostsGiven, vm: str, properties: Mapping[str, str]
+) -> Shown:
+    """Which hosts every filter accepts."""
+    answer = _Answer(call(_ENGINE, "runFilters", list(units), _sent(hosts), vm, properties))
+    accepted = cast("List[str]", answer.result)
+    names = inputs.names(hosts)
+    rejected = [host for host in names if host not in accepted]
+    rows = [(names.get(host), host, "accepted") for host in accepted]
+    rows += [(names[host], host, "rejected") for host in rejected]
+    fields = {"accepted": accepted, "rejected": rejected}
+    text = tables.table(("HOST", "ID", "VERDICT"), rows)
+    return answer.shown(text, fields, _called(accepted, names), _NO_HOSTS)
+
+
+def run_cost_functions(
+    call: Call,
+    factors: Mapping[str, int],
+    hosts: HostsGiven,
+    vm: str,
+    properties: Mapping[str, str],
+) -> Shown:
+    """The weighted sum of costs for each host, the best host first."""
+    wanted = [[name, factor] for name, factor in factors.items()]
+    answer = _Answer(call(_ENGINE, "runCostFunctions", wanted, _sent(hosts), vm, properties))
+    costs: Dict[str, int] = {}
+    for host, cost, *unit in cast("List[Tuple[str, int, str]]", answer.result):
+        # With a unit's name it is that unit's own cost (contract 3.4).
+        costs[host] = costs.get(host, 0) + cost * (factors[unit[0]] if unit else 1)
+    names = inputs.names(hosts)
+    best_first = sorted(costs, key=lambda host: costs[host])
+    rows = [(names.get(host), host, costs[host]) for host in best_first]
+    text = tables.table(("HOST", "ID", "COST"), rows)
+    return answer.shown(text, {"costs": costs}, _called(best_first, names), _NO_HOSTS)
+
+
+def run_balance(call: Call, unit: str, hosts: HostsGiven, properties: Mapping[str, str]) -> Shown:
+    """The VM to migrate, and where it may go."""
+    answer = _Answer(call(_ENGINE, "runLoadBalancing", unit, _sent(hosts), properties))
+    vm, targets = cast("Tuple[str, List[str]]", answer.result)
+    if not vm:
+        return answer.shown("", {"migration": None}, nothing="nothing to do\n")
+    names = inputs.names(hosts)
+    rows = [(vm, names.get(host), host) for host in targets] or [(vm, "any host", "")]
+    text = tables.table(("VM", "TO HOST", "ID"), rows)
+    return answer.shown(text, {"migration": {"vm": vm, "hosts": targets}}, [vm])
+
+
+def schedulers(call: Call) -> Shown:
+    """Every scheduler, with what it takes."""
+    found = cast("List[Dict[str, Any]]", call(_DESIGN, "getSchedulers").answer)
+    rows = [
+        (
+            each["name"],
+            each["topic"],
+            ", ".join(each["interfaces"]),
+            "; ".join(f"{given['name']}={given['validation']}" for given in each["inputs"]),
+            each["description"],
+        )
+        for each in found
+    ]
+    headings = ("SCHEDULER", "TOPIC", "INTERFACES", "PROPERTIES", "DESCRIPTION")
+    text = tables.table(headings, rows)
+    return Shown(text or "no schedulers\n", found, names=[each["name"] for each in found])
+
+
+def topics(call: Call) -> Shown:
+    """Every topic, with its driver's methods."""
+    found = cast("List[Dict[str, Any]]", call(_DESIGN, "getTopics").answer)
+    rows = [
+        (each["topic"], each["driver"], f"{method['name']}{method['signature']}", method["help"])
+        for each in found
+        for method in each["methods"]
+    ]
+    text = tables.table(("TOPIC", "DRIVER", "METHOD", "DESCRIPTION"), rows)
+    return Shown(text or "no topics\n", found, names=[each["topic"] for each in found])
+
+
+def select_host(
+    call: Call, scheduler: str, hosts: HostsGiven, vm: str, properties: Mapping[str, str]
+) -> Shown:
+    """The host that a scheduler would start the VM on."""
+    answer = _Answer(call(_ENGINE, "selectHost", scheduler, _sent(hosts), vm, properties))
+    host = cast("str", answer.result)
+    if not host:
+        return answer.shown("", {"host": None}, nothing="no host\n")
+    names = inputs.names(hosts)
+    text = tables.table(("HOST", "ID"), [(names.get(host), host)])
+    return answer.shown(text, {"host": host}, _called([host], names))
+
+
+def schedule(call: Call, topic: str, method: str, arguments: Mapping[str, object]) -> Shown:
+    """What the method of a topic's driver returns, as JSON."""
+    answer = _Answer(call(_ENGINE, "schedule", topic, method, arguments))
+    result = _plain(answer.result)
+    text = tables.document(result)
+    return answer.shown("" if result == "" else text, {"result": result}, nothing=text)
+
+
+def _called(hosts: Sequence[str], names: Mapping[str, str]) -> List[str]:
+    """What people call the hosts, and the id of one that has no name."""
+    return [names.get(host) or host for host in hosts]
+
+
+def _plain(value: object) -> object:
+    """A value of XML-RPC as JSON has it: bytes and dates as text."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def factors(items: Sequence[str]) -> Dict[str, int]:
+    """``NAME`` or ``NAME=FACTOR`` each; the factor is 1 unless said.
+
+    Raises:
+        BadUsage: a factor is no integer.
+    """
+    found = {}
+    for item in items:
+        name, equals, factor = item.partition("=")
+        try:
+            found[name] = int(factor) if equals else 1
+        except ValueError:
+            raise BadUsage(f"{item!r}: the factor of {name} is to be an integer") from None
+    return found
+
+
+class _Answer:
+    """A reply in the engine form, taken apart (contract 3.2)."""
+
+    def __init__(self, reply: Reply) -> None:
+        fields = cast("Dict[str, object]", reply.answer)
+        self.result = fields["result"]
+        self._results = reply.results
+        self._unit_errors = cast("Dict[str, List[str]]", fields.get("plugin_errors", {}))
+        self._errors = cast("List[str]", fields.get("errors", []))
+
+    def shown(
+        self, text: str, fields: Mapping[str, object], names: Sequence[str] = (), nothing: str = ""
+    ) -> Shown:
+        """The answer and its problems; of calls right here also what they printed, and tracebacks.
+
+        Args:
+            nothing: is shown where there is no text, unless that is as something failed.
+        """
+        problems = [f"{name}: {each}" for name, told in self._unit_errors.items() for each in told]
+        problems += self._errors
+        lines = [text or ("" if problems else nothing)]
+        lines += [f"problem: {problem}\n" for problem in problems]
+        for result in self._results:
+            lines += call_report.printed(result, f"{result.unit}: ")
+        told: Dict[str, object] = {**fields, "problems": problems}
+        if self._results:
+            told["calls"] = [
+                {"unit": result.unit, **call_report.fields(result)} for result in self._results
+            ]
+        return Shown("".join(lines), told, not problems, names, problems)
+
+
+def _sent(hosts: HostsGiven) -> object:
+    return hosts if isinstance(hosts, str) else list(hosts)
+
+
+def _unit(element: ElementTree.Element) -> Dict[str, object]:
+    """One unit of the discover document (contract 2.1)."""
+    return {
+        "name": element.get("name") or element.findtext("name"),
+        "kind": _KINDS[element.tag].value,
+        "description": element.get("description", ""),
+        "properties": element.findtext("Properties/CustomProperties") or "",
+        "defaults": element.findtext("Properties/default_values") or "",
+        "checksum": element.get("checksum", ""),
+    }
+
+
+def _trust(certificate: Optional[Path]) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if certificate is not None:
+        try:
+            context.load_verify_locations(cafile=str(certificate))
+        except ssl.SSLError:
+            raise BadInput(f"{certificate}: holds no PEM certificate; name one with --ca") from None
+        except OSError as error:
+            raise BadInput(
+                f"{certificate}: cannot be read: {error.strerror}; copy the daemon's certificate "
+                "to where you can read it, and name it with --ca"
+            ) from None
+    return context

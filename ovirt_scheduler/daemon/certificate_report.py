@@ -1,0 +1,124 @@
+"""The daemon's certificates, for an administrator: where, for what names, how many days left."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+from ovirt_scheduler.errors import ConfigError
+from ovirt_scheduler.security import certificates
+from ovirt_scheduler.security.certificates import CertificateFiles, Description
+from ovirt_scheduler.settings.config import Settings
+
+DAYS = 30  # fewer days left than this are told as a problem
+
+
+class CertificateReport(NamedTuple):
+    """One certificate of the settings."""
+
+    setting: str  # the key of scheduler.conf that names it
+    path: Path
+    described: Optional[Description] = None  # None where it cannot be used, or is not there yet
+    problem: str = ""
+
+    def fields(self) -> Dict[str, object]:
+        """For JSON."""
+        found = self.described
+        return {
+            "setting": self.setting,
+            "path": str(self.path),
+            "subject": found and found.subject,
+            "names": found and list(found.names),
+            "not_before": found and found.begins.isoformat(),
+            "not_after": found and found.ends.isoformat(),
+            "days_left": found and found.days_left,
+            "sha256": found and found.fingerprint,
+            "problem": self.problem or None,
+        }
+
+    def text(self) -> str:
+        """Some lines; the problem last."""
+        lines = [f"{self.setting}  {self.path}"]
+        found = self.described
+        if found is not None:
+            lines += [
+                f"  subject      {found.subject}",
+                f"  names        {', '.join(found.names) or '(none)'}",
+                f"  valid        {found.begins:%Y-%m-%d} to {found.ends:%Y-%m-%d}",
+                f"  days left    {found.days_left}",
+                f"  SHA-256      {found.fingerprint}",
+            ]
+        elif not self.problem:
+            lines.append(
+                "  there is none yet: ovirt-scheduler cert make, or the daemon's first start"
+            )
+        if self.problem:
+            lines.append(f"  problem      {self.problem}")
+        return "".join(f"{line}\n" for line in lines)
+
+    def line(self) -> str:
+        """The same in one line."""
+        if self.described is None:
+            if self.problem:
+                return f"certificate {self.problem} ({self.setting})\n"
+            return f"certificate {self.path}: made on first start\n"
+        days = f"{self.described.days_left} days left"
+        return f"certificate {self.path}: {self.problem or days}\n"
+
+
+def server_files(settings: Settings, state: Path) -> CertificateFiles:
+    """The certificate and key that the settings name, else those of the state folder."""
+    if settings.ssl_certificate is None or settings.ssl_key is None:
+        return certificates.files_in(state / "certificate")
+    return CertificateFiles(settings.ssl_certificate, settings.ssl_key)
+
+
+def report(settings: Settings, state: Path, days: int = DAYS) -> Tuple[CertificateReport, ...]:
+    """Look at every certificate that the daemon would use; reads only.
+
+    Args:
+        state: the state folder.
+        days: a certificate with fewer days left has a problem.
+    """
+    if not settings.ssl:
+        return ()
+    files = server_files(settings, state)
+    reports: List[CertificateReport] = []
+    if settings.ssl_certificate is None and not files.certificate.parent.exists():
+        reports.append(CertificateReport("ssl_certificate", files.certificate))
+    else:
+        reports.append(look("ssl_certificate", *files, days, settings.ssl_certificate is None))
+    if settings.ssl_client_ca is not None:
+        reports.append(look("ssl_client_ca", settings.ssl_client_ca, None, days, False))
+    return tuple(reports)
+
+
+def look(setting: str, path: Path, key: Optional[Path], days: int, made: bool) -> CertificateReport:
+    """Look at one certificate.
+
+    Args:
+        setting: the key of scheduler.conf that names it.
+        key: its private key, None where that is not the daemon's.
+        days: with fewer days left it has a problem.
+        made: whether it is one of those that the daemon makes.
+    """
+    try:
+        if key is not None:
+            certificates.check(path, key)
+        described = certificates.describe(path)
+    except ConfigError as error:
+        return CertificateReport(setting, path, None, str(error))
+    return CertificateReport(setting, path, described, _problem(described, days, made))
+
+
+def _problem(found: Description, days: int, made: bool) -> str:
+    """What is wrong with the time that it is valid, and what to do; empty where nothing is."""
+    mend = "ovirt-scheduler cert renew" if made else "put a new one there"
+    if found.begins > datetime.datetime.now(datetime.timezone.utc):
+        return f"not valid before {found.begins:%Y-%m-%d %H:%M} UTC; clients refuse it until then"
+    if found.days_left < 0:
+        return f"expired on {found.ends:%Y-%m-%d}; clients refuse it: {mend}"
+    if found.days_left < days:
+        return f"{found.days_left} days left; {mend} before {found.ends:%Y-%m-%d}"
+    return ""

@@ -1,0 +1,83 @@
+"""Tells from the start on, and once a day, of a certificate that ends soon; makes the next one.
+
+What it makes is not used: those who call have to trust it first, and only somebody who knows them
+can switch (``ovirt-scheduler cert renew --switch``).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+from typing import Callable
+
+from ovirt_scheduler.daemon import certificate_report
+from ovirt_scheduler.errors import ConfigError
+from ovirt_scheduler.security import certificates
+from ovirt_scheduler.settings.config import Settings
+
+_log = logging.getLogger(__name__)
+
+_DAY = 86400.0  # seconds
+
+
+class CertificateWatch:
+    """A thread that looks at the certificates that the daemon uses.
+
+    Args:
+        state: the state folder.
+        settings: gives those that are in force.
+        pause: seconds between two looks.
+    """
+
+    def __init__(self, state: Path, settings: Callable[[], Settings], pause: float = _DAY) -> None:
+        self._state = state
+        self._settings = settings
+        self._pause = pause
+        self._due = threading.Event()
+        self._ended = False
+
+    def start(self) -> None:
+        threading.Thread(target=self._watch, name="certificates", daemon=True).start()
+
+    def look_now(self) -> None:
+        """Look at once: the settings or their files are others."""
+        self._due.set()
+
+    def stop(self) -> None:
+        self._ended = True
+        self._due.set()
+
+    def _watch(self) -> None:
+        while not self._ended:
+            try:
+                self._look()
+            except Exception:  # noqa: BLE001  the next look may do
+                _log.exception("the certificates could not be looked at; it is tried again")
+            self._due.wait(self._pause)
+            self._due.clear()
+
+    def _look(self) -> None:
+        settings = self._settings()
+        for each in certificate_report.report(settings, self._state):
+            if not each.problem:
+                continue
+            told = {"reason": f"{each.path}: {each.problem}", "file": str(each.path)}
+            _log.warning("certificate: %(reason)s", told)
+            made = each.setting == "ssl_certificate" and settings.ssl_certificate is None
+            if made and each.described is not None:
+                self._prepare(certificates.next_to(each.path.parent))
+
+    def _prepare(self, folder: Path) -> None:
+        if certificates.files_in(folder).certificate.exists():
+            return
+        try:
+            made = certificates.ensure(folder).certificate
+        except ConfigError as error:
+            _log.warning("the next certificate cannot be made: %(reason)s", {"reason": str(error)})
+        else:
+            _log.info(
+                "the next certificate is made: %(file)s; it is not used before ovirt-scheduler "
+                "cert renew --switch",
+                {"file": str(made)},
+            )

@@ -1,0 +1,189 @@
+"""The daemon: puts the parts together, starts them in order, and ends them in order.
+
+Start: settings, certificate, port, zygote, plugins; then it says that it listens, to whoever
+started it and to systemd.
+Stop (SIGTERM, SIGINT): no new calls, those under way end or reach their grace, every process
+that was forked is gone, exit status 0.
+SIGHUP: settings, certificates and plugins are read again; connections and calls go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import signal
+import threading
+from collections import deque
+from concurrent.futures import Future
+from typing import Callable, Deque, Optional, TypeVar
+
+from ovirt_scheduler import __version__
+from ovirt_scheduler.daemon import log_output
+from ovirt_scheduler.daemon.assembly import Parts
+from ovirt_scheduler.daemon.certificate_watch import CertificateWatch
+from ovirt_scheduler.daemon.log_output import say
+from ovirt_scheduler.daemon.notify import Notifier
+from ovirt_scheduler.daemon.watchdog import Watchdog
+from ovirt_scheduler.errors import ConfigError, ExecutorUnavailable
+from ovirt_scheduler.processes.kernel import malloc, secrecy
+from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings.config import Settings
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_GRACE = 10.0  # seconds for the calls under way when the daemon is told to stop
+
+
+def serve(read: Callable[[], Settings]) -> None:
+    """Serve until SIGTERM or SIGINT; read the settings again on SIGHUP.
+
+    Args:
+        read: gives the settings as they are in the files now; raises ConfigError.
+
+    Raises:
+        ConfigError: the settings name something that cannot be used.
+        ExecutorUnavailable: no zygote could be started.
+    """
+    asked = _Signals()
+    secrecy.hide_memory()  # before there is a secret in it
+    malloc.give_back_large_blocks()
+    settings = read()
+    log_output.use(log_output.handler(settings, os.environ), settings.log_level)
+    about = {"version": __version__, "pid": os.getpid()}
+    _log.info("ovirt-scheduler %(version)s, pid %(pid)d", about)
+    notifier = Notifier(os.environ)
+    state = config.state_folder(os.environ, os.getuid())
+    parts = Parts(settings, state)
+    watchdog = Watchdog(notifier, parts.executor)
+    certificates = CertificateWatch(state, lambda: parts.settings)
+    with parts.server as server:
+        try:
+            parts.executor.start()
+            catalogue = asked.unless_stopped(parts.registry.look)
+            if catalogue is None:
+                _log.info("stopping on %(signal)s", {"signal": asked.next().name})
+                return
+            if catalogue.empty:
+                folders = ", ".join(map(str, settings.plugins_path))
+                _log.warning(
+                    "nothing to call; put a plugin into one of: %(folders)s",
+                    {"folders": folders or "(none)"},
+                )
+            threading.Thread(target=server.serve_forever, name="accept", daemon=True).start()
+            say(f"listening on {server.url}")
+            notifier.ready(f"listening on {server.url}")
+            watchdog.start()
+            certificates.start()
+            parts.start_drive()
+            received = asked.next()
+            while received == signal.SIGHUP:
+                notifier.reloading()
+                refused = "" if _reload(read, parts) else "; the last reload failed, see the log"
+                certificates.look_now()
+                notifier.ready(f"listening on {server.url}{refused}")
+                received = asked.next()
+            _log.info("stopping on %(signal)s", {"signal": received.name})
+        finally:
+            notifier.stopping()
+            watchdog.stop()
+            certificates.stop()
+            parts.stop_drive()
+            server.stop(_GRACE, parts.executor.close)
+            parts.close()
+
+
+class _Signals:
+    """Those that are for the daemon, in their order.
+
+    A handler in Python runs when the main thread does, and nothing ends that thread's wait where
+    another thread was given the signal, or where it came just before the wait began. So a byte is
+    written for each, its number, by whichever thread gets the signal, and stays until it is read.
+    """
+
+    def __init__(self) -> None:
+        self._heard, written = os.pipe()
+        os.set_blocking(written, False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda _number, _frame: None)
+        signal.set_wakeup_fd(written, warn_on_full_buffer=False)
+        self._kept: Deque[signal.Signals] = deque()
+
+    def next(self) -> signal.Signals:
+        """Wait for one."""
+        if self._kept:
+            return self._kept.popleft()
+        return signal.Signals(os.read(self._heard, 1)[0])
+
+    def unless_stopped(self, work: Callable[[], T]) -> Optional[T]:
+        """Do what may take long, in another thread; None where a signal that stops comes first.
+
+        That one comes next then. Others come when the work is done.
+        """
+        done: Future[T] = Future()
+        ended, end = os.pipe()
+
+        def run() -> None:
+            try:
+                done.set_result(work())
+            except BaseException as error:  # noqa: BLE001  raised where it is waited for
+                done.set_exception(error)
+            os.close(end)
+
+        try:
+            threading.Thread(target=run, name="start", daemon=True).start()
+        except RuntimeError:  # no thread is to be had
+            run()
+        while True:
+            ready, _, _ = select.select([self._heard, ended], [], [])
+            if ended in ready:
+                os.close(ended)
+                return done.result()
+            came = signal.Signals(os.read(self._heard, 1)[0])
+            if came is not signal.SIGHUP:
+                self._kept.appendleft(came)
+                return None
+            self._kept.append(came)
+
+
+def _reload(read: Callable[[], Settings], parts: Parts) -> bool:
+    """Read settings, certificates and plugins again; what is bad changes nothing, and is told.
+
+    Returns:
+        Whether they are in force.
+    """
+    before = parts.settings
+    try:
+        settings = read()
+        with contextlib.ExitStack() as unless_used:
+            handler = log_output.handler(settings, os.environ)
+            unless_used.callback(handler.close)
+            parts.renew(settings)
+            unless_used.pop_all()
+        log_output.use(handler, settings.log_level)
+        parts.registry.look()
+    except ConfigError as error:
+        _log.error(
+            "SIGHUP: the settings are refused, the former ones go on: %(reason)s",
+            {"reason": str(error), "file": error.file, "line": error.line},
+        )
+    except ExecutorUnavailable as error:
+        _log.error(
+            "SIGHUP: no plugin can be loaded now, those that were go on: %(reason)s",
+            {"reason": str(error)},
+        )
+    except Exception:  # noqa: BLE001  what runs is to go on, whatever is lacking just now
+        _log.exception("SIGHUP: not all could be read again")
+    else:
+        _log.info("SIGHUP: settings, certificates and plugins are read again")
+        if settings.plugins_path_optional and not before.plugins_path_optional:
+            _log.warning(
+                "SIGHUP: scheduler.conf says nothing of plugins_path any more, and plugins come "
+                "from %(folders)s; is the end of the file missing?",
+                {"folders": ", ".join(map(str, settings.plugins_path))},
+            )
+        return True
+    return False

@@ -1,0 +1,51 @@
+"""Where the log goes and what it looks like, as the settings say (contract 6)."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+from typing import Mapping
+
+from ovirt_scheduler.log import journal
+from ovirt_scheduler.log.file import LogFile, StandardError
+from ovirt_scheduler.log.format import JsonFormatter, PlainFormatter
+from ovirt_scheduler.settings.config import Settings
+
+
+def handler(settings: Settings, environ: Mapping[str, str]) -> logging.Handler:
+    """What writes the log: to the journal, to standard error, or to a file that rotates.
+
+    Args:
+        environ: tells whether standard error goes to the journal already.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    style, file = settings.log_format, settings.log_file
+    in_journal = style == "auto" and file is None and journal.is_standard_error(environ)
+    if style == "journal" or in_journal:
+        return journal.JournalHandler(journal.SOCKET)
+    made = StandardError() if file is None else LogFile(file)
+    made.setFormatter(JsonFormatter() if style == "json" else PlainFormatter())
+    return made
+
+
+def use(made: logging.Handler, level: str) -> None:
+    """Log there from now on, and close what was used before."""
+    # No line shows these, and each record would look them up.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging.basicConfig(handlers=[made], level=level.upper(), force=True)
+
+
+def say(line: str) -> None:
+    """Tell whoever started it on standard error, whatever the log's level and place.
+
+    As JSON where the log is: a program reads it then.
+    """
+    used = logging.getLogger().handlers
+    if any(isinstance(each.formatter, JsonFormatter) for each in used):
+        said = {"name": __name__, "msg": line, "levelno": logging.INFO, "levelname": "INFO"}
+        line = JsonFormatter().format(logging.makeLogRecord(said))
+    with contextlib.suppress(OSError):  # a full disk behind it ends nothing
+        print(line, file=sys.stderr, flush=True)  # noqa: T201  not for the log alone

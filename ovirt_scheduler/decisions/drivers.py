@@ -1,0 +1,309 @@
+"""Drivers and schedulers on decoded requests: which there are, and what one decides.
+
+What ``service`` is for policy units. A ``DriverDecision`` comes out that holds all that was
+found, for whoever shows it or acts on it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import Callable, List, Mapping, Optional, Sequence, Tuple, cast
+
+from ovirt_scheduler.catalogue.catalogue import Catalogue, Chosen, Units
+from ovirt_scheduler.decisions import call_log
+from ovirt_scheduler.decisions.selections import Selections
+from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.errors import EngineUnavailable, UnknownUnit
+from ovirt_scheduler.model import aggregate, near
+from ovirt_scheduler.model.drivers import (
+    INTERFACE_METHODS,
+    Changes,
+    DriverAnswer,
+    DriverDecision,
+    DriverExecution,
+    DriverJob,
+    DriverRequest,
+    DriverUnit,
+    Migrations,
+    StatusChange,
+)
+from ovirt_scheduler.model.model import NOT_NAMED, AnswerForm, CallResult, Kind, NoEngine
+from ovirt_scheduler.model.tasks import Returns
+from ovirt_scheduler.processes.executor import Executor
+
+_log = logging.getLogger(__name__)
+
+_NOTHING: Mapping[Returns, DriverAnswer] = {
+    Returns.SELECTION: (),
+    Returns.TRUTH: False,
+    Returns.MIGRATIONS: {},
+    Returns.VALUE: "",
+}
+_SELECTIONS = ("select_host", "candidates")
+
+
+class Scheduling:
+    """Answers requests for drivers. Safe to use from many threads.
+
+    Args:
+        registry: the drivers, and the policy units that a scheduler may be called with.
+        executor: runs them.
+        request_timeout: seconds that one request may take, waiting included.
+        selections: what each scheduler selected last.
+        inventory: tells what the engine knows of ids; None where no engine is configured.
+    """
+
+    def __init__(
+        self,
+        registry: Units,
+        executor: Executor,
+        request_timeout: float,
+        selections: Selections,
+        inventory: Optional[Inventory] = None,
+    ) -> None:
+        self._registry = registry
+        self._executor = executor
+        self._request_timeout = request_timeout
+        self._selections = selections
+        self._inventory = inventory
+
+    def schedulers(self) -> Tuple[DriverUnit, ...]:
+        """All schedulers by name, after a fresh look at the folders."""
+        drivers = self._registry.look().drivers
+        return tuple(drivers[name] for name in sorted(drivers) if drivers[name].interfaces)
+
+    def topics(self) -> Mapping[str, DriverUnit]:
+        """All topics, sorted, each with its driver, after a fresh look at the folders."""
+        return dict(sorted(self._registry.look().topics.items()))
+
+    def catalogue(self) -> Catalogue:
+        """All that can be called now."""
+        return self._registry.glance()
+
+    def scheduler(self, name: str, method: str) -> DriverUnit:
+        """The scheduler of that name.
+
+        Args:
+            method: of one of the interfaces (``drivers.INTERFACE_METHODS``).
+
+        Raises:
+            UnknownUnit: there is none, or it does not define the method's interface; the text
+                tells what there is.
+        """
+        drivers = self._registry.glance().drivers
+        driver = drivers.get(name)
+        if driver is None or not driver.interfaces:
+            there = sorted(each for each in drivers if drivers[each].interfaces)
+            no = "is no scheduler" if driver else "there is no scheduler of that name"
+            raise UnknownUnit(f"{name!r:.160}: {no}; {_there_are(there, name)}")
+        if driver.defines(method) is None:
+            raise UnknownUnit(
+                f"the scheduler {name} is no {INTERFACE_METHODS[method].interface}; "
+                f"it is {', '.join(driver.interfaces)}"
+            )
+        return driver
+
+    def driver(self, name: str) -> DriverUnit:
+        """The driver or scheduler of that name.
+
+        Raises:
+            UnknownUnit: there is none; the text tells what there is.
+        """
+        drivers = self.catalogue().drivers
+        if name not in drivers:
+            known = _there_are(sorted(drivers), name)
+            raise UnknownUnit(f"{name!r:.160}: there is no driver of that name; {known}")
+        return drivers[name]
+
+    def publisher(self, topic: str, method: str) -> DriverUnit:
+        """The driver that publishes the method under the topic.
+
+        Raises:
+            UnknownUnit: there is no such topic, or no such method; the text tells what there is.
+        """
+        topics = self._registry.glance().topics
+        driver = topics.get(topic)
+        if driver is None:
+            known = _there_are(sorted(topics), topic)
+            raise UnknownUnit(f"there is no topic {topic!r:.160}; {known}")
+        if driver.method(method) is None:
+            there = [each.name for each in driver.methods]
+            raise UnknownUnit(
+                f"the topic {topic} has no method {method!r:.160}; {driver.name} publishes "
+                f"{', '.join(there)}{near.hint(method, there)}"
+            )
+        return driver
+
+    def decide(self, request: DriverRequest) -> DriverDecision:
+        """Call a driver's method, and before it the policy units that the request asks for.
+
+        A driver that fails is a decision with ``failure``, and with the answer that nothing is
+        to be done.
+
+        Raises:
+            UnknownUnit: no such policy unit of that kind (design form).
+            RefusedProperty: a value that the driver or a unit refuses (design form).
+            UnreadableDocument: the hosts or the VMs cannot be read.
+            BadParameters: the host whose status has changed is not among the hosts.
+            Overloaded: no process became free in time, or too many requests wait.
+            ExecutorUnavailable: no process can be started at all.
+        """
+        catalogue = self._registry.glance()
+        self._selections.forget_others(catalogue.drivers)
+        filters, costs = _units(request, catalogue)
+        unit_errors = {**filters.errors, **costs.errors}
+        request_id = request.caller.request_id
+        call_log.tell_left_out(request_id, Kind.FILTER.words, filters.errors)
+        call_log.tell_left_out(request_id, Kind.COST_FUNCTION.words, costs.errors)
+        if filters.rejected:
+            request = replace(request, subjects=replace(request.subjects, hosts=()))
+        job = replace(
+            self._job(request, time.monotonic()),
+            filters=tuple(call for _, call in filters.calls),
+            cost_functions=tuple(call for _, call in costs.calls),
+            wanted_costs=tuple(wanted for wanted, _ in costs.calls),
+        )
+        job, engine_errors = self._with_engine(job)
+        execution = self._executor.run_driver(job)
+        call_log.tell_request(request_id, execution.errors)
+        for result in _log_calls(request, execution):
+            problems = (() if result.ok else (result.message,)) + result.notes
+            if problems:
+                unit_errors[result.unit] = unit_errors.get(result.unit, ()) + problems
+        of_units = _errors_of_units(job, execution)
+        call_log.tell_request(request_id, of_units)
+        failed = execution.result is None or not execution.result.ok
+        decision = DriverDecision(
+            request=request,
+            execution=execution,
+            answer=_NOTHING[job.returns] if failed else execution.answer,
+            errors=(*engine_errors, *execution.errors, *of_units),
+            unit_errors=unit_errors,
+        )
+        if request.driver.defines(request.method) and request.method in _SELECTIONS:
+            self._remember(decision)
+        return decision
+
+    def tell_changes(
+        self,
+        request: DriverRequest,
+        changes: Sequence[StatusChange],
+        seconds: float,
+        hear: Callable[[StatusChange, Optional[Migrations]], None],
+    ) -> None:
+        """Tell a hook of changes, one after another; the documents are read once for all.
+
+        Args:
+            request: without the arguments that a change brings.
+            seconds: after which no call is begun; those that are left were not told.
+            hear: called at once with each change that was told, and what the hook answered;
+                None where it failed, which the log has then.
+
+        Raises:
+            UnreadableDocument, Overloaded, ExecutorUnavailable: as for ``decide``.
+        """
+        started = time.monotonic()
+
+        def told(change: StatusChange, execution: DriverExecution) -> None:
+            _log_calls(request, execution)
+            ended = execution.result
+            answer = cast("Migrations", execution.answer)
+            hear(change, answer if ended is not None and ended.ok else None)
+
+        until = started + seconds
+        job, _ = self._with_engine(self._job(request, until))  # the last one has its whole time
+        self._executor.tell_changes(job, Changes(tuple(changes), until), told)
+
+    def _job(self, request: DriverRequest, begun: float) -> DriverJob:
+        """A request's job, without the units before it.
+
+        Args:
+            begun: when it begins, at the latest.
+        """
+        return DriverJob(
+            driver=request.driver,
+            method=request.method,
+            subjects=request.subjects,
+            arguments=request.arguments,
+            properties=request.properties,
+            deadline=begun + self._request_timeout,
+            selected=self._selections.last(request.driver.name),
+            destinations=request.destinations,
+            strict=_strict(request),
+        )
+
+    def _remember(self, decision: DriverDecision) -> None:
+        """A selection that found no host counts; one that failed does not."""
+        if decision.failure is None:
+            selected = cast("Tuple[str, ...]", decision.answer)
+            self._selections.keep(decision.request.driver.name, selected)
+
+    def _with_engine(self, job: DriverJob) -> Tuple[DriverJob, Tuple[str, ...]]:
+        """Add what the engine knows of ids, and the access to it that plugins want.
+
+        An engine that gives no answer is told once, and the job goes on without.
+        """
+        if self._inventory is None:
+            return job, ()
+        job = replace(job, engine=NOT_NAMED)
+        given = job.subjects
+        hosts = given.hosts if isinstance(given.hosts, tuple) else ()
+        vms = given.vms if isinstance(given.vms, tuple) else ()
+        vm = given.vm if isinstance(given.vm, str) and given.vm not in vms else None
+        units = (*job.filters, *job.cost_functions)
+        plugins = (job.driver.plugin, *(call.unit.plugin for call in units))
+        statistics = any(plugin.wants_statistics for plugin in plugins)
+        try:
+            known = self._inventory.known(hosts, vm, job.deadline, vms, statistics)
+            job = replace(job, known=known)
+            if any(plugin.wants_engine for plugin in plugins):
+                job = replace(job, engine=self._inventory.access(job.deadline))
+        except EngineUnavailable as error:
+            message = f"the engine's REST API gives no answer: {error}"
+            _log.warning(
+                "the engine's REST API gives no answer: %(reason)s", {"reason": str(error)}
+            )
+            return replace(job, engine=NoEngine(message)), (message,)
+        return job, ()
+
+
+def _there_are(names: Sequence[str], wanted: str) -> str:
+    return f"there are {', '.join(names) or 'none'}{near.hint(wanted, names)}"
+
+
+def _strict(request: DriverRequest) -> bool:
+    return request.caller.form is AnswerForm.DESIGN
+
+
+def _units(request: DriverRequest, catalogue: Catalogue) -> Tuple[Chosen, Chosen]:
+    """The filters and the cost functions that a request names."""
+    filters, costs = (
+        catalogue.calls(kind, wanted, request.properties, _strict(request))
+        for kind, wanted in (
+            (Kind.FILTER, request.filters),
+            (Kind.COST_FUNCTION, request.cost_functions),
+        )
+    )
+    return filters, costs
+
+
+def _log_calls(request: DriverRequest, execution: DriverExecution) -> List[CallResult]:
+    """Say what is to be said of each call; their results."""
+    found = [(Kind.FILTER.words, result) for result in execution.filters]
+    found += [(Kind.COST_FUNCTION.words, result) for result in execution.cost_functions]
+    if execution.result is not None:
+        found.append((request.driver.words, execution.result))
+    for kind, result in found:
+        call_log.tell(call_log.described(request.caller.request_id, kind, result), result)
+    return [result for _, result in found]
+
+
+def _errors_of_units(job: DriverJob, execution: DriverExecution) -> Tuple[str, ...]:
+    """The errors that belong to no single one of the policy units."""
+    policies = [call.unit.on_failure for call in job.filters]
+    _, of_filters = aggregate.filtered(execution.hosts, execution.filters, policies)
+    wanted = job.wanted_costs
+    _, _, of_costs = aggregate.summed(wanted, execution.cost_functions, len(wanted))
+    return (*of_filters, *of_costs)

@@ -1,0 +1,157 @@
+"""The operations on decoded requests: which units run, and what their results come to.
+
+Knows nothing of sockets and XML: registry and executor are handed in, and a ``Decision`` comes
+out that holds all that was found, for whoever shows it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import Optional, Tuple
+
+from ovirt_scheduler.catalogue.catalogue import UnitCalls, Units
+from ovirt_scheduler.decisions import call_log, decision_log
+from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.errors import EngineUnavailable
+from ovirt_scheduler.model import aggregate
+from ovirt_scheduler.model.jobs import Execution, Job
+from ovirt_scheduler.model.model import (
+    NOT_NAMED,
+    Answer,
+    AnswerForm,
+    CallResult,
+    Decision,
+    Kind,
+    NoEngine,
+    PolicyUnit,
+    Request,
+)
+from ovirt_scheduler.processes.executor import Executor
+
+_log = logging.getLogger(__name__)
+
+
+class Service:
+    """Answers requests. Safe to use from many threads.
+
+    Args:
+        registry: the policy units.
+        executor: runs them.
+        request_timeout: seconds that one request may take, waiting included.
+        inventory: tells what the engine knows of ids; None where no engine is configured.
+    """
+
+    def __init__(
+        self,
+        registry: Units,
+        executor: Executor,
+        request_timeout: float,
+        inventory: Optional[Inventory] = None,
+    ) -> None:
+        self._registry = registry
+        self._executor = executor
+        self._inventory = inventory
+        self._request_timeout = request_timeout
+
+    def discover(self) -> Tuple[PolicyUnit, ...]:
+        """All policy units, after a fresh look at the folders."""
+        catalogue = self._registry.look()
+        _log.info(
+            "discover: %(count)d policy units, %(faults)d problems with files",
+            {"count": len(catalogue.units), "faults": len(catalogue.faults)},
+        )
+        return tuple(catalogue.units.values())
+
+    def decide(self, request: Request) -> Decision:
+        """Run the units that a request asks for.
+
+        Raises:
+            UnknownUnit: no such unit of that kind (design form).
+            RefusedProperty: a value that the unit's custom properties refuse (design form).
+            UnreadableDocument: the hosts or the VM cannot be read.
+            Overloaded: no process became free in time, or too many requests wait.
+            ExecutorUnavailable: no process can be started at all.
+        """
+        started = time.monotonic()
+        strict = request.caller.form is AnswerForm.DESIGN
+        calls, unit_errors, rejected = self._registry.glance().calls(
+            request.kind, request.wanted, request.properties, strict
+        )
+        request_id = request.caller.request_id
+        call_log.tell_left_out(request_id, request.kind.words, unit_errors)
+        engine_errors: Tuple[str, ...] = ()
+        hosts = () if rejected else request.hosts
+        if hosts == () or (not calls and isinstance(hosts, tuple)):
+            execution = Execution(hosts, None, ())
+        else:
+            job = Job(
+                kind=request.kind,
+                calls=tuple(call for _, call in calls),
+                hosts=hosts,
+                vm=request.vm,
+                strict=strict,
+                deadline=started + self._request_timeout,
+            )
+            job, engine_errors = self._with_engine(job)
+            execution = self._executor.run(job)
+            call_log.tell_request(request_id, execution.errors)
+        for result in execution.results:
+            problems = (() if result.ok else (result.message,)) + result.notes
+            if problems:
+                unit_errors[result.unit] = unit_errors.get(result.unit, ()) + problems
+        answer, results, of_answer = _answer(request, calls, execution)
+        decision = Decision(
+            request=request,
+            hosts=execution.hosts,
+            results=results,
+            answer=answer,
+            errors=(*engine_errors, *execution.errors, *of_answer),
+            unit_errors=unit_errors,
+        )
+        decision_log.tell(decision)
+        call_log.tell_request(request_id, of_answer)
+        return decision
+
+    def _with_engine(self, job: Job) -> Tuple[Job, Tuple[str, ...]]:
+        """Add what the engine knows of ids, and the access to it that plugins want.
+
+        An engine that gives no answer is told once, and the job goes on without.
+        """
+        if self._inventory is None:
+            return job, ()
+        job = replace(job, engine=NOT_NAMED)
+        by_documents = any(call.unit.class_name is None for call in job.calls)
+        plugins = tuple(call.unit.plugin for call in job.calls)
+        statistics = any(plugin.wants_statistics for plugin in plugins)
+        try:
+            if by_documents:
+                hosts = job.hosts if isinstance(job.hosts, tuple) else ()
+                vm = job.vm if isinstance(job.vm, str) else None
+                known = self._inventory.known(hosts, vm, job.deadline, statistics=statistics)
+                job = replace(job, known=known)
+            if any(plugin.wants_engine for plugin in plugins):
+                job = replace(job, engine=self._inventory.access(job.deadline))
+        except EngineUnavailable as error:
+            message = f"the engine's REST API gives no answer: {error}"
+            _log.warning(
+                "the engine's REST API gives no answer: %(reason)s", {"reason": str(error)}
+            )
+            return replace(job, engine=NoEngine(message)), (message,)
+        return job, ()
+
+
+def _answer(
+    request: Request, calls: UnitCalls, execution: Execution
+) -> Tuple[Answer, Tuple[CallResult, ...], Tuple[str, ...]]:
+    """The answer, the results as they count for it, and the errors of no single unit."""
+    results = execution.results
+    if request.kind is Kind.FILTER:
+        policies = [call.unit.on_failure for _, call in calls]
+        kept, errors = aggregate.filtered(execution.hosts, results, policies)
+        return kept, results, errors
+    if request.kind is Kind.BALANCE:
+        return next((result.value for result in results), None), results, ()
+    wanted = [wanted for wanted, _ in calls]
+    return aggregate.summed(wanted, results, len({each.name for each in request.wanted}))

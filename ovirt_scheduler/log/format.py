@@ -1,0 +1,115 @@
+"""A record of the log as text: plain for people, or JSON with its fields.
+
+Nothing that somebody else chose can make a line of its own or steer a terminal: every character
+that is not printable is shown as Python writes it (``\\n``, ``\\x1b``, ``\\ud800``), and further
+lines of a traceback or of output are indented, as no line of the log is.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import json
+import logging
+import re
+import time
+import uuid
+from typing import Dict, Mapping
+
+from ovirt_scheduler.log.fields import FIELDS, Block, Names
+
+_INDENT = "\n    "
+_FIELD = re.compile(r"%\((\w+)\)[.0-9]*[a-z]")
+_KINDS = uuid.UUID("b3a1d8f2-6c0e-4f57-9d24-7e5a1c98f360")  # the namespace of ``kind``
+
+
+class PlainFormatter(logging.Formatter):
+    """``2026-01-31 12:00:00.000+01:00 INFO    request …``, in local time with its offset."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        local = time.localtime(record.created)
+        shown, zone = time.strftime("%Y-%m-%d %H:%M:%S %z", local).rsplit(" ", 1)
+        place = f"{shown}.{int(record.msecs):03}{zone[:3]}:{zone[3:]}"
+        return f"{place} {record.levelname:<7} {text(record)}"
+
+
+class JsonFormatter(logging.Formatter):
+    """One object on one line, all of it ASCII: time (RFC 3339, UTC), level, message, fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        created = datetime.datetime.fromtimestamp(record.created, datetime.timezone.utc)
+        told = {
+            "time": created.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": sentence(record),
+            **fields(record),
+        }
+        return as_json(told)
+
+
+def fields(record: logging.LogRecord) -> Dict[str, object]:
+    """The record's fields, without those that are None; of an exception its traceback."""
+    given = record.args if isinstance(record.args, dict) else {}
+    found = {name: given[name] for name in given if name in FIELDS and given[name] is not None}
+    if record.exc_info and record.exc_info[0] is not None:
+        found["traceback"] = Block(logging.Formatter().formatException(record.exc_info))
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def kind(message: str) -> str:
+    """What all lines of a message have in common: a number for the words that it has in the code.
+
+    The manual has these words, with the fields in capitals; whoever changes them there and in the
+    code makes another kind.
+    """
+    words = _FIELD.sub(lambda found: found.group(1).upper(), message)
+    return uuid.uuid5(_KINDS, words).hex
+
+
+def sentence(record: logging.LogRecord) -> str:
+    """The message, on one line."""
+    return printable(record.getMessage())
+
+
+def text(record: logging.LogRecord) -> str:
+    """The message with what was printed or where it failed; of that, several lines are indented."""
+    told = sentence(record)
+    for value in fields(record).values():
+        if isinstance(value, Block):
+            lines = [printable(line.expandtabs()) for line in value.splitlines()]
+            separator = " " if len(lines) == 1 else _INDENT
+            told += "".join(f"{separator}{line}" for line in lines)
+    return told
+
+
+def printable(words: str) -> str:
+    """The words on one line, every character escaped that is not to be seen there."""
+    if words.isprintable():
+        return words
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
+        for letter in words
+    )
+
+
+def as_utf8(words: str) -> bytes:
+    """UTF-8; a lone surrogate, which not every reader takes, is shown as ``\\ud800``."""
+    return str.encode(words, "utf-8", "backslashreplace")
+
+
+def as_json(value: object) -> str:
+    """JSON in ASCII, as ``as_utf8`` has it."""
+    return json.dumps(_plain(value), separators=(",", ":"))
+
+
+def _plain(value: object) -> object:
+    """What json knows, without a lone surrogate."""
+    if isinstance(value, str):
+        return as_utf8(value).decode("utf-8")
+    if isinstance(value, Names):
+        return [_plain(name) for name in value.first]
+    if isinstance(value, Mapping):
+        return {_plain(name): _plain(each) for name, each in value.items()}
+    return value

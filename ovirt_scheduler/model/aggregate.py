@@ -1,0 +1,132 @@
+"""What the answers of single units make together (contract 4.1 to 4.4 and 3.6).
+
+Pure arithmetic on ids and numbers. While calls run, it tells which hosts the next filter sees;
+afterwards it makes the request's answer. So both mean the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from dataclasses import replace
+from typing import Dict, List, Mapping, Sequence, Tuple, cast
+
+from ovirt_scheduler.model.model import CallResult, OnFailure, WantedUnit
+
+ALL_FILTERS_FAILED = "all filters failed"
+
+# The engine adds 32-bit numbers; twice this still fits (contract 3.6).
+_SUM_BOUND = 10**9
+
+Ids = Tuple[str, ...]
+
+
+def among(given: Sequence[str], answered: Sequence[str]) -> Tuple[Ids, Ids]:
+    """Hold a plugin's hosts against those that it was given.
+
+    Returns:
+        The hosts of both, in the order given and none twice; and the answered ones that
+        were not given, in the order answered and none twice.
+    """
+    chosen = set(answered)
+    known = set(given)
+    return (
+        tuple(host for host in given if host in chosen),
+        tuple(dict.fromkeys(host for host in answered if host not in known)),
+    )
+
+
+def narrow(left: Ids, result: CallResult, on_failure: OnFailure) -> Ids:
+    """The hosts that are left after one more filter (contract 4.1, 4.2)."""
+    if result.ok:
+        return among(left, cast("Ids", result.value))[0]
+    return () if on_failure is OnFailure.REJECT else left
+
+
+def filtered(
+    given: Ids, results: Sequence[CallResult], on_failure: Sequence[OnFailure]
+) -> Tuple[Ids, Ids]:
+    """The answer of a chain of filters, with the errors that belong to no single one.
+
+    Args:
+        given: the hosts of the request.
+        results: of the filters that ran, in their order.
+        on_failure: of all filters asked for, in the same order.
+    """
+    left = given
+    for result, policy in zip(results, on_failure):
+        left = narrow(left, result, policy)
+    all_ran = bool(results) and len(results) == len(on_failure)  # none rejected all hosts before
+    every_one_failed = all_ran and not any(result.ok for result in results)
+    return left, (ALL_FILTERS_FAILED,) if every_one_failed else ()
+
+
+def whole_cost(cost: object) -> int:
+    """A plugin's cost as an integer, rounded half to even.
+
+    Raises:
+        ValueError: it is not a finite number.
+    """
+    if isinstance(cost, int):
+        return int(cost)
+    number = math.nan
+    if not isinstance(cost, (str, bytes, bytearray)):  # float() would read their text
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            number = float(cost)  # type: ignore[arg-type]
+    if not math.isfinite(number):
+        raise ValueError(f"{cost!r:.60} is not a finite number")
+    return round(number)
+
+
+def bound(factor: int, functions: int) -> int:
+    """The largest cost of one function of a call, so that no sum overflows (contract 3.6)."""
+    return _SUM_BOUND // (functions * max(1, abs(factor)))
+
+
+def held(costs: Mapping[str, int], factor: int, functions: int) -> Tuple[Mapping[str, int], bool]:
+    """The costs within their bound, and whether any had to be held there."""
+    limit = bound(factor, functions)
+    if max(map(abs, costs.values()), default=0) <= limit:
+        return costs, False
+    return {host: max(-limit, min(limit, cost)) for host, cost in costs.items()}, True
+
+
+def summed(
+    wanted: Sequence[WantedUnit], results: Sequence[CallResult], functions: int
+) -> Tuple[Dict[str, int], Tuple[CallResult, ...], Tuple[str, ...]]:
+    """What a call's cost functions come to, each held within its bound (contract 3.6).
+
+    Args:
+        wanted: those that were called, with their factors.
+        results: of them, in the same order.
+        functions: in the call, those that there are not included.
+
+    Returns:
+        The weighted sum; the results as they count for it; the errors of no single function.
+    """
+    counted: List[CallResult] = []
+    errors: List[str] = []
+    for unit, result in zip(wanted, results):
+        if not result.ok:
+            counted.append(result)
+            continue
+        costs = cast("Mapping[str, int]", result.value)
+        within, beyond = held(costs, unit.factor, functions)
+        if beyond:
+            limit = bound(unit.factor, functions)
+            errors.append(f"{unit.name}: a cost beyond {limit} either way was held there")
+        counted.append(replace(result, value=within) if beyond else result)
+    total = weighted_sum(
+        [cast("Mapping[str, int]", result.value or {}) for result in counted],
+        [unit.factor for unit in wanted],
+    )
+    return total, tuple(counted), tuple(dict.fromkeys(errors))
+
+
+def weighted_sum(costs: Sequence[Mapping[str, int]], factors: Sequence[int]) -> Dict[str, int]:
+    """Host to the sum of factor times cost; a host that nobody scored is not there."""
+    total: Dict[str, int] = {}
+    for mapping, factor in zip(costs, factors):
+        for host, cost in mapping.items():
+            total[host] = total.get(host, 0) + factor * cost
+    return total

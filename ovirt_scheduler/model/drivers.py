@@ -1,0 +1,233 @@
+"""What a driver is: it publishes methods under a topic, or is a scheduler, in whole or in part.
+
+``INTERFACE_METHODS`` is the table of what a scheduler may define; ``interfaces`` has the same as
+classes, for plugins to derive from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Mapping, Optional, Tuple, Union
+
+from ovirt_scheduler.model.model import (
+    NO_ENGINE,
+    Caller,
+    CallResult,
+    Document,
+    Engine,
+    Hosts,
+    Limits,
+    PluginCode,
+    PropertySet,
+    PublishedMethod,
+    UnitCall,
+    Vm,
+    WantedUnit,
+)
+from ovirt_scheduler.model.tasks import Known, Returns
+
+
+@dataclass(frozen=True)
+class InterfaceMethod:
+    """One method of the interfaces of a scheduler; it gets its arguments by position."""
+
+    interface: str
+    parameters: Tuple[str, ...]
+    returns: Returns
+
+
+_SELECTS = ("hosts", "vm", "properties")
+_BALANCES = ("hosts", "vms", "properties")
+_STATUSES = ("old_status", "new_status")
+
+INTERFACE_METHODS: Mapping[str, InterfaceMethod] = {
+    "candidates": InterfaceMethod("HostSelector", _SELECTS, Returns.SELECTION),
+    "select_host": InterfaceMethod("HostSelector", _SELECTS, Returns.SELECTION),
+    "has_any_hosts": InterfaceMethod("HostSelector", _SELECTS, Returns.TRUTH),
+    "get_selected_hosts": InterfaceMethod("HostSelector", (), Returns.SELECTION),
+    "load_balance": InterfaceMethod("LoadBalancer", _BALANCES, Returns.MIGRATIONS),
+    "on_timer_invoked": InterfaceMethod("TimerInvokedScheduler", _BALANCES, Returns.MIGRATIONS),
+    "on_vm_status_changed": InterfaceMethod(
+        "VmStatusChanged", ("vm", *_STATUSES, *_BALANCES), Returns.MIGRATIONS
+    ),
+    "on_host_status_changed": InterfaceMethod(
+        "HostStatusChanged", ("host", *_STATUSES, *_BALANCES), Returns.MIGRATIONS
+    ),
+}
+INTERFACES = tuple(dict.fromkeys(method.interface for method in INTERFACE_METHODS.values()))
+
+# Properties that the daemon reads itself before it asks a scheduler for a host.
+FILTERS, COST_FUNCTIONS = "filters", "cost_functions"
+POLICY = "policy"  # the property that names one of a scheduler's policies
+
+
+@dataclass(frozen=True)
+class DriverUnit:
+    """One driver, ready to be called."""
+
+    name: str
+    class_name: str
+    id: str  # a UUID, made of the name
+    version: str
+    checksum: str  # as a policy unit's
+    description: str
+    plugin: PluginCode
+    limits: Limits
+    properties: PropertySet
+    topic: Optional[str] = None  # None: it publishes nothing
+    interfaces: Tuple[str, ...] = ()  # of a scheduler: those that it defines
+    methods: Tuple[PublishedMethod, ...] = ()
+    policies: Tuple[str, ...] = ()
+    written_for: Optional[str] = None
+    line: int = 1  # of its class
+    shipped: bool = False  # gives way to any other of its name, or on its topic
+
+    @property
+    def words(self) -> str:
+        return "scheduler" if self.interfaces else "driver"
+
+    def method(self, name: str) -> Optional[PublishedMethod]:
+        return next((method for method in self.methods if method.name == name), None)
+
+    def defines(self, method: str) -> Optional[InterfaceMethod]:
+        """The method of an interface that it defines; None for any other."""
+        found = INTERFACE_METHODS.get(method)
+        return found if found is not None and found.interface in self.interfaces else None
+
+
+Vms = Hosts  # ids, or a document of <vms>
+
+
+@dataclass(frozen=True)
+class Subjects:
+    """What a scheduler's method is about: documents, or ids (contract 1.4)."""
+
+    hosts: Hosts = ()
+    vms: Vms = ()
+    vm: Optional[Vm] = None
+    host: Optional[Vm] = None  # whose status has changed: an id, or a document
+
+
+# Ids of hosts; a yes or no; VM id to host ids; or what a method of the driver's own gave back.
+Migrations = Mapping[str, Tuple[str, ...]]
+# VM id to the hosts that it may go to, each with its cost; a VM that is not there may go to any.
+Destinations = Mapping[str, Mapping[str, int]]
+DriverAnswer = Union[Tuple[str, ...], bool, Migrations, object]
+
+
+@dataclass(frozen=True)
+class DriverRequest:
+    """A call of one method of a driver, decoded.
+
+    Attributes:
+        arguments: those beside the subjects and the properties, by their names.
+        filters, cost_functions: policy units that run before, where the method selects hosts.
+        destinations: as far as they are known, where the method migrates VMs.
+    """
+
+    caller: Caller
+    driver: DriverUnit
+    method: str
+    subjects: Subjects = Subjects()
+    arguments: Mapping[str, object] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    filters: Tuple[WantedUnit, ...] = ()
+    cost_functions: Tuple[WantedUnit, ...] = ()
+    destinations: Destinations = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StatusChange:
+    """What one call of a hook is about."""
+
+    subject: str  # the id of the host or VM, as the hook is one for hosts or for VMs
+    old_status: str
+    new_status: str
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Changes that a hook is to be told of, one after another, and until when one is begun."""
+
+    all: Tuple[StatusChange, ...]
+    until: float  # seconds on the monotonic clock; the first is told whatever the time
+
+
+@dataclass(frozen=True)
+class DriverJob:
+    """What a request for a driver comes to."""
+
+    driver: DriverUnit
+    method: str
+    subjects: Subjects
+    arguments: Mapping[str, object]
+    properties: Mapping[str, str]
+    deadline: float  # seconds on the monotonic clock, for all of it
+    known: Known = field(default_factory=Known)
+    engine: Engine = NO_ENGINE
+    filters: Tuple[UnitCall, ...] = ()
+    cost_functions: Tuple[UnitCall, ...] = ()
+    wanted_costs: Tuple[WantedUnit, ...] = ()  # each cost function's factor
+    selected: Tuple[str, ...] = ()  # the last selection
+    destinations: Destinations = field(default_factory=dict)
+    strict: bool = True  # a property's value that is refused ends it all (contract 1.5)
+
+    @property
+    def documents(self) -> Tuple[Document, ...]:
+        given = self.subjects
+        parts = (given.hosts, given.vms, given.vm, given.host)
+        known = (*self.known.hosts, *self.known.vms, self.known.vm)
+        return tuple(part for part in (*parts, *known) if isinstance(part, Document))
+
+    @property
+    def returns(self) -> Returns:
+        found = self.driver.defines(self.method)
+        return Returns.VALUE if found is None else found.returns
+
+    def of(self, change: StatusChange) -> DriverJob:
+        """The same for one of its changes alone."""
+        if self.method == "on_host_status_changed":
+            subjects = replace(self.subjects, host=change.subject)
+        else:
+            subjects = replace(self.subjects, vm=change.subject)
+        statuses = {"old_status": change.old_status, "new_status": change.new_status}
+        return replace(self, subjects=subjects, arguments=statuses)
+
+
+@dataclass(frozen=True)
+class DriverExecution:
+    """What the executor brings back of a driver's job.
+
+    ``result`` tells how the driver's call ended, None where it was not called as no host was
+    left for it; ``answer`` is what it returned, where it is ok.
+    """
+
+    hosts: Tuple[str, ...] = ()  # ids in the order given
+    filters: Tuple[CallResult, ...] = ()  # of those that ran, in the order asked for
+    cost_functions: Tuple[CallResult, ...] = ()
+    errors: Tuple[str, ...] = ()  # that belong to no plugin
+    result: Optional[CallResult] = None
+    answer: DriverAnswer = None
+
+    @property
+    def results(self) -> Tuple[CallResult, ...]:
+        """Of all calls, in the order of their beginning."""
+        own = () if self.result is None else (self.result,)
+        return (*self.filters, *self.cost_functions, *own)
+
+
+@dataclass(frozen=True)
+class DriverDecision:
+    """The whole record of one answered request."""
+
+    request: DriverRequest
+    execution: DriverExecution
+    answer: DriverAnswer  # where there is none of the driver's: that nothing is to be done
+    errors: Tuple[str, ...] = ()
+    unit_errors: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def failure(self) -> Optional[str]:
+        """Why the driver gave no answer; None where it gave one, or was not called."""
+        result = self.execution.result
+        return None if result is None or result.ok else result.message

@@ -1,0 +1,237 @@
+"""What a process below the zygote is asked to do, and what it is given for it.
+
+Pickled by the daemon alone, so a process trusts it. Entities travel beside a task, as sealed
+files in memory (``Pack``) whose descriptors come with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+from dataclasses import dataclass, field
+from typing import Mapping, Optional, Tuple, Union
+
+from ovirt_scheduler.model.model import (
+    Candidate,
+    Document,
+    Engine,
+    Limits,
+    PluginCode,
+    PropertySet,
+)
+
+Ids = Tuple[str, ...]
+
+# Why a process of a plugin ends by itself, with the words for the log: what differs after a call,
+# or what it has come to.
+ENDS = {
+    "affinity": "a call changed on which processors it runs",
+    "atexit": "a call registered a function with atexit",
+    "calls_per_process": "it has served calls_per_process calls",
+    "capabilities": "a call changed its capabilities",
+    "child processes": "a call left child processes",
+    "comparison": "it could not be compared with what it was",
+    "cpu_limit": "its calls have used up cpu_limit together",
+    "decimal": "a call changed decimal.DefaultContext",
+    "descriptors": "a call left files or connections open, or closed others",
+    "exit": "a call ended with sys.exit",
+    "faulthandler": "a call switched faulthandler on or off",
+    "garbage collection": "a call changed the callbacks or the debugging of gc",
+    "memory": "its calls left too much memory in use",
+    "modules": "a call changed a library",
+    "out of memory": "a call reached memory_limit",
+    "prctl": "a call changed a flag of prctl",
+    "priority": "a call changed its priority",
+    "resource limits": "a call changed its resource limits",
+    "root folder": "a call changed its root folder",
+    "seccomp": "a call changed its seccomp filters",
+    "session": "a call changed its session or process group",
+    "signals": "a call changed what it does with signals",
+    "sys": "a call changed something in the module sys",
+    "threads": "a call left threads",
+    "timers": "a call left a timer",
+    "tracing": "a call left tracing or profiling on",
+    "user": "a call changed its user or groups",
+}
+
+ANALYSIS_LIMITS = Limits(timeout=10.0, memory=512 << 20, cpu=10, open_files=256)
+
+
+class Returns(enum.Enum):
+    """What a function of a plugin returns; ``answers`` and ``shapes`` have a row for each."""
+
+    HOSTS = "hosts"  # a filter: the hosts to keep
+    COSTS = "costs"  # a cost function: host to cost
+    MIGRATION = "migration"  # a balance: one VM and its hosts, or nothing
+    SELECTION = "selection"  # ids of hosts, the best first
+    IDS = "ids"  # of hosts, where none are given to choose from
+    TRUTH = "truth"
+    MIGRATIONS = "migrations"  # VM id to the ids of the hosts it may go to, the best first
+    VALUE = "value"  # whatever XML-RPC carries
+
+
+class Role(enum.Enum):
+    """What entities of a request are to a function: the name of its parameter."""
+
+    HOSTS = "hosts"
+    VMS = "vms"
+    VM = "vm"
+    HOST = "host"
+
+    @property
+    def kind(self) -> str:
+        """The SDK's name of the type."""
+        return "Host" if self in (Role.HOSTS, Role.HOST) else "Vm"
+
+
+class Pack:
+    """The entities of one document, packed into a sealed file in memory.
+
+    Args:
+        descriptor: of the file; it is closed when nobody has the pack any more.
+        ids: of the entities, in the document's order; None for a VM that is yet to be made.
+    """
+
+    def __init__(self, descriptor: int, ids: Tuple[Optional[str], ...]) -> None:
+        self.descriptor = descriptor
+        self.ids = ids
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory."""
+        return os.fstat(self.descriptor).st_size
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError):
+            os.close(self.descriptor)
+
+
+@dataclass(eq=False)
+class Told:
+    """What the engine answered on ids: a document until somebody reads it, then a pack.
+
+    It is shared by the requests that the inventory's cache gives it to; whoever reads it last
+    has the same to put there.
+    """
+
+    document: Document
+    asked: Ids
+    pack: Optional[Pack] = None
+    problems: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the engine told of hosts and VMs that came as ids (contract 5.2)."""
+
+    hosts: Tuple[Told, ...] = ()
+    vm: Optional[Told] = None
+    vms: Tuple[Told, ...] = ()
+
+
+Packs = Mapping[Role, Tuple[Pack, ...]]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What calls are about: ids, and packs where more is known than an id.
+
+    Of several packs the first that has an id counts; an id that none has is an entity that
+    holds nothing else (contract 5.2).
+    """
+
+    hosts: Ids = ()
+    vms: Ids = ()
+    vm: Optional[str] = None
+    host: Optional[str] = None
+    packs: Packs = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of a plugin, and how it is called."""
+
+    unit: str  # the policy unit or driver that it belongs to
+    kind: str  # of that, in a sentence: cost function
+    name: str
+    returns: Returns
+    class_name: Optional[str] = None  # its class is made anew for each call; None: of the module
+    # By position; None: the call's own arguments, by name.
+    parameters: Optional[Tuple[str, ...]] = None
+    takes_ids: bool = False  # a class unit: ids in place of entities, and it may print its answer
+    properties: Optional[PropertySet] = None
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What makes a process one of a plugin: the first that it is told."""
+
+    plugin: PluginCode
+    limits: Limits
+
+
+@dataclass(frozen=True)
+class CallTask:
+    """One call of a function of the plugin.
+
+    ``packs`` has the places of each role's packs among the descriptors that came with the task.
+    """
+
+    function: Function
+    hosts: Ids
+    vms: Ids
+    vm: Optional[str]
+    host: Optional[str]
+    packs: Mapping[str, Tuple[int, ...]]
+    properties: Mapping[str, str]
+    arguments: Mapping[str, object]
+    attributes: Mapping[str, object]  # set on the class's instance before the call
+    engine: Engine
+    seconds: float  # that finding out whether the properties take the values may take
+
+
+@dataclass(frozen=True)
+class CheckTask:
+    """Whether a function's properties take these values; nothing of the plugin runs."""
+
+    function: Function
+    properties: Mapping[str, str]
+    seconds: float  # that it may take
+
+
+@dataclass(frozen=True)
+class PrintedTask:
+    """Read a class unit's answer from what its call printed (contract 5.3)."""
+
+    function: Function
+    hosts: Ids
+    stdout: bytes
+    stderr: bytes
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A document to be read.
+
+    Attributes:
+        asked: the ids that the engine was asked for, where it is the engine's answer.
+    """
+
+    role: Role
+    document: Document
+    asked: Optional[Ids] = None
+
+
+@dataclass(frozen=True)
+class ReadTask:
+    """Read documents, and pack what is in each of them.
+
+    ``tells_states`` asks for names and statuses as well.
+    """
+
+    documents: Tuple[Unread, ...]
+    tells_states: bool = False
+
+
+Task = Union[Setup, CallTask, CheckTask, PrintedTask, ReadTask, Candidate]

@@ -1,0 +1,110 @@
+"""What a plugin may import: the interfaces of a scheduler and of a driver (``interfaces``), and a
+connection to the engine that needs no configuration of its own.
+
+::
+
+    from ovirt_scheduler.plugin import engine_connection
+
+    def do_filter(hosts, vm, properties):
+        with engine_connection() as connection:
+            clusters = connection.system_service().clusters_service().list()
+
+The daemon logs in, with what the section ``[engine]`` of scheduler.conf says, and hands the
+token to the calls of the plugins that name ``engine_connection`` in their code, or import version 3
+of the SDK (``sdk3``). The password never reaches a plugin. A plugin's own tests say
+``provide(EngineAccess(url, ca_file, token))`` first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import List, NoReturn
+
+from ovirtsdk4 import AuthError, Connection
+
+from ovirt_scheduler.errors import EngineUnavailable
+from ovirt_scheduler.model.model import Engine, EngineAccess, NoEngine
+from ovirt_scheduler.plugin.interfaces import (
+    Driver,
+    HostSelector,
+    HostStatusChanged,
+    LoadBalancer,
+    Scheduler,
+    TimerInvokedScheduler,
+    VmStatusChanged,
+)
+
+__all__ = [
+    "Driver",
+    "EngineAccess",
+    "EngineUnavailable",
+    "HostSelector",
+    "HostStatusChanged",
+    "LoadBalancer",
+    "Scheduler",
+    "TimerInvokedScheduler",
+    "VmStatusChanged",
+    "engine_connection",
+    "provide",
+]
+
+_TIMEOUT = 20  # seconds for one answer; a silent engine should not use up all of a call's time
+
+_NONE = "the daemon gives a connection to its calls of a policy unit alone"
+_engine: Engine = NoEngine(_NONE)
+_connections: List[Connection] = []  # of the call that runs
+
+
+def engine_connection() -> Connection:
+    """A connection to the engine's REST API, logged in.
+
+    Closing it is optional and harmless: the login stays, since other calls use it.
+
+    Raises:
+        EngineUnavailable: scheduler.conf has no ``[engine]`` section, the engine did not answer
+            the daemon, or ``ca_file`` cannot be read. The text says which.
+    """
+    if isinstance(_engine, NoEngine):
+        raise EngineUnavailable(f"no connection to the engine: {_engine.reason}")
+    if _engine.ca_file is not None and not os.access(_engine.ca_file, os.R_OK):
+        raise EngineUnavailable(
+            f"no connection to the engine: {_engine.ca_file} is not to be read by the user whom "
+            "plugins run as; it is no secret: let everybody read it"
+        )
+    connection = _SharedLogin(
+        url=_engine.url, token=_engine.token, ca_file=_engine.ca_file, timeout=_TIMEOUT
+    )
+    _connections.append(connection)
+    return connection
+
+
+def forget() -> None:
+    """For a process that has done its call: close what that left open, and lose the login."""
+    provide(NoEngine(_NONE))
+    for connection in [*_connections]:
+        with contextlib.suppress(Exception):
+            connection.close()
+    _connections.clear()
+
+
+def provide(engine: Engine) -> None:
+    """For the process of a call: what ``engine_connection`` is made with, or why not."""
+    global _engine  # noqa: PLW0603  one process, one call
+    _engine = engine
+
+
+def provided() -> Engine:
+    """What ``engine_connection`` is made with here, or why there is none."""
+    return _engine
+
+
+class _SharedLogin(Connection):  # type: ignore[misc]  # the SDK has no type hints
+    """A connection that leaves the login to the daemon."""
+
+    def close(self, logout: bool = False) -> None:  # noqa: ARG002  the token is not ours alone
+        super().close(logout=False)
+
+    def _get_access_token(self) -> NoReturn:
+        """Where the SDK would log in again, after a 401, it has no password to do it with."""
+        raise AuthError(f"{self.url}: the engine no longer takes the token of the daemon's login")

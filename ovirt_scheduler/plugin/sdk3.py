@@ -1,0 +1,320 @@
+"""As much of version 3 of the SDK as plugins of ovirt-scheduler-proxy use, on version 4.
+
+::
+
+    API(url, username, password)          ovirtsdk4.Connection
+     +-- hosts, vms, ...  _Collection      a service of the system
+          +-- list, get   _Entity          ovirtsdk4.types: get_...(), set_...(), words for
+               +-- statistics  _Parts       enumerations, links that are followed when asked for
+
+Imported in the process of a plugin call alone, by a plugin that imports ``ovirtsdk``
+(``plugin_modules``), and where no package of that name is installed. What is not here raises
+``NotHere``, whose text names the call of version 4.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import socket
+from types import ModuleType
+from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, NoReturn, Optional
+from urllib.parse import urlsplit
+
+import ovirtsdk4
+
+from ovirt_scheduler import plugin
+from ovirt_scheduler.model.model import NO_ENGINE, EngineAccess
+
+_PATH = "/ovirt-engine/api"  # which callers of version 3 could leave out
+_TIMEOUT = 20  # seconds for one answer
+_MISSING = 404
+
+# What API took, and changes no answer.
+_IGNORED = {
+    "debug", "persistent_auth", "port", "renew_session", "session_timeout", "timeout",
+    "validate_cert_chain",
+}  # fmt: skip
+_SDK4 = "ovirt_scheduler.plugin.engine_connection()"  # how the calls of version 4 begin
+
+
+class NotHere(AttributeError):
+    """A part of version 3 that is not among what plugins are given."""
+
+
+class API:
+    """The engine's REST API: with the daemon's login where it is the engine of ``[engine]``.
+
+    Args:
+        url: of the engine; its path may be missing.
+        username, password: count where scheduler.conf has no ``[engine]`` section.
+        ca_file, insecure: likewise.
+
+    Raises:
+        EngineUnavailable: scheduler.conf names another engine, or that gives no answer.
+        ovirtsdk4.Error: the engine does not let this user in.
+        TypeError: an argument that cannot be heeded.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        username: Optional[str] = None,
+        password: Optional[str] = None,
+        *,
+        ca_file: Optional[str] = None,
+        insecure: bool = False,
+        **others: object,
+    ) -> None:
+        heeded = {name for name, value in others.items() if value} - _IGNORED
+        if heeded:
+            raise TypeError(
+                f"API({', '.join(sorted(heeded))}) of SDK 3 is not here; "
+                "with SDK 4: ovirtsdk4.Connection(url=..., ...)"
+            )
+        engine = plugin.provided()
+        if engine == NO_ENGINE:
+            self._connection = ovirtsdk4.Connection(
+                url=_whole(url),
+                username=username,
+                password=password,
+                ca_file=ca_file,
+                insecure=insecure,
+                timeout=_TIMEOUT,
+            )
+            self._connection.test(raise_exception=True)
+            return
+        if isinstance(engine, EngineAccess) and not _same_engine(url, engine.url):
+            raise plugin.EngineUnavailable(
+                f"API(url={url!r:.100}) is another engine than that of [engine] in scheduler.conf, "
+                f"{engine.url}: write that one here, or ovirt_scheduler.plugin.engine_connection()"
+            )
+        self._connection = plugin.engine_connection()
+
+    def disconnect(self) -> None:
+        self._connection.close()
+
+    def test(self, throw_exception: bool = False) -> bool:
+        return bool(self._connection.test(raise_exception=throw_exception))
+
+    def __getattr__(self, name: str) -> _Collection:
+        _refuse_private(name)
+        system = self._connection.system_service()
+        service = getattr(system, f"{name}_service", None)
+        if service is None or not hasattr(service(), "list"):
+            raise NotHere(
+                f"API.{name} of SDK 3 is not here; with SDK 4: a service of "
+                f"{_SDK4}.system_service()"
+            )
+        return _Collection(self._connection, name, service())
+
+
+class _Collection:
+    """Entities of the engine, such as ``api.hosts``."""
+
+    def __init__(self, connection: Any, name: str, service: Any) -> None:
+        self._connection = connection
+        self._name = name
+        self._service = service
+
+    def list(
+        self,
+        query: Optional[str] = None,
+        case_sensitive: bool = True,
+        max: Optional[int] = None,  # noqa: A002  as version 3 calls it
+    ) -> List[_Entity]:
+        """Those that a search finds, as the engine's search language has it."""
+        found = self._service.list(
+            search=query, case_sensitive=None if case_sensitive else False, max=max
+        )
+        return [_Entity(self._connection, each) for each in found]
+
+    def get(self, name: Optional[str] = None, id: Optional[str] = None) -> Optional[_Entity]:  # noqa: A002
+        """The one of that id, or of that name; None where there is none."""
+        if id:
+            try:
+                return _Entity(self._connection, self._service.service(id).get())
+            except ovirtsdk4.Error as error:
+                if error.code != _MISSING:
+                    raise
+                return None
+        if not name:
+            raise TypeError(f"{self._name}.get: say id= or name=")
+        return next((each for each in self.list(f"name={name}") if each.name == name), None)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        _refuse_private(name)
+        raise NotHere(
+            f"{self._name}.{name} of SDK 3 is not here; with SDK 4: "
+            f"{_SDK4}.system_service().{self._name}_service().{name}(...)"
+        )
+
+
+class _Entity:
+    """One of the engine's entities, with its attributes and their getters and setters."""
+
+    def __init__(self, connection: Any, entity: Any) -> None:
+        self.__dict__.update(_connection=connection, _entity=entity)
+
+    def __getattr__(self, name: str) -> Any:
+        _refuse_private(name)
+        for prefix, accessor in (("get_", self._getter), ("set_", self._setter)):
+            if name.startswith(prefix) and self._has(name[len(prefix) :]):
+                return accessor(name[len(prefix) :])
+        if not self._has(name):
+            kind = type(self._entity).__name__
+            instead = _call(self._connection, self._entity, name) or f"see ovirtsdk4.types.{kind}"
+            raise NotHere(f"{kind}.{name} of SDK 3 is not here; with SDK 4: {instead}")
+        found = self._shown(name, getattr(self._entity, name.rstrip("_")))
+        self.__dict__[name] = found  # asked for again, it is the same object
+        return found
+
+    def _has(self, name: str) -> bool:
+        """Names that are Python's own words had a ``_`` behind them in version 3."""
+        return hasattr(type(self._entity), name.rstrip("_"))
+
+    def _getter(self, name: str) -> Any:
+        return lambda: getattr(self, name)
+
+    def _setter(self, name: str) -> Any:
+        return lambda value: setattr(self, name, value)
+
+    def _shown(self, name: str, value: Any) -> Any:
+        if isinstance(value, enum.Enum):
+            return _State(value.value) if name == "status" else value.value
+        if isinstance(value, list):
+            return _Parts(self._connection, name, value)
+        if isinstance(value, ovirtsdk4.Struct):
+            return _Entity(self._connection, value)
+        return value
+
+
+class _State(str):
+    """A status: its word is the ``state``."""
+
+    @property
+    def state(self) -> str:
+        return str(self)
+
+    def get_state(self) -> str:
+        return str(self)
+
+
+class _Parts:
+    """What an entity has several of: ``values.value``, or a link such as ``statistics``."""
+
+    def __init__(self, connection: Any, name: str, found: Any) -> None:
+        self._connection = connection
+        self._name = name
+        self._found = found
+        self._all: Optional[List[Any]] = None
+
+    def list(self) -> List[Any]:
+        """All of them; the engine is asked where there is only a link."""
+        if self._all is None:
+            found = self._found
+            if not found and getattr(found, "href", None):
+                found = self._connection.follow_link(found)
+            self._all = [
+                _Entity(self._connection, each) if isinstance(each, ovirtsdk4.Struct) else each
+                for each in found
+            ]
+        return self._all
+
+    def get(self, name: Optional[str] = None, id: Optional[str] = None) -> Optional[_Entity]:  # noqa: A002
+        """The one of that name, or of that id; None where there is none."""
+        for each in self.list():
+            if (each.id == id) if id is not None else (each.name == name):
+                return each  # type: ignore[no-any-return]
+        return None
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.list())
+
+    def __len__(self) -> int:
+        return len(self.list())
+
+    def __getitem__(self, place: int) -> Any:
+        return self.list()[place]
+
+    def __getattr__(self, name: str) -> Any:
+        _refuse_private(name)
+        plain = name[len("get_") :] if name.startswith("get_") else name
+        if self._name not in (f"{plain}s", f"{plain[:-1]}ies"):
+            instead = _call(self._connection, self._found, name) or "it is a list"
+            raise NotHere(f"{self._name}.{name} of SDK 3 is not here; with SDK 4: {instead}")
+        return self.list() if plain == name else self.list
+
+
+def _refuse_private(name: str) -> None:
+    """What Python itself looks for is not the engine's."""
+    if name.startswith("_"):
+        raise AttributeError(name)
+
+
+def _call(connection: Any, found: Any, name: str) -> Optional[str]:
+    """The call of version 4 that does what a method of version 3 did; None where there is none."""
+    href = getattr(found, "href", None) or ""
+    path = href[len(_PATH) + 1 :] if href.startswith(_PATH) else ""
+    call = "remove" if name == "delete" else name
+    if not path or not callable(getattr(connection.service(path), call, None)):
+        return None
+    return f"{_SDK4}.service({path!r}).{call}(...)"
+
+
+def _whole(url: str) -> str:
+    """An URL as version 4 wants it."""
+    parts = urlsplit(url)
+    return url if parts.path.startswith(_PATH) else f"{parts.scheme}://{parts.netloc}{_PATH}"
+
+
+def _same_engine(one: str, other: str) -> bool:
+    """Whether two URLs are of one machine, by whichever of its names; the port is no matter."""
+    names = [(urlsplit(url).hostname or "").lower() for url in (one, other)]
+    if names[0] == names[1]:
+        return True
+    first, second = map(_addresses, names)
+    return bool(first & second) or (_is_here(first) and _is_here(second))
+
+
+def _addresses(name: str) -> FrozenSet[str]:
+    try:
+        return frozenset(str(found[4][0]) for found in socket.getaddrinfo(name, None))
+    except (OSError, UnicodeError):
+        return frozenset()
+
+
+def _is_here(addresses: FrozenSet[str]) -> bool:
+    """Whether one of the addresses is this machine's: then a socket can have it."""
+    for address in addresses:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as tried:
+            tried.bind((address, 0))
+            return True
+    return False
+
+
+def _no_params(name: str) -> NoReturn:
+    _refuse_private(name)
+    kind = {"VM": "Vm"}.get(name, name)
+    # No AttributeError: ``from ovirtsdk.xml.params import VM`` would say something else instead.
+    raise ImportError(f"params.{name} of SDK 3 is not here; with SDK 4: ovirtsdk4.types.{kind}")
+
+
+# Each module that can be imported, with what is in it.
+CONTENTS: Mapping[str, Dict[str, Any]] = {
+    "ovirtsdk": {},
+    "ovirtsdk.api": {"API": API},
+    "ovirtsdk.xml": {},
+    "ovirtsdk.xml.params": {"__getattr__": _no_params, "__all__": ()},
+    "ovirtsdk.infrastructure": {},
+    "ovirtsdk.infrastructure.errors": {
+        "ConnectionError": ovirtsdk4.ConnectionError,
+        "RequestError": ovirtsdk4.Error,
+    },
+}
+
+
+def fill(module: ModuleType) -> None:
+    """Make a module of version 3 what it is here."""
+    vars(module).update(CONTENTS[module.__name__])

@@ -1,0 +1,194 @@
+"""Hosts and VM documents as entities of the oVirt SDK (contract 5.2).
+
+::
+
+    bytes ──► UTF-8 ──► one pass of expat ──► version 3? ──► the SDK's reader ──► entities
+              without    refuses what is       written as      sees only what
+              declaration no plain document    version 4       expat let through
+
+Runs in a reader alone. Whatever is wrong with a document is an
+``UnreadableDocument`` that says where; no document makes us open a file or a connection,
+and time and memory grow with its length and no faster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import re
+from typing import Any, Iterator, List, Optional, Sequence
+
+from lxml import etree
+from ovirtsdk4 import readers, xml
+from ovirtsdk4.reader import Reader
+
+from ovirt_scheduler.errors import UnreadableDocument
+from ovirt_scheduler.model.model import Document
+from ovirt_scheduler.processes.documents import version3
+from ovirt_scheduler.processes.documents.parser import HOSTS, VMS, Kind, short, take, utf8
+from ovirt_scheduler.processes.documents.states import State, state_of
+
+_read_enums = Reader.read_enums
+
+
+def _read_known_enums(enum_type: Any, reader: Any) -> List[Any]:
+    """Words of an enumeration, without those that it does not have: the SDK makes None of them."""
+    return [each for each in _read_enums(enum_type, reader) if each is not None]
+
+
+Reader.read_enums = staticmethod(_read_known_enums)
+
+
+def read_states(document: Document, kind: Kind) -> List[State]:
+    """Read the states (states.py) of the entities of that kind.
+
+    Raises:
+        UnreadableDocument: always this, whatever goes wrong.
+    """
+    with _without_collection():
+        try:
+            states = _states(document, kind)
+            return states if kind in (HOSTS, VMS) else [_only(states, kind)]
+        except MemoryError:
+            pass
+    raise _too_large(kind)
+
+
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    """Nothing of what reading makes is garbage; to look for some takes a third of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _states(document: Document, kind: Kind) -> List[State]:
+    try:
+        data = utf8(document, kind)
+        passed = take(data, kind)
+        states = passed.states
+        if passed.maybe_version3:
+            data, before = version3.to_version4(data), data
+            if data is not before:
+                states = _of_version3(data, kind)
+    except etree.XMLSyntaxError as mistake:
+        line, column = mistake.position
+        if not line:  # libxml2 has no words for this
+            raise _too_large(kind) from None
+        raise UnreadableDocument(
+            f"{kind.subject}, line {line}, column {column}: {short(mistake.msg)}"
+        ) from None
+    except etree.XPathEvalError:
+        raise _too_large(kind) from None
+    return _states_by_the_sdk(data, kind) if states is None else states
+
+
+def _of_version3(data: bytes, kind: Kind) -> Optional[List[State]]:
+    """The states of a document that was of version 3, where they are certain."""
+    try:
+        return take(data, kind).states
+    except UnreadableDocument:  # it was changed: the place is not the caller's
+        return None
+
+
+def _states_by_the_sdk(data: bytes, kind: Kind) -> List[State]:
+    try:
+        entities = Reader.read(data)
+    except MemoryError:
+        raise
+    except Exception as mistake:  # noqa: BLE001  (the SDK raises whatever comes up)
+        raise UnreadableDocument(f"{_place(data, kind)}: {_reason(mistake)}") from None
+    return [state_of(entity) for entity in (entities if isinstance(entities, list) else [entities])]
+
+
+def _only(found: Sequence[Any], kind: Kind) -> Any:
+    if len(found) != 1:
+        raise UnreadableDocument(
+            f"{kind.subject}: expected one <{kind.one}> in <{kind.many}>, found {len(found)}"
+        )
+    return found[0]
+
+
+def _too_large(kind: Kind) -> UnreadableDocument:
+    return UnreadableDocument(
+        f"{kind.subject}: the document needs more memory than a request may have"
+    )
+
+
+class _Watched:
+    """The SDK's cursor, remembering where it is: to say which element stopped a reader."""
+
+    def __init__(self, kind: Kind):
+        self._cursor: Any = None
+        self._kind = kind
+        self._path: List[str] = []
+        self._at_start = False
+        self._name = ""
+        self._entity = ""
+        self._count = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cursor, name)
+
+    def read_through(self, data: bytes) -> None:
+        """Read the document as the SDK does; raises what stops it."""
+        self._cursor = xml.XmlReader(io.BytesIO(data))
+        reader = readers.HostReader if self._kind.one == "host" else readers.VmReader
+        self.forward()
+        (reader.read_many if self._name == self._kind.many else reader.read_one)(self)
+
+    def forward(self) -> bool:
+        self._at_start = bool(self._cursor.forward())
+        self._name = self._cursor.node_name() if self._at_start else ""
+        return self._at_start
+
+    def read(self) -> Any:
+        if not self._at_start:
+            self._path.pop()
+        else:
+            if self._name == self._kind.one and self._path in ([], [self._kind.many]):
+                self._count += 1
+                identifier = short(self._cursor.get_attribute("id") or "none")
+                self._entity = f"{self._name} number {self._count} (id {identifier})"
+            if not self._cursor.empty_element():
+                self._path.append(self._name)
+        return self._cursor.read()
+
+    @property
+    def place(self) -> str:
+        """``hosts: host number 2 (id ...): <cpu><topology><cores>``"""
+        names = [*self._path, self._name]
+        inside = "".join(
+            f"<{short(name)}>"
+            for name in names
+            if name not in ("", self._kind.one, self._kind.many)
+        )
+        return ": ".join(part for part in (self._kind.subject, self._entity, inside) if part)
+
+
+def _place(data: bytes, kind: Kind) -> str:
+    """Which element the SDK's reader stops at, found by reading once more."""
+    watched = _Watched(kind)
+    with contextlib.suppress(Exception):  # the one that is being told about
+        watched.read_through(data)
+    return watched.place
+
+
+def _reason(mistake: Exception) -> str:
+    """What the SDK's reader says, in our words."""
+    refused = re.fullmatch(r"The text '(.*)' isn't a valid (\w+) value", str(mistake), re.DOTALL)
+    if refused:
+        kind = refused[2]
+        article = "an" if kind[0] in "aeiou" else "a"
+        return f"'{short(refused[1])}' is not {article} {kind}"
+    if isinstance(mistake, IndexError):  # a date without a character
+        return "there is no value"
+    if "move to next node" in str(mistake):
+        # Well-formed it is, as expat found: so libxml2 met a limit, its own or of memory.
+        return "the SDK's reader gave up here, at a limit of its own or of a request's memory"
+    return f"cannot be read ({short(str(mistake))})"

@@ -1,0 +1,404 @@
+"""One pass over a document: what is no plain document is refused, the rest is read.
+
+::
+
+    bytes ──► UTF-8 ──► expat ──┬─► refused, with line and column
+              without           ├─► states of the hosts or VMs (states.py)
+              declaration       └─► nothing, where the SDK's reader may see something else
+
+What the SDK's readers make of an element is in tables (sdk_fields.py). What these do not know for
+certain is left to the SDK: markup within a value, a value that is wrong.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Set, Tuple
+from xml.parsers import expat
+
+from ovirt_scheduler.errors import UnreadableDocument
+from ovirt_scheduler.model.model import Document
+from ovirt_scheduler.processes.documents import version3
+from ovirt_scheduler.processes.documents.sdk_fields import (
+    Field,
+    Table,
+    Unexpected,
+    know_all,
+    table_of,
+)
+from ovirt_scheduler.processes.documents.states import State
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a document is to hold."""
+
+    subject: str  # how a message begins
+    one: str
+    many: str
+    table: Table
+
+
+HOSTS = Kind("hosts", "host", "hosts", table_of("HostReader"))
+HOST = Kind("host", "host", "hosts", table_of("HostReader"))
+VM = Kind("VM", "vm", "vms", table_of("VmReader"))
+VMS = Kind("VMs", "vm", "vms", table_of("VmReader"))
+
+
+know_all()
+
+# Nothing that an engine writes comes near these. Beyond them libxml2 gives up in its own
+# words (depth), or its time grows with the square (100,000 attributes: 15 s).
+_MOST_LEVELS = 200
+_MOST_ATTRIBUTES = 50
+
+# The encodings that a declaration may name; anything else would be ours to guess.
+_ENCODINGS = {
+    "utf-8": "utf-8",
+    "utf8": "utf-8",
+    "us-ascii": "ascii",
+    "iso-8859-1": "iso-8859-1",
+    "iso-8859-2": "iso-8859-2",
+    "iso-8859-15": "iso-8859-15",
+    "windows-1250": "cp1250",
+    "windows-1252": "cp1252",
+}
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+    b"<\0": "utf-16-le",
+    b"\0<": "utf-16-be",
+}
+_DECLARATION = re.compile(
+    rb"""\s*<\?xml\s+version\s*=\s*(["'])1\.\d+\1"""
+    rb"""(?:\s+encoding\s*=\s*(["'])(?P<encoding>[A-Za-z][\w.-]*)\2)?"""
+    rb"""(?:\s+standalone\s*=\s*(["'])(?:yes|no)\4)?\s*\?>"""
+)
+_HARMLESS_DECLARATION = re.compile(rb"<\?xml[^>]*encoding\s*=\s*[\"']utf-8[\"']", re.IGNORECASE)
+
+# What a collection of version 3 may hold beside its members.
+_BESIDE_MEMBERS = frozenset({"actions", "active", "link", "size", "total"})
+
+_Refuse = Callable[[str], NoReturn]
+
+
+def utf8(document: Document, kind: Kind) -> bytes:
+    """The document in UTF-8, whatever its declaration says.
+
+    From here on all readers agree on what the bytes are. A declaration of anything else
+    becomes blanks, so that lines and columns hold.
+    """
+    data = document.data
+    encoding = document.encoding or next(
+        (encoding for mark, encoding in _MARKS.items() if data.startswith(mark)), None
+    )
+    if encoding is None:
+        declaration = _DECLARATION.match(data)
+        declared = declaration["encoding"] if declaration else None
+        name = declared.decode() if declared else "utf-8"
+        encoding = _ENCODINGS.get(name.lower())
+        if encoding is None:
+            raise UnreadableDocument(
+                f"{kind.subject}: the declared encoding {short(name)} is not that of the bytes,"
+                " or none that we know; send UTF-8"
+            )
+    if encoding.lower() != "utf-8":
+        try:
+            data = data.decode(encoding).encode()
+        except (UnicodeError, LookupError) as mistake:
+            raise UnreadableDocument(
+                f"{kind.subject}: not in the encoding {encoding}: {short(str(mistake))}"
+            ) from None
+    if data.startswith(codecs.BOM_UTF8):
+        data = data[len(codecs.BOM_UTF8) :]
+    declaration = _DECLARATION.match(data)
+    if declaration and not _HARMLESS_DECLARATION.match(declaration[0]):
+        *lines, last = declaration[0].split(b"\n")
+        data = b"\n" * len(lines) + b" " * len(last) + data[declaration.end() :]
+    return data
+
+
+@dataclass(frozen=True)
+class Passed:
+    """A plain document of hosts or VMs.
+
+    Attributes:
+        states: of its hosts or VMs, as the SDK would read them; None where that is not certain.
+        maybe_version3: something in it may be of version 3; if it is, the states are wrong.
+    """
+
+    states: Optional[List[State]]
+    maybe_version3: bool
+
+
+def take(data: bytes, kind: Kind) -> Passed:
+    """Refuse whatever is no plain document of that kind, and read the rest.
+
+    Args:
+        data: what ``utf8`` gave.
+
+    Raises:
+        UnreadableDocument: with line and column.
+    """
+    parser = expat.ParserCreate("utf-8", " ")
+
+    def refuse(what: str) -> NoReturn:
+        place = f"line {parser.CurrentLineNumber}, column {parser.CurrentColumnNumber + 1}"
+        raise UnreadableDocument(f"{kind.subject}, {place}: {what}")
+
+    members = _Members(kind, refuse)
+    parser.StartDoctypeDeclHandler = lambda *_: refuse("a document type is not allowed")
+    parser.ProcessingInstructionHandler = lambda target, _: refuse(
+        f"the processing instruction <?{short(target)}?> is not allowed"
+    )
+    parser.StartNamespaceDeclHandler = lambda *_: refuse("a namespace is not allowed")
+    parser.XmlDeclHandler = lambda _, encoding, __: (
+        None
+        if encoding is None or encoding.lower() == "utf-8"
+        else refuse("the XML declaration cannot be understood")
+    )
+    try:
+        passed = _walk(parser, data, members, refuse)
+    except expat.ExpatError as mistake:
+        refuse(expat.ErrorString(mistake.code))
+    finally:
+        for handler in _HANDLERS:  # else these and the parser keep each other, and what was read
+            setattr(parser, handler, None)
+    return passed
+
+
+_HANDLERS = (
+    "StartDoctypeDeclHandler",
+    "ProcessingInstructionHandler",
+    "StartNamespaceDeclHandler",
+    "XmlDeclHandler",
+    "StartElementHandler",
+    "EndElementHandler",
+    "CharacterDataHandler",
+)
+
+
+_NO_FIELDS: Dict[str, Field] = {}
+_NO_LINKS: Dict[str, str] = {}
+_LINK = Field("", is_value=True)
+_WRONG_TEXT = (LookupError, TypeError, ValueError, OverflowError)  # what converting it raises
+
+
+def _walk(  # noqa: C901, PLR0915  (closures: see ``start``)
+    parser: Any, data: bytes, members: _Members, refuse: _Refuse
+) -> Passed:
+    """Take the parser through the document."""
+    elements = version3.ELEMENTS
+    look = False
+    found: List[State] = []
+    certain = not _has_long_runs(data)
+
+    # What comes next belongs to this entity or list. Here is looked up what becomes of it; where
+    # the links of the entity go; its level: 0 for a host or VM, 1 for what that holds.
+    state: Any = found
+    lookup: Any = _NO_FIELDS.get
+    links = _NO_LINKS
+    level = 0
+    value: Optional[Field] = None  # the plain value that is being read
+    texts: List[str] = []  # what was read of it
+    around: List[Any] = []  # all but the text, of the elements around
+
+    # These two run for each of 100,000 elements: closures that hardly call take half the time.
+    def start(name: str, attributes: Dict[str, str]) -> None:
+        nonlocal state, lookup, links, level, value
+        field = None
+        if value is None:
+            field = lookup(name, None)
+            if field is None:
+                if name == "link" and links and len(attributes) <= 2:
+                    value = _LINK
+                    follow(attributes)
+                    return
+            elif not attributes and name not in elements:
+                if field.is_value:
+                    value = field
+                    texts.clear()
+                    return
+                table = field.table
+                if table is not None and table.is_known and 0 < level < _MOST_LEVELS:
+                    around.append((state, lookup, links, level, value))
+                    inside = {"": table.entity}
+                    if field.attribute:
+                        state[field.attribute] = inside
+                    else:
+                        state.append(inside)
+                    state, lookup, links = inside, table.fields.get, table.links
+                    level += 1
+                    return
+        enter(name, attributes, field)
+
+    def end(_: str) -> None:
+        nonlocal state, lookup, links, level, value, certain
+        if value is None:
+            state, lookup, links, level, value = around.pop()
+            return
+        field, value = value, None
+        if field is _LINK:
+            return
+        made: Any = "".join(texts) if texts or not is_empty_tag() else None
+        if field.convert is not None and made is not None:
+            try:
+                made = field.convert(made)
+            except _WRONG_TEXT:
+                certain = False
+        if field.attribute:
+            state[field.attribute] = made
+        else:
+            state.append(made)
+            certain = certain and made is not None
+
+    def is_empty_tag() -> bool:
+        """``<a/>``, which the SDK tells from ``<a></a>``; both end where expat is now."""
+        place = parser.CurrentByteIndex
+        return data[place - 2 : place] == b"/>"
+
+    def follow(attributes: Dict[str, str]) -> None:
+        attribute, href = links.get(attributes.get("rel", "")), attributes.get("href")
+        if attribute and href:
+            state.setdefault(attribute, ["list", None])[1] = href
+
+    def enter(name: str, attributes: Dict[str, str], field: Optional[Field]) -> None:
+        """Go into an element, unless it is a plain value after all."""
+        nonlocal state, lookup, links, level, value, certain, look
+        here = level if value is None else level + 1
+        if here == 1:
+            if field is None and name != "link":
+                members.hold(name)
+        elif here == 0:
+            here, field = members.start(name, attributes)
+        elif here > _MOST_LEVELS:
+            refuse(f"more than {_MOST_LEVELS} levels of elements")
+        if len(attributes) > _MOST_ATTRIBUTES:
+            refuse(f"<{short(name)}> has more than {_MOST_ATTRIBUTES} attributes")
+        if name in elements or (attributes and (name != "link" or len(attributes) > 2)):
+            look = look or version3.worth_a_look(name, attributes)
+        if value is None and field is not None and field.is_value:
+            value = field
+            texts.clear()
+            return
+        around.append((state, lookup, links, level, value))
+        certain = certain and value is None  # not so an element in a plain value
+        lookup, links, level, value = _NO_FIELDS.get, _NO_LINKS, here + 1, None
+        if field is not None:
+            open_field(field, attributes)
+
+    def open_field(field: Field, attributes: Dict[str, str]) -> None:
+        nonlocal state, lookup, links, certain
+        inside: Any = {}
+        each = field.each
+        if field.table is not None:
+            certain = _is_known(field.table) and certain
+            fields, links = field.table.fields, field.table.links
+            # Of what a host or VM holds, everything but links comes once.
+            lookup = fields.copy().pop if level == 1 else fields.get
+            inside[""] = field.table.entity
+            if "href" in attributes:
+                inside["_href"] = attributes["href"]
+            if field.table.has_id and "id" in attributes:
+                inside["_id"] = attributes["id"]
+        elif each is not None:
+            lookup = lambda *_: each  # noqa: E731
+            inside = ["values"] if each.is_value else ["list", attributes.get("href")]
+            # A link to the same list may have come first; the SDK takes the links last.
+            certain = certain and field.attribute not in state
+        if field.attribute:
+            state[field.attribute] = inside
+        else:
+            state.append(inside)
+        state = inside
+
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    parser.buffer_text = True
+    parser.CharacterDataHandler = texts.append
+    parser.Parse(data, True)
+    certain = certain and not members.with_others
+    return Passed(found if certain else None, look or members.with_others)
+
+
+def _is_known(table: Table) -> bool:
+    """Whether it is certain what the SDK reads of an entity."""
+    try:
+        table.know()
+    except Unexpected:
+        return False
+    return True
+
+
+# libxml2 refuses a text of 10,000,000 bytes and a name of 50,000.
+_LONG_RUN = 20_000
+
+
+def _has_long_runs(data: bytes) -> bool:
+    """Whether so much may be in it without markup that libxml2 has to be asked."""
+    return any(
+        data.find(b"<", place, place + _LONG_RUN) < 0
+        for place in range(0, len(data) - _LONG_RUN, _LONG_RUN)
+    )
+
+
+class _Members:
+    """The hosts or VMs of a document: the right ones, each with an id of its own."""
+
+    def __init__(self, kind: Kind, refuse: _Refuse):
+        self.with_others = False  # the collection holds what version 4 keeps out of it
+        self._kind = kind
+        self._member = Field("", table=kind.table)
+        self._known = kind.table.fields if _is_known(kind.table) else {}
+        self._refuse = refuse
+        self._in_collection = False
+        self._latest = ""  # host or VM, in words
+        self._unknown: Set[str] = set()  # what it holds that no table knows
+        self._ids: Set[str] = set()
+        self._count = 0
+
+    def start(self, name: str, attributes: Dict[str, str]) -> Tuple[int, Optional[Field]]:
+        """Take in the document's first element, or a member of its collection.
+
+        Returns:
+            Its level, 0 for a host or VM, -1 for the collection; and what is read of it.
+        """
+        kind = self._kind
+        self._unknown.clear()
+        if name == kind.one:
+            self._count += 1
+            self._latest = f"{kind.one} number {self._count}"
+            if kind is not VM:  # one that is yet to be made has none
+                self._check_id(attributes.get("id", ""))
+            return 0, self._member
+        if not self._in_collection and name == kind.many:
+            self._in_collection = True
+            return -1, None
+        if self._in_collection and name in _BESIDE_MEMBERS:
+            self.with_others = True
+        else:
+            expected = f"<{kind.one}>" if self._in_collection else f"<{kind.many}> or <{kind.one}>"
+            self._refuse(f"expected {expected}, found <{short(name)}>")
+        return 0, None
+
+    def hold(self, name: str) -> None:
+        """Take in what the latest host or VM holds and nobody knows, or knows no more."""
+        if name in self._unknown or name in self._known:
+            self._refuse(f"a second <{short(name)}> in {self._latest}")
+        self._unknown.add(name)
+
+    def _check_id(self, identifier: str) -> None:
+        if not identifier.strip():
+            self._refuse(f"{self._latest} has no id")
+        if identifier in self._ids:
+            self._refuse(f"{self._latest} has the id {short(identifier)} of another one")
+        self._ids.add(identifier)
+
+
+def short(text: str) -> str:
+    """A document's own text, fit for one line of a message."""
+    text = text if len(text) <= 100 else text[:97] + "..."
+    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)

@@ -1,0 +1,325 @@
+"""One task handed to a worker, and what comes of it: answers, output, its end, all without a block.
+
+One thread waits for one exchange or for several: a poll over the workers' sockets and pipes,
+until the nearest deadline. A worker that still compares itself with what it was gets the task
+when it says that it is ready.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import os
+import select
+import socket
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Callable, Deque, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from ovirt_scheduler.model.tasks import ENDS
+from ovirt_scheduler.model.text import one_line
+from ovirt_scheduler.processes.protocol import frames
+from ovirt_scheduler.processes.workers import Worker
+
+SHORT = 1000  # bytes of what a worker says between answers
+_CHUNK = 1 << 16
+_OUT_OF_TURN = "spoke out of turn"
+_QUIET = 5.0  # seconds without a word from any worker, after which the zygote is asked for one
+_REASON = 200  # characters
+
+Piece = Tuple[memoryview, List[int]]
+
+
+class State(enum.Enum):
+    """How far an exchange is."""
+
+    SETTLING = "settling"  # the worker has not said yet that it is done with the task before
+    UNDER_WAY = "under way"
+    ANSWERED = "answered"
+    NOT_READY = "not ready"  # its worker takes longer to settle than there is patience for
+    NOT_BEGUN = "not begun"  # its worker ended before it took the task: another can have it
+    TIMED_OUT = "timed out"
+    ENDED = "ended"  # its worker did, without an answer
+    MISLED = "misled"  # what came is no answer; ``problem`` says why
+
+
+_OPEN = (State.SETTLING, State.UNDER_WAY)
+
+
+class Capture:
+    """What came out of a pipe, up to a limit; the rest is read, counted and thrown away."""
+
+    def __init__(self, most: int) -> None:
+        self.data = bytearray()
+        self.length = 0
+        self._most = most
+
+    def feed(self, data: bytes) -> None:
+        self.data += data[: self._most - len(self.data)]
+        self.length += len(data)
+
+
+@dataclass
+class Exchange:
+    """What is sent to a worker, and what has come back.
+
+    Attributes:
+        task: its frame, with the descriptors that go with it.
+        nonce: of the task; the answer has to bear it.
+        deadline: seconds on the monotonic clock; the worker is killed then.
+        limit: bytes of its answer.
+        output: bytes to keep of each of stdout and stderr.
+        former: the nonce that the worker has to be done with first; None: it is.
+        patience: seconds on the monotonic clock until when it may take for that.
+        setup: a frame that is sent before; ``former`` is its nonce then.
+        most_descriptors: that may come with the answer.
+        lacks_descriptors: this process had none left for those that came.
+        ready: the worker has said that it is ready for the next task.
+        differs: why it ends instead, where it has said so.
+        last: it said so before it answered: what it started may still run, until it has ended.
+    """
+
+    worker: Worker
+    task: Tuple[bytes, List[int]]
+    nonce: int
+    deadline: float
+    limit: int
+    output: int
+    former: Optional[int] = None
+    patience: float = math.inf
+    setup: Optional[bytes] = None
+    most_descriptors: int = 0
+    lacks_descriptors: bool = False
+    state: State = State.UNDER_WAY
+    answer: bytes = b""
+    descriptors: List[int] = field(default_factory=list)
+    problem: str = ""
+    ready: bool = False
+    differs: str = ""
+    last: bool = False
+    started: float = 0.0
+    ended: float = 0.0
+    unsent: Deque[Piece] = field(default_factory=deque)
+    stdout: Capture = field(init=False)
+    stderr: Capture = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stdout, self.stderr = Capture(self.output), Capture(self.output)
+
+    @property
+    def open(self) -> bool:
+        return self.state in _OPEN
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.started
+
+    def begin(self) -> None:
+        """Send the task, or what has to come before it."""
+        self.started = time.monotonic()
+        if self.former is None:
+            self._send_task()
+            return
+        self.state = State.SETTLING
+        self.worker.unframer.limit = SHORT
+        if self.setup is not None:
+            self.unsent.append((memoryview(self.setup), []))
+            self.send()
+
+    def _send_task(self) -> None:
+        self.state = State.UNDER_WAY
+        self.worker.unframer.limit = self.limit
+        # What comes before the task is what the one before left to say.
+        for pipe in (self.worker.stdout, self.worker.stderr):
+            self.worker.drain(pipe, _forgotten)
+        frame, descriptors = self.task
+        self.unsent.append((memoryview(frame), descriptors))
+        self.send()
+
+    def send(self) -> None:
+        try:
+            while self.unsent:
+                view, descriptors = self.unsent[0]
+                sent = self.worker.send(view, descriptors)
+                if not sent:
+                    return
+                if sent == len(view):
+                    self.unsent.popleft()
+                else:
+                    self.unsent[0] = view[sent:], []
+        except ConnectionError:
+            self._end(State.NOT_BEGUN)
+        except OSError as error:  # descriptors or memory lack
+            self.problem = f"its task cannot be sent: {error.strerror}"
+            self._end(State.MISLED)
+
+    def take(self) -> None:
+        """Take what has come from the worker."""
+        try:
+            if self.most_descriptors:
+                data, came = self._receive_with_descriptors()
+                self.descriptors += came
+                if self.lacks_descriptors:
+                    self._mislead("the daemon has no descriptors for it")
+                    return
+                if len(self.descriptors) > self.most_descriptors:
+                    self._mislead("more descriptors than documents")
+                    return
+            else:
+                data = self.worker.receive()
+            if data is None:
+                return
+            if not data:
+                self._end(State.NOT_BEGUN if self.state is State.SETTLING else State.ENDED)
+                return
+            for frame in self.worker.unframer.feed(data):
+                self._take(frame)
+        except ConnectionError:
+            self._end(State.NOT_BEGUN)
+        except frames.FrameError as error:
+            if self.state is State.ANSWERED:
+                self.differs = _OUT_OF_TURN
+            else:
+                self._mislead(str(error))
+
+    def _receive_with_descriptors(self) -> Tuple[Optional[bytes], List[int]]:
+        try:
+            data, came, flags, _ = socket.recv_fds(
+                self.worker.channel, _CHUNK, frames.MOST_DESCRIPTORS
+            )
+        except BlockingIOError:
+            return None, []
+        self.lacks_descriptors = bool(flags & socket.MSG_CTRUNC)
+        return data, came
+
+    def _take(self, frame: frames.Frame) -> None:
+        if self.state is State.SETTLING:
+            if frame.kind == frames.READY and frame.nonce == self.former:
+                self._send_task()
+            else:
+                self.differs = reason(frame, self.former)
+                self._end(State.NOT_BEGUN)
+        elif self.state is State.UNDER_WAY:
+            if frame.kind == frames.DIFFERS and frame.nonce == self.nonce:
+                self.differs, self.last = reason(frame, self.nonce), True
+                return
+            if frame.kind != frames.ANSWER or frame.nonce != self.nonce:
+                self._mislead("it answered out of turn")
+                return
+            self.answer = frame.payload
+            self.worker.unframer.limit = SHORT
+            for pipe, capture in (
+                (self.worker.stdout, self.stdout), (self.worker.stderr, self.stderr),
+            ):  # fmt: skip
+                self.worker.drain(pipe, capture.feed)
+            self._end(State.ANSWERED)
+        elif frame.kind == frames.READY and frame.nonce == self.nonce:
+            self.ready = True
+        else:
+            self.differs = reason(frame, self.nonce)
+
+    def _mislead(self, problem: str) -> None:
+        self.problem = f"its answer cannot be read: {problem}"
+        self._end(State.MISLED)
+
+    def _end(self, state: State) -> None:
+        self.state = state
+        self.ended = time.monotonic()
+
+    def read(self, pipe: int, into: Capture) -> bool:
+        """Read once from one of the worker's pipes; whether that has ended."""
+        try:
+            data = os.read(pipe, _CHUNK)
+        except BlockingIOError:
+            return False
+        if self.state is not State.SETTLING:
+            into.feed(data)
+        return not data
+
+    def look_at_time(self, now: float) -> None:
+        if now >= self.deadline:
+            self._end(State.TIMED_OUT)
+        elif self.state is State.SETTLING and now >= self.patience:
+            self._end(State.NOT_READY)
+
+    @property
+    def due(self) -> float:
+        """When to look at the time again."""
+        return min(self.deadline, self.patience if self.state is State.SETTLING else self.deadline)
+
+
+def _forgotten(_: bytes) -> None:
+    """Output that came when no call was under way."""
+
+
+def reason(frame: frames.Frame, nonce: Optional[int]) -> str:
+    """Why a worker ends, as its frame says: one of ``ENDS``, and more about it after a colon."""
+    if frame.kind == frames.DIFFERS and frame.nonce == nonce:
+        text = one_line(frame.payload.decode("utf-8", "replace"), _REASON)
+        if text.partition(":")[0] in ENDS:
+            return text
+    return _OUT_OF_TURN
+
+
+def wait(exchanges: Sequence[Exchange]) -> List[Exchange]:
+    """Wait until at least one of these has ended.
+
+    Args:
+        exchanges: n, n >= 1.
+
+    Returns:
+        Those that have ended.
+    """
+    poller = select.poll()
+    handlers: Dict[int, Callable[[int], None]] = {}
+    for exchange in exchanges:
+        if exchange.open:
+            handlers.update(_handlers(exchange, poller))
+    while True:
+        ended = [exchange for exchange in exchanges if not exchange.open]
+        if ended:
+            return ended
+        left = min(exchange.due for exchange in exchanges) - time.monotonic()
+        happened = poller.poll(max(0.0, min(left, _QUIET)) * 1000)
+        for descriptor, events in happened:
+            handlers[descriptor](events)
+        if not happened and left > _QUIET:
+            exchanges[0].worker.prove_zygote()
+        now = time.monotonic()
+        for exchange in exchanges:
+            if exchange.open:
+                exchange.look_at_time(now)
+
+
+def _handlers(
+    exchange: Exchange, poller: select.poll
+) -> Iterator[Tuple[int, Callable[[int], None]]]:
+    """Each descriptor of an exchange, with what is done when something happens to it."""
+    worker = exchange.worker
+    channel = worker.channel.fileno()
+
+    def talk(events: int) -> None:
+        if exchange.open and events & select.POLLOUT:
+            exchange.send()
+        if exchange.open and events & ~select.POLLOUT:
+            exchange.take()
+        if exchange.open:
+            poller.modify(channel, _events(exchange))
+
+    def capture(pipe: int, into: Capture) -> Callable[[int], None]:
+        def read(_: int) -> None:
+            if exchange.open and exchange.read(pipe, into):
+                poller.unregister(pipe)
+
+        return read
+
+    poller.register(channel, _events(exchange))
+    yield channel, talk
+    for pipe, into in ((worker.stdout, exchange.stdout), (worker.stderr, exchange.stderr)):
+        poller.register(pipe, select.POLLIN)
+        yield pipe, capture(pipe, into)
+
+
+def _events(exchange: Exchange) -> int:
+    return select.POLLIN | (select.POLLOUT if exchange.unsent else 0)

@@ -1,0 +1,427 @@
+"""What a request's job comes to: its documents are read, its plugins called in their order.
+
+::
+
+    documents ──► a reader ──► packs
+    hosts ──► filters, one after another ──► cost functions, side by side ──► a driver's method
+              on the hosts that are left      their weighted sum: self.costs
+
+The processes are those of ``processes``; here is which calls there are, on what.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple, cast
+
+from ovirt_scheduler.errors import BadParameters, RefusedProperty, UnreadableDocument
+from ovirt_scheduler.model import aggregate
+from ovirt_scheduler.model.cluster_state import Seen, Survey
+from ovirt_scheduler.model.drivers import (
+    Changes,
+    DriverExecution,
+    DriverJob,
+    DriverUnit,
+    StatusChange,
+    Subjects,
+)
+from ovirt_scheduler.model.jobs import Execution, Job
+from ovirt_scheduler.model.model import (
+    Analysis,
+    CallResult,
+    Candidate,
+    Document,
+    Engine,
+    Kind,
+    Limits,
+    PluginCode,
+    PluginUser,
+    PolicyUnit,
+    UnitCall,
+)
+from ovirt_scheduler.model.tasks import Function, Given, Known, Pack, Returns, Role, Told, Unread
+from ovirt_scheduler.processes.plugin_call import OUTPUT_LIMIT, PluginCall
+from ovirt_scheduler.processes.pool import key_of
+from ovirt_scheduler.processes.processes import Processes
+from ovirt_scheduler.processes.protocol import messages
+from ovirt_scheduler.processes.protocol.frames import FrameError
+
+HearChange = Callable[[StatusChange, DriverExecution], None]
+
+_RETURNS = {
+    Kind.FILTER: Returns.HOSTS,
+    Kind.COST_FUNCTION: Returns.COSTS,
+    Kind.BALANCE: Returns.MIGRATION,
+}
+_PARAMETERS = {
+    Kind.FILTER: ("hosts", "vm", "properties"),
+    Kind.COST_FUNCTION: ("hosts", "vm", "properties"),
+    Kind.BALANCE: ("hosts", "properties"),
+}
+
+
+class Executor:
+    """Runs jobs. Safe to use from many threads.
+
+    Args:
+        parallel: plugin calls that may run at once, over all requests.
+        max_waiting: requests that may wait for one of them to end.
+        user: whom plugins run as, which takes root; None: this process's own user.
+        adopts: this process has no other children than the executor's, and kills whatever a
+            zygote that died leaves behind.
+        kept: processes of plugins that are kept between calls.
+    """
+
+    def __init__(
+        self,
+        parallel: int,
+        max_waiting: int,
+        user: Optional[PluginUser] = None,
+        adopts: bool = False,
+        kept: int = 64,
+    ) -> None:
+        self._processes = Processes(parallel, max_waiting, kept, user, adopts)
+
+    def start(self) -> None:
+        """
+        Raises:
+            ExecutorUnavailable: the zygote does not start.
+        """
+        self._processes.start()
+
+    def close(self) -> None:
+        """End everything below this process; returns when it is gone."""
+        self._processes.close()
+
+    @property
+    def zygote_pid(self) -> Optional[int]:
+        return self._processes.zygote_pid
+
+    def keep(self, most: int) -> None:
+        """Keep so many processes of plugins between calls from now on."""
+        self._processes.pool.keep(most)
+
+    @property
+    def replaced(self) -> Mapping[str, int]:
+        """How many processes of plugins have ended, by the reason."""
+        return self._processes.pool.replaced
+
+    def want(self, plugins: Sequence[Tuple[PluginCode, Limits]]) -> None:
+        """Have a process of each of these plugins ready before it is called."""
+        self._processes.pool.want({key_of(*each): each for each in plugins})
+
+    def analyse(self, candidate: Candidate) -> Analysis:
+        """Look at a plugin's file in a process of its own; a fault in it is in the result.
+
+        Raises:
+            ExecutorUnavailable: no process is to be had for it.
+        """
+        return self._processes.analyse(candidate)
+
+    def run(self, job: Job) -> Execution:
+        """Call the policy units of a job.
+
+        Returns:
+            The results of the units that ran. A plugin's failure is a result.
+
+        Raises:
+            UnreadableDocument: the hosts or the VM cannot be read.
+            RefusedProperty: a value that a unit refuses, where the job is strict.
+            Overloaded: no place became free in time, too many wait, or it is closed.
+            ExecutorUnavailable: no process is to be had for it.
+        """
+        wanted = len(job.calls) if job.kind is Kind.COST_FUNCTION else 1
+        with self._processes.places(wanted, job.deadline) as parallel:
+            by_ids = all(call.unit.class_name is not None for call in job.calls)
+            known = Known() if by_ids else job.known
+            subjects = Subjects(hosts=job.hosts, vm=job.vm)
+            given, problems = self._read(subjects, known, job.deadline)
+            if not given.hosts:
+                return Execution((), given.vm, (), problems)
+            # Many that print a lot would fill the daemon's memory: together they keep one's share.
+            shown = OUTPUT_LIMIT // max(1, len(job.calls))
+            calls = [_unit_call(call, given, job.engine, shown) for call in job.calls]
+            if job.strict:
+                self._refuse(calls, job.deadline, parallel)
+            if job.kind is Kind.FILTER:
+                results = self._filtered(job.calls, calls, job.deadline)
+            else:
+                results = self._processes.call(calls, job.deadline, parallel)
+        return Execution(given.hosts, given.vm, tuple(results), problems)
+
+    def run_driver(self, job: DriverJob) -> DriverExecution:
+        """Call a method of a driver, and before it the policy units that it asks for.
+
+        Raises:
+            BadParameters: the host whose status has changed is not among the hosts.
+            And what ``run`` raises.
+        """
+        with self._processes.places(len(job.cost_functions), job.deadline) as parallel:
+            given, problems = self._read(job.subjects, job.known, job.deadline)
+            filters = [_unit_call(call, given, job.engine) for call in job.filters]
+            costs = [_unit_call(call, given, job.engine) for call in job.cost_functions]
+            method = _method_call(job, given)
+            if job.strict:
+                self._refuse([*filters, *costs, method], job.deadline, parallel)
+            filtered = self._filtered(job.filters, filters, job.deadline) if given.hosts else []
+            policies = [call.unit.on_failure for call in job.filters]
+            left, _ = aggregate.filtered(given.hosts, filtered, policies)
+            scored: List[CallResult] = []
+            total: Mapping[str, int] = {}
+            if left:
+                costs = [replace(call, given=replace(given, hosts=left)) for call in costs]
+                scored = self._processes.call(costs, job.deadline, parallel)
+                total, _, _ = aggregate.summed(job.wanted_costs, scored, len(job.wanted_costs))
+            execution = DriverExecution(given.hosts, tuple(filtered), tuple(scored), problems)
+            if not left and _selects(job):
+                return execution
+            method = _method_call(job, replace(given, hosts=left), total)
+            return self._called(method, execution, job)
+
+    def tell_changes(self, job: DriverJob, changes: Changes, hear: HearChange) -> None:
+        """Call a hook for each of the changes that there is time for, one after another.
+
+        Args:
+            hear: called with each change that was told, and how that ended, at once.
+
+        Raises:
+            UnreadableDocument, Overloaded, ExecutorUnavailable: as for ``run``.
+        """
+        with self._processes.places(1, job.deadline):
+            given, problems = self._read(job.subjects, job.known, job.deadline)
+            for number, change in enumerate(changes.all):
+                if number and time.monotonic() >= changes.until:
+                    return
+                one = job.of(change)
+                method = _method_call(one, _of_change(given, one.subjects))
+                hear(change, self._called(method, DriverExecution(errors=problems), one))
+
+    def survey(self, survey: Survey) -> Seen:
+        """Read what the engine tells of a cluster, in a process of its own.
+
+        Raises:
+            UnreadableDocument: it cannot be read.
+            Overloaded, ExecutorUnavailable: as for ``run``.
+        """
+        documents = [Unread(Role.HOSTS, survey.hosts), Unread(Role.VMS, survey.vms)]
+        with self._processes.places(1, survey.deadline):
+            _, told, seen = self._processes.read(documents, survey.deadline, tells_states=True)
+        for each in told:
+            if each.problem:
+                raise UnreadableDocument(each.problem)
+        try:
+            return messages.unpack_seen(seen)
+        except FrameError as error:
+            raise UnreadableDocument(str(error)) from None
+
+    def _called(
+        self, method: PluginCall, execution: DriverExecution, job: DriverJob
+    ) -> DriverExecution:
+        (result,) = self._processes.call([method], job.deadline)
+        return replace(execution, result=replace(result, value=None), answer=result.value)
+
+    def _filtered(
+        self, units: Sequence[UnitCall], calls: Sequence[PluginCall], deadline: float
+    ) -> List[CallResult]:
+        """Call filters, each on the hosts that those before it left (contract 4.1)."""
+        results: List[CallResult] = []
+        left: Tuple[str, ...] = calls[0].given.hosts if calls else ()
+        for unit, call in zip(units, calls):
+            if left is not call.given.hosts:
+                call = replace(call, given=replace(call.given, hosts=left))  # noqa: PLW2901
+            (result,) = self._processes.call([call], deadline)
+            results.append(result)
+            left = aggregate.narrow(left, result, unit.unit.on_failure)
+            if not left:
+                break
+        return results
+
+    def _refuse(self, calls: Sequence[PluginCall], deadline: float, parallel: int) -> None:
+        """
+        Raises:
+            RefusedProperty: one of these does not take a value that was given (contract 1.5).
+        """
+        checks = [call.checked() for call in calls if call.has_values]
+        if not checks:
+            return
+        for result in self._processes.call(checks, deadline, parallel):
+            if not result.ok:
+                raise RefusedProperty(result.message)
+
+    def _read(
+        self, subjects: Subjects, known: Known, deadline: float
+    ) -> Tuple[Given, Tuple[str, ...]]:
+        """What a request brings, as what its calls are about; and what the engine told amiss.
+
+        Raises:
+            UnreadableDocument: of the caller's documents.
+            BadParameters: the host whose status has changed is not among the hosts.
+        """
+        brought = {
+            role: document
+            for role, document in (
+                (Role.HOSTS, subjects.hosts), (Role.VMS, subjects.vms),
+                (Role.VM, subjects.vm), (Role.HOST, subjects.host),
+            )
+            if isinstance(document, Document)
+        }  # fmt: skip
+        told = {
+            Role.HOSTS: known.hosts,
+            Role.VMS: known.vms,
+            Role.VM: () if known.vm is None else (known.vm,),
+        }
+        packs = self._packs(brought, told, deadline)
+        problems = tuple(p for each in told.values() for one in each for p in one.problems)
+        return _given(subjects, packs), problems
+
+    def _packs(
+        self,
+        brought: Mapping[Role, Document],
+        told: Mapping[Role, Sequence[Told]],
+        deadline: float,
+    ) -> Dict[Role, Tuple[Pack, ...]]:
+        """Read what nobody has read before."""
+        unread = [Unread(role, document) for role, document in brought.items()]
+        due = [
+            (role, each)
+            for role, several in told.items()
+            for each in several
+            if each.pack is None and not each.problems
+        ]
+        # What is told of one VM is read as a collection is.
+        unread += [
+            Unread(Role.VMS if role is Role.VM else role, each.document, each.asked)
+            for role, each in due
+        ]
+        found: Dict[Role, Tuple[Pack, ...]] = {}
+        if unread:
+            packs, documents, _ = self._processes.read(unread, deadline)
+            left = iter(packs)
+            for role, document in zip(brought, documents):
+                if document.problem:
+                    raise UnreadableDocument(document.problem)
+                found[role] = (next(left),)
+            for (_, each), document in zip(due, documents[len(brought) :]):
+                if document.problem:
+                    each.problems = (f"what the engine told cannot be read: {document.problem}",)
+                    continue
+                each.problems = (document.note,) if document.note else ()
+                each.pack = next(left)
+        for role, several in told.items():
+            kept = tuple(each.pack for each in several if each.pack is not None)
+            if kept:
+                found[role] = kept
+        return found
+
+
+def _given(subjects: Subjects, packs: Dict[Role, Tuple[Pack, ...]]) -> Given:
+    """
+    Raises:
+        BadParameters: the host whose status has changed is not among the hosts.
+    """
+    ids: Dict[Role, Tuple[str, ...]] = {}
+    for role, which in ((Role.HOSTS, subjects.hosts), (Role.VMS, subjects.vms)):
+        if isinstance(which, Document):
+            which = cast("Tuple[str, ...]", packs[role][0].ids)  # noqa: PLW2901
+        ids[role] = which
+    vm, host = subjects.vm, subjects.host
+    if isinstance(vm, Document):
+        vm = packs[Role.VM][0].ids[0]
+    elif vm is not None and vm in ids[Role.VMS] and Role.VMS in packs:
+        packs[Role.VM] = packs[Role.VMS]
+    if isinstance(host, Document):
+        host = packs[Role.HOST][0].ids[0]
+    elif host is not None:
+        if host not in ids[Role.HOSTS]:
+            raise BadParameters(
+                f"host: {host!r:.80} is not among the hosts; give it with them, or "
+                "its document here"
+            )
+        packs[Role.HOST] = packs.get(Role.HOSTS, ())
+    return Given(ids[Role.HOSTS], ids[Role.VMS], vm, host, packs)
+
+
+def _of_change(given: Given, subjects: Subjects) -> Given:
+    """What a hook is given for one of the changes of a look."""
+    vm, host = cast("Optional[str]", subjects.vm), cast("Optional[str]", subjects.host)
+    packs = {
+        **given.packs,
+        Role.VM: given.packs.get(Role.VMS, ()),
+        Role.HOST: given.packs.get(Role.HOSTS, ()),
+    }
+    return replace(given, vm=vm, host=host, packs=packs)
+
+
+def _unit_call(
+    call: UnitCall, given: Given, engine: Engine, shown: int = OUTPUT_LIMIT
+) -> PluginCall:
+    unit = call.unit
+    return PluginCall(
+        unit_function(unit),
+        unit.plugin,
+        unit.limits,
+        given,
+        call.properties,
+        arguments={},
+        engine=engine,
+        shown=shown,
+    )
+
+
+def unit_function(unit: PolicyUnit) -> Function:
+    """The function of a policy unit."""
+    return Function(
+        unit.name,
+        unit.kind.words,
+        unit.kind.function,
+        _RETURNS[unit.kind],
+        unit.class_name,
+        _PARAMETERS[unit.kind],
+        takes_ids=unit.class_name is not None,
+        properties=unit.properties,
+    )
+
+
+def _method_call(
+    job: DriverJob, given: Given, costs: Optional[Mapping[str, int]] = None
+) -> PluginCall:
+    driver = job.driver
+    attributes: Dict[str, object] = {}
+    if driver.interfaces:
+        attributes = {
+            "costs": costs or {}, "selected": job.selected, "destinations": job.destinations,
+        }  # fmt: skip
+    return PluginCall(
+        _method(driver, job.method),
+        driver.plugin,
+        driver.limits,
+        given,
+        job.properties,
+        job.arguments,
+        attributes,
+        job.engine,
+    )
+
+
+def _method(driver: DriverUnit, name: str) -> Function:
+    """A method of a driver: one of an interface, or one that it publishes."""
+    defined = driver.defines(name)
+    returns = Returns.VALUE if defined is None else defined.returns
+    if defined is not None and returns is Returns.SELECTION and "hosts" not in defined.parameters:
+        returns = Returns.IDS
+    return Function(
+        driver.name,
+        driver.words,
+        name,
+        returns,
+        driver.class_name,
+        None if defined is None else defined.parameters,
+        properties=driver.properties,
+    )
+
+
+def _selects(job: DriverJob) -> bool:
+    """Whether the method is one that can find nothing without hosts."""
+    defined = job.driver.defines(job.method)
+    return defined is not None and defined.interface == "HostSelector" and bool(defined.parameters)

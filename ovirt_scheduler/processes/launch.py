@@ -1,0 +1,86 @@
+"""Starts the zygote's process: with one descriptor of the daemon's, and nothing secret.
+
+As another user than the daemon's it is started as root, and changes itself (``privileges``): until
+then nobody else may look into it, or send it a signal.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Dict, List, Mapping, Optional
+
+from ovirt_scheduler.model.model import PluginUser
+
+# What plugins get of the daemon's environment; anything else could be a secret.
+_ENVIRONMENT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR")
+
+_BOOT = (
+    "import sys; control, user, *sys.path[:] = sys.argv[1:]; "
+    "from ovirt_scheduler.processes.worker.zygote import main; "
+    "main(int(control), [*map(int, user.split())])"
+)
+
+
+def zygote(control: int, user: Optional[PluginUser]) -> subprocess.Popen[bytes]:
+    """Start a zygote.
+
+    Args:
+        control: the descriptor that it is to have.
+        user: whom it is to run as; None: this process's own user.
+    """
+    ids = () if user is None else (user.uid, user.gid, *user.groups)
+    return subprocess.Popen(
+        [sys.executable, "-I", "-c", _BOOT, str(control), " ".join(map(str, ids)), *_paths()],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        pass_fds=(control,),
+        env=environment(os.environ, user),
+        cwd="/",
+        start_new_session=True,  # a Ctrl-C at the terminal is the daemon's to handle
+    )
+
+
+_ASIDE = "import sys; sys.path[:] = sys.argv[1:]; from ovirt_scheduler.{} import main; main()"
+
+
+def aside(module: str, given: str, seconds: float) -> str:
+    """Run a module's ``main`` in a process of its own, and give what it prints.
+
+    Args:
+        given: its standard input.
+
+    Raises:
+        OSError: it cannot be started, or ends with a failure; the text says why.
+        subprocess.TimeoutExpired: it takes longer.
+    """
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", _ASIDE.format(module), *_paths()],
+        input=given.encode("utf-8"),
+        capture_output=True,
+        env=environment(os.environ, None),
+        cwd="/",
+        timeout=seconds,
+        check=False,
+    )
+    if done.returncode:
+        last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise OSError(last or f"it ended with status {done.returncode}")
+    return done.stdout.decode("utf-8")
+
+
+def _paths() -> List[str]:
+    return [os.path.abspath(path) for path in sys.path]  # noqa: PTH100  "" is the folder we are in
+
+
+def environment(environ: Mapping[str, str], user: Optional[PluginUser]) -> Dict[str, str]:
+    passed_on = {
+        name: value
+        for name, value in environ.items()
+        if name in _ENVIRONMENT or name.startswith("LC_")
+    }
+    if user is not None:
+        passed_on.update(HOME=user.home, USER=user.name, LOGNAME=user.name)
+        passed_on.pop("TMPDIR", None)  # it may be for the daemon alone
+    return passed_on

@@ -1,0 +1,288 @@
+"""What a file of the plugins' folder is: its units, drivers and code, or why it is none of them.
+
+Runs the file's top level, so it happens only in the process of a plugin call.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import inspect
+import marshal
+import os
+import sys
+import traceback
+from types import ModuleType
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+
+from ovirt_scheduler.model.model import (
+    Analysis,
+    Candidate,
+    FileFault,
+    FoundDriver,
+    FoundUnit,
+    Kind,
+    Module,
+    Source,
+)
+from ovirt_scheduler.model.text import NOT_IN_XML
+from ovirt_scheduler.processes.loading import drivers as driver_analysis
+from ovirt_scheduler.processes.loading import engine_use, imports, python2
+from ovirt_scheduler.processes.loading.drivers import UNWRITABLE, Misdefined, description_of
+from ovirt_scheduler.processes.loading.modules import (
+    VERSION_3,
+    FolderFinder,
+    compile_source,
+    finder_of_sources,
+    lines,
+)
+
+_ARGUMENTS = {
+    Kind.FILTER: ("hosts", "vm", "properties"),
+    Kind.COST_FUNCTION: ("hosts", "vm", "properties"),
+    Kind.BALANCE: ("hosts", "properties"),
+}
+_CLASS_ARGUMENTS = {
+    Kind.FILTER: ("hosts_ids", "vm_id", "args_map"),
+    Kind.COST_FUNCTION: ("hosts_ids", "vm_id", "args_map"),
+    Kind.BALANCE: ("hosts_ids", "args_map"),
+}
+
+
+def analyse(candidate: Candidate) -> Analysis:
+    """Load a file as a call would, and say what is in it.
+
+    Never raises for what is wrong in the file: that is the analysis's ``fault``.
+    """
+    source = candidate.source
+    try:
+        tree = ast.parse(source.text, source.path)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return Analysis(fault=_syntax_fault(source, error))
+    if not _may_have_units(tree):
+        return Analysis()
+    line = python2.print_to(tree)
+    fault = imports.refusal(candidate) if line is None else _python_2_fault(source, line)
+    if fault is not None:
+        return Analysis(fault=fault)
+    finder = finder_of_sources((source, *candidate.neighbours))
+    finder.install(candidate.folder)
+    try:
+        module = __import__(source.name)
+        units = tuple(_units(module, source))
+        drivers = tuple(_drivers(module, _lines_of(tree)))
+        modules = tuple(_compiled(candidate, finder))
+        wants_statistics = engine_use.wants_statistics(module, modules)
+    except Misdefined as wrong:
+        return Analysis(fault=FileFault(source.path, wrong.line, wrong.message))
+    except BaseException as error:  # noqa: BLE001  a plugin may raise anything
+        return Analysis(fault=_load_fault(candidate, error))
+    wants_engine = engine_use.wants_connection(modules)
+    return Analysis(
+        units,
+        modules,
+        wants_engine,
+        wants_statistics,
+        drivers=drivers,
+        doubts=tuple(FileFault(source.path, *remark) for remark in python2.comparisons(tree)),
+    )
+
+
+def _may_have_units(tree: ast.Module) -> bool:
+    """Whether a file binds the name of a unit's function anywhere, or may inherit or import one.
+
+    A driver is a class with a base. Any other file is a helper, and is not run.
+    """
+    wanted = {"*", *(kind.function for kind in Kind)}
+    return any(
+        _bound(node) in wanted or (isinstance(node, ast.ClassDef) and node.bases)
+        for node in ast.walk(tree)
+    )
+
+
+def _bound(node: ast.AST) -> Optional[str]:
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return node.name
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        return node.id
+    if isinstance(node, ast.alias):
+        return node.asname or node.name
+    return None
+
+
+def _units(module: ModuleType, source: Source) -> Iterator[FoundUnit]:
+    for kind in Kind:
+        function = getattr(module, kind.function, None)
+        if function is None:
+            continue
+        line = _line(function, source.path)
+        _check_signature(function, kind, _ARGUMENTS[kind], line)
+        description = description_of(function, module)
+        yield FoundUnit(source.name, kind, description, line)
+    for found in _classes(module):
+        yield from _class_units(found, source.path)
+
+
+def _classes(module: ModuleType) -> Iterator[type]:
+    """A module's own, by name and once each: a class may be bound to several names."""
+    for found in {thing: None for thing in vars(module).values() if inspect.isclass(thing)}:
+        if found.__module__ == module.__name__ and vars(module).get(found.__name__) is found:
+            yield found
+
+
+def _drivers(module: ModuleType, line_of: Callable[[str], int]) -> Iterator[FoundDriver]:
+    for found in _classes(module):
+        if driver_analysis.is_driver(found):
+            yield driver_analysis.read(found, description_of(module), line_of)
+
+
+def _lines_of(tree: ast.Module) -> Callable[[str], int]:
+    """Gives the line of ``Class`` and of ``Class.method``; of the class where it inherits one."""
+    lines: Dict[str, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            lines[node.name] = node.lineno
+            for inner in node.body:
+                if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    lines[f"{node.name}.{inner.name}"] = inner.lineno
+    return lambda name: lines.get(name) or lines.get(name.partition(".")[0], 1)
+
+
+def _class_units(found: type, path: str) -> Iterator[FoundUnit]:
+    """The units of a class as plugins of the released proxy have them (contract 5.3)."""
+    for kind in Kind:
+        method = getattr(found, kind.function, None)
+        if method is None:
+            continue
+        line = _line(method, path)
+        own = inspect.getattr_static(found, kind.function)
+        arguments = _CLASS_ARGUMENTS[kind]
+        if not isinstance(own, (staticmethod, classmethod)):
+            arguments = ("self", *arguments)
+        _check_signature(method, kind, arguments, line)
+        declared = getattr(found, "properties_validation", None) or ""
+        if not isinstance(declared, str):
+            raise Misdefined(line, f"properties_validation of {found.__name__} is not a string")
+        if NOT_IN_XML.search(declared):
+            raise Misdefined(line, f"properties_validation of {found.__name__} {UNWRITABLE}")
+        description = description_of(method, found)
+        yield FoundUnit(found.__name__, kind, description, line, found.__name__, declared)
+
+
+def _check_signature(function: object, kind: Kind, arguments: Sequence[str], line: int) -> None:
+    wanted = f"{kind.function}({', '.join(arguments)})"
+    if inspect.iscoroutinefunction(function):
+        raise Misdefined(line, f"{kind.function} is async; take the async away")
+    if not callable(function):
+        raise Misdefined(line, f"{kind.function} is not a function; define {wanted}")
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError:
+        taken = str(inspect.signature(function))
+        raise Misdefined(
+            line,
+            f"{kind.function}{taken} cannot be called with {len(arguments)} arguments; "
+            f"define {wanted}",
+        ) from None
+    except ValueError:  # a built-in that does not tell its signature
+        return
+
+
+def _line(function: object, path: str) -> int:
+    """Where the file defines a function; its first line where it comes from elsewhere."""
+    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    return code.co_firstlineno if code is not None and code.co_filename == path else 1
+
+
+def _compiled(candidate: Candidate, finder: FolderFinder) -> Iterator[Module]:
+    """The plugin, then each module of its folder that it imports, now or later."""
+    sources = {source.name: source for source in (candidate.source, *candidate.neighbours)}
+    names = list(dict.fromkeys([candidate.source.name, *finder.imported]))
+    guesses: Set[str] = set()
+    for name in names:  # grows while it runs
+        source = sources[name]
+        try:
+            code = compile_source(source)
+        except (SyntaxError, ValueError):
+            if name in guesses:
+                continue
+            raise
+        yield Module(name, source.path, source.text, marshal.dumps(code))
+        for later, _ in imports.imported(source):
+            if later in sources and later not in names:
+                names.append(later)
+            elif later == imports.ANY:
+                guesses |= sources.keys() - set(names)
+                names += sorted(sources.keys() - set(names))
+
+
+def _syntax_fault(source: Source, error: BaseException) -> FileFault:
+    if not isinstance(error, SyntaxError):
+        what = str(error) or type(error).__name__
+        return FileFault(source.path, None, f"cannot be parsed: {what}; mend the file")
+    line = error.lineno or None  # 0 where it is of no line
+    text = _line_of(source, line)
+    if python2.is_statement(text, error.msg):
+        return _python_2_fault(source, line)
+    shown = f" in {text!r:.80}" if text else ""
+    mend = "this line" if line else "the file"
+    return FileFault(source.path, line, f"syntax error: {error.msg}{shown}; mend {mend}")
+
+
+def _python_2_fault(source: Source, line: Optional[int]) -> FileFault:
+    text = _line_of(source, line)
+    return FileFault(source.path, line, f"this line is Python 2: {text!r:.80}; {python2.PORT}")
+
+
+def _line_of(source: Source, line: Optional[int]) -> str:
+    texts = lines(source.text)
+    return texts[line - 1].strip() if line and line <= len(texts) else ""
+
+
+def _load_fault(candidate: Candidate, error: BaseException) -> FileFault:
+    file, line = _own_frame(candidate, error)
+    if isinstance(error, SyntaxError) and error.filename:  # of a helper
+        texts = {source.path: source for source in candidate.neighbours}
+        if error.filename in texts:
+            return _syntax_fault(texts[error.filename], error)
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return FileFault(file, line, f"cannot import {error.name}{_missing(candidate, error.name)}")
+    what = f"raised {type(error).__name__}{_text(error)}"
+    if isinstance(error, SystemExit):
+        what = f"called sys.exit({error.code!r:.80})"
+    mend = "this line" if line else "the file"
+    return FileFault(file, line, f"loading it {what}; mend {mend}")
+
+
+def _missing(candidate: Candidate, name: str) -> str:
+    """Why there is no module of a name, and what to do."""
+    if name.partition(".")[0] == VERSION_3:
+        return f", which is not in the part of SDK 3 that is here; {python2.PORT}, with ovirtsdk4"
+    if name in python2.MODULES:
+        return f", a module of Python 2; {python2.PORT}"
+    for refused, reason in candidate.refused:
+        if refused == name:
+            return f", which is left out: {reason}"
+    place = os.path.join(candidate.folder, *name.split("."))  # noqa: PTH118
+    if os.path.isdir(place):  # noqa: PTH112
+        return f": put an __init__.py into {place}"
+    return f": install it for the daemon's Python ({sys.executable}), or write {place}.py"
+
+
+def _own_frame(candidate: Candidate, error: BaseException) -> Tuple[str, Optional[int]]:
+    """Where in the folder it happened: the innermost of its own lines."""
+    paths = {candidate.source.path, *(source.path for source in candidate.neighbours)}
+    frames: List[Tuple[str, Optional[int]]] = [
+        (frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_code.co_filename in paths
+    ]
+    return frames[-1] if frames else (candidate.source.path, None)
+
+
+def _text(error: BaseException) -> str:
+    """What the exception says, on one line after a colon; nothing where it says nothing."""
+    text = ""
+    with contextlib.suppress(BaseException):  # __str__ is the plugin's too
+        text = " ".join(str(error).split())[:300].encode("utf-8", "replace").decode("utf-8")
+    return text and f": {text}"

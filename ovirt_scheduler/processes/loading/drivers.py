@@ -1,0 +1,219 @@
+"""The drivers of a plugin's file, as their classes say them. In the process of a plugin call."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Callable, Iterator, List, Mapping, Optional, Tuple
+
+from ovirt_scheduler.model.drivers import INTERFACE_METHODS, INTERFACES
+from ovirt_scheduler.model.model import FoundDriver, PublishedMethod
+from ovirt_scheduler.model.text import NOT_IN_XML, writable
+from ovirt_scheduler.plugin import interfaces
+
+UNWRITABLE = "has a character that XML cannot write; take it out, or write it as an escape"
+
+_SHOWN_DEFAULT = 40  # characters
+
+_NOT_BY_NAME: Mapping[inspect._ParameterKind, str] = {
+    inspect.Parameter.POSITIONAL_ONLY: "{name}, /",
+    inspect.Parameter.VAR_KEYWORD: "**{name}",
+    inspect.Parameter.VAR_POSITIONAL: "*{name}",
+}
+
+
+class Misdefined(Exception):
+    """A plugin's definition that cannot be used: in which line, why and what to do."""
+
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
+        self.line = line
+        self.message = message
+
+
+def description_of(*described: object) -> str:
+    """The first docstring that there is; what XML cannot write is U+FFFD in it, as in answers."""
+    return writable(next(filter(None, map(inspect.getdoc, described)), ""))
+
+
+def is_driver(found: type) -> bool:
+    """Whether a class is a driver to be loaded; a name with ``_`` is a base for others."""
+    return issubclass(found, interfaces.Driver) and not found.__name__.startswith("_")
+
+
+def read(found: type, description: str, line_of: Callable[[str], int]) -> FoundDriver:
+    """What a driver's class says.
+
+    Args:
+        description: where the class has no docstring of its own.
+        line_of: the line of a class or a method, ``Class`` or ``Class.method``.
+
+    Raises:
+        Misdefined: it cannot be loaded like this.
+    """
+    reader = _Reader(found, line_of)
+    defined = reader.interfaces()
+    methods = tuple(reader.methods(defined))
+    topic = reader.text("topic")
+    reader.check_whole(defined, topic, methods)
+    return FoundDriver(
+        class_name=found.__name__,
+        line=reader.line,
+        description=writable(inspect.cleandoc(found.__doc__)) if found.__doc__ else description,
+        name=reader.text("name") or found.__name__,
+        topic=topic,
+        interfaces=defined,
+        methods=methods,
+        policies=reader.policies(),
+        version=reader.text("version"),
+        written_for=reader.text("written_for"),
+        properties=reader.text("properties_validation") or "",
+        default_values=reader.text("default_values") or "",
+    )
+
+
+class _Reader:
+    def __init__(self, found: type, line_of: Callable[[str], int]) -> None:
+        self._class = found
+        self._line_of = line_of
+        self.line = line_of(found.__name__)
+
+    def _wrong(self, message: str, line: Optional[int] = None) -> Misdefined:
+        return Misdefined(line or self.line, f"{self._class.__name__}: {message}")
+
+    def text(self, attribute: str) -> Optional[str]:
+        value = getattr(self._class, attribute)
+        if value is not None and not isinstance(value, str):
+            raise self._wrong(f"{attribute} is not a string")
+        if value is not None and NOT_IN_XML.search(value):
+            raise self._wrong(f"{attribute} {UNWRITABLE}")
+        return value
+
+    def policies(self) -> Tuple[str, ...]:
+        named = getattr(self._class, "policies", None)
+        if not isinstance(named, (tuple, list)) or not all(isinstance(each, str) for each in named):
+            raise self._wrong("policies is not a tuple of strings")
+        return tuple(named)
+
+    def interfaces(self) -> Tuple[str, ...]:
+        """Which of the five it defines a method of."""
+        own = {
+            name: each.interface
+            for name, each in INTERFACE_METHODS.items()
+            if self._of_a_scheduler(name) and not self._inherits_from_us(name)
+        }
+        if "HostSelector" in own.values() and not {"candidates", "select_host"} & own.keys():
+            raise self._wrong("define candidates or select_host too: the others ask it")
+        for name, interface in own.items():
+            if not issubclass(self._class, getattr(interfaces, interface)):
+                raise self._wrong(f"has {name}, but is no {interface}; derive it from that too")
+        return tuple(name for name in INTERFACES if name in own.values())
+
+    def _of_a_scheduler(self, name: str) -> bool:
+        """Whether a method's name is one of the interfaces', as it is in a scheduler."""
+        is_scheduler = any(
+            issubclass(self._class, getattr(interfaces, each)) for each in INTERFACES
+        )
+        return is_scheduler and name in INTERFACE_METHODS and hasattr(self._class, name)
+
+    def _inherits_from_us(self, name: str) -> bool:
+        definer = next(each for each in self._class.__mro__ if name in vars(each))
+        return definer.__module__ == interfaces.__name__
+
+    def methods(self, defined: Tuple[str, ...]) -> Iterator[PublishedMethod]:
+        """Those of the interfaces that it defines, then its own by name.
+
+        Of its bases, those count that are drivers themselves.
+        """
+        for name, known in INTERFACE_METHODS.items():
+            if known.interface in defined:
+                yield self._interface_method(name, known.parameters)
+        drivers = [each for each in self._class.__mro__ if issubclass(each, interfaces.Driver)]
+        names = {name for each in drivers for name in vars(each) if not name.startswith("_")}
+        for name in sorted(names):
+            if self._is_method(name) and not self._of_a_scheduler(name):
+                yield self._own_method(name)
+
+    def _is_method(self, name: str) -> bool:
+        own = inspect.getattr_static(self._class, name)
+        function = own.__func__ if isinstance(own, (classmethod, staticmethod)) else own
+        return inspect.isroutine(function) and callable(function)
+
+    def _function(self, name: str) -> Callable[..., object]:
+        function: Callable[..., object] = getattr(self._class, name)
+        if inspect.iscoroutinefunction(inspect.unwrap(function)):
+            raise self._wrong(f"{name} is async; take the async away", self._line(name))
+        return function
+
+    def _parameters(self, name: str) -> List[inspect.Parameter]:
+        """Those of a method, without the object that it is called on."""
+        function = self._function(name)
+        try:
+            found = list(inspect.signature(function).parameters.values())
+        except ValueError:  # a built-in that does not tell
+            raise self._wrong(f"{name} does not tell its arguments; define it with def") from None
+        own = inspect.getattr_static(self._class, name)
+        return found if isinstance(own, (classmethod, staticmethod)) else found[1:]
+
+    def _interface_method(self, name: str, parameters: Tuple[str, ...]) -> PublishedMethod:
+        wanted = f"define {name}({', '.join(('self', *parameters))})"
+        if not self._is_method(name):
+            raise self._wrong(f"{name} is not a method; {wanted}")
+        try:
+            inspect.Signature(self._parameters(name)).bind(*parameters)
+        except TypeError:
+            message = f"{name} cannot be called with {len(parameters)} arguments; {wanted}"
+            raise self._wrong(message, self._line(name)) from None
+        required = tuple(each for each in parameters if each != "properties")
+        optional = tuple(each for each in parameters if each == "properties")
+        shown = ", ".join((*required, *(f"{each}={{}}" for each in optional)))
+        return PublishedMethod(name, self._help(name), f"({shown})", required, optional)
+
+    def _own_method(self, name: str) -> PublishedMethod:
+        required, optional, shown = [], [], []
+        for each in self._parameters(name):
+            form = _NOT_BY_NAME.get(each.kind)
+            if form is not None:
+                taken = form.format(name=each.name)
+                message = f"{name} takes {taken}; its arguments come by name: list them"
+                raise self._wrong(message, self._line(name))
+            if each.default is each.empty:
+                required.append(each.name)
+                shown.append(each.name)
+            else:
+                optional.append(each.name)
+                shown.append(f"{each.name}={_shown(each.default)}")
+        return PublishedMethod(
+            name, self._help(name), f"({', '.join(shown)})", tuple(required), tuple(optional)
+        )
+
+    def _help(self, name: str) -> str:
+        return description_of(getattr(self._class, name))
+
+    def _line(self, name: str) -> int:
+        return self._line_of(f"{self._class.__name__}.{name}")
+
+    def check_whole(
+        self, defined: Tuple[str, ...], topic: Optional[str], methods: Tuple[PublishedMethod, ...]
+    ) -> None:
+        """
+        Raises:
+            Misdefined: nothing of it could ever be called.
+        """
+        base = "or begin its name with _ if it is a base for others"
+        if inspect.isabstract(self._class):
+            raise self._wrong(f"is abstract; define what it lacks, {base}")
+        if not methods:
+            raise self._wrong(f"defines no method that could be called; define one, {base}")
+        if topic is None and not defined and "topic" not in vars(self._class):
+            raise self._wrong(f"has no topic to publish its methods under; set topic, {base}")
+        try:
+            inspect.signature(self._class).bind()
+        except TypeError:
+            raise self._wrong("cannot be made without arguments; give them defaults") from None
+        except ValueError:  # a built-in base that does not tell
+            return
+
+
+def _shown(default: object) -> str:
+    text = repr(default)
+    return text if len(text) <= _SHOWN_DEFAULT else f"{text[: _SHOWN_DEFAULT - 1]}\u2026"

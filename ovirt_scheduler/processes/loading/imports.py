@@ -1,0 +1,67 @@
+"""Which modules a plugin's file may import, as its statements tell before anything of it runs."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from typing import Iterator, Optional, Tuple
+
+from ovirt_scheduler.model.model import Candidate, FileFault, Source
+
+_IMPORTERS = {"import_module", "__import__"}
+
+ANY = "*"  # no module can be named so
+
+
+def refusal(candidate: Candidate) -> Optional[FileFault]:
+    """The first import of a file that is not to be run, by the plugin or by what it imports."""
+    if not candidate.refused:
+        return None
+    refused = dict(candidate.refused)
+    sources = {source.name: source for source in (candidate.source, *candidate.neighbours)}
+    names = [candidate.source.name]
+    for name in names:  # grows while it runs
+        with contextlib.suppress(SyntaxError, ValueError, RecursionError):  # importing it tells
+            for later, line in imported(sources[name]):
+                if later in refused:
+                    message = f"imports {later}, which is left out: {refused[later]}"
+                    return FileFault(sources[name].path, line, message)
+                if later in sources and later not in names:
+                    names.append(later)
+    return None
+
+
+def imported(source: Source) -> Iterator[Tuple[str, int]]:
+    """The modules that a file may import, each after its packages, and the lines.
+
+    ``ANY`` where it calls a function of Python's that imports with a name that only it knows.
+    """
+    package = source.name.split(".")
+    if not source.path.endswith("/__init__.py"):
+        package.pop()
+    told = set()  # functions that are called with a name
+    for node in ast.walk(ast.parse(source.text)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) + 1 - node.level] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            names = [f"{base}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Call) and named(node.func) in _IMPORTERS:
+            given = node.args[0] if node.args else None
+            if not isinstance(given, ast.Constant) or not isinstance(given.value, str):
+                continue
+            told.add(node.func)
+            names = [given.value]
+        elif named(node) in _IMPORTERS and node not in told:
+            names = [ANY]
+        else:
+            continue
+        for name in names:
+            parts = name.split(".")
+            for length in range(1, len(parts) + 1):
+                yield ".".join(parts[:length]), getattr(node, "lineno", 1)
+
+
+def named(node: ast.AST) -> Optional[str]:
+    return getattr(node, "id", None) or getattr(node, "attr", None)

@@ -1,0 +1,190 @@
+"""Plugins' modules, made from the code that the registry holds instead of from the disk.
+
+Only in the process of a plugin call. What runs is what was analysed: a file that is edited
+meanwhile, or a helper that is imported late, is still the last good version.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import linecache
+import marshal
+import os.path
+import sys
+from types import CodeType, ModuleType
+from typing import TYPE_CHECKING, Callable, Iterable, List, Mapping, Optional, Sequence
+
+from ovirt_scheduler.model.model import Module, PluginCode, Source
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader
+else:
+    Loader = object  # importlib.abc loads a good deal that each fork would have to copy
+
+
+VERSION_3 = "ovirtsdk"
+
+
+class _Loader(Loader):
+    def __init__(self, code: Callable[[], CodeType]) -> None:
+        self._code = code
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
+        """Leave it to Python."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        exec(self._code(), module.__dict__)  # noqa: S102  running plugins is what this is for
+
+
+class _Closed:
+    """What the path says of a plugin's folder: nothing in it is to be imported from the disk.
+
+    There may be files that somebody else can change, and compiled ones that no checksum covers.
+    """
+
+    def find_spec(
+        self,
+        fullname: str,  # noqa: ARG002  the protocol's
+        target: Optional[ModuleType] = None,  # noqa: ARG002
+    ) -> None:
+        return None
+
+    def invalidate_caches(self) -> None: ...
+
+
+_CLOSED = _Closed()
+
+
+def _close(folder: str) -> None:
+    """Have nothing in a folder be imported from the disk, whatever name of it is on the path.
+
+    This Python's own libraries are, where they lie below it.
+    """
+    before = tuple(sys.path)
+
+    def closed(path: str) -> _Closed:
+        own = (library for library in before if not _is_in(folder, library))
+        if not _is_in(path, folder) or any(_is_in(path, library) for library in own):
+            raise ImportError(path)  # asks the next hook
+        return _CLOSED
+
+    sys.path_hooks.insert(0, closed)
+    for path in [path for path in sys.path_importer_cache if path.startswith(folder)]:
+        del sys.path_importer_cache[path]
+
+
+def _is_in(path: str, folder: str) -> bool:
+    """Whether a path leads to a folder or below it, as it is written or by its links."""
+    for real in (os.path.abspath, os.path.realpath):
+        place, above = real(path), real(folder)
+        if place == above or place.startswith(f"{above.rstrip('/')}/"):
+            return True
+    return False
+
+
+class FolderFinder:
+    """Finds the modules of one plugin folder, ahead of everything else, and nothing else there.
+
+    ``imported`` lists the names that were asked for, in the order of their loading.
+    """
+
+    def __init__(self, origins: Mapping[str, str], code: Callable[[str], CodeType]) -> None:
+        self._origins = origins
+        self._code = code
+        self.imported: List[str] = []
+
+    def install(self, folder: str) -> None:
+        """Make the folder's modules win over all others, as a script's folder does."""
+        _close(folder)
+        sys.path.insert(0, folder)
+        sys.meta_path.insert(0, self)
+        sys.meta_path.append(_Version3())  # one that is installed comes before it
+        for name in self._origins:
+            sys.modules.pop(name, None)
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Optional[Sequence[str]] = None,  # noqa: ARG002  the protocol's
+        target: Optional[ModuleType] = None,  # noqa: ARG002
+    ) -> Optional[importlib.machinery.ModuleSpec]:
+        origin = self._origins.get(fullname)
+        if origin is None:
+            return None
+        self.imported.append(fullname)
+        loader = _Loader(lambda: self._code(fullname))
+        package = _is_package(fullname, origin)
+        spec = importlib.machinery.ModuleSpec(fullname, loader, origin=origin, is_package=package)
+        if spec.submodule_search_locations is not None:
+            spec.submodule_search_locations.append(os.path.dirname(origin))  # noqa: PTH120
+        spec.has_location = True  # gives the module its __file__
+        return spec
+
+
+class _Version3(Loader):
+    """Finds ``ovirtsdk``, version 3 of the SDK: as much of it as there is in ``sdk3``."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Optional[Sequence[str]] = None,  # noqa: ARG002  the protocol's
+        target: Optional[ModuleType] = None,  # noqa: ARG002
+    ) -> Optional[importlib.machinery.ModuleSpec]:
+        if fullname.partition(".")[0] != VERSION_3:
+            return None
+        modules = _facade().CONTENTS
+        if fullname not in modules:
+            return None
+        package = any(name.startswith(f"{fullname}.") for name in modules)
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=package)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
+        """Leave it to Python."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        _facade().fill(module)
+
+
+def _facade() -> ModuleType:
+    """Loaded when a plugin asks for it; few do."""
+    return importlib.import_module("ovirt_scheduler.plugin.sdk3")
+
+
+def _is_package(name: str, path: str) -> bool:
+    return path.endswith("/__init__.py") and name != "__init__"
+
+
+def finder_of(plugin: PluginCode) -> FolderFinder:
+    """Finds a plugin and its helpers as the registry holds them."""
+    modules = {module.name: module for module in plugin.modules}
+    _show_lines(plugin.modules)
+    return FolderFinder(
+        {name: module.path for name, module in modules.items()},
+        lambda name: marshal.loads(modules[name].code),  # noqa: S302  analysis made it
+    )
+
+
+def finder_of_sources(sources: Iterable[Source]) -> FolderFinder:
+    """Finds modules by their source, compiled when they are imported."""
+    by_name = {source.name: source for source in sources}
+    return FolderFinder(
+        {name: source.path for name, source in by_name.items()},
+        lambda name: compile_source(by_name[name]),
+    )
+
+
+def compile_source(source: Source) -> CodeType:
+    # dont_inherit: this module's own __future__ is not the plugin's.
+    return compile(source.text, source.path, "exec", dont_inherit=True)
+
+
+def _show_lines(modules: Iterable[Module]) -> None:
+    """Have tracebacks show the source that runs, not what the file says by now."""
+    for module in modules:
+        linecache.cache[module.path] = (len(module.source), None, lines(module.source), module.path)
+
+
+def lines(source: bytes) -> List[str]:
+    """The lines as Python counts them; a form feed ends none."""
+    return [line.decode("utf-8", "replace") for line in source.splitlines(keepends=True)]

@@ -1,0 +1,95 @@
+"""A process of its own for ``check``: reads plugins' files, runs nothing of them, and tells what is
+Python 2 in them and which names nobody defines. A file may be made to end its reader.
+
+It gets paths as JSON on its standard input, and answers ``[[path, line, message], …]``.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Iterator, List, Tuple
+
+from pyflakes import checker, messages
+
+from ovirt_scheduler.processes.loading import python2
+from ovirt_scheduler.processes.loading.python2 import Remark
+
+_CAUGHT = re.compile(r"except\s.+,\s*(\w+)\s*:")
+_MOST_ERRORS = 200  # of syntax in one file; each costs a parse
+
+
+def main() -> None:
+    found = [
+        (path, line, message)
+        for path in json.load(sys.stdin)
+        for line, message in remarks(_read(path), path)
+    ]
+    json.dump(found, sys.stdout)
+
+
+def remarks(text: bytes, path: str) -> List[Remark]:
+    """What is wrong in a file, by line; all of it, where a line cannot be parsed too."""
+    found, text = _without_errors(text, path)
+    try:
+        tree = ast.parse(text, path)
+        found += python2.prints(tree, text)
+        own = {file.stem for file in Path(path).parent.glob("*.py")}
+        found += python2.imports(tree, own)
+        found += python2.comparisons(tree)
+        found += _unknown(tree, path)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        pass  # loading it has told
+    return sorted(set(found))
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            return file.read(1 << 20)
+    except OSError:  # loading it has told
+        return b""
+
+
+def _without_errors(text: bytes, path: str) -> Tuple[List[Remark], bytes]:
+    """The lines of Python 2 that cannot be parsed, and the text with others in their places."""
+    found: List[Remark] = []
+    lines = text.decode("utf-8", "replace").splitlines(keepends=True)
+    for _ in range(_MOST_ERRORS):
+        try:
+            ast.parse("".join(lines), path)
+        except SyntaxError as error:
+            number = error.lineno or 0
+            if not 0 < number <= len(lines) or number in dict(found):
+                break
+            line = lines[number - 1]
+            if not python2.is_statement(line, error.msg):
+                break
+            found.append((number, f"this line is Python 2: {line.strip()!r:.80}; {python2.PORT}"))
+            indent = line[: len(line) - len(line.lstrip())]
+            lines[number - 1] = f"{indent}{_instead(line.strip())}\n"
+        except (ValueError, RecursionError, MemoryError):
+            break
+        else:
+            break
+    return found, "".join(lines).encode("utf-8")
+
+
+def _instead(line: str) -> str:
+    if not line.endswith(":"):
+        return "pass"
+    caught = _CAUGHT.fullmatch(line)
+    return f"except Exception as {caught[1]}:" if caught else "if True:"
+
+
+def _unknown(tree: ast.Module, path: str) -> Iterator[Remark]:
+    for message in checker.Checker(tree, path).messages:
+        if isinstance(message, messages.UndefinedName):
+            (name,) = message.message_args
+            if name in python2.NAMES:
+                yield message.lineno, f"{name} is Python 2; {python2.PORT}"
+            else:
+                yield message.lineno, f"nothing defines {name}; define or import it"

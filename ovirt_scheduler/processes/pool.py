@@ -1,0 +1,468 @@
+"""The processes of plugins that are kept between calls, and spare ones that are nobody's yet.
+
+::
+
+    take ──► one that is idle, the one used last first ──► a call ──► give_back
+         └─► else a spare one, which gets its plugin's setup before the call
+
+    one keeping thread: who settles too slowly, speaks unasked, is old, or one too many, ends;
+                        a plugin that is in use and has no process gets one, loaded already
+
+A process serves one version of one plugin under its limits (``Key``). Safe to use from many
+threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import threading
+import time
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import Callable, Deque, Dict, Iterator, List, Mapping, Optional, Tuple
+
+from ovirt_scheduler.errors import ExecutorUnavailable
+from ovirt_scheduler.model.model import Limits, PluginCode
+from ovirt_scheduler.model.tasks import ENDS, Setup
+from ovirt_scheduler.processes import exchange
+from ovirt_scheduler.processes.protocol import frames
+from ovirt_scheduler.processes.workers import Worker
+
+_log = logging.getLogger(__name__)
+
+SPARE = 2  # workers forked ahead, for readers, analyses and plugins' processes
+
+_SETTLE_SECONDS = 1.0  # from an answer until the process has to be ready again
+_LOAD_SECONDS = 60.0  # from the setup until it has to be
+_LIFE_SECONDS = 3600.0  # of a process: libraries are updated under it
+_IDLE_SECONDS = 5.0  # for which more than one process of a plugin are kept
+_TICK = 0.25  # seconds between two looks of the keeping thread while something settles
+_LONGEST_PAUSE = 60.0  # between two loads ahead, of a plugin whose process ends in them
+_REST = 5.0  # and while nothing does
+_AHEAD_OF_SINGLE = 2  # processes kept ready of a plugin whose processes serve one call each
+
+# Why the daemon ends a process, with the words for the log; ``ENDS`` has its own reasons.
+_ENDED_FOR = {
+    **ENDS,
+    "abandoned": "its request was given up",
+    "age": "it was kept for an hour",
+    "did not get ready": "it was not ready for another call in time",
+    "ended": "it has ended",
+    "idle": "fewer are needed now",
+    "kept_processes": "there were more than kept_processes",
+    "killed": "a call was killed",
+    "misled": "its answer cannot be read",
+    "not in use": "this version of the file, or its limits, are not in use any more",
+    "not started": "it did not start",
+    "timed out": "a call timed out",
+}
+
+Key = Tuple[str, int, int, int, int]
+
+
+def key_of(plugin: PluginCode, limits: Limits) -> Key:
+    """What a process is one of."""
+    return (
+        plugin.version, limits.memory, limits.cpu, limits.open_files, limits.calls_per_process,
+    )  # fmt: skip
+
+
+def _in_words(why: str) -> str:
+    """A reason as the log tells it, with what is known besides: ``memory``, ``modules: json.x``."""
+    reason, colon, more = why.partition(":")
+    return f"{_ENDED_FOR.get(reason, reason)}{colon}{more}"
+
+
+def new_nonce() -> int:
+    return secrets.randbits(64) or 1
+
+
+@dataclass(eq=False)
+class Kept:
+    """A process of a plugin.
+
+    Attributes:
+        nonce: of what it was told last; it says READY to that when it can take a call.
+        ready: it has.
+        ready_by: when it has to have, on the monotonic clock.
+        loading: it was told its setup last.
+        patient: a call had better wait until ``ready_by`` than use another process.
+        setup: the frame that it has to be told first; None: that was sent.
+    """
+
+    worker: Worker
+    key: Key
+    file: str
+    nonce: int = 0
+    ready: bool = False
+    ready_by: float = 0.0
+    loading: bool = False
+    patient: bool = False
+    setup: Optional[bytes] = None
+    born: float = field(default_factory=time.monotonic)
+    used: float = field(default_factory=time.monotonic)
+
+    def hear(self) -> str:
+        """Take what it has said since its last answer, without waiting.
+
+        Returns:
+            Why it ends; empty where it does not.
+        """
+        try:
+            data = self.worker.receive()
+            while data:
+                for frame in self.worker.unframer.feed(data):
+                    mine = frame.kind == frames.READY and frame.nonce == self.nonce
+                    if self.ready or not mine:
+                        return exchange.reason(frame, self.nonce)
+                    self.ready = True
+                data = self.worker.receive()
+        except (OSError, frames.FrameError):
+            return "ended"
+        return "" if data is None else "ended"
+
+
+class Pool:
+    """
+    Args:
+        fork: gives a new worker; raises ExecutorUnavailable.
+        most: processes to keep.
+        parallel: calls that there are at once: so many processes are enough for any plugin.
+    """
+
+    def __init__(self, fork: Callable[[], Worker], most: int, parallel: int) -> None:
+        self._fork = fork
+        self._most = most
+        self._parallel = parallel
+        self._news = threading.Condition(threading.RLock())
+        self._idle: Dict[Key, Deque[Kept]] = {}
+        self._busy: Counter[Key] = Counter()
+        self._spare: List[Worker] = []
+        self._wanted: Mapping[Key, Tuple[PluginCode, Limits]] = {}
+        self._replaced: Counter[str] = Counter()
+        # Loads ahead that came to nothing, in a row, and when the next may be tried.
+        self._failed: Dict[Key, Tuple[int, float]] = {}
+        self._resting = False
+        self._stirred = False  # something has changed since the keeping thread looked
+        self._closed = False
+        self._keeper = threading.Thread(target=self._keep, name="keeper", daemon=True)
+
+    def start(self) -> None:
+        """
+        Raises:
+            ExecutorUnavailable: there is no thread for it.
+        """
+        try:
+            self._keeper.start()
+        except RuntimeError as error:
+            raise ExecutorUnavailable(f"no thread to keep processes with: {error}") from None
+
+    def close(self) -> None:
+        with self._news:
+            self._closed = True
+            self._news.notify_all()
+        if self._keeper.is_alive():
+            self._keeper.join(1.0)  # it may wait for a zygote that starts
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all: their zygote has ended, or is about to."""
+        with self._news:
+            gone = [kept.worker for bench in self._idle.values() for kept in bench]
+            gone += self._spare
+            self._idle.clear()
+            self._spare.clear()
+            self._failed.clear()
+            self._news.notify_all()
+        for worker in gone:
+            worker.close()
+
+    @property
+    def replaced(self) -> Mapping[str, int]:
+        """How many processes have ended, by the reason."""
+        with self._news:
+            return dict(self._replaced)
+
+    @property
+    def kept(self) -> int:
+        """How many processes of plugins there are, idle and busy."""
+        with self._news:
+            return sum(map(len, self._idle.values())) + sum(self._busy.values())
+
+    def want(self, plugins: Mapping[Key, Tuple[PluginCode, Limits]]) -> None:
+        """Have a process of each of these ready, and none of any other for longer than needed."""
+        with self._news:
+            self._wanted = dict(plugins)
+            self._failed.clear()
+            self._wake()
+
+    def keep(self, most: int) -> None:
+        with self._news:
+            self._most = most
+            self._wake()
+
+    def spare(self) -> Worker:
+        """A worker that has done nothing yet.
+
+        Raises:
+            ExecutorUnavailable: there is none to be had.
+        """
+        with self._news:
+            found = self._spare.pop() if self._spare else None
+            self._stirred = True
+            self._news.notify_all()  # to have another one soon
+        return found or self._fork()
+
+    def take(self, plugin: PluginCode, limits: Limits, fresh: bool = False) -> Kept:
+        """A process of a plugin, for one call; it may have to settle first.
+
+        Args:
+            fresh: a new one, whoever is idle.
+
+        Raises:
+            ExecutorUnavailable: there is none to be had.
+        """
+        key = key_of(plugin, limits)
+        with self._news:
+            self._busy[key] += 1
+            kept = None if fresh else self._taken(key)
+        if kept is not None:
+            return kept
+        try:
+            return self._new(plugin, limits, key)
+        except BaseException:
+            self._no_longer_busy(key)
+            raise
+
+    def _taken(self, key: Key) -> Optional[Kept]:
+        bench = self._idle.get(key)
+        while bench:
+            ended = None
+            for kept in reversed(bench):
+                ended = "" if kept.ready else kept.hear()
+                if ended or kept.ready:
+                    break
+            else:
+                kept = bench.popleft()  # none is ready: the one that settles for longest
+                kept.patient = len(bench) >= self._parallel
+                return kept
+            bench.remove(kept)
+            if not ended:
+                return kept
+            self._end_idle(kept, ended)
+        return None
+
+    def _new(self, plugin: PluginCode, limits: Limits, key: Key) -> Kept:
+        nonce = new_nonce()
+        setup = frames.pack_task(Setup(plugin, limits), nonce)
+        return Kept(
+            self.spare(), key, plugin.modules[0].path, nonce=nonce, setup=setup, loading=True
+        )
+
+    def give_back(self, kept: Kept, nonce: int, ready: bool, called: bool) -> None:
+        """Keep a process that has answered, unless it was for one call and has had it.
+
+        Args:
+            nonce: of the task that it had; READY to it is what it says next.
+            ready: it has said so already.
+            called: that task ran the plugin.
+        """
+        if called and kept.key[-1] == 1:
+            self.discard(kept, "calls_per_process")
+            return
+        now = time.monotonic()
+        kept.nonce, kept.ready, kept.loading = nonce, ready, False
+        kept.ready_by, kept.used = now + _SETTLE_SECONDS, now
+        self._put(kept)
+
+    def put_back(self, kept: Kept) -> None:
+        """Keep a process that took too long to be ready, and was not called."""
+        self._put(kept)
+
+    def _put(self, kept: Kept) -> None:
+        with self._news:
+            self._no_longer_busy(kept.key)
+            lives = self._lives(kept.worker)
+            if lives:
+                self._idle.setdefault(kept.key, deque()).append(kept)
+                self._wake()
+        if not lives:
+            self._end(kept, "ended")
+
+    def discard(self, kept: Kept, why: str) -> None:
+        """Be done with a process that has ended, or has to."""
+        self._no_longer_busy(kept.key)
+        self._end(kept, why)
+
+    def _no_longer_busy(self, key: Key) -> None:
+        with self._news:
+            self._busy[key] -= 1
+            if self._busy[key] <= 0:
+                del self._busy[key]
+
+    def _end(self, kept: Kept, why: str) -> None:
+        """End a process that is in nobody's hands but the caller's.
+
+        Not many while the lock is held: the zygote would wait for somebody to hear how they ended,
+        which takes the lock, and take no further message.
+        """
+        with self._news:
+            self._replaced[why.partition(":")[0]] += 1
+            self._wake()
+        _log.debug(
+            "a process of %(file)s is ended: %(reason)s",
+            {"file": kept.file, "reason": _in_words(why)},
+        )
+        if kept.worker.status is None:
+            kept.worker.kill()
+        kept.worker.close()
+
+    def _end_idle(self, kept: Kept, why: str) -> None:
+        if kept.loading and not kept.ready:
+            with self._news:
+                times, _ = self._failed.get(kept.key, (0, 0.0))
+                pause = min(_LONGEST_PAUSE, _TICK * 2 ** min(times, 10))
+                self._failed[kept.key] = times + 1, time.monotonic() + pause
+        self._end(kept, why)
+
+    def ended(self, worker: Worker) -> None:
+        """A worker has ended; if it was idle, it is nobody's any more."""
+        with self._news:
+            if worker in self._spare:
+                self._spare.remove(worker)
+                worker.close()
+                self._wake()
+                return
+            for bench in self._idle.values():
+                for kept in bench:
+                    if kept.worker is worker:
+                        why = kept.hear() or "ended"
+                        bench.remove(kept)
+                        self._end_idle(kept, why)
+                        return
+
+    def _wake(self) -> None:
+        """Have the keeping thread look soon, and not rest before it has."""
+        self._stirred = True
+        if self._resting:
+            self._resting = False
+            self._news.notify_all()
+
+    def _keep(self) -> None:
+        while True:
+            with self._news:
+                if self._closed:
+                    return
+                self._stirred = False
+                settled, over = self._look()
+                missing = [*self._missing()]
+                few = SPARE - len(self._spare)
+            for kept, why in over:
+                self._end_idle(kept, why)
+            made = self._make(missing, few)
+            with self._news:
+                if self._closed:
+                    return
+                if settled and not made and not self._stirred:
+                    self._resting = True
+                    self._news.wait(_REST)
+                    self._resting = False
+                    if not self._closed:
+                        continue
+                self._news.wait(_TICK)
+
+    def _look(self) -> Tuple[bool, List[Tuple[Kept, str]]]:
+        """Whether all that stay are settled; who has to end, and why: they are nobody's now."""
+        now = time.monotonic()
+        settled = True
+        over: List[Tuple[Kept, str]] = []
+        everyone = sorted(
+            (kept for bench in self._idle.values() for kept in bench), key=lambda kept: kept.used
+        )
+        too_many = len(everyone) + sum(self._busy.values()) - self._most
+        for place, kept in enumerate(everyone):  # those used longest ago first
+            why = kept.hear()
+            if not why and not kept.ready:
+                settled = False
+                why = "did not get ready" if now >= kept.ready_by else ""
+            if not why:
+                for pipe in (kept.worker.stdout, kept.worker.stderr):
+                    kept.worker.drain(pipe, _forgotten)
+            if not why and kept.ready:
+                self._failed.pop(kept.key, None)
+                why = self._superfluous(kept, now, place < too_many)
+            if why:
+                self._idle[kept.key].remove(kept)
+                over.append((kept, why))
+        for key in [key for key, bench in self._idle.items() if not bench]:
+            del self._idle[key]
+        return settled, over
+
+    def _superfluous(self, kept: Kept, now: float, too_many: bool) -> str:
+        """Why a process that is ready is not to be kept; empty where it is."""
+        if kept.key not in self._wanted and now >= kept.used + _IDLE_SECONDS:
+            return "not in use"
+        if too_many:
+            return "kept_processes"
+        if now >= kept.born + _LIFE_SECONDS:
+            return "age"
+        others = len(self._idle[kept.key]) > self._ahead_of(kept.key)
+        return "idle" if others and now >= kept.used + _IDLE_SECONDS else ""
+
+    @staticmethod
+    def _ahead_of(key: Key) -> int:
+        return _AHEAD_OF_SINGLE if key[-1] == 1 else 1
+
+    def _missing(self) -> Iterator[Key]:
+        """The plugins in use that have too few processes, each as often as they are."""
+        room = self._most - sum(map(len, self._idle.values())) - sum(self._busy.values())
+        now = time.monotonic()
+        for key in self._wanted:
+            there = len(self._idle.get(key, ())) + (0 if key[-1] == 1 else self._busy[key])
+            for _ in range(there, self._ahead_of(key)):
+                if room > 0 and now >= self._failed.get(key, (0, 0.0))[1]:
+                    room -= 1
+                    yield key
+
+    def _make(self, missing: List[Key], few: int) -> bool:
+        """Fork what is missing; whether there was anything to do."""
+        try:
+            for _ in range(few):
+                worker = self._fork()
+                with self._news:
+                    if self._lives(worker):
+                        self._spare.append(worker)
+                    else:
+                        worker.close()
+            for key in missing:
+                plugin, limits = self._wanted[key]
+                kept = self._new(plugin, limits, key)
+                self._load(kept)
+        except (ExecutorUnavailable, KeyError):  # a request finds the same, and tells
+            return False
+        return bool(missing or few > 0)
+
+    def _load(self, kept: Kept) -> None:
+        """Have a process load its plugin, before a call asks for it."""
+        frame, kept.setup = memoryview(kept.setup or b""), None
+        kept.ready_by = time.monotonic() + _LOAD_SECONDS
+        kept.worker.channel.settimeout(_LOAD_SECONDS)
+        kept.worker.unframer.limit = exchange.SHORT
+        with contextlib.suppress(OSError):  # it has ended, or will not be ready in time
+            kept.worker.channel.sendall(frame)
+        kept.worker.channel.setblocking(False)
+        with self._news:
+            if self._lives(kept.worker):
+                self._idle.setdefault(kept.key, deque()).append(kept)
+            else:
+                self._end_idle(kept, "ended")
+
+    def _lives(self, worker: Worker) -> bool:
+        """Whether a worker that nobody had can be kept; ``ended`` is told of its end if it can."""
+        return not self._closed and worker.status is None and worker.zygote_lives
+
+
+def _forgotten(_: bytes) -> None:
+    """Output that came when no call was under way."""

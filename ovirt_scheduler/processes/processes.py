@@ -1,0 +1,487 @@
+"""Everything that runs below the daemon: calls of plugins, readers of documents, analyses.
+
+::
+
+    a request's thread ── places ── read: one worker ──► packs
+                                 └─ call: a process of each plugin ──► results
+
+A plugin's failure is a result. A worker that dies is replaced, a zygote that dies too; what had
+not begun there is done again elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import math
+import os
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import Deque, List, Optional, Sequence, Tuple, Union
+
+from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded, UnreadableDocument
+from ovirt_scheduler.model.model import (
+    Analysis,
+    CallResult,
+    Candidate,
+    FileFault,
+    Outcome,
+    PluginUser,
+)
+from ovirt_scheduler.model.tasks import (
+    ANALYSIS_LIMITS,
+    Pack,
+    PrintedTask,
+    ReadTask,
+    Task,
+    Unread,
+)
+from ovirt_scheduler.model.text import one_line
+from ovirt_scheduler.processes import exchange, plugin_call
+from ovirt_scheduler.processes.exchange import Exchange, State
+from ovirt_scheduler.processes.kernel import limits
+from ovirt_scheduler.processes.places import Slots
+from ovirt_scheduler.processes.plugin_call import PluginCall
+from ovirt_scheduler.processes.pool import SPARE, Kept, Pool, new_nonce
+from ovirt_scheduler.processes.protocol import frames, messages
+from ovirt_scheduler.processes.protocol.frames import FrameError
+from ovirt_scheduler.processes.protocol.messages import Answered
+from ovirt_scheduler.processes.workers import LACKS, Worker, Zygote, lacking
+
+_log = logging.getLogger(__name__)
+
+
+_FAULT_LIMIT = 4096  # characters
+# To hand a task to a process that lives: an idle one, all spare ones and one that was just being
+# made may have been killed.
+_TRIES = SPARE + 3
+_GRACE = 0.25  # seconds for a process to tell that its properties' values took too long
+_PATIENCE = 0.005  # seconds for a process to settle, before another is used
+
+
+@dataclass(eq=False)
+class _Running:
+    """A call that is under way."""
+
+    index: int
+    call: PluginCall
+    tries_left: int
+    kept: Kept
+    exchange: Exchange
+    printed: Optional[Exchange] = None  # the call's own exchange, while its output is read
+
+
+class Processes:
+    """Safe to use from many threads.
+
+    Args:
+        parallel: plugin calls that may run at once, over all requests.
+        max_waiting: requests that may wait for one of them to end.
+        kept: processes of plugins that are kept between calls.
+        user: whom plugins run as, which takes root; None: this process's own user.
+        adopts: this process has no other children than these, and kills whatever a zygote that
+            died leaves behind.
+    """
+
+    def __init__(
+        self,
+        parallel: int,
+        max_waiting: int,
+        kept: int,
+        user: Optional[PluginUser] = None,
+        adopts: bool = False,
+    ) -> None:
+        if adopts:
+            limits.become_subreaper()
+        self._adopts = adopts
+        self._user = user
+        self._slots = Slots(parallel, max_waiting)
+        self._lock = threading.Lock()
+        self._starting = threading.Lock()
+        self._zygote: Optional[Zygote] = None
+        self._closed = False
+        self.pool = Pool(self._fork, kept, parallel)
+
+    def start(self) -> None:
+        """
+        Raises:
+            ExecutorUnavailable: the zygote does not start.
+        """
+        self._live_zygote()
+        self.pool.start()
+
+    def close(self) -> None:
+        """End everything below this process; returns when it is gone."""
+        with self._lock:
+            self._closed = True
+            zygote, self._zygote = self._zygote, None
+        if zygote is not None:
+            zygote.stop()
+        self.pool.close()
+
+    @property
+    def zygote_pid(self) -> Optional[int]:
+        with self._lock:
+            return self._zygote.pid if self._zygote else None
+
+    def places(self, wanted: int, deadline: float) -> contextlib.AbstractContextManager[int]:
+        """Hold the places of a request, all that it will have.
+
+        Yields:
+            How many calls it may have under way at once.
+
+        Raises:
+            Overloaded: none became free in time, too many wait, or this is closed.
+        """
+        return self._slots.taken(max(1, wanted), deadline)
+
+    def call(
+        self, calls: Sequence[PluginCall], deadline: float, parallel: int = 1
+    ) -> List[CallResult]:
+        """Make each call in a process of its plugin.
+
+        Args:
+            calls: n calls, begun in this order, at most ``parallel`` under way at once.
+            deadline: seconds on the monotonic clock, for all of them together.
+
+        Returns:
+            n results in the order of the calls. A plugin's failure is a result.
+
+        Raises:
+            ExecutorUnavailable: no process is to be had.
+            Overloaded: this is closed.
+        """
+        results: List[Optional[CallResult]] = [None] * len(calls)
+        waiting: Deque[Tuple[int, PluginCall, int]] = deque(
+            (index, call, _TRIES) for index, call in enumerate(calls)
+        )
+        running: List[_Running] = []
+        try:
+            while waiting or running:
+                while waiting and len(running) < parallel:
+                    index, call, tries = waiting.popleft()
+                    if time.monotonic() >= deadline:
+                        results[index] = plugin_call.not_started(call)
+                    else:
+                        running.append(self._begin(index, call, tries, deadline))
+                if not running:
+                    continue
+                ended = exchange.wait([each.exchange for each in running])
+                for each in [each for each in running if each.exchange in ended]:
+                    running.remove(each)
+                    result = self._finished(each)
+                    if isinstance(result, CallResult):
+                        results[each.index] = result
+                    elif result is not None:
+                        running.append(result)
+                    else:
+                        waiting.appendleft((each.index, each.call, each.tries_left - 1))
+        except ExecutorUnavailable as error:
+            raise self._unavailable(error) from None
+        finally:
+            for each in running:
+                self.pool.discard(each.kept, "abandoned")
+        return [result for result in results if result is not None]
+
+    def _begin(self, index: int, call: PluginCall, tries: int, deadline: float) -> _Running:
+        kept = self._taken(call, tries)
+        now = time.monotonic()
+        seconds = min(call.limits.timeout, deadline - now)
+        task, descriptors = call.task(seconds)
+        limit = messages.answer_limit(call.function, call.given)
+        # It tells itself which regex was not done in that time.
+        until = now + seconds + (_GRACE if call.has_values else 0.0)
+        begun = self._handed(kept, task, descriptors, limit, until, call.kept)
+        begun.started = now  # from when its time counts
+        return _Running(index, call, tries, kept, begun)
+
+    def _taken(self, call: PluginCall, tries_left: int) -> Kept:
+        """A process for a call: first one that is idle, then a new one; at last whichever there is,
+        however long it takes to settle, as a new one may not be to be had.
+
+        Raises:
+            ExecutorUnavailable: there is none at all.
+        """
+        plugin, bounds = call.plugin, call.limits
+        if tries_left == _TRIES - 1:
+            with contextlib.suppress(ExecutorUnavailable):
+                return self.pool.take(plugin, bounds, fresh=True)
+            tries_left = 1
+        kept = self.pool.take(plugin, bounds)
+        kept.patient = kept.patient or tries_left == 1
+        return kept
+
+    def _handed(
+        self,
+        kept: Kept,
+        task: Task,
+        descriptors: List[int],
+        limit: int,
+        deadline: float,
+        output: int,
+    ) -> Exchange:
+        """Hand a task to a process of a plugin."""
+        nonce = new_nonce()
+        try:
+            frame = frames.pack_task(task, nonce)
+        except BaseException:  # out of memory: the process is nobody's then
+            self.pool.discard(kept, "abandoned")
+            raise
+        begun = Exchange(
+            kept.worker,
+            (frame, descriptors),
+            nonce,
+            deadline=deadline,
+            limit=limit,
+            output=output,
+            former=None if kept.ready else kept.nonce,
+            patience=_patience(kept),
+            setup=kept.setup,
+        )
+        kept.setup = None
+        begun.begin()
+        return begun
+
+    def _finished(self, running: _Running) -> Union[CallResult, _Running, None]:
+        """What came of an exchange: the call's result, what is under way instead, or None, where
+        the call is to be made again.
+        """
+        done, kept = running.exchange, running.kept
+        if done.state is State.ANSWERED:
+            return self._answered(running)
+        if done.state is State.NOT_READY:
+            self.pool.put_back(kept)
+            return self._again(running)
+        status = kept.worker.end()
+        if done.state is State.NOT_BEGUN:
+            if running.tries_left > 1:
+                self.pool.discard(kept, done.differs or "ended")
+                return self._again(running)
+            if status is not None and status < 0:
+                self.pool.discard(kept, "not started")
+                raise plugin_call.never_started(status)
+        outcome, message = plugin_call.how_it_ended(done, status, running.call.limits, kept.worker)
+        self.pool.discard(kept, outcome.value)
+        shown = running.printed or done
+        return plugin_call.result(running.call, shown, Answered(outcome, message=message))
+
+    def _answered(self, running: _Running) -> Union[CallResult, _Running]:
+        call, done, kept = running.call, running.exchange, running.kept
+        if done.last:
+            kept.worker.end()
+        shown = running.printed or done
+        try:
+            told = messages.unpack_answer(done.answer, call.function, call.given)
+        except FrameError as error:
+            kept.worker.end()
+            self.pool.discard(kept, "misled")
+            return plugin_call.result(call, shown,
+                Answered(Outcome.BAD_ANSWER, message=f"its answer cannot be read: {error}"),
+            )  # fmt: skip
+        if done.differs:
+            self.pool.discard(kept, done.differs)
+        else:
+            called = not call.checks and running.printed is None
+            self.pool.give_back(kept, done.nonce, done.ready, called)
+        read = (len(shown.stdout.data), len(shown.stderr.data))
+        if told.read is None or told.read == read or running.printed is not None:
+            return plugin_call.result(call, shown, told)
+        return self._reading(running, shown, _TRIES)
+
+    def _reading(self, running: _Running, shown: Exchange, tries: int) -> _Running:
+        """Have all of a call's output read: more was printed than went by way of Python."""
+        call = running.call
+        task = PrintedTask(
+            call.function, call.given.hosts, bytes(shown.stdout.data), bytes(shown.stderr.data)
+        )
+        kept = self._taken(call, tries)
+        limit = messages.answer_limit(call.function, call.given)
+        begun = self._handed(kept, task, [], limit, shown.deadline, call.shown)
+        return _Running(running.index, call, tries, kept, begun, shown)
+
+    def _again(self, running: _Running) -> Optional[_Running]:
+        """After a process that did not take its task: None, where that is a call."""
+        if running.printed is None:
+            return None
+        return self._reading(running, running.printed, running.tries_left - 1)
+
+    def read(
+        self, documents: Sequence[Unread], deadline: float, tells_states: bool = False
+    ) -> Tuple[List[Pack], Tuple[messages.ReadDocument, ...], object]:
+        """Read documents, in a process of their own.
+
+        Returns:
+            The packs of those that could be read, in their order; what is to be said of each
+            document; what was seen in them, for ``messages.unpack_seen``.
+
+        Raises:
+            UnreadableDocument: its process did not live to tell.
+            ExecutorUnavailable: no process is to be had.
+            Overloaded: this is closed.
+        """
+        size = sum(len(each.document.data) for each in documents)
+        task = ReadTask(tuple(documents), tells_states)
+        try:
+            done = self._alone(task, deadline, messages.read_limit(size), len(documents))
+        except ExecutorUnavailable as error:
+            raise self._unavailable(error) from None
+        packs = [Pack(descriptor, ()) for descriptor in done.descriptors]
+        if done.state is not State.ANSWERED:
+            status = done.worker.end()
+            how = plugin_call.how_a_reader_ended(done, status)
+            done.worker.close()
+            if done.lacks_descriptors:
+                raise ExecutorUnavailable(f"no entities can be had: {os.strerror(errno.EMFILE)}")
+            raise UnreadableDocument(f"the process that read the documents {how}")
+        done.worker.kill()  # it has no more to do, whatever a document made of it
+        done.worker.close()
+        try:
+            told, seen = messages.unpack_read(done.answer, size)
+        except FrameError as error:
+            raise UnreadableDocument(
+                f"the process that read the documents told what cannot be read ({error})"
+            ) from None
+        good = [each for each in told if not each.problem]
+        if len(good) != len(packs) or len(told) != len(documents):
+            raise UnreadableDocument("the process that read the documents lost some of them")
+        for pack, each in zip(packs, good):
+            pack.ids = each.ids
+        return packs, told, seen
+
+    def analyse(self, candidate: Candidate) -> Analysis:
+        """Look at a plugin's file in a process of its own; a fault in it is in the result.
+
+        Raises:
+            ExecutorUnavailable: no process is to be had for it.
+        """
+        deadline = time.monotonic() + ANALYSIS_LIMITS.timeout
+        done = self._alone(candidate, deadline, messages.ANALYSIS_LIMIT)
+        worker = done.worker
+        problem = ""
+        analysis = None
+        if done.state is State.ANSWERED:
+            try:
+                analysis = messages.unpack_analysis(done.answer)
+            except FrameError as error:
+                problem = str(error)
+        status = worker.end()
+        worker.close()
+        if analysis is not None:
+            return _bounded(analysis)
+        if not problem:
+            _, problem = plugin_call.how_it_ended(done, status, ANALYSIS_LIMITS, worker)
+        message = f"loading it failed: {problem}"
+        last_words = plugin_call.printed(done.stderr).strip().rpartition("\n")[2]
+        if last_words:
+            message += f"; it said: {one_line(last_words)}"
+        return Analysis(fault=FileFault(candidate.source.path, None, message))
+
+    def _alone(
+        self, task: Task, deadline: float, limit: int, most_descriptors: int = 0
+    ) -> Exchange:
+        """Have a worker that is nobody's do a task, and wait for what comes of it."""
+        nonce = new_nonce()
+        frame = frames.pack_task(task, nonce)
+        for tries_left in reversed(range(_TRIES)):
+            worker = self.pool.spare()
+            done = Exchange(
+                worker,
+                (frame, []),
+                nonce,
+                deadline,
+                limit,
+                plugin_call.OUTPUT_LIMIT,
+                most_descriptors=most_descriptors,
+            )
+            done.begin()
+            while done.open:
+                exchange.wait([done])
+            if done.state is not State.NOT_BEGUN or not tries_left:
+                return done
+            for descriptor in done.descriptors:
+                os.close(descriptor)
+            status = worker.end()
+            worker.close()
+            if status is not None and status < 0:
+                raise plugin_call.never_started(status)
+        raise AssertionError("the last try returns")
+
+    def _unavailable(self, error: ExecutorUnavailable) -> Exception:
+        if self._closed:
+            return Overloaded("the daemon is shutting down; ask again when it has started")
+        return error
+
+    def _fork(self) -> Worker:
+        """A new worker; of a new zygote if the present one has died.
+
+        Raises:
+            ExecutorUnavailable: there is none to be had.
+        """
+        zygote = self._live_zygote()
+        for tries_left in reversed(range(2)):
+            try:
+                return zygote.fork()
+            except OSError as error:
+                if error.errno in LACKS:  # it is well, and others use it
+                    raise ExecutorUnavailable(lacking("a process", error)) from None
+                if not tries_left:
+                    raise ExecutorUnavailable(f"the zygote takes no request: {error}") from None
+                zygote.bury()
+            zygote = self._live_zygote()
+        raise AssertionError("the last try returns or raises")
+
+    def _live_zygote(self) -> Zygote:
+        """The zygote; a new one where there is none that lives.
+
+        Raises:
+            ExecutorUnavailable: it does not start, or this is closed.
+        """
+        with self._starting:
+            for tries_left in reversed(range(_TRIES)):
+                with self._lock:
+                    if self._closed:
+                        raise ExecutorUnavailable("the executor is closed")
+                    if self._zygote is not None and self._zygote.alive:
+                        return self._zygote
+                    # close() finds it, and need not wait until it has started
+                    zygote = Zygote(self.pool.ended, self._replace, self._user, self._adopts)
+                    self._zygote = zygote
+                try:
+                    zygote.start()
+                except ExecutorUnavailable:
+                    if not zygote.was_killed or not tries_left:
+                        raise
+                else:
+                    return zygote
+        raise AssertionError("the last try returns or raises")
+
+    def _replace(self) -> None:
+        """The zygote has died: have the next one warm before it is asked for."""
+        self.pool.clear()
+        try:
+            self._live_zygote()
+        except ExecutorUnavailable as error:
+            if not self._closed:
+                _log.error(
+                    "no process for plugin calls can be started, the next request tries again: "
+                    "%(reason)s",
+                    {"reason": str(error)},
+                )
+
+
+def _patience(kept: Kept) -> float:
+    """Until when a call waits for a process to be ready, on the monotonic clock."""
+    if kept.loading:
+        return math.inf
+    return kept.ready_by if kept.patient else time.monotonic() + _PATIENCE
+
+
+def _bounded(analysis: Analysis) -> Analysis:
+    """As the process tells that ran the file: it may say anything, at any length."""
+    fault = analysis.fault
+    if fault is None:
+        return analysis
+    return replace(analysis, fault=replace(fault, message=one_line(fault.message, _FAULT_LIMIT)))

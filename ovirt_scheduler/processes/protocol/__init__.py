@@ -1,0 +1,4 @@
+"""What goes between the daemon and the processes below it: frames, messages, shapes of answers.
+
+Both sides import it. It imports ``model`` alone.
+"""

@@ -1,0 +1,145 @@
+"""The frames between the daemon, the zygote and the processes below it.
+
+::
+
+    daemon  -- FORK: serial + 3 descriptors, KILL: serial -->  zygote    SOCK_SEQPACKET
+    daemon  -- ASK: whether it lives ----------------------->  zygote
+    daemon  <-- ALIVE, ENDED: serial, status, left ----------  zygote
+
+    daemon  -- TASK + descriptors -------------------------->  process   SOCK_STREAM
+    daemon  <-- ANSWER (+ descriptors) ----------------------  process
+    daemon  <-- READY, or DIFFERS: why, and it ends ---------  process
+
+DIFFERS may come before the answer: something of the call still runs, so the answer has to wait
+until the process has ended, with all that it started.
+
+A frame is its kind, the nonce of the task that it belongs to, a length and as many bytes.
+Downwards these are pickled tasks: whoever can write there is the daemon. Upwards they are JSON
+(``messages``), read with suspicion: whatever a plugin could have written is never unpickled.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import struct
+from typing import Iterator, List, NamedTuple, Sequence, Tuple, cast
+
+from ovirt_scheduler.model.tasks import Task
+
+ORDER = struct.Struct("!cI")  # FORK, KILL or ASK, serial of the process
+FORK, KILL, ASK = b"f", b"k", b"a"
+ALIVE = b"alive"
+# Serial of the process, its wait status; whether something of it could not be ended.
+ENDED = struct.Struct("!Ii?")
+
+HEADER = struct.Struct("!cQQ")  # kind, nonce, length
+TASK, ANSWER, READY, DIFFERS = b"t", b"a", b"r", b"d"
+MOST_DESCRIPTORS = 200  # with one frame; the kernel takes 253
+
+OUT_OF_MEMORY = 71  # exit status of a process that read documents: EX_OSERR of sysexits.h
+
+_CHUNK = 1 << 18
+
+
+class FrameError(Exception):
+    """Bytes that are no frame of ours, or whose content is not what it has to be."""
+
+
+class Frame(NamedTuple):
+    kind: bytes
+    nonce: int
+    payload: bytes
+
+
+def signal_name(number: int) -> str:
+    """SIGSEGV, or the number of a real-time signal, which has no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def pack(kind: bytes, nonce: int, payload: bytes = b"") -> bytes:
+    return HEADER.pack(kind, nonce, len(payload)) + payload
+
+
+def pack_task(task: Task, nonce: int) -> bytes:
+    return pack(TASK, nonce, pickle.dumps(task, pickle.HIGHEST_PROTOCOL))
+
+
+class Unframer:
+    """Cuts a stream of bytes, fed as it comes, into its frames.
+
+    Attributes:
+        limit: bytes that the payload of a frame may have.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """The frames that are complete now.
+
+        Raises:
+            FrameError: a frame is longer than the limit.
+        """
+        buffer = self._buffer
+        buffer += data
+        while len(buffer) >= HEADER.size:
+            kind, nonce, length = HEADER.unpack_from(buffer)
+            if length > self.limit:
+                raise FrameError(f"a frame of {length} bytes; at most {self.limit}")
+            end = HEADER.size + length
+            if len(buffer) < end:
+                return
+            with memoryview(buffer) as whole:
+                payload = bytes(whole[HEADER.size : end])
+            del buffer[:end]
+            yield Frame(kind, nonce, payload)
+
+
+def receive_task(channel: socket.socket) -> Tuple[Task, int, List[int]]:
+    """Wait for a task: for a process below the zygote.
+
+    Returns:
+        The task, its nonce, and the descriptors that came with it.
+
+    Raises:
+        EOFError: the daemon has closed its end.
+    """
+    descriptors: List[int] = []
+    data = bytearray()
+    wanted = HEADER.size
+    nonce = 0
+    while True:
+        piece, came, _, _ = socket.recv_fds(
+            channel, min(wanted - len(data), _CHUNK), 0 if descriptors else MOST_DESCRIPTORS
+        )
+        descriptors += came
+        if not piece:
+            raise EOFError
+        data += piece
+        if len(data) == wanted == HEADER.size:
+            _, nonce, length = HEADER.unpack(data)
+            wanted += length
+        if len(data) == wanted:
+            task = pickle.loads(memoryview(data)[HEADER.size :])  # noqa: S301  the daemon's
+            return cast("Task", task), nonce, descriptors
+
+
+def send(channel: socket.socket, frame: bytes, descriptors: Sequence[int] = ()) -> None:
+    """Send a frame from a process below the zygote, whatever the plugin did to the socket.
+
+    Raises:
+        OSError: the daemon has closed its end.
+    """
+    view = memoryview(frame)
+    if descriptors:
+        view = view[socket.send_fds(channel, [view], list(descriptors)) :]
+    descriptor = channel.fileno()
+    while view:
+        view = view[os.write(descriptor, view) :]

@@ -1,0 +1,275 @@
+"""What processes below the zygote tell the daemon, as JSON that it reads with suspicion."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from dataclasses import asdict
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from ovirt_scheduler.model.cluster_state import Seen, SeenHost, SeenVm
+from ovirt_scheduler.model.model import (
+    Analysis,
+    FileFault,
+    FoundDriver,
+    FoundUnit,
+    Kind,
+    Module,
+    Outcome,
+    PublishedMethod,
+)
+from ovirt_scheduler.model.tasks import Function, Given, Returns
+from ovirt_scheduler.model.text import one_line
+from ovirt_scheduler.processes.protocol.frames import FrameError
+from ovirt_scheduler.processes.protocol.shapes import MISSHAPEN, SHAPES, Unpacked, text, texts
+
+TRACEBACK_LIMIT = 64 << 10  # characters
+
+ANALYSIS_LIMIT = 64 << 20  # bytes
+_ANALYSIS_VALUES = 50_000  # in one: the units of a file, and all that it imports
+_ENTITY_BYTES = 4  # of a document, at least, for each value that is told of it
+# Beside the value: a message, and a traceback whose characters take six bytes at most.
+_BESIDE_VALUE = (6 * TRACEBACK_LIMIT) + (64 << 10)
+_FEW_BYTES = 1 << 20  # whatever is in so many takes no memory that counts
+_MARKS = 5  # strings, brackets and commas of one value at most: "key":{"dateTime":"..."},
+_STRING = re.compile(rb'"[^"]*"')
+
+_JSON = json.JSONEncoder(separators=(",", ":"))
+
+
+class Answered(NamedTuple):
+    """What a process told of a call."""
+
+    outcome: Outcome
+    answer: Unpacked = Unpacked(None)
+    message: str = ""
+    traceback: str = ""
+    # How much of stdout and stderr the answer was read from, where it was printed.
+    read: Optional[Tuple[int, int]] = None
+
+
+def answer_limit(function: Function, given: Given) -> int:
+    """The bytes that an answer can need."""
+    return _BESIDE_VALUE + SHAPES[function.returns].size(given)
+
+
+def pack_answer(
+    returns: Returns, value: object, hosts: Sequence[str], read: Optional[Tuple[int, int]] = None
+) -> bytes:
+    """A good answer, as ``answers`` made it of what the plugin returned."""
+    return _JSON.encode(["ok", SHAPES[returns].pack(value, hosts), "", "", read]).encode("ascii")
+
+
+def pack_failure(
+    outcome: Outcome, message: str, trace: str = "", read: Optional[Tuple[int, int]] = None
+) -> bytes:
+    return _JSON.encode([outcome.value, None, message, trace, read]).encode("ascii")
+
+
+def unpack_answer(payload: bytes, function: Function, given: Given) -> Answered:
+    """What a process told of a call, held to what it was given.
+
+    Raises:
+        FrameError: it has not the shape.
+    """
+    shape = SHAPES[function.returns]
+    try:
+        outcome, value, message, trace, read = _loaded(payload, shape.values(given))
+        return Answered(
+            Outcome(outcome),
+            shape.unpack(value, given) if outcome == "ok" else Unpacked(None),
+            one_line(text(message)),
+            text(trace)[-TRACEBACK_LIMIT:],
+            None if read is None else (int(read[0]), int(read[1])),
+        )
+    except MISSHAPEN as error:
+        raise FrameError(f"not an answer of a {function.kind}: {error!r:.200}") from None
+
+
+def _loaded(payload: bytes, most: int) -> Any:
+    """The JSON of a message.
+
+    What it holds is counted before it is made: a value may take sixty times the memory that it
+    is written in.
+
+    Args:
+        most: values, beside a few.
+
+    Raises:
+        ValueError: it is no JSON, or there are more of them.
+        RecursionError: they lie too deep within each other.
+    """
+    if len(payload) > _FEW_BYTES:
+        marks = _MARKS * most + _FEW_BYTES // 4
+        bare = payload.replace(rb"\\", b"").replace(rb"\"", b"")
+        strings = bare.count(b'"') // 2
+        if strings <= marks:
+            bare = _STRING.sub(b"", bare)
+        if strings + sum(map(bare.count, (b",", b"[", b"{"))) > marks:
+            raise ValueError(f"it holds more than {most} values")
+    return json.loads(payload)
+
+
+def pack(**fields: object) -> bytes:
+    return _JSON.encode(fields).encode("ascii")
+
+
+def unpack(payload: bytes, most: int) -> Dict[str, Any]:
+    """
+    Args:
+        most: values that it may hold, beside a few.
+
+    Raises:
+        FrameError: it is not a JSON object, or holds more.
+    """
+    try:
+        fields = _loaded(payload, most)
+    except (ValueError, RecursionError) as error:
+        raise FrameError(f"not JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise FrameError("not an object")
+    return fields
+
+
+class ReadDocument(NamedTuple):
+    """What a reader found in one document."""
+
+    ids: Tuple[Optional[str], ...] = ()
+    problem: str = ""  # why it cannot be read
+    note: str = ""  # what was left out of it, and why
+
+
+def pack_read(documents: Sequence[ReadDocument], seen: Sequence[Dict[str, List[object]]]) -> bytes:
+    return pack(documents=documents, seen=seen)
+
+
+def read_limit(size: int) -> int:
+    """The bytes that a reader can need to tell of so many bytes of documents."""
+    return _FEW_BYTES + 4 * size
+
+
+def unpack_read(payload: bytes, size: int) -> Tuple[Tuple[ReadDocument, ...], object]:
+    """What a reader told of documents of so many bytes; and what was seen, not looked at yet.
+
+    Raises:
+        FrameError: it has not the shape.
+    """
+    try:
+        fields = unpack(payload, size // _ENTITY_BYTES)
+        documents = tuple(
+            ReadDocument(tuple(_text_or_none(each) for each in ids), text(problem), text(note))
+            for ids, problem, note in fields["documents"]
+        )
+        return documents, fields["seen"]
+    except MISSHAPEN as error:
+        raise FrameError(f"not what a reader tells: {error!r:.200}") from None
+
+
+def unpack_seen(told: Any) -> Seen:
+    """What was seen of a cluster, of documents of its hosts and its VMs.
+
+    Args:
+        told: as ``unpack_read`` gives it.
+
+    Raises:
+        FrameError: it has not the shape.
+    """
+    try:
+        hosts, vms = told
+        return Seen(
+            {text(key): SeenHost(*map(text, host)) for key, host in hosts.items()},
+            {
+                text(key): SeenVm(text(name), text(status), _text_or_none(host))
+                for key, (name, status, host) in vms.items()
+            },
+        )
+    except MISSHAPEN as error:
+        raise FrameError(f"not what is seen of a cluster: {error!r:.200}") from None
+
+
+def pack_analysis(analysis: Analysis) -> bytes:
+    fields = asdict(analysis)
+    for unit in fields["units"]:
+        unit["kind"] = unit["kind"].value
+    for module in fields["modules"]:
+        module["source"] = base64.b64encode(module["source"]).decode("ascii")
+        module["code"] = base64.b64encode(module["code"]).decode("ascii")
+    return pack(**fields)
+
+
+def unpack_analysis(payload: bytes) -> Analysis:
+    """What an analysing call found.
+
+    Raises:
+        FrameError: it has not the shape of an analysis.
+    """
+    try:
+        fields = unpack(payload, _ANALYSIS_VALUES)
+        fault = fields["fault"]
+        return Analysis(
+            units=tuple(
+                FoundUnit(
+                    text(unit["name"]),
+                    Kind(unit["kind"]),
+                    text(unit["description"]),
+                    int(unit["line"]),
+                    _text_or_none(unit["class_name"]),
+                    text(unit["properties"]),
+                )
+                for unit in fields["units"]
+            ),
+            drivers=tuple(map(_driver, fields["drivers"])),
+            modules=tuple(
+                Module(
+                    text(module["name"]),
+                    text(module["path"]),
+                    base64.b64decode(module["source"], validate=True),
+                    base64.b64decode(module["code"], validate=True),
+                )
+                for module in fields["modules"]
+            ),
+            wants_engine=bool(fields["wants_engine"]),
+            wants_statistics=bool(fields["wants_statistics"]),
+            fault=None if fault is None else _fault(fault),
+            doubts=tuple(map(_fault, fields["doubts"])),
+        )
+    except MISSHAPEN as error:
+        raise FrameError(f"not an analysis: {error!r:.200}") from None
+
+
+def _fault(fields: Dict[str, Any]) -> FileFault:
+    line = fields["line"]
+    return FileFault(
+        text(fields["file"]), None if line is None else int(line), text(fields["message"])
+    )
+
+
+def _driver(fields: Dict[str, Any]) -> FoundDriver:
+    return FoundDriver(
+        class_name=text(fields["class_name"]),
+        line=int(fields["line"]),
+        description=text(fields["description"]),
+        name=text(fields["name"]),
+        topic=_text_or_none(fields["topic"]),
+        interfaces=texts(fields["interfaces"]),
+        methods=tuple(
+            PublishedMethod(
+                text(method["name"]),
+                text(method["help"]),
+                text(method["signature"]),
+                texts(method["required"]),
+                texts(method["optional"]),
+            )
+            for method in fields["methods"]
+        ),
+        policies=texts(fields["policies"]),
+        version=_text_or_none(fields["version"]),
+        written_for=_text_or_none(fields["written_for"]),
+        properties=text(fields["properties"]),
+        default_values=text(fields["default_values"]),
+    )
+
+
+def _text_or_none(value: object) -> Optional[str]:
+    return None if value is None else text(value)

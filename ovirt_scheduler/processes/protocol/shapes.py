@@ -1,0 +1,301 @@
+"""What plugins' functions answer, as it crosses from a plugin's process to the daemon.
+
+Hosts and VMs that were given travel as their places among these, so an answer has a bound that
+follows from what was given, and says nothing of others but how many there were and the first of
+them (contract 3.6). ``SHAPES`` has a row for each kind of answer: ``pack`` is the plugin
+process's, ``unpack`` the daemon's, which believes nothing.
+
+Bytes and dates, which JSON has not, are objects of one member, ``base64`` or ``dateTime``; a
+struct is one too, ``struct``.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from dataclasses import dataclass
+from datetime import datetime
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    cast,
+)
+
+from ovirt_scheduler.model.model import Migration
+from ovirt_scheduler.model.tasks import Given, Ids, Returns
+
+# What reading a value raises that has not the expected shape.
+MISSHAPEN = (AttributeError, KeyError, IndexError, ValueError, TypeError, OverflowError,
+             RecursionError)  # fmt: skip
+
+MOST_CHARACTERS = 16 << 20  # of texts and bytes in a driver's own answer, all together
+MOST_VALUES = 200_000  # in one
+
+_SHOWN_STRANGERS = 3
+_LONGEST_STRANGER = 200  # characters
+_PLACE_BYTES = 12  # of a place, the comma included
+_COST_BYTES = 32  # of a cost and its place
+_ID_BYTES = 1024  # of a VM's id, and what is around it
+_MIGRATIONS_BYTES = 16 << 20
+_IDS_BYTES = 4 << 20  # of ids that are answered where none were given
+
+
+@dataclass(frozen=True)
+class Strangers:
+    """Hosts, or VMs, of an answer that were not among those given."""
+
+    count: int
+    first: Ids
+
+    def note(self, what: str) -> Tuple[str, ...]:
+        """What to say of them; nothing where there are none."""
+        if not self.count:
+            return ()
+        shown = ", ".join(self.first) + (", ..." if self.count > len(self.first) else "")
+        return (f"answered with {what} that it was not given ({self.count} dropped: {shown:.200})",)
+
+
+class Unpacked(NamedTuple):
+    """An answer, held to what was given, and what to say of what it had beside that."""
+
+    value: object
+    notes: Tuple[str, ...] = ()
+
+
+class Shape(NamedTuple):
+    """How one kind of answer travels.
+
+    Attributes:
+        pack: takes what the reader in ``answers`` made, and the ids of hosts given; gives JSON.
+        unpack: takes that JSON and what was given; raises any of ``MISSHAPEN``.
+        size: the bytes that JSON can take.
+        values: that are in it at most, beside a few.
+    """
+
+    pack: Callable[[Any, Sequence[str]], object]
+    unpack: Callable[[Any, Given], Unpacked]
+    size: Callable[[Given], int]
+    values: Callable[[Given], int]
+
+
+def text(value: object) -> str:
+    """The value, where it is a string that can be written; else any of ``MISSHAPEN``."""
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.60} is not a string")
+    value.encode("utf-8")  # JSON can write half of a surrogate pair, which nothing else can
+    return value
+
+
+def texts(value: object) -> Ids:
+    """The values, where they are strings in an array; else any of ``MISSHAPEN``."""
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r:.60} is not a list")
+    return tuple(map(text, value))
+
+
+def _pack_places(ids: Iterable[str], given: Sequence[str]) -> List[object]:
+    """``[places, how many strangers, the first of them]``."""
+    place_of = {each: place for place, each in enumerate(given)}
+    places: List[int] = []
+    strangers: Dict[str, None] = {}
+    for each in ids:
+        place = place_of.get(each)
+        if place is None:
+            strangers[each] = None
+        else:
+            places.append(place)
+    return [places, *_packed_strangers(strangers)]
+
+
+def _packed_strangers(strangers: Mapping[str, None]) -> List[object]:
+    first = [stranger[:_LONGEST_STRANGER] for stranger in strangers][:_SHOWN_STRANGERS]
+    return [len(strangers), first]
+
+
+def _strangers(count: object, first: object) -> Strangers:
+    if type(count) is not int or count < 0:
+        raise TypeError(f"{count!r:.60} is not a number of strangers")
+    return Strangers(count, texts(first))
+
+
+def _unpack_places(packed: Any, given: Ids) -> Tuple[List[int], Strangers]:
+    """Places in the order answered, none twice."""
+    places, count, first = packed
+    if not isinstance(places, list) or not set(map(type, places)) <= {int}:
+        raise TypeError("no list of places")
+    unique = list(dict.fromkeys(places))
+    if unique and not (min(unique) >= 0 and max(unique) < len(given)):
+        raise ValueError("a place beyond the hosts given")
+    return unique, _strangers(count, first)
+
+
+def _hosts_from(packed: Any, given: Given) -> Unpacked:
+    """In the order given (contract 2.2)."""
+    places, strangers = _unpack_places(packed, given.hosts)
+    hosts = given.hosts
+    kept = hosts if len(places) == len(hosts) else tuple(hosts[place] for place in sorted(places))
+    return Unpacked(kept, strangers.note("hosts"))
+
+
+def _pack_costs(costs: Mapping[str, int], given: Sequence[str]) -> object:
+    packed = _pack_places(costs, given)
+    if packed[1]:
+        return [[costs[given[place]] for place in cast("List[int]", packed[0])], *packed]
+    return [list(costs.values()), *packed]
+
+
+def _costs_from(packed: Any, given: Given) -> Unpacked:
+    costs, *rest = packed
+    places, strangers = _unpack_places(rest, given.hosts)
+    if not isinstance(costs, list) or not set(map(type, costs)) <= {int}:
+        raise TypeError("no list of costs")
+    if len(costs) != len(places):
+        raise ValueError("not a cost for each host")
+    hosts = given.hosts
+    pairs = sorted(zip(places, costs))
+    return Unpacked({hosts[place]: cost for place, cost in pairs}, strangers.note("hosts"))
+
+
+def _pack_migration(migration: Optional[Migration], given: Sequence[str]) -> object:
+    return migration and [migration.vm, *_pack_places(migration.hosts, given)]
+
+
+def _migration_from(packed: Any, given: Given) -> Unpacked:
+    if packed is None:
+        return Unpacked(None)
+    vm, *rest = packed
+    target = _targets(rest, given)
+    value = None if target.value is None else Migration(text(vm), cast("Ids", target.value))
+    return Unpacked(value, target.notes)
+
+
+def _targets(packed: Any, given: Given) -> Unpacked:
+    """The hosts that a VM may go to; None where those answered were all strangers.
+
+    No hosts stand for any host, so dropping strangers must not make it so.
+    """
+    places, strangers = _unpack_places(packed, given.hosts)
+    notes = strangers.note("hosts")
+    if not places and strangers.count:
+        return Unpacked(None, notes)
+    in_order = sorted(places)
+    return Unpacked(tuple(given.hosts[place] for place in in_order), notes)
+
+
+def _selection_from(packed: Any, given: Given) -> Unpacked:
+    places, strangers = _unpack_places(packed, given.hosts)
+    return Unpacked(tuple(given.hosts[place] for place in places), strangers.note("hosts"))
+
+
+def _pack_migrations(migrations: Mapping[str, Ids], given: Sequence[str]) -> object:
+    return [[vm, *_pack_places(hosts, given)] for vm, hosts in migrations.items()]
+
+
+def _migrations_from(packed: Any, given: Given) -> Unpacked:
+    known = {*given.vms, *(() if given.vm is None else (given.vm,))}
+    kept: Dict[str, Ids] = {}
+    others: Dict[str, None] = {}
+    count, first = 0, cast("Dict[str, None]", {})
+    for vm, *rest in packed:
+        places, strangers = _unpack_places(rest, given.hosts)
+        count += strangers.count
+        first.update(dict.fromkeys(strangers.first))
+        if text(vm) not in known:
+            others[vm] = None
+        elif places or not strangers.count:
+            kept[vm] = tuple(given.hosts[place] for place in places)
+    named = Strangers(len(others), tuple(others)[:_SHOWN_STRANGERS])
+    hosts = Strangers(count, tuple(first)[:_SHOWN_STRANGERS])
+    return Unpacked(kept, (*named.note("VMs"), *hosts.note("hosts")))
+
+
+def _truth(packed: object, _: Given) -> Unpacked:
+    if not isinstance(packed, bool):
+        raise TypeError(f"{packed!r:.60} is not a truth")
+    return Unpacked(packed)
+
+
+def _pack_value(value: object, _: Sequence[str] = ()) -> object:
+    if isinstance(value, bytes):
+        return {"base64": base64.b64encode(value).decode("ascii")}
+    if isinstance(value, datetime):
+        return {"dateTime": value.isoformat()}
+    if isinstance(value, dict):
+        return {"struct": {key: _pack_value(item) for key, item in value.items()}}
+    if isinstance(value, (list, tuple)):
+        return [_pack_value(item) for item in value]
+    return value
+
+
+def _value(value: object) -> object:
+    if isinstance(value, (bool, int, float)):
+        if not -(2**31) <= value < 2**31 and (isinstance(value, int) or not math.isfinite(value)):
+            raise ValueError(f"{value} cannot be written")
+        return value
+    if isinstance(value, list):
+        return [_value(item) for item in value]
+    if not isinstance(value, dict):
+        return text(value)
+    ((form, inside),) = value.items()
+    return _OBJECTS[form](inside)
+
+
+_OBJECTS: Mapping[str, Callable[[Any], object]] = {
+    "base64": lambda inside: base64.b64decode(inside, validate=True),
+    "dateTime": datetime.fromisoformat,
+    "struct": lambda inside: {text(key): _value(item) for key, item in inside.items()},
+}
+
+
+def _hosts(given: Given) -> int:
+    return len(given.hosts)
+
+
+def _size_of_places(given: Given) -> int:
+    return _PLACE_BYTES * len(given.hosts)
+
+
+def _size_of_migrations(given: Given) -> int:
+    vms = len(given.vms) + 1
+    return min(vms * (_ID_BYTES + _PLACE_BYTES * len(given.hosts)), _MIGRATIONS_BYTES)
+
+
+def _values_of_migrations(given: Given) -> int:
+    return (len(given.vms) + 1) * (len(given.hosts) + 1)
+
+
+SHAPES: Mapping[Returns, Shape] = {
+    Returns.HOSTS: Shape(_pack_places, _hosts_from, _size_of_places, _hosts),
+    Returns.COSTS: Shape(
+        _pack_costs, _costs_from, lambda given: _COST_BYTES * len(given.hosts), _hosts
+    ),
+    Returns.MIGRATION: Shape(
+        _pack_migration, _migration_from, lambda given: _ID_BYTES + _size_of_places(given), _hosts
+    ),
+    Returns.SELECTION: Shape(_pack_places, _selection_from, _size_of_places, _hosts),
+    Returns.TRUTH: Shape(lambda value, _: value, _truth, lambda _: 0, lambda _: 1),
+    Returns.MIGRATIONS: Shape(
+        _pack_migrations, _migrations_from, _size_of_migrations, _values_of_migrations
+    ),
+    Returns.IDS: Shape(
+        lambda ids, _: list(ids),
+        lambda packed, _: Unpacked(texts(packed)),
+        lambda _: _IDS_BYTES,
+        lambda _: MOST_VALUES,
+    ),
+    # A character takes six bytes at most (\\u0000), and bytes a third more as base64.
+    Returns.VALUE: Shape(
+        _pack_value,
+        lambda packed, _: Unpacked(_value(packed)),
+        lambda _: 6 * MOST_CHARACTERS,
+        lambda _: MOST_VALUES,
+    ),
+}

@@ -1,0 +1,271 @@
+"""From what a plugin's function returned, or printed, to an answer.
+
+Entities become their ids, numbers become integers; anything else is refused with a sentence
+that says what was expected (contract 5.2, 5.3). Which hosts and VMs were given is not known here.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import math
+from datetime import datetime
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+
+from ovirt_scheduler.model.aggregate import whole_cost
+from ovirt_scheduler.model.model import Migration
+from ovirt_scheduler.model.tasks import Function, Returns
+from ovirt_scheduler.model.text import NOT_IN_XML, one_line
+from ovirt_scheduler.processes.protocol.shapes import MOST_CHARACTERS, MOST_VALUES
+
+# Larger than any cost that counts (contract 3.6), and still a number that JSON carries.
+_HUGE = 10**18
+
+_NO_LITERAL = object()
+_SHOWN = 80  # characters of what was returned, in a message
+_MOST_LEVELS = 16  # arrays and structs within each other
+
+
+class BadAnswer(Exception):
+    """The plugin returned something else than its function is to return."""
+
+
+def accepted_hosts(value: object) -> Tuple[str, ...]:
+    return tuple(entity_id(host) for host in items(value, "the hosts to keep"))
+
+
+def costs(value: object) -> Dict[str, int]:
+    wanted = "(host, cost) pairs or a dict of them"
+    pairs = value.items() if isinstance(value, Mapping) else items(value, wanted)
+    found: Dict[str, int] = {}
+    for pair in pairs:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise BadAnswer(f"returned {_shown(pair)} among the costs; expected {wanted}")
+        host = entity_id(pair[0])
+        try:
+            cost = whole_cost(pair[1])
+        except ValueError as error:
+            raise BadAnswer(f"returned a bad cost for host {host}: {error}") from None
+        found[host] = max(-_HUGE, min(_HUGE, cost))
+    return found
+
+
+def migration(value: object) -> Optional[Migration]:
+    wanted = "a VM and the hosts it may go to, or None"
+    if value is None:
+        return None
+    if isinstance(value, Mapping):  # {vm: hosts}
+        parts = [part for item in value.items() for part in item]
+    else:
+        parts = items(value, wanted)
+    if not parts or (len(parts) == 2 and parts[0] in (None, "")):
+        return None
+    if len(parts) != 2 or parts[1] is None:
+        raise BadAnswer(f"returned {_shown(value)}; expected {wanted}")
+    vm, hosts = parts
+    return Migration(entity_id(vm), tuple(entity_id(host) for host in items(hosts, wanted)))
+
+
+def selection(value: object) -> Tuple[str, ...]:
+    """One host, or several with the best first; None is none."""
+    if value is None:
+        return ()
+    if isinstance(value, str) or hasattr(value, "id"):
+        return (entity_id(value),)
+    return _ids(value, "hosts, the best first")
+
+
+def truth(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise BadAnswer(f"returned {_shown(value)}; expected True or False")
+    return value
+
+
+def migrations(value: object) -> Dict[str, Tuple[str, ...]]:
+    """VMs to the hosts that each may go to; None is nothing to do."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise BadAnswer(f"returned {_shown(value)}; expected a dict of VM to hosts")
+    found: Dict[str, Tuple[str, ...]] = {}
+    for vm, hosts in value.items():
+        vm_id = entity_id(vm)
+        if vm_id in found:
+            raise BadAnswer(f"returned the VM {vm_id} twice")
+        found[vm_id] = _ids(hosts, "the hosts that the VM may go to")
+    return found
+
+
+def _ids(value: object, wanted: str) -> Tuple[str, ...]:
+    return tuple(dict.fromkeys(entity_id(each) for each in items(value, wanted)))
+
+
+def plain(value: object) -> object:
+    """What XML-RPC carries: texts, booleans, ints of 32 bits, finite doubles, bytes, dates,
+    lists and dicts of these.
+    """
+    return _Plain().of(value, "", 0)
+
+
+READERS: Mapping[Returns, Callable[[object], object]] = {
+    Returns.HOSTS: accepted_hosts,
+    Returns.COSTS: costs,
+    Returns.MIGRATION: migration,
+    Returns.SELECTION: selection,
+    Returns.IDS: selection,
+    Returns.TRUTH: truth,
+    Returns.MIGRATIONS: migrations,
+    Returns.VALUE: plain,
+}
+
+
+def read_returned(function: Function, value: object) -> object:
+    """What a function returned, as the answer of its kind.
+
+    Raises:
+        BadAnswer: it is something else; one sentence that names the function.
+    """
+    try:
+        return READERS[function.returns](value)
+    except BadAnswer as error:
+        raise BadAnswer(f"{function.name} {error}") from None
+
+
+def read_printed(function: Function, stdout: str, stderr: str) -> object:
+    """Read a class unit's answer from what it printed: the whole of it, else its last line.
+
+    Only in the plugin's process, as every reading of what a plugin made. Text that is no
+    literal is a failure, for a balance too: it may be a migration that cannot be read.
+
+    Raises:
+        BadAnswer: there is none.
+    """
+    text, complaint = stdout.strip(), one_line(stderr)
+    last = text.rpartition("\n")[2]
+    nothing = not text
+    for candidate in (text, last):
+        value: object = _NO_LITERAL
+        with contextlib.suppress(Exception):
+            value = ast.literal_eval(candidate)
+        if value is None:
+            nothing = True
+        elif value is not _NO_LITERAL:
+            return read_returned(function, value)
+    if complaint:
+        raise BadAnswer(complaint)
+    if nothing and function.returns is Returns.MIGRATION:
+        return None
+    message = f"{function.name} returned nothing, and printed no answer"
+    if text:
+        message += f": {one_line(text)!r:.200}"
+    if _is_statement_of_python_2(last):
+        message += "; if this was Python 2's print (a, b), write return a, b, or print((a, b))"
+    raise BadAnswer(message)
+
+
+def _shown(value: object) -> str:
+    return one_line(repr(value), _SHOWN)
+
+
+def _is_statement_of_python_2(line: str) -> bool:
+    """Whether ``print (a, b)`` may have made this line under Python 3, b being a list or so."""
+    _, _, rest = line.partition(" ")
+    with contextlib.suppress(Exception):
+        return isinstance(ast.literal_eval(rest), (list, tuple, dict, set))
+    return False
+
+
+def items(value: object, wanted: str) -> List[object]:
+    """The members of what is to hold several; ``wanted`` says what, for the message."""
+    if value is None:
+        raise BadAnswer(f"returned nothing; expected {wanted}")
+    if isinstance(value, list):  # no need to ask what else it may be
+        return value
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        one = isinstance(getattr(value, "id", None), str)
+        shown = f"one {type(value).__name__}" if one else f"{_shown(value)}"
+        raise BadAnswer(f"returned {shown}; expected {wanted}")
+    return list(value)
+
+
+def entity_id(entity: object) -> str:
+    """The id of an entity of the SDK, or the id itself."""
+    found = entity if isinstance(entity, str) else getattr(entity, "id", None)
+    if not isinstance(found, str):
+        raise BadAnswer(
+            f"returned {_shown(entity)}, which is neither an entity with an id nor an id"
+        )
+    if not found or (not found.isprintable() and NOT_IN_XML.search(found)):
+        raise BadAnswer(f"returned {_shown(found)}, which cannot be an id")
+    return found
+
+
+class _Plain:
+    """Copies a value, and counts what is in it."""
+
+    def __init__(self) -> None:
+        self._values = 0
+        self._characters = 0
+
+    def of(self, value: object, place: str, level: int) -> object:
+        self._values += 1
+        if self._values > MOST_VALUES:
+            raise BadAnswer(f"returned more than {MOST_VALUES} values")
+        if isinstance(value, (bool, datetime)):
+            return value
+        if isinstance(value, (int, float)):
+            return _number(value, place)
+        if isinstance(value, str):
+            return self._text(value, place)
+        if isinstance(value, (bytes, bytearray)):
+            self._count(len(value))
+            return bytes(value)
+        if isinstance(value, (list, tuple, Mapping)):
+            if level == _MOST_LEVELS:
+                raise BadAnswer(f"returned lists and dicts of more than {_MOST_LEVELS} levels")
+            return self._several(value, place, level + 1)
+        if value is None:
+            raise _refused(value, place, 'has no form in XML-RPC; return "" for nothing')
+        carried = "str, bool, int, float, bytes, datetime, list and dict have one"
+        raise _refused(value, place, f"has no form in XML-RPC; {carried}")
+
+    def _several(
+        self, value: Union[Sequence[object], Mapping[object, object]], place: str, level: int
+    ) -> object:
+        if not isinstance(value, Mapping):
+            return [self.of(item, f"{place}[{at}]", level) for at, item in enumerate(value)]
+        found: Dict[str, object] = {}
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise _refused(key, place, "is a key; a struct's keys are strings")
+            found[self._text(key, place)] = self.of(item, f"{place}[{key!r:.40}]", level)
+        return found
+
+    def _text(self, value: str, place: str) -> str:
+        text = str.__str__(value)
+        self._count(len(text))
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            raise _refused(value, place, "holds half a character") from None
+        return text
+
+    def _count(self, characters: int) -> None:
+        self._characters += characters
+        if self._characters > MOST_CHARACTERS:
+            raise BadAnswer(f"returned more than {MOST_CHARACTERS >> 20} MiB of texts and bytes")
+
+
+def _number(value: Union[int, float], place: str) -> Union[int, float]:
+    if isinstance(value, int):
+        if not -(2**31) <= value < 2**31:
+            raise _refused(value, place, "is beyond 32 bits; return it as a string")
+        return int(value)
+    if not math.isfinite(value):
+        raise _refused(value, place, "is no finite number")
+    return float(value)
+
+
+def _refused(value: object, place: str, why: str) -> BadAnswer:
+    where = f" at {place:.120}" if place else ""
+    return BadAnswer(f"returned {_shown(value)}{where}, which {why}")

@@ -1,0 +1,313 @@
+"""What a plugin's process was like before a call: put back after it, or found to differ.
+
+::
+
+    before the first load ─ PutBack: the plugin may change it whenever it is loaded
+    after it ────────────── the rest: what is looked at after each call
+
+A call may change its process as it likes; the next one must not see it (contract 5.4). What a
+plugin's file may well change each time that it is loaded is put back. Anything else that differs
+is told, and the process is ended in favour of a new one. This finds accidents, not intent.
+
+A library may fill in what it left empty, and change its own private values, without a difference:
+those are its caches. So may modules that a call imported be there for the next one, with threads
+that are not Python's.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import decimal
+import faulthandler
+import fcntl
+import gc
+import importlib
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+import tracemalloc
+import weakref
+from typing import Any, Callable, Dict, List, Tuple
+
+from ovirt_scheduler.processes.kernel import limits, malloc
+from ovirt_scheduler.processes.worker import loaded_modules
+from ovirt_scheduler.processes.worker.put_back import PutBack
+
+MOST_GROWTH = 8 << 20  # bytes of memory that calls may leave in use, but for what they imported
+
+_GRACE_SECONDS = 0.01  # for threads that were told to end
+_PAUSE = 0.0005
+_CHUNK = 1 << 13
+
+_LIBC = ctypes.CDLL(None)
+_prctl = _LIBC.prctl
+_OF_LIBC = 3 << 31  # signals 32 and 33, in a mask
+_SIGNALS = [number for number in range(1, 65) if number not in (9, 19, 32, 33)]
+_LIMITS = [value for name, value in sorted(vars(resource).items()) if name.startswith("RLIMIT_")]
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+# prctl(2): dumpable, keepcaps, timer slack and securebits are given as they are, subreaper and
+# the signal at the parent's death into a place.
+_FLAGS, _FLAGS_INTO = (3, 7, 30, 27), (37, 2)
+# Names of sys that are something else in each call, or of no account.
+_VOLATILE = (
+    "stdout", "stderr", "__stdout__", "__stderr__",
+    "last_type", "last_value", "last_traceback", "last_exc", "__warningregistry__",
+)  # fmt: skip
+
+# Lines of /proc/self/status that are to stay, each with what differs when it does.
+_STATUS = {
+    b"Uid": "user", b"Gid": "user", b"Groups": "user", b"NSpgid": "session", b"NSsid": "session",
+    b"SigPnd": "signals", b"ShdPnd": "signals", b"SigBlk": "signals", b"SigIgn": "signals",
+    b"SigCgt": "signals", b"CapInh": "capabilities", b"CapPrm": "capabilities",
+    b"CapEff": "capabilities", b"CapBnd": "capabilities", b"CapAmb": "capabilities",
+    b"NoNewPrivs": "capabilities", b"Seccomp": "seccomp", b"Seccomp_filters": "seccomp",
+    b"Cpus_allowed": "affinity", b"Mems_allowed": "affinity", b"THP_enabled": "prctl",
+}  # fmt: skip
+
+# Bound before any plugin could put others in their place.
+_collect, _freeze, _sleep, _now = gc.collect, gc.freeze, time.sleep, time.monotonic
+_listdir, _fstat, _stat, _pread, _fcntl = os.listdir, os.fstat, os.stat, os.pread, fcntl.fcntl
+_getrlimit, _getpriority, _getscheduler = (
+    resource.getrlimit, os.getpriority, os.sched_getscheduler,
+)  # fmt: skip
+_set_recursion_limit = sys.setrecursionlimit
+_trim, _has_children, _disallow = malloc.give_back, limits.has_children, limits.disallow
+# The functions of signal make an enumeration of each value, which takes ten times as long.
+_handler_of: Callable[[int], object] = importlib.import_module("_signal").getsignal
+_python_threads: Callable[[], int] = vars(importlib.import_module("_thread"))["_count"]
+
+
+class Baseline:
+    """The state of this process. Made before its plugin is loaded for the first time.
+
+    Args:
+        folder: in which calls begin.
+    """
+
+    def __init__(self, folder: str) -> None:
+        weakref.finalize(self, int).detach()  # the first one ever has itself called at the exit
+        self._put_back = PutBack(folder)
+        self._modules = loaded_modules.known()
+        self._status = _Status()
+        self._timers = _opened("/proc/self/timers")
+        self._mended = ""
+        self._recursion_limit = sys.getrecursionlimit()
+        self._threads = self._atexit = self._memory = self._data = 0
+        self._state: Dict[str, object] = {}
+
+    def begin(self) -> None:
+        """Take what there is as what has to be: the plugin has been loaded, and forgotten."""
+        if _has_children():
+            limits.end_children(1.0)
+        for timer in _TIMERS:
+            signal.setitimer(timer, 0)
+        new = self._modules.new()
+        self._put_back.keep_filters()
+        self._put_back.let_go(new)
+        _collect()
+        self._put_back.put_back()
+        _disallow()
+        self._modules.take_in(new)
+        self._status.keep()
+        self._take_in_new()
+        self._data = self._status.number("VmData")
+        self._state = self._look()
+        _freeze()  # what there is now, this comparison's own memory as well, is never garbage
+
+    def mend(self) -> None:
+        """Straight after the plugin's function: put back what our own code needs from here on."""
+        _set_recursion_limit(self._recursion_limit)
+        try:
+            self._mended = self._modules.put_back_needed()
+        except BaseException as error:  # noqa: BLE001  whatever the plugin made of it
+            self._mended = type(error).__name__
+
+    def left_running(self) -> str:
+        """What a call left that may still do something; empty where there is nothing."""
+        if _has_children():
+            for _ in limits.reap(()):  # those that have ended are no trouble
+                pass
+            if _has_children():
+                return "child processes"
+        return "threads" if _stays(_python_threads) else ""
+
+    def settle(self) -> str:
+        """Put back what can be, and look at the rest. The call's modules have been dropped.
+
+        Returns:
+            What differs: one of ``tasks.ENDS``, and after a colon more about it; empty where
+            nothing does. Whatever is raised differs too.
+        """
+        new = self._modules.new()
+        self._put_back.let_go(new)
+        _collect()  # else finalizers run in the next call
+        self._put_back.put_back()
+        _disallow()
+        changed = self._mended or self._modules.difference() or self._modules.put_there(new)
+        if changed:
+            return f"modules: {changed}"
+        differs = self._left(bool(new)) or self._of_state() or self._of_memory(bool(new))
+        if new and not differs:
+            self._modules.take_in(new)
+            self._take_in_new()
+            _freeze()
+        return differs
+
+    def _left(self, imported: bool) -> str:
+        """What runs, or would run at the end, that did not before."""
+        left = self.left_running()
+        if left or imported:  # which may have brought native threads, and functions for the exit
+            return left
+        if _stays(lambda: self._status.read().number("Threads") > self._threads):
+            return "threads"
+        return "atexit" if atexit._ncallbacks() > self._atexit else ""  # noqa: SLF001
+
+    def _of_state(self) -> str:
+        self._status.read()
+        found = self._look()
+        if found == self._state:
+            return self._status.difference()
+        return next(name for name, value in found.items() if value != self._state[name])
+
+    def _of_memory(self, imported: bool) -> str:
+        most = limits.ROOM if imported else MOST_GROWTH
+        if self._status.memory > self._memory + most:
+            _trim()
+            self._status.read()
+        grown = self._status.memory > self._memory + most
+        return "memory" if grown or self._status.number("VmData") > self._data + limits.ROOM else ""
+
+    def _take_in_new(self) -> None:
+        """Threads, functions for the exit and memory may have come with what was imported."""
+        self._threads, self._memory = self._status.number("Threads"), self._status.memory
+        self._atexit = atexit._ncallbacks()  # noqa: SLF001
+
+    def _look(self) -> Dict[str, object]:
+        """What is compared, by the words that name it."""
+        interpreter = {**vars(sys)}
+        for name in _VOLATILE:
+            interpreter.pop(name, None)
+        return {
+            "descriptors": _descriptors(),
+            "signals": [*map(_handler_of, _SIGNALS)],
+            "timers": (*map(signal.getitimer, _TIMERS), _pread(self._timers, _CHUNK, 0)),
+            "resource limits": [*map(_getrlimit, _LIMITS)],
+            "priority": (_getpriority(os.PRIO_PROCESS, 0), _getscheduler(0)),
+            "root folder": _stat("/")[1:3],
+            "prctl": _prctl_flags(),
+            "sys": (interpreter, sys.stdin.closed),
+            "tracing": (sys.gettrace(), sys.getprofile(), *_threading_hooks(), *_tools()),
+            "garbage collection": ([*gc.callbacks], gc.get_debug()),
+            "faulthandler": faulthandler.is_enabled(),
+            "decimal": repr(decimal.DefaultContext),
+        }
+
+
+class _Status:
+    """/proc/self/status, by the numbers of its lines: they stay the same."""
+
+    def __init__(self) -> None:
+        self._file = _opened("/proc/self/status")
+        self._lines: List[bytes] = []
+        self.read()
+        self._numbers = {
+            name.decode(): number
+            for number, name in enumerate(line.partition(b":")[0] for line in self._lines)
+        }
+        self._compared = [
+            (self._numbers[name.decode()], words)
+            for name, words in _STATUS.items()
+            if name.decode() in self._numbers
+        ]
+        self._before: List[bytes] = []
+
+    def read(self) -> _Status:
+        self._lines = _pread(self._file, _CHUNK, 0).split(b"\n")
+        return self
+
+    def keep(self) -> None:
+        self.read()
+        self._before = self._lines
+
+    def number(self, name: str) -> int:
+        """Of a line; bytes where it is of memory."""
+        words = self._lines[self._numbers[name]].split()
+        return int(words[1]) << (10 if len(words) > 2 else 0)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that are this process's own, in memory or swapped out."""
+        return self.number("RssAnon") + self.number("VmSwap")
+
+    def difference(self) -> str:
+        for number, words in self._compared:
+            now, before = self._lines[number], self._before[number]
+            if now != before and _but_for_libc(now) != _but_for_libc(before):
+                return f"{words}: {now.decode('ascii', 'replace')}"
+        return ""
+
+
+def _but_for_libc(line: bytes) -> object:
+    """A line without the signals that the C library handles once there has been a thread."""
+    name, _, value = line.partition(b":")
+    return int(value, 16) & ~_OF_LIBC if name == b"SigCgt" else line
+
+
+def _stays(look: Callable[[], object]) -> bool:
+    """Whether something is there that does not go within the time that is given to it."""
+    give_up = _now() + _GRACE_SECONDS
+    while look():
+        if _now() > give_up:
+            return True
+        _sleep(_PAUSE)
+    return False
+
+
+def _opened(path: str) -> int:
+    """A file of /proc for reading; an empty one where the kernel has no such file."""
+    for place in (path, os.devnull):
+        try:
+            return os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+    raise FileNotFoundError(path)
+
+
+def _descriptors() -> List[Tuple[int, ...]]:
+    found: List[Tuple[int, ...]] = []
+    for name in _listdir("/proc/self/fd"):
+        descriptor = int(name)
+        try:
+            about = _fstat(descriptor)
+            flags = _fcntl(descriptor, fcntl.F_GETFL), _fcntl(descriptor, fcntl.F_GETFD)
+        except OSError:  # the one that listed the folder
+            continue
+        found.append((descriptor, about.st_dev, about.st_ino, *flags))
+    return found
+
+
+_VALUE = ctypes.c_int()
+
+
+def _prctl_flags() -> List[int]:
+    found = [_prctl(option, 0, 0, 0, 0) for option in _FLAGS]
+    for option in _FLAGS_INTO:
+        _prctl(option, ctypes.byref(_VALUE), 0, 0, 0)
+        found.append(_VALUE.value)
+    return found
+
+
+def _threading_hooks() -> Tuple[object, ...]:
+    hooks: Any = threading
+    return hooks._trace_hook, hooks._profile_hook  # noqa: SLF001
+
+
+def _tools() -> Tuple[object, ...]:
+    """Of sys.monitoring (Python 3.12), and whether allocations are traced."""
+    if sys.version_info >= (3, 12):
+        return (tracemalloc.is_tracing(), *map(sys.monitoring.get_tool, range(6)))
+    return (tracemalloc.is_tracing(),)

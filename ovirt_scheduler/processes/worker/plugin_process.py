@@ -1,0 +1,374 @@
+"""A plugin's process: it calls the functions of one plugin, one call at a time.
+
+::
+
+    Setup ─► the plugin is loaded once ─► READY
+    CallTask ─► fresh module, fresh entities ─► ANSWER ─► as it was before? ─► READY
+                                                            └─ no: DIFFERS, and the end
+
+    stdin   /dev/null
+    stdout  a pipe to the daemon, which captures it
+    stderr  likewise
+    3       the daemon's socket: tasks, with the descriptors of packs; answers
+
+Nothing that one call does is seen by the next (contract 5.4): its module and helpers are run
+anew for it, what ``baseline`` puts back is put back, and a process that differs ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import importlib
+import io
+import os
+import random
+import socket
+import sys
+import time
+import traceback
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from ovirt_scheduler import plugin
+from ovirt_scheduler.errors import RefusedProperty, SlowProperty
+from ovirt_scheduler.model import properties
+from ovirt_scheduler.model.model import Outcome, PluginCode
+from ovirt_scheduler.model.tasks import (
+    CallTask,
+    CheckTask,
+    Function,
+    PrintedTask,
+    Returns,
+    Role,
+    Setup,
+    Task,
+)
+from ovirt_scheduler.model.text import one_line
+from ovirt_scheduler.plugin import interfaces
+from ovirt_scheduler.processes.documents import packed, states
+from ovirt_scheduler.processes.kernel import limits
+from ovirt_scheduler.processes.loading import modules
+from ovirt_scheduler.processes.protocol import frames, messages
+from ovirt_scheduler.processes.worker import answers
+from ovirt_scheduler.processes.worker.answers import BadAnswer
+from ovirt_scheduler.processes.worker.baseline import Baseline
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+KEPT_OUTPUT = 1 << 20  # bytes of each stream that may be a class unit's answer (contract 5.4)
+
+_CHILDREN_SECONDS = 1.0  # for what a call left running to be gone, once it is killed
+
+
+class _Output(io.FileIO):
+    """Standard output or error, keeping what comes by way of Python: it may be the answer."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor, "wb", closefd=False)
+        self.kept = bytearray()
+
+    def write(self, data: ReadableBuffer) -> int:
+        written = super().write(data)
+        self.kept += memoryview(data)[: min(written, KEPT_OUTPUT - len(self.kept))]
+        return written
+
+    def seekable(self) -> bool:
+        return False
+
+    def tell(self) -> int:
+        raise io.UnsupportedOperation("a pipe has no position")
+
+
+class PluginProcess:
+    """What the process does from its setup on.
+
+    Args:
+        daemon: the socket from which tasks come.
+    """
+
+    def __init__(self, setup: Setup, daemon: socket.socket) -> None:
+        self._plugin = setup.plugin
+        self._limits = setup.limits
+        self._daemon = daemon
+        self._own = [module.name for module in setup.plugin.modules]
+        self._finder = modules.finder_of(setup.plugin)
+        self._outputs: List[_Output] = []
+        self._calls_left = _with_jitter(setup.limits.calls_per_process)
+        self._baseline: Baseline
+
+    def serve(self, nonce: int) -> None:
+        """Load the plugin, and take tasks until the daemon has no more, or this has to end."""
+        limits.bound(self._limits)
+        self._make_outputs()
+        limits.enter_folder(self._plugin.folder)
+        self._finder.install(self._plugin.folder)
+        self._baseline = Baseline(self._plugin.folder)
+        limits.allow(self._limits)
+        contextvars.Context().run(self._load)
+        self._forget_modules()
+        limits.bound(self._limits, loaded=True)
+        self._baseline.begin()
+        self._make_outputs()
+        frames.send(self._daemon, frames.pack(frames.READY, nonce))
+        while True:
+            task, nonce, descriptors = frames.receive_task(self._daemon)
+            if self._do(task, nonce, descriptors):
+                return
+            ends = self._settled() if isinstance(task, CallTask) else ""
+            if ends:
+                frames.send(self._daemon, frames.pack(frames.DIFFERS, nonce, ends.encode()))
+                return
+            frames.send(self._daemon, frames.pack(frames.READY, nonce))
+
+    def _do(self, task: Task, nonce: int, descriptors: Sequence[int]) -> str:
+        """Do a task and answer it.
+
+        Returns:
+            Why the process has to end; empty where it need not.
+        """
+        ends = ""
+        if isinstance(task, CallTask):
+            limits.enter_folder(self._plugin.folder)  # it may have been closed meanwhile
+            limits.allow(self._limits)
+            answer, ends = contextvars.Context().run(self._called, task, descriptors)
+            ends = ends or self._baseline.left_running()
+        elif isinstance(task, PrintedTask):
+            answer = _read_printed(task)
+        elif isinstance(task, CheckTask):
+            answer = _checked(task)
+        else:
+            raise TypeError(f"a task of type {type(task).__name__}")
+        if ends:  # told before: the answer is to wait for the end of all that was started
+            frames.send(self._daemon, frames.pack(frames.DIFFERS, nonce, ends.encode()))
+        frames.send(self._daemon, frames.pack(frames.ANSWER, nonce, answer))
+        for descriptor in descriptors:
+            with contextlib.suppress(OSError):  # the plugin may have closed it
+                os.close(descriptor)
+        return ends
+
+    def _called(self, task: CallTask, descriptors: Sequence[int]) -> Tuple[bytes, str]:
+        """Call the function; the answer, and why the process has to end, if it has to."""
+        function = task.function
+        try:
+            _check(function, task.properties, task.seconds)
+            try:
+                returned = self._returned(task, descriptors)
+            finally:
+                self._baseline.mend()
+            if returned is None and function.takes_ids:
+                return self._printed(task), ""
+            value = answers.read_returned(function, returned)
+            answer = messages.pack_answer(function.returns, value, task.hosts)
+        except RefusedProperty as error:
+            answer = _refusal(error)
+        except BadAnswer as error:
+            answer = messages.pack_failure(Outcome.BAD_ANSWER, one_line(str(error)))
+        except BaseException as error:  # noqa: BLE001  a plugin may raise anything
+            ends = "out of memory" if isinstance(error, MemoryError) else ""
+            ends = "exit" if isinstance(error, SystemExit) else ends
+            return _raised(self._plugin, error), ends
+        finally:
+            self._flush()
+        return answer, ""
+
+    def _returned(self, task: CallTask, descriptors: Sequence[int]) -> object:
+        """What the function returns, of a module that is run anew for it."""
+        plugin.provide(task.engine)
+        module = importlib.import_module(self._plugin.name)
+        target: Any = module
+        if task.function.class_name is not None:
+            target = getattr(module, task.function.class_name)()
+            for name, value in task.attributes.items():
+                setattr(target, name, value)
+        return _returned(target, task, descriptors)
+
+    def _printed(self, task: CallTask) -> bytes:
+        """The answer that a class unit printed, as far as this process knows of it."""
+        self._flush()
+        if limits.has_children():
+            limits.end_children(_CHILDREN_SECONDS)
+        told = [bytes(output.kept) for output in self._outputs]
+        return _read_printed(PrintedTask(task.function, task.hosts, told[0], told[1]))
+
+    def _settled(self) -> str:
+        """Forget the call; why the process has to end, if it has to: one of ``ENDS``."""
+        self._calls_left -= 1
+        if not self._calls_left:
+            return "calls_per_process"
+        try:
+            plugin.forget()
+            self._forget_modules()
+            differs = self._baseline.settle()
+            if differs:
+                return differs
+            self._flush()  # what was printed when objects of the call were freed
+            self._make_outputs()
+        except BaseException as error:  # noqa: BLE001  whatever the plugin made of it
+            return f"comparison: {type(error).__name__}"
+        return "cpu_limit" if time.process_time() >= self._limits.cpu else ""
+
+    def _load(self) -> None:
+        with contextlib.suppress(BaseException):  # the call that loads it again tells
+            importlib.import_module(self._plugin.name)
+
+    def _forget_modules(self) -> None:
+        for name in self._own:
+            sys.modules.pop(name, None)
+        self._finder.imported.clear()
+
+    def _make_outputs(self) -> None:
+        self._outputs = [_Output(1), _Output(2)]
+        self._streams = [
+            io.TextIOWrapper(io.BufferedWriter(output), "utf-8", errors="backslashreplace")
+            for output in self._outputs
+        ]
+        sys.stdout, sys.stderr = self._streams
+        sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr  # type: ignore[misc]
+
+    def _flush(self) -> None:
+        # The plugin may have closed them, or put something else there.
+        for stream in (sys.stdout, sys.stderr, *self._streams):
+            with contextlib.suppress(BaseException):
+                stream.flush()
+
+
+def _with_jitter(calls: int) -> int:
+    """So that processes which were forked together are not replaced together."""
+    return calls - random.randrange(calls // 10 + 1)  # noqa: S311  no secret
+
+
+def _check(function: Function, values: Mapping[str, str], seconds: float) -> None:
+    """
+    Raises:
+        RefusedProperty: the function's properties do not take a value.
+    """
+    if function.properties is not None:
+        owner = f"{function.kind} {function.unit}"
+        properties.check(owner, function.properties, values, seconds)
+
+
+def _refusal(error: RefusedProperty) -> bytes:
+    outcome = Outcome.TIMED_OUT if isinstance(error, SlowProperty) else Outcome.REFUSED
+    return messages.pack_failure(outcome, str(error))
+
+
+def _checked(task: CheckTask) -> bytes:
+    try:
+        _check(task.function, task.properties, task.seconds)
+    except RefusedProperty as error:
+        return _refusal(error)
+    return messages.pack_answer(Returns.TRUTH, True, ())
+
+
+def _returned(target: object, task: CallTask, descriptors: Sequence[int]) -> object:
+    """What the function returns; ``sys.exit(0)`` counts as returning nothing (contract 5.3)."""
+    function = task.function
+    try:
+        if function.parameters is None:
+            return getattr(target, function.name)(**task.arguments)
+        name = function.name
+        if name == "select_host" and isinstance(target, interfaces.HostSelector):
+            name = _selecting(target)
+        arguments = _arguments(task, descriptors)
+        return getattr(target, name)(*[arguments[each]() for each in function.parameters])
+    except SystemExit as error:
+        if error.code in (None, 0):
+            return None
+        raise
+
+
+def _selecting(scheduler: interfaces.HostSelector) -> str:
+    """The one of the two methods that its class defines; select_host where it has both."""
+    own = type(scheduler).select_host is not interfaces.HostSelector.select_host
+    return "select_host" if own else "candidates"
+
+
+def _arguments(task: CallTask, descriptors: Sequence[int]) -> Dict[str, Callable[[], object]]:
+    """What makes the argument of each name, when it is wanted."""
+    function = task.function
+
+    def filled() -> object:
+        if function.properties is None:
+            return properties.Filled(task.properties)
+        return properties.fill(function.properties, task.properties)
+
+    if function.takes_ids:
+        made: Dict[str, Callable[[], object]] = {
+            "hosts": lambda: list(task.hosts),
+            "vm": lambda: task.vm,
+        }
+    else:
+        made = {
+            "hosts": lambda: _entities(Role.HOSTS, task.hosts, task, descriptors),
+            "vms": lambda: _entities(Role.VMS, task.vms, task, descriptors),
+            "vm": lambda: _entity(Role.VM, task.vm, task, descriptors),
+            "host": lambda: _entity(Role.HOST, task.host, task, descriptors),
+        }
+    for name, value in task.arguments.items():
+        made[name] = lambda value=value: value  # type: ignore[misc]
+    return {**made, "properties": filled}
+
+
+def _entities(
+    role: Role, ids: Sequence[str], task: CallTask, descriptors: Sequence[int]
+) -> List[Any]:
+    """The entities of these ids, in their order; those of the first pack that has them."""
+    sources = [descriptors[place] for place in task.packs.get(role.value, ())]
+    if not sources:
+        return states.of_ids(role.kind, ids)
+    if len(sources) == 1:
+        return packed.unpack(sources[0], ids)
+    found: Dict[str, Any] = {}
+    for source in sources:
+        known = {each for each in packed.ids(source) if each is not None and each not in found}
+        wanted = [each for each in ids if each in known]
+        found.update(zip(wanted, packed.unpack(source, wanted)))
+    missing = [each for each in ids if each not in found]
+    found.update(zip(missing, states.of_ids(role.kind, missing)))
+    return [found[each] for each in ids]
+
+
+def _entity(
+    role: Role, wanted: Optional[str], task: CallTask, descriptors: Sequence[int]
+) -> Optional[Any]:
+    """The one entity of a role; a VM that is yet to be made has no id."""
+    places = task.packs.get(role.value, ())
+    if wanted is None:
+        return packed.unpack(descriptors[places[0]])[0] if places else None
+    return _entities(role, [wanted], task, descriptors)[0]
+
+
+def _read_printed(task: PrintedTask) -> bytes:
+    read = (len(task.stdout), len(task.stderr))
+    stdout, stderr = (text.decode("utf-8", "replace") for text in (task.stdout, task.stderr))
+    try:
+        value = answers.read_printed(task.function, stdout, stderr)
+    except BadAnswer as error:
+        return messages.pack_failure(Outcome.BAD_ANSWER, one_line(str(error)), read=read)
+    return messages.pack_answer(task.function.returns, value, task.hosts, read)
+
+
+def _raised(code: PluginCode, error: BaseException) -> bytes:
+    """The failure of a call whose plugin raised, with the plugin's own lines of the traceback."""
+    own = {module.path for module in code.modules}
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename not in own:
+        trace = trace.tb_next
+    places = [
+        f"{os.path.basename(frame.f_code.co_filename)}:{line}"  # noqa: PTH119  a string will do
+        for frame, line in traceback.walk_tb(trace)
+        if frame.f_code.co_filename in own
+    ]
+    text = ""
+    with contextlib.suppress(BaseException):  # __str__ is the plugin's too
+        text = str(error)
+    what = type(error).__name__ + (f": {text}" if text else "")
+    if isinstance(error, MemoryError):
+        what = "MemoryError: the call reached its memory_limit"
+    elif isinstance(error, SystemExit):
+        what = f"called sys.exit({error.code!r})"
+    place = f" ({places[-1]})" if places else ""
+    lines = traceback.format_exception(type(error), error, trace or error.__traceback__)
+    shown = "".join(lines)[-messages.TRACEBACK_LIMIT :].encode("utf-8", "replace").decode("utf-8")
+    return messages.pack_failure(Outcome.RAISED, one_line(what + place), shown)

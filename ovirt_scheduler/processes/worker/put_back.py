@@ -1,0 +1,198 @@
+"""What a plugin's file may well change each time that it is loaded: it is put back.
+
+The functions are bound here, before any plugin could put others in their place.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import gc
+import locale
+import logging
+import os
+import random
+import signal
+import socket
+import sys
+import threading
+import time
+import warnings
+from typing import Any, Callable, Collection, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+from ovirt_scheduler.processes.kernel import limits
+
+_LIBC = ctypes.CDLL(None)
+_ENVIRON = ctypes.POINTER(ctypes.c_char_p).in_dll(_LIBC, "environ")
+_ZONE = ctypes.c_long.in_dll(_LIBC, "timezone")
+_clear_environment = _LIBC.clearenv
+_putenv, _umask = os.putenv, os.umask
+_set_locale = functools.partial(locale.setlocale, locale.LC_ALL)  # asks, where nothing is given
+_seed, _tzset = random.seed, time.tzset
+_set_wakeup = signal.set_wakeup_fd
+_notice_filters = getattr(warnings, "_filters_mutated", lambda: None)
+
+# What is asked, and set where it has changed.
+_SETTINGS: List[Tuple[Callable[[], Any], Callable[[Any], object]]] = [
+    (sys.getrecursionlimit, sys.setrecursionlimit),
+    (sys.getswitchinterval, sys.setswitchinterval),
+    (sys.getdlopenflags, sys.setdlopenflags),
+    (sys.get_coroutine_origin_tracking_depth, sys.set_coroutine_origin_tracking_depth),
+    (sys.get_asyncgen_hooks, lambda hooks: sys.set_asyncgen_hooks(*hooks)),
+    (socket.getdefaulttimeout, socket.setdefaulttimeout),
+    (threading.stack_size, threading.stack_size),
+    (gc.isenabled, lambda enabled: gc.enable() if enabled else gc.disable()),
+    (gc.get_threshold, lambda threshold: gc.set_threshold(*threshold)),
+    (_set_locale, _set_locale),
+]
+if sys.version_info >= (3, 11):
+    _SETTINGS.append((sys.get_int_max_str_digits, sys.set_int_max_str_digits))
+
+
+class _Settings(NamedTuple):
+    """Of a logger."""
+
+    level: int
+    handlers: List[logging.Handler]
+    filters: List[Any]
+    propagate: bool
+    disabled: bool
+
+
+class PutBack:
+    """These things as they are when this is made: before the plugin is loaded for the first time.
+
+    Args:
+        folder: in which calls begin.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._environ = os.environ
+        self._variables: Dict[bytes, bytes] = vars(os.environ)["_data"]
+        self._environment = dict(self._variables), _c_environment()
+        self._mask = _umask(0o022)
+        _umask(self._mask)
+        self._settings = [(get, put, get()) for get, put in _SETTINGS]
+        self._zone = _ZONE.value, time.tzname
+        self._lists = [_List(sys, "path"), _List(sys, "argv"), _List(warnings, "filters")]
+        self._hooks = [_List(sys, "meta_path"), _List(sys, "path_hooks")]
+        self._bytecode = sys.dont_write_bytecode
+        self._loggers = {name: _settings(logger) for name, logger in _loggers()}
+        self._disabled = logging.root.manager.disable
+        names: List[Any] = [logging._levelToName, logging._nameToLevel]  # noqa: SLF001
+        self._levels = [(each, {**each}) for each in names]
+
+    def keep_filters(self) -> None:
+        """Have the filters for warnings be those of now: libraries that were loaded made some.
+
+        A plugin that makes the same again in each call changes nothing by that.
+        """
+        self._lists[-1] = _List(warnings, "filters")
+
+    def let_go(self, new: Collection[str]) -> None:
+        """Put back what may hold on to objects of the plugin.
+
+        Args:
+            new: names of libraries that were imported meanwhile; how they have others be
+                imported stays.
+        """
+        for each in self._lists:
+            each.put_back(())
+        for each in self._hooks:
+            if each.put_back(new):
+                sys.path_importer_cache.clear()
+        _notice_filters()  # also: what was warned of once is warned of again
+        manager = logging.root.manager
+        if manager.disable != self._disabled:
+            logging.disable(self._disabled)
+        for names, saved in self._levels:
+            if names != saved:
+                names.clear()
+                names.update(saved)
+        for name, logger in _loggers():
+            now = _settings(logger)
+            before = self._loggers.get(name) or _of_new(logger)
+            if now != before:
+                logger.setLevel(before.level)
+                logger.handlers[:] = before.handlers
+                logger.filters[:] = before.filters
+                logger.propagate, logger.disabled = before.propagate, before.disabled
+
+    def put_back(self) -> None:
+        """Put back the rest."""
+        limits.enter_folder(self._folder)
+        _umask(self._mask)
+        for get, put, value in self._settings:
+            if get() != value:
+                put(value)
+        sys.dont_write_bytecode = self._bytecode
+        self._put_back_environment()
+        _set_wakeup(-1)
+        _seed()
+
+    def _put_back_environment(self) -> None:
+        os.environ = self._environ  # noqa: B003  the same object again
+        python, c = self._environment
+        if self._variables != python or _c_environment() != c:
+            self._variables.clear()
+            self._variables.update(python)
+            _clear_environment()
+            for name, value in python.items():
+                _putenv(name, value)
+            self._environment = python, _c_environment()
+            _tzset()
+        elif (_ZONE.value, time.tzname) != self._zone:
+            _tzset()
+
+
+class _List:
+    """One of the interpreter's lists, which a plugin may change, or put another in its place."""
+
+    def __init__(self, module: Any, name: str) -> None:
+        self._module, self._name = module, name
+        self._list: List[Any] = getattr(module, name)
+        self._members = [*self._list]
+
+    def put_back(self, new: Collection[str]) -> bool:
+        """Whether there was anything to do. What modules of these names put there stays."""
+        now: List[Any] = getattr(self._module, self._name)
+        if now is self._list and now == self._members:
+            return False
+        added = [
+            each
+            for each in now
+            if each not in self._members and getattr(each, "__module__", None) in new
+        ]
+        if added:
+            self._members = [each for each in now if each in self._members or each in added]
+        setattr(self._module, self._name, self._list)
+        self._list[:] = self._members
+        return True
+
+
+def _c_environment() -> List[Optional[bytes]]:
+    """What the C library has: ``os.putenv`` changes it, and ``os.environ`` does not show that."""
+    found: List[Optional[bytes]] = []
+    while _ENVIRON and _ENVIRON[len(found)] is not None:
+        found.append(_ENVIRON[len(found)])
+    return found
+
+
+def _loggers() -> List[Tuple[str, logging.Logger]]:
+    known: Mapping[str, object] = logging.root.manager.loggerDict
+    named = [(name, each) for name, each in known.items() if isinstance(each, logging.Logger)]
+    return [("", logging.root), *named]
+
+
+def _settings(logger: logging.Logger) -> _Settings:
+    handlers, filters = [*logger.handlers], [*logger.filters]
+    return _Settings(logger.level, handlers, filters, logger.propagate, logger.disabled)
+
+
+def _of_new(logger: logging.Logger) -> _Settings:
+    """What a logger begins with; a library's own has the handler that does nothing."""
+    quiet: List[logging.Handler] = [
+        each for each in logger.handlers if type(each) is logging.NullHandler
+    ]
+    return _Settings(logging.NOTSET, quiet, [], True, False)

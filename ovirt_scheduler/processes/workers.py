@@ -1,0 +1,374 @@
+"""The daemon's ends of a zygote and of the processes below it.
+
+::
+
+    Zygote.fork ──FORK + 3 descriptors──► zygote ──fork──► worker
+    Worker  ───── tasks, answers, what it prints ───────────┘
+
+    one watching thread ◄─ ALIVE, ENDED, or the end of the control socket ── zygote
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import logging
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import weakref
+from typing import Callable, Dict, List, Optional
+
+from ovirt_scheduler.errors import ExecutorUnavailable
+from ovirt_scheduler.model.model import PluginUser
+from ovirt_scheduler.processes import launch
+from ovirt_scheduler.processes.kernel import limits
+from ovirt_scheduler.processes.protocol import frames
+from ovirt_scheduler.processes.protocol.frames import Unframer
+
+_log = logging.getLogger(__name__)
+
+_START_SECONDS = 20.0
+_STOP_SECONDS = 5.0
+_END_SECONDS = 5.0  # for the zygote to end a worker, and to tell how it ended
+_ORPHANS_SECONDS = 2.0  # for what a zygote left behind to be gone
+_OBEY_SECONDS = 5.0  # for the zygote to give a sign of life
+_CHUNK = 1 << 18
+_FINAL_CHUNKS = 32  # read at most from a pipe after an answer
+
+# What the daemon may lack for a while.
+LACKS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ETOOMANYREFS}
+
+_SERIALS = itertools.count(1)
+
+
+def lacking(wanted: str, error: OSError) -> str:
+    return f"{wanted} cannot be had: {error.strerror}"
+
+
+class Worker:
+    """The daemon's end of one process that the zygote forked; used by one thread at a time.
+
+    Attributes:
+        status: as waitpid(2) gives it, once it has ended; negative: an errno, and it was never
+            started.
+        left: something of it could not be ended with it.
+    """
+
+    def __init__(
+        self, zygote: Zygote, serial: int, channel: socket.socket, stdout: int, stderr: int
+    ) -> None:
+        self._zygote = zygote
+        self.serial = serial
+        self.channel = channel
+        self.stdout, self.stderr = stdout, stderr
+        self.unframer = Unframer(0)
+        self.status: Optional[int] = None
+        self.left = False
+        channel.setblocking(False)
+        for pipe in (stdout, stderr):
+            os.set_blocking(pipe, False)
+
+    def send(self, frame: memoryview, descriptors: List[int]) -> int:
+        """Send what goes without waiting.
+
+        Returns:
+            How many bytes went; 0: none just now.
+
+        Raises:
+            ConnectionError: the process has ended.
+        """
+        try:
+            if descriptors:
+                return socket.send_fds(self.channel, [frame], descriptors)
+            return self.channel.send(frame)
+        except BlockingIOError:
+            return 0
+
+    def receive(self) -> Optional[bytes]:
+        """What has come, without waiting: None where that is nothing, empty at the end.
+
+        Raises:
+            ConnectionError: the process has ended without having read all that was sent.
+        """
+        try:
+            return self.channel.recv(_CHUNK)
+        except BlockingIOError:
+            return None
+
+    def drain(self, descriptor: int, feed: Callable[[bytes], None]) -> None:
+        """Take what one of its pipes holds, without waiting for its end."""
+        for _ in range(_FINAL_CHUNKS):
+            try:
+                data = os.read(descriptor, _CHUNK)
+            except OSError:
+                return
+            if not data:
+                return
+            feed(data)
+
+    def kill(self) -> None:
+        """Have the zygote end it, and whatever it started."""
+        self._zygote.kill(self)
+
+    def end(self) -> Optional[int]:
+        """Have it end, and wait until nothing of it is left.
+
+        Returns:
+            How it ended: by itself, where it was about to. None where the zygote does not tell.
+        """
+        self.kill()
+        return self._zygote.await_end(self)
+
+    def prove_zygote(self) -> None:
+        """Have the zygote killed where it gives no sign of life: it may never have forked this."""
+        self._zygote.prove()
+
+    @property
+    def zygote_lives(self) -> bool:
+        return self._zygote.alive
+
+    def close(self) -> None:
+        """Be done with it: it ends when it sees that. Harmless where that is done already."""
+        if self.channel.fileno() >= 0:
+            self.channel.close()
+            os.close(self.stdout)
+            os.close(self.stderr)
+
+
+class Zygote:
+    """A running zygote, and the thread that watches it.
+
+    Args:
+        on_end: called with each worker that has ended, in the watching thread.
+        on_death: called when the zygote has ended without being told to, in the same thread.
+        user: whom plugins run as; None: this process's own user.
+        adopts: whether what the zygote leaves behind becomes this process's, to be ended here.
+
+    Attributes:
+        alive: it has started, and has not ended.
+        was_killed: by somebody else, before it had started.
+
+    Raises:
+        ExecutorUnavailable: it cannot be started.
+    """
+
+    def __init__(
+        self,
+        on_end: Callable[[Worker], None],
+        on_death: Callable[[], None],
+        user: Optional[PluginUser],
+        adopts: bool,
+    ) -> None:
+        try:
+            self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        except OSError as error:
+            raise ExecutorUnavailable(lacking("a zygote", error)) from None
+        # One that is stopped takes no messages, and must not stop who has one for it.
+        self._control.setsockopt(
+            socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(_OBEY_SECONDS), 0)
+        )
+        with theirs:
+            try:
+                self._process = launch.zygote(theirs.fileno(), user)
+            except OSError as error:
+                self._control.close()
+                raise ExecutorUnavailable(lacking("a zygote", error)) from None
+        # A thread may be about to send there when the zygote ends: were it closed then, its number
+        # could be another socket's.
+        weakref.finalize(self, self._control.close)
+        self.pid = self._process.pid
+        self.alive = False
+        self.was_killed = False
+        self._on_end = on_end
+        self._on_death = on_death
+        self._adopts = adopts
+        self._stopping = False
+        self._news = threading.Condition()
+        self._signs = 0  # of its life: messages
+        self._workers: Dict[int, Worker] = {}  # by serial: those that have not ended
+        self._watcher = threading.Thread(target=self._watch, name="zygote-watcher", daemon=True)
+
+    def start(self) -> None:
+        """Wait until it can fork, and watch it from then on.
+
+        Raises:
+            ExecutorUnavailable: it does not start, or is stopped before it has.
+        """
+        self._await_ready()
+        self.alive = True
+        try:
+            self._watcher.start()
+        except RuntimeError as error:
+            self.alive = False
+            self._process.kill()
+            self._process.wait()
+            self._control.close()
+            raise ExecutorUnavailable(f"no thread for a zygote: {error}") from None
+
+    def fork(self) -> Worker:
+        """A new worker; tasks can be sent to it at once, before it has started.
+
+        Raises:
+            OSError: descriptors lack, or the zygote takes no message: it is as good as dead.
+        """
+        with contextlib.ExitStack() as opened:
+            ours, theirs = socket.socketpair()
+            opened.callback(theirs.close)
+            opened.callback(ours.close)
+            ends: List[int] = []
+            for _ in range(2):
+                for end in os.pipe():
+                    ends.append(end)
+                    opened.callback(os.close, end)
+            stdout, stdout_w, stderr, stderr_w = ends
+            serial = next(_SERIALS) & 0xFFFFFFFF
+            worker = Worker(self, serial, ours, stdout, stderr)
+            with self._news:
+                self._workers[serial] = worker
+            order = frames.ORDER.pack(frames.FORK, serial)
+            try:
+                socket.send_fds(self._control, [order], [theirs.fileno(), stdout_w, stderr_w])
+            except OSError:
+                with self._news:
+                    self._workers.pop(serial, None)
+                raise
+            opened.pop_all()
+            theirs.close()
+            os.close(stdout_w)
+            os.close(stderr_w)
+            return worker
+
+    def kill(self, worker: Worker) -> None:
+        try:
+            self._control.send(frames.ORDER.pack(frames.KILL, worker.serial))
+        except BlockingIOError:  # it has taken no message for a while
+            self._give_up()
+        except OSError:  # it has ended
+            pass
+
+    def await_end(self, worker: Worker) -> Optional[int]:
+        """The status of a worker that has been killed, or whose socket has ended."""
+        with self._news:
+            told = self._news.wait_for(
+                lambda: worker.status is not None or not self.alive, timeout=_END_SECONDS
+            )
+        if not told and self.prove() and worker.status is None:
+            _log.error(
+                "a process of a plugin was killed and does not end (below the zygote, pid %(pid)d)",
+                {"pid": self.pid},
+            )
+        return worker.status
+
+    def prove(self) -> bool:
+        """Ask for a sign of life; kill it where none comes: it is stopped, by a plugin maybe.
+
+        Returns:
+            Whether it lives.
+        """
+        with self._news:
+            before = self._signs
+        with contextlib.suppress(OSError):
+            self._control.send(frames.ORDER.pack(frames.ASK, 0), socket.MSG_DONTWAIT)
+        with self._news:
+            lives = self._news.wait_for(
+                lambda: self._signs > before or not self.alive, timeout=_OBEY_SECONDS
+            )
+        if not lives:
+            self._give_up()
+        return lives and self.alive
+
+    def _give_up(self) -> None:
+        _log.error(
+            "the zygote (pid %(pid)d) gives no sign of life; it is killed", {"pid": self.pid}
+        )
+        self._process.kill()
+
+    def bury(self) -> None:
+        """Make sure that it is dead, and know it."""
+        self._process.kill()
+        self._watcher.join()
+
+    def stop(self) -> None:
+        """End it: it kills what it has forked, and goes. One that is starting is killed."""
+        self._stopping = True
+        if not self.alive:
+            self._process.kill()
+        with contextlib.suppress(OSError):  # it has ended by itself, and was noticed
+            self._control.shutdown(socket.SHUT_RDWR)
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        self._process.wait()
+        if self._watcher.ident is not None:
+            self._watcher.join()
+
+    def _await_ready(self) -> None:
+        self._control.settimeout(_START_SECONDS)
+        try:
+            message = self._control.recv(64)
+        except OSError:
+            message = b""
+        if message != frames.ALIVE:
+            self._control.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # it may have to say why
+                self.was_killed = self._process.wait(_STOP_SECONDS) < 0
+            self._process.kill()
+            status = self._process.wait()
+            if self._stopping:
+                raise ExecutorUnavailable("it is closed")
+            raise ExecutorUnavailable(
+                f"the zygote ({sys.executable}) did not start (exit status {status}); "
+                "what it said stands above, on standard error"
+            )
+        self._control.settimeout(None)
+
+    def _watch(self) -> None:
+        """Note how workers end, until the zygote does."""
+        with contextlib.suppress(OSError):
+            while True:
+                message = self._control.recv(64)
+                if not message:
+                    break
+                self._hear(message)
+        status = self._process.wait()
+        if self._adopts and not limits.end_children(_ORPHANS_SECONDS):
+            _log.error(
+                "what the zygote (pid %(pid)d) left behind cannot be killed", {"pid": self.pid}
+            )
+        with self._news:
+            self.alive = False
+            workers, self._workers = [*self._workers.values()], {}
+            self._news.notify_all()
+        for worker in workers:
+            self._on_end(worker)
+        if not self._stopping:
+            ended = {"pid": self.pid, "status": status}
+            _log.warning(
+                "the zygote (pid %(pid)d) ended (status %(status)d); starting another", ended
+            )
+            self._on_death()
+
+    def _hear(self, message: bytes) -> None:
+        worker = None
+        with self._news:
+            self._signs += 1
+            if message != frames.ALIVE:
+                serial, status, left = frames.ENDED.unpack(message)
+                worker = self._workers.pop(serial, None)
+                if worker is not None:
+                    worker.status, worker.left = status, left
+            self._news.notify_all()
+        if worker is None:
+            return
+        if worker.left:
+            _log.error(
+                "what a plugin's call left behind does not end (below the zygote, pid %(pid)d)",
+                {"pid": self.pid},
+            )
+        self._on_end(worker)

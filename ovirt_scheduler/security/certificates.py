@@ -1,0 +1,311 @@
+"""The server's certificate and key: made on first start, checked before use.
+
+The certificate that is made is self-signed, and no CA: an administrator who lets the
+engine's trust store trust it trusts this one server, and nothing that its key might sign.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+import re
+import shutil
+import socket
+import tempfile
+from pathlib import Path
+from typing import List, NamedTuple, Tuple
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from ovirt_scheduler.errors import ConfigError
+from ovirt_scheduler.security.whole_file import sync_folder, write_whole
+
+_VALID_FOR = datetime.timedelta(days=3652)  # ten years
+_CLOCK_SKEW = datetime.timedelta(hours=1)
+
+_PUBLIC_FORM = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+
+_HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_KEY = re.compile(rb"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.+?-----END \1-----", re.DOTALL)
+_ENCRYPTED = re.compile(rb"BEGIN ENCRYPTED PRIVATE KEY|Proc-Type: 4,ENCRYPTED")
+
+
+class CertificateFiles(NamedTuple):
+    certificate: Path
+    key: Path
+
+
+class Description(NamedTuple):
+    """What there is to know of a certificate."""
+
+    subject: str  # its distinguished name (RFC 4514)
+    names: Tuple[str, ...]  # that it is valid for: DNS names, then addresses
+    begins: datetime.datetime
+    ends: datetime.datetime
+    fingerprint: str  # SHA-256, as ``fingerprint`` gives it
+
+    @property
+    def days_left(self) -> int:
+        """Whole days until it ends; negative when it has expired."""
+        return (self.ends - datetime.datetime.now(datetime.timezone.utc)).days
+
+
+def files_in(folder: Path) -> CertificateFiles:
+    """The names of the two files that ``ensure`` makes in a folder, whether there or not."""
+    return CertificateFiles(folder / "certificate.pem", folder / "key.pem")
+
+
+def ensure(folder: Path) -> CertificateFiles:
+    """Give the certificate and key in ``folder``, and make both where the folder is missing.
+
+    The folder appears whole, by a rename, so that another process that starts at the same
+    time either gets the same files or makes them: nobody sees one without the other.
+
+    Args:
+        folder: holds nothing but these two files; made with mode 0700, as are the folders above.
+
+    Raises:
+        ConfigError: it cannot be made, or lacks one of the files.
+    """
+    files = files_in(folder)
+    try:
+        if not _has_entries(folder):
+            _make(folder)
+        missing = [file for file in files if not file.exists()]
+    except OSError as error:
+        message = (
+            f"a certificate cannot be made here: {error.strerror}; make the folder writable, "
+            "or name ssl_certificate and ssl_key in scheduler.conf"
+        )
+        raise ConfigError(message, str(folder)) from None
+    if missing:
+        message = (
+            f"is missing beside its counterpart; put it back, or remove {folder} for a new pair"
+        )
+        raise ConfigError(message, str(missing[0]))
+    return files
+
+
+def next_to(folder: Path) -> Path:
+    """The folder of the pair that is to follow the one in ``folder``; ``ensure`` makes it, too."""
+    return folder.with_name(f"{folder.name}-next")
+
+
+def switch(folder: Path) -> Path:
+    """Put the next pair in the place of the one in ``folder``.
+
+    Returns:
+        The folder of the former pair; one that was there before it is gone.
+
+    Raises:
+        ConfigError: there is no next pair, or it does not fit together.
+        OSError: a folder cannot be renamed; then all is as before.
+    """
+    following, former = next_to(folder), folder.with_name(f"{folder.name}-former")
+    check(*files_in(following))
+    shutil.rmtree(former, ignore_errors=True)
+    folder.rename(former)
+    try:
+        following.rename(folder)
+    except OSError:
+        former.rename(folder)
+        raise
+    _sync(folder.parent)
+    return former
+
+
+def check(certificate: Path, key: Path) -> None:
+    """Find out whether a server can use these two PEM files. Never asks for a passphrase.
+
+    Args:
+        certificate: the server's certificate first, then its chain if any.
+        key: the private key; may be the same file.
+
+    Raises:
+        ConfigError: names the file that is wrong, and what to do.
+    """
+    leaf = _read_chain(certificate)[0]
+    if leaf.public_key().public_bytes(*_PUBLIC_FORM) != _read_public_half(key):
+        message = f"is not the key of the first certificate in {certificate}"
+        raise ConfigError(message, str(key))
+
+
+def fingerprint(certificate: Path) -> str:
+    """Give the SHA-256 of the file's first certificate, ``AB:CD:…`` as keytool and openssl do.
+
+    Raises:
+        ConfigError: the file holds none, or cannot be read.
+    """
+    return describe(certificate).fingerprint
+
+
+def describe(certificate: Path) -> Description:
+    """Tell of the file's first certificate.
+
+    Raises:
+        ConfigError: the file holds none, or cannot be read.
+    """
+    leaf = _read_chain(certificate)[0]
+    try:
+        extension = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        names: Tuple[str, ...] = ()
+    else:
+        addresses = extension.value.get_values_for_type(x509.IPAddress)
+        names = (*extension.value.get_values_for_type(x509.DNSName), *map(str, addresses))
+    return Description(
+        leaf.subject.rfc4514_string(),
+        names,
+        *_validity(leaf),
+        leaf.fingerprint(hashes.SHA256()).hex(":").upper(),
+    )
+
+
+def pem(certificate: Path) -> str:
+    """Give the file's certificates as PEM, and nothing else that is in it: it may hold the key.
+
+    Raises:
+        ConfigError: the file holds none, or cannot be read.
+    """
+    _read_chain(certificate)
+    blocks = (found.group() for found in _CERTIFICATE.finditer(_read(certificate)))
+    return "".join(f"{block.decode('ascii')}\n" for block in blocks)
+
+
+def _has_entries(folder: Path) -> bool:
+    try:
+        return any(folder.iterdir())
+    except FileNotFoundError:
+        return False
+
+
+def _make(folder: Path) -> None:
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))  # mode 0700
+    try:
+        private_key = ec.generate_private_key(ec.SECP256R1())
+        pem = serialization.Encoding.PEM
+        key = private_key.private_bytes(
+            pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        write_whole(draft / "key.pem", key)
+        certificate = _self_signed(private_key).public_bytes(pem)
+        write_whole(draft / "certificate.pem", certificate, 0o644)
+        try:
+            draft.rename(folder)  # onto nothing or an empty folder only
+        except OSError:
+            if not _has_entries(folder):
+                raise
+        sync_folder(folder.parent)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _sync(folder: Path) -> None:
+    """Have what was renamed in a folder stay so when the power fails."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _self_signed(private_key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
+    names = _host_names()
+    common_name = next((name for name in names if len(name) <= 64), "localhost")
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+    now = datetime.datetime.now(datetime.timezone.utc)
+    addresses = [ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1")]
+    alternatives = [
+        *(x509.DNSName(name) for name in names),
+        *(x509.IPAddress(address) for address in addresses),
+    ]
+    # No key usage: OpenSSL 1.1 takes a self-signed certificate for one only where the usage
+    # has certificate signing or is missing, and signing is for a CA alone.
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(private_key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_after(now + _VALID_FOR)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(
+            x509.SubjectKeyIdentifier.from_public_key(private_key.public_key()), critical=False
+        )
+        .sign(private_key, hashes.SHA256())
+    )
+
+
+def _host_names() -> List[str]:
+    """The machine's names, the longest known first for the common name, then localhost."""
+    names = [socket.getfqdn(), socket.gethostname(), "localhost"]
+    return list(dict.fromkeys(name for name in names if _HOST_NAME.fullmatch(name)))
+
+
+def _read_chain(path: Path) -> List[x509.Certificate]:
+    data = _read(path)
+    blocks = [found.group() for found in _CERTIFICATE.finditer(data)]
+    if not blocks:
+        message = "holds no PEM certificate"
+        if _KEY.search(data):
+            message += " but a private key: name the certificate's file (or are the two swapped?)"
+        raise ConfigError(message, str(path))
+    chain = []
+    for number, block in enumerate(blocks, 1):
+        try:
+            chain.append(x509.load_pem_x509_certificate(block))
+        except ValueError:
+            message = f"certificate {number} in it cannot be read; is it damaged?"
+            raise ConfigError(message, str(path)) from None
+    return chain
+
+
+def _read_public_half(path: Path) -> bytes:
+    """Read a private key, and give its public key as DER."""
+    data = _read(path)
+    found = _KEY.search(data)
+    if found is None:
+        message = "holds no PEM private key"
+        if _CERTIFICATE.search(data):
+            message += " but a certificate; are ssl_certificate and ssl_key swapped?"
+        raise ConfigError(message, str(path))
+    if _ENCRYPTED.search(found.group()):
+        message = (
+            "is encrypted, and nobody is there to type the passphrase when the daemon starts; "
+            f"write the key without one: openssl pkey -in {path} -out NEW"
+        )
+        raise ConfigError(message, str(path))
+    try:
+        private_key = serialization.load_pem_private_key(found.group(), password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        message = "holds a private key that cannot be read; is it damaged?"
+        raise ConfigError(message, str(path)) from None
+    return private_key.public_key().public_bytes(*_PUBLIC_FORM)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", str(path)) from None
+
+
+def _validity(certificate: x509.Certificate) -> Tuple[datetime.datetime, datetime.datetime]:
+    if hasattr(certificate, "not_valid_after_utc"):
+        return certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    # cryptography before 42 gives the same without its time zone
+    utc = datetime.timezone.utc
+    return (
+        certificate.not_valid_before.replace(tzinfo=utc),
+        certificate.not_valid_after.replace(tzinfo=utc),
+    )

@@ -1,0 +1,315 @@
+"""XML-RPC calls from bytes, answers and faults to bytes. Pure.
+
+::
+
+    bytes ──► expat ──► grammar (what may stand where) ──► name, parameters
+
+The standard library's reader of calls takes nearly anything for one. This one takes what the
+grammar has a place for.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import math
+import re
+import xmlrpc.client
+from typing import Callable, Dict, List, Tuple, cast
+from xml.parsers import expat
+
+from ovirt_scheduler.errors import NotXmlRpc
+from ovirt_scheduler.model.text import writable
+
+MAX_DEPTH = 64  # elements within elements
+MAX_ELEMENTS = 1_000_000
+
+# Bytes parsed at once. A tag, unlike a text, is held whole, and a megabyte of attributes takes
+# the parser a good deal longer than a megabyte of anything else.
+_PIECE = 1 << 20
+
+_SHOWN = 40  # characters of the caller's text that a message repeats
+
+
+def decode_call(body: bytes) -> Tuple[str, Tuple[object, ...]]:
+    """Read a ``methodCall`` document.
+
+    Args:
+        body: the document, in the encoding that it declares, UTF-8 if it declares none. Where
+            each character of ASCII is one byte of it, references to the two halves of a
+            surrogate pair are read as the one character.
+
+    Returns:
+        The method's name, and its parameters: None, bool, int (at most 19 digits), float
+        (finite), str, bytes, ``datetime.datetime``, and lists and string-keyed dicts of these.
+
+    Raises:
+        NotXmlRpc: for every other document; the text says line and column (contract 1.5).
+    """
+    if b"&#" in body:
+        body = _with_pairs_joined(body)
+    parser = expat.ParserCreate()
+    reader = _CallReader(parser, len(body))
+    try:
+        for start in range(0, len(body), _PIECE):
+            parser.Parse(body[start : start + _PIECE], False)
+            reader.refuse_long_token(min(start + _PIECE, len(body)))
+        parser.Parse(b"", True)
+        return reader.call()
+    except expat.ExpatError as error:
+        reason = expat.ErrorString(error.code)
+        message = f"not well-formed XML: {reason} (line {error.lineno}, column {error.offset + 1})"
+        raise NotXmlRpc(message) from None
+    except (LookupError, ValueError):
+        # The parser asks Python for an encoding that it does not know itself.
+        message = "the XML declaration names an encoding that cannot be read; send UTF-8"
+        raise NotXmlRpc(message) from None
+    finally:
+        reader.detach()
+
+
+# Apache's library writes a character beyond 16 bits as Java has it: as references to its two
+# halves, which no XML parser takes. The first part of the pattern skips what holds no references.
+_SURROGATE_PAIRS = re.compile(
+    rb"""
+      <!\[CDATA\[ .*? (?: \]\]> | \Z) | <!-- .*? (?: --> | \Z) | <\? .*? (?: \?> | \Z)
+    | &\# (?: 0*  (?P<high> 5529[6-9] | 55[3-9][0-9]{2} | 56[0-2][0-9]{2} | 563[01][0-9] )
+            | x0* (?P<high_hex> [dD][89abAB][0-9a-fA-F]{2} ) ) ;
+      &\# (?: 0*  (?P<low> 563[2-9][0-9] | 56[4-9][0-9]{2} | 57[0-2][0-9]{2} | 573[0-3][0-9]
+                         | 5734[0-3] )
+            | x0* (?P<low_hex> [dD][c-fC-F][0-9a-fA-F]{2} ) ) ;
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def _with_pairs_joined(body: bytes) -> bytes:
+    """One reference for two, as long as these were: places in messages stay true."""
+    joined = None
+    for found in _SURROGATE_PAIRS.finditer(body):
+        high, high_hex, low, low_hex = found.groups()
+        if not (high or high_hex):
+            continue
+        pair = int(high or high_hex, 10 if high else 16), int(low or low_hex, 10 if low else 16)
+        character = 0x10000 + (pair[0] - 0xD800) * 0x400 + (pair[1] - 0xDC00)
+        start, end = found.span()
+        joined = bytearray(body) if joined is None else joined
+        joined[start:end] = b"&#%0*d;" % (end - start - 3, character)
+    return body if joined is None else bytes(joined)
+
+
+def encode_answer(value: object) -> bytes:
+    """Write ``value`` as the document of a ``methodResponse``.
+
+    Characters that XML 1.0 cannot hold become U+FFFD, so that the document is well-formed.
+
+    Raises:
+        TypeError: a value that XML-RPC has no form for, such as None.
+        OverflowError: an int outside 32 bits.
+    """
+    # dumps itself refuses what it has no form for.
+    document = xmlrpc.client.dumps((value,), methodresponse=True)  # type: ignore[arg-type]
+    return _to_bytes(document)
+
+
+def encode_fault(code: int, message: str) -> bytes:
+    """Write a fault as the document of a ``methodResponse``; ``code`` as in contract 1.5."""
+    return _to_bytes(xmlrpc.client.dumps(xmlrpc.client.Fault(code, message)))
+
+
+def _to_bytes(document: str) -> bytes:
+    # A bare carriage return is XML, but would arrive as a line feed.
+    return writable(document).replace("\r", "&#13;").encode()
+
+
+def _integer(text: str) -> int:
+    # Longer ones fit no integer type; past 4300 digits Python refuses to write them out again.
+    if not re.fullmatch("[+-]?[0-9]{1,19}", text.strip()):
+        raise ValueError(text)
+    return int(text)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if "_" in text or not math.isfinite(number):
+        raise ValueError(text)
+    return number
+
+
+def _boolean(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise ValueError(text)
+    return text == "1"
+
+
+def _time(text: str) -> datetime.datetime:
+    return datetime.datetime.strptime(text, "%Y%m%dT%H:%M:%S")  # noqa: DTZ007  XML-RPC has no zone
+
+
+def _base64(text: str) -> bytes:
+    # No two parts of the pattern match the same text: it fails in linear time.
+    if not re.fullmatch(r"[A-Za-z0-9+/\s]*(=\s*){0,2}", text):
+        raise ValueError(text)
+    return base64.decodebytes(text.encode("ascii"))
+
+
+def _nothing(text: str) -> None:
+    if text and not text.isspace():
+        raise ValueError(text)
+
+
+# Apache's bigdecimal is not among them: 1e999999999 is a short text and an endless integer.
+_SCALARS: Dict[str, Callable[[str], object]] = {
+    **dict.fromkeys(("int", "i1", "i2", "i4", "i8", "biginteger"), _integer),
+    **dict.fromkeys(("double", "float"), _finite),
+    "boolean": _boolean,
+    "dateTime.iso8601": _time,
+    "string": str,
+    "base64": _base64,
+    "nil": _nothing,
+}
+# A value without a type is a string.
+_TEXTS: Dict[str, Callable[[str], object]] = {**_SCALARS, "value": str}
+
+# Where an element stands: in which state it is, which child may come next, and to which
+# state that brings it. An element's first state bears its name.
+_GRAMMAR: Dict[str, Dict[str, str]] = {
+    "document": {"methodCall": "document, read"},
+    "document, read": {},
+    "methodCall": {"methodName": "methodCall, named"},
+    "methodCall, named": {"params": "methodCall, read"},
+    "methodCall, read": {},
+    "methodName": {},
+    "params": {"param": "params"},
+    "param": {"value": "param, read"},
+    "param, read": {},
+    "value": dict.fromkeys(("array", "struct", *_SCALARS), "value, typed"),
+    "value, typed": {},
+    "array": {"data": "array, read"},
+    "array, read": {},
+    "data": {"value": "data"},
+    "struct": {"member": "struct"},
+    "member": {"name": "member, named"},
+    "member, named": {"value": "member, read"},
+    "member, read": {},
+    "name": {},
+    **{scalar: {} for scalar in _SCALARS},
+}
+_UNFINISHED = {"methodCall", "param", "array", "member", "member, named"}
+
+
+def _element(state: str) -> str:
+    return state.partition(",")[0]
+
+
+class _CallReader:
+    """Takes the parser's events, and makes the values of what the grammar allows."""
+
+    def __init__(self, parser: expat.XMLParserType, size: int):
+        self._parser = parser
+        self._states = ["document"]
+        self._method = ""
+        self._values: List[object] = []  # that no array or struct holds yet; names of members too
+        self._arrays: List[int] = []  # of each array that is open: where its values begin
+        self._structs: List[Dict[str, object]] = []  # that are open
+        self._text: List[str] = []
+        self._elements = 0
+        parser.buffer_text = True
+        parser.buffer_size = min(max(size, 1), 1 << 20)  # of text handed over at once
+        parser.StartDoctypeDeclHandler = self._doctype
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._text.append
+
+    def call(self) -> Tuple[str, Tuple[object, ...]]:
+        return self._method, tuple(self._values)
+
+    def refuse_long_token(self, parsed: int) -> None:
+        """Refuse a tag or comment that goes on for a piece and more; ``parsed`` counts bytes."""
+        if parsed - self._parser.CurrentByteIndex >= _PIECE:
+            raise self._refusal(f"a tag or comment is longer than {_PIECE} bytes")
+
+    def detach(self) -> None:
+        """Let go of the parser, which holds this object: the body's memory is free at once."""
+        del self._parser
+
+    def _start(self, tag: str, _attributes: Dict[str, str]) -> None:
+        if self._text:
+            self._take_blank()
+        states = self._states
+        following, name = _GRAMMAR[states[-1]], tag
+        if name not in following:
+            name = tag.rpartition(":")[2]  # ex:nil, ex:i8
+            if name not in following:
+                raise self._refusal(f"<{tag[:_SHOWN]}> has no place in <{_element(states[-1])}>")
+        self._elements += 1
+        if self._elements > MAX_ELEMENTS or len(states) > MAX_DEPTH:
+            limits = f"{MAX_ELEMENTS} elements, {MAX_DEPTH} within each other"
+            raise self._refusal(f"the call is past the limit of {limits}")
+        states[-1] = following[name]
+        states.append(name)
+        if name == "array":
+            self._arrays.append(len(self._values))
+        elif name == "struct":
+            self._structs.append({})
+
+    def _end(self, tag: str) -> None:
+        state = self._states.pop()
+        read = _TEXTS.get(state)
+        if read is not None:
+            text = self._taken()
+            try:
+                self._values.append(read(text))
+            except ValueError:
+                name = tag.rpartition(":")[2]
+                raise self._refusal(f"{text[:_SHOWN]!r} cannot be read as {name}") from None
+        elif state == "value, typed":
+            if self._text:
+                self._take_blank()
+        elif state == "name":
+            self._take_name(self._taken())
+        elif state == "methodName":
+            self._method = self._taken()
+            if not self._method.strip():
+                raise self._refusal(f"{self._method[:_SHOWN]!r} cannot be read as methodName")
+        else:
+            self._end_of_elements(state)
+
+    def _end_of_elements(self, state: str) -> None:
+        if state in _UNFINISHED:
+            raise self._refusal(f"<{_element(state)}> ends early")
+        if self._text:
+            self._take_blank()
+        values = self._values
+        if state == "array, read":
+            first = self._arrays.pop()
+            values[first:] = [values[first:]]
+        elif state == "member, read":
+            value = values.pop()
+            self._structs[-1][cast("str", values.pop())] = value
+        elif state == "struct":
+            values.append(self._structs.pop())
+
+    def _take_name(self, name: str) -> None:
+        """Two members of one name could be understood in two ways."""
+        if name in self._structs[-1]:
+            raise self._refusal(f"the struct's member {name[:_SHOWN]!r} is there twice")
+        self._values.append(name)
+
+    def _taken(self) -> str:
+        text = "".join(self._text)
+        self._text.clear()
+        return text
+
+    def _take_blank(self) -> None:
+        text = "".join(self._text)
+        if not text.isspace():
+            raise self._refusal(f"the text {text.strip()[:_SHOWN]!r} has no place here")
+        self._text.clear()
+
+    def _doctype(self, *_declaration: object) -> None:
+        raise self._refusal("a document type declaration is not allowed")
+
+    def _refusal(self, reason: str) -> NotXmlRpc:
+        line, column = self._parser.CurrentLineNumber, self._parser.CurrentColumnNumber + 1
+        return NotXmlRpc(f"not an XML-RPC call: {reason} (line {line}, column {column})")

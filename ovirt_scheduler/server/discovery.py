@@ -1,0 +1,68 @@
+"""The document that ``discover`` answers in the design form (contract 2.1).
+
+``docs/policy-units.xsd`` is its XML Schema. The layout is the contract's sample's: a group
+whose units are all without properties stands on one line.
+"""
+
+from __future__ import annotations
+
+from typing import Iterable, List
+from xml.sax.saxutils import escape, quoteattr
+
+from ovirt_scheduler.model import properties
+from ovirt_scheduler.model.model import Kind, PolicyUnit
+from ovirt_scheduler.model.text import writable
+
+# In the document's order: the kind, the group's element and the unit's.
+_GROUPS = (
+    (Kind.FILTER, "Filters", "Filter"),
+    (Kind.COST_FUNCTION, "CostFunctions", "CostFunction"),
+    (Kind.BALANCE, "Balances", "Balance"),
+)
+
+
+def document(units: Iterable[PolicyUnit]) -> str:
+    """Tell the units as XML, sorted by name in each group.
+
+    Characters that XML has no way to write become U+FFFD.
+    """
+    by_name = sorted(units, key=lambda unit: unit.name)
+    lines = ["<PolicyUnits>"]
+    for kind, group, element in _GROUPS:
+        lines += _group(group, element, [unit for unit in by_name if unit.kind is kind])
+    lines.append("</PolicyUnits>")
+    return "\n".join(lines)
+
+
+def _group(group: str, element: str, units: List[PolicyUnit]) -> List[str]:
+    if not units:
+        return [f"  <{group}/>"]
+    inside = [_unit(element, unit) for unit in units]
+    if all(len(lines) == 1 for lines in inside):
+        return [f"  <{group}>{''.join(lines[0] for lines in inside)}</{group}>"]
+    return [f"  <{group}>", *(f"    {line}" for lines in inside for line in lines), f"  </{group}>"]
+
+
+def _unit(element: str, unit: PolicyUnit) -> List[str]:
+    beyond = f"description={_attribute(unit.description)} checksum={_attribute(unit.checksum)}"
+    if unit.properties is None:
+        return [f"<{element} name={_attribute(unit.name)} {beyond}/>"]
+    custom, defaults = properties.render(unit.properties)
+    return [
+        f"<{element} {beyond}>",
+        f"  <name>{_text(unit.name)}</name>",
+        "  <Properties>",
+        f"    <name>{_text(unit.properties.name)}</name>",
+        f"    <CustomProperties>{_text(custom)}</CustomProperties>",
+        f"    <default_values>{_text(defaults)}</default_values>",
+        "  </Properties>",
+        f"</{element}>",
+    ]
+
+
+def _attribute(value: str) -> str:
+    return quoteattr(writable(value))
+
+
+def _text(value: str) -> str:
+    return escape(writable(value), {"\r": "&#13;"})

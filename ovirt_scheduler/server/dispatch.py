@@ -1,0 +1,192 @@
+"""From the body of a call to the body of its answer: one method run, whatever happens.
+
+Everything that goes wrong is a fault in the answer (contract 1.5); nothing is raised.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from typing import Dict, Mapping, Sequence, Tuple
+
+from ovirt_scheduler.errors import (
+    BadParameters,
+    ExecutorUnavailable,
+    InternalError,
+    Overloaded,
+    RequestError,
+    UnknownMethod,
+)
+from ovirt_scheduler.log.fields import Name
+from ovirt_scheduler.model.model import AnswerForm, Caller, Method, Reply
+from ovirt_scheduler.server.codec import decode_call, encode_answer, encode_fault
+
+logger = logging.getLogger(__name__)
+
+_SHOWN = 60  # characters of a caller's text that a message repeats
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.]{1,60}")
+
+
+class Dispatcher:
+    """The methods offered, by name, with the three that tell about them.
+
+    Args:
+        methods: each with a name of its own in each of its answer forms.
+    """
+
+    def __init__(self, methods: Sequence[Method]):
+        offered = (*methods, *self._introspection())
+        self._methods: Dict[AnswerForm, Dict[str, Method]] = {
+            form: {method.name: method for method in offered if form in method.forms}
+            for form in AnswerForm
+        }
+        self._refusing = threading.Event()
+
+    def refuse_calls(self) -> None:
+        """From now on answer every call with fault 104: the daemon is shutting down."""
+        self._refusing.set()
+
+    def answer(self, caller: Caller, body: bytes) -> bytes:
+        """Run one call, and log it in one line.
+
+        Args:
+            caller: goes to the method.
+            body: a ``methodCall`` document.
+
+        Returns:
+            A ``methodResponse`` document, with the method's result or a fault.
+        """
+        started = time.monotonic()
+        name = "-"
+        told: Dict[str, object] = {"outcome": "ok"}
+        try:
+            if self._refusing.is_set():
+                raise Overloaded("the daemon is shutting down; ask again when it has started")
+            name, parameters = decode_call(body)
+            document, more = self._run(caller, name, parameters)
+            told.update(more)
+        except RequestError as error:
+            document, told = _refused(error)
+        except MemoryError:
+            document, told = _refused(_out_of_memory(caller))
+        _tell(
+            {
+                "request": caller.request_id,
+                "method": Name(name),
+                "form": caller.form.value,
+                "peer": caller.peer,
+                **told,
+                "milliseconds": round((time.monotonic() - started) * 1000, 1),
+            }
+        )
+        return document
+
+    def _run(
+        self, caller: Caller, name: str, parameters: Tuple[object, ...]
+    ) -> Tuple[bytes, Mapping[str, object]]:
+        """The document of the answer, and what the log tells of it."""
+        method = self._method(caller, name)
+        try:
+            answer = method.run(caller, parameters)
+            reply = answer if isinstance(answer, Reply) else Reply(answer, {})
+            return encode_answer(reply.answer), reply.told
+        except (RequestError, MemoryError):
+            raise
+        except ExecutorUnavailable as error:
+            logger.error(  # noqa: TRY400  the reason is known, and no line of ours is wrong
+                "request %(request)s: no process for plugin calls: %(reason)s",
+                {"request": caller.request_id, "reason": str(error)},
+            )
+            raise InternalError(f"{error} (request {caller.request_id})") from None
+        except Exception:
+            logger.exception(
+                "request %(request)s failed, this is a bug", {"request": caller.request_id}
+            )
+            message = f"internal error; look for request {caller.request_id} in the daemon's log"
+            raise InternalError(message) from None
+
+    def _method(self, caller: Caller, name: str) -> Method:
+        methods = self._methods[caller.form]
+        method = methods.get(name)
+        if method is None:
+            known = ", ".join(sorted(methods))
+            raise UnknownMethod(f"there is no method {_shown(name)}; there are {known}")
+        return method
+
+    def _introspection(self) -> Tuple[Method, ...]:
+        return (
+            Method(
+                "system.listMethods",
+                "The names of all methods, sorted.",
+                (("array",),),
+                self._list_methods,
+            ),
+            Method(
+                "system.methodHelp",
+                "What the method of that name does, in words.",
+                (("string", "string"),),
+                lambda caller, parameters: self._method(caller, _only(parameters)).help,
+            ),
+            Method(
+                "system.methodSignature",
+                "Arrays of types, one for each way to call the method of that name: the "
+                "result's type first, then each parameter's.",
+                (("array", "string"),),
+                lambda caller, parameters: self._method(caller, _only(parameters)).signatures,
+            ),
+        )
+
+    def _list_methods(self, caller: Caller, parameters: Tuple[object, ...]) -> object:
+        if parameters:
+            raise BadParameters("system.listMethods takes no parameters")
+        return sorted(self._methods[caller.form])
+
+
+def _refused(refusal: RequestError) -> Tuple[bytes, Dict[str, object]]:
+    """The document of the fault, and what the log tells of it."""
+    document = encode_fault(refusal.fault_code, str(refusal))
+    return document, {"outcome": f"fault {refusal.fault_code}"}
+
+
+def _tell(told: Mapping[str, object]) -> None:
+    """The log's one line on a request."""
+    if told.get("problems"):
+        logger.info(
+            "request %(request)s %(method)s, %(form)s form, %(peer)s: %(outcome)s; "
+            "units %(units)s; hosts %(hosts_in)d in, %(hosts_out)d out; "
+            "problems with %(problems)s; %(milliseconds).1f ms",
+            told,
+        )
+    elif "units" in told:
+        logger.info(
+            "request %(request)s %(method)s, %(form)s form, %(peer)s: %(outcome)s; "
+            "units %(units)s; hosts %(hosts_in)d in, %(hosts_out)d out; %(milliseconds).1f ms",
+            told,
+        )
+    else:
+        logger.info(
+            "request %(request)s %(method)s, %(form)s form, %(peer)s: %(outcome)s; "
+            "%(milliseconds).1f ms",
+            told,
+        )
+
+
+def _out_of_memory(caller: Caller) -> InternalError:
+    logger.error(
+        "request %(request)s cannot be served: the daemon has no memory for it now",
+        {"request": caller.request_id},
+    )
+    return InternalError(f"the daemon has no memory for it now (request {caller.request_id})")
+
+
+def _shown(name: str) -> str:
+    """A method's name as the caller wrote it, in one line and not without end."""
+    return name if _PLAIN_NAME.fullmatch(name) else repr(name[:_SHOWN])
+
+
+def _only(parameters: Tuple[object, ...]) -> str:
+    if len(parameters) != 1 or not isinstance(parameters[0], str):
+        raise BadParameters("expected one parameter: a method's name, as a string")
+    return parameters[0]

@@ -1,0 +1,207 @@
+"""The methods that call schedulers and topics, over XML-RPC; ``methods`` has the others.
+
+A failed scheduler answers that nothing is to be done, as a failed unit does; ``schedule`` has no
+such answer, so its failures are faults in the design form.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Callable, Dict, Iterator, Mapping, NamedTuple, Tuple, cast
+
+from ovirt_scheduler.decisions.drivers import Scheduling
+from ovirt_scheduler.errors import DriverFailed, UnknownUnit
+from ovirt_scheduler.log.fields import Names
+from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverAnswer, DriverDecision
+from ovirt_scheduler.model.model import AnswerForm, Caller, Method, Reply
+from ovirt_scheduler.model.tasks import Returns
+from ovirt_scheduler.server import driver_wire
+from ovirt_scheduler.server import parameters as wire_values
+
+Parameters = Tuple[object, ...]
+
+_ENVELOPE = "\nThe answer is a struct: result_code, result, plugin_errors, errors."
+_ANYTHING = (
+    "string", "int", "boolean", "double", "array", "struct", "base64", "dateTime.iso8601"
+)  # fmt: skip
+_MANY = ("string", "array")  # a document, or ids
+_TYPES = {"hosts": _MANY, "vms": _MANY, "properties": ("struct",)}  # others are strings
+
+
+class _Call(NamedTuple):
+    """One of the methods that call a scheduler."""
+
+    name: str
+    method: str  # of the interfaces
+    result: str  # its type in the design form
+    help: str
+
+
+_HOSTS = """hosts: an XML document as a string, or an array of ids.
+properties: struct of strings; the scheduler's inputs."""
+_MIGRATIONS = f"""vms: an XML document of <vms>, or an array of ids.
+{_HOSTS}
+Gives for each VM to migrate the hosts that it may go to, the best first."""
+_SELECTS = f"""vm: an XML document, or an id.
+{_HOSTS} Of these, filters
+(names with ; between) and cost_functions (name=factor;name2=factor2) name policy units that
+run before."""
+
+_CALLS = (
+    _Call("selectHost", "select_host", "string", f"""The host to start a VM on.
+
+{_SELECTS}
+Gives the host's id; an empty string where there is none."""),
+    _Call("hasAnyHosts", "has_any_hosts", "boolean", f"""Whether there is a host for a VM.
+
+{_SELECTS}"""),
+    _Call("getSelectedHosts", "get_selected_hosts", "array",
+          "The ids of the hosts that the scheduler selected last, the best first."),
+    _Call("loadBalance", "load_balance", "struct", f"""What to migrate now.
+
+{_MIGRATIONS}"""),
+    _Call("onTimerInvoked", "on_timer_invoked", "struct",
+          f"""A cluster's timer has come round; what to migrate now.
+
+{_MIGRATIONS}"""),
+    _Call("onVmStatusChanged", "on_vm_status_changed", "struct",
+          f"""The status of a VM has changed; what to migrate now.
+
+vm: an XML document, or an id.
+old_status, new_status: in the engine's words, such as up.
+{_MIGRATIONS}"""),
+    _Call("onHostStatusChanged", "on_host_status_changed", "struct",
+          f"""The status of a host has changed; what to migrate now.
+
+host: the id of one of the hosts, or an XML document.
+old_status, new_status: in the engine's words, such as maintenance.
+{_MIGRATIONS}"""),
+)  # fmt: skip
+
+
+def methods(scheduling: Scheduling) -> Iterator[Method]:
+    """The methods of schedulers and topics in both answer forms (docs/api.md)."""
+    for form in AnswerForm:
+        yield from _in_form(form, scheduling)
+
+
+def _in_form(form: AnswerForm, scheduling: Scheduling) -> Iterator[Method]:
+    only = frozenset((form,))
+    engine = form is AnswerForm.ENGINE
+    answered = _ENVELOPE if engine else ""
+
+    def method(
+        name: str, text: str, signatures: Tuple[Tuple[str, ...], ...],
+        run: Callable[[Caller, Parameters], object],
+    ) -> Method:  # fmt: skip
+        if engine:
+            signatures = tuple(dict.fromkeys(("struct", *each[1:]) for each in signatures))
+        return Method(name, text + answered, signatures, run, only)
+
+    for call in _CALLS:
+        parameters = ("scheduler", *INTERFACE_METHODS[call.method].parameters)
+        ways = itertools.product(*(_TYPES.get(each, ("string",)) for each in parameters))
+        yield method(
+            call.name,
+            f"{call.name}({', '.join(parameters)})\n\n{call.help}",
+            tuple((call.result, *way) for way in ways),
+            _calling(call, scheduling),
+        )
+    yield method(
+        "schedule",
+        """schedule(topic, method, arguments)
+
+arguments: struct, by the names that the method's signature has (getTopics tells it).
+Gives back what the method of the topic's driver returned.""",
+        tuple((result, "string", "string", "struct") for result in _ANYTHING),
+        _scheduling(scheduling),
+    )
+    yield method(
+        "getSchedulers",
+        "getSchedulers()\n\nAll schedulers, each a struct: what it is, and what it takes.",
+        (("array",),),
+        _telling("getSchedulers", lambda: driver_wire.schedulers(scheduling.schedulers())),
+    )
+    yield method(
+        "getTopics",
+        "getTopics()\n\nAll topics, each a struct: its driver, and the methods of that.",
+        (("array",),),
+        _telling("getTopics", lambda: driver_wire.topics(scheduling.topics())),
+    )
+
+
+def _calling(call: _Call, scheduling: Scheduling) -> Callable[[Caller, Parameters], object]:
+    names = INTERFACE_METHODS[call.method].parameters
+
+    def answer(caller: Caller, parameters: Parameters) -> object:
+        arguments = driver_wire.named(call.name, names, parameters)
+        name = str(arguments.pop("scheduler"))
+        try:
+            driver = scheduling.scheduler(name, call.method)
+        except UnknownUnit as error:
+            return _unknown(caller, name, error, driver_wire.nothing(call.method))
+        request = driver_wire.request(caller, driver, call.method, arguments)
+        return _reply(scheduling.decide(request))
+
+    return answer
+
+
+def _scheduling(scheduling: Scheduling) -> Callable[[Caller, Parameters], object]:
+    def answer(caller: Caller, parameters: Parameters) -> object:
+        topic, method, arguments = driver_wire.schedule(parameters)
+        try:
+            driver = scheduling.publisher(topic, method)
+        except UnknownUnit as error:
+            return _unknown(caller, topic, error, "")
+        decision = scheduling.decide(driver_wire.request(caller, driver, method, arguments))
+        if decision.failure is not None and caller.form is AnswerForm.DESIGN:
+            raise DriverFailed(f"{driver.words} {driver.name}: {method}: {decision.failure}")
+        return _reply(decision)
+
+    return answer
+
+
+def _telling(name: str, tell: Callable[[], object]) -> Callable[[Caller, Parameters], object]:
+    def answer(caller: Caller, parameters: Parameters) -> object:
+        driver_wire.no_parameters(name, parameters)
+        told = tell()
+        return told if caller.form is AnswerForm.DESIGN else wire_values.envelope(told, {}, ())
+
+    return answer
+
+
+def _unknown(caller: Caller, name: str, error: UnknownUnit, nothing: object) -> object:
+    """A name that nobody bears: a fault, or told in the envelope (contract 4.3)."""
+    if caller.form is AnswerForm.DESIGN:
+        raise error
+    return wire_values.envelope(nothing, {name: (str(error),)}, ())
+
+
+def _reply(decision: DriverDecision) -> Reply:
+    result = driver_wire.result(decision)
+    if decision.request.caller.form is AnswerForm.ENGINE:
+        result = wire_values.envelope(result, decision.unit_errors, decision.errors)
+    return Reply(result, _told(decision), decision.execution.results)
+
+
+def _told(decision: DriverDecision) -> Dict[str, object]:
+    """What the log's line on the request tells: the driver and its units, hosts in and out."""
+    request = decision.request
+    units = [each.name for each in (*request.filters, *request.cost_functions)]
+    answer = decision.answer
+    defined = request.driver.defines(request.method)
+    selected = defined is not None and defined.returns is not Returns.TRUTH
+    return {
+        "units": Names([request.driver.name, *units]),
+        "hosts_in": len(decision.execution.hosts),
+        "hosts_out": _hosts_in(answer) if selected else 0,
+        "problems": Names(list(decision.unit_errors)) if decision.unit_errors else None,
+        "outcome": "degraded" if decision.unit_errors or decision.errors else "ok",
+    }
+
+
+def _hosts_in(answer: DriverAnswer) -> int:
+    """The hosts of a selection, or those that VMs may go to."""
+    if isinstance(answer, Mapping):
+        return len({host for hosts in answer.values() for host in hosts})
+    return len(cast("Tuple[str, ...]", answer))

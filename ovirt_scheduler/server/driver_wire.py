@@ -1,0 +1,195 @@
+"""XML-RPC parameters to a DriverRequest, and a DriverDecision to what the caller gets. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, Iterable, List, Mapping, Tuple, cast
+
+from ovirt_scheduler.errors import BadParameters
+from ovirt_scheduler.model.drivers import (
+    COST_FUNCTIONS,
+    FILTERS,
+    DriverDecision,
+    DriverRequest,
+    DriverUnit,
+    Migrations,
+    Subjects,
+)
+from ovirt_scheduler.model.model import Caller, WantedUnit
+from ovirt_scheduler.model.tasks import Returns
+from ovirt_scheduler.server import parameters as wire_values
+from ovirt_scheduler.server.parameters import Parameters
+
+_SCHEDULE = ("topic", "method", "arguments")
+_FACTOR = re.compile(r"-?[0-9]{1,10}")
+
+
+def no_parameters(method: str, parameters: Parameters) -> None:
+    """
+    Raises:
+        BadParameters: there are parameters.
+    """
+    wire_values.counted(method, (), parameters)
+
+
+def named(method: str, names: Tuple[str, ...], parameters: Parameters) -> Dict[str, object]:
+    """The parameters of a call, the first of which names the scheduler.
+
+    Args:
+        method: its name in XML-RPC.
+        names: of the parameters after the scheduler.
+
+    Raises:
+        BadParameters: their number is wrong, or the scheduler is no string.
+    """
+    values = wire_values.counted(method, ("scheduler", *names), parameters)
+    wire_values.string("scheduler", values[0])
+    return dict(zip(("scheduler", *names), values))
+
+
+def schedule(parameters: Parameters) -> Tuple[str, str, Dict[str, object]]:
+    """``schedule(topic, method, arguments)``.
+
+    Raises:
+        BadParameters: which parameter, and what was expected.
+    """
+    topic, method, arguments = wire_values.counted("schedule", _SCHEDULE, parameters)
+    if not isinstance(arguments, dict):
+        raise wire_values.expected("arguments", "a struct", arguments)
+    return wire_values.string("topic", topic), wire_values.string("method", method), arguments
+
+
+def request(
+    caller: Caller, driver: DriverUnit, method: str, arguments: Mapping[str, object]
+) -> DriverRequest:
+    """A call of a driver's method, its arguments by name.
+
+    Those of the interfaces get hosts and VMs as all calls have them (contract 1.4); a driver's
+    own methods get plain values.
+
+    Raises:
+        BadParameters: an argument is missing, unknown or of a wrong type.
+    """
+    published = driver.method(method)
+    if published is None:
+        raise BadParameters(f"method: {driver.name} publishes no {method!r:.80}")
+    whole = f"{method}{published.signature}"
+    missing = [name for name in published.required if name not in arguments]
+    if missing:
+        raise BadParameters(f"arguments: {', '.join(missing)} missing; it is {whole}")
+    known = {*published.required, *published.optional}
+    unknown = [f"{name!r:.80}" for name in arguments if name not in known]
+    if unknown:
+        raise BadParameters(f"arguments: {', '.join(unknown)[:200]} unknown; it is {whole}")
+    defined = driver.defines(method)
+    if defined is None:
+        return DriverRequest(caller, driver, method, arguments=arguments)
+    properties = dict(wire_values.properties(arguments.get("properties")))
+    filters: Tuple[WantedUnit, ...] = ()
+    cost_functions: Tuple[WantedUnit, ...] = ()
+    if defined.interface == "HostSelector":
+        filters = tuple(map(WantedUnit, _names(properties.pop(FILTERS, ""))))
+        cost_functions = tuple(map(_factor, _names(properties.pop(COST_FUNCTIONS, ""))))
+        wire_values.at_most_units("properties", (*filters, *cost_functions))
+    return DriverRequest(
+        caller,
+        driver,
+        method,
+        subjects=_subjects(arguments),
+        arguments={
+            name: wire_values.string(name, arguments[name])
+            for name in ("old_status", "new_status")
+            if name in arguments
+        },
+        properties=properties,
+        filters=filters,
+        cost_functions=cost_functions,
+    )
+
+
+def result(decision: DriverDecision) -> object:
+    """What a decision gives back in the design form, and within the engine form's envelope."""
+    defined = decision.request.driver.defines(decision.request.method)
+    if defined is None or defined.returns is Returns.TRUTH:
+        return decision.answer
+    if defined.returns is Returns.MIGRATIONS:
+        migrations = cast("Migrations", decision.answer)
+        return {vm: list(hosts) for vm, hosts in migrations.items()}
+    selected = cast("Tuple[str, ...]", decision.answer)
+    if decision.request.method == "select_host":
+        return selected[0] if selected else ""
+    return list(selected)
+
+
+def nothing(method: str) -> object:
+    """The result of a method of the interfaces where there is no scheduler to ask."""
+    nothings: Mapping[str, object] = {"select_host": "", "has_any_hosts": False}
+    if method in nothings:
+        return nothings[method]
+    return [] if method == "get_selected_hosts" else {}
+
+
+def schedulers(drivers: Iterable[DriverUnit]) -> List[Dict[str, object]]:
+    """What ``getSchedulers`` tells."""
+    return [
+        {
+            "id": driver.id,
+            "name": driver.name,
+            "version": driver.version,
+            "checksum": driver.checksum,
+            "description": driver.description,
+            "topic": driver.topic or "",
+            "policies": list(driver.policies),
+            "inputs": [
+                {"name": each.name, "validation": each.pattern, "default": each.default or ""}
+                for each in driver.properties.properties
+            ],
+            "interfaces": list(driver.interfaces),
+            "written_for": driver.written_for or "",
+        }
+        for driver in drivers
+    ]
+
+
+def topics(drivers: Mapping[str, DriverUnit]) -> List[Dict[str, object]]:
+    """What ``getTopics`` tells."""
+    return [
+        {
+            "topic": topic,
+            "driver": driver.name,
+            "description": driver.description,
+            "methods": [
+                {"name": each.name, "signature": each.signature, "help": each.help}
+                for each in driver.methods
+            ],
+        }
+        for topic, driver in drivers.items()
+    ]
+
+
+def _subjects(arguments: Mapping[str, object]) -> Subjects:
+    def given(name: str) -> bool:
+        return name in arguments
+
+    return Subjects(
+        hosts=wire_values.hosts(arguments["hosts"]) if given("hosts") else (),
+        vms=wire_values.hosts(arguments["vms"], "vms") if given("vms") else (),
+        vm=wire_values.vm(arguments["vm"]) if given("vm") else None,
+        host=wire_values.vm(arguments["host"], "host") if given("host") else None,
+    )
+
+
+def _names(text: str) -> List[str]:
+    return [name.strip() for name in text.split(";") if name.strip()]
+
+
+def _factor(text: str) -> WantedUnit:
+    name, equals, factor = text.rpartition("=")
+    if not equals:
+        return WantedUnit(text)
+    if not _FACTOR.fullmatch(factor.strip()) or not -(2**31) <= int(factor) < 2**31:
+        raise BadParameters(
+            f"properties[{COST_FUNCTIONS!r}]: {text!r:.80}: expected name=factor with ; between, "
+            "the factor an int"
+        )
+    return WantedUnit(name.strip(), int(factor))

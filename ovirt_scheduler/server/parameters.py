@@ -1,0 +1,124 @@
+"""What the calls have in common: their parameters' values, and the envelope of answers. Pure.
+
+What a value is, its type says (contract 1.4): hosts as one string are a document, as an array
+they are ids; a VM that starts with ``<`` is a document, else an id.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, Mapping, Sequence, Tuple, Union
+
+from ovirt_scheduler.errors import BadParameters
+from ovirt_scheduler.model.model import MOST_UNITS, Document, Hosts, Vm, WantedUnit, is_document
+
+Parameters = Tuple[object, ...]
+
+
+def counted(method: str, names: Sequence[str], parameters: Parameters) -> Parameters:
+    if len(parameters) != len(names):
+        raise BadParameters(
+            f"{method} takes {len(names)} parameters ({', '.join(names)}), not {len(parameters)}"
+        )
+    return parameters
+
+
+def type_of(value: object) -> str:
+    """A value's type in XML-RPC's words."""
+    words: Mapping[type, str] = {
+        str: "a string", bool: "a boolean", int: "an int", float: "a double", list: "an array",
+        dict: "a struct", type(None): "nil", bytes: "a base64",
+    }  # fmt: skip
+    return words.get(type(value), "a dateTime")
+
+
+def expected(place: str, wanted: str, value: object) -> BadParameters:
+    return BadParameters(f"{place}: expected {wanted}, not {type_of(value)}")
+
+
+def string(place: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise expected(place, "a string", value)
+    return value
+
+
+def strings(place: str, value: object) -> List[str]:
+    if not isinstance(value, list):
+        raise expected(place, "an array of strings", value)
+    for position, item in enumerate(value):
+        if not isinstance(item, str):
+            raise expected(f"{place}[{position}]", "a string", item)
+    return value
+
+
+def at_most_units(place: str, wanted: Sequence[WantedUnit]) -> None:
+    """
+    Raises:
+        BadParameters: more policy units than one call may name (contract 4.2a).
+    """
+    if len(wanted) > MOST_UNITS:
+        raise BadParameters(
+            f"{place}: {len(wanted)} policy units are named; a call names at most {MOST_UNITS}"
+        )
+
+
+def hosts(value: object, place: str = "hosts") -> Hosts:
+    """Hosts; or, where the place is another, VMs in the same way."""
+    if isinstance(value, (str, bytes)):
+        return _document(value)
+    if not isinstance(value, list):
+        raise expected(place, "an XML document as a string, or an array of ids", value)
+    seen: Dict[str, int] = {}
+    for position, each in enumerate(strings(place, value)):
+        if not each.strip():
+            raise BadParameters(f"{place}[{position}]: an empty id")
+        if each in seen:
+            raise BadParameters(
+                f"{place}[{position}]: {each!r:.80} is {place}[{seen[each]}] already; give it once"
+            )
+        seen[each] = position
+    return tuple(seen)
+
+
+def vm(value: object, place: str = "vm") -> Vm:
+    """A VM; or, where the place is another, a host in the same way."""
+    if isinstance(value, bytes) or (isinstance(value, str) and is_document(value)):
+        return _document(value)
+    if not isinstance(value, str):
+        raise expected(place, "an XML document as a string, or an id", value)
+    if not value.strip():
+        raise BadParameters(f"{place}: an empty id")
+    return value
+
+
+def _document(value: Union[str, bytes]) -> Document:
+    if isinstance(value, bytes):
+        return Document(value)
+    # An XML-RPC string was decoded with the call: what its declaration says is no longer so.
+    return Document(value.encode("utf-8", "surrogatepass"), "utf-8")
+
+
+def properties(value: object) -> Mapping[str, str]:
+    """Some callers send nil or the empty string for none, and nil for one not given (3.7)."""
+    if value is None or value == "":
+        return {}
+    if not isinstance(value, dict):
+        raise expected("properties", "a struct of strings", value)
+    return {
+        key: string(f"properties[{key!r:.80}]", item)
+        for key, item in value.items()
+        if item is not None
+    }
+
+
+def envelope(
+    result: object, unit_errors: Mapping[str, Sequence[str]], errors: Sequence[str]
+) -> Dict[str, object]:
+    """A result as the engine form answers it (contract 3.2)."""
+    made: Dict[str, object] = {"result_code": 0, "result": result}
+    if unit_errors:
+        made["plugin_errors"] = {name: list(messages) for name, messages in unit_errors.items()}
+    if errors:
+        made["errors"] = list(errors)
+    # The engine reads the errors only where the code is not 0.
+    made["result_code"] = int(len(made) > 2)
+    return made

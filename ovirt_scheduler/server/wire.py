@@ -1,0 +1,170 @@
+"""XML-RPC parameters to a Request, and a Decision to what the caller gets. Pure."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterable, List, Mapping, Tuple, cast
+
+from ovirt_scheduler.errors import BadParameters
+from ovirt_scheduler.model import properties
+from ovirt_scheduler.model.model import (
+    UUID,
+    Caller,
+    Decision,
+    Kind,
+    Migration,
+    PolicyUnit,
+    Request,
+    WantedUnit,
+)
+from ovirt_scheduler.server import parameters as wire_values
+from ovirt_scheduler.server.parameters import Parameters
+from ovirt_scheduler.settings.config import EngineScores
+
+# Structs of the engine's discover.
+_ENGINE_GROUPS = {Kind.FILTER: "filters", Kind.COST_FUNCTION: "scores", Kind.BALANCE: "balance"}
+
+_FILTERS = ("filters", "hosts", "vm", "properties")
+_COST_FUNCTIONS = ("cost functions", "hosts", "vm", "properties")
+_BALANCE = ("balance", "hosts", "properties")
+
+
+def discover_request(parameters: Parameters) -> None:
+    """``discover()`` takes nothing (contract 2.1).
+
+    Raises:
+        BadParameters: there are parameters.
+    """
+    if parameters:
+        raise BadParameters(f"discover takes no parameters, not {len(parameters)}")
+
+
+def filters_request(caller: Caller, parameters: Parameters) -> Request:
+    """``runFilters(names, hosts, vm, properties)`` (contract 2.2).
+
+    Raises:
+        BadParameters: which parameter, and what was expected.
+    """
+    names, hosts, vm, given = wire_values.counted("runFilters", _FILTERS, parameters)
+    wanted = tuple(WantedUnit(name) for name in wire_values.strings("filters", names))
+    wire_values.at_most_units("filters", wanted)
+    return Request(
+        caller,
+        Kind.FILTER,
+        wanted,
+        wire_values.hosts(hosts),
+        wire_values.vm(vm),
+        wire_values.properties(given),
+    )
+
+
+def cost_functions_request(caller: Caller, parameters: Parameters) -> Request:
+    """``runCostFunctions([[name, factor], ...], hosts, vm, properties)`` (contract 2.3).
+
+    Raises:
+        BadParameters: which parameter, and what was expected.
+    """
+    functions, hosts, vm, given = wire_values.counted(
+        "runCostFunctions", _COST_FUNCTIONS, parameters
+    )
+    return Request(
+        caller,
+        Kind.COST_FUNCTION,
+        _factors(functions),
+        wire_values.hosts(hosts),
+        wire_values.vm(vm),
+        wire_values.properties(given),
+    )
+
+
+def balance_request(caller: Caller, parameters: Parameters) -> Request:
+    """``runLoadBalancing(name, hosts, properties)`` (contract 2.4).
+
+    Raises:
+        BadParameters: which parameter, and what was expected.
+    """
+    name, hosts, given = wire_values.counted("runLoadBalancing", _BALANCE, parameters)
+    wanted = (WantedUnit(wire_values.string("balance", name)),)
+    return Request(
+        caller, Kind.BALANCE, wanted, wire_values.hosts(hosts), None, wire_values.properties(given)
+    )
+
+
+def design_answer(decision: Decision) -> object:
+    """The answer in the design form (contract 2.2 to 2.4)."""
+    answer = decision.answer
+    if answer is None:
+        return {}
+    if isinstance(answer, Migration):
+        return {answer.vm: list(answer.hosts)}
+    return list(answer) if isinstance(answer, tuple) else dict(answer)
+
+
+def engine_discovery(units: Iterable[PolicyUnit]) -> Dict[str, object]:
+    """What ``discover`` answers in the engine form (contract 3.1).
+
+    Exactly three keys, each a struct of name to [description, properties]; anything else makes
+    the engine drop all units.
+    """
+    groups: Dict[str, Dict[str, List[str]]] = {name: {} for name in _ENGINE_GROUPS.values()}
+    for unit in units:
+        syntax = "" if unit.properties is None else properties.engine_syntax(unit.properties)
+        groups[_ENGINE_GROUPS[unit.kind]][unit.name] = [unit.description, syntax]
+    return dict(groups)
+
+
+def engine_answer(decision: Decision, scores: EngineScores) -> Dict[str, object]:
+    """The answer in the engine form: the envelope of contract 3.2 round a result of 3.3 to 3.5."""
+    unit_errors = {name: list(messages) for name, messages in decision.unit_errors.items()}
+    result: object
+    if decision.request.kind is Kind.BALANCE:
+        result = _engine_migration(decision, unit_errors)
+    elif decision.request.kind is Kind.COST_FUNCTION and scores is EngineScores.PER_UNIT:
+        result = [
+            [host, cost, outcome.unit]
+            for outcome in decision.results
+            if outcome.ok
+            for host, cost in cast("Mapping[str, int]", outcome.value).items()
+        ]
+    elif decision.request.kind is Kind.COST_FUNCTION:
+        costs = cast("Mapping[str, int]", decision.answer)
+        result = [[host, cost] for host, cost in costs.items()]
+    else:
+        result = list(cast("Tuple[str, ...]", decision.answer))
+    return wire_values.envelope(result, unit_errors, decision.errors)
+
+
+def _engine_migration(decision: Decision, unit_errors: Dict[str, List[str]]) -> List[object]:
+    """``[vm, hosts]``; nothing to do is never ``[]``, which stops the engine's balancing (3.5)."""
+    nothing: List[object] = ["", []]
+    migration = decision.answer
+    if not isinstance(migration, Migration):
+        return nothing
+    if not UUID.fullmatch(migration.vm):
+        (wanted,) = decision.request.wanted
+        unit_errors.setdefault(wanted.name, []).append(
+            f"answered with {migration.vm!r:.80}, which is not the id of a VM"
+        )
+        return nothing
+    return [migration.vm, list(migration.hosts)]
+
+
+def _factors(value: object) -> Tuple[WantedUnit, ...]:
+    place = "cost functions"
+    if isinstance(value, dict):
+        value = [list(item) for item in value.items()]
+    if not isinstance(value, list):
+        raise wire_values.expected(place, "an array of [name, factor]", value)
+    wanted = []
+    for position, pair in enumerate(value):
+        here = f"{place}[{position}]"
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise BadParameters(f"{here}: expected [name, factor]")
+        name = wire_values.string(f"{here}[0]", pair[0])
+        factor = pair[1]
+        if type(factor) is not int:
+            raise wire_values.expected(f"{here}[1], the factor of {name:.80}", "an int", factor)
+        if not -(2**31) <= factor < 2**31:
+            raise BadParameters(f"{here}[1], the factor of {name:.80}: {factor} is beyond 32 bits")
+        wanted.append(WantedUnit(name, factor))
+    wire_values.at_most_units(place, wanted)
+    return tuple(wanted)

@@ -1,0 +1,409 @@
+"""The settings of the daemon and a plugin's conf file, read and checked (contract 5.8, 6).
+
+``conf_file`` holds a file to the table of settings. Here the values get their types, what one
+key has to do with another is checked, and it is known where things lie.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import pwd
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Dict, FrozenSet, Iterator, Mapping, Optional, Tuple
+
+from ovirt_scheduler.errors import ConfigError, PluginError
+from ovirt_scheduler.model.model import AnswerForm, Kind, OnFailure, PluginUser, WantedUnit
+from ovirt_scheduler.security import trust
+from ovirt_scheduler.settings import syntax
+from ovirt_scheduler.settings.file import ConfFile
+from ovirt_scheduler.settings.table import CLUSTER, PLUGIN, SCHEDULER
+from ovirt_scheduler.settings.values import PYTHON_PATH, is_loopback
+
+_CLUSTER_NAME = re.compile(r"[\w.-]{1,40}")
+
+# In a conf file that is wrong somewhere: no other key has this value, and a misspelt one counts.
+_MEANT_TO_REJECT = re.compile(
+    rb"""(?mi)^[^#\n=]*=[ \t]*['"]?reject\b|^[ \t]*on_failure[ \t]*=(?![ \t]*['"]?ignore\b)"""
+)
+
+DEFAULT_FILE = Path("/etc/ovirt/scheduler/scheduler.conf")
+
+
+class EngineScores(enum.Enum):
+    """What the engine form answers to ``runCostFunctions`` (contract 3.4)."""
+
+    SUMMED = "summed"
+    PER_UNIT = "per_unit"
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """The section ``[engine]``: the REST API for contract 5.2."""
+
+    url: str  # without a slash at the end
+    username: str
+    password_file: Path
+    ca_file: Optional[Path]  # None: the system's authorities
+    cache_seconds: float
+
+    def password(self) -> str:
+        """The first line of its file, as it is now.
+
+        Raises:
+            ConfigError: there is none that can be read, or others could read or change it.
+        """
+        password = ""
+        try:
+            reason = trust.exposure(self.password_file)
+            if reason is None:
+                with self.password_file.open(encoding="utf-8") as file:
+                    password = file.readline().rstrip("\n")
+        except OSError as error:
+            reason = f"cannot be read: {error.strerror}"
+        except ValueError:
+            reason = "is not UTF-8"
+        if not password:
+            raise ConfigError(reason or "has an empty first line", str(self.password_file))
+        return password
+
+
+class Drive(enum.Enum):
+    """Whether the daemon itself looks after clusters, and how far it goes."""
+
+    OFF = "off"
+    DRY_RUN = "dry-run"  # logs the migrations that it would make
+    ON = "on"
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """One section of ``[clusters]``; intervals in seconds, 0: never."""
+
+    name: str  # of the cluster
+    scheduler: str
+    properties: Mapping[str, str]  # the policy among them
+    load_balance_interval: float
+    timer_interval: float
+    filters: Tuple[WantedUnit, ...] = ()
+    cost_functions: Tuple[WantedUnit, ...] = ()
+    migrations_per_vm: int = 4  # within an hour
+    file: str = field(default="", compare=False)
+    lines: Mapping[str, Optional[int]] = field(default_factory=dict, compare=False)  # of its keys
+
+    def mistake(self, key: str, problem: str) -> ConfigError:
+        """What is wrong with a key, on its line, or the section's where it is not set."""
+        words = f"[clusters] [[{self.name}]] {key}: {problem}"
+        return ConfigError(words, self.file, self.lines.get(key))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """scheduler.conf (contract 6). Times are seconds, sizes bytes, paths absolute."""
+
+    listening_port: int  # 0: the kernel chooses
+    listening_address: str
+    allow_unauthenticated: bool
+    ssl: bool
+    ssl_certificate: Optional[Path]  # None, with ssl_key: made in the state folder
+    ssl_key: Optional[Path]
+    ssl_client_ca: Optional[Path]  # None: no client certificates
+    ssl_allowed_clients: Tuple[str, ...]  # empty: all that ssl_client_ca signed
+    plugins_path: Tuple[Path, ...]
+    plugins_path_optional: FrozenSet[Path]  # those from $PYTHONPATH, which may be missing
+    plugins_conf_path: Path
+    engine_version: Optional[str]  # None: every scheduler is taken
+    root_api: AnswerForm
+    engine_scores: EngineScores
+    plugin_user: Optional[PluginUser]  # None: the daemon's own user
+    plugin_timeout: float
+    request_timeout: float
+    on_failure: OnFailure
+    max_parallel_calls: int
+    calls_per_process: int
+    kept_processes: int
+    max_connections: int
+    max_waiting: int
+    max_request_size: int
+    connection_timeout: float
+    memory_limit: int
+    cpu_limit: int
+    files_limit: int
+    log_file: Optional[Path]  # None: standard error
+    log_format: str  # auto, plain, json or journal
+    log_level: str  # debug, info, warning or error
+    engine: Optional[EngineSettings]
+    drive: Drive
+    clusters: Tuple[ClusterSettings, ...]
+
+
+@dataclass(frozen=True)
+class PluginConf:
+    """A plugin's NAME.conf (contract 5.8); ``properties.parse`` reads the two texts.
+
+    None stands for what scheduler.conf says.
+    """
+
+    name: str  # of the property set
+    custom_properties: str = ""
+    default_values: str = ""
+    kinds: FrozenSet[Kind] = frozenset(Kind)  # the kinds of unit that have the properties
+    timeout: Optional[float] = None
+    memory_limit: Optional[int] = None
+    calls_per_process: Optional[int] = None
+    on_failure: Optional[OnFailure] = None
+    enabled: bool = True
+
+
+def load(path: Optional[Path], environ: Mapping[str, str], for_daemon: bool = True) -> Settings:
+    """Read and check scheduler.conf.
+
+    Args:
+        path: the file; None for the one in its usual place, which may be missing.
+        environ: for ``PYTHONPATH``, which ``plugins_path`` may name.
+        for_daemon: else for a command of somebody who, without being root, runs plugins as
+            themselves, whatever ``plugin_user`` says.
+
+    Raises:
+        ConfigError: with the file, the line and the key, and what is allowed.
+    """
+    file = DEFAULT_FILE if path is None else path
+    try:
+        data = syntax.content(file, ConfigError)
+    except FileNotFoundError as error:
+        if path is not None:
+            raise ConfigError("there is no such file", str(file)) from error
+        data = b""
+        with contextlib.suppress(FileNotFoundError):
+            _check_trust(file)  # whoever could write it could have taken it away
+    else:
+        _check_trust(file)
+    conf = ConfFile(data, file, SCHEDULER, ConfigError, {"clusters": CLUSTER})
+    _check_listening(conf)
+    _check_files(conf)
+    if conf["plugin_timeout"] > conf["request_timeout"]:
+        raise conf.mistake(
+            "plugin_timeout",
+            f"{conf['plugin_timeout']:g} seconds is longer than request_timeout, "
+            f"{conf['request_timeout']:g}",
+        )
+    values = {key.name: conf[key.name] for key in SCHEDULER if not key.section}
+    folders, optional = _plugin_folders(conf["plugins_path"], environ)
+    values.update(
+        ssl_allowed_clients=conf["ssl_allowed_clients"] or (),
+        plugins_path=folders,
+        plugins_path_optional=optional,
+        root_api=AnswerForm(conf["root_api"]),
+        engine_scores=EngineScores(conf["engine_scores"]),
+        on_failure=OnFailure(conf["on_failure"]),
+        max_parallel_calls=conf["max_parallel_calls"] or 2 * len(os.sched_getaffinity(0)),
+        plugin_user=_plugin_user(conf, for_daemon),
+        engine=_engine(conf),
+        drive=Drive(conf["drive"]),
+        clusters=tuple(_clusters(conf, file)),
+    )
+    return Settings(**values)
+
+
+def parse_plugin_conf(data: bytes, path: Path) -> PluginConf:
+    """Check a plugin's conf file that has been read already.
+
+    Raises:
+        PluginError: with the file, the line and the key, and what is allowed.
+    """
+    conf = ConfFile(data, path, PLUGIN, PluginError)
+    if conf["defaultValues"] and not conf["customProperties"]:
+        raise conf.mistake("defaultValues", "there are no customProperties that it could be for")
+    return PluginConf(
+        name=conf["name"] or path.stem,
+        custom_properties=conf["customProperties"] or "",
+        default_values=conf["defaultValues"] or "",
+        kinds=frozenset(Kind(kind) for kind in conf["kinds"]),
+        timeout=conf["timeout"],
+        memory_limit=conf["memory_limit"],
+        calls_per_process=conf["calls_per_process"],
+        on_failure=OnFailure(conf["on_failure"]) if conf["on_failure"] else None,
+        enabled=conf["enabled"],
+    )
+
+
+def rejects(data: bytes, path: Path, default: OnFailure) -> bool:
+    """Whether a filter that is not loaded accepts no host, as its conf file has it (contract 4.2).
+
+    What is wrong in the rest of that file does not open a door that it wants closed.
+
+    Args:
+        default: what scheduler.conf says.
+    """
+    try:
+        conf = parse_plugin_conf(data, path)
+    except PluginError:
+        return default is OnFailure.REJECT or _MEANT_TO_REJECT.search(data) is not None
+    return conf.enabled and (conf.on_failure or default) is OnFailure.REJECT
+
+
+def state_folder(environ: Mapping[str, str], uid: int) -> Path:
+    """Where the certificate and the last good plugins are kept (contract 6).
+
+    Raises:
+        ConfigError: a user without a home folder, and nothing in the environment.
+    """
+    given = environ.get("STATE_DIRECTORY", "").split(":")[0]  # systemd may set several
+    if given:
+        return Path(given)
+    if uid == 0:
+        return Path("/var/lib/ovirt-scheduler")
+    state = environ.get("XDG_STATE_HOME", "")
+    if state.startswith("/"):  # the XDG specification has relative paths ignored
+        return Path(state) / "ovirt-scheduler"
+    home = environ.get("HOME", "")
+    if not home:
+        try:
+            home = pwd.getpwuid(uid).pw_dir
+        except KeyError:
+            raise ConfigError(
+                f"user {uid} has no home folder for the certificate and the last good plugins; "
+                "set STATE_DIRECTORY"
+            ) from None
+    return Path(home) / ".local" / "state" / "ovirt-scheduler"
+
+
+def _check_trust(file: Path) -> None:
+    distrust = trust.tampering(file.absolute())
+    if distrust:
+        raise ConfigError(distrust, str(file))
+
+
+def _check_listening(conf: ConfFile) -> None:
+    """Nobody is let in by an oversight."""
+    if conf["ssl_client_ca"] and not conf["ssl"]:
+        raise conf.mistake("ssl_client_ca", "client certificates need ssl = true")
+    if conf["ssl_allowed_clients"] and not conf["ssl_client_ca"]:
+        raise conf.mistake("ssl_allowed_clients", "needs ssl_client_ca, which is not set")
+    open_door = not conf["ssl_client_ca"] and not conf["allow_unauthenticated"]
+    if open_door and not is_loopback(conf["listening_address"]):
+        raise conf.mistake(
+            "listening_address",
+            f"{conf['listening_address']} is beyond this machine, where anybody could call: set "
+            "ssl_client_ca, or say allow_unauthenticated = true",
+        )
+
+
+def _check_files(conf: ConfFile) -> None:
+    if conf["log_file"] and conf["log_format"] == "journal":
+        raise conf.mistake("log_file", "log_format = journal writes no file; take one of them out")
+    for one, other in (("ssl_certificate", "ssl_key"), ("ssl_key", "ssl_certificate")):
+        if conf[one] and not conf[other]:
+            raise conf.mistake(one, f"needs {other} too")
+    engine = conf.section("engine")
+    # Who may write its folder can lead what root writes into any file.
+    logs = conf["log_file"] if conf["plugin_user"] else None
+    if logs and not logs.exists():
+        logs = logs.parent
+    named = (
+        ("", "log_file", logs, trust.tampering),
+        ("", "ssl_certificate", conf["ssl_certificate"], trust.tampering),
+        ("", "ssl_key", conf["ssl_key"], trust.exposure),
+        ("", "ssl_client_ca", conf["ssl_client_ca"], trust.tampering),
+        ("engine", "password_file", engine["password_file"], trust.exposure),
+        ("engine", "ca_file", engine["ca_file"], trust.tampering),
+    )
+    for section, name, path, problem_of in named:
+        if path is not None:
+            with contextlib.suppress(OSError):  # whoever reads it tells
+                problem = problem_of(path)
+                if problem:
+                    raise conf.mistake(name, f"{path}: {problem}", section)
+
+
+def _plugin_user(conf: ConfFile, for_daemon: bool) -> Optional[PluginUser]:
+    name = conf["plugin_user"]
+    if name is None:
+        return None
+    try:
+        account = pwd.getpwnam(name)
+    except KeyError:
+        raise conf.mistake(
+            "plugin_user", f"there is no user {name}; make it, or name another"
+        ) from None
+    groups = os.getgrouplist(name, account.pw_gid)
+    if account.pw_uid == 0 or 0 in groups:
+        raise conf.mistake(
+            "plugin_user",
+            f"{name} has the rights of root, or of root's group; name a user without",
+        )
+    if os.geteuid() == 0:
+        return PluginUser(name, account.pw_uid, account.pw_gid, tuple(groups), account.pw_dir)
+    if for_daemon:
+        raise conf.mistake(
+            "plugin_user",
+            f"only root can run plugins as {name}; start it as root, or take the line out",
+        )
+    return None
+
+
+def _engine(conf: ConfFile) -> Optional[EngineSettings]:
+    names = [key.name for key in SCHEDULER if key.section == "engine"]
+    given = [name for name in names if conf.has(name, "engine")]
+    for needed in ("url", "username", "password_file"):
+        if given and needed not in given:
+            raise conf.mistake(given[0], f"the section needs {needed} too", "engine")
+    if not given:
+        return None
+    return EngineSettings(**conf.section("engine"))
+
+
+def _clusters(conf: ConfFile, file: Path) -> Iterator[ClusterSettings]:
+    found = conf.inner("clusters")
+    for needed, there in (("[engine]", _engine(conf)), ("[clusters]", found)):
+        if conf["drive"] != Drive.OFF.value and not there:
+            raise conf.mistake("drive", f"needs the section {needed}, which is not there")
+    names: Dict[str, str] = {}  # as the engine finds them: whatever their case
+    for name, values in found.items():
+        if names.setdefault(name.lower(), name) != name:
+            problem = (
+                f"the engine tells no case apart: keep this section or [[{names[name.lower()]}]]"
+            )
+            raise conf.mistake("scheduler", problem, "clusters", name)
+        if not _CLUSTER_NAME.fullmatch(name):
+            problem = "is not the name of a cluster: at most 40 letters, digits, - _ and ."
+            raise conf.mistake("scheduler", problem, "clusters", name)
+        properties = dict(values["properties"] or {})
+        for key in ("policy", "filters", "cost_functions"):
+            if key in properties:
+                problem = f"{key} is a key of its own: write it on a line of its own"
+                raise conf.mistake("properties", problem, "clusters", name)
+        if values["policy"] is not None:
+            properties["policy"] = values["policy"]
+        yield ClusterSettings(
+            name=name,
+            scheduler=values["scheduler"],
+            properties=properties,
+            load_balance_interval=values["load_balance_interval"] * 60,
+            timer_interval=values["timer_interval"] * 60,
+            filters=tuple(map(WantedUnit, values["filters"] or ())),
+            cost_functions=tuple(WantedUnit(*each) for each in values["cost_functions"] or ()),
+            migrations_per_vm=values["migrations_per_vm"],
+            file=str(file),
+            lines={key.name: conf.line(key.name, "clusters", name) for key in CLUSTER},
+        )
+
+
+def _plugin_folders(
+    written: Tuple[str, ...], environ: Mapping[str, str]
+) -> Tuple[Tuple[Path, ...], FrozenSet[Path]]:
+    """The folders of ``plugins_path``, none twice, and those that may be missing."""
+    variable = [entry for entry in environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    bases = variable or [str(Path(__file__).resolve().parents[2])]
+    folders: Dict[Path, bool] = {}  # whether it may be missing
+    for folder in written:
+        if folder.startswith("/"):
+            folders[Path(folder)] = False
+            continue
+        for base in bases:
+            inside = folder[len(PYTHON_PATH) :].lstrip("/")
+            folders.setdefault(Path(base).absolute() / inside, True)
+    return tuple(folders), frozenset(folder for folder, optional in folders.items() if optional)

@@ -1,7 +1,7 @@
 # make run    the daemon with the sample plugins, one call of each kind, then it serves
 # make test   the tests, but for those that take long
 # make test-long   those: real systemd, torture, recovery, fuzzing, each change of a process by itself
-# make lint   ruff and mypy
+# make lint   ruff, mypy, and import-linter: who may import whom
 # make bench  the benchmark, into docs/performance.md; QUICK=1: a minute, and prints only;
 #             BEFORE=DIR: with the daemon of the checkout there beside this one
 # make torture   the daemon among those who do their worst; DURATION=60 (seconds), SEED=
@@ -29,6 +29,7 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
 bench: $(VENV)/.run
 	@$(BIN)/python -m bench.run $(if $(QUICK),--quick,--docs docs) $(if $(BEFORE),--before $(BEFORE))

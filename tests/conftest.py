@@ -21,7 +21,8 @@ from place import Place
 from served import context, files, hasty, plain, running, secure, start  # noqa: F401  fixtures
 from settled_calls import calls_of  # noqa: F401  a fixture
 
-from ovirt_scheduler.model.model import Candidate, Kind, Limits, PluginCode, PolicyUnit, Source
+from ovirt_scheduler.model.plugins import Candidate, Limits, PluginCode, Source
+from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.security import trust
 

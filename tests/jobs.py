@@ -6,8 +6,9 @@ import time
 from dataclasses import replace
 from typing import Sequence
 
-from ovirt_scheduler.model.jobs import Execution, Job
-from ovirt_scheduler.model.model import CallResult, Kind, PolicyUnit, UnitCall
+from ovirt_scheduler.model.decisions import Execution, Job
+from ovirt_scheduler.model.results import CallResult
+from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 
 HOSTS = ("host-1", "host-2", "host-3")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, List
 
-from ovirt_scheduler.model.model import Document
+from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.documents import packed
 from ovirt_scheduler.processes.documents.entities import read_states
 from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS

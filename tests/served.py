@@ -17,10 +17,11 @@ import pytest
 from OpenSSL import SSL
 
 from ovirt_scheduler.errors import BadParameters
-from ovirt_scheduler.model.model import Caller, Method
+from ovirt_scheduler.model.requests import Caller
 from ovirt_scheduler.security.certificates import CertificateFiles, ensure
 from ovirt_scheduler.server.http.server import SchedulerServer, ServerSettings
 from ovirt_scheduler.server.http.stream import tls_context
+from ovirt_scheduler.server.method import Method
 
 WIRE = Path(__file__).resolve().parents[2] / "shared" / "data" / "wire"
 SETTINGS = ServerSettings(port=0)

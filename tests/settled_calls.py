@@ -11,7 +11,8 @@ import pytest
 from jobs import HOSTS, job_of, only
 from waiting import wait_until
 
-from ovirt_scheduler.model.model import CallResult, Outcome, PolicyUnit
+from ovirt_scheduler.model.results import CallResult, Outcome
+from ovirt_scheduler.model.units import PolicyUnit
 from ovirt_scheduler.processes import pool
 from ovirt_scheduler.processes.executor import Executor
 

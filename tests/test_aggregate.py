@@ -8,7 +8,8 @@ from fractions import Fraction
 import pytest
 
 from ovirt_scheduler.model import aggregate
-from ovirt_scheduler.model.model import CallResult, OnFailure, Outcome
+from ovirt_scheduler.model.results import CallResult, Outcome
+from ovirt_scheduler.model.units import OnFailure
 
 GIVEN = ("a", "b", "c")
 IGNORE, REJECT = OnFailure.IGNORE, OnFailure.REJECT

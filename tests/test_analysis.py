@@ -11,7 +11,9 @@ from typing import Callable
 import pytest
 
 from ovirt_scheduler import manual
-from ovirt_scheduler.model.model import Analysis, Candidate, Kind, Source
+from ovirt_scheduler.model.analysis import Analysis
+from ovirt_scheduler.model.plugins import Candidate, Source
+from ovirt_scheduler.model.units import Kind
 
 GOOD = "def do_filter(hosts, vm, properties): return hosts\n"
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_scheduler.model.model import Analysis, Candidate, Source
+from ovirt_scheduler.model.analysis import Analysis
+from ovirt_scheduler.model.plugins import Candidate, Source
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from collections import OrderedDict
 import pytest
 from ovirtsdk4 import types
 
-from ovirt_scheduler.model.model import Migration
+from ovirt_scheduler.model.results import Migration
 from ovirt_scheduler.processes.worker.answers import BadAnswer, accepted_hosts, costs, migration
 
 HOST = types.Host(id="h1")

@@ -6,15 +6,9 @@ import pytest
 
 from ovirt_scheduler.clusters import check
 from ovirt_scheduler.model.drivers import DriverUnit
-from ovirt_scheduler.model.model import (
-    Kind,
-    Limits,
-    PluginCode,
-    PolicyUnit,
-    Property,
-    PropertySet,
-    WantedUnit,
-)
+from ovirt_scheduler.model.plugins import Limits, PluginCode, Property, PropertySet
+from ovirt_scheduler.model.requests import WantedUnit
+from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.settings.config import ClusterSettings
 
 LIMITS = Limits(timeout=1.0, memory=1 << 20, cpu=1, open_files=16)

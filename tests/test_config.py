@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from ovirt_scheduler.errors import ConfigError, PluginError
-from ovirt_scheduler.model.model import AnswerForm, Kind, OnFailure, WantedUnit
+from ovirt_scheduler.model.requests import AnswerForm, EngineScores, WantedUnit
+from ovirt_scheduler.model.units import Kind, OnFailure
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import (
     ClusterSettings,
     Drive,
-    EngineScores,
     EngineSettings,
     PluginConf,
     Settings,

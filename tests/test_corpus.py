@@ -15,7 +15,7 @@ from fuzzing import assert_told, bounded, corpus
 from reading import read_hosts
 
 from ovirt_scheduler.errors import ConfigError, PluginError, UnreadableDocument
-from ovirt_scheduler.model.model import Document
+from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import Function, Given, Returns
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.settings import config

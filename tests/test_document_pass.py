@@ -16,7 +16,7 @@ from sdk_reading import SHARED, by_the_sdk, differences
 
 from bench.documents import hosts as bench_hosts
 from ovirt_scheduler.errors import UnreadableDocument
-from ovirt_scheduler.model.model import Document
+from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.documents import parser
 from ovirt_scheduler.processes.documents.parser import HOSTS, VMS, Kind
 from ovirt_scheduler.processes.documents.sdk_fields import Field, Table, Unexpected, table_of

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_scheduler.model.model import Analysis, Candidate, PublishedMethod, Source
+from ovirt_scheduler.model.analysis import Analysis, PublishedMethod
+from ovirt_scheduler.model.plugins import Candidate, Source
 
 HEAD = "from ovirt_scheduler.plugin import *\n"  # line 1
 TWO = """

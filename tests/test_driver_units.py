@@ -9,7 +9,8 @@ from conftest import LIMITS
 
 from ovirt_scheduler.catalogue import drivers
 from ovirt_scheduler.errors import PluginError
-from ovirt_scheduler.model.model import FoundDriver, PluginCode, Property
+from ovirt_scheduler.model.analysis import FoundDriver
+from ovirt_scheduler.model.plugins import PluginCode, Property
 from ovirt_scheduler.settings.config import PluginConf
 
 CODE = PluginCode("p", "/p", ())

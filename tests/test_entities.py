@@ -20,7 +20,7 @@ from ovirtsdk4 import Struct
 from reading import read_host, read_hosts, read_vm, read_vms
 
 from ovirt_scheduler.errors import UnreadableDocument
-from ovirt_scheduler.model.model import Document
+from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.documents.states import of_ids
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -465,7 +465,7 @@ import resource, sys
 from ovirt_scheduler.processes.documents.parser import HOSTS
 from ovirt_scheduler.processes.documents.entities import read_states
 from ovirt_scheduler.errors import UnreadableDocument
-from ovirt_scheduler.model.model import Document
+from ovirt_scheduler.model.requests import Document
 data = b"<host id='a'><tags>" + {inside!r} * 500_000 + b"</tags></host>"
 resource.setrlimit(resource.RLIMIT_DATA, (100 << 20, resource.RLIM_INFINITY))
 try:

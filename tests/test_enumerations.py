@@ -5,7 +5,7 @@ from __future__ import annotations
 from ovirtsdk4.types import RngSource
 from reading import read_hosts
 
-from ovirt_scheduler.model.model import Document
+from ovirt_scheduler.model.requests import Document
 
 
 def test_an_unknown_word_of_an_enumeration_is_left_out_of_a_list():

@@ -14,14 +14,10 @@ from jobs import HOSTS, job_of, only
 from waiting import wait_until
 
 from ovirt_scheduler.errors import Overloaded, UnreadableDocument
-from ovirt_scheduler.model.model import (
-    Document,
-    Kind,
-    Migration,
-    Outcome,
-    PolicyUnit,
-)
+from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.model.results import Migration, Outcome
 from ovirt_scheduler.model.tasks import Known, Told
+from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.processes.executor import Executor
 
 UnitNamed = Callable[..., PolicyUnit]

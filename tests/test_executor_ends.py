@@ -21,7 +21,9 @@ from jobs import HOSTS, job_of, only
 from waiting import wait_until
 
 from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded
-from ovirt_scheduler.model.model import Document, Kind, Outcome
+from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.model.results import Outcome
+from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes import exchange, pool, processes, workers
 from ovirt_scheduler.processes.executor import Executor
 

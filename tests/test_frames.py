@@ -8,7 +8,8 @@ import threading
 
 import pytest
 
-from ovirt_scheduler.model.model import Candidate, Document, Limits, PluginCode, Source
+from ovirt_scheduler.model.plugins import Candidate, Limits, PluginCode, Source
+from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import (
     CheckTask,
     Function,

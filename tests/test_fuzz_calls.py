@@ -32,7 +32,7 @@ from ovirt_scheduler.catalogue.loader import Loader
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.errors import NotXmlRpc
-from ovirt_scheduler.model.model import AnswerForm, Caller
+from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.server.codec import decode_call
 from ovirt_scheduler.server.dispatch import Dispatcher

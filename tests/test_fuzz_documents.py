@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from reading import read_hosts, read_vm
 
 from ovirt_scheduler.errors import UnreadableDocument
-from ovirt_scheduler.model.model import Document
+from ovirt_scheduler.model.requests import Document
 
 NAMES = st.sampled_from(
     ["host", "hosts", "vm", "vms", "template", "instance_type", "status", "external_status",

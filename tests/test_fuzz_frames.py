@@ -9,7 +9,7 @@ from fuzzing import assert_told, bounded, damaged, mostly, tries
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_scheduler.model.model import Outcome
+from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.tasks import Function, Given, Returns
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.frames import Frame, FrameError, Unframer

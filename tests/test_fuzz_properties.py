@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model import properties
-from ovirt_scheduler.model.model import Property, PropertySet
+from ovirt_scheduler.model.plugins import Property, PropertySet
 
 # One repeat of one character in a pattern: more would be the plugin's author's own doing.
 PIECES = st.sampled_from(

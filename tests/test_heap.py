@@ -37,10 +37,10 @@ def used_and_freed() -> List[bytearray]:
 
 
 LARGE = """
-from ovirt_scheduler import heap
+from ovirt_scheduler.processes.kernel import malloc
 from test_heap import resident
 
-heap.give_back_large_blocks()
+malloc.give_back_large_blocks()
 first = bytearray(30 << 20)
 del first
 before = resident()

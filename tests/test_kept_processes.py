@@ -7,7 +7,7 @@ from conftest import processes_with
 from jobs import HOSTS
 from settled_calls import ordinary, seen
 
-from ovirt_scheduler.model.model import Outcome
+from ovirt_scheduler.model.results import Outcome
 
 
 def test_what_is_printed_after_the_answer_is_not_in_the_next_one(calls_of):

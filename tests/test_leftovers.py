@@ -19,7 +19,9 @@ from jobs import HOSTS, job_of, only
 from waiting import wait_until
 
 from ovirt_scheduler.errors import ExecutorUnavailable
-from ovirt_scheduler.model.model import CallResult, Document, Outcome, PolicyUnit
+from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.model.results import CallResult, Outcome
+from ovirt_scheduler.model.units import PolicyUnit
 from ovirt_scheduler.processes import pool, workers
 from ovirt_scheduler.processes.executor import Executor
 

@@ -14,8 +14,8 @@ PROJECT = Path(__file__).resolve().parents[1]
 
 PREAMBLE = """
 import os, resource, select, signal, subprocess, sys, time
-from ovirt_scheduler import limits
-from ovirt_scheduler.model.model import Limits
+from ovirt_scheduler.processes.kernel import limits
+from ovirt_scheduler.model.plugins import Limits
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 

@@ -13,7 +13,8 @@ from place import huge
 
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
 from ovirt_scheduler.errors import PluginError
-from ovirt_scheduler.model.model import Kind, OnFailure, PolicyUnit, Property
+from ovirt_scheduler.model.plugins import Property
+from ovirt_scheduler.model.units import Kind, OnFailure, PolicyUnit
 from ovirt_scheduler.settings import config
 
 ALL = (

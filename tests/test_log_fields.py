@@ -33,7 +33,7 @@ def messages() -> Iterator[Message]:
             of = node.func.value
             if not isinstance(of, ast.Name) or node.func.attr not in LEVELS:
                 continue
-            its_own = (path.stem, of.id, node.func.attr) == ("log_file", "self", "_line")
+            its_own = (path.stem, of.id, node.func.attr) == ("file", "self", "_line")
             if of.id in ("_log", "logger") or its_own:
                 text, *rest = node.args
                 assert isinstance(text, ast.Constant), f"{path.name}:{node.lineno}: no constant"

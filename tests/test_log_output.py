@@ -37,7 +37,8 @@ PLUGINS = {
 # Stands for systemd: standard error is the journal's, which listens elsewhere.
 UNDER_SYSTEMD = """
 import os, sys
-from ovirt_scheduler import cli, journal
+from ovirt_scheduler.command import cli
+from ovirt_scheduler.log import journal
 journal.SOCKET = sys.argv[1]
 stream = os.fstat(2)
 os.environ["JOURNAL_STREAM"] = f"{stream.st_dev}:{stream.st_ino}"

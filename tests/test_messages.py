@@ -10,19 +10,18 @@ from dataclasses import replace
 import pytest
 from conftest import PROJECT
 
-from ovirt_scheduler.model.cluster_state import Seen, SeenHost, SeenVm
-from ovirt_scheduler.model.model import (
+from ovirt_scheduler.model.analysis import (
     Analysis,
     FileFault,
     FoundDriver,
     FoundUnit,
-    Kind,
-    Migration,
-    Module,
-    Outcome,
     PublishedMethod,
 )
+from ovirt_scheduler.model.cluster_state import Seen, SeenHost, SeenVm
+from ovirt_scheduler.model.plugins import Module
+from ovirt_scheduler.model.results import Migration, Outcome
 from ovirt_scheduler.model.tasks import Function, Given, Returns
+from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.protocol import messages
 from ovirt_scheduler.processes.protocol.frames import FrameError
 from ovirt_scheduler.processes.protocol.messages import Answered, ReadDocument
@@ -110,7 +109,7 @@ def test_what_is_no_answer_is_refused(payload):
 
 BOUNDED = """
 import resource, sys
-from ovirt_scheduler import messages
+from ovirt_scheduler.processes.protocol import messages
 from ovirt_scheduler.processes.protocol.frames import FrameError
 from ovirt_scheduler.model.tasks import Function, Given, Returns
 

@@ -6,7 +6,7 @@ import pytest
 from rest_server import Host, Reply, RestServer, Vm, id_of
 
 from ovirt_scheduler import plugin
-from ovirt_scheduler.model.model import EngineAccess, NoEngine
+from ovirt_scheduler.model.plugins import EngineAccess, NoEngine
 from ovirt_scheduler.schedulers.migration import Migration
 
 WEB, MAIL, PUMA = map(id_of, ("web", "mail", "puma"))

@@ -20,7 +20,7 @@ from sdk_reading import differences
 from bench.documents import host_ids
 from bench.documents import hosts as hosts_document
 from ovirt_scheduler.errors import UnreadableDocument, UnreadableState
-from ovirt_scheduler.model.model import Document
+from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.documents import packed, states
 
 HOSTS = hosts_document(30).encode()
@@ -262,7 +262,7 @@ def test_more_than_may_be(descriptor: int) -> None:
 
 FORGED = """
 import resource, sys
-from ovirt_scheduler import packed, states
+from ovirt_scheduler.processes.documents import packed, states
 data = sys.stdin.buffer.read()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:

@@ -13,7 +13,7 @@ from ovirtsdk4 import AuthError
 from rest_server import GIB, PASSWORD, Host, RestServer, Vm, id_of
 
 from ovirt_scheduler import plugin
-from ovirt_scheduler.model.model import EngineAccess, NoEngine
+from ovirt_scheduler.model.plugins import EngineAccess, NoEngine
 from ovirt_scheduler.plugin import EngineUnavailable, engine_connection
 
 NAMES = ["lynx", "puma"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ovirt_scheduler.model.model import Candidate, Source
+from ovirt_scheduler.model.plugins import Candidate, Source
 from ovirt_scheduler.processes.loading.imports import ANY, imported, refusal
 
 

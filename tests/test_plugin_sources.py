@@ -10,7 +10,7 @@ from place import plugin
 
 from ovirt_scheduler.catalogue.files import SeenFile
 from ovirt_scheduler.catalogue.sources import Sources
-from ovirt_scheduler.model.model import Source
+from ovirt_scheduler.model.plugins import Source
 
 _opened = []
 _folders = []

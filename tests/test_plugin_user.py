@@ -22,7 +22,7 @@ from conftest import PROJECT, Daemon, for_all_users, offspring, processes_with
 from waiting import lives, wait_until
 
 from ovirt_scheduler.errors import ConfigError
-from ovirt_scheduler.model.model import PluginUser
+from ovirt_scheduler.model.plugins import PluginUser
 from ovirt_scheduler.processes import launch
 from ovirt_scheduler.settings import config
 

@@ -9,7 +9,8 @@ import pytest
 from lxml import etree
 
 from ovirt_scheduler.model import properties
-from ovirt_scheduler.model.model import Kind, Limits, PluginCode, PolicyUnit, PropertySet
+from ovirt_scheduler.model.plugins import Limits, PluginCode, PropertySet
+from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.server import discovery
 from ovirt_scheduler.settings import config
 

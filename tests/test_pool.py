@@ -19,7 +19,9 @@ from waiting import wait_until
 
 from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded
 from ovirt_scheduler.model import properties
-from ovirt_scheduler.model.model import Document, Kind, Outcome, PolicyUnit
+from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.model.results import Outcome
+from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.processes import pool, processes
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.processes.workers import Worker

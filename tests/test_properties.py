@@ -10,7 +10,7 @@ from java_matches import java_matches, needs_java
 
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model import properties
-from ovirt_scheduler.model.model import Property, PropertySet
+from ovirt_scheduler.model.plugins import Property, PropertySet
 
 IP = r"\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b"
 CUSTOM = f"server_ip={IP};threshold={{0-99}}"

@@ -14,9 +14,7 @@ from place import cost_function, huge, plugin, versions
 from waiting import wait_until
 
 from ovirt_scheduler.errors import UnknownUnit
-from ovirt_scheduler.model.model import (
-    Kind,
-)
+from ovirt_scheduler.model.units import Kind
 
 LONG_AGO = (10**9, 10**9)
 KEPT = "the last version that loaded stays in use (sha256:"

@@ -11,13 +11,8 @@ from waiting import wait_until
 
 from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.errors import UnknownUnit
-from ovirt_scheduler.model.model import (
-    AnswerForm,
-    Caller,
-    Kind,
-    Request,
-    WantedUnit,
-)
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Request, WantedUnit
+from ovirt_scheduler.model.units import Kind
 
 
 def request(name: str) -> Request:

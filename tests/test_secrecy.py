@@ -210,7 +210,7 @@ def test_no_environment_variable_holds_a_secret(looked: Looked) -> None:
 KEYRING = """
 import ctypes, sys
 from ovirt_scheduler.processes.executor import Executor
-from ovirt_scheduler.model.model import Candidate, Source
+from ovirt_scheduler.model.plugins import Candidate, Source
 
 libc = ctypes.CDLL(None)
 libc.syscall(250, 1, None)  # keyctl: a session keyring of our own

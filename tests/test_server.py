@@ -32,7 +32,7 @@ from served import (
 from waiting import wait_until
 
 from ovirt_scheduler.errors import ConfigError
-from ovirt_scheduler.model.model import AnswerForm
+from ovirt_scheduler.model.requests import AnswerForm
 from ovirt_scheduler.server.http.server import SchedulerServer
 
 # Calls and answers

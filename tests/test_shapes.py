@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ovirt_scheduler.model.model import Migration
+from ovirt_scheduler.model.results import Migration
 from ovirt_scheduler.model.tasks import Given, Returns
 from ovirt_scheduler.processes.protocol.shapes import MISSHAPEN, SHAPES
 

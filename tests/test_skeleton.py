@@ -12,7 +12,8 @@ from conftest import PROJECT
 
 from ovirt_scheduler.command import skeleton
 from ovirt_scheduler.errors import BadUsage, NotOverwritten
-from ovirt_scheduler.model.model import Candidate, Kind, Source
+from ovirt_scheduler.model.plugins import Candidate, Source
+from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings.config import parse_plugin_conf
 
 SOME = [

@@ -18,7 +18,7 @@ from ovirtsdk4.reader import TZ
 from sdk_reading import by_the_sdk, differences, documents, written
 
 from ovirt_scheduler.errors import UnreadableDocument, UnreadableState
-from ovirt_scheduler.model.model import Document
+from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.documents import packed, states
 
 HOST = b"""<host id="a" href="/hosts/a">

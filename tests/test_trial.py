@@ -16,7 +16,7 @@ from ovirt_scheduler.errors import (
     RefusedProperty,
     UnreadableDocument,
 )
-from ovirt_scheduler.model.model import Kind
+from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings import config
 
 HOSTS = (PROJECT / "demo" / "hosts.xml").read_text("utf-8")

@@ -20,7 +20,7 @@ from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import Loader
 from ovirt_scheduler.daemon.assembly import Parts
 from ovirt_scheduler.errors import ConfigError, PluginError
-from ovirt_scheduler.model.model import Analysis
+from ovirt_scheduler.model.analysis import Analysis
 from ovirt_scheduler.security import certificates, trust
 from ovirt_scheduler.settings import config
 

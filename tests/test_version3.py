@@ -10,7 +10,7 @@ import pytest
 from ovirtsdk4 import Struct
 from reading import read_hosts, read_vm
 
-from ovirt_scheduler.model.model import Document
+from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.documents import version3
 
 DOCUMENTS = Path(__file__).resolve().parent / "documents"

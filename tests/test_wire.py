@@ -8,26 +8,20 @@ import pytest
 
 from ovirt_scheduler.errors import BadParameters
 from ovirt_scheduler.model.aggregate import weighted_sum
-from ovirt_scheduler.model.model import (
-    Analysis,
+from ovirt_scheduler.model.analysis import Analysis
+from ovirt_scheduler.model.decisions import Decision
+from ovirt_scheduler.model.plugins import Limits, PluginCode, Property, PropertySet
+from ovirt_scheduler.model.requests import (
     AnswerForm,
     Caller,
-    CallResult,
-    Decision,
     Document,
-    Kind,
-    Limits,
-    Migration,
-    Outcome,
-    PluginCode,
-    PolicyUnit,
-    Property,
-    PropertySet,
+    EngineScores,
     Request,
     WantedUnit,
 )
+from ovirt_scheduler.model.results import CallResult, Migration, Outcome
+from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.server import wire
-from ovirt_scheduler.settings.config import EngineScores
 
 CALLER = Caller("r1", AnswerForm.DESIGN, "127.0.0.1:1")
 HOSTS = ["h1", "h2"]

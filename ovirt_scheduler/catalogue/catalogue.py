@@ -9,7 +9,9 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Protocol, Sequence
 from ovirt_scheduler.errors import BadParameters, PluginError, UnknownUnit
 from ovirt_scheduler.model import near
 from ovirt_scheduler.model.drivers import DriverUnit
-from ovirt_scheduler.model.model import Kind, Limits, PluginCode, PolicyUnit, UnitCall, WantedUnit
+from ovirt_scheduler.model.plugins import Limits, PluginCode
+from ovirt_scheduler.model.requests import WantedUnit
+from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 
 _MOST_HINTS = 4  # unknown names of a call for which the nearest is looked for
 

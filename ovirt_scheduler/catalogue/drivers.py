@@ -11,15 +11,10 @@ from typing import Optional, Sequence, Tuple
 
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model import properties
+from ovirt_scheduler.model.analysis import FoundDriver
 from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY, DriverUnit
-from ovirt_scheduler.model.model import (
-    LONGEST_NAME,
-    FoundDriver,
-    Limits,
-    PluginCode,
-    Property,
-    PropertySet,
-)
+from ovirt_scheduler.model.plugins import Limits, PluginCode, Property, PropertySet
+from ovirt_scheduler.model.units import LONGEST_NAME
 from ovirt_scheduler.settings.config import PluginConf
 
 _NAMESPACE = uuid.UUID("3c2f6f0e-5a52-4c8b-9d3e-7f1c0c3c9a41")

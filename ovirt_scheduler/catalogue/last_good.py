@@ -13,7 +13,8 @@ from typing import Dict, Mapping, Optional, Sequence, Tuple
 
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
 from ovirt_scheduler.errors import PluginError
-from ovirt_scheduler.model.model import Kind, Source
+from ovirt_scheduler.model.plugins import Source
+from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.security import trust
 from ovirt_scheduler.security.whole_file import write_whole
 

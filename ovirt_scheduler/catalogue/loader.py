@@ -21,21 +21,10 @@ from ovirt_scheduler.catalogue.files import SeenFile, Stamp, Stamps
 from ovirt_scheduler.catalogue.sources import Sources
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model import near, properties
+from ovirt_scheduler.model.analysis import Analysis, FoundDriver, FoundUnit
 from ovirt_scheduler.model.drivers import DriverUnit
-from ovirt_scheduler.model.model import (
-    LONGEST_NAME,
-    Analysis,
-    Candidate,
-    FoundDriver,
-    FoundUnit,
-    Kind,
-    Limits,
-    OnFailure,
-    PluginCode,
-    PolicyUnit,
-    PropertySet,
-    Source,
-)
+from ovirt_scheduler.model.plugins import Candidate, Limits, PluginCode, PropertySet, Source
+from ovirt_scheduler.model.units import LONGEST_NAME, Kind, OnFailure, PolicyUnit
 from ovirt_scheduler.security import trust
 from ovirt_scheduler.settings import config, syntax
 from ovirt_scheduler.settings.config import PluginConf, Settings, parse_plugin_conf

@@ -32,7 +32,8 @@ from ovirt_scheduler.catalogue.files import SeenFile, Stamps
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader, Look
 from ovirt_scheduler.errors import ExecutorUnavailable, PluginError
 from ovirt_scheduler.model.drivers import DriverUnit
-from ovirt_scheduler.model.model import Kind, Limits, OnFailure, PluginCode, PolicyUnit
+from ovirt_scheduler.model.plugins import Limits, PluginCode
+from ovirt_scheduler.model.units import Kind, OnFailure, PolicyUnit
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence,
 
 from ovirt_scheduler.catalogue.files import SeenFile
 from ovirt_scheduler.errors import PluginError
-from ovirt_scheduler.model.model import Source
+from ovirt_scheduler.model.plugins import Source
 
 _WORD = re.compile(r"\w+")
 _OTHER_ENCODING = re.compile(rb"(.*\n)?[ \t\f]*#.*?coding[:=](?![ \t]*utf-?8\b)", re.IGNORECASE)

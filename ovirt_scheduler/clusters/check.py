@@ -7,7 +7,7 @@ from typing import Iterator, Mapping, Optional, Tuple
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.model import properties
 from ovirt_scheduler.model.drivers import POLICY, DriverUnit
-from ovirt_scheduler.model.model import Kind, PolicyUnit
+from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.settings.config import ClusterSettings
 
 _LOW, _HIGH = "low_utilization", "high_utilization"

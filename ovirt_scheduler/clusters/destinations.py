@@ -14,7 +14,9 @@ from typing import Dict, Iterable, List, Mapping, Optional, Tuple, cast
 from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.model.cluster_state import Seen
 from ovirt_scheduler.model.drivers import Destinations, Migrations
-from ovirt_scheduler.model.model import Answer, Caller, Document, Kind, Request, WantedUnit
+from ovirt_scheduler.model.requests import Caller, Document, Request, WantedUnit
+from ovirt_scheduler.model.results import Answer
+from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings.config import ClusterSettings
 
 

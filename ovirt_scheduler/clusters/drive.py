@@ -44,7 +44,7 @@ from ovirt_scheduler.model.drivers import (
     StatusChange,
     Subjects,
 )
-from ovirt_scheduler.model.model import AnswerForm, Caller, Document
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Document
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings.config import ClusterSettings
 

@@ -24,7 +24,7 @@ from ovirt_scheduler.clusters.memory import DriveMemory, Migrating
 from ovirt_scheduler.decisions.drivers import Scheduling
 from ovirt_scheduler.model.cluster_state import Seen
 from ovirt_scheduler.model.drivers import DriverRequest, Migrations
-from ovirt_scheduler.model.model import Caller
+from ovirt_scheduler.model.requests import Caller
 from ovirt_scheduler.settings.config import ClusterSettings
 
 _log = logging.getLogger(__name__)

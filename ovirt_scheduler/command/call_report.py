@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, Iterator
 
-from ovirt_scheduler.model.model import CallResult
+from ovirt_scheduler.model.results import CallResult
 
 
 def printed(result: CallResult, before: str = "") -> Iterator[str]:

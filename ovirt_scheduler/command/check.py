@@ -21,7 +21,7 @@ from ovirt_scheduler.daemon.certificate_report import CertificateReport
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import EngineUnavailable, PluginError
 from ovirt_scheduler.model.drivers import DriverUnit
-from ovirt_scheduler.model.model import PolicyUnit
+from ovirt_scheduler.model.units import PolicyUnit
 from ovirt_scheduler.processes import launch
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings.config import Settings
@@ -148,7 +148,9 @@ def _remarks(catalogue: Catalogue) -> Tuple[Tuple[PluginError, ...], str]:
     files.update(file for file in faulty if file.endswith(".py"))
     told = {(fault.file, fault.line) for fault in catalogue.faults}
     try:
-        found = json.loads(launch.aside("names_check", json.dumps(sorted(files)), _READ_SECONDS))
+        found = json.loads(
+            launch.aside("processes.loading.names_check", json.dumps(sorted(files)), _READ_SECONDS)
+        )
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         return (), f"warning: the names in the plugins' files are not looked at: {error}\n"
     return tuple(

@@ -37,7 +37,7 @@ from ovirt_scheduler.errors import (
     RequestError,
 )
 from ovirt_scheduler.model import near
-from ovirt_scheduler.model.model import Kind
+from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings import config
 
 _STATUSES = """\

@@ -30,7 +30,7 @@ from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import certificate_report, daemon
 from ovirt_scheduler.errors import BadInput, BadUsage, NotPermitted, UnreadableDocument
 from ovirt_scheduler.model import near
-from ovirt_scheduler.model.model import Kind
+from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.security import certificates
 from ovirt_scheduler.server.http import listening
 from ovirt_scheduler.settings import config

@@ -10,7 +10,7 @@ from typing import Dict, Iterable, Tuple, Union
 from xml.etree import ElementTree
 
 from ovirt_scheduler.errors import BadInput, BadUsage
-from ovirt_scheduler.model.model import is_document
+from ovirt_scheduler.model.requests import is_document
 
 HostsGiven = Union[str, Tuple[str, ...]]  # a document, or ids (contract 1.4)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Collection, Dict, Mapping, Tuple
 
 from ovirt_scheduler.errors import BadUsage, NotOverwritten
-from ovirt_scheduler.model.model import LONGEST_NAME, Kind
+from ovirt_scheduler.model.units import LONGEST_NAME, Kind
 
 _HEAD = '''\
 """$name: says in its first line what the engine shows for it."""

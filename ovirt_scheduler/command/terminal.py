@@ -28,9 +28,11 @@ from ovirt_scheduler.decisions.selections import Selections
 from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import BadInput, BadUsage, CallRefused, NoAnswer, UnreadableDocument
-from ovirt_scheduler.model.model import AnswerForm, Caller, Kind, Reply
+from ovirt_scheduler.model.requests import AnswerForm, Caller
+from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.server import driver_methods
+from ovirt_scheduler.server.method import Reply
 from ovirt_scheduler.server.methods import methods
 from ovirt_scheduler.settings.config import Settings
 

@@ -19,16 +19,10 @@ from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import BadInput, BadUsage, PluginError
 from ovirt_scheduler.model import near
-from ovirt_scheduler.model.model import (
-    AnswerForm,
-    Caller,
-    CallResult,
-    Decision,
-    Kind,
-    Migration,
-    PolicyUnit,
-    Request,
-)
+from ovirt_scheduler.model.decisions import Decision
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Request
+from ovirt_scheduler.model.results import CallResult, Migration
+from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.server import wire
 from ovirt_scheduler.settings.config import Settings

@@ -25,13 +25,13 @@ from ovirt_scheduler.decisions.selections import Selections
 from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import ConfigError
-from ovirt_scheduler.model.model import Method
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.security import certificates, trust
 from ovirt_scheduler.security.clients import Clients
 from ovirt_scheduler.server import driver_methods
 from ovirt_scheduler.server.http.server import SchedulerServer, ServerSettings
 from ovirt_scheduler.server.http.stream import tls_context
+from ovirt_scheduler.server.method import Method
 from ovirt_scheduler.server.methods import methods
 from ovirt_scheduler.settings.config import Drive, Settings
 from ovirt_scheduler.settings.values import is_loopback

@@ -13,7 +13,7 @@ import threading
 
 from ovirt_scheduler.daemon.notify import Notifier
 from ovirt_scheduler.errors import ExecutorUnavailable
-from ovirt_scheduler.model.model import Candidate, Source
+from ovirt_scheduler.model.plugins import Candidate, Source
 from ovirt_scheduler.processes.executor import Executor
 
 _log = logging.getLogger(__name__)

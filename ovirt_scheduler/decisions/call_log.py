@@ -9,7 +9,7 @@ import logging
 from typing import Dict, Mapping, Sequence
 
 from ovirt_scheduler.log.fields import Block, Name
-from ovirt_scheduler.model.model import CallResult, Outcome
+from ovirt_scheduler.model.results import CallResult, Outcome
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,9 @@ from typing import Dict, Mapping, Tuple, cast
 from ovirt_scheduler.decisions import call_log
 from ovirt_scheduler.log.fields import Costs, Name, Names
 from ovirt_scheduler.model import aggregate
-from ovirt_scheduler.model.model import CallResult, Decision, Kind, Migration
+from ovirt_scheduler.model.decisions import Decision
+from ovirt_scheduler.model.results import CallResult, Migration
+from ovirt_scheduler.model.units import Kind
 
 _log = logging.getLogger(__name__)
 

@@ -29,8 +29,11 @@ from ovirt_scheduler.model.drivers import (
     Migrations,
     StatusChange,
 )
-from ovirt_scheduler.model.model import NOT_NAMED, AnswerForm, CallResult, Kind, NoEngine
+from ovirt_scheduler.model.plugins import NOT_NAMED, NoEngine
+from ovirt_scheduler.model.requests import AnswerForm
+from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.tasks import Returns
+from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.executor import Executor
 
 _log = logging.getLogger(__name__)

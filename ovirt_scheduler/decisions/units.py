@@ -16,18 +16,11 @@ from ovirt_scheduler.decisions import call_log, decision_log
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import EngineUnavailable
 from ovirt_scheduler.model import aggregate
-from ovirt_scheduler.model.jobs import Execution, Job
-from ovirt_scheduler.model.model import (
-    NOT_NAMED,
-    Answer,
-    AnswerForm,
-    CallResult,
-    Decision,
-    Kind,
-    NoEngine,
-    PolicyUnit,
-    Request,
-)
+from ovirt_scheduler.model.decisions import Decision, Execution, Job
+from ovirt_scheduler.model.plugins import NOT_NAMED, NoEngine
+from ovirt_scheduler.model.requests import AnswerForm, Request
+from ovirt_scheduler.model.results import Answer, CallResult
+from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.processes.executor import Executor
 
 _log = logging.getLogger(__name__)

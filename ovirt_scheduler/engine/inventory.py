@@ -30,7 +30,8 @@ import pycurl
 
 from ovirt_scheduler import __version__
 from ovirt_scheduler.errors import ConfigError, EngineUnavailable
-from ovirt_scheduler.model.model import UUID, Document, EngineAccess
+from ovirt_scheduler.model.plugins import EngineAccess
+from ovirt_scheduler.model.requests import UUID, Document
 from ovirt_scheduler.model.tasks import Ids, Known, Told
 from ovirt_scheduler.model.text import writable
 from ovirt_scheduler.settings.config import EngineSettings

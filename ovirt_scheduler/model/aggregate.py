@@ -11,7 +11,9 @@ import math
 from dataclasses import replace
 from typing import Dict, List, Mapping, Sequence, Tuple, cast
 
-from ovirt_scheduler.model.model import CallResult, OnFailure, WantedUnit
+from ovirt_scheduler.model.requests import WantedUnit
+from ovirt_scheduler.model.results import CallResult
+from ovirt_scheduler.model.units import OnFailure
 
 ALL_FILTERS_FAILED = "all filters failed"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Mapping, Optional
 
-from ovirt_scheduler.model.model import Document
+from ovirt_scheduler.model.requests import Document
 
 
 @dataclass(frozen=True)

@@ -9,22 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Mapping, Optional, Tuple, Union
 
-from ovirt_scheduler.model.model import (
-    NO_ENGINE,
-    Caller,
-    CallResult,
-    Document,
-    Engine,
-    Hosts,
-    Limits,
-    PluginCode,
-    PropertySet,
-    PublishedMethod,
-    UnitCall,
-    Vm,
-    WantedUnit,
-)
+from ovirt_scheduler.model.analysis import PublishedMethod
+from ovirt_scheduler.model.plugins import NO_ENGINE, Engine, Limits, PluginCode, PropertySet
+from ovirt_scheduler.model.requests import Caller, Document, Hosts, Vm, WantedUnit
+from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.tasks import Known, Returns
+from ovirt_scheduler.model.units import UnitCall
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from typing import Dict, Iterator, List, Mapping, NoReturn, Optional, Tuple
 
 from ovirt_scheduler.errors import PluginError, RefusedProperty, SlowProperty
 from ovirt_scheduler.model import java_regex
-from ovirt_scheduler.model.model import Property, PropertySet
+from ovirt_scheduler.model.plugins import Property, PropertySet
 
 LONGEST_VALUE = 4096  # characters
 

@@ -12,14 +12,8 @@ import os
 from dataclasses import dataclass, field
 from typing import Mapping, Optional, Tuple, Union
 
-from ovirt_scheduler.model.model import (
-    Candidate,
-    Document,
-    Engine,
-    Limits,
-    PluginCode,
-    PropertySet,
-)
+from ovirt_scheduler.model.plugins import Candidate, Engine, Limits, PluginCode, PropertySet
+from ovirt_scheduler.model.requests import Document
 
 Ids = Tuple[str, ...]
 

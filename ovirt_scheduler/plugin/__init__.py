@@ -24,7 +24,7 @@ from typing import List, NoReturn
 from ovirtsdk4 import AuthError, Connection
 
 from ovirt_scheduler.errors import EngineUnavailable
-from ovirt_scheduler.model.model import Engine, EngineAccess, NoEngine
+from ovirt_scheduler.model.plugins import Engine, EngineAccess, NoEngine
 from ovirt_scheduler.plugin.interfaces import (
     Driver,
     HostSelector,

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import ovirtsdk4
 
 from ovirt_scheduler import plugin
-from ovirt_scheduler.model.model import NO_ENGINE, EngineAccess
+from ovirt_scheduler.model.plugins import NO_ENGINE, EngineAccess
 
 _PATH = "/ovirt-engine/api"  # which callers of version 3 could leave out
 _TIMEOUT = 20  # seconds for one answer

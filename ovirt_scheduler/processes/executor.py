@@ -17,7 +17,9 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple, cas
 
 from ovirt_scheduler.errors import BadParameters, RefusedProperty, UnreadableDocument
 from ovirt_scheduler.model import aggregate
+from ovirt_scheduler.model.analysis import Analysis
 from ovirt_scheduler.model.cluster_state import Seen, Survey
+from ovirt_scheduler.model.decisions import Execution, Job
 from ovirt_scheduler.model.drivers import (
     Changes,
     DriverExecution,
@@ -26,21 +28,11 @@ from ovirt_scheduler.model.drivers import (
     StatusChange,
     Subjects,
 )
-from ovirt_scheduler.model.jobs import Execution, Job
-from ovirt_scheduler.model.model import (
-    Analysis,
-    CallResult,
-    Candidate,
-    Document,
-    Engine,
-    Kind,
-    Limits,
-    PluginCode,
-    PluginUser,
-    PolicyUnit,
-    UnitCall,
-)
+from ovirt_scheduler.model.plugins import Candidate, Engine, Limits, PluginCode, PluginUser
+from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.tasks import Function, Given, Known, Pack, Returns, Role, Told, Unread
+from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 from ovirt_scheduler.processes.plugin_call import OUTPUT_LIMIT, PluginCall
 from ovirt_scheduler.processes.pool import key_of
 from ovirt_scheduler.processes.processes import Processes

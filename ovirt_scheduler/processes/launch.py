@@ -11,7 +11,7 @@ import subprocess
 import sys
 from typing import Dict, List, Mapping, Optional
 
-from ovirt_scheduler.model.model import PluginUser
+from ovirt_scheduler.model.plugins import PluginUser
 
 # What plugins get of the daemon's environment; anything else could be a secret.
 _ENVIRONMENT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR")

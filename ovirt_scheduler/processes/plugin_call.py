@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Dict, List, Mapping, Optional, Tuple
 
 from ovirt_scheduler.errors import ExecutorUnavailable
-from ovirt_scheduler.model.model import NO_ENGINE, CallResult, Engine, Limits, Outcome, PluginCode
+from ovirt_scheduler.model.plugins import NO_ENGINE, Engine, Limits, PluginCode
+from ovirt_scheduler.model.results import CallResult, Outcome
 from ovirt_scheduler.model.tasks import CallTask, CheckTask, Function, Given, Returns, Task
 from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.processes.exchange import Capture, Exchange, State

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Callable, Deque, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ovirt_scheduler.errors import ExecutorUnavailable
-from ovirt_scheduler.model.model import Limits, PluginCode
+from ovirt_scheduler.model.plugins import Limits, PluginCode
 from ovirt_scheduler.model.tasks import ENDS, Setup
 from ovirt_scheduler.processes import exchange
 from ovirt_scheduler.processes.protocol import frames

@@ -23,14 +23,9 @@ from dataclasses import dataclass, replace
 from typing import Deque, List, Optional, Sequence, Tuple, Union
 
 from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded, UnreadableDocument
-from ovirt_scheduler.model.model import (
-    Analysis,
-    CallResult,
-    Candidate,
-    FileFault,
-    Outcome,
-    PluginUser,
-)
+from ovirt_scheduler.model.analysis import Analysis, FileFault
+from ovirt_scheduler.model.plugins import Candidate, PluginUser
+from ovirt_scheduler.model.results import CallResult, Outcome
 from ovirt_scheduler.model.tasks import (
     ANALYSIS_LIMITS,
     Pack,

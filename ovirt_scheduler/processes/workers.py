@@ -24,7 +24,7 @@ import weakref
 from typing import Callable, Dict, List, Optional
 
 from ovirt_scheduler.errors import ExecutorUnavailable
-from ovirt_scheduler.model.model import PluginUser
+from ovirt_scheduler.model.plugins import PluginUser
 from ovirt_scheduler.processes import launch
 from ovirt_scheduler.processes.kernel import limits
 from ovirt_scheduler.processes.protocol import frames

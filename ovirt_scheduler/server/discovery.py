@@ -10,8 +10,8 @@ from typing import Iterable, List
 from xml.sax.saxutils import escape, quoteattr
 
 from ovirt_scheduler.model import properties
-from ovirt_scheduler.model.model import Kind, PolicyUnit
 from ovirt_scheduler.model.text import writable
+from ovirt_scheduler.model.units import Kind, PolicyUnit
 
 # In the document's order: the kind, the group's element and the unit's.
 _GROUPS = (

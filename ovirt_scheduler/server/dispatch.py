@@ -20,8 +20,9 @@ from ovirt_scheduler.errors import (
     UnknownMethod,
 )
 from ovirt_scheduler.log.fields import Name
-from ovirt_scheduler.model.model import AnswerForm, Caller, Method, Reply
+from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.server.codec import decode_call, encode_answer, encode_fault
+from ovirt_scheduler.server.method import Method, Reply
 
 logger = logging.getLogger(__name__)
 

@@ -13,10 +13,11 @@ from ovirt_scheduler.decisions.drivers import Scheduling
 from ovirt_scheduler.errors import DriverFailed, UnknownUnit
 from ovirt_scheduler.log.fields import Names
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverAnswer, DriverDecision
-from ovirt_scheduler.model.model import AnswerForm, Caller, Method, Reply
+from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.server import driver_wire
 from ovirt_scheduler.server import parameters as wire_values
+from ovirt_scheduler.server.method import Method, Reply
 
 Parameters = Tuple[object, ...]
 

@@ -15,7 +15,7 @@ from ovirt_scheduler.model.drivers import (
     Migrations,
     Subjects,
 )
-from ovirt_scheduler.model.model import Caller, WantedUnit
+from ovirt_scheduler.model.requests import Caller, WantedUnit
 from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.server import parameters as wire_values
 from ovirt_scheduler.server.parameters import Parameters

@@ -10,17 +10,11 @@ from typing import Callable, Iterator, NamedTuple, Tuple
 
 from ovirt_scheduler.decisions import decision_log
 from ovirt_scheduler.decisions.units import Service
-from ovirt_scheduler.model.model import (
-    AnswerForm,
-    Caller,
-    Decision,
-    Method,
-    PolicyUnit,
-    Reply,
-    Request,
-)
+from ovirt_scheduler.model.decisions import Decision
+from ovirt_scheduler.model.requests import AnswerForm, Caller, EngineScores, Request
+from ovirt_scheduler.model.units import PolicyUnit
 from ovirt_scheduler.server import discovery, wire
-from ovirt_scheduler.settings.config import EngineScores
+from ovirt_scheduler.server.method import Method, Reply
 
 Parameters = Tuple[object, ...]
 Units = Tuple[PolicyUnit, ...]

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Dict, List, Mapping, Sequence, Tuple, Union
 
 from ovirt_scheduler.errors import BadParameters
-from ovirt_scheduler.model.model import MOST_UNITS, Document, Hosts, Vm, WantedUnit, is_document
+from ovirt_scheduler.model.requests import Document, Hosts, Vm, WantedUnit, is_document
+from ovirt_scheduler.model.units import MOST_UNITS
 
 Parameters = Tuple[object, ...]
 

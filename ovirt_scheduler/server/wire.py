@@ -6,19 +6,12 @@ from typing import Dict, Iterable, List, Mapping, Tuple, cast
 
 from ovirt_scheduler.errors import BadParameters
 from ovirt_scheduler.model import properties
-from ovirt_scheduler.model.model import (
-    UUID,
-    Caller,
-    Decision,
-    Kind,
-    Migration,
-    PolicyUnit,
-    Request,
-    WantedUnit,
-)
+from ovirt_scheduler.model.decisions import Decision
+from ovirt_scheduler.model.requests import UUID, Caller, EngineScores, Request, WantedUnit
+from ovirt_scheduler.model.results import Migration
+from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.server import parameters as wire_values
 from ovirt_scheduler.server.parameters import Parameters
-from ovirt_scheduler.settings.config import EngineScores
 
 # Structs of the engine's discover.
 _ENGINE_GROUPS = {Kind.FILTER: "filters", Kind.COST_FUNCTION: "scores", Kind.BALANCE: "balance"}

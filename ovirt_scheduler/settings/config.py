@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Dict, FrozenSet, Iterator, Mapping, Optional, Tuple
 
 from ovirt_scheduler.errors import ConfigError, PluginError
-from ovirt_scheduler.model.model import AnswerForm, Kind, OnFailure, PluginUser, WantedUnit
+from ovirt_scheduler.model.plugins import PluginUser
+from ovirt_scheduler.model.requests import AnswerForm, EngineScores, WantedUnit
+from ovirt_scheduler.model.units import Kind, OnFailure
 from ovirt_scheduler.security import trust
 from ovirt_scheduler.settings import syntax
 from ovirt_scheduler.settings.file import ConfFile
@@ -31,13 +33,6 @@ _MEANT_TO_REJECT = re.compile(
 )
 
 DEFAULT_FILE = Path("/etc/ovirt/scheduler/scheduler.conf")
-
-
-class EngineScores(enum.Enum):
-    """What the engine form answers to ``runCostFunctions`` (contract 3.4)."""
-
-    SUMMED = "summed"
-    PER_UNIT = "per_unit"
 
 
 @dataclass(frozen=True)

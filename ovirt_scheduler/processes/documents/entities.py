@@ -24,7 +24,7 @@ from ovirtsdk4 import readers, xml
 from ovirtsdk4.reader import Reader
 
 from ovirt_scheduler.errors import UnreadableDocument
-from ovirt_scheduler.model.model import Document
+from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.documents import version3
 from ovirt_scheduler.processes.documents.parser import HOSTS, VMS, Kind, short, take, utf8
 from ovirt_scheduler.processes.documents.states import State, state_of

@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, List, NoReturn, Optional, Set, Tuple
 from xml.parsers import expat
 
 from ovirt_scheduler.errors import UnreadableDocument
-from ovirt_scheduler.model.model import Document
+from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.documents import version3
 from ovirt_scheduler.processes.documents.sdk_fields import (
     Field,

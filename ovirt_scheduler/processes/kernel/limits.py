@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Collection, Iterable, Iterator, List, Optional, Tuple
 
-from ovirt_scheduler.model.model import Limits
+from ovirt_scheduler.model.plugins import Limits
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36

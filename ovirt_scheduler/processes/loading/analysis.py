@@ -15,17 +15,10 @@ import traceback
 from types import ModuleType
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
-from ovirt_scheduler.model.model import (
-    Analysis,
-    Candidate,
-    FileFault,
-    FoundDriver,
-    FoundUnit,
-    Kind,
-    Module,
-    Source,
-)
+from ovirt_scheduler.model.analysis import Analysis, FileFault, FoundDriver, FoundUnit
+from ovirt_scheduler.model.plugins import Candidate, Module, Source
 from ovirt_scheduler.model.text import NOT_IN_XML
+from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.loading import drivers as driver_analysis
 from ovirt_scheduler.processes.loading import engine_use, imports, python2
 from ovirt_scheduler.processes.loading.drivers import UNWRITABLE, Misdefined, description_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Callable, Iterator, List, Mapping, Optional, Tuple
 
+from ovirt_scheduler.model.analysis import FoundDriver, PublishedMethod
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, INTERFACES
-from ovirt_scheduler.model.model import FoundDriver, PublishedMethod
 from ovirt_scheduler.model.text import NOT_IN_XML, writable
 from ovirt_scheduler.plugin import interfaces
 

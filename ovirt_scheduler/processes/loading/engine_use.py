@@ -9,7 +9,7 @@ import ast
 from types import ModuleType
 from typing import Iterable, Iterator
 
-from ovirt_scheduler.model.model import Module
+from ovirt_scheduler.model.plugins import Module
 from ovirt_scheduler.processes.loading.drivers import Misdefined
 from ovirt_scheduler.processes.loading.imports import named
 from ovirt_scheduler.processes.loading.modules import VERSION_3

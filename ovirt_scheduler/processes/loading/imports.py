@@ -6,7 +6,8 @@ import ast
 import contextlib
 from typing import Iterator, Optional, Tuple
 
-from ovirt_scheduler.model.model import Candidate, FileFault, Source
+from ovirt_scheduler.model.analysis import FileFault
+from ovirt_scheduler.model.plugins import Candidate, Source
 
 _IMPORTERS = {"import_module", "__import__"}
 

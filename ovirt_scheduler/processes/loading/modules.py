@@ -15,7 +15,7 @@ import sys
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Callable, Iterable, List, Mapping, Optional, Sequence
 
-from ovirt_scheduler.model.model import Module, PluginCode, Source
+from ovirt_scheduler.model.plugins import Module, PluginCode, Source
 
 if TYPE_CHECKING:
     from importlib.abc import Loader

@@ -8,19 +8,19 @@ import re
 from dataclasses import asdict
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from ovirt_scheduler.model.cluster_state import Seen, SeenHost, SeenVm
-from ovirt_scheduler.model.model import (
+from ovirt_scheduler.model.analysis import (
     Analysis,
     FileFault,
     FoundDriver,
     FoundUnit,
-    Kind,
-    Module,
-    Outcome,
     PublishedMethod,
 )
+from ovirt_scheduler.model.cluster_state import Seen, SeenHost, SeenVm
+from ovirt_scheduler.model.plugins import Module
+from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.tasks import Function, Given, Returns
 from ovirt_scheduler.model.text import one_line
+from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.protocol.frames import FrameError
 from ovirt_scheduler.processes.protocol.shapes import MISSHAPEN, SHAPES, Unpacked, text, texts
 

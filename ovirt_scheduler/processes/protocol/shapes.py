@@ -29,7 +29,7 @@ from typing import (
     cast,
 )
 
-from ovirt_scheduler.model.model import Migration
+from ovirt_scheduler.model.results import Migration
 from ovirt_scheduler.model.tasks import Given, Ids, Returns
 
 # What reading a value raises that has not the expected shape.

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ovirt_scheduler.model.aggregate import whole_cost
-from ovirt_scheduler.model.model import Migration
+from ovirt_scheduler.model.results import Migration
 from ovirt_scheduler.model.tasks import Function, Returns
 from ovirt_scheduler.model.text import NOT_IN_XML, one_line
 from ovirt_scheduler.processes.protocol.shapes import MOST_CHARACTERS, MOST_VALUES

@@ -32,7 +32,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 from ovirt_scheduler import plugin
 from ovirt_scheduler.errors import RefusedProperty, SlowProperty
 from ovirt_scheduler.model import properties
-from ovirt_scheduler.model.model import Outcome, PluginCode
+from ovirt_scheduler.model.plugins import PluginCode
+from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.tasks import (
     CallTask,
     CheckTask,

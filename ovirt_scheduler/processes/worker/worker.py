@@ -23,7 +23,8 @@ import traceback
 from pathlib import Path
 from typing import NoReturn, Optional, Tuple
 
-from ovirt_scheduler.model.model import Analysis, Candidate, FileFault
+from ovirt_scheduler.model.analysis import Analysis, FileFault
+from ovirt_scheduler.model.plugins import Candidate
 from ovirt_scheduler.model.tasks import ANALYSIS_LIMITS, ReadTask, Setup
 from ovirt_scheduler.processes.kernel import limits, titles
 from ovirt_scheduler.processes.loading.analysis import analyse

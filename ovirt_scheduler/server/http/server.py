@@ -32,7 +32,7 @@ from urllib.parse import urlsplit
 from OpenSSL import SSL
 
 from ovirt_scheduler.log.fields import Name
-from ovirt_scheduler.model.model import AnswerForm, Caller, Method
+from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.processes.kernel.malloc import Reclaim
 from ovirt_scheduler.server.dispatch import Dispatcher
 from ovirt_scheduler.server.http import listening
@@ -46,6 +46,7 @@ from ovirt_scheduler.server.http.head import (
     stays_open,
 )
 from ovirt_scheduler.server.http.stream import Stream, TlsError
+from ovirt_scheduler.server.method import Method
 
 logger = logging.getLogger(__name__)
 

@@ -1,12 +1,15 @@
-"""What a request for policy units comes to, and what it brings back."""
+"""From a request to its decision: the calls to make, what they brought, what it comes to."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Optional, Tuple
+from typing import Mapping, Optional, Tuple
 
-from ovirt_scheduler.model.model import NO_ENGINE, CallResult, Engine, Hosts, Kind, UnitCall, Vm
+from ovirt_scheduler.model.plugins import NO_ENGINE, Engine
+from ovirt_scheduler.model.requests import Hosts, Request, Vm
+from ovirt_scheduler.model.results import Answer, CallResult
 from ovirt_scheduler.model.tasks import Known
+from ovirt_scheduler.model.units import Kind, UnitCall
 
 
 @dataclass(frozen=True)
@@ -31,3 +34,15 @@ class Execution:
     vm: Optional[str]
     results: Tuple[CallResult, ...]  # of the units that ran, in the order asked for
     errors: Tuple[str, ...] = ()  # that belong to no single unit
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The whole record of one answered request; ``wire`` picks from it what a form shows."""
+
+    request: Request
+    hosts: Tuple[str, ...]
+    results: Tuple[CallResult, ...]
+    answer: Answer
+    errors: Tuple[str, ...] = ()
+    unit_errors: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)

@@ -1,0 +1,75 @@
+"""What analysis finds in a plugin's file: units, drivers, and what is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional, Tuple
+
+from ovirt_scheduler.model.plugins import Module
+from ovirt_scheduler.model.units import Kind
+
+
+@dataclass(frozen=True)
+class FoundUnit:
+    """A policy unit that analysis found in a plugin's file."""
+
+    name: str
+    kind: Kind
+    description: str
+    line: int
+    class_name: Optional[str] = None  # of a class unit (contract 5.3)
+    properties: str = ""  # its own properties_validation, in the engine's syntax
+
+
+@dataclass(frozen=True)
+class PublishedMethod:
+    """A method of a driver, with the names by which it takes its arguments."""
+
+    name: str
+    help: str
+    signature: str  # as it is shown: (size, days=7)
+    required: Tuple[str, ...] = ()
+    optional: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class FoundDriver:
+    """A driver that analysis found in a plugin's file, as its class says it."""
+
+    class_name: str
+    line: int
+    description: str
+    name: str
+    topic: Optional[str]  # None: it publishes nothing
+    interfaces: Tuple[str, ...] = ()  # of a scheduler: those that it defines, by their names
+    methods: Tuple[PublishedMethod, ...] = ()
+    policies: Tuple[str, ...] = ()
+    version: Optional[str] = None
+    written_for: Optional[str] = None
+    properties: str = ""  # its properties_validation
+    default_values: str = ""
+
+
+@dataclass(frozen=True)
+class FileFault:
+    """Why a file cannot be loaded (contract 5.5)."""
+
+    file: str
+    line: Optional[int]
+    message: str
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What a process of its own found in one file: units, drivers and code, or why not.
+
+    A helper module has none of them, and no fault.
+    """
+
+    units: Tuple[FoundUnit, ...] = ()
+    modules: Tuple[Module, ...] = ()
+    wants_engine: bool = False
+    wants_statistics: bool = False
+    fault: Optional[FileFault] = None
+    drivers: Tuple[FoundDriver, ...] = ()
+    doubts: Tuple[FileFault, ...] = ()  # what loads, and cannot have been meant

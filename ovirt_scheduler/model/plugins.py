@@ -1,0 +1,122 @@
+"""What a plugin is: its code, its limits, its user, its properties, and its way to the engine."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from dataclasses import dataclass, field
+from typing import Optional, Tuple, Union
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one plugin call may use (contract 6)."""
+
+    timeout: float  # seconds of wall clock
+    memory: int  # bytes of RLIMIT_DATA above what the process has when the call begins
+    cpu: int  # seconds of processor time
+    open_files: int
+    calls_per_process: int = 1000  # then its process is replaced; 1: a process for each call
+
+
+@dataclass(frozen=True)
+class PluginUser:
+    """Whom the processes of plugins run as, where that is not the daemon's own user."""
+
+    name: str
+    uid: int
+    gid: int
+    # As they were when the daemon started.
+    groups: Tuple[int, ...] = field(compare=False)
+    home: str = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file as the registry holds it: text and compiled, never a module object."""
+
+    name: str
+    path: str
+    source: bytes
+    code: bytes  # marshalled; opened only in a process of a plugin call
+
+
+@dataclass(frozen=True)
+class PluginCode:
+    """A plugin with the helper modules it imports, as they were when it last loaded."""
+
+    name: str
+    folder: str
+    modules: Tuple[Module, ...]  # the plugin itself first
+    wants_engine: bool = False  # it names plugin.engine_connection
+    wants_statistics: bool = False  # those of the hosts and VMs that it is given
+
+    @functools.cached_property
+    def version(self) -> str:
+        """Tells this code from any other: a digest of all that its process runs."""
+        digest = hashlib.sha256(f"{self.folder}\0{self.name}".encode())
+        for module in self.modules:
+            digest.update(f"\0{module.name}\0{module.path}\0".encode() + module.code)
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Property:
+    """One custom property of a unit; ``default`` is None where there is none."""
+
+    name: str
+    pattern: str  # a regular expression for the whole value, or {low-high}
+    default: Optional[str] = None
+    checked: bool = True  # False: the pattern is for Java alone, and any value is taken here
+
+
+@dataclass(frozen=True)
+class PropertySet:
+    name: str
+    properties: Tuple[Property, ...]
+    text: Optional[str] = None  # as the engine gets it; None: made of the properties
+
+
+@dataclass(frozen=True)
+class Source:
+    """One source file as it was read from a folder of plugins."""
+
+    name: str  # of the module
+    path: str
+    text: bytes
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A file that may be a plugin, with all that it may import from its folder."""
+
+    source: Source
+    folder: str
+    neighbours: Tuple[Source, ...]
+    refused: Tuple[Tuple[str, str], ...] = ()  # modules there that are not to be run, and why
+
+
+@dataclass(frozen=True)
+class EngineAccess:
+    """What a plugin's connection to the engine is made with: a token, never the password."""
+
+    url: str  # of the REST API
+    ca_file: Optional[str]  # None: the system's authorities
+    token: str
+
+
+@dataclass(frozen=True)
+class NoEngine:
+    """Why a plugin gets no connection to the engine."""
+
+    reason: str
+
+
+Engine = Union[EngineAccess, NoEngine]
+
+
+NO_ENGINE = NoEngine("scheduler.conf has no [engine] section")
+
+
+# Where nobody asked the engine for a token, as none seemed to be needed.
+NOT_NAMED = NoEngine("neither the plugin's file nor its helpers name engine_connection; import it")

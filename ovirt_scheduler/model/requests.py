@@ -1,0 +1,79 @@
+"""What a caller asks: which units, for which hosts and which VM, in which form."""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+from typing import Mapping, Optional, Tuple, Union
+
+from ovirt_scheduler.model.units import Kind
+
+# An id as the engine makes them (contract 3.6).
+UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+class AnswerForm(enum.Enum):
+    """Which of the two shapes a caller gets (contract 1.3)."""
+
+    DESIGN = "design"
+    ENGINE = "engine"
+
+
+class EngineScores(enum.Enum):
+    """What the engine form answers to ``runCostFunctions`` (contract 3.4)."""
+
+    SUMMED = "summed"
+    PER_UNIT = "per_unit"
+
+
+@dataclass(frozen=True)
+class Document:
+    """An XML document as it came; opened only by a reader.
+
+    ``encoding`` is set where the bytes are known to be in it whatever the document's
+    own declaration says (an XML-RPC string has been decoded once already).
+    """
+
+    data: bytes
+    encoding: Optional[str] = None
+
+
+def is_document(text: str) -> bool:
+    """Whether a text is an XML document, and not an id (contract 1.4)."""
+    return text.lstrip("\ufeff \t\r\n").startswith("<")
+
+
+Hosts = Union[Tuple[str, ...], Document]  # ids, or a document (contract 1.4)
+
+
+Vm = Union[str, Document]
+
+
+@dataclass(frozen=True)
+class WantedUnit:
+    """A unit as the caller names it; the factor is 1 but for cost functions."""
+
+    name: str
+    factor: int = 1
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks, and how they want the answer."""
+
+    request_id: str
+    form: AnswerForm
+    peer: str  # address:port, for the log; before it the name in a client's certificate
+
+
+@dataclass(frozen=True)
+class Request:
+    """One of the three run calls, decoded."""
+
+    caller: Caller
+    kind: Kind
+    wanted: Tuple[WantedUnit, ...]
+    hosts: Hosts
+    vm: Optional[Vm]  # None for a balance
+    properties: Mapping[str, str]

@@ -1,0 +1,47 @@
+"""How one call of a plugin ended, and what it answered."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any, Mapping, Tuple, Union
+
+
+class Outcome(enum.Enum):
+    OK = "ok"
+    REFUSED = "refused"  # it did not run: a property's value is not one that it takes
+    RAISED = "raised"
+    TIMED_OUT = "timed out"
+    KILLED = "killed"
+    BAD_ANSWER = "bad answer"
+
+
+@dataclass(frozen=True)
+class Migration:
+    """A balance's answer: the VM to move and the hosts it may go to."""
+
+    vm: str
+    hosts: Tuple[str, ...]
+
+
+# A filter's accepted hosts; a cost function's cost per host; a balance's migration or nothing.
+Answer = Union[Tuple[str, ...], Mapping[str, int], Migration, None]
+
+
+@dataclass(frozen=True)
+class CallResult:
+    """How one plugin call ended. A plugin's failure is a value, not an exception."""
+
+    unit: str
+    outcome: Outcome
+    value: Any = None  # an Answer; of a driver, what its method returns
+    message: str = ""  # one line, for an administrator; empty when all is well
+    seconds: float = 0.0
+    notes: Tuple[str, ...] = ()  # what was put right in a good answer (hosts not given, ...)
+    stdout: str = ""
+    stderr: str = ""
+    traceback: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.outcome is Outcome.OK

@@ -1,0 +1,67 @@
+"""Policy units: what kinds there are, and what one of them is."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Mapping, Optional
+
+from ovirt_scheduler.model.plugins import Limits, PluginCode, PropertySet
+
+LONGEST_NAME = 128  # characters of the name of a unit or a driver (contract 3.1)
+MOST_UNITS = 256  # that one call may name (contract 4.2a)
+
+
+class Kind(enum.Enum):
+    """What a policy unit does; the value is the word used in conf files, logs and faults."""
+
+    FILTER = "filter"
+    COST_FUNCTION = "cost_function"
+    BALANCE = "balance"
+
+    @property
+    def function(self) -> str:
+        """The name of the plugin's function (contract 5.2)."""
+        return _FUNCTIONS[self]
+
+    @property
+    def words(self) -> str:
+        """The kind in a sentence: ``cost function``."""
+        return self.value.replace("_", " ")
+
+
+_FUNCTIONS = {
+    Kind.FILTER: "do_filter",
+    Kind.COST_FUNCTION: "do_score",
+    Kind.BALANCE: "do_balance",
+}
+
+
+class OnFailure(enum.Enum):
+    """What a failed filter does to the hosts (contract 4.2)."""
+
+    IGNORE = "ignore"
+    REJECT = "reject"
+
+
+@dataclass(frozen=True)
+class PolicyUnit:
+    """One filter, cost function or balance, ready to be called."""
+
+    name: str
+    kind: Kind
+    description: str
+    plugin: PluginCode
+    checksum: str  # "sha256:" and hex digits, over the plugin file and its conf file
+    limits: Limits
+    properties: Optional[PropertySet] = None
+    on_failure: OnFailure = OnFailure.IGNORE
+    class_name: Optional[str] = None  # of a class unit (contract 5.3); None: a function unit
+
+
+@dataclass(frozen=True)
+class UnitCall:
+    """One unit to call, with the properties as they were given."""
+
+    unit: PolicyUnit
+    properties: Mapping[str, str]

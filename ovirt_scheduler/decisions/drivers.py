@@ -6,16 +6,15 @@ found, for whoever shows it or acts on it.
 
 from __future__ import annotations
 
-import logging
 import time
 from dataclasses import replace
 from typing import Callable, List, Mapping, Optional, Sequence, Tuple, cast
 
 from ovirt_scheduler.catalogue.catalogue import Catalogue, Chosen, Units
-from ovirt_scheduler.decisions import call_log
+from ovirt_scheduler.decisions import call_log, engine_data
 from ovirt_scheduler.decisions.selections import Selections
 from ovirt_scheduler.engine.inventory import Inventory
-from ovirt_scheduler.errors import EngineUnavailable, UnknownUnit
+from ovirt_scheduler.errors import UnknownUnit
 from ovirt_scheduler.model import aggregate, near
 from ovirt_scheduler.model.drivers import (
     INTERFACE_METHODS,
@@ -29,14 +28,11 @@ from ovirt_scheduler.model.drivers import (
     Migrations,
     StatusChange,
 )
-from ovirt_scheduler.model.plugins import NOT_NAMED, NoEngine
 from ovirt_scheduler.model.requests import AnswerForm
 from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.executor import Executor
-
-_log = logging.getLogger(__name__)
 
 _NOTHING: Mapping[Returns, DriverAnswer] = {
     Returns.SELECTION: (),
@@ -244,32 +240,13 @@ class Scheduling:
             self._selections.keep(decision.request.driver.name, selected)
 
     def _with_engine(self, job: DriverJob) -> Tuple[DriverJob, Tuple[str, ...]]:
-        """Add what the engine knows of ids, and the access to it that plugins want.
-
-        An engine that gives no answer is told once, and the job goes on without.
-        """
-        if self._inventory is None:
-            return job, ()
-        job = replace(job, engine=NOT_NAMED)
-        given = job.subjects
-        hosts = given.hosts if isinstance(given.hosts, tuple) else ()
-        vms = given.vms if isinstance(given.vms, tuple) else ()
-        vm = given.vm if isinstance(given.vm, str) and given.vm not in vms else None
+        subjects = job.subjects
+        hosts = subjects.hosts if isinstance(subjects.hosts, tuple) else ()
+        vms = subjects.vms if isinstance(subjects.vms, tuple) else ()
+        vm = subjects.vm if isinstance(subjects.vm, str) and subjects.vm not in vms else None
         units = (*job.filters, *job.cost_functions)
         plugins = (job.driver.plugin, *(call.unit.plugin for call in units))
-        statistics = any(plugin.wants_statistics for plugin in plugins)
-        try:
-            known = self._inventory.known(hosts, vm, job.deadline, vms, statistics)
-            job = replace(job, known=known)
-            if any(plugin.wants_engine for plugin in plugins):
-                job = replace(job, engine=self._inventory.access(job.deadline))
-        except EngineUnavailable as error:
-            message = f"the engine's REST API gives no answer: {error}"
-            _log.warning(
-                "the engine's REST API gives no answer: %(reason)s", {"reason": str(error)}
-            )
-            return replace(job, engine=NoEngine(message)), (message,)
-        return job, ()
+        return engine_data.add(job, self._inventory, plugins, hosts, vm, vms)
 
 
 def _there_are(names: Sequence[str], wanted: str) -> str:

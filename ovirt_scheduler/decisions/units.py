@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import replace
 from typing import Optional, Tuple
 
 from ovirt_scheduler.catalogue.catalogue import UnitCalls, Units
-from ovirt_scheduler.decisions import call_log, decision_log
+from ovirt_scheduler.decisions import call_log, decision_log, engine_data
 from ovirt_scheduler.engine.inventory import Inventory
-from ovirt_scheduler.errors import EngineUnavailable
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.decisions import Decision, Execution, Job
-from ovirt_scheduler.model.plugins import NOT_NAMED, NoEngine
 from ovirt_scheduler.model.requests import AnswerForm, Request
 from ovirt_scheduler.model.results import Answer, CallResult
 from ovirt_scheduler.model.units import Kind, PolicyUnit
@@ -108,31 +105,13 @@ class Service:
         return decision
 
     def _with_engine(self, job: Job) -> Tuple[Job, Tuple[str, ...]]:
-        """Add what the engine knows of ids, and the access to it that plugins want.
-
-        An engine that gives no answer is told once, and the job goes on without.
-        """
-        if self._inventory is None:
-            return job, ()
-        job = replace(job, engine=NOT_NAMED)
-        by_documents = any(call.unit.class_name is None for call in job.calls)
-        plugins = tuple(call.unit.plugin for call in job.calls)
-        statistics = any(plugin.wants_statistics for plugin in plugins)
-        try:
-            if by_documents:
-                hosts = job.hosts if isinstance(job.hosts, tuple) else ()
-                vm = job.vm if isinstance(job.vm, str) else None
-                known = self._inventory.known(hosts, vm, job.deadline, statistics=statistics)
-                job = replace(job, known=known)
-            if any(plugin.wants_engine for plugin in plugins):
-                job = replace(job, engine=self._inventory.access(job.deadline))
-        except EngineUnavailable as error:
-            message = f"the engine's REST API gives no answer: {error}"
-            _log.warning(
-                "the engine's REST API gives no answer: %(reason)s", {"reason": str(error)}
-            )
-            return replace(job, engine=NoEngine(message)), (message,)
-        return job, ()
+        units = [call.unit for call in job.calls]
+        plugins = [unit.plugin for unit in units]
+        if all(unit.class_name is not None for unit in units):  # these are called with ids
+            return engine_data.add(job, self._inventory, plugins, (), None)
+        hosts = job.hosts if isinstance(job.hosts, tuple) else ()
+        vm = job.vm if isinstance(job.vm, str) else None
+        return engine_data.add(job, self._inventory, plugins, hosts, vm)
 
 
 def _answer(

@@ -1,11 +1,11 @@
 """The methods that the daemon offers over XML-RPC: what each is called, takes and gives.
 
-Here the three parts meet that know nothing of each other: ``wire`` reads the parameters,
-``service`` decides, ``wire`` writes the answer.
+``wire`` reads the parameters, a ``Service`` decides, and ``wire`` writes the answer.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Callable, Iterator, NamedTuple, Tuple
 
 from ovirt_scheduler.decisions import decision_log
@@ -18,13 +18,14 @@ from ovirt_scheduler.server.method import Method, Reply
 
 Parameters = Tuple[object, ...]
 Units = Tuple[PolicyUnit, ...]
+_Read = Callable[[Caller, Parameters], Request]
 
 
 class _Run(NamedTuple):
     """One of the operations that run policy units."""
 
     name: str
-    read: Callable[[Caller, Parameters], Request]
+    read: _Read
     parameters: Tuple[Tuple[str, ...], ...]  # the ways to call it, in XML-RPC's words
     result: str  # its type in the design form
     help: str
@@ -73,58 +74,66 @@ Gives the VM to migrate and the hosts it may go to, or nothing.""",
 )
 
 
-def methods(service: Service, scores: EngineScores) -> Tuple[Method, ...]:
+def methods(service: Service, scores: EngineScores) -> Iterator[Method]:
     """The four operations in both answer forms (contract 2, 3), discover in both spellings.
 
     Args:
         scores: what the engine form tells of the costs.
     """
-    design = _in_form(
-        AnswerForm.DESIGN, service, discovery.document, wire.design_answer,
-        discovered=("string", "All policy units, as an XML document."),
-        answered="",
-    )  # fmt: skip
-    engine = _in_form(
-        AnswerForm.ENGINE,
-        service,
-        wire.engine_discovery,
-        lambda decision: wire.engine_answer(decision, scores),
-        discovered=("struct", "All policy units: a struct for filters, scores and balance each."),
-        answered="\nThe answer is a struct: result_code, result, plugin_errors, errors.",
+    yield from _in_form(
+        AnswerForm.DESIGN,
+        partial(_discover, service, discovery.document),
+        partial(_decide, service, wire.design_answer),
+        "string",
+        "All policy units, as an XML document.",
     )
-    return (*design, *engine)
+    yield from _in_form(
+        AnswerForm.ENGINE,
+        partial(_discover, service, wire.engine_discovery),
+        partial(_decide, service, partial(wire.engine_answer, scores=scores)),
+        "struct",
+        "All policy units: a struct for filters, scores and balance each.",
+        "\nThe answer is a struct: result_code, result, plugin_errors, errors.",
+    )
 
 
 def _in_form(
     form: AnswerForm,
-    service: Service,
-    show_units: Callable[[Units], object],
-    show_decision: Callable[[Decision], object],
-    discovered: Tuple[str, str],
-    answered: str,
+    discover: Callable[[Caller, Parameters], object],
+    decide: Callable[[_Read, Caller, Parameters], object],
+    discovered: str,
+    discover_help: str,
+    more_help: str = "",
 ) -> Iterator[Method]:
-    """The methods as they answer in one form."""
+    """The methods as they answer in one form.
 
-    def discover(_caller: Caller, parameters: Parameters) -> object:
-        wire.discover_request(parameters)
-        return show_units(service.discover())
-
-    def run(
-        read: Callable[[Caller, Parameters], Request],
-    ) -> Callable[[Caller, Parameters], object]:
-        def answer(caller: Caller, parameters: Parameters) -> object:
-            request = read(caller, parameters)
-            decision = service.decide(request)
-            told = decision_log.fields(decision)
-            return Reply(show_decision(decision), told, decision.results)
-
-        return answer
-
+    Args:
+        discovered: the type of what ``discover`` answers, in XML-RPC's words.
+        more_help: follows the help of the methods that run units.
+    """
     only = frozenset((form,))
-    returned, words = discovered
     for name in ("discover", "Discover"):
-        yield Method(name, f"{name}()\n\n{words}", ((returned,),), discover, only)
+        yield Method(name, f"{name}()\n\n{discover_help}", ((discovered,),), discover, only)
     for method in _RUNS:
         result = method.result if form is AnswerForm.DESIGN else "struct"
         signatures = tuple((result, *parameters) for parameters in method.parameters)
-        yield Method(method.name, method.help + answered, signatures, run(method.read), only)
+        run = partial(decide, method.read)
+        yield Method(method.name, method.help + more_help, signatures, run, only)
+
+
+def _discover(
+    service: Service, show: Callable[[Units], object], _caller: Caller, parameters: Parameters
+) -> object:
+    wire.discover_request(parameters)
+    return show(service.discover())
+
+
+def _decide(
+    service: Service,
+    show: Callable[[Decision], object],
+    read: _Read,
+    caller: Caller,
+    parameters: Parameters,
+) -> Reply:
+    decision = service.decide(read(caller, parameters))
+    return Reply(show(decision), decision_log.fields(decision), decision.results)

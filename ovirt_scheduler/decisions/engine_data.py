@@ -1,0 +1,51 @@
+"""Adds to a job what the engine knows of the ids in it, and the access that plugins want."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Optional, Sequence, Tuple, TypeVar
+
+from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.errors import EngineUnavailable
+from ovirt_scheduler.model.decisions import Job
+from ovirt_scheduler.model.drivers import DriverJob
+from ovirt_scheduler.model.plugins import NOT_NAMED, NoEngine, PluginCode
+
+_log = logging.getLogger(__name__)
+
+AnyJob = TypeVar("AnyJob", Job, DriverJob)
+
+
+def add(
+    job: AnyJob,
+    inventory: Optional[Inventory],
+    plugins: Sequence[PluginCode],
+    hosts: Sequence[str],
+    vm: Optional[str],
+    vms: Sequence[str] = (),
+) -> Tuple[AnyJob, Tuple[str, ...]]:
+    """Ask the engine, within the job's deadline.
+
+    Args:
+        inventory: None where no engine is configured: the job stays as it is.
+        plugins: those that the job calls.
+        hosts, vm, vms: ids to ask about; where there are none, the engine is not asked about any.
+
+    Returns:
+        The job, and what is wrong. If the engine gives no answer, the log says so once and the
+        job goes on without one.
+    """
+    if inventory is None:
+        return job, ()
+    job = replace(job, engine=NOT_NAMED)
+    statistics = any(plugin.wants_statistics for plugin in plugins)
+    try:
+        job = replace(job, known=inventory.known(hosts, vm, job.deadline, vms, statistics))
+        if any(plugin.wants_engine for plugin in plugins):
+            job = replace(job, engine=inventory.access(job.deadline))
+    except EngineUnavailable as error:
+        _log.warning("the engine's REST API gives no answer: %(reason)s", {"reason": str(error)})
+        message = f"the engine's REST API gives no answer: {error}"
+        return replace(job, engine=NoEngine(message)), (message,)
+    return job, ()

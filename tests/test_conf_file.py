@@ -18,29 +18,33 @@ TABLE = (
 
 
 def read(text: str) -> ConfFile:
-    return ConfFile(text.encode(), Path("/x.conf"), TABLE, PluginError)
+    return ConfFile(text.encode(), Path("/x.conf"), PluginError, TABLE)
 
 
 def test_what_is_not_set_has_its_default():
     """A key without a default is None, and a section that is missing has its defaults too."""
     conf = read("")
-    assert (conf["speed"], conf["folder"], conf.section("paint")) == (5, None, {"colour": "red"})
-    assert not conf.has("speed")
+    assert (conf["speed"], conf["folder"], conf.sections["paint"].values) == (
+        5,
+        None,
+        {"colour": "red"},
+    )
+    assert "speed" not in conf
 
 
 def test_values_are_typed():
     """Each is what its check makes of it."""
     conf = read("speed = '7'\nfolder = /a\n[paint]\ncolour = green")
     assert (conf["speed"], conf["folder"]) == (7, Path("/a"))
-    assert conf.section("paint") == {"colour": "green"}
-    assert conf.has("colour", "paint")
+    assert conf.sections["paint"].values == {"colour": "green"}
+    assert "colour" in conf.sections["paint"]
 
 
 def test_a_key_may_have_another_name():
     """The value is found under the name of the table."""
     conf = read("the speed = 3")
     assert conf["speed"] == 3
-    assert conf.has("speed")
+    assert "speed" in conf
 
 
 def test_two_names_of_one_key_may_agree():
@@ -74,6 +78,7 @@ def test_two_names_of_one_key_may_agree():
             2,
             "the speed: is speed by another name, which line 1 sets to 3",
         ),
+        ("speed = 0\nsped = 3", 1, "speed: expected a whole number, from 1 to 9, not '0'"),
         ("folder = a\nspeed = 0", 1, "folder: expected a path that begins with /, not 'a'"),
     ],
 )
@@ -89,4 +94,5 @@ def test_a_mistake_of_several_keys_is_put_on_the_line_of_one():
     """Its reader builds it from the key's name; a key that is not in the file has no line."""
     conf = read("\n\nspeed = 3")
     assert str(conf.mistake("speed", "is odd")) == "/x.conf:3: speed: is odd"
-    assert str(conf.mistake("colour", "clashes", "paint")) == "/x.conf: [paint] colour: clashes"
+    clash = conf.sections["paint"].mistake("colour", "clashes")
+    assert str(clash) == "/x.conf: [paint] colour: clashes"

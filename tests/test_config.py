@@ -13,14 +13,9 @@ from ovirt_scheduler.errors import ConfigError, PluginError
 from ovirt_scheduler.model.requests import AnswerForm, EngineScores, WantedUnit
 from ovirt_scheduler.model.units import Kind, OnFailure
 from ovirt_scheduler.settings import config
-from ovirt_scheduler.settings.config import (
-    ClusterSettings,
-    Drive,
-    EngineSettings,
-    PluginConf,
-    Settings,
-)
+from ovirt_scheduler.settings.config import ClusterSettings, EngineSettings, PluginConf, Settings
 from ovirt_scheduler.settings.table import CLUSTER, PLUGIN, SCHEDULER
+from ovirt_scheduler.settings.values import Drive
 
 PROJECT = Path(__file__).resolve().parents[1]
 DEFAULTS = Settings(

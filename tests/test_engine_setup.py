@@ -180,6 +180,14 @@ def test_an_edited_configuration_gets_its_lines_from_the_administrator(root, set
     assert "ServiceURL=http://localhost:18000/\n" in (root / "values").read_text()
 
 
+def test_a_configuration_with_clusters_is_read_as_the_daemon_reads_it(root, setup):
+    """Sections in a section are no mistake."""
+    setup()
+    (root / CONF).write_text("root_api = engine\nssl = off\n[clusters]\n[[Default]]\n")
+    status, told = setup("--engine")
+    assert status == 0, told
+
+
 def test_a_failing_engine_config_stops_the_run_with_its_words(root, setup):
     """And the next run goes on from there."""
     (root / "values").write_text("")

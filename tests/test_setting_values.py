@@ -6,16 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_scheduler.settings.values import CHECKS, check_functions, is_loopback, url_host
-
-try:
-    from configobj.validate import ValidateError, Validator
-except ImportError:
-    from validate import ValidateError, Validator
+from ovirt_scheduler.model.units import Kind, OnFailure
+from ovirt_scheduler.settings.table import Key
+from ovirt_scheduler.settings.values import TYPES, is_loopback, url_host
 
 
 @pytest.mark.parametrize(
-    ("check", "text", "value"),
+    ("name", "text", "value"),
     [
         ("whole", "0", 0),
         ("whole", "18781", 18781),
@@ -33,7 +30,7 @@ except ImportError:
         ("path", "/a/b", Path("/a/b")),
         ("folders", "/a:$PYTHONPATH/b:$PYTHONPATH", ("/a", "$PYTHONPATH/b", "$PYTHONPATH")),
         ("subjects", "a.example ; CN=b,O=c", ("a.example", "CN=b,O=c")),
-        ("kinds", "filter,  balance", ("filter", "balance")),
+        ("choices", "filter,  balance", ("filter", "balance")),
         *(
             ("address", text, text)
             for text in ("localhost", "a-1.example.com", "10.0.0.1", "::", "fe80::1%eth0", "1and1")
@@ -43,14 +40,14 @@ except ImportError:
         ("url", "https://[::1]:8443/api", "https://[::1]:8443/api"),
     ],
 )
-def test_a_value_is_read(check, text, value):
+def test_a_value_is_read(name, text, value):
     """Each way of writing has one meaning, of one type."""
-    read = CHECKS[check].read(text)
+    read = TYPES[name].read(text)
     assert (read, type(read)) == (value, type(value))
 
 
 @pytest.mark.parametrize(
-    ("check", "text"),
+    ("name", "text"),
     [
         *(("whole", text) for text in ("", "-1", "+1", "1.0", "1_000", "\u0661", "1 2", "1" * 16)),
         *(("seconds", text) for text in ("", "nan", "inf", "-1", "1e3", ".5", "5.", "5 min")),
@@ -60,7 +57,6 @@ def test_a_value_is_read(check, text, value):
         *(("path", text) for text in ("", "a/b", "~/a", "$HOME/a")),
         *(("folders", text) for text in ("", "/a:", ":/a", "a", "/a:b", "$PYTHONPATHS/a", "~/a")),
         *(("subjects", text) for text in ("", ";", "a;", "a, b")),
-        *(("kinds", text) for text in ("", "filter balance", "score", "filter,")),
         *(
             ("address", text)
             for text in ("", "*", "[::1]", "a b", "256.0.0.1", "1.2.3", "a.", "-a", "a_b", "x" * 64)
@@ -83,29 +79,50 @@ def test_a_value_is_read(check, text, value):
         ("text", ""),
     ],
 )
-def test_what_may_be_meant_otherwise_is_refused(check, text):
+def test_what_may_be_meant_otherwise_is_refused(name, text):
     """No reader guesses."""
     with pytest.raises(ValueError):
-        CHECKS[check].read(text)
+        TYPES[name].read(text)
 
 
 @pytest.mark.parametrize(
-    ("spec", "good", "bad"),
+    ("key", "good", "bad"),
     [
-        ('whole(least="1", most="9")', ["1", "9"], ["0", "10"]),
-        ('size(least="1 KiB", most="1 MiB")', ["1024", "1 MiB"], ["1023", "2 MiB"]),
-        ('seconds(least="0.1")', ["0.1", "1000"], ["0.05"]),
-        ('choice("design", "engine")', ["design", "engine"], ["Design", "", "other"]),
+        (Key("k", "whole", None, "", least="1", most="9"), ["1", "9"], ["0", "10"]),
+        (
+            Key("k", "size", None, "", least="1 KiB", most="1 MiB"),
+            ["1024", "1 MiB"],
+            ["1023", "2 MiB"],
+        ),
+        (Key("k", "seconds", None, "", least="0.1"), ["0.1", "1000"], ["0.05"]),
+        (
+            Key("k", "choice", None, "", choices=("one", "two")),
+            ["one", "two"],
+            ["One", "", "other"],
+        ),
+        (Key("k", "choice", None, "", choices=OnFailure), ["ignore"], ["IGNORE", "", "stop"]),
+        (
+            Key("k", "choices", None, "", choices=Kind),
+            ["filter"],
+            ["", "filter balance", "filter,"],
+        ),
     ],
+    ids=["whole", "size", "seconds", "choice of words", "choice of an enum", "several of an enum"],
 )
-def test_the_validator_holds_values_to_bounds_and_choices(spec, good, bad):
+def test_a_key_holds_values_to_its_bounds_and_choices(key, good, bad):
     """Bounds are written as values are, and belong to what is allowed."""
-    validator = Validator(check_functions())
     for text in good:
-        validator.check(spec, text)
+        key.cast(text)
     for text in bad:
-        with pytest.raises(ValidateError):
-            validator.check(spec, text)
+        with pytest.raises(ValueError):
+            key.cast(text)
+
+
+def test_choices_of_an_enum_are_its_members():
+    """One, or a set of them."""
+    assert Key("k", "choice", None, "", choices=OnFailure).cast("reject") is OnFailure.REJECT
+    several = Key("k", "choices", None, "", choices=Kind).cast("balance, filter")
+    assert several == frozenset({Kind.BALANCE, Kind.FILTER})
 
 
 @pytest.mark.parametrize(

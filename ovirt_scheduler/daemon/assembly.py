@@ -33,8 +33,8 @@ from ovirt_scheduler.server.http.server import SchedulerServer, ServerSettings
 from ovirt_scheduler.server.http.stream import tls_context
 from ovirt_scheduler.server.method import Method
 from ovirt_scheduler.server.methods import methods
-from ovirt_scheduler.settings.config import Drive, Settings
-from ovirt_scheduler.settings.values import is_loopback
+from ovirt_scheduler.settings.config import Settings
+from ovirt_scheduler.settings.values import Drive, is_loopback
 
 _log = logging.getLogger(__name__)
 

@@ -7,7 +7,6 @@ key has to do with another is checked, and it is known where things lie.
 from __future__ import annotations
 
 import contextlib
-import enum
 import os
 import pwd
 import re
@@ -23,7 +22,7 @@ from ovirt_scheduler.security import trust
 from ovirt_scheduler.settings import syntax
 from ovirt_scheduler.settings.file import ConfFile
 from ovirt_scheduler.settings.table import CLUSTER, PLUGIN, SCHEDULER
-from ovirt_scheduler.settings.values import PYTHON_PATH, is_loopback
+from ovirt_scheduler.settings.values import PYTHON_PATH, Drive, is_loopback
 
 _CLUSTER_NAME = re.compile(r"[\w.-]{1,40}")
 
@@ -64,14 +63,6 @@ class EngineSettings:
         if not password:
             raise ConfigError(reason or "has an empty first line", str(self.password_file))
         return password
-
-
-class Drive(enum.Enum):
-    """Whether the daemon itself looks after clusters, and how far it goes."""
-
-    OFF = "off"
-    DRY_RUN = "dry-run"  # logs the migrations that it would make
-    ON = "on"
 
 
 @dataclass(frozen=True)
@@ -176,7 +167,7 @@ def load(path: Optional[Path], environ: Mapping[str, str], for_daemon: bool = Tr
             _check_trust(file)  # whoever could write it could have taken it away
     else:
         _check_trust(file)
-    conf = ConfFile(data, file, SCHEDULER, ConfigError, {"clusters": CLUSTER})
+    conf = parse(data, file)
     _check_listening(conf)
     _check_files(conf)
     if conf["plugin_timeout"] > conf["request_timeout"]:
@@ -185,22 +176,30 @@ def load(path: Optional[Path], environ: Mapping[str, str], for_daemon: bool = Tr
             f"{conf['plugin_timeout']:g} seconds is longer than request_timeout, "
             f"{conf['request_timeout']:g}",
         )
-    values = {key.name: conf[key.name] for key in SCHEDULER if not key.section}
     folders, optional = _plugin_folders(conf["plugins_path"], environ)
-    values.update(
-        ssl_allowed_clients=conf["ssl_allowed_clients"] or (),
-        plugins_path=folders,
-        plugins_path_optional=optional,
-        root_api=AnswerForm(conf["root_api"]),
-        engine_scores=EngineScores(conf["engine_scores"]),
-        on_failure=OnFailure(conf["on_failure"]),
-        max_parallel_calls=conf["max_parallel_calls"] or 2 * len(os.sched_getaffinity(0)),
-        plugin_user=_plugin_user(conf, for_daemon),
-        engine=_engine(conf),
-        drive=Drive(conf["drive"]),
-        clusters=tuple(_clusters(conf, file)),
-    )
-    return Settings(**values)
+    derived = {
+        "ssl_allowed_clients": conf["ssl_allowed_clients"] or (),
+        "plugins_path": folders,
+        "plugins_path_optional": optional,
+        "max_parallel_calls": conf["max_parallel_calls"] or 2 * len(os.sched_getaffinity(0)),
+        "plugin_user": _plugin_user(conf, for_daemon),
+        "engine": _engine(conf),
+        "clusters": tuple(_clusters(conf, file)),
+    }
+    return Settings(**{**conf.values, **derived})
+
+
+def parse(data: bytes, path: Path) -> ConfFile:
+    """Check each value of scheduler.conf by itself.
+
+    Args:
+        data: what is in the file.
+        path: where it is, for messages.
+
+    Raises:
+        ConfigError: with the file, the line and the key, and what is allowed.
+    """
+    return ConfFile(data, path, ConfigError, SCHEDULER, {"clusters": CLUSTER})
 
 
 def parse_plugin_conf(data: bytes, path: Path) -> PluginConf:
@@ -209,18 +208,18 @@ def parse_plugin_conf(data: bytes, path: Path) -> PluginConf:
     Raises:
         PluginError: with the file, the line and the key, and what is allowed.
     """
-    conf = ConfFile(data, path, PLUGIN, PluginError)
+    conf = ConfFile(data, path, PluginError, PLUGIN)
     if conf["defaultValues"] and not conf["customProperties"]:
         raise conf.mistake("defaultValues", "there are no customProperties that it could be for")
     return PluginConf(
         name=conf["name"] or path.stem,
         custom_properties=conf["customProperties"] or "",
         default_values=conf["defaultValues"] or "",
-        kinds=frozenset(Kind(kind) for kind in conf["kinds"]),
+        kinds=conf["kinds"],
         timeout=conf["timeout"],
         memory_limit=conf["memory_limit"],
         calls_per_process=conf["calls_per_process"],
-        on_failure=OnFailure(conf["on_failure"]) if conf["on_failure"] else None,
+        on_failure=conf["on_failure"],
         enabled=conf["enabled"],
     )
 
@@ -246,9 +245,9 @@ def state_folder(environ: Mapping[str, str], uid: int) -> Path:
     Raises:
         ConfigError: a user without a home folder, and nothing in the environment.
     """
-    given = environ.get("STATE_DIRECTORY", "").split(":")[0]  # systemd may set several
-    if given:
-        return Path(given)
+    folder = environ.get("STATE_DIRECTORY", "").split(":")[0]  # systemd may set several
+    if folder:
+        return Path(folder)
     if uid == 0:
         return Path("/var/lib/ovirt-scheduler")
     state = environ.get("XDG_STATE_HOME", "")
@@ -267,9 +266,9 @@ def state_folder(environ: Mapping[str, str], uid: int) -> Path:
 
 
 def _check_trust(file: Path) -> None:
-    distrust = trust.tampering(file.absolute())
-    if distrust:
-        raise ConfigError(distrust, str(file))
+    problem = trust.tampering(file.absolute())
+    if problem:
+        raise ConfigError(problem, str(file))
 
 
 def _check_listening(conf: ConfFile) -> None:
@@ -293,25 +292,25 @@ def _check_files(conf: ConfFile) -> None:
     for one, other in (("ssl_certificate", "ssl_key"), ("ssl_key", "ssl_certificate")):
         if conf[one] and not conf[other]:
             raise conf.mistake(one, f"needs {other} too")
-    engine = conf.section("engine")
+    engine = conf.sections["engine"]
     # Who may write its folder can lead what root writes into any file.
     logs = conf["log_file"] if conf["plugin_user"] else None
     if logs and not logs.exists():
         logs = logs.parent
     named = (
-        ("", "log_file", logs, trust.tampering),
-        ("", "ssl_certificate", conf["ssl_certificate"], trust.tampering),
-        ("", "ssl_key", conf["ssl_key"], trust.exposure),
-        ("", "ssl_client_ca", conf["ssl_client_ca"], trust.tampering),
-        ("engine", "password_file", engine["password_file"], trust.exposure),
-        ("engine", "ca_file", engine["ca_file"], trust.tampering),
+        (conf, "log_file", logs, trust.tampering),
+        (conf, "ssl_certificate", conf["ssl_certificate"], trust.tampering),
+        (conf, "ssl_key", conf["ssl_key"], trust.exposure),
+        (conf, "ssl_client_ca", conf["ssl_client_ca"], trust.tampering),
+        (engine, "password_file", engine["password_file"], trust.exposure),
+        (engine, "ca_file", engine["ca_file"], trust.tampering),
     )
-    for section, name, path, problem_of in named:
+    for section, key, path, problem_of in named:
         if path is not None:
             with contextlib.suppress(OSError):  # whoever reads it tells
                 problem = problem_of(path)
                 if problem:
-                    raise conf.mistake(name, f"{path}: {problem}", section)
+                    raise section.mistake(key, f"{path}: {problem}")
 
 
 def _plugin_user(conf: ConfFile, for_daemon: bool) -> Optional[PluginUser]:
@@ -341,49 +340,47 @@ def _plugin_user(conf: ConfFile, for_daemon: bool) -> Optional[PluginUser]:
 
 
 def _engine(conf: ConfFile) -> Optional[EngineSettings]:
-    names = [key.name for key in SCHEDULER if key.section == "engine"]
-    given = [name for name in names if conf.has(name, "engine")]
+    section = conf.sections["engine"]
+    keys = [key for key in section.values if key in section]
     for needed in ("url", "username", "password_file"):
-        if given and needed not in given:
-            raise conf.mistake(given[0], f"the section needs {needed} too", "engine")
-    if not given:
-        return None
-    return EngineSettings(**conf.section("engine"))
+        if keys and needed not in keys:
+            raise section.mistake(keys[0], f"the section needs {needed} too")
+    return EngineSettings(**section.values) if keys else None
 
 
 def _clusters(conf: ConfFile, file: Path) -> Iterator[ClusterSettings]:
-    found = conf.inner("clusters")
-    for needed, there in (("[engine]", _engine(conf)), ("[clusters]", found)):
-        if conf["drive"] != Drive.OFF.value and not there:
+    sections = conf.subsections["clusters"]
+    for needed, is_there in (("[engine]", _engine(conf)), ("[clusters]", sections)):
+        if conf["drive"] is not Drive.OFF and not is_there:
             raise conf.mistake("drive", f"needs the section {needed}, which is not there")
     names: Dict[str, str] = {}  # as the engine finds them: whatever their case
-    for name, values in found.items():
+    for name, section in sections.items():
         if names.setdefault(name.lower(), name) != name:
             problem = (
                 f"the engine tells no case apart: keep this section or [[{names[name.lower()]}]]"
             )
-            raise conf.mistake("scheduler", problem, "clusters", name)
+            raise section.mistake("scheduler", problem)
         if not _CLUSTER_NAME.fullmatch(name):
             problem = "is not the name of a cluster: at most 40 letters, digits, - _ and ."
-            raise conf.mistake("scheduler", problem, "clusters", name)
-        properties = dict(values["properties"] or {})
+            raise section.mistake("scheduler", problem)
+        properties = dict(section["properties"] or {})
         for key in ("policy", "filters", "cost_functions"):
             if key in properties:
                 problem = f"{key} is a key of its own: write it on a line of its own"
-                raise conf.mistake("properties", problem, "clusters", name)
-        if values["policy"] is not None:
-            properties["policy"] = values["policy"]
+                raise section.mistake("properties", problem)
+        if section["policy"] is not None:
+            properties["policy"] = section["policy"]
         yield ClusterSettings(
             name=name,
-            scheduler=values["scheduler"],
+            scheduler=section["scheduler"],
             properties=properties,
-            load_balance_interval=values["load_balance_interval"] * 60,
-            timer_interval=values["timer_interval"] * 60,
-            filters=tuple(map(WantedUnit, values["filters"] or ())),
-            cost_functions=tuple(WantedUnit(*each) for each in values["cost_functions"] or ()),
-            migrations_per_vm=values["migrations_per_vm"],
+            load_balance_interval=section["load_balance_interval"] * 60,
+            timer_interval=section["timer_interval"] * 60,
+            filters=tuple(map(WantedUnit, section["filters"] or ())),
+            cost_functions=tuple(WantedUnit(*each) for each in section["cost_functions"] or ()),
+            migrations_per_vm=section["migrations_per_vm"],
             file=str(file),
-            lines={key.name: conf.line(key.name, "clusters", name) for key in CLUSTER},
+            lines=section.lines,
         )
 
 

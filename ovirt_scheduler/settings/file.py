@@ -1,186 +1,171 @@
-"""A conf file held to its table: known keys, good values, and whose line a mistake is on."""
+"""A conf file held to its table of settings: known keys, typed values, and the line of each."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
-
-from configobj import ConfigObj, flatten_errors
+from typing import Any, Dict, Iterable, List, Mapping, Optional
 
 from ovirt_scheduler.errors import SchedulerError
 from ovirt_scheduler.model import near
-from ovirt_scheduler.settings.syntax import Entry, Mistake, entries
-from ovirt_scheduler.settings.table import Key, configspec
-from ovirt_scheduler.settings.values import check_functions
-
-try:
-    from configobj.validate import Validator
-except ImportError:  # configobj 5.0.6, where it is a module of its own
-    from validate import Validator
+from ovirt_scheduler.settings.syntax import Entry, ErrorType, entries
+from ovirt_scheduler.settings.table import Key
 
 
-class ConfFile:
-    """The values of one file, each checked by itself and typed; None where not set.
+class Section:
+    """The settings of one section. ``section["key"]`` is a value, ``in`` tells if the file sets it.
 
-    ``conf["key"]`` is a value above the sections.
+    Attributes:
+        values: each key of the table with its typed value: the file's, or else the default.
+        lines: each key with its line; where the file does not set it, with the section's.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        error_type: ErrorType,
+        table: Iterable[Key],
+        name: str = "",
+        line: Optional[int] = None,
+    ) -> None:
+        """Make a section that sets nothing yet.
+
+        Args:
+            name: as it stands in the file: ``[engine]``, or empty above the sections.
+            line: where it begins, if that is a line to show.
+        """
+        self.keys = {key.name: key for key in table}
+        self.values: Dict[str, Any] = {
+            name: None if key.default is None else key.cast(key.default)
+            for name, key in self.keys.items()
+        }
+        self.lines = dict.fromkeys(self.keys, line)
+        self._path = path
+        self._error_type = error_type
+        self._prefix = f"{name} ".lstrip()
+        self._by_every_name = {
+            name: key for key in self.keys.values() for name in (key.name, *key.other_names)
+        }
+        self._entries: Dict[str, Entry] = {}
+
+    def __getitem__(self, key: str) -> Any:
+        return self.values[key]
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._entries
+
+    def mistake(self, key: str, problem: str) -> SchedulerError:
+        """The exception to raise about a key, with its line if there is one."""
+        return self._at(self.lines[key], key, problem)
+
+    def refused(self, entry: Entry, problem: str) -> SchedulerError:
+        """The exception to raise about a line that sets no key of this section."""
+        return self._at(entry.line, entry.key, problem)
+
+    def _at(self, line: Optional[int], key: str, problem: str) -> SchedulerError:
+        return self._error_type(f"{self._prefix}{key}: {problem}", str(self._path), line)
+
+    def knows(self, name: str) -> bool:
+        """Whether the table has a key of that name; a key may have several."""
+        return name in self._by_every_name
+
+    def read(self, entry: Entry) -> None:
+        """Take the value of a key that the section knows.
+
+        Raises:
+            SchedulerError: the file's ``error_type``: the value is not allowed, or the key is set
+                to another one already.
+        """
+        key = self._by_every_name[entry.key]
+        before = self._entries.setdefault(key.name, entry)
+        if before.value != entry.value:
+            problem = f"is {before.key} by another name, which line {before.line} sets to "
+            raise self.refused(entry, f"{problem}{before.value:.60}")
+        self.lines[key.name] = entry.line
+        try:
+            self.values[key.name] = key.cast(entry.value)
+        except ValueError:
+            value = repr(entry.value[:60]) if entry.value else "nothing"
+            raise self.mistake(key.name, f"expected {key.allowed}, not {value}") from None
+
+
+class ConfFile(Section):
+    """A file. It is itself the section above all others.
+
+    Attributes:
+        sections: the table's own sections by their names, whether the file has them or not.
+        subsections: the file's sections in a section, such as those in ``[clusters]``, by the
+            names of both.
     """
 
     def __init__(
         self,
         data: bytes,
         path: Path,
-        table: Tuple[Key, ...],
-        mistake: Mistake,
-        inner_tables: Mapping[str, Tuple[Key, ...]] = MappingProxyType({}),
+        error_type: ErrorType,
+        table: Iterable[Key],
+        subsection_tables: Mapping[str, Iterable[Key]] = MappingProxyType({}),
     ):
-        """Check a file against its tables.
+        """Read a file and check it.
 
         Args:
-            inner_tables: for each section that holds sections, named as one likes, what is in
-                each of those.
+            data: what is in it.
+            path: where it is, for messages.
+            table: its keys, those of sections included.
+            subsection_tables: a section to the keys of each section in it.
 
         Raises:
-            mistake: with the file, the line and the key; what is allowed, or the nearest key.
+            error_type: at the first mistake, with the file, the line and the key; with what is
+                allowed, or the nearest key.
         """
-        found = entries(data, path, mistake)
-        outer = [entry for entry in found if not entry.inner]
-        self._sheet = _Sheet(outer, path, table, mistake, tuple(inner_tables))
-        self._inner: Dict[str, Dict[str, _Sheet]] = {section: {} for section in inner_tables}
-        for header in found:
-            if not header.inner or header.key:
+        by_section: Dict[str, List[Key]] = {"": []}
+        for key in table:
+            by_section.setdefault(key.section, []).append(key)
+        super().__init__(path, error_type, by_section.pop(""))
+        self.sections = {
+            name: Section(path, error_type, keys, f"[{name}]") for name, keys in by_section.items()
+        }
+        self.subsections: Dict[str, Dict[str, Section]] = {name: {} for name in subsection_tables}
+        for entry in entries(data, path, error_type):
+            if entry.key:
+                self._section_of(entry).read(entry)
                 continue
-            if header.section not in inner_tables:
-                place = f"[{header.section}] [[{header.inner}]]"
-                raise mistake(f"{place}: there is no such section", str(path), header.line)
-            own = [
-                replace(entry, section="")
-                for entry in found
-                if entry.key and (entry.section, entry.inner) == (header.section, header.inner)
-            ]
-            self._inner[header.section][header.inner] = _Sheet(
-                own, path, inner_tables[header.section], mistake, within=header
+            name = f"[{entry.section}] [[{entry.subsection}]]"
+            if entry.section not in subsection_tables:
+                raise error_type(f"{name}: there is no such section", str(path), entry.line)
+            self.subsections[entry.section][entry.subsection] = Section(
+                path, error_type, subsection_tables[entry.section], name, entry.line
             )
 
-    def __getitem__(self, name: str) -> Any:
-        return self._sheet.values[name]
+    def _section_of(self, entry: Entry) -> Section:
+        """The section that an entry is in, and that knows its key."""
+        section: Optional[Section] = self
+        if entry.subsection:
+            section = self.subsections[entry.section][entry.subsection]
+        elif entry.section:
+            section = self.sections.get(entry.section)
+        if section is None:
+            unknown = Section(self._path, self._error_type, (), f"[{entry.section}]")
+            raise unknown.refused(entry, self._not_a_section(entry.section))
+        if not section.knows(entry.key):
+            raise section.refused(entry, self._not_a_key(entry.key, section))
+        return section
 
-    def section(self, name: str) -> Dict[str, Any]:
-        return dict(self._sheet.values[name])
+    def _not_a_section(self, name: str) -> str:
+        if name in self.subsections:
+            return f"belongs in a section of its own there, [[name]] below [{name}]"
+        known = [*self.sections, *self.subsections]
+        return f"there is no such section{f'; {_nearest(name, known)}' if known else ''}"
 
-    def inner(self, section: str) -> Dict[str, Dict[str, Any]]:
-        """The values of each section in a section, by its name."""
-        return {name: dict(sheet.values) for name, sheet in self._inner[section].items()}
-
-    def line(self, name: str, section: str, inner: str) -> Optional[int]:
-        """The line of a key of a section in a section; of that section, where it is not set."""
-        return self._inner[section][inner].line(name)
-
-    def has(self, name: str, section: str = "") -> bool:
-        """Whether the file itself sets the key."""
-        return self._sheet.entry(name, section) is not None
-
-    def mistake(
-        self, name: str, problem: str, section: str = "", inner: str = ""
-    ) -> SchedulerError:
-        """The exception to raise about a key, on its line where the file has it."""
-        if inner:
-            return self._inner[section][inner].mistake(name, problem)
-        return self._sheet.mistake(name, problem, section)
-
-
-class _Sheet:
-    """Entries held to one table; those of an inner section have no section here."""
-
-    def __init__(
-        self,
-        found: Sequence[Entry],
-        path: Path,
-        table: Tuple[Key, ...],
-        mistake: Mistake,
-        outer_sections: Tuple[str, ...] = (),
-        within: Optional[Entry] = None,
-    ) -> None:
-        self._path = path
-        self._mistake = mistake
-        self._outer_sections = outer_sections
-        self._within = within
-        self._keys = {
-            (name, key.section): key for key in table for name in (key.name, *key.other_names)
-        }
-        self._entries: Dict[Key, Entry] = {}
-        for entry in found:
-            self._take(entry)
-        self.values = self._checked(configspec(table))
-
-    def entry(self, name: str, section: str) -> Optional[Entry]:
-        return self._entries.get(self._keys[name, section])
-
-    def line(self, name: str, section: str = "") -> Optional[int]:
-        entry = self.entry(name, section) or self._within
-        return entry.line if entry else None
-
-    def mistake(self, name: str, problem: str, section: str = "") -> SchedulerError:
-        return self._at(self.line(name, section), self._shown(name, section), problem)
-
-    def _at(self, line: Optional[int], shown: str, problem: str) -> SchedulerError:
-        return self._mistake(f"{shown}: {problem}", str(self._path), line)
-
-    def _shown(self, name: str, section: str) -> str:
-        if self._within is not None:
-            return f"[{self._within.section}] [[{self._within.inner}]] {name}"
-        return f"[{section}] {name}" if section else name
-
-    def _take(self, entry: Entry) -> None:
-        key = self._keys.get((entry.key, entry.section))
-        if key is None:
-            shown = self._shown(entry.key, entry.section)
-            raise self._at(entry.line, shown, self._unknown(entry))
-        before = self._entries.setdefault(key, entry)
-        if before.value != entry.value:
-            raise self._at(
-                entry.line,
-                entry.key,
-                f"is {before.key} by another name, which line {before.line} sets to "
-                f"{before.value:.60}",
-            )
-
-    def _unknown(self, entry: Entry) -> str:
-        if entry.section in self._outer_sections:
-            return f"belongs in a section of its own there, [[name]] below [{entry.section}]"
-        sections = {section for _, section in self._keys}
-        if entry.section not in sections:
-            names = [section for section in (*sections, *self._outer_sections) if section]
-            known = f"; {_nearest(entry.section, names)}" if names else ""
-            return f"there is no such section{known}"
-        for section in sections:
-            if (entry.key, section) in self._keys:
-                return (
-                    f"belongs {f'in the section [{section}]' if section else 'above the sections'}"
-                )
-        keys = [key.name for key in self._keys.values() if key.section == entry.section]
-        return f"there is no such key; {_nearest(entry.key, list(dict.fromkeys(keys)))}"
-
-    def _checked(self, spec: List[str]) -> ConfigObj:
-        values: Dict[str, Any] = {}
-        for key, entry in self._entries.items():
-            (values.setdefault(key.section, {}) if key.section else values)[key.name] = entry.value
-        config = ConfigObj(
-            values, configspec=spec, interpolation=False, list_values=False, encoding="utf-8"
-        )
-        outcome = config.validate(Validator(check_functions()), preserve_errors=True)
-        refused = {
-            self._keys[name, "".join(sections)]
-            for sections, name, _ in flatten_errors(config, outcome)
-        }
-        for key, entry in self._entries.items():
-            if key in refused:
-                value = repr(entry.value[:60]) if entry.value else "nothing"
-                raise self.mistake(key.name, f"expected {key.allowed}, not {value}", key.section)
-        return config
+    def _not_a_key(self, name: str, section: Section) -> str:
+        if self.knows(name):
+            return "belongs above the sections"
+        for other, its_section in self.sections.items():
+            if its_section.knows(name):
+                return f"belongs in the section [{other}]"
+        return f"there is no such key; {_nearest(name, section.keys)}"
 
 
-def _nearest(word: str, names: List[str]) -> str:
+def _nearest(word: str, names: Iterable[str]) -> str:
     meant = near.nearest(word, names)
     return f"known are {', '.join(names)}" if meant is None else f"did you mean {meant}?"

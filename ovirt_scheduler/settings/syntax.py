@@ -23,7 +23,7 @@ from configobj import ConfigObj, ConfigObjError, DuplicateError, NestingError, S
 
 from ovirt_scheduler.errors import ConfigError, PluginError
 
-Mistake = Union[Type[ConfigError], Type[PluginError]]  # what to raise about the file
+ErrorType = Union[Type[ConfigError], Type[PluginError]]  # what to raise about the file
 
 _LARGEST = 1 << 20  # bytes of a conf file
 _LONGEST = 4096  # characters of a line; configobj takes time with the square of it
@@ -37,74 +37,74 @@ _SHOWN = 60  # characters of a file's text that a message repeats
 class Entry:
     """One ``key = value`` of a file; ``section`` is empty above the first section.
 
-    ``inner`` names a section in the section, which has an entry of its own, without a key.
+    ``subsection`` names a section in the section, which has an entry of its own, without a key.
     """
 
     section: str
     key: str
     value: str
     line: int
-    inner: str = ""
+    subsection: str = ""
 
 
-def content(path: Path, mistake: Mistake) -> bytes:
+def content(path: Path, error_type: ErrorType) -> bytes:
     """The bytes of a conf file.
 
     Raises:
         FileNotFoundError: there is no such file.
-        mistake: it is no regular file, too large, or not to be read.
+        error_type: it is no regular file, too large, or not to be read.
     """
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise mistake("is not a file", str(path))
+            raise error_type("is not a file", str(path))
         if status.st_size > _LARGEST:
-            raise mistake(f"is larger than {_LARGEST} bytes", str(path))
+            raise error_type(f"is larger than {_LARGEST} bytes", str(path))
         return path.read_bytes()
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise mistake(f"cannot be read: {error.strerror}", str(path)) from error
+        raise error_type(f"cannot be read: {error.strerror}", str(path)) from error
 
 
-def entries(data: bytes, path: Path, mistake: Mistake) -> Tuple[Entry, ...]:
+def entries(data: bytes, path: Path, error_type: ErrorType) -> Tuple[Entry, ...]:
     """The values of a conf file in their order; sections without a value are not told.
 
     Raises:
-        mistake: not UTF-8, a control character, outside of comments one that cannot be seen, a
+        error_type: not UTF-8, a control character, outside of comments one that cannot be seen, a
             line or name that is too long, a line that is neither of ``key = value``,
             ``[section]`` and comment, a key or section that is there twice, a section three
             levels down, quotes that do not match, a ``#`` that may be meant either way.
     """
-    lines = _lines(data, path, mistake)
+    lines = _lines(data, path, error_type)
     try:
         # Ends at the first mistake: the lines that take longest to read are no good ones.
         config = ConfigObj(
             lines, interpolation=False, list_values=False, encoding="utf-8", raise_errors=True
         )
     except ConfigObjError as error:
-        raise mistake(_unreadable(error), str(path), error.line_number) from error
-    return tuple(_walk(config, lines, path, mistake))
+        raise error_type(_unreadable(error), str(path), error.line_number) from error
+    return tuple(_walk(config, lines, path, error_type))
 
 
-def _lines(data: bytes, path: Path, mistake: Mistake) -> List[str]:
+def _lines(data: bytes, path: Path, error_type: ErrorType) -> List[str]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         number = data.count(b"\n", 0, error.start) + 1
-        raise mistake("is not UTF-8 text here", str(path), number) from error
+        raise error_type("is not UTF-8 text here", str(path), number) from error
     lines = [line.strip(" \t\r") for line in text.split("\n")]
     for number, line in enumerate(lines, 1):
         if len(line) > _LONGEST:
-            raise mistake(f"is longer than {_LONGEST} characters", str(path), number)
+            raise error_type(f"is longer than {_LONGEST} characters", str(path), number)
         control = _CONTROL.search(line)
         if control:
             code = f"U+{ord(control[0]):04X}"
-            raise mistake(f"holds the control character {code}", str(path), number)
+            raise error_type(f"holds the control character {code}", str(path), number)
         unseen = "" if line.startswith("#") else _unseen(line)
         if unseen:
             problem = f"holds the character U+{ord(unseen):04X}, which cannot be seen; take it out"
-            raise mistake(problem, str(path), number)
+            raise error_type(problem, str(path), number)
     return lines
 
 
@@ -125,34 +125,36 @@ def _unreadable(error: ConfigObjError) -> str:
     return f"`{line}`: expected `key = value`, `[section]`, or a comment that begins with #"
 
 
-def _walk(config: ConfigObj, lines: List[str], path: Path, mistake: Mistake) -> Iterator[Entry]:
+def _walk(
+    config: ConfigObj, lines: List[str], path: Path, error_type: ErrorType
+) -> Iterator[Entry]:
     """The entries with their lines, which follow from the comments that configobj counts."""
     number = len(config.initial_comment)
     for section in _sections(config):
         if section is not config:
             number += len(section.parent.comments[section.name]) + 1
-            _check_name(section.name, number, path, mistake)
+            _check_name(section.name, number, path, error_type)
         if section.depth > _DEEPEST:
             shown = section.parent.name
-            raise mistake(
+            raise error_type(
                 f"[[{shown}]]: holds another section, three levels down", str(path), number
             )
-        outer, inner = (*_names(section), "", "")[:_DEEPEST]
-        if inner:
-            yield Entry(outer, "", "", number, inner)
+        name, subsection = (*_names(section), "", "")[:_DEEPEST]
+        if subsection:
+            yield Entry(name, "", "", number, subsection)
         for key in section.scalars:
             number += len(section.comments[key]) + 1
-            _check_name(key, number, path, mistake)
+            _check_name(key, number, path, error_type)
             problem = _ambiguity(section, key, lines[number - 1])
             if problem:
-                raise mistake(f"{key}: {problem}", str(path), number)
-            yield Entry(outer, key, _unquoted(section[key]), number, inner)
+                raise error_type(f"{key}: {problem}", str(path), number)
+            yield Entry(name, key, _unquoted(section[key]), number, subsection)
 
 
-def _check_name(name: str, number: int, path: Path, mistake: Mistake) -> None:
+def _check_name(name: str, number: int, path: Path, error_type: ErrorType) -> None:
     if len(name) > _LONGEST_NAME:
         problem = f"`{name[:_SHOWN]}`: the name goes on for {len(name)} characters"
-        raise mistake(f"{problem}; at most {_LONGEST_NAME}", str(path), number)
+        raise error_type(f"{problem}; at most {_LONGEST_NAME}", str(path), number)
 
 
 def _sections(section: Section) -> Iterator[Section]:

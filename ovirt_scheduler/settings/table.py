@@ -3,7 +3,7 @@
 The checks at start, the sample file and the manual's tables are all made from it
 (contract 5.8, 6)::
 
-    SCHEDULER, CLUSTER, PLUGIN ──► configspec()  what a file is checked against
+    SCHEDULER, CLUSTER, PLUGIN ──► Key.cast()  what each value of a file is made with
                                 ├──► (docs/settings_files.py) etc/scheduler.conf, and the tables
                                 │      in docs/configuration.md
                                 └──► (docs/man_pages.py) ovirt-scheduler.conf(5)
@@ -16,9 +16,12 @@ A value is written the same way everywhere: in the file, as a default, as a boun
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import List, Optional, Tuple
+from enum import Enum
+from typing import Any, Optional, Tuple, Type, Union
 
-from ovirt_scheduler.settings.values import CHECKS
+from ovirt_scheduler.model.requests import AnswerForm, EngineScores
+from ovirt_scheduler.model.units import Kind, OnFailure
+from ovirt_scheduler.settings.values import TYPES, Drive
 
 
 @dataclass(frozen=True)
@@ -26,12 +29,12 @@ class Key:
     """One line of the table; default and bounds are written as in a file."""
 
     name: str
-    check: str
+    value_type: str  # of its values, in ``values.TYPES``
     default: Optional[str]
     help: str
     least: Optional[str] = None
     most: Optional[str] = None
-    choices: Tuple[str, ...] = ()
+    choices: Union[Tuple[str, ...], Type[Enum]] = ()  # an Enum's are its values
     unset: str = "none"  # what holds in words, where there is no default to write down
     section: str = ""
     other_names: Tuple[str, ...] = ()
@@ -39,23 +42,33 @@ class Key:
     @property
     def allowed(self) -> str:
         """What a value may be, as part of a sentence."""
-        words = CHECKS[self.check].words
+        words = TYPES[self.value_type].words
         if self.choices:
-            return f"{words} {', '.join(self.choices)}"
+            choices = (each.value if isinstance(each, Enum) else each for each in self.choices)
+            return f"{words} {', '.join(choices)}"
         if self.least is not None and self.most is not None:
             return f"{words}, from {self.least} to {self.most}"
         return f"{words}, at least {self.least}" if self.least is not None else words
 
-    @property
-    def spec(self) -> str:
-        """The check in the configspec's language."""
-        given = [f'"{choice}"' for choice in self.choices]
-        for name, value in (("least", self.least), ("most", self.most), ("default", self.default)):
-            if value is not None:
-                given.append(f'{name}="{value}"')
-        if self.default is None:
-            given.append("default=None")
-        return f"{self.check}({', '.join(given)})"
+    def cast(self, text: str) -> Any:
+        """The typed value that a text stands for.
+
+        Raises:
+            ValueError: it is none, is not among the choices, or is out of bounds.
+        """
+        read = TYPES[self.value_type].read
+        value = read(text)
+        if isinstance(self.choices, type):
+            many = isinstance(value, tuple)
+            return frozenset(map(self.choices, value)) if many else self.choices(value)
+        allowed = (
+            (not self.choices or value in self.choices)
+            and (self.least is None or read(self.least) <= value)
+            and (self.most is None or value <= read(self.most))
+        )
+        if not allowed:
+            raise ValueError(text)
+        return value
 
 
 SCHEDULER: Tuple[Key, ...] = (
@@ -145,7 +158,7 @@ SCHEDULER: Tuple[Key, ...] = (
         "design",
         "The answer form at the URL paths / and /RPC2. An engine that was set up for the old "
         "proxy needs engine there.",
-        choices=("design", "engine"),
+        choices=AnswerForm,
     ),
     Key(
         "engine_scores",
@@ -153,7 +166,7 @@ SCHEDULER: Tuple[Key, ...] = (
         "summed",
         "What runCostFunctions answers in the engine form: one sum for each host, or each "
         "function's own cost, which engines of 4.1 and later multiply themselves.",
-        choices=("summed", "per_unit"),
+        choices=EngineScores,
     ),
     Key(
         "plugin_user",
@@ -186,7 +199,7 @@ SCHEDULER: Tuple[Key, ...] = (
         "What a filter that fails, or whose file does not load, does to the hosts: it is left out "
         "as though it had not been asked for, or it rejects every host. A plugin's conf file may "
         "say otherwise.",
-        choices=("ignore", "reject"),
+        choices=OnFailure,
     ),
     Key(
         "max_parallel_calls",
@@ -302,7 +315,7 @@ SCHEDULER: Tuple[Key, ...] = (
         "off",
         "Whether the daemon itself looks after the clusters of the section [clusters]: dry-run "
         "logs the migrations that it would make, on makes them. Needs the section [engine].",
-        choices=("off", "dry-run", "on"),
+        choices=Drive,
     ),
     Key(
         "url",
@@ -411,10 +424,10 @@ PLUGIN: Tuple[Key, ...] = (
     ),
     Key(
         "kinds",
-        "kinds",
+        "choices",
         "filter, cost_function, balance",
         "Which of the plugin's units have the properties.",
-        choices=("filter", "cost_function", "balance"),
+        choices=Kind,
     ),
     Key(
         "timeout",
@@ -450,7 +463,7 @@ PLUGIN: Tuple[Key, ...] = (
         None,
         "When the filter fails, does not load, or is gone while this conf file stands: leave it "
         "out as though it had not been asked for, or reject every host.",
-        choices=("ignore", "reject"),
+        choices=OnFailure,
         unset="on_failure of scheduler.conf",
     ),
     Key(
@@ -460,15 +473,3 @@ PLUGIN: Tuple[Key, ...] = (
         "Whether the plugin is loaded.",
     ),
 )
-
-
-def configspec(table: Tuple[Key, ...]) -> List[str]:
-    """The lines of the configspec that a file is checked against."""
-    lines = []
-    section = ""
-    for key in table:
-        if key.section != section:
-            section = key.section
-            lines.append(f"[{section}]")
-        lines.append(f"{key.name} = {key.spec}")
-    return lines

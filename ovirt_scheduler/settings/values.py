@@ -1,24 +1,19 @@
-"""How the values of a conf file are written, each kind with its reader (contract 6).
+"""How the values of a conf file are written (contract 6).
 
-A reader takes the text without its quotes and gives the typed value, or raises ValueError.
+Each type has a reader. It takes a text without quotes, and gives the value or raises ValueError.
 """
 
 from __future__ import annotations
 
+import enum
 import ipaddress
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Tuple
 from urllib.parse import urlsplit
 
-try:
-    from configobj.validate import VdtValueError
-except ImportError:  # configobj 5.0.6, where it is a module of its own
-    from validate import VdtValueError
-
 PYTHON_PATH = "$PYTHONPATH"  # stands for each entry of the variable in plugins_path
-
 
 _MOST_UNITS = 256  # that one call names (contract 4.2a)
 
@@ -26,12 +21,20 @@ _MOST_UNITS = 256  # that one call names (contract 4.2a)
 _LOCALHOST = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::")  # noqa: S104  nothing is bound here
 
 
+class Drive(enum.Enum):
+    """Whether the daemon itself looks after clusters, and how far it goes."""
+
+    OFF = "off"
+    DRY_RUN = "dry-run"  # logs the migrations that it would make
+    ON = "on"
+
+
 @dataclass(frozen=True)
-class Check:
-    """One way to write a value; ``words`` say it as part of a sentence."""
+class ValueType:
+    """A type of value; ``words`` name it in a sentence, ``read`` makes a value of a text."""
 
     words: str
-    read: Callable[[str], object]
+    read: Callable[[str], Any]
 
 
 def _whole(text: str) -> int:
@@ -125,11 +128,8 @@ def _factors(text: str) -> Tuple[Tuple[str, int], ...]:
     return tuple(found.items())
 
 
-def _kinds(text: str) -> Tuple[str, ...]:
-    kinds = tuple(kind.strip() for kind in text.split(","))
-    if not set(kinds) <= {"filter", "cost_function", "balance"}:
-        raise ValueError(text)
-    return kinds
+def _choices(text: str) -> Tuple[str, ...]:
+    return tuple(choice.strip() for choice in text.split(","))
 
 
 def _version(text: str) -> str:
@@ -177,46 +177,26 @@ def _match(pattern: str, text: str) -> re.Match[str]:
     return found
 
 
-CHECKS: Dict[str, Check] = {
-    "whole": Check("a whole number", _whole),
-    "seconds": Check("seconds, such as 30 or 0.5", _seconds),
-    "whole_seconds": Check("whole seconds", _whole_seconds),
-    "size": Check("bytes, such as 65536 or 64 KiB, MiB, GiB", _size),
-    "truth": Check("true or false", _truth),
-    "choice": Check("one of", str),
-    "text": Check("text", _text),
-    "user": Check("the name of a user", _text),
-    "path": Check("a path that begins with /", _path),
-    "folders": Check("paths that begin with / or $PYTHONPATH, with : between", _folders),
-    "subjects": Check("names with ; between", _subjects),
-    "minutes": Check("minutes, such as 5 or 0.5", _minutes),
-    "assignments": Check("key=value, with ; between", _assignments),
-    "names": Check("names, each once, with ; between", _names),
-    "factors": Check("names, each once and with an int as =factor, with ; between", _factors),
-    "kinds": Check("one or more, with commas between, of", _kinds),
-    "version": Check("a version, such as 4.5", _version),
-    "address": Check("a host name or an IP address (0.0.0.0 or :: for every interface)", _address),
-    "url": Check("an https:// URL without user name or query", _url),
+TYPES: Dict[str, ValueType] = {
+    "whole": ValueType("a whole number", _whole),
+    "seconds": ValueType("seconds, such as 30 or 0.5", _seconds),
+    "whole_seconds": ValueType("whole seconds", _whole_seconds),
+    "size": ValueType("bytes, such as 65536 or 64 KiB, MiB, GiB", _size),
+    "truth": ValueType("true or false", _truth),
+    "choice": ValueType("one of", str),
+    "text": ValueType("text", _text),
+    "user": ValueType("the name of a user", _text),
+    "path": ValueType("a path that begins with /", _path),
+    "folders": ValueType("paths that begin with / or $PYTHONPATH, with : between", _folders),
+    "subjects": ValueType("names with ; between", _subjects),
+    "minutes": ValueType("minutes, such as 5 or 0.5", _minutes),
+    "assignments": ValueType("key=value, with ; between", _assignments),
+    "names": ValueType("names, each once, with ; between", _names),
+    "factors": ValueType("names, each once and with an int as =factor, with ; between", _factors),
+    "choices": ValueType("one or more, with commas between, of", _choices),
+    "version": ValueType("a version, such as 4.5", _version),
+    "address": ValueType(
+        "a host name or an IP address (0.0.0.0 or :: for every interface)", _address
+    ),
+    "url": ValueType("an https:// URL without user name or query", _url),
 }
-
-
-def check_functions() -> Dict[str, Callable[..., object]]:
-    """The checks as the functions that configobj's validator calls."""
-    return {name: _bounded(check) for name, check in CHECKS.items()}
-
-
-def _bounded(check: Check) -> Callable[..., object]:
-    def function(
-        text: str, *choices: str, least: Optional[str] = None, most: Optional[str] = None
-    ) -> object:
-        try:
-            value = check.read(text)
-        except ValueError as error:
-            raise VdtValueError(text) from error
-        too_small = least is not None and value < check.read(least)  # type: ignore[operator]
-        too_large = most is not None and value > check.read(most)  # type: ignore[operator]
-        if too_small or too_large or (check is CHECKS["choice"] and text not in choices):
-            raise VdtValueError(text)
-        return value
-
-    return function

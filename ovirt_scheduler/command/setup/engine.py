@@ -15,10 +15,10 @@ from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.command.setup.record import Record
 from ovirt_scheduler.command.setup.step import Finding
 from ovirt_scheduler.command.setup.steps import Certificate
-from ovirt_scheduler.errors import ConfigError, StepFailed
+from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.security import certificates, trust
+from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.file import ConfFile
-from ovirt_scheduler.settings.table import SCHEDULER
 from ovirt_scheduler.settings.values import url_host
 
 CONF = f"{CONF_FOLDER}/scheduler.conf"
@@ -66,7 +66,7 @@ class SchedulerConf(ShippedFile):
         if not self.edited:
             return {}
         there = self.values()
-        wanted = self._checked(self._data)
+        wanted = self._parsed(self._data)
         return {key: value for key, value in self._keys.items() if there[key] != wanted[key]}
 
     def values(self) -> ConfFile:
@@ -76,10 +76,10 @@ class SchedulerConf(ShippedFile):
             ConfigError: the file that is there is wrong.
         """
         there = self._machine.read(self.name) if self.edited else None
-        return self._checked(self._data if there is None else there)
+        return self._parsed(self._data if there is None else there)
 
-    def _checked(self, data: bytes) -> ConfFile:
-        return ConfFile(data, self._machine.path(self.name), SCHEDULER, ConfigError)
+    def _parsed(self, data: bytes) -> ConfFile:
+        return config.parse(data, self._machine.path(self.name))
 
     def _note(self, found: bool) -> None:
         super()._note(found)

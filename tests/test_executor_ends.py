@@ -26,6 +26,7 @@ from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes import exchange, pool, processes, workers
 from ovirt_scheduler.processes.executor import Executor
+from ovirt_scheduler.processes.pool import SPARE
 
 _PTRACE_SEIZE = 0x4206  # ptrace(2)
 
@@ -176,7 +177,9 @@ def test_a_request_that_closing_cuts_off_is_told_of_the_end(unit_named):
     unit = unit_named("keeps_all")
     closing = Executor(parallel=1, max_waiting=1)
     closing.start()
-    for pid in wait_until(lambda: offspring(closing.zygote_pid)):  # forked when it is asked to
+    # All that are forked ahead: one that is not stopped would answer.
+    wait_until(lambda: len(offspring(closing.zygote_pid)) == SPARE)
+    for pid in offspring(closing.zygote_pid):
         os.kill(pid, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as pool:
         request = pool.submit(closing.run, job_of([unit]))

@@ -18,7 +18,7 @@ from conftest import PROJECT, StartDaemon
 
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import Loader
-from ovirt_scheduler.daemon.assembly import Parts
+from ovirt_scheduler.daemon.assembly import Assembly
 from ovirt_scheduler.errors import ConfigError, PluginError
 from ovirt_scheduler.model.analysis import Analysis
 from ovirt_scheduler.security import certificates, trust
@@ -365,7 +365,7 @@ def test_a_certificate_of_our_own_making_that_others_may_write_stops_the_start(
     made = certificates.ensure(tmp_path / "state" / "certificate")
     spoil(made.certificate)
     with pytest.raises(ConfigError, match=f"chmod o-w {made.certificate}"):
-        Parts(config.load(conf, {}), tmp_path / "state")
+        Assembly(config.load(conf, {}), tmp_path / "state")
 
 
 def test_a_sticky_folder_of_plugins_is_not_listed(file: Path) -> None:

@@ -1,4 +1,4 @@
-"""The daemon: its parts put together from the settings, started, reloaded, watched and ended.
+"""The daemon: put together from its settings, started, reloaded, watched and ended.
 
 Only ``command`` imports it. It imports everything that lies below.
 """

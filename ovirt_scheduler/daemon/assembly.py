@@ -1,4 +1,4 @@
-"""The parts of a running daemon, made of its settings, and made anew while it runs.
+"""A running daemon put together: made from its settings, and made anew while it runs.
 
 Everything that can fail is made before anything is replaced: what runs is always what one
 scheduler.conf says, never a mixture of two.
@@ -6,33 +6,24 @@ scheduler.conf says, never a mixture of two.
 
 from __future__ import annotations
 
+import fcntl
 import logging
+import os
 from pathlib import Path
-from typing import List, Optional, Tuple
+from typing import Optional
 
 from OpenSSL import SSL
 
-from ovirt_scheduler.catalogue.last_good import LastGood
-from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
-from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.clusters.drive import ClusterDrive
 from ovirt_scheduler.clusters.memory import DriveMemory
 from ovirt_scheduler.clusters.threads import ClusterThreads
-from ovirt_scheduler.daemon import state_lock
 from ovirt_scheduler.daemon.log_output import say
-from ovirt_scheduler.decisions.drivers import Scheduling
-from ovirt_scheduler.decisions.selections import Selections
-from ovirt_scheduler.decisions.units import Service
-from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.daemon.runtime import Runtime, Services
 from ovirt_scheduler.errors import ConfigError
-from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.security import certificates, trust
 from ovirt_scheduler.security.clients import Clients
-from ovirt_scheduler.server import driver_methods
 from ovirt_scheduler.server.http.server import SchedulerServer, ServerSettings
 from ovirt_scheduler.server.http.stream import tls_context
-from ovirt_scheduler.server.method import Method
-from ovirt_scheduler.server.methods import methods
 from ovirt_scheduler.settings.config import Settings
 from ovirt_scheduler.settings.values import Drive, is_loopback
 
@@ -46,37 +37,32 @@ _FIXED = (
 )  # fmt: skip
 
 
-class Parts:
-    """What the daemon consists of, put together; nothing is started yet.
+class Assembly:
+    """The daemon's runtime, its server and what looks after clusters; nothing is started yet.
 
     Args:
         state: the state folder.
 
     Raises:
-        ConfigError: the settings name something that cannot be used.
+        ConfigError: the settings name something that cannot be used, or another daemon has the
+            state folder.
     """
 
     def __init__(self, settings: Settings, state: Path) -> None:
-        self._settings = settings
         self._state = state
-        self._lock = state_lock.take(state)
-        self.executor = Executor(
-            settings.max_parallel_calls,
-            settings.max_waiting,
-            settings.plugin_user,
-            adopts=True,
-            kept=settings.kept_processes,
-        )
-        loader = Loader(settings, self.executor.analyse, SHIPPED)
-        self.registry = Registry(loader, LastGood(state / "plugins"), self.executor.want)
-        self._selections = Selections()
-        self._inventories: List[Inventory] = []  # calls under way may use a former one
-        self._inventory = self._made_inventory(settings)
-        self._scheduling = self._made_scheduling(settings, self._inventory)
-        self._service = self._made_service(settings, self._inventory)
+        self._lock = _lock(state)
+        self._runtime = Runtime(settings, state)
+        self.executor = self._runtime.executor
+        self.registry = self._runtime.registry
+        services = self._runtime.services
         self._drive_memory = DriveMemory(state / "clusters.json")
-        self._drive = self._made_drive(settings, self._inventory, self._scheduling, self._service)
-        self.server = SchedulerServer(self._server_settings(settings), self._methods(settings))
+        self._drive = self._made_drive(services)
+        self.server = SchedulerServer(self._server_settings(settings), services.methods())
+
+    @property
+    def settings(self) -> Settings:
+        """Those that are in force."""
+        return self._runtime.services.settings
 
     def renew(self, settings: Settings) -> None:
         """Go on with other settings, and with what their files hold now; breaks no call.
@@ -85,63 +71,27 @@ class Parts:
             ConfigError: they cannot be used, or change what takes a restart; nothing is changed.
         """
         changed = [
-            name for name in _FIXED if getattr(settings, name) != getattr(self._settings, name)
+            name for name in _FIXED if getattr(settings, name) != getattr(self.settings, name)
         ]
         if changed:
             raise ConfigError(f"{' and '.join(changed)} cannot change without a restart")
         server_settings = self._server_settings(settings)
-        inventory = self._inventory
-        if settings.engine != self._settings.engine:
-            inventory = self._made_inventory(settings)
-        scheduling = self._made_scheduling(settings, inventory)
-        service = self._made_service(settings, inventory)
-        loader = Loader(settings, self.executor.analyse, SHIPPED)
-        drive = self._made_drive(settings, inventory, scheduling, service)
+        services = self._runtime.prepare(settings)
+        drive = self._made_drive(services)
         # From here on nothing is made that could fail.
         self.stop_drive()
-        self._settings, self._inventory = settings, inventory
-        self._scheduling, self._service, self._drive = scheduling, service, drive
-        self.executor.keep(settings.kept_processes)
-        self.registry.renew(loader)
-        self.server.renew(server_settings, self._methods(settings))
+        self._runtime.use(services)
+        self._drive = drive
+        self.server.renew(server_settings, services.methods())
         self.start_drive()
-
-    @property
-    def settings(self) -> Settings:
-        """Those that are in force."""
-        return self._settings
 
     def start_drive(self) -> None:
         """Look after the clusters of the settings, in threads of their own."""
         if self._drive is not None:
             self._drive.start()
 
-    def _made_drive(
-        self,
-        settings: Settings,
-        inventory: Optional[Inventory],
-        scheduling: Scheduling,
-        service: Service,
-    ) -> Optional[ClusterThreads]:
-        if settings.drive is Drive.OFF or inventory is None:
-            return None
-        makes = settings.drive is Drive.ON
-        clusters = [
-            ClusterDrive(
-                cluster,
-                makes,
-                inventory,
-                scheduling,
-                service,
-                self.executor,
-                self._drive_memory,
-            )
-            for cluster in settings.clusters
-        ]
-        return ClusterThreads(clusters, inventory)
-
     def stop_drive(self, seconds: float = 5.0) -> None:
-        """Let the clusters be; what is under way in the engine goes on there.
+        """Stop looking after clusters; what is under way in the engine goes on there.
 
         Args:
             seconds: for what is under way here to end, at most.
@@ -153,32 +103,20 @@ class Parts:
         """End what the server's calls were made with, when there are none any more."""
         self.executor.close()
         self.stop_drive(1.0)  # that a hook was cut off is remembered, too
-        for inventory in self._inventories:
-            inventory.close()
+        self._runtime.close()
 
-    def _made_inventory(self, settings: Settings) -> Optional[Inventory]:
-        if settings.engine is None:
+    def _made_drive(self, services: Services) -> Optional[ClusterThreads]:
+        settings, inventory, units, drivers = services
+        if settings.drive is Drive.OFF or inventory is None:
             return None
-        self._inventories.append(Inventory(settings.engine))
-        return self._inventories[-1]
-
-    def _made_scheduling(self, settings: Settings, inventory: Optional[Inventory]) -> Scheduling:
-        return Scheduling(
-            self.registry,
-            self.executor,
-            settings.request_timeout,
-            self._selections,
-            inventory,
-        )
-
-    def _made_service(self, settings: Settings, inventory: Optional[Inventory]) -> Service:
-        return Service(self.registry, self.executor, settings.request_timeout, inventory)
-
-    def _methods(self, settings: Settings) -> Tuple[Method, ...]:
-        return (
-            *methods(self._service, settings.engine_scores),
-            *driver_methods.methods(self._scheduling),
-        )
+        makes = settings.drive is Drive.ON
+        clusters = [
+            ClusterDrive(
+                cluster, makes, inventory, drivers, units, self.executor, self._drive_memory
+            )
+            for cluster in settings.clusters
+        ]
+        return ClusterThreads(clusters, inventory)
 
     def _server_settings(self, settings: Settings) -> ServerSettings:
         if not settings.ssl_client_ca and not is_loopback(settings.listening_address):
@@ -212,3 +150,36 @@ class Parts:
         if settings.ssl_client_ca is not None:
             admitted = Clients(settings.ssl_client_ca, settings.ssl_allowed_clients)
         return tls_context(certificate, key, admitted)
+
+
+def _lock(state: Path) -> Optional[int]:
+    """Lock a state folder until this process ends; the folder is made where it is missing.
+
+    A second daemon on it would write into what the first has there.
+
+    Returns:
+        The descriptor that holds the lock. None where nothing can be written there; the log says
+        so.
+
+    Raises:
+        ConfigError: another daemon has it.
+    """
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(state / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        _log.warning(
+            "%(file)s cannot be locked: %(reason)s; start no other daemon on it",
+            {"file": str(state), "reason": str(error)},
+        )
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise ConfigError(
+            "another daemon uses this state folder; stop it, or set STATE_DIRECTORY to a folder "
+            "of this one's own",
+            str(state),
+        ) from None
+    return descriptor

@@ -1,4 +1,4 @@
-"""The daemon: puts the parts together, starts them in order, and ends them in order.
+"""The daemon: it is put together, started in order, and ended in order.
 
 Start: settings, certificate, port, zygote, plugins; then it says that it listens, to whoever
 started it and to systemd.
@@ -21,7 +21,7 @@ from typing import Callable, Deque, Optional, TypeVar
 
 from ovirt_scheduler import __version__
 from ovirt_scheduler.daemon import log_output
-from ovirt_scheduler.daemon.assembly import Parts
+from ovirt_scheduler.daemon.assembly import Assembly
 from ovirt_scheduler.daemon.certificate_watch import CertificateWatch
 from ovirt_scheduler.daemon.log_output import say
 from ovirt_scheduler.daemon.notify import Notifier
@@ -57,13 +57,13 @@ def serve(read: Callable[[], Settings]) -> None:
     _log.info("ovirt-scheduler %(version)s, pid %(pid)d", about)
     notifier = Notifier(os.environ)
     state = config.state_folder(os.environ, os.getuid())
-    parts = Parts(settings, state)
-    watchdog = Watchdog(notifier, parts.executor)
-    certificates = CertificateWatch(state, lambda: parts.settings)
-    with parts.server as server:
+    assembly = Assembly(settings, state)
+    watchdog = Watchdog(notifier, assembly.executor)
+    certificates = CertificateWatch(state, lambda: assembly.settings)
+    with assembly.server as server:
         try:
-            parts.executor.start()
-            catalogue = asked.unless_stopped(parts.registry.look)
+            assembly.executor.start()
+            catalogue = asked.unless_stopped(assembly.registry.look)
             if catalogue is None:
                 _log.info("stopping on %(signal)s", {"signal": asked.next().name})
                 return
@@ -78,11 +78,11 @@ def serve(read: Callable[[], Settings]) -> None:
             notifier.ready(f"listening on {server.url}")
             watchdog.start()
             certificates.start()
-            parts.start_drive()
+            assembly.start_drive()
             received = asked.next()
             while received == signal.SIGHUP:
                 notifier.reloading()
-                refused = "" if _reload(read, parts) else "; the last reload failed, see the log"
+                refused = "" if _reload(read, assembly) else "; the last reload failed, see the log"
                 certificates.look_now()
                 notifier.ready(f"listening on {server.url}{refused}")
                 received = asked.next()
@@ -91,9 +91,9 @@ def serve(read: Callable[[], Settings]) -> None:
             notifier.stopping()
             watchdog.stop()
             certificates.stop()
-            parts.stop_drive()
-            server.stop(_GRACE, parts.executor.close)
-            parts.close()
+            assembly.stop_drive()
+            server.stop(_GRACE, assembly.executor.close)
+            assembly.close()
 
 
 class _Signals:
@@ -149,22 +149,22 @@ class _Signals:
             self._kept.append(came)
 
 
-def _reload(read: Callable[[], Settings], parts: Parts) -> bool:
+def _reload(read: Callable[[], Settings], assembly: Assembly) -> bool:
     """Read settings, certificates and plugins again; what is bad changes nothing, and is told.
 
     Returns:
         Whether they are in force.
     """
-    before = parts.settings
+    before = assembly.settings
     try:
         settings = read()
         with contextlib.ExitStack() as unless_used:
             handler = log_output.handler(settings, os.environ)
             unless_used.callback(handler.close)
-            parts.renew(settings)
+            assembly.renew(settings)
             unless_used.pop_all()
         log_output.use(handler, settings.log_level)
-        parts.registry.look()
+        assembly.registry.look()
     except ConfigError as error:
         _log.error(
             "SIGHUP: the settings are refused, the former ones go on: %(reason)s",

@@ -18,7 +18,7 @@ from test_titles import title
 from waiting import wait_until
 
 from ovirt_scheduler.daemon import assembly
-from ovirt_scheduler.daemon.assembly import Parts
+from ovirt_scheduler.daemon.assembly import Assembly
 from ovirt_scheduler.security.certificates import ensure
 from ovirt_scheduler.settings import config
 
@@ -252,7 +252,7 @@ def test_settings_that_cannot_be_put_to_use_leave_all_as_it_was(tmp_path, monkey
         f"password_file = {password}\n[clusters]\n[[Default]]\n"
     )
     conf.write_text(text.format(90))
-    made = Parts(config.load(conf, {}), tmp_path / "state")
+    made = Assembly(config.load(conf, {}), tmp_path / "state")
     with made.server:
         former, drive = made.settings, made._drive
         conf.write_text(text.format(80))

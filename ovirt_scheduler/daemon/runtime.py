@@ -1,0 +1,122 @@
+"""What answers calls: the processes, the plugins, the engine, and the decisions made with them.
+
+The daemon has a runtime for as long as it runs. A command that runs plugins itself (``--local``,
+``try``, ``check``) has one for as long as it takes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Dict, Iterator, NamedTuple, Optional, Tuple
+
+from ovirt_scheduler.catalogue.catalogue import Units
+from ovirt_scheduler.catalogue.last_good import LastGood, NothingKept
+from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
+from ovirt_scheduler.catalogue.registry import Registry
+from ovirt_scheduler.decisions.drivers import Scheduling
+from ovirt_scheduler.decisions.selections import Selections
+from ovirt_scheduler.decisions.units import Service
+from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.processes.executor import Executor
+from ovirt_scheduler.server import driver_methods
+from ovirt_scheduler.server.method import Method
+from ovirt_scheduler.server.methods import methods
+from ovirt_scheduler.settings.config import EngineSettings, Settings
+
+
+class Services(NamedTuple):
+    """What is made of one scheduler.conf, and made anew when it is read again."""
+
+    settings: Settings
+    inventory: Optional[Inventory]  # None where no engine is configured
+    units: Service
+    drivers: Scheduling
+
+    def methods(self) -> Tuple[Method, ...]:
+        """The methods of the XML-RPC interface, which call these services."""
+        return (
+            *methods(self.units, self.settings.engine_scores),
+            *driver_methods.methods(self.drivers),
+        )
+
+
+class Runtime:
+    """An executor, a registry, and the services that use them; nothing is started yet.
+
+    Args:
+        settings: of the services to begin with.
+        state: the daemon's state folder: plugins that load are kept there, and the processes of
+            plugins are started before they are called. None for a command, which keeps nothing.
+    """
+
+    def __init__(self, settings: Settings, state: Optional[Path] = None) -> None:
+        self.executor = Executor(
+            settings.max_parallel_calls,
+            settings.max_waiting,
+            settings.plugin_user,
+            adopts=state is not None,
+            kept=settings.kept_processes,
+        )
+        if state is None:
+            self.registry = Registry(self._loader(settings), NothingKept())
+        else:
+            store = LastGood(state / "plugins")
+            self.registry = Registry(self._loader(settings), store, self.executor.want)
+        self._selections = Selections()
+        # Calls under way may use a former one.
+        self._inventories: Dict[EngineSettings, Inventory] = {}
+        self.services = self.prepare(settings)
+
+    def prepare(self, settings: Settings, registry: Optional[Units] = None) -> Services:
+        """Make services of other settings, and leave those in force as they are.
+
+        Args:
+            registry: where units and drivers come from, unless it is the runtime's own.
+        """
+        inventory = self._inventory(settings.engine)
+        registry = registry or self.registry
+        seconds = settings.request_timeout
+        return Services(
+            settings,
+            inventory,
+            Service(registry, self.executor, seconds, inventory),
+            Scheduling(registry, self.executor, seconds, self._selections, inventory),
+        )
+
+    def use(self, services: Services) -> None:
+        """Put services in force that ``prepare`` made; plugins are loaded anew at the next look."""
+        self.services = services
+        self.executor.keep(services.settings.kept_processes)
+        self.registry.renew(self._loader(services.settings))
+
+    def close(self) -> None:
+        """End every process, and log out of the engine."""
+        self.executor.close()
+        for inventory in self._inventories.values():
+            inventory.close()
+
+    def _inventory(self, engine: Optional[EngineSettings]) -> Optional[Inventory]:
+        if engine is None:
+            return None
+        if engine not in self._inventories:
+            self._inventories[engine] = Inventory(engine)
+        return self._inventories[engine]
+
+    def _loader(self, settings: Settings) -> Loader:
+        return Loader(settings, self.executor.analyse, SHIPPED)
+
+
+@contextlib.contextmanager
+def started(settings: Settings) -> Iterator[Runtime]:
+    """A runtime for one command; it is closed at the end.
+
+    Raises:
+        ExecutorUnavailable: no process can be started to run plugins in.
+    """
+    runtime = Runtime(settings)
+    try:
+        runtime.executor.start()
+        yield runtime
+    finally:
+        runtime.close()

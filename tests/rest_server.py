@@ -3,7 +3,7 @@
 ::
 
     with RestServer(folder, [Host("lynx")], [Vm("web", host="lynx")]) as engine:
-        Inventory(engine.settings()).known(...)
+        Inventory(engine.settings()).look_up(...)
         assert engine.logins == 1
 
 A migration that is asked for waits for ``finish_migrations``, or is done at once where

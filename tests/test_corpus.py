@@ -16,7 +16,7 @@ from reading import read_hosts
 
 from ovirt_scheduler.errors import ConfigError, PluginError, UnreadableDocument
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.model.tasks import Function, Given, Returns
+from ovirt_scheduler.model.tasks import CallInputs, Function, Returns
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.settings import config
 
@@ -147,7 +147,7 @@ WRONG_FRAMES = {
 
 
 def read_frames(data: bytes, name: str) -> List[object]:
-    given = Given(("h1", "h2", "h3"))
+    given = CallInputs(("h1", "h2", "h3"))
     returns = Returns.COSTS if "costs" in name else Returns.HOSTS
     function = Function("u", "filter", "do_filter", returns, parameters=("hosts",))
     return [

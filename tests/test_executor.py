@@ -16,7 +16,7 @@ from waiting import wait_until
 from ovirt_scheduler.errors import Overloaded, UnreadableDocument
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import Migration, Outcome
-from ovirt_scheduler.model.tasks import Known, Told
+from ovirt_scheduler.model.tasks import EngineReplies, EngineReply
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.processes.executor import Executor
 
@@ -36,15 +36,15 @@ def test_what_the_engine_told_in_many_answers_comes_to_the_plugin(executor, unit
         "    return [host for host in hosts if host.name == 'n' + host.id]\n"
     )
     ids = tuple(f"h{number}" for number in range(150))
-    told = tuple(
-        Told(
+    replies = tuple(
+        EngineReply(
             Document(f"<hosts><host id='{each}'><name>n{each}</name></host></hosts>".encode()),
             (each,),
         )
         for each in ids
     )
     unit = unit_named("names", folder=tmp_path)
-    execution = executor.run(job_of([unit], hosts=ids, known=Known(hosts=told)))
+    execution = executor.run(job_of([unit], hosts=ids, replies=EngineReplies(hosts=replies)))
     assert only(execution).value == ids
 
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ovirt_scheduler.model.results import Outcome
-from ovirt_scheduler.model.tasks import Function, Given, Returns
+from ovirt_scheduler.model.tasks import CallInputs, Function, Returns
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.frames import Frame, FrameError, Unframer
 
 LIMIT = 64
-GIVEN = Given(("a", "b", "c"), vms=("v",), vm="v")
+INPUTS = CallInputs(("a", "b", "c"), vms=("v",), vm="v")
 
 TEXTS = st.sampled_from(
     ["", "a", "ok", "raised", "filter", "balance", "\ud800", "\x00\n", "é", "eA==", "x" * 5000]
@@ -154,7 +154,7 @@ def test_an_answer_is_read_or_refused(payload: bytes, returns: Returns) -> None:
     function = Function("u", "filter", "do_filter", returns, parameters=("hosts",))
     try:
         with bounded():
-            found = messages.unpack_answer(payload, function, GIVEN)
+            found = messages.unpack_answer(payload, function, INPUTS)
     except FrameError as error:
         assert_told(str(error))
         return
@@ -164,7 +164,7 @@ def test_an_answer_is_read_or_refused(payload: bytes, returns: Returns) -> None:
     value = found.answer.value
     if returns in (Returns.HOSTS, Returns.COSTS, Returns.SELECTION) and value is not None:
         assert isinstance(value, (tuple, dict))
-        assert set(value) <= set(GIVEN.hosts)
+        assert set(value) <= set(INPUTS.hosts)
         assert len(set(value)) == len(value)
 
 
@@ -190,6 +190,6 @@ def test_what_a_reader_tells_is_read_or_refused(payload: bytes) -> None:
             documents, told = messages.unpack_read(payload, 1000)
             for document in documents:
                 (document.problem + document.note).encode()
-            messages.unpack_seen(told)
+            messages.unpack_cluster_state(told)
     except FrameError as error:
         assert_told(str(error))

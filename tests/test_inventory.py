@@ -15,7 +15,7 @@ from rest_server import PASSWORD, USER, Host, Reply, RestServer, Vm, id_of
 from ovirt_scheduler.engine import inventory
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import EngineUnavailable
-from ovirt_scheduler.model.tasks import Known
+from ovirt_scheduler.model.tasks import EngineReplies
 from ovirt_scheduler.security import certificates
 
 HOSTS = ["lynx", "puma", "tiger"]
@@ -40,14 +40,14 @@ def soon(seconds=20.0):
     return time.monotonic() + seconds
 
 
-def host_names(known: Known):
-    return [host.name for told in known.hosts for host in reading.read_hosts(told.document)]
+def host_names(replies: EngineReplies):
+    return [host.name for reply in replies.hosts for host in reading.read_hosts(reply.document)]
 
 
 def test_all_hosts_are_asked_for_in_one_query(engine, asking):
     """Nothing is cut off, since max is as large as the list."""
-    known = asking.known(tuple(engine.ids()), None, soon())
-    assert sorted(host_names(known)) == HOSTS
+    replies = asking.look_up(tuple(engine.ids()), None, soon())
+    assert sorted(host_names(replies)) == HOSTS
     (query,) = engine.queries
     assert query.path == "hosts"
     assert query.most == len(HOSTS)
@@ -57,31 +57,31 @@ def test_all_hosts_are_asked_for_in_one_query(engine, asking):
 def test_a_long_list_is_asked_for_in_pieces(engine, asking):
     """The web server before an engine takes 8 kB of URL."""
     engine.hosts = [Host(f"node{number}") for number in range(250)]
-    known = asking.known(tuple(engine.ids()), None, soon())
-    assert sorted(host_names(known)) == sorted(host.name for host in engine.hosts)
+    replies = asking.look_up(tuple(engine.ids()), None, soon())
+    assert sorted(host_names(replies)) == sorted(host.name for host in engine.hosts)
     assert [query.most for query in engine.queries] == [100, 100, 50]
     assert max(len(query.search) for query in engine.queries) < 6000
 
 
 def test_the_vm_is_asked_for_by_its_id(engine, asking):
     """Its document comes as it is."""
-    known = asking.known((), id_of("web"), soon())
-    assert reading.read_vm(known.vm.document).name == "web"
+    replies = asking.look_up((), id_of("web"), soon())
+    assert reading.read_vm(replies.vm.document).name == "web"
     assert [query.path for query in engine.queries] == [f"vms/{id_of('web')}"]
 
 
 def test_what_the_engine_does_not_know_has_no_document(engine, asking):
     """A VM that is gone is no failure, and neither is a host."""
-    known = asking.known((id_of("lynx"), id_of("gone")), id_of("gone"), soon())
-    assert host_names(known) == ["lynx"]
-    assert known.vm is None
+    replies = asking.look_up((id_of("lynx"), id_of("gone")), id_of("gone"), soon())
+    assert host_names(replies) == ["lynx"]
+    assert replies.vm is None
 
 
 @pytest.mark.parametrize("odd", ["host-1", "x or name=*", "../hosts", "", id_of("a") + "\n"])
 def test_what_is_no_id_of_the_engines_is_not_asked_for(engine, asking, odd):
     """Nothing but a UUID gets into a search or a path."""
-    assert asking.known((odd,), odd, soon()) == Known()
-    assert asking.known((), None, soon()) == Known()
+    assert asking.look_up((odd,), odd, soon()) == EngineReplies()
+    assert asking.look_up((), None, soon()) == EngineReplies()
     assert (engine.queries, engine.logins) == ([], 0)
 
 
@@ -90,10 +90,10 @@ def test_answers_are_kept_for_cache_seconds(engine, asking):
     ids = engine.ids()
     for hosts in (ids, ids[::-1]):
         for vm in ("web", "gone"):
-            asking.known(tuple(hosts), id_of(vm), soon())
+            asking.look_up(tuple(hosts), id_of(vm), soon())
     assert len(engine.asked("hosts")) == 1
     assert len(engine.asked("vms")) == 2
-    asking.known(tuple(ids[:2]), None, soon())
+    asking.look_up(tuple(ids[:2]), None, soon())
     assert len(engine.asked("hosts")) == 2
 
 
@@ -101,7 +101,7 @@ def test_without_cache_seconds_each_request_asks(engine):
     """The login is used again."""
     asking = Inventory(engine.settings(cache_seconds=0))
     for _ in range(3):
-        asking.known(tuple(engine.ids()), None, soon())
+        asking.look_up(tuple(engine.ids()), None, soon())
     assert (len(engine.queries), engine.logins) == (3, 1)
 
 
@@ -110,11 +110,11 @@ def test_the_answers_kept_are_bounded(engine, asking, monkeypatch):
     monkeypatch.setattr(inventory, "_MOST_KEPT", 5)
     names = [f"vm{number}" for number in range(8)]
     for name in names:
-        asking.known((), id_of(name), soon())
+        asking.look_up((), id_of(name), soon())
     assert len(asking._answers) == 5
-    asking.known((), id_of(names[-1]), soon())
+    asking.look_up((), id_of(names[-1]), soon())
     assert len(engine.queries) == 8
-    asking.known((), id_of(names[0]), soon())
+    asking.look_up((), id_of(names[0]), soon())
     assert len(engine.queries) == 9
 
 
@@ -135,7 +135,7 @@ def test_the_same_thing_is_asked_for_once_at_a_time(engine):
     asking = Inventory(engine.settings(cache_seconds=0))
     engine.answering.clear()
     vm = id_of("web")
-    threads, results = in_threads(*[lambda: asking.known((), vm, soon())] * 6)
+    threads, results = in_threads(*[lambda: asking.look_up((), vm, soon())] * 6)
     assert engine.arrived.acquire(timeout=10)
     assert not engine.arrived.acquire(timeout=0.3)
     engine.answering.set()
@@ -149,23 +149,26 @@ def test_different_things_are_asked_for_side_by_side(engine, asking):
     """Both are under way before either is answered."""
     engine.answering.clear()
     threads, results = in_threads(
-        lambda: asking.known((), id_of("web"), soon()),
-        lambda: asking.known((), id_of("mail"), soon()),
+        lambda: asking.look_up((), id_of("web"), soon()),
+        lambda: asking.look_up((), id_of("mail"), soon()),
     )
     assert engine.arrived.acquire(timeout=10)
     assert engine.arrived.acquire(timeout=10)
     engine.answering.set()
     for thread in threads:
         thread.join(timeout=20)
-    assert sorted(reading.read_vm(known.vm.document).name for known in results) == ["mail", "web"]
+    assert sorted(reading.read_vm(replies.vm.document).name for replies in results) == [
+        "mail",
+        "web",
+    ]
     assert engine.logins == 1
 
 
 def test_an_expired_token_leads_to_a_new_login(engine, asking):
     """And to one more try, so that nobody notices."""
-    asking.known((), id_of("web"), soon())
+    asking.look_up((), id_of("web"), soon())
     engine.expire_tokens()
-    assert reading.read_vm(asking.known((), id_of("mail"), soon()).vm.document).name == "mail"
+    assert reading.read_vm(asking.look_up((), id_of("mail"), soon()).vm.document).name == "mail"
     assert engine.logins == 2
 
 
@@ -173,7 +176,7 @@ def test_a_user_who_may_not_ask_is_told_after_one_new_login(engine, asking):
     """No endless logging in."""
     engine.broken = Reply(401, "text/html", "<html/>")
     with pytest.raises(EngineUnavailable, match="HTTP 401 Unauthorized"):
-        asking.known((), id_of("web"), soon())
+        asking.look_up((), id_of("web"), soon())
     assert (engine.logins, len(engine.queries)) == (2, 2)
 
 
@@ -250,7 +253,7 @@ def test_whatever_goes_wrong_is_one_line_that_names_the_url(
     monkeypatch.setattr(inventory, "_MOST_BYTES", 1000)
     settings = engine.settings(**change(engine, tmp_path))
     with pytest.raises(EngineUnavailable) as caught:
-        Inventory(settings).known(tuple(engine.ids()), None, soon())
+        Inventory(settings).look_up(tuple(engine.ids()), None, soon())
     message = str(caught.value)
     assert re.match(r"https://localhost:\d+/ovirt-engine/\S+: ", message)
     assert words in message
@@ -267,7 +270,7 @@ def test_a_fault_that_has_the_token_is_not_repeated(engine, asking):
     with pytest.raises(
         EngineUnavailable, match="HTTP 400 Bad Request with application/xml"
     ) as told:
-        asking.known((), id_of("web"), soon())
+        asking.look_up((), id_of("web"), soon())
     assert token not in str(told.value)
 
 
@@ -301,7 +304,7 @@ def test_a_login_that_fails_repeats_codes_alone(engine, asking, answer, words):
         engine.broken_login = Reply(400, "application/json", answer.replace("SAID", said))
         asking._retry_at = 0.0
         with pytest.raises(EngineUnavailable) as caught:
-            asking.known((), id_of("web"), soon())
+            asking.look_up((), id_of("web"), soon())
         assert words in str(caught.value)
         assert said not in str(caught.value)
         assert len(str(caught.value)) < 300
@@ -311,18 +314,18 @@ def test_a_login_that_fails_repeats_codes_alone(engine, asking, answer, words):
 def test_the_password_is_the_first_line_of_its_file(engine, line_end):
     """Without the end of the line, whichever it is."""
     engine.password_file.write_bytes(PASSWORD.encode() + line_end)
-    assert Inventory(engine.settings()).known((), id_of("web"), soon()).vm is not None
+    assert Inventory(engine.settings()).look_up((), id_of("web"), soon()).vm is not None
 
 
 def test_the_password_is_read_for_each_login(engine):
     """A changed one needs no restart."""
     asking = Inventory(engine.settings(cache_seconds=0))
-    asking.known((), id_of("web"), soon())
+    asking.look_up((), id_of("web"), soon())
     engine.password_file.write_text("nonsense\n")
-    asking.known((), id_of("mail"), soon())
+    asking.look_up((), id_of("mail"), soon())
     engine.expire_tokens()
     with pytest.raises(EngineUnavailable, match="access_denied"):
-        asking.known((), id_of("web"), soon())
+        asking.look_up((), id_of("web"), soon())
     assert engine.refused == 1
 
 
@@ -330,7 +333,7 @@ def test_plain_http_is_spoken_too(tmp_path):
     """scheduler.conf allows it on the loopback interface."""
     with RestServer(tmp_path, [Host("lynx")], tls=False) as engine:
         asking = Inventory(engine.settings())
-        assert host_names(asking.known((id_of("lynx"),), None, soon())) == ["lynx"]
+        assert host_names(asking.look_up((id_of("lynx"),), None, soon())) == ["lynx"]
 
 
 def test_a_silent_engine_takes_half_of_a_requests_time(engine, asking):
@@ -338,7 +341,7 @@ def test_a_silent_engine_takes_half_of_a_requests_time(engine, asking):
     engine.answering.clear()
     deadline = soon(3)
     with pytest.raises(EngineUnavailable, match=r"/hosts: .*timed out"):
-        asking.known(tuple(engine.ids()), None, deadline)
+        asking.look_up(tuple(engine.ids()), None, deadline)
     assert time.monotonic() < deadline
 
 
@@ -358,7 +361,7 @@ def test_a_slow_engine_has_one_limit_for_all_that_a_request_asks(engine, asking)
     engine.answering.clear()
     deadline = soon(2)
     with pytest.raises(EngineUnavailable):
-        asking.known(tuple(engine.ids()), id_of("web"), deadline)
+        asking.look_up(tuple(engine.ids()), id_of("web"), deadline)
     assert time.monotonic() < deadline
     assert len(engine.queries) == 1
 
@@ -367,11 +370,11 @@ def test_after_a_failure_nobody_waits_again(engine, asking):
     """For cache_seconds the same failure is told at once, whatever is asked."""
     engine.answering.clear()
     with pytest.raises(EngineUnavailable) as first:
-        asking.known(tuple(engine.ids()), None, soon(1))
+        asking.look_up(tuple(engine.ids()), None, soon(1))
     engine.answering.set()
     for ask in (
-        lambda: asking.known(tuple(engine.ids()), None, soon()),
-        lambda: asking.known((), id_of("web"), soon()),
+        lambda: asking.look_up(tuple(engine.ids()), None, soon()),
+        lambda: asking.look_up((), id_of("web"), soon()),
         lambda: asking.access(soon()),
     ):
         with pytest.raises(EngineUnavailable) as again:
@@ -379,7 +382,7 @@ def test_after_a_failure_nobody_waits_again(engine, asking):
         assert str(again.value) == str(first.value)
     assert len(engine.queries) == 1
     asking._retry_at = 0.0  # as when the time is over; nothing of the failure is kept
-    assert asking.known(tuple(engine.ids()), id_of("web"), soon()).vm is not None
+    assert asking.look_up(tuple(engine.ids()), id_of("web"), soon()).vm is not None
 
 
 def test_a_failed_login_is_not_tried_for_each_request(engine, tmp_path):
@@ -398,10 +401,10 @@ def test_after_the_pause_it_is_asked_again(engine, monkeypatch):
     asking = Inventory(engine.settings(cache_seconds=0))
     engine.broken = Reply(500, "text/html", "")
     with pytest.raises(EngineUnavailable):
-        asking.known((), id_of("web"), soon())
+        asking.look_up((), id_of("web"), soon())
     engine.broken = None
-    assert asking.known((), id_of("web"), after(0.05)).vm is not None
-    assert asking.known((), id_of("mail"), soon()).vm is not None
+    assert asking.look_up((), id_of("web"), after(0.05)).vm is not None
+    assert asking.look_up((), id_of("mail"), soon()).vm is not None
 
 
 def test_while_one_tries_again_the_others_still_fail_fast(engine, monkeypatch):
@@ -410,13 +413,13 @@ def test_while_one_tries_again_the_others_still_fail_fast(engine, monkeypatch):
     asking = Inventory(engine.settings(cache_seconds=0))
     engine.answering.clear()
     with pytest.raises(EngineUnavailable):
-        asking.known((), id_of("web"), soon(0.5))
+        asking.look_up((), id_of("web"), soon(0.5))
     assert engine.arrived.acquire(timeout=10)
     monkeypatch.setattr(inventory, "_SHORTEST_PAUSE", 60.0)
-    threads, results = in_threads(lambda: asking.known((), id_of("web"), after(0.5)))
+    threads, results = in_threads(lambda: asking.look_up((), id_of("web"), after(0.5)))
     assert engine.arrived.acquire(timeout=10)
     with pytest.raises(EngineUnavailable):
-        asking.known((), id_of("mail"), soon())
+        asking.look_up((), id_of("mail"), soon())
     engine.answering.set()
     threads[0].join(timeout=20)
     assert results[0].vm is not None
@@ -431,7 +434,7 @@ def after(seconds):
 
 def test_access_holds_a_good_token_and_never_the_password(engine, asking):
     """One login serves queries and plugins."""
-    asking.known((), id_of("web"), soon())
+    asking.look_up((), id_of("web"), soon())
     access = asking.access(soon())
     assert access == asking.access(soon())
     assert (access.url, access.ca_file) == (engine.url, str(engine.ca_file))

@@ -17,10 +17,10 @@ from ovirt_scheduler.model.analysis import (
     FoundUnit,
     PublishedMethod,
 )
-from ovirt_scheduler.model.cluster_state import Seen, SeenHost, SeenVm
+from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.model.plugins import Module
 from ovirt_scheduler.model.results import Migration, Outcome
-from ovirt_scheduler.model.tasks import Function, Given, Returns
+from ovirt_scheduler.model.tasks import CallInputs, Function, Returns
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.protocol import messages
 from ovirt_scheduler.processes.protocol.frames import FrameError
@@ -29,7 +29,7 @@ from ovirt_scheduler.processes.protocol.shapes import Unpacked
 
 pytestmark = pytest.mark.long
 
-GIVEN = Given(("h1", "h2"), vm="vm")
+INPUTS = CallInputs(("h1", "h2"), vm="vm")
 HALF_A_PAIR = "\ud800"
 
 
@@ -51,29 +51,29 @@ def function(returns: Returns) -> Function:
 @pytest.mark.parametrize("read", [None, (3, 4)])
 def test_an_answer_arrives(returns, value, read):
     """With how much of the output it was read from."""
-    payload = messages.pack_answer(returns, value, GIVEN.hosts, read)
-    found = messages.unpack_answer(payload, function(returns), GIVEN)
+    payload = messages.pack_answer(returns, value, INPUTS.hosts, read)
+    found = messages.unpack_answer(payload, function(returns), INPUTS)
     assert found == Answered(Outcome.OK, Unpacked(value), read=read)
 
 
 def test_a_failure_arrives():
     """Its message is a line, whatever text is in it."""
     payload = messages.pack_failure(Outcome.RAISED, "a \N{SNOWMAN}\nb", "line\nline")
-    found = messages.unpack_answer(payload, function(Returns.HOSTS), GIVEN)
+    found = messages.unpack_answer(payload, function(Returns.HOSTS), INPUTS)
     assert found == Answered(Outcome.RAISED, message="a \N{SNOWMAN} b", traceback="line\nline")
 
 
 def test_a_failure_carries_no_value():
     """What a failed call answered does not count."""
     payload = json.dumps(["raised", [[0], 0, []], "no", "", None]).encode()
-    found = messages.unpack_answer(payload, function(Returns.HOSTS), GIVEN)
+    found = messages.unpack_answer(payload, function(Returns.HOSTS), INPUTS)
     assert found.answer == Unpacked(None)
 
 
 def test_of_a_long_traceback_the_end_is_kept():
     """Where the error is."""
     payload = json.dumps(["raised", None, "no", "x" * 100_000 + "end", None]).encode()
-    found = messages.unpack_answer(payload, function(Returns.HOSTS), GIVEN)
+    found = messages.unpack_answer(payload, function(Returns.HOSTS), INPUTS)
     assert len(found.traceback) == messages.TRACEBACK_LIMIT
     assert found.traceback.endswith("xend")
 
@@ -103,7 +103,7 @@ GOOD = ["ok", [[0], 0, []], "", "", None]
 def test_what_is_no_answer_is_refused(payload):
     """In one sentence that names the kind, however much came."""
     with pytest.raises(FrameError, match="not an answer of a filter: ") as refused:
-        messages.unpack_answer(payload, function(Returns.HOSTS), GIVEN)
+        messages.unpack_answer(payload, function(Returns.HOSTS), INPUTS)
     assert len(str(refused.value)) < 300
 
 
@@ -111,13 +111,13 @@ BOUNDED = """
 import resource, sys
 from ovirt_scheduler.processes.protocol import messages
 from ovirt_scheduler.processes.protocol.frames import FrameError
-from ovirt_scheduler.model.tasks import Function, Given, Returns
+from ovirt_scheduler.model.tasks import CallInputs, Function, Returns
 
 begin, piece, read = sys.argv[1:]
 forged = begin + piece * ((60 << 20) // len(piece))
 payload = f'["ok",[{forged}0],"","",null]'.encode()
 function = Function("d", "scheduler", "f", Returns.VALUE)
-given = Given()
+inputs = CallInputs()
 del forged
 used = int(open("/proc/self/statm").read().split()[5]) * resource.getpagesize()
 # The payload twice, for what is looked at in place of it, and a little.
@@ -125,8 +125,8 @@ extra = 2 * len(payload) + (60 << 20)
 resource.setrlimit(resource.RLIMIT_DATA, (used + extra, used + extra))
 try:
     if read == "answer":
-        assert len(payload) <= messages.answer_limit(function, given)
-        messages.unpack_answer(payload, function, given)
+        assert len(payload) <= messages.answer_limit(function, inputs)
+        messages.unpack_answer(payload, function, inputs)
     elif read == "analysis":
         messages.unpack_analysis(payload)
     else:
@@ -166,7 +166,7 @@ def test_a_large_answer_of_few_values_is_read():
     """Its commas, brackets and quotes are text."""
     value = '[],{"\\' * 1_000_000
     payload = messages.pack_answer(Returns.VALUE, [value], ())
-    found = messages.unpack_answer(payload, function(Returns.VALUE), Given())
+    found = messages.unpack_answer(payload, function(Returns.VALUE), CallInputs())
     assert found.answer.value == [value]
 
 
@@ -187,9 +187,9 @@ def test_what_was_read_arrives(size):
     assert len(payload) <= messages.read_limit(len(document))
     documents, seen = messages.unpack_read(payload, len(document))
     assert documents == read
-    assert messages.unpack_seen(seen) == Seen(
-        {each: SeenHost("name of it", "up") for each in hosts},
-        {each: SeenVm("name of it", "up", None) for each in vms},
+    assert messages.unpack_cluster_state(seen) == ClusterState(
+        {each: HostState("name of it", "up") for each in hosts},
+        {each: VmState("name of it", "up", None) for each in vms},
     )
 
 
@@ -212,8 +212,8 @@ def test_what_no_reader_tells_is_refused(payload):
 )  # fmt: skip
 def test_what_is_not_seen_of_a_cluster_is_refused(told):
     """Texts alone, and as many as there have to be."""
-    with pytest.raises(FrameError, match="not what is seen of a cluster"):
-        messages.unpack_seen(told)
+    with pytest.raises(FrameError, match="not the state of a cluster"):
+        messages.unpack_cluster_state(told)
 
 
 ANALYSIS = Analysis(

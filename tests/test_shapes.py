@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from ovirt_scheduler.model.results import Migration
-from ovirt_scheduler.model.tasks import Given, Returns
+from ovirt_scheduler.model.tasks import CallInputs, Returns
 from ovirt_scheduler.processes.protocol.shapes import MISSHAPEN, SHAPES
 
 HOSTS = ("h1", "h2", "h3")
-GIVEN = Given(HOSTS, vms=("v1", "v2"), vm="v0")
+INPUTS = CallInputs(HOSTS, vms=("v1", "v2"), vm="v0")
 NOON = datetime(2026, 1, 31, 12, 0, 1)  # noqa: DTZ001  XML-RPC has no time zones
 
 
-def travelled(returns: Returns, value: object, given: Given = GIVEN) -> Any:
+def travelled(returns: Returns, value: object, inputs: CallInputs = INPUTS) -> Any:
     """What the daemon makes of a value that a plugin's process sends."""
     shape = SHAPES[returns]
-    packed = json.dumps(shape.pack(value, given.hosts), separators=(",", ":"))
-    return shape.unpack(json.loads(packed), given)
+    packed = json.dumps(shape.pack(value, inputs.hosts), separators=(",", ":"))
+    return shape.unpack(json.loads(packed), inputs)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ MISSHAPEN_PLACES = [
 def test_an_answer_of_another_shape_is_refused(returns, packed):
     """The plugin could have written it: the daemon's socket is open to it."""
     with pytest.raises(MISSHAPEN):
-        SHAPES[returns].unpack(packed, GIVEN)
+        SHAPES[returns].unpack(packed, INPUTS)
 
 
 def test_an_answer_nested_past_all_reason_is_refused():
@@ -148,10 +148,10 @@ def test_an_answer_nested_past_all_reason_is_refused():
     for _ in range(100_000):
         packed = [packed]
     with pytest.raises(MISSHAPEN):
-        SHAPES[Returns.VALUE].unpack(packed, GIVEN)
+        SHAPES[Returns.VALUE].unpack(packed, INPUTS)
 
 
-MANY = Given(
+MANY = CallInputs(
     tuple(f"host-{number}" for number in range(20_000)),
     tuple(f"vm-{number}" for number in range(20)),
 )

@@ -12,7 +12,7 @@ import zlib
 from typing import Dict, Iterable, List, Mapping, Optional, Tuple, cast
 
 from ovirt_scheduler.decisions.units import Service
-from ovirt_scheduler.model.cluster_state import Seen
+from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.drivers import Destinations, Migrations
 from ovirt_scheduler.model.requests import Caller, Document, Request, WantedUnit
 from ovirt_scheduler.model.results import Answer
@@ -35,7 +35,7 @@ class ClusterDestinations:
         caller: Caller,
         settings: ClusterSettings,
         hosts: Document,
-        seen: Seen,
+        seen: ClusterState,
         staying: Iterable[str],
         stopping: threading.Event,
     ) -> None:

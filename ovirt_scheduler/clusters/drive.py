@@ -36,7 +36,7 @@ from ovirt_scheduler.errors import (
     SchedulerError,
     UnreadableDocument,
 )
-from ovirt_scheduler.model.cluster_state import Seen, Survey
+from ovirt_scheduler.model.cluster_state import ClusterDocuments, ClusterState
 from ovirt_scheduler.model.drivers import (
     DriverRequest,
     DriverUnit,
@@ -63,7 +63,7 @@ class _Look:
 
     hosts: Document
     vms: Document
-    seen: Seen
+    seen: ClusterState
 
 
 class ClusterDrive:
@@ -162,7 +162,7 @@ class ClusterDrive:
         deadline = time.monotonic() + _LOOK_SECONDS
         hosts, vms = self._inventory.cluster(self.name, deadline)
         try:
-            seen = self._executor.survey(Survey(hosts, vms, deadline))
+            seen = self._executor.read_cluster(ClusterDocuments(hosts, vms, deadline))
         except UnreadableDocument as error:
             raise UnreadableDocument(f"what the engine told cannot be read: {error}") from None
         if not seen.hosts:

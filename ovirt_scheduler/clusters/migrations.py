@@ -22,7 +22,7 @@ from typing import Dict, List, Mapping, Optional, Tuple, cast
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
 from ovirt_scheduler.clusters.memory import DriveMemory, Migrating
 from ovirt_scheduler.decisions.drivers import Scheduling
-from ovirt_scheduler.model.cluster_state import Seen
+from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.drivers import DriverRequest, Migrations
 from ovirt_scheduler.model.requests import Caller
 from ovirt_scheduler.settings.config import ClusterSettings
@@ -88,7 +88,7 @@ class ClusterMigrations:
         return tuple(vm for vm, times in self._migrated.items() if len(times) >= most)
 
     def want(
-        self, method: str, answer: Migrations, seen: Seen, destinations: ClusterDestinations
+        self, method: str, answer: Migrations, seen: ClusterState, destinations: ClusterDestinations
     ) -> Wanted:
         """What is to be made of a scheduler's answer, entered as under way; none in a dry run.
 
@@ -109,7 +109,7 @@ class ClusterMigrations:
             self._migrated.setdefault(vm, []).append(now)
         return wanted
 
-    def make(self, wanted: Wanted, seen: Seen) -> List[str]:
+    def make(self, wanted: Wanted, seen: ClusterState) -> List[str]:
         """Ask for migrations that are wanted, some at a time.
 
         Returns:
@@ -147,7 +147,7 @@ class ClusterMigrations:
         del self._migrating[vm]
         self._migrated[vm].pop()
 
-    def follow(self, seen: Seen) -> None:
+    def follow(self, seen: ClusterState) -> None:
         """See what has become of those under way."""
         before = tuple(self._migrating.items())
         for vm, migrating in before:
@@ -159,7 +159,7 @@ class ClusterMigrations:
             self._store.save(self._cluster)
 
     def _possible(
-        self, method: str, answer: Migrations, seen: Seen, destinations: ClusterDestinations
+        self, method: str, answer: Migrations, seen: ClusterState, destinations: ClusterDestinations
     ) -> Wanted:
         possible: Dict[str, str] = {}
         unfit: Dict[str, str] = {}
@@ -183,7 +183,7 @@ class ClusterMigrations:
         told = cast("Mapping[str, Mapping[str, str]]", decision.answer)
         return told["refused"], told["unanswered"]
 
-    def _tell_unfit(self, method: str, unfit: Wanted, seen: Seen) -> None:
+    def _tell_unfit(self, method: str, unfit: Wanted, seen: ClusterState) -> None:
         """What the cluster's filters do not let happen; the same again and again is said once."""
         for vm, target in unfit.items():
             if method not in _AGAIN_AND_AGAIN or vm not in self._unfit.get(method, {}):
@@ -194,7 +194,7 @@ class ClusterMigrations:
                 )
         self._unfit[method] = unfit
 
-    def _tell_plan(self, method: str, wanted: Wanted, seen: Seen) -> None:
+    def _tell_plan(self, method: str, wanted: Wanted, seen: ClusterState) -> None:
         """What would be done; the same again and again is said once."""
         if method not in _AGAIN_AND_AGAIN or wanted != self._shown.get(method, {}):
             for vm, target in wanted.items():
@@ -206,7 +206,12 @@ class ClusterMigrations:
         self._shown[method] = wanted
 
     def _tell_asked(
-        self, vm: str, target: str, seen: Seen, refused: Optional[str], unanswered: Optional[str]
+        self,
+        vm: str,
+        target: str,
+        seen: ClusterState,
+        refused: Optional[str],
+        unanswered: Optional[str],
     ) -> None:
         told = {**self._named(seen, vm, target), "reason": refused or unanswered}
         if refused is not None:
@@ -227,7 +232,7 @@ class ClusterMigrations:
                 told,
             )
 
-    def _tell_often(self, vm: str, seen: Seen) -> None:
+    def _tell_often(self, vm: str, seen: ClusterState) -> None:
         count = len(self._migrated[vm])
         if count >= self._settings.migrations_per_vm:
             told = {
@@ -242,7 +247,7 @@ class ClusterMigrations:
                 told,
             )
 
-    def _tell_end(self, migrating: Migrating, seen: Seen, level: int, words: str) -> None:
+    def _tell_end(self, migrating: Migrating, seen: ClusterState, level: int, words: str) -> None:
         told = {
             "cluster": self._cluster,
             "vm": migrating.name,
@@ -263,7 +268,7 @@ class ClusterMigrations:
                 told,
             )
 
-    def _named(self, seen: Seen, vm: str, target: str) -> Dict[str, object]:
+    def _named(self, seen: ClusterState, vm: str, target: str) -> Dict[str, object]:
         """A migration for the log: names, as an administrator knows them."""
         found = seen.vms[vm]
         return {
@@ -274,7 +279,7 @@ class ClusterMigrations:
         }
 
 
-def _outcome(vm: str, migrating: Migrating, seen: Seen) -> Optional[Tuple[int, str]]:
+def _outcome(vm: str, migrating: Migrating, seen: ClusterState) -> Optional[Tuple[int, str]]:
     """How a migration ended, with the level of its line in the log; None while it goes on."""
     age = time.monotonic() - migrating.begun
     found = seen.vms.get(vm)

@@ -41,7 +41,7 @@ def add(
     job = replace(job, engine=NOT_NAMED)
     statistics = any(plugin.wants_statistics for plugin in plugins)
     try:
-        job = replace(job, known=inventory.known(hosts, vm, job.deadline, vms, statistics))
+        job = replace(job, replies=inventory.look_up(hosts, vm, job.deadline, vms, statistics))
         if any(plugin.wants_engine for plugin in plugins):
             job = replace(job, engine=inventory.access(job.deadline))
     except EngineUnavailable as error:

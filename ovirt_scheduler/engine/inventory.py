@@ -32,7 +32,7 @@ from ovirt_scheduler import __version__
 from ovirt_scheduler.errors import ConfigError, EngineUnavailable
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import UUID, Document
-from ovirt_scheduler.model.tasks import Ids, Known, Told
+from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Ids
 from ovirt_scheduler.model.text import writable
 from ovirt_scheduler.settings.config import EngineSettings
 
@@ -72,19 +72,19 @@ class Inventory:
         self._engine = _Engine(settings)
         self._kept_for = settings.cache_seconds
         self._lock = threading.Lock()
-        self._answers: Dict[str, Tuple[float, Future[Optional[Told]]]] = {}  # by path
+        self._answers: Dict[str, Tuple[float, Future[Optional[EngineReply]]]] = {}  # by path
         self._failure: Optional[str] = None  # how the latest query ended
         self._retry_at = 0.0
 
-    def known(
+    def look_up(
         self,
         hosts: Sequence[str],
         vm: Optional[str],
         deadline: float,
         vms: Sequence[str] = (),
         statistics: bool = False,
-    ) -> Known:
-        """What the engine knows of these ids; without any, it is not asked.
+    ) -> EngineReplies:
+        """Look up hosts and VMs by id. Without ids the engine is not asked.
 
         Args:
             hosts, vms: ids; what is no UUID, or unknown to the engine, is left out of the answer.
@@ -99,14 +99,14 @@ class Inventory:
         deadline = _share(deadline)
         follow = _STATISTICS if statistics else {}
         of_hosts, of_vms = (
-            tuple(filter(None, (self._told(path, ids, deadline) for path, ids in searches)))
+            tuple(filter(None, (self._reply(path, ids, deadline) for path, ids in searches)))
             for searches in (_searches("hosts", hosts, follow), _searches("vms", vms, follow))
         )
         machine = None
         if vm is not None and UUID.fullmatch(vm):  # nothing else gets into a path
             query = f"?{urlencode(follow)}" if follow else ""
-            machine = self._told(_VM + vm + query, (vm,), deadline)
-        return Known(of_hosts, machine, of_vms)
+            machine = self._reply(_VM + vm + query, (vm,), deadline)
+        return EngineReplies(of_hosts, machine, of_vms)
 
     def access(self, deadline: float) -> EngineAccess:
         """What plugins may reach the engine with: a token that it took a moment ago.
@@ -125,7 +125,7 @@ class Inventory:
             name: of the cluster; letters, digits, ``-``, ``_`` and ``.`` alone.
 
         Raises:
-            EngineUnavailable: as for ``known``.
+            EngineUnavailable: as for ``look_up``.
         """
         query = urlencode({"search": f"cluster={name}", **_STATISTICS})
         hosts, vms = (self._now(f"/{kind}?{query}", deadline) for kind in ("hosts", "vms"))
@@ -135,12 +135,12 @@ class Inventory:
         """The number of the engine's latest event; ``after`` again where there is none since.
 
         Raises:
-            EngineUnavailable: as for ``known``.
+            EngineUnavailable: as for ``look_up``.
         """
         query = urlencode({"max": 1} if after is None else {"from": after, "max": 1})
-        told = self._now(f"/events?{query}", deadline)
+        document = self._now(f"/events?{query}", deadline)
         # A number is all that is looked for, so this is no reading of the document.
-        numbers = [int(number) for number in _EVENT.findall(told.data)]
+        numbers = [int(number) for number in _EVENT.findall(document.data)]
         return max(numbers, default=after)
 
     def _now(self, path: str, deadline: float) -> Document:
@@ -152,11 +152,8 @@ class Inventory:
         """Log out."""
         self._engine.close()
 
-    def _told(self, path: str, ids: Ids, deadline: float) -> Optional[Told]:
-        """What the engine tells at that path of these ids, kept or asked for.
-
-        None where there is nothing.
-        """
+    def _reply(self, path: str, ids: Ids, deadline: float) -> Optional[EngineReply]:
+        """The engine's reply at a path, from the cache or asked for now; None: no such VM."""
         with self._lock:
             now = time.monotonic()
             asked, answer = self._answers.get(path, (now, None))
@@ -181,11 +178,13 @@ class Inventory:
                 size -= _size(of)
                 del self._answers[path]
 
-    def _ask(self, path: str, ids: Ids, deadline: float, answer: Future[Optional[Told]]) -> None:
+    def _ask(
+        self, path: str, ids: Ids, deadline: float, answer: Future[Optional[EngineReply]]
+    ) -> None:
         try:
             with self._failing_fast():
                 document = self._engine.get(path, deadline)
-            answer.set_result(None if document is None else Told(document, ids))
+            answer.set_result(None if document is None else EngineReply(document, ids))
         except Exception as error:  # noqa: BLE001  those who wait have to get it, whatever it is
             with self._lock:
                 del self._answers[path]
@@ -229,12 +228,12 @@ def _searches(
         yield f"/{kind}?" + urlencode({"search": search, "max": len(piece), **follow}), piece
 
 
-def _size(of: Future[Optional[Told]]) -> int:
+def _size(of: Future[Optional[EngineReply]]) -> int:
     """Bytes of memory that an answer takes, as it came and as it was read."""
-    told = None if of.exception() else of.result()
-    if told is None:
+    reply = None if of.exception() else of.result()
+    if reply is None:
         return 0
-    return len(told.document.data) + (0 if told.pack is None else told.pack.size)
+    return len(reply.document.data) + (0 if reply.pack is None else reply.pack.size)
 
 
 def _shown(url: str) -> str:

@@ -1,7 +1,7 @@
-"""What is seen of a cluster when the engine's documents are read: who is in which state where.
+"""The state of a cluster: the statuses of its hosts and VMs, and where each VM runs.
 
-The daemon opens no document. It hands them to a reader as a ``Survey``, and gets back
-a ``Seen``: as much as it has to know of its own to look after a cluster.
+The daemon opens no document. It hands the engine's ``ClusterDocuments`` to a reader, and gets
+back a ``ClusterState``: all that it needs to look after a cluster.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from ovirt_scheduler.model.requests import Document
 
 
 @dataclass(frozen=True)
-class Survey:
-    """The task: documents in version 4 of the representation."""
+class ClusterDocuments:
+    """The engine's documents on a cluster, in version 4 of the representation."""
 
     hosts: Document
     vms: Document
@@ -22,25 +22,29 @@ class Survey:
 
 
 @dataclass(frozen=True)
-class SeenHost:
+class HostState:
+    """A host of the cluster."""
+
     name: str
     status: str  # in the engine's words; empty where it tells none
 
 
 @dataclass(frozen=True)
-class SeenVm:
+class VmState:
+    """A VM of the cluster."""
+
     name: str
     status: str
     host: Optional[str]  # the id of the host that it runs on
 
 
 @dataclass(frozen=True)
-class Seen:
-    """Hosts and VMs by id, in the documents' order."""
+class ClusterState:
+    """The hosts and VMs of a cluster by id, in the documents' order."""
 
-    hosts: Mapping[str, SeenHost]
-    vms: Mapping[str, SeenVm]
+    hosts: Mapping[str, HostState]
+    vms: Mapping[str, VmState]
 
     def host_name(self, host: str) -> str:
-        """What an administrator knows it by; no id stands for any of them."""
+        """The host's name for a message: its id where that is unknown, "any host" for no id."""
         return self.hosts[host].name if host in self.hosts else host or "any host"

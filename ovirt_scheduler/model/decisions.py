@@ -8,7 +8,7 @@ from typing import Mapping, Optional, Tuple
 from ovirt_scheduler.model.plugins import NO_ENGINE, Engine
 from ovirt_scheduler.model.requests import Hosts, Request, Vm
 from ovirt_scheduler.model.results import Answer, CallResult
-from ovirt_scheduler.model.tasks import Known
+from ovirt_scheduler.model.tasks import EngineReplies
 from ovirt_scheduler.model.units import Kind, UnitCall
 
 
@@ -22,7 +22,7 @@ class Job:
     vm: Optional[Vm]
     deadline: float  # seconds on the monotonic clock, for all calls together
     strict: bool = True  # a property's value that a unit refuses ends it all (contract 1.5)
-    known: Known = field(default_factory=Known)
+    replies: EngineReplies = field(default_factory=EngineReplies)
     engine: Engine = NO_ENGINE
 
 

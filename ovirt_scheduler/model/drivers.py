@@ -11,9 +11,9 @@ from typing import Mapping, Optional, Tuple, Union
 
 from ovirt_scheduler.model.analysis import PublishedMethod
 from ovirt_scheduler.model.plugins import NO_ENGINE, Engine, Limits, PluginCode, PropertySet
-from ovirt_scheduler.model.requests import Caller, Document, Hosts, Vm, WantedUnit
+from ovirt_scheduler.model.requests import Caller, Hosts, Vm, WantedUnit
 from ovirt_scheduler.model.results import CallResult
-from ovirt_scheduler.model.tasks import Known, Returns
+from ovirt_scheduler.model.tasks import EngineReplies, Returns
 from ovirt_scheduler.model.units import UnitCall
 
 
@@ -153,7 +153,7 @@ class DriverJob:
     arguments: Mapping[str, object]
     properties: Mapping[str, str]
     deadline: float  # seconds on the monotonic clock, for all of it
-    known: Known = field(default_factory=Known)
+    replies: EngineReplies = field(default_factory=EngineReplies)
     engine: Engine = NO_ENGINE
     filters: Tuple[UnitCall, ...] = ()
     cost_functions: Tuple[UnitCall, ...] = ()
@@ -161,13 +161,6 @@ class DriverJob:
     selected: Tuple[str, ...] = ()  # the last selection
     destinations: Destinations = field(default_factory=dict)
     strict: bool = True  # a property's value that is refused ends it all (contract 1.5)
-
-    @property
-    def documents(self) -> Tuple[Document, ...]:
-        given = self.subjects
-        parts = (given.hosts, given.vms, given.vm, given.host)
-        known = (*self.known.hosts, *self.known.vms, self.known.vm)
-        return tuple(part for part in (*parts, *known) if isinstance(part, Document))
 
     @property
     def returns(self) -> Returns:

@@ -102,11 +102,11 @@ class Pack:
 
 
 @dataclass(eq=False)
-class Told:
-    """What the engine answered on ids: a document until somebody reads it, then a pack.
+class EngineReply:
+    """The engine's reply to one query for ids: its document, and the pack once it was read.
 
-    It is shared by the requests that the inventory's cache gives it to; whoever reads it last
-    has the same to put there.
+    Requests share it by way of the inventory's cache. Two of them may read it at once; both
+    then put the same here.
     """
 
     document: Document
@@ -116,23 +116,23 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Known:
-    """What the engine told of hosts and VMs that came as ids (contract 5.2)."""
+class EngineReplies:
+    """The engine's replies on the hosts and VMs that a request names by id (contract 5.2)."""
 
-    hosts: Tuple[Told, ...] = ()
-    vm: Optional[Told] = None
-    vms: Tuple[Told, ...] = ()
+    hosts: Tuple[EngineReply, ...] = ()
+    vm: Optional[EngineReply] = None
+    vms: Tuple[EngineReply, ...] = ()
 
 
 Packs = Mapping[Role, Tuple[Pack, ...]]
 
 
 @dataclass(frozen=True)
-class Given:
-    """What calls are about: ids, and packs where more is known than an id.
+class CallInputs:
+    """The hosts and VMs that calls get: their ids, and packs where more is known than an id.
 
-    Of several packs the first that has an id counts; an id that none has is an entity that
-    holds nothing else (contract 5.2).
+    Of several packs the first that has an id counts. An id that no pack has becomes an entity
+    with nothing but that id (contract 5.2).
     """
 
     hosts: Ids = ()

@@ -18,7 +18,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple, cas
 from ovirt_scheduler.errors import BadParameters, RefusedProperty, UnreadableDocument
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.analysis import Analysis
-from ovirt_scheduler.model.cluster_state import Seen, Survey
+from ovirt_scheduler.model.cluster_state import ClusterDocuments, ClusterState
 from ovirt_scheduler.model.decisions import Execution, Job
 from ovirt_scheduler.model.drivers import (
     Changes,
@@ -31,7 +31,16 @@ from ovirt_scheduler.model.drivers import (
 from ovirt_scheduler.model.plugins import Candidate, Engine, Limits, PluginCode, PluginUser
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import CallResult
-from ovirt_scheduler.model.tasks import Function, Given, Known, Pack, Returns, Role, Told, Unread
+from ovirt_scheduler.model.tasks import (
+    CallInputs,
+    EngineReplies,
+    EngineReply,
+    Function,
+    Pack,
+    Returns,
+    Role,
+    Unread,
+)
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 from ovirt_scheduler.processes.plugin_call import OUTPUT_LIMIT, PluginCall
 from ovirt_scheduler.processes.pool import key_of
@@ -126,21 +135,21 @@ class Executor:
         wanted = len(job.calls) if job.kind is Kind.COST_FUNCTION else 1
         with self._processes.places(wanted, job.deadline) as parallel:
             by_ids = all(call.unit.class_name is not None for call in job.calls)
-            known = Known() if by_ids else job.known
+            replies = EngineReplies() if by_ids else job.replies
             subjects = Subjects(hosts=job.hosts, vm=job.vm)
-            given, problems = self._read(subjects, known, job.deadline)
-            if not given.hosts:
-                return Execution((), given.vm, (), problems)
+            inputs, problems = self._read(subjects, replies, job.deadline)
+            if not inputs.hosts:
+                return Execution((), inputs.vm, (), problems)
             # Many that print a lot would fill the daemon's memory: together they keep one's share.
             shown = OUTPUT_LIMIT // max(1, len(job.calls))
-            calls = [_unit_call(call, given, job.engine, shown) for call in job.calls]
+            calls = [_unit_call(call, inputs, job.engine, shown) for call in job.calls]
             if job.strict:
                 self._refuse(calls, job.deadline, parallel)
             if job.kind is Kind.FILTER:
                 results = self._filtered(job.calls, calls, job.deadline)
             else:
                 results = self._processes.call(calls, job.deadline, parallel)
-        return Execution(given.hosts, given.vm, tuple(results), problems)
+        return Execution(inputs.hosts, inputs.vm, tuple(results), problems)
 
     def run_driver(self, job: DriverJob) -> DriverExecution:
         """Call a method of a driver, and before it the policy units that it asks for.
@@ -150,25 +159,25 @@ class Executor:
             And what ``run`` raises.
         """
         with self._processes.places(len(job.cost_functions), job.deadline) as parallel:
-            given, problems = self._read(job.subjects, job.known, job.deadline)
-            filters = [_unit_call(call, given, job.engine) for call in job.filters]
-            costs = [_unit_call(call, given, job.engine) for call in job.cost_functions]
-            method = _method_call(job, given)
+            inputs, problems = self._read(job.subjects, job.replies, job.deadline)
+            filters = [_unit_call(call, inputs, job.engine) for call in job.filters]
+            costs = [_unit_call(call, inputs, job.engine) for call in job.cost_functions]
+            method = _method_call(job, inputs)
             if job.strict:
                 self._refuse([*filters, *costs, method], job.deadline, parallel)
-            filtered = self._filtered(job.filters, filters, job.deadline) if given.hosts else []
+            filtered = self._filtered(job.filters, filters, job.deadline) if inputs.hosts else []
             policies = [call.unit.on_failure for call in job.filters]
-            left, _ = aggregate.filtered(given.hosts, filtered, policies)
+            left, _ = aggregate.filtered(inputs.hosts, filtered, policies)
             scored: List[CallResult] = []
             total: Mapping[str, int] = {}
             if left:
-                costs = [replace(call, given=replace(given, hosts=left)) for call in costs]
+                costs = [replace(call, inputs=replace(inputs, hosts=left)) for call in costs]
                 scored = self._processes.call(costs, job.deadline, parallel)
                 total, _, _ = aggregate.summed(job.wanted_costs, scored, len(job.wanted_costs))
-            execution = DriverExecution(given.hosts, tuple(filtered), tuple(scored), problems)
+            execution = DriverExecution(inputs.hosts, tuple(filtered), tuple(scored), problems)
             if not left and _selects(job):
                 return execution
-            method = _method_call(job, replace(given, hosts=left), total)
+            method = _method_call(job, replace(inputs, hosts=left), total)
             return self._called(method, execution, job)
 
     def tell_changes(self, job: DriverJob, changes: Changes, hear: HearChange) -> None:
@@ -181,29 +190,29 @@ class Executor:
             UnreadableDocument, Overloaded, ExecutorUnavailable: as for ``run``.
         """
         with self._processes.places(1, job.deadline):
-            given, problems = self._read(job.subjects, job.known, job.deadline)
+            inputs, problems = self._read(job.subjects, job.replies, job.deadline)
             for number, change in enumerate(changes.all):
                 if number and time.monotonic() >= changes.until:
                     return
                 one = job.of(change)
-                method = _method_call(one, _of_change(given, one.subjects))
+                method = _method_call(one, _of_change(inputs, one.subjects))
                 hear(change, self._called(method, DriverExecution(errors=problems), one))
 
-    def survey(self, survey: Survey) -> Seen:
-        """Read what the engine tells of a cluster, in a process of its own.
+    def read_cluster(self, documents: ClusterDocuments) -> ClusterState:
+        """Read the engine's documents on a cluster, in a process of its own.
 
         Raises:
             UnreadableDocument: it cannot be read.
             Overloaded, ExecutorUnavailable: as for ``run``.
         """
-        documents = [Unread(Role.HOSTS, survey.hosts), Unread(Role.VMS, survey.vms)]
-        with self._processes.places(1, survey.deadline):
-            _, told, seen = self._processes.read(documents, survey.deadline, tells_states=True)
-        for each in told:
+        unread = [Unread(Role.HOSTS, documents.hosts), Unread(Role.VMS, documents.vms)]
+        with self._processes.places(1, documents.deadline):
+            _, read, state = self._processes.read(unread, documents.deadline, tells_states=True)
+        for each in read:
             if each.problem:
                 raise UnreadableDocument(each.problem)
         try:
-            return messages.unpack_seen(seen)
+            return messages.unpack_cluster_state(state)
         except FrameError as error:
             raise UnreadableDocument(str(error)) from None
 
@@ -218,10 +227,10 @@ class Executor:
     ) -> List[CallResult]:
         """Call filters, each on the hosts that those before it left (contract 4.1)."""
         results: List[CallResult] = []
-        left: Tuple[str, ...] = calls[0].given.hosts if calls else ()
+        left: Tuple[str, ...] = calls[0].inputs.hosts if calls else ()
         for unit, call in zip(units, calls):
-            if left is not call.given.hosts:
-                call = replace(call, given=replace(call.given, hosts=left))  # noqa: PLW2901
+            if left is not call.inputs.hosts:
+                call = replace(call, inputs=replace(call.inputs, hosts=left))  # noqa: PLW2901
             (result,) = self._processes.call([call], deadline)
             results.append(result)
             left = aggregate.narrow(left, result, unit.unit.on_failure)
@@ -242,9 +251,9 @@ class Executor:
                 raise RefusedProperty(result.message)
 
     def _read(
-        self, subjects: Subjects, known: Known, deadline: float
-    ) -> Tuple[Given, Tuple[str, ...]]:
-        """What a request brings, as what its calls are about; and what the engine told amiss.
+        self, subjects: Subjects, replies: EngineReplies, deadline: float
+    ) -> Tuple[CallInputs, Tuple[str, ...]]:
+        """The inputs of a request's calls, and what was wrong in the engine's replies.
 
         Raises:
             UnreadableDocument: of the caller's documents.
@@ -258,30 +267,30 @@ class Executor:
             )
             if isinstance(document, Document)
         }  # fmt: skip
-        told = {
-            Role.HOSTS: known.hosts,
-            Role.VMS: known.vms,
-            Role.VM: () if known.vm is None else (known.vm,),
+        by_role = {
+            Role.HOSTS: replies.hosts,
+            Role.VMS: replies.vms,
+            Role.VM: () if replies.vm is None else (replies.vm,),
         }
-        packs = self._packs(brought, told, deadline)
-        problems = tuple(p for each in told.values() for one in each for p in one.problems)
-        return _given(subjects, packs), problems
+        packs = self._packs(brought, by_role, deadline)
+        problems = tuple(p for each in by_role.values() for one in each for p in one.problems)
+        return _call_inputs(subjects, packs), problems
 
     def _packs(
         self,
         brought: Mapping[Role, Document],
-        told: Mapping[Role, Sequence[Told]],
+        by_role: Mapping[Role, Sequence[EngineReply]],
         deadline: float,
     ) -> Dict[Role, Tuple[Pack, ...]]:
         """Read what nobody has read before."""
         unread = [Unread(role, document) for role, document in brought.items()]
         due = [
             (role, each)
-            for role, several in told.items()
+            for role, several in by_role.items()
             for each in several
             if each.pack is None and not each.problems
         ]
-        # What is told of one VM is read as a collection is.
+        # The reply on one VM is read as a collection is.
         unread += [
             Unread(Role.VMS if role is Role.VM else role, each.document, each.asked)
             for role, each in due
@@ -300,14 +309,14 @@ class Executor:
                     continue
                 each.problems = (document.note,) if document.note else ()
                 each.pack = next(left)
-        for role, several in told.items():
+        for role, several in by_role.items():
             kept = tuple(each.pack for each in several if each.pack is not None)
             if kept:
                 found[role] = kept
         return found
 
 
-def _given(subjects: Subjects, packs: Dict[Role, Tuple[Pack, ...]]) -> Given:
+def _call_inputs(subjects: Subjects, packs: Dict[Role, Tuple[Pack, ...]]) -> CallInputs:
     """
     Raises:
         BadParameters: the host whose status has changed is not among the hosts.
@@ -331,29 +340,29 @@ def _given(subjects: Subjects, packs: Dict[Role, Tuple[Pack, ...]]) -> Given:
                 "its document here"
             )
         packs[Role.HOST] = packs.get(Role.HOSTS, ())
-    return Given(ids[Role.HOSTS], ids[Role.VMS], vm, host, packs)
+    return CallInputs(ids[Role.HOSTS], ids[Role.VMS], vm, host, packs)
 
 
-def _of_change(given: Given, subjects: Subjects) -> Given:
-    """What a hook is given for one of the changes of a look."""
+def _of_change(inputs: CallInputs, subjects: Subjects) -> CallInputs:
+    """The inputs of a hook's call for one of the changes."""
     vm, host = cast("Optional[str]", subjects.vm), cast("Optional[str]", subjects.host)
     packs = {
-        **given.packs,
-        Role.VM: given.packs.get(Role.VMS, ()),
-        Role.HOST: given.packs.get(Role.HOSTS, ()),
+        **inputs.packs,
+        Role.VM: inputs.packs.get(Role.VMS, ()),
+        Role.HOST: inputs.packs.get(Role.HOSTS, ()),
     }
-    return replace(given, vm=vm, host=host, packs=packs)
+    return replace(inputs, vm=vm, host=host, packs=packs)
 
 
 def _unit_call(
-    call: UnitCall, given: Given, engine: Engine, shown: int = OUTPUT_LIMIT
+    call: UnitCall, inputs: CallInputs, engine: Engine, shown: int = OUTPUT_LIMIT
 ) -> PluginCall:
     unit = call.unit
     return PluginCall(
         unit_function(unit),
         unit.plugin,
         unit.limits,
-        given,
+        inputs,
         call.properties,
         arguments={},
         engine=engine,
@@ -376,7 +385,7 @@ def unit_function(unit: PolicyUnit) -> Function:
 
 
 def _method_call(
-    job: DriverJob, given: Given, costs: Optional[Mapping[str, int]] = None
+    job: DriverJob, inputs: CallInputs, costs: Optional[Mapping[str, int]] = None
 ) -> PluginCall:
     driver = job.driver
     attributes: Dict[str, object] = {}
@@ -388,7 +397,7 @@ def _method_call(
         _method(driver, job.method),
         driver.plugin,
         driver.limits,
-        given,
+        inputs,
         job.properties,
         job.arguments,
         attributes,

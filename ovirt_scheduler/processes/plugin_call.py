@@ -10,7 +10,7 @@ from typing import Dict, List, Mapping, Optional, Tuple
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import NO_ENGINE, Engine, Limits, PluginCode
 from ovirt_scheduler.model.results import CallResult, Outcome
-from ovirt_scheduler.model.tasks import CallTask, CheckTask, Function, Given, Returns, Task
+from ovirt_scheduler.model.tasks import CallInputs, CallTask, CheckTask, Function, Returns, Task
 from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.processes.exchange import Capture, Exchange, State
 from ovirt_scheduler.processes.protocol import frames
@@ -27,7 +27,7 @@ class PluginCall:
     function: Function
     plugin: PluginCode
     limits: Limits
-    given: Given
+    inputs: CallInputs
     properties: Mapping[str, str]
     arguments: Mapping[str, object]
     attributes: Mapping[str, object] = field(default_factory=dict)
@@ -43,7 +43,10 @@ class PluginCall:
     def checked(self) -> PluginCall:
         """The same, but that nothing of the plugin runs."""
         return replace(
-            self, function=replace(self.function, returns=Returns.TRUTH), given=Given(), checks=True
+            self,
+            function=replace(self.function, returns=Returns.TRUTH),
+            inputs=CallInputs(),
+            checks=True,
         )
 
     @property
@@ -58,16 +61,16 @@ class PluginCall:
         """What its process is told, and the descriptors that go with it."""
         if self.checks:
             return CheckTask(self.function, self.properties, seconds), []
-        given = self.given
+        inputs = self.inputs
         descriptors: List[int] = []
         places: Dict[str, Tuple[int, ...]] = {}
-        for role, packs in given.packs.items():
+        for role, packs in inputs.packs.items():
             first = len(descriptors)
             descriptors += [pack.descriptor for pack in packs]
             places[role.value] = tuple(range(first, len(descriptors)))
         task = CallTask(
-            self.function, given.hosts, given.vms, given.vm, given.host, places, self.properties,
-            self.arguments, self.attributes, self.engine, seconds,
+            self.function, inputs.hosts, inputs.vms, inputs.vm, inputs.host, places,
+            self.properties, self.arguments, self.attributes, self.engine, seconds,
         )  # fmt: skip
         return task, descriptors
 

@@ -186,7 +186,7 @@ class Processes:
         now = time.monotonic()
         seconds = min(call.limits.timeout, deadline - now)
         task, descriptors = call.task(seconds)
-        limit = messages.answer_limit(call.function, call.given)
+        limit = messages.answer_limit(call.function, call.inputs)
         # It tells itself which regex was not done in that time.
         until = now + seconds + (_GRACE if call.has_values else 0.0)
         begun = self._handed(kept, task, descriptors, limit, until, call.kept)
@@ -269,7 +269,7 @@ class Processes:
             kept.worker.end()
         shown = running.printed or done
         try:
-            told = messages.unpack_answer(done.answer, call.function, call.given)
+            told = messages.unpack_answer(done.answer, call.function, call.inputs)
         except FrameError as error:
             kept.worker.end()
             self.pool.discard(kept, "misled")
@@ -290,10 +290,10 @@ class Processes:
         """Have all of a call's output read: more was printed than went by way of Python."""
         call = running.call
         task = PrintedTask(
-            call.function, call.given.hosts, bytes(shown.stdout.data), bytes(shown.stderr.data)
+            call.function, call.inputs.hosts, bytes(shown.stdout.data), bytes(shown.stderr.data)
         )
         kept = self._taken(call, tries)
-        limit = messages.answer_limit(call.function, call.given)
+        limit = messages.answer_limit(call.function, call.inputs)
         begun = self._handed(kept, task, [], limit, shown.deadline, call.shown)
         return _Running(running.index, call, tries, kept, begun, shown)
 
@@ -310,7 +310,7 @@ class Processes:
 
         Returns:
             The packs of those that could be read, in their order; what is to be said of each
-            document; what was seen in them, for ``messages.unpack_seen``.
+            document; what was seen in them, for ``messages.unpack_cluster_state``.
 
         Raises:
             UnreadableDocument: its process did not live to tell.

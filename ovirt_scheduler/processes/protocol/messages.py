@@ -15,10 +15,10 @@ from ovirt_scheduler.model.analysis import (
     FoundUnit,
     PublishedMethod,
 )
-from ovirt_scheduler.model.cluster_state import Seen, SeenHost, SeenVm
+from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.model.plugins import Module
 from ovirt_scheduler.model.results import Outcome
-from ovirt_scheduler.model.tasks import Function, Given, Returns
+from ovirt_scheduler.model.tasks import CallInputs, Function, Returns
 from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.protocol.frames import FrameError
@@ -49,9 +49,9 @@ class Answered(NamedTuple):
     read: Optional[Tuple[int, int]] = None
 
 
-def answer_limit(function: Function, given: Given) -> int:
+def answer_limit(function: Function, inputs: CallInputs) -> int:
     """The bytes that an answer can need."""
-    return _BESIDE_VALUE + SHAPES[function.returns].size(given)
+    return _BESIDE_VALUE + SHAPES[function.returns].size(inputs)
 
 
 def pack_answer(
@@ -67,7 +67,7 @@ def pack_failure(
     return _JSON.encode([outcome.value, None, message, trace, read]).encode("ascii")
 
 
-def unpack_answer(payload: bytes, function: Function, given: Given) -> Answered:
+def unpack_answer(payload: bytes, function: Function, inputs: CallInputs) -> Answered:
     """What a process told of a call, held to what it was given.
 
     Raises:
@@ -75,10 +75,10 @@ def unpack_answer(payload: bytes, function: Function, given: Given) -> Answered:
     """
     shape = SHAPES[function.returns]
     try:
-        outcome, value, message, trace, read = _loaded(payload, shape.values(given))
+        outcome, value, message, trace, read = _loaded(payload, shape.values(inputs))
         return Answered(
             Outcome(outcome),
-            shape.unpack(value, given) if outcome == "ok" else Unpacked(None),
+            shape.unpack(value, inputs) if outcome == "ok" else Unpacked(None),
             one_line(text(message)),
             text(trace)[-TRACEBACK_LIMIT:],
             None if read is None else (int(read[0]), int(read[1])),
@@ -166,26 +166,26 @@ def unpack_read(payload: bytes, size: int) -> Tuple[Tuple[ReadDocument, ...], ob
         raise FrameError(f"not what a reader tells: {error!r:.200}") from None
 
 
-def unpack_seen(told: Any) -> Seen:
-    """What was seen of a cluster, of documents of its hosts and its VMs.
+def unpack_cluster_state(state: Any) -> ClusterState:
+    """The state of a cluster, as a reader found it in the documents of its hosts and its VMs.
 
     Args:
-        told: as ``unpack_read`` gives it.
+        state: as ``unpack_read`` gives it.
 
     Raises:
         FrameError: it has not the shape.
     """
     try:
-        hosts, vms = told
-        return Seen(
-            {text(key): SeenHost(*map(text, host)) for key, host in hosts.items()},
+        hosts, vms = state
+        return ClusterState(
+            {text(key): HostState(*map(text, host)) for key, host in hosts.items()},
             {
-                text(key): SeenVm(text(name), text(status), _text_or_none(host))
+                text(key): VmState(text(name), text(status), _text_or_none(host))
                 for key, (name, status, host) in vms.items()
             },
         )
     except MISSHAPEN as error:
-        raise FrameError(f"not what is seen of a cluster: {error!r:.200}") from None
+        raise FrameError(f"not the state of a cluster: {error!r:.200}") from None
 
 
 def pack_analysis(analysis: Analysis) -> bytes:

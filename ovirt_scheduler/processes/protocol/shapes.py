@@ -30,7 +30,7 @@ from typing import (
 )
 
 from ovirt_scheduler.model.results import Migration
-from ovirt_scheduler.model.tasks import Given, Ids, Returns
+from ovirt_scheduler.model.tasks import CallInputs, Ids, Returns
 
 # What reading a value raises that has not the expected shape.
 MISSHAPEN = (AttributeError, KeyError, IndexError, ValueError, TypeError, OverflowError,
@@ -81,9 +81,9 @@ class Shape(NamedTuple):
     """
 
     pack: Callable[[Any, Sequence[str]], object]
-    unpack: Callable[[Any, Given], Unpacked]
-    size: Callable[[Given], int]
-    values: Callable[[Given], int]
+    unpack: Callable[[Any, CallInputs], Unpacked]
+    size: Callable[[CallInputs], int]
+    values: Callable[[CallInputs], int]
 
 
 def text(value: object) -> str:
@@ -101,9 +101,9 @@ def texts(value: object) -> Ids:
     return tuple(map(text, value))
 
 
-def _pack_places(ids: Iterable[str], given: Sequence[str]) -> List[object]:
+def _pack_places(ids: Iterable[str], hosts: Sequence[str]) -> List[object]:
     """``[places, how many strangers, the first of them]``."""
-    place_of = {each: place for place, each in enumerate(given)}
+    place_of = {each: place for place, each in enumerate(hosts)}
     places: List[int] = []
     strangers: Dict[str, None] = {}
     for each in ids:
@@ -126,98 +126,98 @@ def _strangers(count: object, first: object) -> Strangers:
     return Strangers(count, texts(first))
 
 
-def _unpack_places(packed: Any, given: Ids) -> Tuple[List[int], Strangers]:
+def _unpack_places(packed: Any, hosts: Ids) -> Tuple[List[int], Strangers]:
     """Places in the order answered, none twice."""
     places, count, first = packed
     if not isinstance(places, list) or not set(map(type, places)) <= {int}:
         raise TypeError("no list of places")
     unique = list(dict.fromkeys(places))
-    if unique and not (min(unique) >= 0 and max(unique) < len(given)):
+    if unique and not (min(unique) >= 0 and max(unique) < len(hosts)):
         raise ValueError("a place beyond the hosts given")
     return unique, _strangers(count, first)
 
 
-def _hosts_from(packed: Any, given: Given) -> Unpacked:
+def _hosts_from(packed: Any, inputs: CallInputs) -> Unpacked:
     """In the order given (contract 2.2)."""
-    places, strangers = _unpack_places(packed, given.hosts)
-    hosts = given.hosts
+    places, strangers = _unpack_places(packed, inputs.hosts)
+    hosts = inputs.hosts
     kept = hosts if len(places) == len(hosts) else tuple(hosts[place] for place in sorted(places))
     return Unpacked(kept, strangers.note("hosts"))
 
 
-def _pack_costs(costs: Mapping[str, int], given: Sequence[str]) -> object:
-    packed = _pack_places(costs, given)
+def _pack_costs(costs: Mapping[str, int], hosts: Sequence[str]) -> object:
+    packed = _pack_places(costs, hosts)
     if packed[1]:
-        return [[costs[given[place]] for place in cast("List[int]", packed[0])], *packed]
+        return [[costs[hosts[place]] for place in cast("List[int]", packed[0])], *packed]
     return [list(costs.values()), *packed]
 
 
-def _costs_from(packed: Any, given: Given) -> Unpacked:
+def _costs_from(packed: Any, inputs: CallInputs) -> Unpacked:
     costs, *rest = packed
-    places, strangers = _unpack_places(rest, given.hosts)
+    places, strangers = _unpack_places(rest, inputs.hosts)
     if not isinstance(costs, list) or not set(map(type, costs)) <= {int}:
         raise TypeError("no list of costs")
     if len(costs) != len(places):
         raise ValueError("not a cost for each host")
-    hosts = given.hosts
+    hosts = inputs.hosts
     pairs = sorted(zip(places, costs))
     return Unpacked({hosts[place]: cost for place, cost in pairs}, strangers.note("hosts"))
 
 
-def _pack_migration(migration: Optional[Migration], given: Sequence[str]) -> object:
-    return migration and [migration.vm, *_pack_places(migration.hosts, given)]
+def _pack_migration(migration: Optional[Migration], hosts: Sequence[str]) -> object:
+    return migration and [migration.vm, *_pack_places(migration.hosts, hosts)]
 
 
-def _migration_from(packed: Any, given: Given) -> Unpacked:
+def _migration_from(packed: Any, inputs: CallInputs) -> Unpacked:
     if packed is None:
         return Unpacked(None)
     vm, *rest = packed
-    target = _targets(rest, given)
+    target = _targets(rest, inputs)
     value = None if target.value is None else Migration(text(vm), cast("Ids", target.value))
     return Unpacked(value, target.notes)
 
 
-def _targets(packed: Any, given: Given) -> Unpacked:
+def _targets(packed: Any, inputs: CallInputs) -> Unpacked:
     """The hosts that a VM may go to; None where those answered were all strangers.
 
     No hosts stand for any host, so dropping strangers must not make it so.
     """
-    places, strangers = _unpack_places(packed, given.hosts)
+    places, strangers = _unpack_places(packed, inputs.hosts)
     notes = strangers.note("hosts")
     if not places and strangers.count:
         return Unpacked(None, notes)
     in_order = sorted(places)
-    return Unpacked(tuple(given.hosts[place] for place in in_order), notes)
+    return Unpacked(tuple(inputs.hosts[place] for place in in_order), notes)
 
 
-def _selection_from(packed: Any, given: Given) -> Unpacked:
-    places, strangers = _unpack_places(packed, given.hosts)
-    return Unpacked(tuple(given.hosts[place] for place in places), strangers.note("hosts"))
+def _selection_from(packed: Any, inputs: CallInputs) -> Unpacked:
+    places, strangers = _unpack_places(packed, inputs.hosts)
+    return Unpacked(tuple(inputs.hosts[place] for place in places), strangers.note("hosts"))
 
 
-def _pack_migrations(migrations: Mapping[str, Ids], given: Sequence[str]) -> object:
-    return [[vm, *_pack_places(hosts, given)] for vm, hosts in migrations.items()]
+def _pack_migrations(migrations: Mapping[str, Ids], all_hosts: Sequence[str]) -> object:
+    return [[vm, *_pack_places(hosts, all_hosts)] for vm, hosts in migrations.items()]
 
 
-def _migrations_from(packed: Any, given: Given) -> Unpacked:
-    known = {*given.vms, *(() if given.vm is None else (given.vm,))}
+def _migrations_from(packed: Any, inputs: CallInputs) -> Unpacked:
+    known = {*inputs.vms, *(() if inputs.vm is None else (inputs.vm,))}
     kept: Dict[str, Ids] = {}
     others: Dict[str, None] = {}
     count, first = 0, cast("Dict[str, None]", {})
     for vm, *rest in packed:
-        places, strangers = _unpack_places(rest, given.hosts)
+        places, strangers = _unpack_places(rest, inputs.hosts)
         count += strangers.count
         first.update(dict.fromkeys(strangers.first))
         if text(vm) not in known:
             others[vm] = None
         elif places or not strangers.count:
-            kept[vm] = tuple(given.hosts[place] for place in places)
+            kept[vm] = tuple(inputs.hosts[place] for place in places)
     named = Strangers(len(others), tuple(others)[:_SHOWN_STRANGERS])
     hosts = Strangers(count, tuple(first)[:_SHOWN_STRANGERS])
     return Unpacked(kept, (*named.note("VMs"), *hosts.note("hosts")))
 
 
-def _truth(packed: object, _: Given) -> Unpacked:
+def _truth(packed: object, _: CallInputs) -> Unpacked:
     if not isinstance(packed, bool):
         raise TypeError(f"{packed!r:.60} is not a truth")
     return Unpacked(packed)
@@ -255,30 +255,30 @@ _OBJECTS: Mapping[str, Callable[[Any], object]] = {
 }
 
 
-def _hosts(given: Given) -> int:
-    return len(given.hosts)
+def _hosts(inputs: CallInputs) -> int:
+    return len(inputs.hosts)
 
 
-def _size_of_places(given: Given) -> int:
-    return _PLACE_BYTES * len(given.hosts)
+def _size_of_places(inputs: CallInputs) -> int:
+    return _PLACE_BYTES * len(inputs.hosts)
 
 
-def _size_of_migrations(given: Given) -> int:
-    vms = len(given.vms) + 1
-    return min(vms * (_ID_BYTES + _PLACE_BYTES * len(given.hosts)), _MIGRATIONS_BYTES)
+def _size_of_migrations(inputs: CallInputs) -> int:
+    vms = len(inputs.vms) + 1
+    return min(vms * (_ID_BYTES + _PLACE_BYTES * len(inputs.hosts)), _MIGRATIONS_BYTES)
 
 
-def _values_of_migrations(given: Given) -> int:
-    return (len(given.vms) + 1) * (len(given.hosts) + 1)
+def _values_of_migrations(inputs: CallInputs) -> int:
+    return (len(inputs.vms) + 1) * (len(inputs.hosts) + 1)
 
 
 SHAPES: Mapping[Returns, Shape] = {
     Returns.HOSTS: Shape(_pack_places, _hosts_from, _size_of_places, _hosts),
     Returns.COSTS: Shape(
-        _pack_costs, _costs_from, lambda given: _COST_BYTES * len(given.hosts), _hosts
+        _pack_costs, _costs_from, lambda inputs: _COST_BYTES * len(inputs.hosts), _hosts
     ),
     Returns.MIGRATION: Shape(
-        _pack_migration, _migration_from, lambda given: _ID_BYTES + _size_of_places(given), _hosts
+        _pack_migration, _migration_from, lambda inputs: _ID_BYTES + _size_of_places(inputs), _hosts
     ),
     Returns.SELECTION: Shape(_pack_places, _selection_from, _size_of_places, _hosts),
     Returns.TRUTH: Shape(lambda value, _: value, _truth, lambda _: 0, lambda _: 1),

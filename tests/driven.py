@@ -131,7 +131,9 @@ class Driven:
 
     def wake_all(self) -> None:
         """The status of each VM becomes another, once they have been looked at."""
-        self.wait((self.folder / "state" / "clusters.json").exists)
+        memory = self.folder / "state" / "clusters.json"
+        self.wait(memory.exists)
+        self.wait(lambda: all(vm.id in memory.read_text() for vm in self.engine.vms))
         for vm in self.engine.vms:
             vm.status = "up"
 

@@ -13,7 +13,7 @@ from ovirt_scheduler.log.fields import FIELDS, Costs, Name, Names
 
 MANUAL = (PROJECT / "docs" / "operations.md").read_text("utf-8")
 LEVELS = {"debug": "debug", "info": "info", "warning": "warning", "error": "error",
-          "exception": "error", "_line": "warning"}  # fmt: skip
+          "exception": "error", "_warning": "warning"}  # fmt: skip
 PLACEHOLDER = re.compile(r"%\((\w+)\)[.0-9]*[sdfg]")
 
 
@@ -33,7 +33,7 @@ def messages() -> Iterator[Message]:
             of = node.func.value
             if not isinstance(of, ast.Name) or node.func.attr not in LEVELS:
                 continue
-            its_own = (path.stem, of.id, node.func.attr) == ("file", "self", "_line")
+            its_own = (path.stem, of.id, node.func.attr) == ("file", "self", "_warning")
             if of.id in ("_log", "logger") or its_own:
                 text, *rest = node.args
                 assert isinstance(text, ast.Constant), f"{path.name}:{node.lineno}: no constant"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import resource
 from pathlib import Path
 from typing import Iterator, List
@@ -82,6 +83,20 @@ def test_a_line_that_comes_after_the_end_is_written_and_holds_nothing(handler, p
     log(handler, "late")
     assert lines(path) == ["late"]
     assert len(list(Path("/proc/self/fd").iterdir())) == open_before - 1
+
+
+def test_what_is_no_regular_file_is_never_renamed(tmp_path):
+    """A pipe gets all lines, also one that comes after the end."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    handler = LogFile(path, most_bytes=10, kept=2)
+    log(handler, "longer than ten", "once more")
+    handler.close()
+    log(handler, "late")
+    assert os.read(reader, 1000) == b"longer than ten\nonce more\nlate\n"
+    os.close(reader)
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("harm", ["moved", "removed"])

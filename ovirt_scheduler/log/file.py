@@ -1,17 +1,19 @@
 """Where the log's lines go: standard error, or a file that rotates.
 
-A log that cannot be written stops nothing. A full disk, a folder that was taken away, a file that
-cannot be renamed: it is told once on standard error, the lines go there meanwhile, and when the
-file takes lines again it says how many it has missed.
+A log that cannot be written stops nothing. The disk may be full, the folder gone, or the file not
+to be renamed. Standard error says so once and gets the lines meanwhile. When the file takes lines
+again, it says how many it has missed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import os
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import Mapping, Optional, Tuple
+from typing import Mapping
 
 from ovirt_scheduler.errors import ConfigError
 
@@ -25,20 +27,21 @@ class StandardError(logging.Handler):
     """Writes lines to the descriptor, with no buffer that could fail later."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Write a record; one that cannot be formatted is told, as every handler does it."""
         try:
-            line = f"{self.format(record)}\n".encode("utf-8", "backslashreplace")
+            self.write(self.format(record))
         except Exception:  # noqa: BLE001  a record that cannot be formatted must not harm its caller
             self.handleError(record)
-        else:
-            self.append(line)
 
-    def append(self, line: bytes) -> None:
-        with contextlib.suppress(OSError):  # there is nobody left to be told
-            _write(_STANDARD_ERROR, line)
+    @staticmethod
+    def write(line: str) -> None:
+        """Write a line; where there is no standard error it is lost."""
+        with contextlib.suppress(OSError):
+            _write(_STANDARD_ERROR, f"{line}\n".encode("utf-8", "backslashreplace"))
 
 
-class LogFile(StandardError):
-    """Appends lines to a file; one that was moved or removed by others is made anew.
+class LogFile(RotatingFileHandler):
+    """Appends lines to a file. One that others moved or removed is made anew.
 
     Args:
         path: of the file; its folder has to be there.
@@ -50,17 +53,15 @@ class LogFile(StandardError):
     """
 
     def __init__(self, path: Path, most_bytes: int = _MOST_BYTES, kept: int = _KEPT) -> None:
-        super().__init__()
-        self._path = path.absolute()
         self._most_bytes = most_bytes
-        self._rotate_at = most_bytes
-        self._kept = kept
-        self._missed = 0
-        self._trouble = ""
-        self._descriptor: Optional[int] = None
-        self._closed = False
+        self._missed = 0  # lines
+        self._reason = ""  # why they were missed
+        self._ended = False
         try:
-            self._open()
+            super().__init__(
+                path, maxBytes=most_bytes, backupCount=kept, encoding="utf-8",
+                errors="backslashreplace",
+            )  # fmt: skip
         except OSError as error:
             message = (
                 f"the log cannot be written: {error.strerror}; make its folder, writable for the "
@@ -68,113 +69,122 @@ class LogFile(StandardError):
             )
             raise ConfigError(message, str(path)) from None
 
-    def append(self, line: bytes) -> None:
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record, to standard error where the file takes none."""
         try:
-            descriptor, size = self._ready(len(line))
-            missed = self._missed_lines() if self._missed else b""
-            try:
-                _write(descriptor, missed + line)
-            except OSError:
-                with contextlib.suppress(OSError):
-                    os.ftruncate(descriptor, size)  # no half lines
-                raise
+            line = self.format(record)
+        except Exception:  # noqa: BLE001  as in StandardError
+            self.handleError(record)
+            return
+        try:
+            stream = self._current()
+            size = os.fstat(stream.fileno()).st_size
+            if size and size + len(line) >= self.maxBytes:
+                self.doRollover()
+                stream = self._current()
+            stream.write(f"{self._missed_lines()}{line}\n")
         except OSError as error:
-            self._miss(line, error)
+            self._miss(line, error.strerror or str(error))
         else:
             self._missed = 0
-        if self._closed:  # a line of a thread that was about to log when the log changed
-            self._let_go()
+        if self._ended:  # a line of a thread that was about to log when the log changed
+            super().close()
 
-    def close(self) -> None:
-        with self.lock or contextlib.nullcontext():
-            self._closed = True
-            self._let_go()
-        super().close()
-
-    def _open(self) -> int:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        # What plugins print is in it, which is not for everybody.
-        self._descriptor = os.open(self._path, flags, 0o640)
-        return self._descriptor
-
-    def _let_go(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-    def _ready(self, wanted: int) -> Tuple[int, int]:
-        """The descriptor of the file that bears the name now, with room, and the file's size.
+    def doRollover(self) -> None:  # noqa: N802  logging's own name
+        """Rename the files. Where that fails the file grows, as one too long is better than none.
 
         Raises:
             OSError: there is no file to be had.
         """
-        descriptor = self._descriptor
-        there = None if descriptor is None else self._still_there(descriptor)
-        if descriptor is None or there is None:
-            self._let_go()
-            descriptor = self._open()
-            there = os.fstat(descriptor)
-        size = there.st_size
-        if not size or size + wanted <= self._rotate_at:
-            return descriptor, size
         try:
-            self._rotate()
+            super().doRollover()
         except OSError as error:
-            # A file that is too long is better than none.
-            self._rotate_at = size + wanted + _RETRY_BYTES
-            told = self._line(
+            self.stream = self._open()
+            self.maxBytes = self.stream.tell() + _RETRY_BYTES
+            told = self._warning(
                 "the log cannot be rotated: %(reason)s; it grows until the daemon may write to "
                 "%(folders)s",
-                {"reason": error.strerror, "folders": str(self._path.parent)},
+                {"reason": error.strerror, "folders": str(Path(self.baseFilename).parent)},
             )
-            _write(descriptor, told)
-            return descriptor, size + len(told)
-        self._rotate_at = self._most_bytes
-        self._let_go()
-        return self._open(), 0
+            self.stream.write(f"{told}\n")
+        else:
+            self.maxBytes = self._most_bytes
 
-    def _still_there(self, descriptor: int) -> Optional[os.stat_result]:
-        """What the system tells of our file; None where another, or none, bears its name."""
-        try:
-            there = self._path.stat()
-        except OSError:
-            return None
-        return there if os.path.samestat(there, os.fstat(descriptor)) else None
+    def close(self) -> None:
+        """Give the file back. A line that comes later opens it for itself alone."""
+        self._ended = True
+        super().close()
 
-    def _rotate(self) -> None:
-        for number in range(self._kept - 1, 0, -1):
-            with contextlib.suppress(FileNotFoundError):
-                self._numbered(number).rename(self._numbered(number + 1))
-        self._path.rename(self._numbered(1))
+    def _open(self) -> io.TextIOWrapper:
+        raw = _WholeLines(self.baseFilename, "a", opener=_open_private)
+        return io.TextIOWrapper(raw, self.encoding, self.errors, write_through=True)
 
-    def _numbered(self, number: int) -> Path:
-        return self._path.with_name(f"{self._path.name}.{number}")
+    def _current(self) -> io.TextIOWrapper:
+        """The open file; another one where its name is no longer that of the former.
 
-    def _miss(self, line: bytes, error: OSError) -> None:
+        Raises:
+            OSError: there is no file to be had.
+        """
+        if self.stream is not None:
+            with contextlib.suppress(OSError):
+                if os.path.samestat(Path(self.baseFilename).stat(), os.fstat(self.stream.fileno())):
+                    return self.stream
+        super().close()
+        self.stream = self._open()
+        return self.stream
+
+    def _miss(self, line: str, reason: str) -> None:
         if not self._missed:
-            self._trouble = error.strerror or str(error)
-            told = self._line(
+            self._reason = reason
+            told = self._warning(
                 "the log %(file)s cannot be written: %(reason)s; its lines come here",
-                {"file": str(self._path), "reason": self._trouble},
+                {"file": self.baseFilename, "reason": reason},
             )
-            super().append(told)
+            StandardError.write(told)
         self._missed += 1
-        super().append(line)
+        StandardError.write(line)
 
-    def _missed_lines(self) -> bytes:
-        return self._line(
+    def _missed_lines(self) -> str:
+        """The line on those that are missing here; empty where there are none."""
+        if not self._missed:
+            return ""
+        told = self._warning(
             "lines that could not be written here: %(count)d (%(reason)s); standard error got them",
-            {"count": self._missed, "reason": self._trouble},
+            {"count": self._missed, "reason": self._reason},
         )
+        return f"{told}\n"
 
-    def _line(self, message: str, fields: Mapping[str, object]) -> bytes:
-        """A warning of the log's own."""
-        told = {"levelno": logging.WARNING, "levelname": "WARNING", "msg": message, "args": fields}
-        line = self.format(logging.makeLogRecord({"name": __name__, **told}))
-        return f"{line}\n".encode("utf-8", "backslashreplace")
+    def _warning(self, message: str, fields: Mapping[str, object]) -> str:
+        """A line of the log's own."""
+        record = logging.LogRecord(__name__, logging.WARNING, __file__, 0, message, (fields,), None)
+        return self.format(record)
+
+
+class _WholeLines(io.FileIO):
+    """A file that takes all bytes of a line or none."""
+
+    def write(self, line: bytes) -> int:  # type: ignore[override]
+        """Write a line; where it does not fit, what was written of it is cut off again.
+
+        Raises:
+            OSError: it does not fit.
+        """
+        size = os.fstat(self.fileno()).st_size
+        try:
+            _write(self.fileno(), line)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.truncate(size)
+            raise
+        return len(line)
 
 
 def _write(descriptor: int, line: bytes) -> None:
     left = memoryview(line)
     while left:
         left = left[os.write(descriptor, left) :]
+
+
+def _open_private(path: str, flags: int) -> int:
+    """What plugins print is in the log, which is not for everybody."""
+    return os.open(path, flags, 0o640)

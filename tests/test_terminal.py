@@ -10,7 +10,8 @@ from xml.etree import ElementTree
 import pytest
 from conftest import PROJECT
 
-from ovirt_scheduler.command import inputs, terminal
+from ovirt_scheduler.command import terminal
+from ovirt_scheduler.command.inputs import CallInputs
 from ovirt_scheduler.errors import BadInput, BadUsage, NoAnswer, UnreadableDocument
 from ovirt_scheduler.settings import config
 
@@ -105,7 +106,7 @@ def test_discover_lists_the_units(call):
 
 def test_filters_tell_who_is_out(call):
     """Not only who is in."""
-    shown = terminal.run_filters(call, ["First"], HOSTS, inputs.NO_VM, {})
+    shown = terminal.run_filters(call, ["First"], CallInputs(HOSTS))
     assert shown.well
     assert (
         shown.fields.items() >= {"accepted": IDS[:1], "rejected": IDS[1:], "problems": []}.items()
@@ -117,16 +118,16 @@ def test_filters_tell_who_is_out(call):
 
 def test_costs_are_multiplied_and_summed(call):
     """Whichever of the two the daemon is set to answer; the best host stands first."""
-    shown = terminal.run_cost_functions(call, {"First": 3}, HOSTS, inputs.NO_VM, {})
+    shown = terminal.run_cost_functions(call, {"First": 3}, CallInputs(HOSTS))
     assert shown.fields["costs"] == {host: -3 * position for position, host in enumerate(IDS)}
     assert shown.text.splitlines()[1].endswith(f"{IDS[-1]}  -9")
 
 
 def test_a_balance_tells_what_to_move(call):
     """Or that there is nothing to do."""
-    shown = terminal.run_balance(call, "First", HOSTS, {"move": "1"})
+    shown = terminal.run_balance(call, "First", CallInputs(HOSTS, properties={"move": "1"}))
     assert shown.fields["migration"] == {"vm": VM_ID, "hosts": IDS[2:]}
-    assert terminal.run_balance(call, "First", HOSTS, {}).text == "nothing to do\n"
+    assert terminal.run_balance(call, "First", CallInputs(HOSTS)).text == "nothing to do\n"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_a_balance_tells_what_to_move(call):
 )
 def test_a_unit_that_fails_is_told(call, unit, told):
     """The answer stands without it, and all is not well."""
-    shown = terminal.run_filters(call, ["First", unit], HOSTS, inputs.NO_VM, {})
+    shown = terminal.run_filters(call, ["First", unit], CallInputs(HOSTS))
     assert not shown.well
     assert shown.fields["accepted"] == IDS[:1]
     assert f"problem: {unit}: {told}" in shown.text
@@ -147,18 +148,18 @@ def test_a_unit_that_fails_is_told(call, unit, told):
 
 def test_nothing_is_said_of_an_answer_that_a_failure_emptied(call):
     """No hosts have costs, but that is not what there is to tell."""
-    shown = terminal.run_cost_functions(call, {"Falls": 1}, HOSTS, inputs.NO_VM, {})
+    shown = terminal.run_cost_functions(call, {"Falls": 1}, CallInputs(HOSTS))
     assert shown.text.startswith("problem: Falls: ZeroDivisionError")
     assert "no hosts" not in shown.text
-    shown = terminal.run_filters(call, ["First"], (), inputs.NO_VM, {})
+    shown = terminal.run_filters(call, ["First"], CallInputs(()))
     assert shown.text == "no hosts\n"
 
 
 def test_what_plugins_print_right_here_is_shown_with_their_tracebacks(call, request):
     """A daemon's answer tells nothing of it."""
     here = "local" in request.node.callspec.id
-    scored = terminal.run_cost_functions(call, {"Falls": 1}, HOSTS, inputs.NO_VM, {})
-    selected = terminal.select_host(call, "default", HOSTS, VM_ID, {"filters": "Falls"})
+    scored = terminal.run_cost_functions(call, {"Falls": 1}, CallInputs(HOSTS))
+    selected = terminal.select_host(call, "default", CallInputs(HOSTS, VM_ID, {"filters": "Falls"}))
     for shown in (scored, selected):
         assert ("Falls: stdout:\nbefore the fall\n" in shown.text) is here
         assert ("Falls: traceback:\nTraceback" in shown.text) is here
@@ -172,7 +173,7 @@ def test_what_plugins_print_right_here_is_shown_with_their_tracebacks(call, requ
 def test_a_document_that_is_none_is_refused(call):
     """As the caller's mistake."""
     with pytest.raises(UnreadableDocument, match="hosts, line 1"):
-        terminal.run_filters(call, ["First"], "<hosts", inputs.NO_VM, {})
+        terminal.run_filters(call, ["First"], CallInputs("<hosts"))
 
 
 def test_the_factor_is_one_unless_said():
@@ -253,12 +254,12 @@ def test_topics_are_listed_with_their_methods(call):
 
 def test_a_scheduler_is_asked_for_a_host(call):
     """By name and id; none is said, and so is what failed."""
-    shown = terminal.select_host(call, "default", HOSTS, VM_ID, {"filters": "First"})
+    shown = terminal.select_host(call, "default", CallInputs(HOSTS, VM_ID, {"filters": "First"}))
     assert (shown.fields["host"], shown.names, shown.problems) == (IDS[0], ["lynx"], [])
     assert shown.text.splitlines()[1].split() == ["lynx", IDS[0]]
-    shown = terminal.select_host(call, "default", (), VM_ID, {})
+    shown = terminal.select_host(call, "default", CallInputs((), VM_ID, {}))
     assert (shown.text, shown.fields["host"], shown.well) == ("no host\n", None, True)
-    shown = terminal.select_host(call, "defualt", HOSTS, VM_ID, {})
+    shown = terminal.select_host(call, "defualt", CallInputs(HOSTS, VM_ID, {}))
     assert shown.text == (
         "problem: defualt: 'defualt': there is no scheduler of that name; there are default; did "
         "you mean default?\n"

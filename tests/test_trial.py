@@ -8,12 +8,12 @@ from xml.etree import ElementTree
 import pytest
 from conftest import PLUGINS, PROJECT
 
-from ovirt_scheduler.command import inputs, trial
+from ovirt_scheduler.command import trial
+from ovirt_scheduler.command.inputs import CallInputs
 from ovirt_scheduler.errors import (
     BadInput,
     BadUsage,
     PluginError,
-    RefusedProperty,
     UnreadableDocument,
 )
 from ovirt_scheduler.model.units import Kind
@@ -21,6 +21,7 @@ from ovirt_scheduler.settings import config
 
 HOSTS = (PROJECT / "demo" / "hosts.xml").read_text("utf-8")
 IDS = [host.get("id") for host in ElementTree.fromstring(HOSTS)]
+VM_ID = "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b01"
 EVERY = tuple(Kind)
 
 PLUGIN = '''\
@@ -59,7 +60,7 @@ def plugin(tmp_path):
 
 def run(path, kinds=EVERY, hosts=HOSTS, properties=None):
     settings = trial.settings_for(config.load(None, {}), path)
-    return trial.run(settings, path, kinds, hosts, inputs.NO_VM, properties or {})
+    return trial.run(settings, path, kinds, CallInputs(hosts, properties=properties or {}))
 
 
 def test_every_kind_that_the_file_has_is_run(plugin):
@@ -75,7 +76,7 @@ def test_every_kind_that_the_file_has_is_run(plugin):
     assert text.startswith("filter First: ok, ")
     assert f"lynx    {IDS[0]}  accepted\n" in text
     assert f"puma    {IDS[1]}  rejected\n" in text
-    assert "\nstdout:\nseen 4\n" in text
+    assert "\nFirst: stdout:\nseen 4\n" in text
     assert "\ncost function First: ok, " in text
     assert text.endswith("nothing to do\n")
 
@@ -84,27 +85,31 @@ def test_one_kind_can_be_chosen_and_properties_given(plugin):
     """The conf file beside the plugin says what is allowed."""
     (filtered,) = run(plugin, (Kind.FILTER,), properties={"first": "2"}).fields
     assert filtered["accepted"] == IDS[:2]
-    with pytest.raises(RefusedProperty, match="first"):
-        run(plugin, (Kind.FILTER,), properties={"first": "none"})
+    shown = run(plugin, (Kind.FILTER,), properties={"first": "none"})
+    assert not shown.well
+    assert shown.fields[0]["outcome"] == "refused"
+    assert "problem: First: filter First: property first: 'none' is not allowed" in shown.text
 
 
 def test_a_migration_is_shown_with_its_hosts(plugin):
-    """By name and id."""
+    """By name and id; an id that the engine would not take is a problem."""
+    shown = run(plugin, (Kind.BALANCE,), properties={"vm": VM_ID})
+    assert shown.fields[0]["migration"] == {"vm": VM_ID, "hosts": IDS[1:]}
+    assert f"{VM_ID}  puma     {IDS[1]}\n" in shown.text
     shown = run(plugin, (Kind.BALANCE,), properties={"vm": "vm-1"})
-    assert shown.fields[0]["migration"] == {"vm": "vm-1", "hosts": IDS[1:]}
-    assert f"vm-1  puma     {IDS[1]}\n" in shown.text
+    assert "problem: First: answered with 'vm-1', which is not the id of a VM\n" in shown.text
 
 
 def test_a_failure_comes_with_its_traceback(tmp_path):
-    """The plugin's own lines, none of ours; and all is not well."""
+    """The plugin's own lines, none of ours; the answer is the one that the engine would get."""
     path = tmp_path / "Falls.py"
     path.write_text("def do_filter(hosts, vm, properties):\n    return 1 / 0\n")
     shown = run(path)
     assert not shown.well
     (fields,) = shown.fields
     assert fields["outcome"] == "raised"
-    assert "accepted" not in fields
-    assert "problem: ZeroDivisionError: division by zero (Falls.py:2)\n" in shown.text
+    assert fields["accepted"] == IDS
+    assert "problem: Falls: ZeroDivisionError: division by zero (Falls.py:2)\n" in shown.text
     assert f'File "{path}", line 2, in do_filter\n    return 1 / 0\n' in shown.text
     assert "ovirt_scheduler/call.py" not in shown.text
 
@@ -122,7 +127,9 @@ def test_limits_hold_as_in_the_daemon():
     path = PLUGINS / "sleeps_forever.py"
     settings = trial.settings_for(config.load(None, {}), path)
     settings = dataclasses.replace(settings, plugin_timeout=0.5)
-    shown = trial.run(settings, path, (Kind.FILTER,), HOSTS, inputs.NO_VM, {"marker": "1000000"})
+    shown = trial.run(
+        settings, path, (Kind.FILTER,), CallInputs(HOSTS, properties={"marker": "1000000"})
+    )
     assert shown.fields[0]["outcome"] == "timed out"
 
 
@@ -136,7 +143,7 @@ def test_no_hosts_call_nothing(plugin):
     """That is told, and is no failure."""
     shown = run(plugin, (Kind.FILTER,), hosts="<hosts/>")
     assert shown.well
-    assert shown.text == "filter First: not called, as there are no hosts\n"
+    assert shown.text == "filter First: not called\nno hosts\n"
 
 
 def test_mistakes_are_named(plugin, tmp_path):

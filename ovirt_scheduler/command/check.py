@@ -11,19 +11,16 @@ from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Sequence, TextIO, Tuple, Union
 
 from ovirt_scheduler.catalogue.catalogue import Catalogue
-from ovirt_scheduler.catalogue.last_good import NothingKept
-from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.clusters import check as cluster_report
 from ovirt_scheduler.command import listening_check, settings_check, tables
-from ovirt_scheduler.daemon import certificate_report
+from ovirt_scheduler.daemon import certificate_report, runtime
 from ovirt_scheduler.daemon.certificate_report import CertificateReport
-from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.daemon.runtime import Services
 from ovirt_scheduler.errors import EngineUnavailable, PluginError
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.units import PolicyUnit
 from ovirt_scheduler.processes import launch
-from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings.config import Settings
 
 _READ_SECONDS = 60.0  # for all files
@@ -59,13 +56,14 @@ def check(settings: Settings, state: Path, as_json: bool, out: TextIO = sys.stdo
     certificates = certificate_report.report(settings, state)
     certificate = certificate_report.server_files(settings, state).certificate
     listening = listening_check.report(settings, certificate)
-    plugins = _loaded(settings)
-    problems = (
-        *filter(None, [listening.problem]),
-        *settings_check.problems(settings),
-        *_of_engine(settings),
-        *_of_clusters(settings, plugins.catalogue),
-    )
+    with runtime.started(settings) as running:
+        plugins = _plugins(running.registry)
+        problems = (
+            *filter(None, [listening.problem]),
+            *settings_check.problems(settings),
+            *_engine_problems(running.services),
+            *_cluster_problems(settings, plugins.catalogue),
+        )
     bad = [each for each in certificates if each.problem]
     wrong = plugins.wrong + len(bad) + len(problems)
     if as_json:
@@ -91,19 +89,15 @@ def check_plugins(settings: Settings, out: TextIO) -> bool:
     Raises:
         ExecutorUnavailable: no process can be started to load plugins in.
     """
-    plugins = _loaded(settings)
+    with runtime.started(settings) as running:
+        plugins = _plugins(running.registry)
     _tell(plugins.catalogue, settings, out)
     _conclude((), plugins, plugins.wrong, out)
     return not plugins.wrong
 
 
-def _loaded(settings: Settings) -> _Plugins:
-    executor = Executor(settings.max_parallel_calls, settings.max_waiting, settings.plugin_user)
-    try:
-        executor.start()
-        catalogue = Registry(Loader(settings, executor.analyse, SHIPPED), NothingKept()).look()
-    finally:
-        executor.close()
+def _plugins(registry: Registry) -> _Plugins:
+    catalogue = registry.look()
     remarks, unread = _remarks(catalogue)
     others = [each for each in catalogue.warnings if str(each) not in map(str, remarks)]
     return _Plugins(replace(catalogue, warnings=tuple(others)), remarks, unread)
@@ -116,20 +110,18 @@ def _conclude(problems: Sequence[str], plugins: _Plugins, wrong: int, out: TextI
     out.write(f"{wrong} to mend\n" if wrong else "all is well\n")
 
 
-def _of_engine(settings: Settings) -> Iterator[str]:
-    """Log in to the engine, and ask it one thing; whether its files can be read is told already."""
-    if settings.engine is None or any(settings_check.of_engine(settings.engine)):
+def _engine_problems(services: Services) -> Iterator[str]:
+    """Log in to the engine; whether the files of ``[engine]`` can be used is told already."""
+    engine, inventory = services.settings.engine, services.inventory
+    if engine is None or inventory is None or any(settings_check.of_engine(engine)):
         return
-    inventory = Inventory(settings.engine)
     try:
         inventory.access(time.monotonic() + _ENGINE_SECONDS)
     except EngineUnavailable as error:
         yield f"[engine] {error}"
-    finally:
-        inventory.close()
 
 
-def _of_clusters(settings: Settings, catalogue: Catalogue) -> Iterator[str]:
+def _cluster_problems(settings: Settings, catalogue: Catalogue) -> Iterator[str]:
     for cluster in settings.clusters:
         problem = cluster_report.problem(cluster, catalogue.drivers, catalogue.units)
         if problem:

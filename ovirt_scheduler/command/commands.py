@@ -11,7 +11,7 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import ContextManager, Dict, Iterator, Tuple
+from typing import ContextManager, Iterator
 
 from ovirt_scheduler.command import (
     certificate_renewal,
@@ -24,6 +24,7 @@ from ovirt_scheduler.command import (
 )
 from ovirt_scheduler.command.check import check as check_all
 from ovirt_scheduler.command.check import check_plugins
+from ovirt_scheduler.command.inputs import CallInputs
 from ovirt_scheduler.command.setup import engine, run
 from ovirt_scheduler.command.setup.machine import Machine, acting_as
 from ovirt_scheduler.command.tables import Shown
@@ -106,16 +107,15 @@ def ask_discover(call: terminal.Call, _options: argparse.Namespace) -> Shown:
 
 
 def ask_filter(call: terminal.Call, options: argparse.Namespace) -> Shown:
-    return terminal.run_filters(call, options.unit, *_given(options))
+    return terminal.run_filters(call, options.unit, _inputs(options))
 
 
 def ask_score(call: terminal.Call, options: argparse.Namespace) -> Shown:
-    return terminal.run_cost_functions(call, terminal.factors(options.unit), *_given(options))
+    return terminal.run_cost_functions(call, terminal.factors(options.unit), _inputs(options))
 
 
 def ask_balance(call: terminal.Call, options: argparse.Namespace) -> Shown:
-    hosts, _, properties = _given(options)
-    return terminal.run_balance(call, options.unit, hosts, properties)
+    return terminal.run_balance(call, options.unit, _inputs(options))
 
 
 def ask_schedulers(call: terminal.Call, _options: argparse.Namespace) -> Shown:
@@ -127,7 +127,7 @@ def ask_topics(call: terminal.Call, _options: argparse.Namespace) -> Shown:
 
 
 def ask_select(call: terminal.Call, options: argparse.Namespace) -> Shown:
-    return terminal.select_host(call, options.scheduler, *_given(options))
+    return terminal.select_host(call, options.scheduler, _inputs(options))
 
 
 def ask_schedule(call: terminal.Call, options: argparse.Namespace) -> Shown:
@@ -138,9 +138,9 @@ def ask_schedule(call: terminal.Call, options: argparse.Namespace) -> Shown:
 def try_plugin(options: argparse.Namespace) -> int:
     settings = trial.settings_for(_settings(options), options.plugin)
     kinds = tuple(options.kind or Kind)
-    given = _given(options)
+    call_inputs = _inputs(options)
     with _naming_files(options):
-        shown = trial.run(settings, options.plugin, kinds, *given)
+        shown = trial.run(settings, options.plugin, kinds, call_inputs)
     return _show(shown, options.output or "table")
 
 
@@ -158,9 +158,9 @@ def kind(words: str) -> Kind:
     return found[spelt]
 
 
-def _given(options: argparse.Namespace) -> Tuple[inputs.HostsGiven, str, Dict[str, str]]:
+def _inputs(options: argparse.Namespace) -> CallInputs:
     vm = inputs.vm(options.vm) if getattr(options, "vm", None) else inputs.NO_VM
-    return inputs.hosts(options.hosts), vm, inputs.pairs(options.property)
+    return CallInputs(inputs.hosts(options.hosts), vm, inputs.pairs(options.property))
 
 
 def new(options: argparse.Namespace) -> int:

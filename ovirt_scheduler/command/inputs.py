@@ -1,4 +1,4 @@
-"""What a command reads for a call: hosts, a VM, properties, and the names by which ids go."""
+"""What a command reads for a call: hosts, a VM, properties, and the names of hosts."""
 
 from __future__ import annotations
 
@@ -6,21 +6,35 @@ import contextlib
 import json
 import re
 import sys
-from typing import Dict, Iterable, Tuple, Union
+from typing import Dict, Iterable, Mapping, NamedTuple, Tuple, Union
 from xml.etree import ElementTree
 
 from ovirt_scheduler.errors import BadInput, BadUsage
 from ovirt_scheduler.model.requests import is_document
 
-HostsGiven = Union[str, Tuple[str, ...]]  # a document, or ids (contract 1.4)
+HostsInput = Union[str, Tuple[str, ...]]  # a document, or ids (contract 1.4)
 
 # For a call that names no VM: one of which nothing is known but its id.
 NO_VM = "00000000-0000-0000-0000-000000000000"
 
+
+class CallInputs(NamedTuple):
+    """What a call is about."""
+
+    hosts: HostsInput
+    vm: str = NO_VM  # a document, or an id
+    properties: Mapping[str, str] = {}
+
+    @property
+    def hosts_parameter(self) -> object:
+        """The hosts as XML-RPC takes them."""
+        return self.hosts if isinstance(self.hosts, str) else list(self.hosts)
+
+
 _ID = re.compile(r"[\w.:-]+")
 
 
-def hosts(file: str) -> HostsGiven:
+def hosts(file: str) -> HostsInput:
     """Read an XML document, or ids with white space between them; ``-`` is standard input.
 
     Raises:
@@ -89,15 +103,17 @@ def arguments(items: Iterable[str]) -> Dict[str, object]:
     return found
 
 
-def names(given: HostsGiven) -> Dict[str, str]:
-    """Each host's id with its name, in the order given; empty where the document is unreadable.
+def names(hosts: HostsInput) -> Dict[str, str]:
+    """The name of each host by its id, in the order of the document.
 
-    Whoever answers the call tells what is wrong with the document.
+    Returns:
+        Nothing for a document that cannot be read: whoever answers the call says what is wrong
+        with it.
     """
-    if not isinstance(given, str):
-        return dict.fromkeys(given, "")
+    if not isinstance(hosts, str):
+        return dict.fromkeys(hosts, "")
     try:
-        root = ElementTree.fromstring(given)  # noqa: S314  a file of whoever runs the command
+        root = ElementTree.fromstring(hosts)  # noqa: S314  a file of whoever runs the command
     except (ElementTree.ParseError, ValueError):
         return {}
     elements = [root] if root.tag == "host" else root.findall("host")

@@ -10,7 +10,7 @@ import json
 import shutil
 import sys
 import textwrap
-from typing import List, NamedTuple, Optional, Sequence
+from typing import Any, List, NamedTuple, Optional, Sequence
 
 _GAP = "  "
 _NARROWEST = 12  # characters that a column is folded to, at the least
@@ -20,7 +20,7 @@ class Shown(NamedTuple):
     """What a command shows, in each way."""
 
     text: str
-    fields: object  # for JSON
+    fields: Any  # for JSON
     well: bool = True  # no unit failed
     names: Sequence[str] = ()  # of what was found
     problems: Sequence[str] = ()  # that are in text and fields, but in no names

@@ -9,31 +9,25 @@ from __future__ import annotations
 import base64
 import contextlib
 import http.client
+import itertools
 import ssl
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, cast
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
 from xml.etree import ElementTree
 from xml.parsers.expat import ExpatError
 from xmlrpc.client import Fault, ProtocolError, ServerProxy
 
-from ovirt_scheduler.catalogue.last_good import NothingKept
-from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
-from ovirt_scheduler.catalogue.registry import Registry
-from ovirt_scheduler.command import call_report, inputs, tables
-from ovirt_scheduler.command.inputs import HostsGiven
+from ovirt_scheduler.command import tables
+from ovirt_scheduler.command.inputs import CallInputs, names
 from ovirt_scheduler.command.tables import Shown
-from ovirt_scheduler.decisions.drivers import Scheduling
-from ovirt_scheduler.decisions.selections import Selections
-from ovirt_scheduler.decisions.units import Service
-from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.daemon import runtime
+from ovirt_scheduler.daemon.runtime import Services
 from ovirt_scheduler.errors import BadInput, BadUsage, CallRefused, NoAnswer, UnreadableDocument
 from ovirt_scheduler.model.requests import AnswerForm, Caller
+from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.units import Kind
-from ovirt_scheduler.processes.executor import Executor
-from ovirt_scheduler.server import driver_methods
 from ovirt_scheduler.server.method import Reply
-from ovirt_scheduler.server.methods import methods
 from ovirt_scheduler.settings.config import Settings
 
 # Calls a method: answer form, name, parameters. The reply has the results where the plugins ran
@@ -100,35 +94,26 @@ def remote(url: str, certificate: Optional[Path]) -> Iterator[Call]:
 
 @contextlib.contextmanager
 def local(settings: Settings) -> Iterator[Call]:
-    """The same calls, answered by the daemon's own parts in this process; keeps no state.
+    """The same calls, answered in this process by what a daemon consists of; keeps no state.
 
     Raises:
         ExecutorUnavailable: no process can be started to run plugins in.
         RequestError: when called: what would be a fault.
     """
-    executor = Executor(settings.max_parallel_calls, settings.max_waiting, settings.plugin_user)
-    inventory = None if settings.engine is None else Inventory(settings.engine)
-    registry = Registry(Loader(settings, executor.analyse, SHIPPED), NothingKept())
-    service = Service(registry, executor, settings.request_timeout, inventory)
-    scheduling = Scheduling(registry, executor, settings.request_timeout, Selections(), inventory)
-    all_methods = (
-        *methods(service, settings.engine_scores),
-        *driver_methods.methods(scheduling),
-    )
-    offered = {(form, method.name): method for method in all_methods for form in method.forms}
+    with runtime.started(settings) as running:
+        running.registry.look()
+        yield here(running.services)
+
+
+def here(services: Services) -> Call:
+    """Calls to services of this process."""
+    offered = {(form, each.name): each for each in services.methods() for form in each.forms}
 
     def call(form: AnswerForm, name: str, *parameters: object) -> Reply:
         answer = offered[form, name].run(Caller("local", form, "here"), parameters)
         return answer if isinstance(answer, Reply) else Reply(answer)
 
-    try:
-        executor.start()
-        registry.look()
-        yield call
-    finally:
-        executor.close()
-        if inventory is not None:
-            inventory.close()
+    return call
 
 
 def discover(call: Call) -> Shown:
@@ -146,63 +131,58 @@ def discover(call: Call) -> Shown:
     return Shown(text or "no policy units; ovirt-scheduler check tells why\n", units, names=named)
 
 
-def run_filters(
-    call: Call, units: Sequence[str], hosts: HostsGiven, vm: str, properties: Mapping[str, str]
-) -> Shown:
+def run_filters(call: Call, units: Sequence[str], inputs: CallInputs) -> Shown:
     """Which hosts every filter accepts."""
-    answer = _Answer(call(_ENGINE, "runFilters", list(units), _sent(hosts), vm, properties))
-    accepted = cast("List[str]", answer.result)
-    names = inputs.names(hosts)
-    rejected = [host for host in names if host not in accepted]
-    rows = [(names.get(host), host, "accepted") for host in accepted]
-    rows += [(names[host], host, "rejected") for host in rejected]
+    hosts, vm, properties = inputs.hosts_parameter, inputs.vm, inputs.properties
+    answer = _Answer(call(_ENGINE, "runFilters", list(units), hosts, vm, properties))
+    accepted = answer.result
+    host_names = names(inputs.hosts)
+    rejected = [host for host in host_names if host not in accepted]
+    rows = [(host_names.get(host), host, "accepted") for host in accepted]
+    rows += [(host_names[host], host, "rejected") for host in rejected]
     fields = {"accepted": accepted, "rejected": rejected}
     text = tables.table(("HOST", "ID", "VERDICT"), rows)
-    return answer.shown(text, fields, _called(accepted, names), _NO_HOSTS)
+    return answer.shown(text, fields, _called(accepted, host_names), _NO_HOSTS)
 
 
-def run_cost_functions(
-    call: Call,
-    factors: Mapping[str, int],
-    hosts: HostsGiven,
-    vm: str,
-    properties: Mapping[str, str],
-) -> Shown:
+def run_cost_functions(call: Call, factors: Mapping[str, int], inputs: CallInputs) -> Shown:
     """The weighted sum of costs for each host, the best host first."""
+    hosts, vm, properties = inputs.hosts_parameter, inputs.vm, inputs.properties
     wanted = [[name, factor] for name, factor in factors.items()]
-    answer = _Answer(call(_ENGINE, "runCostFunctions", wanted, _sent(hosts), vm, properties))
+    answer = _Answer(call(_ENGINE, "runCostFunctions", wanted, hosts, vm, properties))
     costs: Dict[str, int] = {}
-    for host, cost, *unit in cast("List[Tuple[str, int, str]]", answer.result):
+    for host, cost, *unit in answer.result:
         # With a unit's name it is that unit's own cost (contract 3.4).
         costs[host] = costs.get(host, 0) + cost * (factors[unit[0]] if unit else 1)
-    names = inputs.names(hosts)
+    host_names = names(inputs.hosts)
     best_first = sorted(costs, key=lambda host: costs[host])
-    rows = [(names.get(host), host, costs[host]) for host in best_first]
+    rows = [(host_names.get(host), host, costs[host]) for host in best_first]
     text = tables.table(("HOST", "ID", "COST"), rows)
-    return answer.shown(text, {"costs": costs}, _called(best_first, names), _NO_HOSTS)
+    return answer.shown(text, {"costs": costs}, _called(best_first, host_names), _NO_HOSTS)
 
 
-def run_balance(call: Call, unit: str, hosts: HostsGiven, properties: Mapping[str, str]) -> Shown:
+def run_balance(call: Call, unit: str, inputs: CallInputs) -> Shown:
     """The VM to migrate, and where it may go."""
-    answer = _Answer(call(_ENGINE, "runLoadBalancing", unit, _sent(hosts), properties))
-    vm, targets = cast("Tuple[str, List[str]]", answer.result)
+    parameters = (unit, inputs.hosts_parameter, inputs.properties)
+    answer = _Answer(call(_ENGINE, "runLoadBalancing", *parameters))
+    vm, targets = answer.result
     if not vm:
         return answer.shown("", {"migration": None}, nothing="nothing to do\n")
-    names = inputs.names(hosts)
-    rows = [(vm, names.get(host), host) for host in targets] or [(vm, "any host", "")]
+    host_names = names(inputs.hosts)
+    rows = [(vm, host_names.get(host), host) for host in targets] or [(vm, "any host", "")]
     text = tables.table(("VM", "TO HOST", "ID"), rows)
     return answer.shown(text, {"migration": {"vm": vm, "hosts": targets}}, [vm])
 
 
 def schedulers(call: Call) -> Shown:
     """Every scheduler, with what it takes."""
-    found = cast("List[Dict[str, Any]]", call(_DESIGN, "getSchedulers").answer)
+    found = call(_DESIGN, "getSchedulers").answer
     rows = [
         (
             each["name"],
             each["topic"],
             ", ".join(each["interfaces"]),
-            "; ".join(f"{given['name']}={given['validation']}" for given in each["inputs"]),
+            "; ".join(f"{one['name']}={one['validation']}" for one in each["inputs"]),
             each["description"],
         )
         for each in found
@@ -214,7 +194,7 @@ def schedulers(call: Call) -> Shown:
 
 def topics(call: Call) -> Shown:
     """Every topic, with its driver's methods."""
-    found = cast("List[Dict[str, Any]]", call(_DESIGN, "getTopics").answer)
+    found = call(_DESIGN, "getTopics").answer
     rows = [
         (each["topic"], each["driver"], f"{method['name']}{method['signature']}", method["help"])
         for each in found
@@ -224,17 +204,16 @@ def topics(call: Call) -> Shown:
     return Shown(text or "no topics\n", found, names=[each["topic"] for each in found])
 
 
-def select_host(
-    call: Call, scheduler: str, hosts: HostsGiven, vm: str, properties: Mapping[str, str]
-) -> Shown:
+def select_host(call: Call, scheduler: str, inputs: CallInputs) -> Shown:
     """The host that a scheduler would start the VM on."""
-    answer = _Answer(call(_ENGINE, "selectHost", scheduler, _sent(hosts), vm, properties))
-    host = cast("str", answer.result)
+    parameters = (scheduler, inputs.hosts_parameter, inputs.vm, inputs.properties)
+    answer = _Answer(call(_ENGINE, "selectHost", *parameters))
+    host = answer.result
     if not host:
         return answer.shown("", {"host": None}, nothing="no host\n")
-    names = inputs.names(hosts)
-    text = tables.table(("HOST", "ID"), [(names.get(host), host)])
-    return answer.shown(text, {"host": host}, _called([host], names))
+    host_names = names(inputs.hosts)
+    text = tables.table(("HOST", "ID"), [(host_names.get(host), host)])
+    return answer.shown(text, {"host": host}, _called([host], host_names))
 
 
 def schedule(call: Call, topic: str, method: str, arguments: Mapping[str, object]) -> Shown:
@@ -245,9 +224,9 @@ def schedule(call: Call, topic: str, method: str, arguments: Mapping[str, object
     return answer.shown("" if result == "" else text, {"result": result}, nothing=text)
 
 
-def _called(hosts: Sequence[str], names: Mapping[str, str]) -> List[str]:
-    """What people call the hosts, and the id of one that has no name."""
-    return [names.get(host) or host for host in hosts]
+def _called(hosts: Sequence[str], host_names: Mapping[str, str]) -> List[str]:
+    """The name of each host, or its id where it has no name."""
+    return [host_names.get(host) or host for host in hosts]
 
 
 def _plain(value: object) -> object:
@@ -281,11 +260,15 @@ class _Answer:
     """A reply in the engine form, taken apart (contract 3.2)."""
 
     def __init__(self, reply: Reply) -> None:
-        fields = cast("Dict[str, object]", reply.answer)
+        fields: Dict[str, Any] = reply.answer
         self.result = fields["result"]
-        self._results = reply.results
-        self._unit_errors = cast("Dict[str, List[str]]", fields.get("plugin_errors", {}))
-        self._errors = cast("List[str]", fields.get("errors", []))
+        self._calls = reply.results
+        self._problems = [
+            f"{unit}: {message}"
+            for unit, messages in fields.get("plugin_errors", {}).items()
+            for message in messages
+        ]
+        self._problems += fields.get("errors", [])
 
     def shown(
         self, text: str, fields: Mapping[str, object], names: Sequence[str] = (), nothing: str = ""
@@ -293,24 +276,37 @@ class _Answer:
         """The answer and its problems; of calls right here also what they printed, and tracebacks.
 
         Args:
-            nothing: is shown where there is no text, unless that is as something failed.
+            nothing: is shown where there is neither a text nor a problem.
         """
-        problems = [f"{name}: {each}" for name, told in self._unit_errors.items() for each in told]
-        problems += self._errors
-        lines = [text or ("" if problems else nothing)]
-        lines += [f"problem: {problem}\n" for problem in problems]
-        for result in self._results:
-            lines += call_report.printed(result, f"{result.unit}: ")
-        told: Dict[str, object] = {**fields, "problems": problems}
-        if self._results:
-            told["calls"] = [
-                {"unit": result.unit, **call_report.fields(result)} for result in self._results
-            ]
-        return Shown("".join(lines), told, not problems, names, problems)
+        lines = [text or ("" if self._problems else nothing)]
+        lines += [f"problem: {problem}\n" for problem in self._problems]
+        fields = {**fields, "problems": self._problems}
+        if self._calls:
+            fields["calls"] = [_call_fields(result) for result in self._calls]
+            lines += itertools.chain.from_iterable(map(_printed, self._calls))
+        return Shown("".join(lines), fields, not self._problems, names, self._problems)
 
 
-def _sent(hosts: HostsGiven) -> object:
-    return hosts if isinstance(hosts, str) else list(hosts)
+def _printed(result: CallResult) -> Iterator[str]:
+    """What a plugin printed, and its traceback, each with a heading; nothing that is empty."""
+    for heading in ("traceback", "stdout", "stderr"):
+        text = getattr(result, heading)
+        if text.strip():
+            yield f"{result.unit}: {heading}:\n{text.rstrip()}\n"
+
+
+def _call_fields(result: CallResult) -> Dict[str, object]:
+    """How a plugin call ended, for JSON."""
+    return {
+        "unit": result.unit,
+        "outcome": result.outcome.value,
+        "milliseconds": round(result.seconds * 1000, 1),
+        "message": result.message,
+        "notes": list(result.notes),
+        "traceback": result.traceback,
+        "stdout": result.stdout,
+        "stderr": result.stderr,
+    }
 
 
 def _unit(element: ElementTree.Element) -> Dict[str, object]:

@@ -1,33 +1,25 @@
 """``ovirt-scheduler try``: one plugin's file, run as the daemon runs it, with no daemon.
 
-The whole way but for the network: the loader, the service and processes of their own. So what
-is seen here is what will happen: limits, properties, failures, what is printed.
+It goes the whole way but for the network: the file is loaded, its units are called in processes
+of their own, and the answer is the one that the engine would get.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Iterator, Mapping, Sequence, Tuple
 
 from ovirt_scheduler.catalogue.catalogue import Catalogue
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
-from ovirt_scheduler.command import call_report, inputs, tables
-from ovirt_scheduler.command.inputs import HostsGiven
+from ovirt_scheduler.command import terminal
+from ovirt_scheduler.command.inputs import CallInputs
 from ovirt_scheduler.command.tables import Shown
-from ovirt_scheduler.decisions.units import Service
-from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.errors import BadInput, BadUsage, PluginError
 from ovirt_scheduler.model import near
-from ovirt_scheduler.model.decisions import Decision
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Request
-from ovirt_scheduler.model.results import CallResult, Migration
 from ovirt_scheduler.model.units import Kind, PolicyUnit
-from ovirt_scheduler.processes.executor import Executor
-from ovirt_scheduler.server import wire
 from ovirt_scheduler.settings.config import Settings
-
-_CALLER = Caller("try", AnswerForm.DESIGN, "here")
 
 
 class _OneFile:
@@ -59,9 +51,7 @@ def run(
     settings: Settings,
     path: Path,
     kinds: Tuple[Kind, ...],
-    hosts: HostsGiven,
-    vm: str,
-    properties: Dict[str, str],
+    inputs: CallInputs,
 ) -> Shown:
     """Run every unit of a file that is of one of the kinds.
 
@@ -73,37 +63,26 @@ def run(
         BadInput: there is no such file.
         BadUsage: it has units, but none of these kinds.
         PluginError: it does not load, or has no unit; where, why and what to do.
-        RequestError: the documents cannot be read, or a property's value is refused.
+        RequestError: the documents cannot be read.
         ExecutorUnavailable: no process can be started at all.
     """
-    executor = Executor(settings.max_parallel_calls, settings.max_waiting, settings.plugin_user)
-    inventory = None if settings.engine is None else Inventory(settings.engine)
-    try:
-        executor.start()
-        loaded = _load(Loader(settings, executor.analyse), path)
-        found = loaded.units
-        if not found:
+    with runtime.started(settings) as running:
+        loaded = _load(Loader(settings, running.executor.analyse), path)
+        if not loaded.units:
             raise _no_unit(loaded, path)
-        units = [unit for unit in found if unit.kind in kinds]
+        units = [unit for unit in loaded.units if unit.kind in kinds]
         if not units:
             wanted = " or ".join(kind.words for kind in kinds)
-            there = ", ".join(f"{unit.kind.words} {unit.name}" for unit in found)
+            there = ", ".join(f"{unit.kind.words} {unit.name}" for unit in loaded.units)
             raise BadUsage(f"{path}: has no {wanted}; it has {there}")
-        service = Service(_OneFile(found), executor, settings.request_timeout, inventory)
-        decisions = [
-            (unit, service.decide(_request(unit, hosts, vm, properties))) for unit in units
-        ]
-    finally:
-        executor.close()
-        if inventory is not None:
-            inventory.close()
-    names = inputs.names(hosts)
-    notes = [*map(str, loaded.warnings), *_unknown(found, properties)]
+        call = terminal.here(running.prepare(settings, _OneFile(loaded.units)))
+        answers = [(unit, _ask(call, unit, inputs)) for unit in units]
+    notes = [*map(str, loaded.warnings), *_unknown(loaded.units, inputs.properties)]
     return Shown(
         "".join(f"note: {note}\n" for note in notes)
-        + "\n".join("".join(_told(unit, decision, names)) for unit, decision in decisions),
-        [_fields(unit, decision, notes) for unit, decision in decisions],
-        all(result.ok for _, decision in decisions for result in decision.results),
+        + "\n".join(_text(unit, shown) for unit, shown in answers),
+        [_fields(unit, shown, notes) for unit, shown in answers],
+        all(shown.well for _, shown in answers),
     )
 
 
@@ -144,80 +123,33 @@ def _no_unit(loaded: LoadedPlugin, path: Path) -> PluginError:
     return PluginError(f"has no policy unit: {define}", str(path))
 
 
-def _request(unit: PolicyUnit, hosts: HostsGiven, vm: str, properties: Dict[str, str]) -> Request:
-    given = hosts if isinstance(hosts, str) else list(hosts)
+def _ask(call: terminal.Call, unit: PolicyUnit, inputs: CallInputs) -> Shown:
     if unit.kind is Kind.FILTER:
-        return wire.filters_request(_CALLER, ([unit.name], given, vm, properties))
+        return terminal.run_filters(call, [unit.name], inputs)
     if unit.kind is Kind.COST_FUNCTION:
-        return wire.cost_functions_request(_CALLER, ([[unit.name, 1]], given, vm, properties))
-    return wire.balance_request(_CALLER, (unit.name, given, properties))
+        return terminal.run_cost_functions(call, {unit.name: 1}, inputs)
+    return terminal.run_balance(call, unit.name, inputs)
 
 
-def _result(decision: Decision) -> Optional[CallResult]:
-    """None where the unit was not called, as there were no hosts."""
-    return decision.results[0] if decision.results else None
-
-
-def _unknown(units: Sequence[PolicyUnit], given: Mapping[str, str]) -> Iterator[str]:
-    """Of the properties that are given, those that no conf file of the units has."""
+def _unknown(units: Sequence[PolicyUnit], properties: Mapping[str, str]) -> Iterator[str]:
+    """A note on each property that no conf file of the units has."""
     sets = [unit.properties.properties for unit in units if unit.properties is not None]
     known = list(dict.fromkeys(prop.name for each in sets for prop in each))
-    for name in given:
+    for name in properties:
         if known and name not in known:
             hint = near.hint(name, known) or f"; there are {', '.join(known)}"
             yield f"property {name}: no unit of the plugin has it{hint}"
 
 
-def _rejected(decision: Decision, accepted: Tuple[str, ...]) -> List[str]:
-    return [host for host in decision.hosts if host not in accepted]
+def _text(unit: PolicyUnit, shown: Shown) -> str:
+    ended = "not called"
+    for call in shown.fields.get("calls", ()):
+        ended = f"{call['outcome']}, {call['milliseconds']} ms"
+    return f"{unit.kind.words} {unit.name}: {ended}\n{shown.text}"
 
 
-def _told(unit: PolicyUnit, decision: Decision, names: Mapping[str, str]) -> Iterator[str]:
-    result = _result(decision)
-    if result is None:
-        yield f"{unit.kind.words} {unit.name}: not called, as there are no hosts\n"
-        return
-    milliseconds = result.seconds * 1000
-    yield f"{unit.kind.words} {unit.name}: {result.outcome.value}, {milliseconds:.1f} ms\n"
-    value = result.value
-    if result.ok and unit.kind is Kind.BALANCE:
-        yield from _migration(value, names)
-    elif isinstance(value, tuple):
-        rows = [(names.get(host), host, "accepted") for host in value]
-        rows += [(names.get(host), host, "rejected") for host in _rejected(decision, value)]
-        yield tables.table(("HOST", "ID", "VERDICT"), rows)
-    elif value is not None and not isinstance(value, Migration):
-        costs = sorted(value.items(), key=lambda item: item[1])
-        rows = [(names.get(host), host, str(cost)) for host, cost in costs]
-        yield tables.table(("HOST", "ID", "COST"), rows)
-    if not result.ok:
-        yield f"problem: {result.message}\n"
-    for note in (*result.notes, *decision.errors):
-        yield f"note: {note}\n"
-    yield from call_report.printed(result)
-
-
-def _migration(value: object, names: Mapping[str, str]) -> Iterator[str]:
-    if not isinstance(value, Migration):
-        yield "nothing to do\n"
-        return
-    rows = [(value.vm, names.get(host), host) for host in value.hosts]
-    yield tables.table(("VM", "TO HOST", "ID"), rows or [(value.vm, "any host", "")])
-
-
-def _fields(unit: PolicyUnit, decision: Decision, notes: Sequence[str]) -> Dict[str, object]:
-    """The same for JSON; what does not apply to the kind, or was not reached, is not there."""
-    fields: Dict[str, object] = {"unit": unit.name, "kind": unit.kind.value}
-    result = _result(decision)
-    if result is None:
-        return {**fields, "outcome": "not called"}
-    value = result.value
-    if result.ok and unit.kind is Kind.BALANCE:
-        moved = isinstance(value, Migration) and {"vm": value.vm, "hosts": list(value.hosts)}
-        fields["migration"] = moved or None
-    elif isinstance(value, tuple):
-        fields.update(accepted=list(value), rejected=_rejected(decision, value))
-    elif value is not None and not isinstance(value, Migration):
-        fields["costs"] = dict(value)
-    told = call_report.fields(result)
-    return {**fields, **told, "notes": [*notes, *result.notes, *decision.errors]}
+def _fields(unit: PolicyUnit, shown: Shown, notes: Sequence[str]) -> Dict[str, object]:
+    """The same for JSON, with what is known of the call itself."""
+    fields = {"unit": unit.name, "kind": unit.kind.value, **shown.fields}
+    (call,) = fields.pop("calls", [{"outcome": "not called", "notes": []}])
+    return {**fields, **call, "notes": [*notes, *call["notes"]]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Callable, FrozenSet, Mapping, Tuple
+from typing import Any, Callable, FrozenSet, Mapping, Tuple
 
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.model.results import CallResult
@@ -16,7 +16,7 @@ class Reply:
     ``results`` tell how each plugin call ended.
     """
 
-    answer: object
+    answer: Any  # what XML-RPC can carry
     told: Mapping[str, object] = field(default_factory=dict)
     results: Tuple[CallResult, ...] = ()
 

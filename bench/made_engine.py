@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-from bench.servers import PROJECT
-
-sys.path.append(str(PROJECT / "tests"))
-from rest_server import GIB, Host, RestServer, Vm  # not a package
+from tests.support.rest_server import GIB, Host, RestServer, Vm
 
 
 def made(folder: Path, hosts: int) -> RestServer:

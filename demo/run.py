@@ -18,8 +18,8 @@ from xml.etree import ElementTree
 from xmlrpc.client import Fault, ServerProxy
 
 PROJECT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(PROJECT), str(PROJECT / "tests")]
-from rest_server import GIB, Host, RestServer, Vm  # noqa: E402  not a package
+sys.path.insert(0, str(PROJECT))
+from tests.support.rest_server import GIB, Host, RestServer, Vm  # noqa: E402  not installed
 
 STATE = PROJECT / ".run"
 CERTIFICATE = STATE / "certificate" / "certificate.pem"

@@ -12,7 +12,7 @@ from pathlib import Path
 from bench import servers
 from bench.client import Address
 
-MISBEHAVING = servers.PROJECT / "tests" / "plugins"
+MISBEHAVING = servers.PROJECT / "tests" / "data" / "plugins"
 MOST_BYTES = 1 << 20  # of a request
 SECONDS = 4.0  # for a handshake, and for a request to arrive
 PLUGIN_SECONDS = 1.0

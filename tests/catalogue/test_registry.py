@@ -1,0 +1,466 @@
+"""The catalogue follows the folders: real files, real processes, the last good version."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ovirt_scheduler.errors import UnknownUnit
+from ovirt_scheduler.model.units import Kind
+from tests.support.jobs import HOSTS, job_of, only
+from tests.support.place import cost_function, huge, plugin, versions
+from tests.support.waiting import wait_until
+
+LONG_AGO = (10**9, 10**9)
+KEPT = "the last version that loaded stays in use (sha256:"
+
+
+def test_a_unit_is_found_by_kind_and_name(place):
+    """And it is known of which kinds a name is."""
+    place.write("a", plugin(1) + "def do_balance(hosts, properties): ...\n")
+    catalogue = place.registry.look()
+    assert cost_function(catalogue, "a").description == "1"
+    assert catalogue.unit(Kind.FILTER, "a") is None
+    assert cost_function(catalogue, "b") is None
+    assert catalogue.kinds_of("a") == (Kind.COST_FUNCTION, Kind.BALANCE)
+    assert catalogue.kinds_of("b") == ()
+
+
+def test_a_name_that_no_unit_has_is_told_with_the_next_step(place):
+    """The kinds that it has, the capitals that were meant, or where to look."""
+    place.write("Few", plugin(1))
+    catalogue = place.registry.look()
+    for kind, name, told in (
+        (Kind.FILTER, "Few", "; it is a cost function"),
+        (Kind.COST_FUNCTION, "few", "; did you mean Few?"),
+        (Kind.COST_FUNCTION, "Many", "; discover lists what there is, ovirt-scheduler check what "),
+    ):
+        with pytest.raises(UnknownUnit, match=re.escape(f"named {name!r}{told}")):
+            catalogue.wanted(kind, name)
+
+
+def test_a_file_dropped_in_edited_and_taken_away_is_followed(place):
+    """By the next look each time (contract 4.6)."""
+    assert place.versions() == {}
+    path = place.write("a", plugin(1))
+    place.write("b", plugin(1))
+    assert place.versions() == {"a": "1", "b": "1"}
+    place.write("a", plugin(2))
+    assert place.versions() == {"a": "2", "b": "1"}
+    path.unlink()
+    assert place.versions() == {"b": "1"}
+    assert place.faults() == []
+
+
+def test_a_renamed_file_is_a_unit_of_another_name(place):
+    """Of the new name alone."""
+    place.write("a", plugin(1)).rename(place.first / "b.py")
+    assert place.versions() == {"b": "1"}
+    (place.first / "b.py").rename(place.first / "_b.py")
+    assert place.versions() == {}
+
+
+def test_a_file_replaced_by_another_is_the_other(place):
+    """As editors and installers do; also by an older one of the same size."""
+    path = place.write("a", plugin(1))
+    assert place.versions() == {"a": "1"}
+    new = place.first / "a.new"
+    new.write_text(plugin(2))
+    os.utime(new, LONG_AGO)
+    new.replace(path)
+    assert place.versions() == {"a": "2"}
+
+
+@pytest.mark.parametrize("broken", ["def do_score(:\n", "raise ValueError('no')\n" + plugin(7)])
+def test_an_edit_that_does_not_load_leaves_the_version_before_it(place, broken):
+    """And says so; the mended one takes its place (contract 4.6)."""
+    path = place.write("a", plugin(1))
+    before = cost_function(place.registry.look(), "a")
+    place.write("a", broken)
+    catalogue = place.registry.look()
+    assert cost_function(catalogue, "a") == before
+    (fault,) = catalogue.faults
+    assert (fault.file, fault.line) == (str(path), 1)
+    assert f"; {KEPT}{before.checksum[7:19]})" in fault.message
+    place.write("a", plugin(2))
+    assert (place.versions(), place.faults()) == ({"a": "2"}, [])
+
+
+def test_a_plugin_that_never_loaded_is_a_fault_and_nothing_else(place):
+    """The others are not affected (contract 5.5)."""
+    place.write("good", plugin(1))
+    path = place.write("bad", "x = (\n")
+    assert place.versions() == {"good": "1"}
+    (fault,) = place.faults()
+    assert fault.startswith(f"{path}:1: syntax error")
+    assert KEPT not in fault
+    place.write("bad", plugin(2))
+    assert place.versions() == {"bad": "2", "good": "1"}
+
+
+def test_an_empty_file_is_not_yet_the_end_of_its_units(place):
+    """An edit in place passes through it: they go when it has stood for a while."""
+    path = place.write("a", plugin(1))
+    assert place.versions() == {"a": "1"}
+    path.write_text("")
+    assert versions(place.registry.glance()) == {"a": "1"}
+    path.write_text(plugin(2))
+    assert place.versions() == {"a": "2"}
+    path.write_text("")
+    assert (place.versions(), place.faults()) == ({}, [])
+
+
+def test_a_file_moved_away_is_not_yet_the_end_of_its_units(place):
+    """Some editors move the old one first; what comes in its place is held to it."""
+    path = place.write("a", plugin(1))
+    assert place.versions() == {"a": "1"}
+    path.rename(place.first / "a.py~")
+    assert versions(place.registry.glance()) == {"a": "1"}
+    path.write_text("x = (\n")
+    assert place.versions() == {"a": "1"}
+    assert KEPT in place.faults()[0]
+
+
+def test_a_file_written_half_keeps_the_version_before_it(place):
+    """Cut anywhere, what was good stays until the whole is there."""
+    place.write("a", plugin(1))
+    assert place.versions() == {"a": "1"}
+    whole = plugin(2)
+    for cut in (len(whole) // 3, len(whole) // 2, len(whole) - 5):
+        place.write("a", whole[:cut])
+        assert versions(place.registry.glance()) == {"a": "1"}
+    place.write("a", whole)
+    assert place.versions() == {"a": "2"}
+
+
+def test_a_folder_that_vanishes_takes_its_units_along(place):
+    """And brings them back when it comes back."""
+    place.write("a", plugin(1))
+    place.write("b", plugin(1), place.second)
+    assert place.versions() == {"a": "1", "b": "1"}
+    away = place.first.rename(place.first.with_name("away"))
+    assert place.versions() == {"b": "1"}
+    assert place.faults() == [
+        f"{place.first}: there is no such folder; make it, or mend plugins_path"
+    ]
+    away.rename(place.first)
+    assert (place.versions(), place.faults()) == ({"a": "1", "b": "1"}, [])
+
+
+@pytest.mark.parametrize("make", [Path.touch, lambda path: path.symlink_to(path)])
+def test_a_folder_that_cannot_be_listed_keeps_its_units_and_their_names(place, make):
+    """They may well be there still: a file of that name, a link to itself."""
+    place.write("a", plugin(1))
+    other = place.write("a", plugin(2), place.second)
+    assert place.versions() == {"a": "1"}
+    away = place.first.rename(place.first.with_name("away"))
+    make(place.first)
+    assert place.versions() == {"a": "1"}
+    first, second = place.faults()
+    assert first.startswith(f"{place.first}: cannot be listed: ")
+    assert second.startswith(f"{other}: ")
+    place.first.unlink()
+    away.rename(place.first)
+    assert place.versions() == {"a": "1"}
+
+
+def test_an_edited_helper_makes_a_new_version_of_all_that_import_it(place):
+    """And of no other."""
+    place.write("_help", "version = 1")
+    place.write("a", plugin(1, "import _help"))
+    place.write("b", plugin(1))
+    before = place.registry.look()
+    place.write("_help", "version = 22")
+    after = place.registry.look()
+    assert cost_function(before, "a").checksum != cost_function(after, "a").checksum
+    assert cost_function(before, "b") == cost_function(after, "b")
+
+
+def test_a_package_is_followed_as_a_helper_is(place):
+    """Completed, edited, broken: the calls get what the last good version had."""
+    folder = place.first / "package"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    place.write("a", plugin(1, "from package.part import x"))
+    (fault,) = place.registry.look().faults
+    assert "cannot import package.part" in fault.message
+    place.write("package/part", "x = 1")
+    before = cost_function(place.registry.look(), "a")
+    place.write("package/part", "x = 2")
+    after = cost_function(place.registry.look(), "a")
+    assert before.checksum != after.checksum
+    place.write("package/part", "x = (")
+    catalogue = place.registry.look()
+    assert cost_function(catalogue, "a") == after
+    assert KEPT in catalogue.faults[0].message
+
+
+def test_a_call_runs_the_package_that_was_read(place):
+    """Imported late, when the disk has another by then, or none."""
+    (place.first / "package").mkdir()
+    part = place.write("package/part", "version = 1")
+    place.write("package/__init__", "")
+    place.write(
+        "a",
+        "def do_score(hosts, vm, properties):\n"
+        "    from package import part\n"
+        "    return [(host, part.version) for host in hosts]\n",
+    )
+    unit = cost_function(place.registry.look(), "a")
+    part.write_text("version = 2")
+    for _ in range(2):
+        result = only(place.executor.run(job_of([unit], kind=Kind.COST_FUNCTION)))
+        assert result.value == dict.fromkeys(HOSTS, 1), result
+        shutil.rmtree(place.first / "package", ignore_errors=True)
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_text("x = (\n")])
+def test_a_helper_broken_or_taken_away_leaves_the_last_good_version(place, harm):
+    """Which has the helper as it was."""
+    helper = place.write("_help", "version = 1")
+    place.write("a", plugin(1, "import _help"))
+    before = cost_function(place.registry.look(), "a")
+    harm(helper)
+    catalogue = place.registry.look()
+    assert cost_function(catalogue, "a") == before
+    assert [module.name for module in before.plugin.modules] == ["a", "_help"]
+    (fault,) = catalogue.faults
+    assert KEPT in fault.message
+
+
+def test_a_helper_that_comes_late_mends_the_plugin_that_lacks_it(place):
+    """Without a look by discover: files are copied one by one."""
+    path = place.write("a", plugin(1, "import zhelp"))
+    for written in (path, place.first):
+        os.utime(written, LONG_AGO)
+    assert place.versions() == {}
+    place.write("zhelp", "x = 1")
+    wait_until(lambda: versions(place.registry.glance()) == {"a": "1"})
+
+
+def test_an_edited_conf_file_is_followed_and_a_broken_one_is_not(place):
+    """The version before it stays, with the conf file as it was."""
+    place.write("a", plugin(1))
+    conf = place.confs / "a.conf"
+
+    def timeout() -> float:
+        return cost_function(place.registry.look(), "a").limits.timeout
+
+    assert timeout() == 30.0
+    conf.write_text("timeout = 5\n")
+    assert timeout() == 5.0
+    conf.write_text("timeout = soon\n")
+    assert timeout() == 5.0
+    (fault,) = place.registry.look().faults
+    assert (fault.file, fault.line) == (str(conf), 1)
+    assert KEPT in fault.message
+    conf.unlink()
+    assert timeout() == 30.0
+
+
+def test_a_plugin_is_disabled_and_enabled_by_its_conf_file(place, caplog):
+    """The log does not say that the file is gone."""
+    caplog.set_level(logging.INFO)
+    path = place.write("a", plugin(1))
+    assert place.versions() == {"a": "1"}
+    os.utime(path, LONG_AGO)
+    (place.confs / "a.conf").write_text("enabled = false\n")
+    assert (place.versions(), place.faults()) == ({}, [])
+    assert f"unloaded {path}: it has nothing to call any more" in caplog.messages
+    (place.confs / "a.conf").write_text("enabled = true\n")
+    assert place.versions() == {"a": "1"}
+
+
+def test_a_look_tries_again_what_did_not_load(place, tmp_path):
+    """What was wrong may have been mended elsewhere: a package installed, a mount made."""
+    needed = tmp_path / "needed"
+    path = place.write(
+        "a", plugin(1, f"import pathlib; assert pathlib.Path({str(needed)!r}).exists()")
+    )
+    for written in (path, place.first):
+        os.utime(written, LONG_AGO)
+    assert place.versions() == {}
+    needed.touch()
+    assert (place.versions(), place.faults()) == ({"a": "1"}, [])
+
+
+def test_after_a_restart_the_last_good_version_is_still_in_use(place):
+    """With the helper and the conf file that it had; the last, and not the first."""
+    place.write("a", plugin(0))
+    place.registry.look()
+    place.write("_help", "version = 1")
+    place.write("a", plugin(1, "import _help"))
+    (place.confs / "a.conf").write_text("timeout = 5\n")
+    before = cost_function(place.registry.look(), "a")
+    place.write("a", "x = (\n")
+    (place.first / "_help.py").unlink()
+    (place.confs / "a.conf").write_text("timeout = 6\n")
+    for registry in (place.registry, place.start(), place.start()):
+        catalogue = registry.look()
+        assert cost_function(catalogue, "a") == before
+        assert KEPT in catalogue.faults[0].message
+
+
+def test_after_a_restart_an_edited_file_counts_not_the_kept_one(place):
+    """What loads is always what the folder holds."""
+    place.write("a", plugin(1))
+    assert place.versions() == {"a": "1"}
+    place.write("a", plugin(2))
+    place.registry = place.start()
+    assert place.versions() == {"a": "2"}
+
+
+def test_a_file_taken_away_is_forgotten(place):
+    """A later one of its name starts anew."""
+    path = place.write("a", plugin(1))
+    assert place.versions() == {"a": "1"}
+    assert len(list(place.state.iterdir())) == 1
+    path.unlink()
+    assert place.versions() == {}
+    assert list(place.state.iterdir()) == []
+    path.write_text("x = (\n")
+    place.registry = place.start()
+    assert place.versions() == {}
+
+
+@pytest.mark.parametrize(
+    "rubbish", ["", "[]", '{"path": 1}', '{"sources": [], "conf": null}', "\xff"]
+)
+def test_a_kept_version_that_cannot_be_read_is_told_and_passed_over(place, rubbish, caplog):
+    """The fault of the file is the same."""
+    path = place.write("a", plugin(1))
+    assert place.versions() == {"a": "1"}
+    place.write("a", "x = (\n")
+    (kept,) = place.state.iterdir()
+    kept.write_text(rubbish)
+    place.registry = place.start()
+    assert place.versions() == {}
+    assert KEPT not in place.faults()[0]
+    told = [message for message in caplog.messages if "that was kept cannot be used" in message]
+    assert len(told) == 1
+    assert str(path) in told[0]
+
+
+def test_a_state_folder_that_cannot_be_written_is_told_and_no_more(place, caplog):
+    """The plugin works."""
+    place.state.touch()
+    path = place.write("a", plugin(1))
+    assert place.versions() == {"a": "1"}
+    assert any(f"{path} cannot be kept for a restart" in message for message in caplog.messages)
+    path.unlink()
+    assert place.versions() == {}
+
+
+def test_what_is_kept_is_for_the_daemons_user_alone(place):
+    """Plugins may hold what others shall not read."""
+    place.write("a", plugin(1))
+    place.registry.look()
+    assert place.state.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_name_taken_by_a_file_of_an_earlier_folder_is_a_fault(place):
+    """Which file has it is said; when that one goes, the other takes over (contract 5.5)."""
+    first = place.write("a", plugin(1))
+    second = place.write("a", plugin(2), place.second)
+    assert place.versions() == {"a": "1"}
+    assert place.faults() == [
+        f"{second}: {first} has a cost function a already; rename one of them"
+    ]
+    first.unlink()
+    assert (place.versions(), place.faults()) == ({"a": "2"}, [])
+    first.write_text(plugin(3))
+    assert place.versions() == {"a": "3"}
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, huge])
+def test_what_is_no_plain_file_is_a_fault_of_its_own(place, make):
+    """The others are loaded, the last good version of that name stays."""
+    path = place.write("a", plugin(1))
+    place.write("b", plugin(1))
+    assert place.versions() == {"a": "1", "b": "1"}
+    path.unlink()
+    make(path)
+    assert place.versions() == {"a": "1", "b": "1"}
+    (fault,) = place.faults()
+    assert fault.startswith(f"{path}: is ")
+
+
+def test_nothing_is_analysed_again_that_has_not_changed(place):
+    """Neither by a look nor by a glance."""
+    for name in "abc":
+        os.utime(place.write(name, plugin(1)), LONG_AGO)
+    place.registry.look()
+    assert sorted(place.analysed) == ["a", "b", "c"]
+    os.utime(place.write("b", plugin(2)), LONG_AGO)
+    place.registry.look()
+    place.registry.glance()
+    assert place.analysed[3:] == ["b"]
+
+
+def test_what_was_loaded_is_told_by_the_names_of_classes(place, caplog):
+    """A function's name is the file's, which is there already."""
+    caplog.set_level(logging.INFO)
+    text = (
+        "class Old:\n"
+        "    def do_filter(self, hosts, vm, properties): ...\n"
+        "    def do_balance(self, hosts, properties): ...\n"
+    )
+    path = place.write("a", f"{text}{plugin(1)}")
+    place.registry.look()
+    (loaded,) = caplog.messages
+    kinds = "cost function, filter Old, balance Old"
+    assert loaded.startswith(f"loaded {path} ({kinds}), sha256:")
+
+
+def test_each_change_is_logged_once(place, caplog):
+    """Loaded, broken, gone; a fault is not repeated at every look."""
+    caplog.set_level(logging.INFO)
+    path = place.write("a", plugin(1))
+    checksum = cost_function(place.registry.look(), "a").checksum
+    place.registry.look()
+    place.write("a", "x = (\n")
+    place.registry.look()
+    place.registry.look()
+    path.unlink()
+    place.registry.look()
+    loaded, broken, gone = caplog.messages
+    assert loaded == f"loaded {path} (cost function), {checksum}"
+    assert broken.startswith(f"cannot be loaded: {path}:1: syntax error")
+    assert gone == f"unloaded {path}: it is gone"
+
+
+def test_an_edit_back_to_the_good_version_closes_the_error_in_the_log(place, caplog):
+    """Once, of the file that the error named; a new version says it by being loaded."""
+    caplog.set_level(logging.INFO)
+    path = place.write("a", plugin(1, "import _help"))
+    helper = place.write("_help", "x = 1\n")
+    conf = place.confs / "a.conf"
+    place.registry.look()
+    for file, good, bad in (
+        (path, path.read_text(), "x = (\n"),
+        (helper, "x = 1\n", "x = (\n"),
+        (conf, "", "timeout = soon\n"),
+    ):
+        caplog.clear()
+        file.write_text(bad)
+        place.registry.look()
+        if good:
+            file.write_text(good)
+        else:
+            file.unlink()
+        place.registry.look()
+        place.registry.look()
+        broken, mended = caplog.messages
+        assert broken.startswith(f"cannot be loaded: {file}:1: ")
+        assert mended == f"{file}: what was wrong is over"
+    path.write_text("x = (\n")
+    place.registry.look()
+    caplog.clear()
+    path.write_text(plugin(2))
+    place.registry.look()
+    assert [message.partition(" (")[0] for message in caplog.messages] == [f"loaded {path}"]

@@ -1,0 +1,126 @@
+"""Plugins edited while calls and discover run: each answer is that of some good version."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from typing import Dict, List, Optional
+
+from ovirt_scheduler.decisions.units import Service
+from ovirt_scheduler.errors import UnknownUnit
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Request, WantedUnit
+from ovirt_scheduler.model.units import Kind
+from tests.support.place import plugin
+from tests.support.waiting import wait_until
+
+
+def request(name: str) -> Request:
+    caller = Caller("r", AnswerForm.DESIGN, "127.0.0.1:1")
+    return Request(caller, Kind.COST_FUNCTION, (WantedUnit(name),), ("h",), "vm", {})
+
+
+class Crowd:
+    """Threads that call cost functions until told to stop, and hold on to every answer.
+
+    One more discovers all the time.
+    """
+
+    def __init__(self, service: Service, units: List[str]) -> None:
+        self.answers: Dict[str, List[Optional[int]]] = {name: [] for name in units}
+        self.problems: List[str] = []
+        self._service = service
+        self._enough = threading.Event()
+        self._threads = [threading.Thread(target=self._call, args=(name,)) for name in units]
+        self._threads.append(threading.Thread(target=self._discover))
+
+    def __enter__(self) -> Crowd:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._enough.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def _call(self, name: str) -> None:
+        while not self._enough.is_set():
+            try:
+                decision = self._service.decide(request(name))
+            except UnknownUnit:
+                self.answers[name].append(None)
+                continue
+            except Exception as error:  # noqa: BLE001  shown by the test
+                self.problems.append(repr(error))
+                return
+            if decision.unit_errors:
+                self.problems.append(repr(decision.unit_errors))
+            self.answers[name].append(decision.answer["h"])
+
+    def _discover(self) -> None:
+        while not self._enough.is_set():
+            self._service.discover()
+
+    def wait(self, calls: int = 3) -> None:
+        """Until each thread has had so many more answers."""
+        goal = {name: len(answers) + calls for name, answers in self.answers.items()}
+        wait_until(
+            lambda: (
+                self.problems or all(len(self.answers[name]) >= many for name, many in goal.items())
+            )
+        )
+
+
+def test_calls_beside_edits_get_what_some_good_version_gives(place):
+    """Edited, broken, mended, replaced, renamed, removed: every answer is a good version's.
+
+    ``steady`` is always there in a good version; ``moves`` and ``moved`` come and go.
+    """
+    registry, service = place.registry, Service(place.registry, place.executor, 60.0)
+    good = [1]
+    steady = place.write("steady", plugin(1))
+    moves = place.write("moves", plugin(1))
+    registry.look()
+
+    def new() -> str:
+        good.append(good[-1] + 1)
+        return plugin(good[-1])
+
+    def replace(text: str) -> None:
+        fresh = place.first / "fresh"
+        fresh.write_text(text)
+        fresh.replace(steady)
+
+    def move_away_and_write(text: str) -> None:
+        steady.rename(place.first / "steady.py~")
+        steady.write_text(text)
+
+    with Crowd(service, ["steady", "moves", "moved"]) as crowd:
+        for turn in range(3):
+            for edit in (steady.write_text, replace, move_away_and_write):
+                edit(new())
+                crowd.wait()
+                edit(plugin(9000 + turn)[:-8])  # half of it
+                crowd.wait(1)
+                edit(plugin(8000 + turn, "raise SystemExit"))
+                crowd.wait(1)
+            moves.rename(place.first / "moved.py")
+            wait_until(lambda: crowd.answers["moved"][-1] == 1)
+            (place.first / "moved.py").unlink()
+            wait_until(lambda: crowd.answers["moved"][-1] is None)
+            moves.write_text(plugin(1))
+            steady.write_text(new())
+            wait_until(lambda: crowd.answers["steady"][-1] == good[-1])
+        registry.look()
+        crowd.wait(2)
+    assert crowd.problems == []
+    seen = crowd.answers["steady"]
+    assert set(seen) <= set(good)
+    assert seen == sorted(seen)
+    assert seen[-1] == good[-1]
+    assert len(set(seen)) > 3
+    for name in ("moves", "moved"):
+        assert set(crowd.answers[name]) <= {None, 1}
+    assert crowd.answers["moves"][-1] == 1
+    shutil.rmtree(place.first)
+    assert place.versions() == {}

@@ -1,0 +1,135 @@
+"""When the registry looks at the folders, who waits for it, and for how long."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Dict
+
+import pytest
+
+from ovirt_scheduler.catalogue import registry
+from ovirt_scheduler.errors import ExecutorUnavailable
+from ovirt_scheduler.processes.executor import Executor
+from tests.support.place import Place, plugin, versions
+from tests.support.waiting import wait_until
+
+
+def test_a_glance_sees_what_has_come_changed_and_gone(place):
+    """Within a second or so, and without a look by discover (contract 4.6)."""
+    path = place.first / "a.py"
+
+    def is_seen(expected: Dict[str, str]) -> None:
+        started = time.monotonic()
+        wait_until(lambda: versions(place.registry.glance()) == expected)
+        assert time.monotonic() - started < 5
+
+    for version in (1, 2):
+        path.write_text(plugin(version))
+        is_seen({"a": str(version)})
+    path.unlink()
+    is_seen({})
+
+
+def test_a_slow_import_holds_up_a_glance_for_a_moment_only(place, tmp_path):
+    """The calls go on with what there is until it has loaded."""
+    place.write("a", plugin(1))
+    assert place.versions() == {"a": "1"}
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    place.write("slow", plugin(1, f"open({str(gate)!r}).read()"))
+    started = time.monotonic()
+    wait_until(lambda: "slow" in place.analysed or place.registry.glance() is None)
+    for _ in range(20):
+        assert versions(place.registry.glance()) == {"a": "1"}
+    assert time.monotonic() - started < 8
+    gate.open("w").close()
+    wait_until(lambda: versions(place.registry.glance()) == {"a": "1", "slow": "1"})
+
+
+def test_imports_do_not_wait_for_one_another(place, tmp_path):
+    """Two that each wait for the other load; so those that hang cost their ten seconds together."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    place.write("a", plugin(1, f"open({str(gate)!r}, 'w').close()"))
+    place.write("b", plugin(1, f"open({str(gate)!r}).read()"))
+    assert place.versions() == {"a": "1", "b": "1"}
+
+
+@pytest.mark.usefixtures("without_threads")
+def test_without_threads_files_are_loaded_one_by_one(place):
+    """The daemon starts all the same."""
+    place.write("a", plugin(1))
+    place.write("b", plugin(2))
+    assert place.versions() == {"a": "1", "b": "2"}
+
+
+@pytest.fixture
+def without_threads(monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+
+def test_without_processes_what_was_loaded_stays(tmp_path, caplog):
+    """A look says that there are none, a glance does not fail for it."""
+    executor = Executor(parallel=1, max_waiting=1)
+    place = Place(tmp_path, executor)
+    place.write("a", plugin(1))
+    assert place.versions() == {"a": "1"}
+    executor.close()
+    place.write("a", plugin(2))
+    with pytest.raises(ExecutorUnavailable):
+        place.registry.look()
+    assert versions(place.registry.glance()) == {"a": "1"}
+    wait_until(lambda: "what was loaded stays" in caplog.text)
+
+
+def test_many_who_ask_at_once_share_a_look(place, tmp_path):
+    """A file that never loads is tried again by one look for all of them, not by one for each."""
+    tried = tmp_path / "tried"
+    loading = f"open({str(tried)!r}, 'a').write('x')\nimport time\ntime.sleep(0.2)\n1 / 0\n"
+    place.write("a", plugin(1) + loading)
+    place.registry.look()
+    assert tried.read_text() == "x"
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: place.registry.look(), range(8)))
+    assert all(len(catalogue.faults) == 1 for catalogue in found)
+    assert len(tried.read_text()) <= 4
+
+
+def test_a_look_that_began_before_it_was_asked_for_is_not_shared(place, tmp_path):
+    """What was written meanwhile may not be in it."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    place.write("a", plugin(1, f"open({str(gate)!r}).read()"))
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(place.registry.look)
+        wait_until(lambda: place.analysed)  # so the folder has been listed
+        place.write("b", plugin(1))
+        second = pool.submit(place.registry.look)
+        wait_until(second.running)
+        gate.open("w").close()
+    assert versions(first.result()) == {"a": "1"}
+    assert versions(second.result()) == {"a": "1", "b": "1"}
+
+
+def test_what_did_not_load_is_tried_again_without_a_change_of_its_file(
+    place, tmp_path, monkeypatch
+):
+    """It may have lacked memory; nobody has to ask for discover, or to touch the file."""
+    assert 1 <= registry._RETRY_EVERY <= 60
+    monkeypatch.setattr(registry, "_RETRY_EVERY", 0.1)
+    lacking = tmp_path / "lacking"
+    lacking.touch()
+    path = place.write(
+        "a", plugin(1, f"import os\nif os.path.exists({str(lacking)!r}): raise MemoryError\n")
+    )
+    for file in (path, place.first):
+        os.utime(file, (1, 1))
+    assert place.versions() == {}
+    lacking.unlink()
+    wait_until(lambda: versions(place.registry.glance()) == {"a": "1"})

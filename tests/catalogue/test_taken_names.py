@@ -1,0 +1,82 @@
+"""Drivers whose name or topic another one has: they alone are left out (contract 7.2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from ovirt_scheduler.catalogue.last_good import NothingKept
+from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
+from ovirt_scheduler.catalogue.registry import Registry
+from tests.support.place import versions
+
+IMPORT = "from ovirt_scheduler.plugin import Driver, Scheduler\n"
+FILTER = "def do_filter(hosts, vm, properties):\n    return hosts\n"
+
+
+def driver(name: str, topic: str, called: str = "") -> str:
+    """A class of that name."""
+    return (
+        f"class {name}(Driver):\n    topic = {topic!r}\n    name = {called or name!r}\n"
+        f"    def give(self):\n        return 1\n"
+    )
+
+
+def drivers(place):
+    """Name to class, and the files' problems."""
+    catalogue = place.registry.look()
+    found = {name: each.class_name for name, each in catalogue.drivers.items()}
+    return found, [str(fault) for fault in catalogue.faults]
+
+
+@pytest.mark.parametrize("what", ["name", "topic"])
+def test_only_the_driver_that_comes_second_is_left_out(place, what):
+    """The other drivers and the units of its file work; the message has its line."""
+    first = place.write("a", IMPORT + driver("One", "values"))
+    again = driver("Two", "values") if what == "topic" else driver("Two", "two", "One")
+    second = place.write("b", IMPORT + FILTER + again + driver("Three", "three"))
+    found, (fault,) = drivers(place)
+    assert found == {"One": "One", "Three": "Three"}
+    assert [unit.name for unit in place.registry.look().units.values()] == ["b"]
+    taken = "the topic values" if what == "topic" else "that name"
+    assert fault == (
+        f"{second}:4: the driver {'Two' if what == 'topic' else 'One'} is left out: One in {first} "
+        f"has {taken} already; set another {what} in one of them"
+    )
+    first.unlink()
+    found, faults = drivers(place)
+    assert (sorted(found.values()), faults) == (["Three", "Two"], [])
+
+
+def test_two_drivers_of_one_file_are_told_apart_in_the_same_way(place):
+    """The first of them by its place in the file works; no topic is no clash."""
+    path = place.write(
+        "a",
+        IMPORT + driver("One", "values") + driver("Two", "values") + driver("Three", "x", "One"),
+    )
+    found, faults = drivers(place)
+    assert found == {"One": "One"}
+    assert [fault.partition(": the driver")[0] for fault in faults] == [f"{path}:7", f"{path}:12"]
+    assert f"One in {path} has the topic values already" in faults[0]
+
+
+def test_a_plugin_named_as_a_shipped_scheduler_is_takes_its_place(place):
+    """Which gives way, with no word of it (docs/schedulers.md)."""
+    place.write("mine", IMPORT + driver("Mine", "own", "default"))
+    loader = Loader(place.settings, place.analyse, SHIPPED)
+    catalogue = Registry(loader, NothingKept()).look()
+    assert catalogue.drivers["default"].class_name == "Mine"
+    assert not catalogue.drivers["default"].shipped
+    assert (catalogue.faults, versions(catalogue)) == ((), {})
+
+
+def test_the_driver_that_the_daemon_itself_calls_keeps_its_name(place):
+    """Another one of that name would be called for the migrations of clusters."""
+    path = place.write("a", IMPORT + driver("Mine", "values", "migration"))
+    registry = Registry(Loader(place.settings, place.analyse, SHIPPED), NothingKept())
+    catalogue = registry.look()
+    assert catalogue.drivers["migration"].class_name == "Migration"
+    (fault,) = map(str, catalogue.faults)
+    assert fault == (
+        f"{path}:2: the driver migration is left out: the daemon's own driver has that name "
+        "already; set another name in one of them"
+    )

@@ -1,0 +1,316 @@
+"""Migrations of a cluster that the daemon looks after: planned, made, followed to their end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+
+import pytest
+
+from tests.support.driven import OFTEN, cluster
+from tests.support.rest_server import GIB, Host, Reply, Vm
+
+pytestmark = pytest.mark.long
+
+NOT_PUMA = '''\
+"""Keeps VMs that have a name off the host puma."""
+
+
+def do_filter(hosts, vm, properties):
+    return [host for host in hosts if host.name != "puma" or not vm.name]
+'''
+BY_NAME = '''\
+"""What a host costs is a property of its name."""
+
+
+def do_score(hosts, vm, properties):
+    return [(host, int(properties[host.name])) for host in hosts if host.name in properties]
+'''
+
+
+def test_a_dry_run_only_says_what_it_would_do(driven):
+    """Once, however often it comes to the same; it is done when the settings say so."""
+    driven.want({"web": "puma"})
+    driven.start("dry-run", cluster())
+    driven.wait_for_log("cluster Default: would migrate web from lynx to puma")
+    driven.wait_for_looks()
+    assert driven.daemon.log.count("would migrate") == 1
+    assert driven.engine.migrations == []
+    conf = driven.folder / "scheduler.conf"
+    conf.write_text(conf.read_text().replace("drive = dry-run", "drive = on"))
+    driven.daemon.process.send_signal(signal.SIGHUP)
+    driven.wait(lambda: driven.engine.migrations == [("web", "puma")])
+
+
+def test_a_migration_is_made_and_followed_to_its_end(driven):
+    """And nothing is balanced meanwhile."""
+    driven.want({"web": "puma"})
+    driven.start("on", cluster())
+    driven.wait_for_log("cluster Default: migrating web from lynx to puma")
+    driven.wait(lambda: driven.engine.migrations == [("web", "puma")])
+    driven.want({"mail": "lynx"})
+    driven.wait_for_looks()
+    assert driven.engine.migrations == [("web", "puma")]
+    driven.engine.finish_migrations()
+    driven.wait_for_log("cluster Default: the migration of web to puma is done after")
+    driven.wait(lambda: ("mail", "lynx") in driven.engine.migrations)
+
+
+def test_a_vm_that_was_moved_stays_in_the_next_balancing(driven):
+    """Whatever the scheduler answers."""
+    driven.want({"web": "puma"})
+    driven.start("on", cluster())
+    moved = [("web", "puma"), ("mail", "lynx"), ("web", "lynx")]
+    for number in range(1, 4):
+        driven.wait(lambda wanted=moved[:number]: driven.engine.migrations == wanted)
+        driven.want({"web": "lynx", "mail": "lynx"})
+        driven.engine.finish_migrations()
+
+
+def test_a_migration_to_any_host_is_the_engines_choice(driven):
+    """It is done when the VM is on another host."""
+    driven.want({"web": ""})
+    driven.start("on", cluster())
+    driven.wait_for_log("cluster Default: migrating web from lynx to any host")
+    driven.wait(lambda: driven.engine.migrations == [("web", "puma")])
+    driven.engine.finish_migrations()
+    driven.wait_for_log("cluster Default: the migration of web to any host is done after")
+
+
+def test_a_stop_begins_no_other_migration_and_forgets_none(driven):
+    """Those that the engine was asked for are followed after the start."""
+    crowd = [Vm(f"vm{number}", host="lynx") for number in range(100)]
+    driven.engine.vms[:] = crowd
+    driven.want({vm.name: "puma" for vm in crowd})
+    driven.start("on", cluster())
+    driven.wait(lambda: driven.engine.migrations)
+    driven.stop()
+    begun = [name for name, _ in driven.engine.migrations]
+    assert len(begun) < len(crowd)
+    assert driven.daemon.log.count("the engine was not asked") == len(crowd) - len(begun)
+    driven.engine.finish_migrations()
+    driven.want({})
+    driven.start("on", cluster())
+    for name in begun:
+        driven.wait_for_log(f"the migration of {name} to puma is done after")
+
+
+def test_a_daemon_killed_while_it_asks_for_a_migration_follows_it(driven):
+    """The engine took it and had not answered; nor does the next balancing move the VM again."""
+    driven.want({"web": "puma"})
+    driven.engine.acting.clear()
+    driven.start("on", cluster())
+    driven.wait(lambda: driven.engine.migrations == [("web", "puma")])
+    driven.daemon.process.kill()
+    driven.daemon.process.wait()
+    assert "migrating web" not in driven.daemon.log
+    driven.engine.acting.set()
+    driven.want({"web": "lynx", "mail": "lynx"})
+    driven.start("on", cluster())
+    driven.wait_for_looks()
+    driven.engine.finish_migrations()
+    driven.wait_for_log("the migration of web to puma is done after")
+    driven.wait(lambda: len(driven.engine.migrations) == 2)
+    assert driven.engine.migrations == [("web", "puma"), ("mail", "lynx")]
+
+
+def test_a_migration_whose_answer_is_lost_is_followed(driven):
+    """What the VM does is the answer."""
+    driven.want({"web": "puma"})
+    driven.engine.broken_action = Reply(502, "text/html", "<html>Bad gateway</html>")
+    driven.start("on", cluster())
+    driven.wait_for_log("whether web migrates from lynx to puma will be seen: ")
+    driven.engine.finish_migrations()
+    driven.wait_for_log("the migration of web to puma is done after")
+
+
+def test_a_vm_that_disappears_while_it_migrates_is_told_by_its_name(driven):
+    """The cluster is balanced again."""
+    driven.want({"web": "puma"})
+    driven.start("on", cluster())
+    driven.wait_for_log("migrating web from lynx to puma")
+    driven.want({"mail": "lynx"})
+    driven.engine.vms.remove(driven.vm("web"))
+    driven.wait_for_log("the migration of web to puma ended with the VM, which is gone, after")
+    driven.wait_for_log("migrating mail from puma to lynx")
+
+
+def test_a_migration_that_fails_is_told(driven):
+    """With the host on which the VM is; it is tried again after the next balancing but one."""
+    driven.want({"web": "puma"})
+    driven.start("on", cluster())
+    driven.wait(lambda: len(driven.engine.migrations) == 1)
+    driven.wait_for_looks()
+    driven.engine.finish_migrations(well=False)
+    driven.wait_for_log("the migration of web to puma failed, the VM is on lynx, after")
+    driven.wait(lambda: len(driven.engine.migrations) == 2)
+
+
+def test_a_migration_that_the_engine_refuses_is_told(driven):
+    """With what the engine says."""
+    driven.want({"web": "puma"})
+    driven.engine.hosts[1].status = "maintenance"
+    driven.start("on", cluster())
+    driven.wait_for_log("cluster Default: cannot migrate web from lynx to puma: ")
+    assert "Cannot migrate VM." in driven.daemon.log
+
+
+def test_what_many_hooks_answer_is_made(driven):
+    """Each migration once, though more than one hook may be called before the first is made."""
+    driven.crowd(15)
+    driven.start("on", cluster("slow", balance="0", timer=OFTEN, properties="target=puma"))
+    driven.wake_all()
+    driven.wait(lambda: len(driven.engine.migrations) >= 15)
+    driven.wait(lambda: driven.told.read_text().count("up migrating") >= 15)
+    driven.wait_for_looks()
+    assert "cannot migrate" not in driven.daemon.log
+    assert sorted(driven.engine.migrations) == sorted((vm.name, "puma") for vm in driven.engine.vms)
+    driven.engine.finish_migrations()
+    for vm in driven.engine.vms:
+        driven.wait_for_log(f"the migration of {vm.name} to puma is done after")
+
+
+def units(driven, *more_hosts):
+    """A filter NotPuma, a cost function ByName, and more hosts."""
+    (driven.plugins / "NotPuma.py").write_text(NOT_PUMA)
+    (driven.plugins / "ByName.py").write_text(BY_NAME)
+    driven.engine.hosts += [Host(name, measured=True) for name in more_hosts]
+
+
+def test_the_filters_of_a_cluster_hold_for_its_migrations(driven):
+    """A host that they remove is passed over, and a VM with no other stays; that is told once."""
+    units(driven, "lion")
+    driven.want({"web": "puma", "mail": "puma lion"})
+    driven.vm("mail").host = "lynx"
+    driven.start("on", cluster(filters="NotPuma"))
+    driven.wait(lambda: driven.engine.migrations == [("mail", "lion")])
+    driven.engine.finish_migrations()
+    words = "web stays on lynx: the filters of the cluster do not let it go to puma"
+    driven.wait_for_log(f"cluster Default: {words}")
+    driven.wait_for_looks(4)
+    assert driven.engine.migrations == [("mail", "lion")]
+    assert driven.daemon.log.count(words) == 1
+
+
+def test_the_filters_of_a_cluster_hold_for_what_its_hooks_answer(driven):
+    """In a dry run as well."""
+    units(driven, "lion")
+    driven.engine.vms[:] = [Vm("web", host="lynx")]
+    driven.start("dry-run", cluster("default", filters="NotPuma"))
+    driven.wait_for_looks(1)
+    driven.wait(lambda: driven.engine.asked("events"))
+    driven.engine.hosts[0].status = "preparing_for_maintenance"
+    driven.engine.happened()
+    driven.wait_for_log("would migrate web from lynx to lion")
+    assert "to puma" not in driven.daemon.log
+
+
+def test_the_cost_functions_of_a_cluster_hold_for_its_migrations(driven):
+    """Of the hosts answered the cheapest is taken; where any will do, of those the filters left."""
+    units(driven, "lion", "cat")
+    driven.want({"web": "lion cat", "mail": ""})
+    driven.vm("mail").host = "lynx"
+    costs = "puma=-9;lion=2;cat=1"
+    driven.start("on", cluster(filters="NotPuma", cost_functions="ByName=3", properties=costs))
+    driven.wait(lambda: len(driven.engine.migrations) == 2)
+    assert sorted(driven.engine.migrations) == [("mail", "cat"), ("web", "cat")]
+
+
+def test_the_default_scheduler_plans_with_the_filters(driven):
+    """It learns where VMs may not go, and makes its plan without that host."""
+    units(driven, "lion")
+    driven.engine.vms[:] = [Vm(f"vm{number}", "lynx", memory=6 * GIB) for number in range(10)]
+    driven.engine.vms.append(Vm("other", "lion"))  # else it would like puma no better
+    driven.engine.instant_migrations = True
+    relieving = cluster(
+        "default",
+        policy="evenly_distribute",
+        filters="NotPuma",
+        properties="low_utilization=0",
+    )
+    driven.start("on", relieving)
+    driven.wait(lambda: len(driven.engine.migrations) == 2)
+    driven.wait_for_looks(4)
+    assert [host for _, host in driven.engine.migrations] == ["lion"] * 2
+
+
+def test_what_a_section_names_and_is_not_there_is_told_at_once(driven):
+    """Before the engine answers, with file and line; a reload tells it anew."""
+    driven.engine.answering.clear()
+    driven.start("dry-run", cluster(filters="Nobody"))
+    conf = driven.folder / "scheduler.conf"
+    line = next(
+        number
+        for number, text in enumerate(conf.read_text().splitlines(), 1)
+        if text.startswith("filters")
+    )
+    words = f"{conf}:{line}: [clusters] [[Default]] filters: there is no filter 'Nobody'; there"
+    driven.wait_for_log(f"ERROR   cluster Default: {words}")
+    driven.daemon.process.send_signal(signal.SIGHUP)
+    driven.wait(lambda: driven.daemon.log.count(words) == 2)
+
+
+def test_power_saving_empties_hosts_with_as_few_migrations_as_it_takes(driven):
+    """Though what a host uses is told late: a VM moved last stays, so its host is not emptied."""
+    # Names for which the tie is won by the host that comes first when the next one is emptied.
+    driven.engine.hosts[:] = [Host(name, free_memory=44 * GIB) for name in ("lynx", "puma", "lion")]
+    driven.engine.vms[:] = [
+        Vm(f"{host.name}{letter}", host.name) for host in driven.engine.hosts for letter in "ab"
+    ]
+    driven.engine.instant_migrations = True
+    driven.start("on", cluster("default", policy="power_saving", properties="most_migrations=2"))
+    driven.wait(lambda: len({vm.host for vm in driven.engine.vms}) == 1)
+    driven.wait_for_looks(4)
+    assert len(driven.engine.migrations) == 4
+
+
+def test_a_vm_that_is_moved_back_and_forth_stays_after_a_while_and_that_is_told(driven):
+    """Also after a restart; other VMs are moved on, and a migration that was refused is none."""
+    driven.engine.instant_migrations = True
+
+    def move_to(host, name="web"):
+        driven.want({name: host})
+        driven.wait(lambda: driven.vm(name).host == host)
+
+    driven.start("on", cluster(migrations_per_vm=3))
+    move_to("puma")
+    driven.engine.hosts[0].status = "maintenance"
+    driven.want({"web": "lynx"})
+    driven.wait_for_log("cannot migrate web from puma to lynx")
+    driven.engine.hosts[0].status = "up"
+    move_to("lynx")
+    move_to("puma")
+    driven.wait_for_log(
+        "cluster Default: web was migrated 3 times within an hour, and now stays where it is: does "
+        "the scheduler recorder move it back and forth?"
+    )
+    driven.stop()
+    driven.want({"web": "lynx", "mail": "lynx"})
+    driven.start("on", cluster(migrations_per_vm=3))
+    driven.wait(lambda: driven.vm("mail").host == "lynx")
+    driven.wait_for_looks(4)
+    assert driven.vm("web").host == "puma"
+    assert [name for name, _ in driven.engine.migrations] == ["web"] * 3 + ["mail"]
+
+
+def test_a_migration_that_takes_longer_than_an_hour_blocks_nothing(driven):
+    """It is told, and followed no more."""
+    web = driven.vm("web")
+    web.status = "migrating"
+    begun = {
+        "name": "web",
+        "source": driven.engine.hosts[0].id,
+        "target": driven.engine.hosts[1].id,
+        "begun": time.time() - 3700,
+        "moving": True,
+    }
+    state = driven.folder / "state"
+    state.mkdir(mode=0o700)
+    (state / "clusters.json").write_text(json.dumps({"Default": {"migrating": {web.id: begun}}}))
+    driven.want({"mail": "lynx"})
+    driven.start("on", cluster())
+    driven.wait_for_log(
+        "the migration of web to puma still goes on, and is followed no more, after"
+    )
+    driven.wait(lambda: driven.engine.migrations == [("mail", "lynx")])

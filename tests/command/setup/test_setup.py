@@ -1,0 +1,439 @@
+"""``ovirt-scheduler setup`` on machines that are folders, and its undoing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Dict, Tuple
+
+import pytest
+
+from ovirt_scheduler.command import cli
+from ovirt_scheduler.command.setup import record as install_record
+from ovirt_scheduler.command.setup.machine import Machine
+from ovirt_scheduler.command.setup.step import Finding
+from ovirt_scheduler.command.setup.steps import User
+from ovirt_scheduler.security import trust
+from ovirt_scheduler.settings import config
+from tests.support import setup_root
+from tests.support.paths import PROJECT
+from tests.support.setup_root import CONF, OLDER, SHIPPED, STATE, UNIT, at, became
+
+EDITED = "connection_timeout = 5\n"
+
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="takes root")
+
+
+@pytest.fixture
+def root(tmp_path):
+    return setup_root.made(tmp_path)
+
+
+@pytest.fixture
+def setup(root, capsys):
+    """Gives the exit status and the lines of a run."""
+
+    def run(*arguments: str, root: Path = root) -> Tuple[int, str]:
+        status = cli.main(["setup", "--root", str(root), *arguments])
+        told = capsys.readouterr()
+        return status, told.out + told.err
+
+    return run
+
+
+def tree(root: Path) -> Dict[str, Tuple[object, ...]]:
+    """All that there is below a folder, with what would show that it was touched."""
+    return {
+        str(path.relative_to(root)): (
+            path.lstat().st_mode,
+            path.lstat().st_mtime_ns,
+            path.readlink() if path.is_symlink() else path.is_file() and path.read_bytes(),
+        )
+        for path in sorted(root.rglob("*"))
+    }
+
+
+def files(root: Path) -> Dict[str, bytes]:
+    return {
+        str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()
+    }
+
+
+def test_a_dry_run_tells_each_step_and_leaves_no_trace(root, setup):
+    """And what it tells is what the run then does."""
+    before = tree(root)
+    status, told = setup("--dry-run")
+    assert status == 0
+    assert tree(root) == before
+    _, done = setup()
+    steps = [line[len("would ") :] for line in told.splitlines() if line.startswith("would ")]
+    assert len(steps) > 10
+    assert [
+        line for line in done.splitlines() if not line.startswith(("already so", "left"))
+    ] == steps
+
+
+def test_the_first_run_puts_every_file_in_its_place(root, setup):
+    """As it is shipped, with modes and owners that the daemon trusts."""
+    status, told = setup()
+    assert status == 0, told
+    places = {
+        CONF: "etc/scheduler.conf",
+        "/etc/ovirt/scheduler/plugins/Memory.conf": "etc/plugins/Memory.conf",
+        UNIT: "systemd/ovirt-scheduler.service",
+        "/etc/sysusers.d/ovirt-scheduler.conf": "systemd/sysusers.d/ovirt-scheduler.conf",
+        "/etc/tmpfiles.d/ovirt-scheduler.conf": "systemd/tmpfiles.d/ovirt-scheduler.conf",
+    }
+    for place, source in places.items():
+        assert at(root, place).read_bytes() == (PROJECT / source).read_bytes()
+        assert stat.S_IMODE(at(root, place).stat().st_mode) == 0o644
+        assert trust.tampering(at(root, place)) is None
+    modes = {STATE: 0o700, "/var/log/ovirt-scheduler": 0o750, "/etc/ovirt/scheduler/plugins": 0o755}
+    for folder, mode in modes.items():
+        assert stat.S_IMODE(at(root, folder).stat().st_mode) == mode
+    assert config.load(at(root, CONF), {}).listening_port == 18781
+    assert trust.tampering(at(root, install_record.FILE)) is None
+
+
+def test_a_second_run_finds_all_as_it_should_be(root, setup):
+    """Nothing is written, not even again."""
+    setup()
+    before = tree(root)
+    status, told = setup()
+    assert status == 0
+    assert all(
+        line.startswith(("already so: ", "left to the daemon: ", "skipped: "))
+        for line in told.splitlines()
+    )
+    assert tree(root) == before
+
+
+def test_a_file_that_was_taken_away_comes_back(root, setup):
+    """Where it was edited before or not."""
+    setup()
+    at(root, UNIT).unlink()
+    assert f"write {UNIT}\n" in setup()[1]
+    assert at(root, UNIT).exists()
+
+
+def test_what_nobody_edited_is_replaced_by_a_later_version(root, setup):
+    """The record knows what the earlier one had written."""
+    setup()
+    became(root, OLDER)
+    assert f"replace {CONF}\n    -{OLDER}    +" in setup()[1]
+    assert at(root, CONF).read_text("utf-8") == SHIPPED
+
+
+def test_what_was_edited_stays_and_the_later_version_goes_beside_it(root, setup):
+    """Once: the next run has nothing to do."""
+    setup()
+    became(root, OLDER)
+    at(root, CONF).write_text(OLDER + EDITED, "utf-8")
+    status, told = setup()
+    assert status == 0
+    assert f"keep {CONF}, which was edited, and put the new one beside it: {CONF}.new\n" in told
+    assert at(root, CONF).read_text("utf-8") == OLDER + EDITED
+    assert at(root, f"{CONF}.new").read_text("utf-8") == SHIPPED
+    before = tree(root)
+    assert f"kept: {CONF}, which was edited\n" in setup()[1]
+    assert tree(root) == before
+
+
+def test_an_edited_file_has_no_copy_beside_it_while_there_is_no_news(root, setup):
+    """Only a version that the administrator has not seen is put there."""
+    setup()
+    at(root, CONF).write_text(EDITED + SHIPPED, "utf-8")
+    assert f"kept: {CONF}, which was edited\n" in setup()[1]
+    assert not at(root, f"{CONF}.new").exists()
+
+
+def test_remove_leaves_what_there_was_before(root, setup):
+    """Every file and folder of setup's is gone."""
+    before = files(root)
+    setup()
+    dry = setup("--remove", "--dry-run")
+    assert dry[0] == 0
+    assert at(root, CONF).exists()
+    status, told = setup("--remove")
+    assert status == 0, told
+    assert dry[1].replace("would ", "") == told
+    assert files(root) == before
+    assert not at(root, "/etc/ovirt").exists()
+    assert not at(root, STATE).exists()
+    assert setup("--remove") == (
+        0,
+        f"nothing to undo: there is no {at(root, install_record.FILE)}\n",
+    )
+
+
+def test_remove_keeps_what_is_somebody_elses(root, setup):
+    """An edited file, a conf file of a plugin of one's own, logs, and folders that were there."""
+    at(root, "/var/log/ovirt-scheduler").mkdir(parents=True)
+    setup()
+    own = "/etc/ovirt/scheduler/plugins/Mine.conf"
+    at(root, own).write_text("timeout = 3\n")
+    became(root, OLDER)
+    at(root, CONF).write_text(EDITED, "utf-8")
+    setup()
+    (at(root, STATE) / "plugins").mkdir()  # the daemon's last good versions
+    for file in ("clusters.json", "lock"):
+        (at(root, STATE) / file).touch()
+    dry = setup("--remove", "--dry-run")[1]
+    status, told = setup("--remove")
+    assert status == 0
+    assert dry.replace("would ", "") == told
+    assert f"keep {CONF}, which was edited, and remove {CONF}.new\n" in told
+    assert at(root, CONF).read_text("utf-8") == EDITED
+    assert not at(root, f"{CONF}.new").exists()
+    assert at(root, own).exists()
+    assert "kept: the folder /etc/ovirt/scheduler/plugins, which holds Mine.conf\n" in told
+    assert at(root, "/var/log/ovirt-scheduler").is_dir()
+    assert not at(root, STATE).exists()
+
+
+def test_remove_keeps_every_file_that_was_edited(root, setup):
+    """By a character at its end, or replaced altogether."""
+    setup()
+    edited = [CONF, UNIT, "/etc/sysusers.d/ovirt-scheduler.conf",
+              "/etc/tmpfiles.d/ovirt-scheduler.conf",
+              "/etc/ovirt/scheduler/plugins/Memory.conf"]  # fmt: skip
+    for name in edited:
+        at(root, name).write_text(at(root, name).read_text("utf-8") + "#\n", "utf-8")
+    at(root, UNIT).write_text("[Service]\n")
+    before = {name: at(root, name).read_bytes() for name in edited}
+    status, told = setup("--remove")
+    assert status == 0
+    for name, data in before.items():
+        assert f"kept: {name}, which was edited\n" in told
+        assert at(root, name).read_bytes() == data
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o757])
+def test_a_folder_that_others_may_write_is_closed(root, setup, mode):
+    """To its group and to everybody; once."""
+    name = "/etc/ovirt/scheduler/plugins"
+    setup()
+    at(root, name).chmod(mode)
+    assert f"close the folder {name} to other writers, mode 0755\n" in setup()[1]
+    assert stat.S_IMODE(at(root, name).stat().st_mode) == 0o755
+    assert f"already so: the folder {name}\n" in setup()[1]
+
+
+def test_what_a_package_brought_is_not_brought_again(root, setup):
+    """The unit of a package is not shadowed, its configuration not taken for an edited one."""
+    packaged = "/usr/lib/systemd/system/ovirt-scheduler.service"
+    for name, source in (
+        (packaged, "systemd/ovirt-scheduler.service"),
+        (CONF, "etc/scheduler.conf"),
+    ):
+        at(root, name).parent.mkdir(parents=True)
+        shutil.copy(PROJECT / source, at(root, name))
+    status, told = setup()
+    assert status == 0
+    assert f"already so: {packaged}, of a package\n" in told
+    assert f"already so: {CONF}\n" in told
+    assert not at(root, UNIT).is_file()
+    setup("--remove")
+    assert at(root, packaged).exists()
+    assert at(root, CONF).read_text("utf-8") == SHIPPED
+
+
+@root_only
+@pytest.mark.parametrize("tools", [("systemd-sysusers", "userdel"), ("useradd", "userdel")])
+def test_the_user_is_made_and_removed(tmp_path, tools):
+    """By systemd-sysusers, or by useradd where there is none; in the machine's own files."""
+    missing = [tool for tool in tools if not Machine(tmp_path, live=False).tool(tool)]
+    if missing:
+        pytest.skip(f"{missing[0]} is not here")
+
+    class Of(Machine):
+        """A machine with these tools alone."""
+
+        def tool(self, name):
+            return super().tool(name) if name in tools else None
+
+    (tmp_path / "etc").mkdir()
+    machine, record = Of(tmp_path, live=False), install_record.Record()
+    user = User(machine, record)
+    user.install().act()
+    assert machine.owner("ovirt-scheduler").uid < 1000
+    assert user.install() == Finding("already so: the user ovirt-scheduler")
+    user.remove().act()
+    assert machine.owner("ovirt-scheduler") is None
+
+
+def test_a_link_that_leads_out_of_the_root_is_not_followed(root, setup, tmp_path):
+    """With --root nothing outside of it is written."""
+    (tmp_path / "outside").mkdir()
+    (root / "var").symlink_to(tmp_path / "outside")
+    status, told = setup()
+    assert status == 1
+    assert "a link on the way leads out of" in told
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
+def test_a_step_that_fails_tells_why_and_the_next_run_goes_on(root, setup):
+    """What was done before it is recorded."""
+    at(root, "/etc/tmpfiles.d").write_text("in the way")
+    status, told = setup()
+    assert status == 1
+    assert told.splitlines()[-1].startswith(f"ovirt-scheduler: {root}/etc/tmpfiles.d")
+    at(root, "/etc/tmpfiles.d").unlink()
+    status, told = setup()
+    assert status == 0
+    assert "already so: /etc/sysusers.d/ovirt-scheduler.conf\n" in told
+    setup("--remove")
+    assert not at(root, "/etc/sysusers.d/ovirt-scheduler.conf").exists()
+
+
+@pytest.mark.parametrize("options", [["--dry-run"], []])
+def test_a_reader_that_goes_away_is_no_failure(root, options):
+    """As with head: a run does the rest untold."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with os.fdopen(write_end, "wb") as closed:
+        ended = subprocess.run(
+            [sys.executable, "-m", "ovirt_scheduler", "setup", "--root", str(root), *options],
+            cwd=PROJECT,
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert at(root, "/etc/ovirt/scheduler/plugins/VmBalance.conf").exists() == (not options)
+
+
+def test_a_record_that_cannot_be_read_is_told(root, setup):
+    """With what to do about it."""
+    setup()
+    at(root, install_record.FILE).write_text("{")
+    status, told = setup()
+    assert status == 1
+    assert "remove it to have everything looked at afresh" in told
+
+
+def test_remove_is_for_all_of_it(setup):
+    """Wrong usage is exit status 2."""
+    assert setup("--remove", "--engine")[0] == 2
+
+
+@root_only
+def test_only_root_sets_this_machine_up(capsys):
+    """Exit status 77, and what anybody may do instead."""
+    os.seteuid(65534)
+    try:
+        assert cli.main(["setup"]) == os.EX_NOPERM
+    finally:
+        os.seteuid(0)
+    assert "--dry-run" in capsys.readouterr().err
+
+
+def test_the_unit_names_the_program_where_it_is_installed(root, setup, monkeypatch):
+    """A venv's, for instance."""
+    program = at(root, "/opt/scheduler/bin/ovirt-scheduler")
+    program.parent.mkdir(parents=True)
+    program.touch()
+    monkeypatch.setattr("sys.argv", [str(program)])
+    setup()
+    assert "\nExecStart=/opt/scheduler/bin/ovirt-scheduler serve\n" in at(root, UNIT).read_text(
+        "utf-8"
+    )
+
+
+def test_a_virtual_environment_is_linked_to_where_it_is_looked_for(root, setup, monkeypatch):
+    """Program, manual pages and manual; by the link it is the same program, and all goes again."""
+    shown = ("bin/ovirt-scheduler", "share/man/man1/ovirt-scheduler.1",
+             "share/man/man5/ovirt-scheduler.conf.5", "share/doc/ovirt-scheduler",
+             "share/bash-completion/completions/ovirt-scheduler")  # fmt: skip
+    for name in shown:
+        at(root, f"/opt/scheduler/{name}").parent.mkdir(parents=True, exist_ok=True)
+        at(root, f"/opt/scheduler/{name}").touch()
+    monkeypatch.setattr("sys.argv", [str(at(root, "/opt/scheduler/bin/ovirt-scheduler"))])
+    told = setup()[1]
+    for name in shown:
+        assert f"link /usr/local/{name} to /opt/scheduler/{name}\n" in told
+        assert str(at(root, f"/usr/local/{name}").readlink()) == f"/opt/scheduler/{name}"
+    monkeypatch.setattr("sys.argv", [str(at(root, "/usr/local/bin/ovirt-scheduler"))])
+    before = tree(root)
+    assert "already so: /usr/local/bin/ovirt-scheduler leads to /opt" in setup()[1]
+    assert tree(root) == before
+    at(root, "/usr/local/bin/ovirt-scheduler").unlink()
+    at(root, "/usr/local/bin/ovirt-scheduler").symlink_to("/opt/mine")
+    told = setup("--remove")[1]
+    assert "kept: /usr/local/bin/ovirt-scheduler, which setup did not make\n" in told
+    assert [path.name for path in at(root, "/usr/local").rglob("*") if path.is_symlink()] == [
+        "ovirt-scheduler"
+    ]
+
+
+def test_what_lies_where_a_link_would_be_stays(root, setup, monkeypatch):
+    """A program of that name that somebody else has put there."""
+    for folder in ("/opt/scheduler/bin", "/usr/local/bin"):
+        at(root, folder).mkdir(parents=True)
+    program = at(root, "/opt/scheduler/bin/ovirt-scheduler")
+    program.touch()
+    at(root, "/usr/local/bin/ovirt-scheduler").write_text("mine")
+    monkeypatch.setattr("sys.argv", [str(program)])
+    kept = "kept: /usr/local/bin/ovirt-scheduler, which was there before\n"
+    assert kept in setup()[1]
+    assert kept in setup()[1]
+    setup("--remove")
+    assert at(root, "/usr/local/bin/ovirt-scheduler").read_text() == "mine"
+
+
+def test_a_program_that_the_unit_hides_is_refused(root, setup, monkeypatch):
+    """Before anything is made: ProtectHome would keep the daemon from starting, without a word."""
+    program = at(root, "/home/ada/venv/bin/ovirt-scheduler")
+    program.parent.mkdir(parents=True)
+    program.touch()
+    monkeypatch.setattr("sys.argv", [str(program)])
+    before = tree(root)
+    status, told = setup()
+    assert status == 1
+    assert "/home/ada/venv/bin/ovirt-scheduler: the unit hides this folder" in told
+    assert tree(root) == before
+
+
+def test_an_image_without_the_program_is_refused(root, setup):
+    """This one, of a virtual environment outside, cannot be started there."""
+    at(root, "/usr/bin/ovirt-scheduler").unlink()
+    before = tree(root)
+    status, told = setup()
+    assert status == 1
+    assert f"install the package first in {root}, from within it" in told
+    assert tree(root) == before
+
+
+def test_a_virtual_environment_made_from_outside_is_refused(root, setup, monkeypatch):
+    """Its programs name its Python as the machine outside finds it."""
+    program = at(root, "/opt/scheduler/bin/ovirt-scheduler")
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!{program.parent}/python\n")
+    (program.parent / "python").symlink_to("/usr/bin/python3")
+    monkeypatch.setattr("sys.argv", [str(program)])
+    status, told = setup()
+    assert status == 1
+    assert f"is run by {program.parent}/python, which is not in {root}" in told
+    program.write_text("#!/opt/scheduler/bin/python\n")
+    assert setup()[0] == 0
+
+
+def test_a_python_that_the_unit_hides_is_refused(root, setup, monkeypatch):
+    """One of pyenv's or uv's in somebody's home, which a venv elsewhere leads to."""
+    hidden = at(root, "/root/.pyenv/bin/python3")
+    program = at(root, "/opt/scheduler/bin/ovirt-scheduler")
+    for path in (hidden, program):
+        path.parent.mkdir(parents=True)
+    hidden.touch()
+    (program.parent / "python").symlink_to("../../../root/.pyenv/bin/python3")
+    program.write_text("#!/opt/scheduler/bin/python\n")
+    monkeypatch.setattr("sys.argv", [str(program)])
+    status, told = setup()
+    assert status == 1
+    assert "/root/.pyenv/bin/python3: the unit hides this folder" in told

@@ -1,0 +1,124 @@
+"""``ovirt-scheduler setup`` on a machine that runs systemd, which here is a script."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+
+from ovirt_scheduler.command.setup import run
+from ovirt_scheduler.command.setup.machine import Machine
+from ovirt_scheduler.command.setup.run import Wishes
+from ovirt_scheduler.errors import StepFailed
+from ovirt_scheduler.security import certificates, trust
+from tests.support import setup_root
+from tests.support.setup_root import OLDER, STATE, at, became
+
+
+@pytest.fixture
+def root(tmp_path):
+    return setup_root.made(tmp_path)
+
+
+class Live:
+    """A machine that runs systemd, whose systemctl is a script that keeps what it was told."""
+
+    SYSTEMCTL = """#!/bin/sh
+here=$(dirname "$0")
+case "$*" in
+  *is-enabled*) [ -e "$here/enabled" ] ;;
+  *is-active*) [ -e "$here/enabled" ] ;;
+  show*) if [ -e "$here/enabled" ]; then echo ActiveState=active; else echo ActiveState=inactive; fi ;;
+  *) echo "$*" | sed 's/--root=[^ ]* //' >> "$here/told"
+     case "$*" in
+       *disable*proxy*) ;;
+       *enable\\ *) touch "$here/enabled" ;;
+       *disable\\ *) rm "$here/enabled" ;;
+     esac ;;
+esac
+"""
+
+    def __init__(self, root: Path, tools: Path) -> None:
+        self.root = root
+        self._tools = tools
+        tools.mkdir()
+        (tools / "systemctl").write_text(self.SYSTEMCTL)
+        (tools / "systemctl").chmod(0o755)
+        at(root, "/run/systemd/system").mkdir(parents=True)
+
+    def systemctl(self) -> list:
+        """What it was told since the last time."""
+        told = self._tools / "told"
+        lines = told.read_text().splitlines() if told.exists() else []
+        told.write_text("")
+        return lines
+
+    def install(self) -> str:
+        out = io.StringIO()
+        assert run.install(Machine(self.root, live=True), Wishes(), out) == 0
+        return out.getvalue()
+
+    def remove(self) -> str:
+        out = io.StringIO()
+        assert run.remove(Machine(self.root, live=True), False, out) == 0
+        return out.getvalue()
+
+
+@pytest.fixture
+def live(root, tmp_path, monkeypatch):
+    machine = Live(root, tmp_path / "tools")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'tools'}:{os.environ['PATH']}")
+    return machine
+
+
+def test_the_unit_is_enabled_started_and_stopped_again(live):
+    """Only what is needed: nothing on a second run, a restart when a file has changed."""
+    live.install()
+    assert live.systemctl() == ["daemon-reload", "enable --now ovirt-scheduler.service"]
+    live.install()
+    assert live.systemctl() == []
+    became(live.root, OLDER)
+    live.install()
+    assert live.systemctl() == ["restart ovirt-scheduler.service"]
+    live.remove()
+    assert live.systemctl() == [
+        "stop ovirt-scheduler.service", "disable ovirt-scheduler.service", "daemon-reload",
+    ]  # fmt: skip
+
+
+def test_the_old_proxy_makes_room_and_comes_back(live):
+    """It has the same port."""
+    unit = at(live.root, "/usr/lib/systemd/system/ovirt-scheduler-proxy.service")
+    unit.parent.mkdir(parents=True)
+    unit.touch()
+    (live._tools / "enabled").touch()
+    live.install()
+    assert "disable --now ovirt-scheduler-proxy.service" in live.systemctl()
+    (live._tools / "enabled").unlink()
+    live.install()
+    live.systemctl()
+    live.remove()
+    assert "enable --now ovirt-scheduler-proxy.service" in live.systemctl()
+
+
+def test_the_certificate_is_made_for_the_daemons_user_and_removed(live):
+    """On a live machine; one that somebody has put there since stays."""
+    live.install()
+    made = certificates.files_in(at(live.root, STATE) / "certificate")
+    assert trust.exposure(made.key) is None
+    assert "already so: the certificate in" in live.install()
+    live.remove()
+    assert not made.key.exists()
+    live.install()
+    made.certificate.write_text("another")
+    assert "kept: /var/lib/ovirt-scheduler/certificate, which setup did not make" in live.remove()
+    assert made.key.exists()
+
+
+def test_a_program_that_is_not_installed_is_told(live):
+    """The unit could not start it."""
+    at(live.root, "/usr/bin/ovirt-scheduler").unlink()
+    with pytest.raises(StepFailed, match="install the package first"):
+        live.install()

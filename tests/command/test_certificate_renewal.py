@@ -1,0 +1,175 @@
+"""A certificate that ends: told at start and again, the next one made, and the switch to it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from ovirt_scheduler.daemon.certificate_watch import CertificateWatch
+from ovirt_scheduler.errors import ConfigError
+from ovirt_scheduler.security import certificates
+from ovirt_scheduler.settings import config
+from tests.support.certificates import write_pair
+from tests.support.command import run
+from tests.support.paths import PROJECT
+from tests.support.processes import for_all_users
+from tests.support.waiting import wait_until
+
+ENDS = ("127.0.0.1", "localhost")
+
+
+def der(path):
+    return ssl.PEM_cert_to_DER_cert(path.read_text("ascii"))
+
+
+def served(daemon):
+    """The certificate that the daemon shows."""
+    port = int(daemon.url.rpartition(":")[2])
+    return ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(("127.0.0.1", port)))
+
+
+def test_a_certificate_that_ends_soon_is_told_and_renewed(tmp_path, start_daemon):
+    """The daemon warns and makes the next; only the command, then a reload, have it used."""
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    old = der(write_pair(state / "certificate", 12, names=ENDS).certificate)
+    following = state / "certificate-next" / "certificate.pem"
+    daemon = start_daemon(PROJECT / "plugins", folder=tmp_path)
+    wait_until(lambda: f"the next certificate is made: {following}" in daemon.log)
+    told = f"certificate: {daemon.certificate}: 12 days left; ovirt-scheduler cert renew before"
+    assert daemon.log.count(f"WARNING {told}") == 1
+    new = der(following)
+    assert served(daemon) == old
+
+    status, out, err = run(tmp_path, "cert", "renew")
+    assert (status, err) == (0, "")
+    assert f"next  {following}\n" in out
+    assert f"whoever has a copy of the one in use (--ca, --cacert): {following}, too\n" in out
+    assert der(following) == new
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: daemon.log.count(told) == 2)
+    assert (served(daemon), der(daemon.certificate)) == (old, old)
+
+    status, out, err = run(tmp_path, "cert", "renew", "--switch", "-o", "json")
+    assert (status, err) == (0, "")
+    former = json.loads(out)["former"]
+    assert der(certificates.files_in(state / "certificate-former").certificate) == old
+    assert former == str(state / "certificate-former")
+    assert not following.exists()
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: "certificates and plugins are read again" in daemon.log.rpartition(told)[2])
+    wait_until(lambda: served(daemon) == new)
+    assert daemon.log.count(told) == 2
+
+
+def test_it_is_told_again_each_day(tmp_path, caplog):
+    """And the next one is made once."""
+    write_pair(tmp_path / "certificate", 12)
+    watch = CertificateWatch(tmp_path, lambda: config.load(None, {}), pause=0.01)
+    with caplog.at_level(logging.INFO):
+        watch.start()
+        wait_until(lambda: caplog.text.count("12 days left") >= 3)
+        watch.stop()
+    assert caplog.text.count("the next certificate is made") == 1
+
+
+def test_one_that_lasts_is_not_told(tmp_path, start_daemon):
+    """Nor is a next one made."""
+    daemon = start_daemon(PROJECT / "plugins", folder=tmp_path)
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: "are read again" in daemon.log)
+    assert daemon.stop() == 0
+    assert "certificate: " not in daemon.log
+    assert sorted(path.name for path in daemon.state.glob("certificate*")) == ["certificate"]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "told"),
+    [
+        (("renew",), 66, "there is none yet: ovirt-scheduler cert make"),
+        (("show", "--switch"), 2, "--switch goes with renew"),
+    ],
+)
+def test_what_cannot_be_renewed_is_told(tmp_path, words, status, told):
+    """Without a certificate, or without sense."""
+    ended = run(tmp_path, "cert", *words)
+    assert ended[0] == status
+    assert told in ended[2]
+
+
+def test_one_that_somebody_issued_is_theirs_to_renew(tmp_path):
+    """A self-signed one in its place would be trusted by nobody."""
+    files = write_pair(tmp_path / "own", 12)
+    conf = tmp_path / "s.conf"
+    conf.write_text(f"ssl_certificate = {files.certificate}\nssl_key = {files.key}\n")
+    status, _, err = run(tmp_path, "cert", "renew", "--config", str(conf))
+    assert (status, f"{files.certificate} was not made here: have whoever issued" in err) == (
+        2,
+        True,
+    )
+
+
+def test_nothing_is_switched_to_that_is_not_whole(tmp_path):
+    """None there, or a key that does not fit: what is used stays."""
+    run(tmp_path, "cert", "make")
+    folder = tmp_path / "state" / "certificate"
+    used = der(folder / "certificate.pem")
+    status, _, err = run(tmp_path, "cert", "renew", "--switch")
+    assert (status, "there is none: ovirt-scheduler cert renew makes it" in err) == (66, True)
+    run(tmp_path, "cert", "renew")
+    other = certificates.ensure(tmp_path / "other").key
+    (tmp_path / "state" / "certificate-next" / "key.pem").write_bytes(other.read_bytes())
+    assert run(tmp_path, "cert", "renew", "--switch")[0] == 78
+    assert der(folder / "certificate.pem") == used
+    with pytest.raises(ConfigError):
+        certificates.switch(folder)
+
+
+def test_a_switch_that_fails_halfway_leaves_what_is_used_in_its_place(tmp_path, monkeypatch):
+    """The folder of the next pair cannot be renamed when the former one has been."""
+    folder = tmp_path / "certificate"
+    following = certificates.next_to(folder)
+    used, new = (der(certificates.ensure(each).certificate) for each in (folder, following))
+    rename = Path.rename
+
+    def refuse(self, target):
+        if self == following:
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(PermissionError):
+        certificates.switch(folder)
+    assert sorted(tmp_path.iterdir()) == [folder, following]
+    monkeypatch.undo()
+    assert der(certificates.files_in(folder).certificate) == used
+    certificates.switch(folder)
+    assert der(certificates.files_in(folder).certificate) == new
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="giving files away takes root")
+def test_what_root_makes_belongs_to_the_daemons_user():
+    """Else the daemon could not read its key."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as made:  # pytest's folders are root's alone
+        folder = Path(made)
+        folder.chmod(0o755)
+        state = folder / "state"
+        state.mkdir(mode=0o700)
+        os.chown(state, 12345, 12346)
+        for words in (("make",), ("renew",), ("renew", "--switch")):
+            command = [*for_all_users(), sys.executable, "-m", "ovirt_scheduler", "cert", *words]
+            environ = {**os.environ, "STATE_DIRECTORY": str(state)}
+            subprocess.run(command, cwd=PROJECT, env=environ, timeout=60, check=True)
+        places = list(state.rglob("*"))
+        assert len(places) == 6
+        assert {(place.stat().st_uid, place.stat().st_gid) for place in places} == {(12345, 12346)}

@@ -1,0 +1,456 @@
+"""The command line, as a shell runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from ovirt_scheduler.command import cli
+from tests.support.command import run
+from tests.support.paths import PROJECT
+
+GOOD = 'def do_filter(hosts, vm, properties):\n    """Keep all."""\n    return hosts\n'
+NIGHT = """\
+from ovirt_scheduler.plugin import Driver
+
+
+class Night(Driver):
+    topic = "night"
+
+    def when(self, hours):
+        return hours
+"""
+COMMANDS = (
+    "serve", "check", "discover", "filter", "score", "balance", "try", "new", "cert", "setup",
+    "completion",
+)  # fmt: skip
+HOSTS = str(PROJECT / "demo" / "hosts.xml")
+VM = str(PROJECT / "demo" / "vm.xml")
+
+
+def test_check_lists_the_units_and_is_content(tmp_path):
+    """Certificate, name, kind, file and the first line of the description; exit status 0."""
+    (tmp_path / "Good.py").write_text(GOOD)
+    status, out, err = run(tmp_path, "check", "--plugins", str(tmp_path))
+    assert (status, err) == (0, "")
+    certificate, port, headings, unit, of_drivers, driver, migration, verdict = out.splitlines()
+    assert certificate.endswith("certificate.pem: made on first start")
+    assert port.startswith("port 18781 of localhost: ")
+    assert headings.split() == ["UNIT", "KIND", "FILE", "DESCRIPTION"]
+    assert unit.split() == ["Good", "filter", f"{tmp_path}/Good.py", "Keep", "all."]
+    assert of_drivers.split() == ["DRIVER", "TOPIC", "INTERFACES", "FILE", "DESCRIPTION"]
+    assert driver.split()[:3] == ["default", "compute", "HostSelector,"]
+    assert migration.split()[0] == "migration"
+    assert verdict == "all is well"
+    assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        ("scheduler = mine", "scheduler: there is no scheduler 'mine'; write one of default"),
+        (
+            "policy = evenly",
+            "policy: 'evenly' is no policy of default; write one of none, evenly_distribute",
+        ),
+        ("filters = Nobody", "filters: there is no filter 'Nobody'; "),
+        ("cost_functions = Nobody = 2", "cost_functions: there is no cost function 'Nobody'; "),
+        (
+            "properties = low_utilization=81",
+            "properties: low_utilization is 81, and high_utilization 80; set the first to",
+        ),
+    ],
+)
+def test_check_tells_of_a_cluster_that_no_scheduler_fits(tmp_path, section, told):
+    """With file and line, whether the daemon is to look after clusters yet or not."""
+    conf = tmp_path / "scheduler.conf"
+    conf.write_text(f"ssl = false\n[clusters]\n[[Good]]\n[[Bad]]\n{section}\n")
+    status, out, err = run(tmp_path, "check", "--config", str(conf))
+    assert (status, err) == (1, "")
+    assert f"{conf}:5: [clusters] [[Bad]] {told}" in out
+    assert out.endswith("1 to mend\n")
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("def do_filter(hosts, vm, properties):\n    print 'x'\n", ":2: this line is Python 2: "),
+        ("import no_such_library\n" + GOOD, ":1: cannot import no_such_library: install it for"),
+        (
+            "def do_filter(hosts):\n    return hosts\n",
+            ":1: do_filter(hosts) cannot be called with 3",
+        ),
+        (GOOD + "\nx = (\n", ":5: syntax error: "),
+        (
+            GOOD + "\nraise RuntimeError('not today')\n",
+            ":5: loading it raised RuntimeError: not today",
+        ),
+    ],
+)
+def test_check_tells_what_cannot_be_loaded(tmp_path, source, told):
+    """File, line and what to do, for each file; the others are listed; exit status 1 (5.5)."""
+    (tmp_path / "Good.py").write_text(GOOD)
+    (tmp_path / "Bad.py").write_text(source)
+    status, out, err = run(tmp_path, "check", "--plugins", str(tmp_path))
+    assert (status, err) == (1, "")
+    _, _, _, listed, *_, fault, verdict = out.splitlines()
+    assert listed.startswith("Good")
+    assert verdict == "1 to mend"
+    assert fault.startswith(f"{tmp_path}/Bad.py{told}")
+
+
+def test_check_tells_of_files_that_may_be_meant_as_plugins(tmp_path):
+    """A misspelt function; not a helper that is imported, and none that is named as one."""
+    (tmp_path / "Good.py").write_text(f"import helps\n{GOOD}")
+    for name in ("helps", "_private", "Off"):
+        (tmp_path / f"{name}.py").write_text("x = 1\n")
+    (tmp_path / "confs").mkdir()
+    (tmp_path / "confs" / "Off.conf").write_text("enabled = false\n")
+    (tmp_path / "Typo.py").write_text(GOOD.replace("do_filter", "do_filtre"))
+    (tmp_path / "s.conf").write_text(f"plugins_conf_path = {tmp_path}/confs\n")
+    given = ("--plugins", str(tmp_path), "--config", str(tmp_path / "s.conf"))
+    status, out, _ = run(tmp_path, "check", *given)
+    assert status == 0
+    assert [line for line in out.splitlines() if "nothing in it is called" in line] == [
+        (
+            f"{tmp_path}/Typo.py: nothing in it is called, and no plugin that loads imports it; a "
+            "unit has do_filter, do_score or do_balance"
+        )
+    ]
+    assert json.loads(run(tmp_path, "check", "-o", "json", *given)[1])["unused"] == [
+        f"{tmp_path}/Typo.py"
+    ]
+
+
+def test_check_tells_what_the_settings_name_and_is_not_there(tmp_path):
+    """It counts, and a program is told too."""
+    (tmp_path / "Good.py").write_text(GOOD)
+    (tmp_path / "s.conf").write_text("log_file = /nowhere/log\n")
+    given = ("--plugins", str(tmp_path), "--config", str(tmp_path / "s.conf"))
+    status, out, _ = run(tmp_path, "check", *given)
+    problem = "/nowhere/log: there is no folder /nowhere; mend log_file"
+    assert (status, out.splitlines()[-2:]) == (1, [problem, "1 to mend"])
+    told = json.loads(run(tmp_path, "check", "-o", "json", *given)[1])
+    assert (told["ok"], told["settings"]) == (False, [problem])
+
+
+def test_check_says_where_it_looked(tmp_path):
+    """Nothing found is not a fault, but it is told."""
+    status, out, _ = run(tmp_path, "check", "--plugins", str(tmp_path))
+    assert status == 0
+    assert f"\nno plugins but our own; looked in {tmp_path}\n" in out
+
+
+def test_a_mistake_in_the_settings_is_exit_status_78(tmp_path):
+    """For check as for serve (contract 6)."""
+    (tmp_path / "scheduler.conf").write_text("ssl = perhaps\n")
+    for command in ("check", "serve"):
+        status, out, err = run(tmp_path, command, "--config", str(tmp_path / "scheduler.conf"))
+        assert (status, out) == (78, "")
+        assert err.startswith(f"ovirt-scheduler: {tmp_path}/scheduler.conf:1: ssl")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["dance"], ["serve", "--colour"], ["discover", "--local", "--url", "https://x"]],
+)
+def test_wrong_usage_is_exit_status_2(tmp_path, arguments):
+    """With the usage on standard error."""
+    status, out, err = run(tmp_path, *arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("usage: ovirt-scheduler")
+    assert "--help" in err
+
+
+def test_a_word_too_many_is_told_with_the_usage_of_the_command(tmp_path):
+    """Which has the option that was forgotten."""
+    status, out, err = run(tmp_path, "serve", "plugins")
+    assert (status, out) == (2, "")
+    assert err.startswith("usage: ovirt-scheduler serve [-h] [--config FILE] [--plugins PATH]")
+    assert "unrecognized arguments: plugins; did you mean --plugins?\n" in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--local", "night", "when", "hours=3"),
+        ("night", "--local", "when", "hours=3"),
+        ("night", "when", "--local", "hours=3"),
+        ("night", "when", "hours=3", "--local"),
+    ],
+)
+def test_options_may_stand_anywhere(tmp_path, words):
+    """Before, between and after the words of a command."""
+    (tmp_path / "night.py").write_text(NIGHT)
+    status, out, err = run(tmp_path, "schedule", *words, "--plugins", str(tmp_path))
+    assert (status, err) == (0, "")
+    assert json.loads(out)["result"] == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("chekc",), "there is no command 'chekc'; "),
+        (("discover", "--locl"), "unrecognized arguments: --locl; did you mean --local?"),
+        (("try", "a.py", "--hosts", HOSTS, "--kind", "fliter"), "did you mean filter?"),
+    ],
+)
+def test_a_word_that_is_near_is_suggested(tmp_path, words, told):
+    """Of commands, options and kinds."""
+    status, out, err = run(tmp_path, *words)
+    assert (status, out) == (2, "")
+    assert told in err
+    assert "; did you mean " in err
+
+
+def test_the_kinds_of_try_are_those_that_discover_prints(tmp_path):
+    """And the words of conf files and of new."""
+    (tmp_path / "Good.py").write_text(GOOD.replace("do_filter", "do_score"))
+    for words in ("cost function", "cost_function", "score"):
+        given = ("--hosts", HOSTS, "--kind", words)
+        out = run(tmp_path, "try", str(tmp_path / "Good.py"), *given)[1]
+        assert out.startswith("cost function Good: ")
+
+
+def test_names_are_shown_one_on_a_line(tmp_path):
+    """For a shell's loop; problems go elsewhere."""
+    (tmp_path / "Good.py").write_text(GOOD)
+    given = ("--local", "--plugins", str(tmp_path), "-o", "names")
+    assert run(tmp_path, "discover", *given) == (0, "Good\n", "")
+    status, out, err = run(tmp_path, "filter", "Good", "Godo", "--hosts", HOSTS, *given)
+    assert (status, out.splitlines()) == (1, ["lynx", "puma", "serval", "ocelot"])
+    assert err == "problem: Godo: there is no filter named 'Godo'; did you mean Good?\n"
+    status, out, _ = run(tmp_path, "filter", "Good", "--hosts", HOSTS, *given[:3], "-o", "table")
+    assert (status, out.splitlines()[0].split()) == (0, ["HOST", "ID", "VERDICT"])
+
+
+def test_a_document_that_cannot_be_read_is_told_with_its_file(tmp_path):
+    """Whichever of them it is, and whichever command reads it."""
+    (tmp_path / "Good.py").write_text(GOOD)
+    (tmp_path / "night.py").write_text(NIGHT)
+    bad, vm = tmp_path / "bad.xml", tmp_path / "vm.xml"
+    bad.write_text("<hosts>\n<host id='a'>\n</hosts>")
+    vm.write_text("<vms/>")
+    local = ("--local", "--plugins", str(tmp_path))
+    asked = ("--hosts", str(bad), "--vm", VM)
+    for words in (("filter", "Good", *asked, *local), ("try", str(tmp_path / "Good.py"), *asked)):
+        status, _, err = run(tmp_path, *words)
+        assert (status, err.splitlines()[0][:70]) == (
+            66,
+            f"ovirt-scheduler: {bad}: hosts, line 3"[:70],
+        )
+    status, _, err = run(tmp_path, "filter", "Good", "--hosts", HOSTS, "--vm", str(vm), *local)
+    assert status == 66
+    assert err.startswith(f"ovirt-scheduler: {vm}: VM: expected one <vm> in <vms>")
+    given = f"hosts=@{bad}"
+    status, _, err = run(tmp_path, "schedule", "compute", "select_host", given, f"vm=@{VM}", *local)
+    assert (status, err.startswith(f"ovirt-scheduler: {bad}: hosts, line 3")) == (66, True)
+
+
+def test_check_tells_of_a_function_that_is_almost_one_of_a_unit(tmp_path):
+    """With its line, beside those that are called."""
+    (tmp_path / "Good.py").write_text(f"{GOOD}\n\ndef do_scroe(hosts, vm, properties):\n    0\n")
+    status, out, _ = run(tmp_path, "check", "--plugins", str(tmp_path))
+    assert status == 0
+    place = f"{tmp_path}/Good.py:6"
+    assert f"warning: {place}: do_scroe is never called; did you mean do_score?\n" in out
+
+
+def test_help_names_every_command_and_the_version_is_told(tmp_path):
+    """For somebody who has just installed it."""
+    status, out, _ = run(tmp_path, "--help")
+    assert status == 0
+    for command in COMMANDS:
+        assert any(line.split()[:1] == [command] for line in out.splitlines())
+    assert run(tmp_path, "--version")[1].startswith("ovirt-scheduler ")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_examples_and_exit_statuses(tmp_path, command):
+    """Each example is one that the parser takes."""
+    status, out, _ = run(tmp_path, command, "--help")
+    assert status == 0
+    assert "exit status:\n  0   " in out
+    examples = out.partition("examples:\n")[2].partition("\n\n")[0].splitlines()
+    assert examples
+    for example in examples:
+        words = example.split()
+        assert words[:2] == ["ovirt-scheduler", command]
+        assert cli.parser().parse_args(words[1:]).run
+
+
+def test_check_tells_a_program_the_same(tmp_path):
+    """Units, faults and certificates as JSON; the exit status is the same."""
+    (tmp_path / "Good.py").write_text(GOOD)
+    (tmp_path / "Bad.py").write_text("x = (\n")
+    status, out, err = run(tmp_path, "check", "--plugins", str(tmp_path), "-o", "json")
+    told = json.loads(out)
+    assert (status, err, told["ok"]) == (1, "", False)
+    (unit,) = told["units"]
+    assert (unit["name"], unit["kind"], unit["file"]) == ("Good", "filter", f"{tmp_path}/Good.py")
+    (fault,) = told["faults"]
+    assert (fault["file"], fault["line"]) == (f"{tmp_path}/Bad.py", 1)
+    (certificate,) = told["certificates"]
+    assert (certificate["setting"], certificate["days_left"]) == ("ssl_certificate", None)
+
+
+def test_cert_makes_shows_and_checks(tmp_path):
+    """Made once; shown with names, days and fingerprint; checked against --days."""
+    status, out, err = run(tmp_path, "cert", "make")
+    assert (status, err) == (0, "")
+    assert f"ssl_certificate  {tmp_path}/state/certificate/certificate.pem\n" in out
+    assert run(tmp_path, "cert", "make")[1] == out  # the one that is there stays
+    status, shown, _ = run(tmp_path, "cert", "show", "-o", "json")
+    (fields,) = json.loads(shown)
+    assert status == 0
+    assert "localhost" in fields["names"]
+    assert fields["days_left"] > 3600
+    assert fields["sha256"] in out
+    assert run(tmp_path, "cert", "check")[0] == 0
+    status, out, _ = run(tmp_path, "cert", "check", "--days", "4000")
+    assert status == 1
+    assert "days left; ovirt-scheduler cert renew before" in out
+
+
+def test_cert_export_gives_callers_what_they_are_to_trust(tmp_path):
+    """The certificates of the file alone, which may hold the key as well."""
+    status, out, err = run(tmp_path, "cert", "export")
+    assert (status, out) == (66, "")
+    assert "there is none yet: ovirt-scheduler cert make" in err
+    run(tmp_path, "cert", "make")
+    made = tmp_path / "state" / "certificate"
+    certificate = (made / "certificate.pem").read_text()
+    assert run(tmp_path, "cert", "export") == (0, certificate, "")
+    both = tmp_path / "both.pem"
+    both.write_text((made / "key.pem").read_text() + certificate)
+    both.chmod(0o600)
+    conf = tmp_path / "s.conf"
+    conf.write_text(f"ssl_certificate = {both}\nssl_key = {both}\n")
+    assert run(tmp_path, "cert", "export", "--config", str(conf)) == (0, certificate, "")
+    conf.write_text("ssl = false\n")
+    assert run(tmp_path, "cert", "export", "--config", str(conf))[0] == 66
+
+
+def test_cert_check_fails_where_there_is_none(tmp_path):
+    """Nobody has started the daemon yet."""
+    status, out, _ = run(tmp_path, "cert", "check")
+    assert status == 1
+    assert "there is none yet" in out
+
+
+def test_an_input_that_is_missing_is_exit_status_66(tmp_path):
+    """Named, before anything is started."""
+    status, out, err = run(tmp_path, "try", "Quiet.py", "--hosts", str(tmp_path / "none.xml"))
+    assert (status, out) == (66, "")
+    assert (
+        err == f"ovirt-scheduler: {tmp_path}/none.xml: cannot be read: No such file or directory\n"
+    )
+
+
+def test_no_daemon_is_exit_status_69(tmp_path):
+    """And the next step is told."""
+    run(tmp_path, "cert", "make")
+    status, out, err = run(tmp_path, "discover", "--url", "https://localhost:1")
+    assert (status, out) == (69, "")
+    assert "is the daemon running" in err
+    assert "--local" in err
+
+
+def test_the_daemon_is_asked_where_the_settings_have_it_listen(tmp_path, start_daemon):
+    """An address that localhost does not lead to."""
+    settings = "listening_address = 127.0.0.2\nssl = false\n"
+    daemon = start_daemon(PROJECT / "plugins", settings)
+    port = daemon.url.rpartition(":")[2]
+    (tmp_path / "scheduler.conf").write_text(f"{settings}listening_port = {port}\n")
+    status, out, err = run(tmp_path, "discover", "--config", str(tmp_path / "scheduler.conf"))
+    assert (status, err) == (0, "")
+    assert "MaxVms" in out
+
+
+def test_new_then_try_then_serve_it(tmp_path):
+    """What a beginner does, in that order; the files are not overwritten."""
+    folder = tmp_path / "plugins"
+    arguments = ("new", "Quiet", "--filter", "--score", "--balance", "--folder", str(folder))
+    assert run(tmp_path, *arguments)[0] == 0
+    status, _, err = run(tmp_path, *arguments)
+    assert status == 73
+    assert "Quiet.py is there already" in err
+    status, out, _ = run(
+        tmp_path, "try", str(folder / "Quiet.py"), "--hosts", HOSTS, "--vm", VM, "--kind", "filter"
+    )
+    assert status == 0
+    assert out.startswith("filter Quiet: ok, ")
+    assert run(tmp_path, "check", "--plugins", str(folder))[0] == 0
+    status, out, err = run(
+        tmp_path,
+        "filter",
+        "Quiet",
+        "--hosts",
+        HOSTS,
+        "--vm",
+        VM,
+        "--local",
+        "--plugins",
+        str(folder),
+    )
+    assert (status, err) == (0, "")
+    assert len(json.loads(out)["accepted"]) == 4
+
+
+def test_new_wants_a_kind(tmp_path):
+    """A plugin without a function is none."""
+    status, _, err = run(tmp_path, "new", "Quiet", "--folder", str(tmp_path))
+    assert (status, err.count("--filter")) == (2, 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_that_goes_away_is_no_failure(tmp_path):
+    """As with head; nothing is said."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with os.fdopen(write_end, "wb") as closed:
+        ended = subprocess.run(
+            [sys.executable, "-m", "ovirt_scheduler", "cert", "show"],
+            cwd=PROJECT,
+            env={**os.environ, "STATE_DIRECTORY": str(tmp_path / "state")},
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+def test_a_terminal_gets_a_table(tmp_path):
+    """And a pipe JSON, as the other tests show."""
+    (tmp_path / "Good.py").write_text(GOOD)
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "rb") as terminal:
+        ended = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "ovirt_scheduler",
+                "discover",
+                "--local",
+                "--plugins",
+                str(tmp_path),
+            ],
+            cwd=PROJECT,
+            stdin=subprocess.DEVNULL,
+            stdout=theirs,
+            timeout=60,
+            check=False,
+        )
+        lines = [terminal.readline().split() for _ in range(2)]
+    os.close(theirs)
+    assert ended.returncode == 0
+    assert lines == [
+        [b"UNIT", b"KIND", b"PROPERTIES", b"DESCRIPTION"],
+        [b"Good", b"filter", b"Keep", b"all."],
+    ]

@@ -1,0 +1,53 @@
+"""What a shell completes, asked by a real one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import PROJECT
+
+pytest.importorskip("argcomplete", reason="there is no argcomplete here")
+
+# As readline does it: the function that complete registered, with the words and the line.
+ASK = """\
+source "$1"
+function=$(complete -p ovirt-scheduler | sed 's/.*-F \\([^ ]*\\).*/\\1/')
+read -ra COMP_WORDS <<< "$2"
+[[ $2 == *" " ]] && COMP_WORDS+=("")
+COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 )) COMP_LINE=$2 COMP_POINT=${#2} COMP_TYPE=9
+$function ovirt-scheduler "${COMP_WORDS[-1]}" "${COMP_WORDS[-2]}"
+echo "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("dis", {"discover"}),
+        ("cert exp", {"export"}),
+        ("filter Quiet --hosts x --pro", {"--property"}),
+        ("discover -o ", {"table", "json", "names"}),
+    ],
+)
+def test_bash_completes(tmp_path, line, words):
+    """Commands, options, what an option may be; with the file that packages bring."""
+    program = tmp_path / "ovirt-scheduler"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m ovirt_scheduler "$@"\n')
+    program.chmod(0o755)
+    path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    file = PROJECT / "completion" / "bash" / "ovirt-scheduler"
+    ended = subprocess.run(
+        ["bash", "-c", ASK, "bash", str(file), f"ovirt-scheduler {line}"],
+        cwd=PROJECT,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert set(ended.stdout.split()) == words, ended.stderr

@@ -1,0 +1,278 @@
+"""The operations of a running daemon, and of none, as a terminal shows them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import socket
+from xml.etree import ElementTree
+
+import pytest
+
+from ovirt_scheduler.command import terminal
+from ovirt_scheduler.command.inputs import CallInputs
+from ovirt_scheduler.errors import BadInput, BadUsage, NoAnswer, UnreadableDocument
+from ovirt_scheduler.settings import config
+from tests.support.paths import PROJECT
+
+HOSTS = (PROJECT / "demo" / "hosts.xml").read_text("utf-8")
+IDS = [host.get("id") for host in ElementTree.fromstring(HOSTS)]
+VM_ID = "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b01"
+
+PLUGIN = f'''\
+def do_filter(hosts, vm, properties):
+    """Keep the first."""
+    return hosts[:1]
+
+
+def do_score(hosts, vm, properties):
+    return {{host.id: -position for position, host in enumerate(hosts)}}
+
+
+def do_balance(hosts, properties):
+    return ("{VM_ID}", hosts[2:]) if properties else None
+'''
+TOPIC = """\
+import datetime
+
+from ovirt_scheduler.plugin import Driver
+
+
+class Night(Driver):
+    topic = "night"
+
+    def when(self, hours=1):
+        "When it begins."
+        return {"at": datetime.datetime(2026, 1, 31, 22), "token": b"\\0", "hours": [hours]}
+
+    def never(self):
+        return None
+
+    def falls(self):
+        print("at night")
+        return 1 / 0
+"""
+FALLS = """\
+def do_filter(hosts, vm, properties):
+    print("before the fall")
+    return 1 / 0
+
+
+do_score = do_filter
+"""
+
+
+@pytest.fixture(scope="module")
+def plugins(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plugins")
+    (folder / "First.py").write_text(PLUGIN)
+    (folder / "Falls.py").write_text(FALLS)
+    (folder / "night.py").write_text(TOPIC)
+    return folder
+
+
+@pytest.fixture(scope="module", params=["summed", "per_unit"])
+def daemon(request, start_daemon, plugins):
+    return start_daemon(plugins, f"engine_scores = {request.param}")
+
+
+@pytest.fixture(params=["remote", "local"])
+def call(request, daemon, plugins):
+    """Calls to the daemon, and the same without it."""
+    if request.param == "remote":
+        with terminal.remote(daemon.url, daemon.certificate) as calls:
+            yield calls
+    else:
+        settings = config.load(None, {})
+        settings = dataclasses.replace(
+            settings, plugins_path=(plugins,), plugins_path_optional=frozenset()
+        )
+        with terminal.local(settings) as calls:
+            yield calls
+
+
+def test_discover_lists_the_units(call):
+    """A line for each, or all that is known of it."""
+    shown = terminal.discover(call)
+    units = {(unit["name"], unit["kind"]): unit for unit in shown.fields}
+    assert set(units) == {
+        ("Falls", "filter"), ("Falls", "cost_function"),
+        ("First", "filter"), ("First", "cost_function"), ("First", "balance"),
+    }  # fmt: skip
+    assert units["First", "filter"]["description"] == "Keep the first."
+    assert units["First", "filter"]["checksum"].startswith("sha256:")
+    assert shown.text.splitlines()[0].split() == ["UNIT", "KIND", "PROPERTIES", "DESCRIPTION"]
+
+
+def test_filters_tell_who_is_out(call):
+    """Not only who is in."""
+    shown = terminal.run_filters(call, ["First"], CallInputs(HOSTS))
+    assert shown.well
+    assert (
+        shown.fields.items() >= {"accepted": IDS[:1], "rejected": IDS[1:], "problems": []}.items()
+    )
+    assert shown.names == ["lynx"]
+    assert f"lynx    {IDS[0]}  accepted\n" in shown.text
+    assert f"puma    {IDS[1]}  rejected\n" in shown.text
+
+
+def test_costs_are_multiplied_and_summed(call):
+    """Whichever of the two the daemon is set to answer; the best host stands first."""
+    shown = terminal.run_cost_functions(call, {"First": 3}, CallInputs(HOSTS))
+    assert shown.fields["costs"] == {host: -3 * position for position, host in enumerate(IDS)}
+    assert shown.text.splitlines()[1].endswith(f"{IDS[-1]}  -9")
+
+
+def test_a_balance_tells_what_to_move(call):
+    """Or that there is nothing to do."""
+    shown = terminal.run_balance(call, "First", CallInputs(HOSTS, properties={"move": "1"}))
+    assert shown.fields["migration"] == {"vm": VM_ID, "hosts": IDS[2:]}
+    assert terminal.run_balance(call, "First", CallInputs(HOSTS)).text == "nothing to do\n"
+
+
+@pytest.mark.parametrize(
+    ("unit", "told"),
+    [
+        ("Falls", "ZeroDivisionError: division by zero (Falls.py:3)"),
+        ("Nobody", "there is no filter"),
+        ("Frist", "there is no filter named 'Frist'; did you mean First?"),
+    ],
+)
+def test_a_unit_that_fails_is_told(call, unit, told):
+    """The answer stands without it, and all is not well."""
+    shown = terminal.run_filters(call, ["First", unit], CallInputs(HOSTS))
+    assert not shown.well
+    assert shown.fields["accepted"] == IDS[:1]
+    assert f"problem: {unit}: {told}" in shown.text
+
+
+def test_nothing_is_said_of_an_answer_that_a_failure_emptied(call):
+    """No hosts have costs, but that is not what there is to tell."""
+    shown = terminal.run_cost_functions(call, {"Falls": 1}, CallInputs(HOSTS))
+    assert shown.text.startswith("problem: Falls: ZeroDivisionError")
+    assert "no hosts" not in shown.text
+    shown = terminal.run_filters(call, ["First"], CallInputs(()))
+    assert shown.text == "no hosts\n"
+
+
+def test_what_plugins_print_right_here_is_shown_with_their_tracebacks(call, request):
+    """A daemon's answer tells nothing of it."""
+    here = "local" in request.node.callspec.id
+    scored = terminal.run_cost_functions(call, {"Falls": 1}, CallInputs(HOSTS))
+    selected = terminal.select_host(call, "default", CallInputs(HOSTS, VM_ID, {"filters": "Falls"}))
+    for shown in (scored, selected):
+        assert ("Falls: stdout:\nbefore the fall\n" in shown.text) is here
+        assert ("Falls: traceback:\nTraceback" in shown.text) is here
+    shown = terminal.schedule(call, "night", "falls", {})
+    assert shown.text.startswith("problem: Night: ZeroDivisionError")
+    assert ("Night: stdout:\nat night\n" in shown.text) is here
+    calls = shown.fields.get("calls")
+    assert (calls is not None and calls[0]["stdout"] == "at night\n") is here
+
+
+def test_a_document_that_is_none_is_refused(call):
+    """As the caller's mistake."""
+    with pytest.raises(UnreadableDocument, match="hosts, line 1"):
+        terminal.run_filters(call, ["First"], CallInputs("<hosts"))
+
+
+def test_the_factor_is_one_unless_said():
+    """NAME or NAME=FACTOR."""
+    assert terminal.factors(["a", "b=-3"]) == {"a": 1, "b": -3}
+    with pytest.raises(BadUsage, match="the factor of b is to be an integer"):
+        terminal.factors(["b=much"])
+
+
+def test_a_certificate_that_is_not_trusted_is_told(daemon):
+    """With what to do."""
+    with terminal.remote(daemon.url, None) as call, pytest.raises(NoAnswer, match="--ca"):
+        terminal.discover(call)
+
+
+def test_nobody_there_is_told():
+    """With what to do."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # and does not listen
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with (
+            terminal.remote(url, None) as call,
+            pytest.raises(NoAnswer, match="is the daemon running"),
+        ):
+            terminal.discover(call)
+
+
+def test_a_url_without_its_scheme_is_wrong_usage():
+    """Nobody is asked."""
+    with (
+        pytest.raises(BadUsage, match="begin it with https://"),
+        terminal.remote("localhost:18781", None),
+    ):
+        pass
+
+
+def test_the_wrong_scheme_is_told(daemon, start_daemon, plugins):
+    """Which of the two it may be."""
+    plain = start_daemon(plugins, "ssl = false")
+    wrong = (
+        (daemon.url.replace("https:", "http:"), "--url https://"),
+        (plain.url.replace("http:", "https:"), "--url http://"),
+    )
+    for url, told in wrong:
+        with terminal.remote(url, None) as call, pytest.raises(NoAnswer, match=told):
+            terminal.discover(call)
+
+
+def test_a_certificate_that_cannot_be_read_is_named(tmp_path):
+    """Missing, or something else."""
+    for content, told in ((None, "cannot be read"), ("text", "no PEM certificate")):
+        if content:
+            (tmp_path / "ca.pem").write_text(content)
+        with (
+            pytest.raises(BadInput, match=rf"ca\.pem: .*{told}"),
+            terminal.remote("https://localhost:1", tmp_path / "ca.pem"),
+        ):
+            pass
+
+
+def test_schedulers_are_listed(call):
+    """With what each takes; a driver that is none is not among them."""
+    shown = terminal.schedulers(call)
+    assert [each["name"] for each in shown.fields] == ["default"]
+    headings, row = shown.text.splitlines()
+    assert headings.split()[:3] == ["SCHEDULER", "TOPIC", "INTERFACES"]
+    assert row.split()[:3] == ["default", "compute", "HostSelector,"]
+    assert "; policy=none|" in row
+
+
+def test_topics_are_listed_with_their_methods(call):
+    """A line for each method."""
+    shown = terminal.topics(call)
+    assert [each["topic"] for each in shown.fields] == ["compute", "night"]
+    lines = [line.split() for line in shown.text.splitlines()]
+    assert ["night", "Night", "when(hours=1)", "When", "it", "begins."] in lines
+
+
+def test_a_scheduler_is_asked_for_a_host(call):
+    """By name and id; none is said, and so is what failed."""
+    shown = terminal.select_host(call, "default", CallInputs(HOSTS, VM_ID, {"filters": "First"}))
+    assert (shown.fields["host"], shown.names, shown.problems) == (IDS[0], ["lynx"], [])
+    assert shown.text.splitlines()[1].split() == ["lynx", IDS[0]]
+    shown = terminal.select_host(call, "default", CallInputs((), VM_ID, {}))
+    assert (shown.text, shown.fields["host"], shown.well) == ("no host\n", None, True)
+    shown = terminal.select_host(call, "defualt", CallInputs(HOSTS, VM_ID, {}))
+    assert shown.text == (
+        "problem: defualt: 'defualt': there is no scheduler of that name; there are default; did "
+        "you mean default?\n"
+    )
+    assert not shown.well
+
+
+def test_a_method_of_a_topic_is_called(call):
+    """What it gives back is shown as JSON: dates as text, bytes in base64."""
+    shown = terminal.schedule(call, "night", "when", {"hours": 3})
+    assert shown.fields["result"] == {"at": "2026-01-31T22:00:00", "token": "AA==", "hours": [3]}
+    assert json.loads(shown.text) == shown.fields["result"]
+    shown = terminal.schedule(call, "night", "never", {})
+    assert shown.fields["problems"] == [
+        'Night: never returned None, which has no form in XML-RPC; return "" for nothing'
+    ]

@@ -1,0 +1,53 @@
+"""What ends a daemon that is still loading its plugins."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.paths import PROJECT
+from tests.support.processes import offspring
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def loading(tmp_path):
+    """A daemon with a plugin whose import does not end."""
+    plugins = tmp_path / "plugins"
+    plugins.mkdir()
+    begun = tmp_path / "begun"
+    for number in range(20):
+        (plugins / f"hangs{number}.py").write_text(
+            f"open({str(begun)!r}, 'w').close()\nimport time\ntime.sleep(300)\n"
+            "def do_filter(hosts, vm, properties):\n    return hosts\n"
+        )
+    conf = tmp_path / "scheduler.conf"
+    conf.write_text("listening_port = 0\nssl = false\n")
+    with subprocess.Popen(
+        [sys.executable, "-m", "ovirt_scheduler", "serve", "--config", str(conf),
+         "--plugins", str(plugins)],
+        cwd=PROJECT,
+        env={**os.environ, "STATE_DIRECTORY": str(tmp_path / "state")},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:  # fmt: skip
+        wait_until(begun.exists)
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_daemon_that_loads_its_plugins(loading, number):
+    """At once: not when they have loaded, or their time is over; and nothing of it is left."""
+    loading.send_signal(signal.SIGHUP)  # that one waits
+    below = offspring(loading.pid)
+    loading.send_signal(number)
+    _, told = loading.communicate(timeout=12)  # an import has 15 s, and there are 20
+    assert loading.returncode == 0
+    assert f"stopping on {number.name}" in told
+    assert "Traceback" not in told
+    assert not [pid for pid in below if os.path.exists(f"/proc/{pid}")]  # noqa: PTH110

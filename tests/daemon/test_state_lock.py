@@ -1,0 +1,55 @@
+"""Two daemons on one state folder, and settings that were read again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+from tests.support.paths import PLUGINS, PROJECT
+from tests.support.waiting import wait_until
+
+
+def test_a_second_daemon_on_a_state_folder_does_not_start(tmp_path, start_daemon):
+    """It says so; when the first has been killed, it does."""
+    first = start_daemon(settings="ssl = false", folder=tmp_path)
+    second = subprocess.run(
+        [sys.executable, "-m", "ovirt_scheduler", "serve", "--config",
+         str(tmp_path / "scheduler.conf"), "--plugins", str(PROJECT / "plugins")],
+        cwd=PROJECT,
+        env={**os.environ, "STATE_DIRECTORY": str(first.state)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert second.returncode == 78
+    assert f"{first.state}: another daemon uses this state folder; stop it" in second.stderr
+    first.stop(signal.SIGKILL)
+    assert start_daemon(settings="ssl = false", folder=tmp_path).stop() == 0
+
+
+def test_a_conf_file_that_lost_its_end_is_told(tmp_path, start_daemon):
+    """It reads well, and other plugins are loaded."""
+    plugins = PLUGINS
+    whole = f"ssl = false\nlistening_port = 0\nplugins_path = {plugins}\n"
+    conf = tmp_path / "whole.conf"
+    conf.write_text(whole)
+    log = tmp_path / "log"
+    with log.open("w") as written, subprocess.Popen(
+        [sys.executable, "-m", "ovirt_scheduler", "serve", "--config", str(conf)],
+        cwd=PROJECT,
+        env={**os.environ, "STATE_DIRECTORY": str(tmp_path / "state")},
+        stderr=written,
+    ) as process:  # fmt: skip
+        try:
+            wait_until(lambda: "listening on" in log.read_text())
+            process.send_signal(signal.SIGHUP)
+            wait_until(lambda: log.read_text().count("are read again") == 1)
+            assert "WARNING SIGHUP" not in log.read_text()
+            conf.write_text(whole.rpartition("plugins_path")[0])
+            process.send_signal(signal.SIGHUP)
+            wait_until(lambda: "is the end of the file missing?" in log.read_text())
+        finally:
+            process.kill()

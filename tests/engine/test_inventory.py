@@ -1,0 +1,472 @@
+"""What the daemon asks of the engine's REST API, over real HTTP and TLS."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+import time
+from urllib.parse import quote, quote_plus
+
+import pytest
+
+from ovirt_scheduler.engine import inventory
+from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.errors import EngineUnavailable
+from ovirt_scheduler.model.tasks import EngineReplies
+from ovirt_scheduler.security import certificates
+from tests.support import reading
+from tests.support.rest_server import PASSWORD, USER, Host, Reply, RestServer, Vm, id_of
+
+HOSTS = ["lynx", "puma", "tiger"]
+NO_TOKEN = f"answered HTTP 400 Bad Request with application/json, and no token for {USER}"
+
+
+@pytest.fixture
+def engine(tmp_path):
+    hosts = [Host(name) for name in HOSTS]
+    with RestServer(tmp_path, hosts, [Vm("web", host="lynx"), Vm("mail")]) as server:
+        yield server
+
+
+@pytest.fixture
+def asking(engine):
+    found = Inventory(engine.settings())
+    yield found
+    found.close()
+
+
+def soon(seconds=20.0):
+    return time.monotonic() + seconds
+
+
+def host_names(replies: EngineReplies):
+    return [host.name for reply in replies.hosts for host in reading.read_hosts(reply.document)]
+
+
+def test_all_hosts_are_asked_for_in_one_query(engine, asking):
+    """Nothing is cut off, since max is as large as the list."""
+    replies = asking.look_up(tuple(engine.ids()), None, soon())
+    assert sorted(host_names(replies)) == HOSTS
+    (query,) = engine.queries
+    assert query.path == "hosts"
+    assert query.most == len(HOSTS)
+    assert set(query.search.split(" or ")) == {f"id={host}" for host in engine.ids()}
+
+
+def test_a_long_list_is_asked_for_in_pieces(engine, asking):
+    """The web server before an engine takes 8 kB of URL."""
+    engine.hosts = [Host(f"node{number}") for number in range(250)]
+    replies = asking.look_up(tuple(engine.ids()), None, soon())
+    assert sorted(host_names(replies)) == sorted(host.name for host in engine.hosts)
+    assert [query.most for query in engine.queries] == [100, 100, 50]
+    assert max(len(query.search) for query in engine.queries) < 6000
+
+
+def test_the_vm_is_asked_for_by_its_id(engine, asking):
+    """Its document comes as it is."""
+    replies = asking.look_up((), id_of("web"), soon())
+    assert reading.read_vm(replies.vm.document).name == "web"
+    assert [query.path for query in engine.queries] == [f"vms/{id_of('web')}"]
+
+
+def test_what_the_engine_does_not_know_has_no_document(engine, asking):
+    """A VM that is gone is no failure, and neither is a host."""
+    replies = asking.look_up((id_of("lynx"), id_of("gone")), id_of("gone"), soon())
+    assert host_names(replies) == ["lynx"]
+    assert replies.vm is None
+
+
+@pytest.mark.parametrize("odd", ["host-1", "x or name=*", "../hosts", "", id_of("a") + "\n"])
+def test_what_is_no_id_of_the_engines_is_not_asked_for(engine, asking, odd):
+    """Nothing but a UUID gets into a search or a path."""
+    assert asking.look_up((odd,), odd, soon()) == EngineReplies()
+    assert asking.look_up((), None, soon()) == EngineReplies()
+    assert (engine.queries, engine.logins) == ([], 0)
+
+
+def test_answers_are_kept_for_cache_seconds(engine, asking):
+    """In whatever order the ids come; a VM that is not there is remembered too."""
+    ids = engine.ids()
+    for hosts in (ids, ids[::-1]):
+        for vm in ("web", "gone"):
+            asking.look_up(tuple(hosts), id_of(vm), soon())
+    assert len(engine.asked("hosts")) == 1
+    assert len(engine.asked("vms")) == 2
+    asking.look_up(tuple(ids[:2]), None, soon())
+    assert len(engine.asked("hosts")) == 2
+
+
+def test_without_cache_seconds_each_request_asks(engine):
+    """The login is used again."""
+    asking = Inventory(engine.settings(cache_seconds=0))
+    for _ in range(3):
+        asking.look_up(tuple(engine.ids()), None, soon())
+    assert (len(engine.queries), engine.logins) == (3, 1)
+
+
+def test_the_answers_kept_are_bounded(engine, asking, monkeypatch):
+    """The oldest goes first."""
+    monkeypatch.setattr(inventory, "_MOST_KEPT", 5)
+    names = [f"vm{number}" for number in range(8)]
+    for name in names:
+        asking.look_up((), id_of(name), soon())
+    assert len(asking._answers) == 5
+    asking.look_up((), id_of(names[-1]), soon())
+    assert len(engine.queries) == 8
+    asking.look_up((), id_of(names[0]), soon())
+    assert len(engine.queries) == 9
+
+
+def in_threads(*actions):
+    """Run them side by side; gives the threads, and the list that their results go to."""
+    results = []
+    threads = [
+        threading.Thread(target=lambda action=action: results.append(action()))
+        for action in actions
+    ]
+    for thread in threads:
+        thread.start()
+    return threads, results
+
+
+def test_the_same_thing_is_asked_for_once_at_a_time(engine):
+    """Whoever asks meanwhile gets that answer, even where none is kept."""
+    asking = Inventory(engine.settings(cache_seconds=0))
+    engine.answering.clear()
+    vm = id_of("web")
+    threads, results = in_threads(*[lambda: asking.look_up((), vm, soon())] * 6)
+    assert engine.arrived.acquire(timeout=10)
+    assert not engine.arrived.acquire(timeout=0.3)
+    engine.answering.set()
+    for thread in threads:
+        thread.join(timeout=20)
+    assert len(results) == 6
+    assert len(set(results)) == len(engine.queries) == engine.logins == 1
+
+
+def test_different_things_are_asked_for_side_by_side(engine, asking):
+    """Both are under way before either is answered."""
+    engine.answering.clear()
+    threads, results = in_threads(
+        lambda: asking.look_up((), id_of("web"), soon()),
+        lambda: asking.look_up((), id_of("mail"), soon()),
+    )
+    assert engine.arrived.acquire(timeout=10)
+    assert engine.arrived.acquire(timeout=10)
+    engine.answering.set()
+    for thread in threads:
+        thread.join(timeout=20)
+    assert sorted(reading.read_vm(replies.vm.document).name for replies in results) == [
+        "mail",
+        "web",
+    ]
+    assert engine.logins == 1
+
+
+def test_an_expired_token_leads_to_a_new_login(engine, asking):
+    """And to one more try, so that nobody notices."""
+    asking.look_up((), id_of("web"), soon())
+    engine.expire_tokens()
+    assert reading.read_vm(asking.look_up((), id_of("mail"), soon()).vm.document).name == "mail"
+    assert engine.logins == 2
+
+
+def test_a_user_who_may_not_ask_is_told_after_one_new_login(engine, asking):
+    """No endless logging in."""
+    engine.broken = Reply(401, "text/html", "<html/>")
+    with pytest.raises(EngineUnavailable, match="HTTP 401 Unauthorized"):
+        asking.look_up((), id_of("web"), soon())
+    assert (engine.logins, len(engine.queries)) == (2, 2)
+
+
+def closed_port(_engine, _folder):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return {"url": f"https://localhost:{free.getsockname()[1]}/ovirt-engine/api"}
+
+
+def another_authority(_engine, folder):
+    return {"ca_file": certificates.ensure(folder / "other").certificate}
+
+
+def no_authority(_engine, folder):
+    return {"ca_file": folder / "missing.pem"}
+
+
+def password_of(content):
+    def change(_engine, folder):
+        path = folder / "other-password"
+        if content is not None:
+            path.touch(0o600)
+            path.write_bytes(content)
+        return {"password_file": path}
+
+    return change
+
+
+def broken(*reply):
+    def change(engine, _folder):
+        engine.broken = Reply(*reply)
+        return {}
+
+    return change
+
+
+def wrong_path(engine, _folder):
+    return {"url": engine.url + "/v9"}
+
+
+def limited(engine, _folder):
+    engine.broken = Reply(200, "application/xml", "x" * 1001)
+    return {}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (closed_port, "connect"),
+        (another_authority, "certificate"),
+        (no_authority, "missing.pem"),
+        (password_of(b"nonsense\n"), f"no login for {USER}: access_denied"),
+        (password_of(None), "other-password: cannot be read: No such file or directory"),
+        (password_of(b"\n"), "other-password: has an empty first line"),
+        (password_of(b"\xff\xfe\n"), "other-password: is not UTF-8"),
+        (broken(500, "application/xml", "<fault/>"), "HTTP 500 Internal Server Error"),
+        (
+            broken(500, "application/xml", "<fault><detail>[Internal\nError: &lt;x&gt; \x1b]</detail><reason>Operation Failed</reason></fault>"),
+            "HTTP 500 Internal Server Error: Operation Failed: [Internal Error: <x> \N{REPLACEMENT CHARACTER}]",
+        ),
+        (broken(500, "text/html", "<reason>no fault</reason>"), "HTTP 500 Internal Server Error with text/html; expected XML"),
+        (broken(400, "application/xml", f"<fault><reason>{'x' * 800}</reason></fault>"), f"{'x' * 300}"),
+        (broken(200, "text/html; charset=utf-8", "<html/>"), "HTTP 200 OK with text/html; expected XML"),
+        (broken(302, "text/html", ""), "HTTP 302 Found"),
+        (broken(299, "", ""), "HTTP 299 with nothing"),
+        (wrong_path, "HTTP 404 Not Found"),
+        (limited, "an answer of more than 0 MiB"),
+    ],
+)  # fmt: skip
+def test_whatever_goes_wrong_is_one_line_that_names_the_url(
+    engine, tmp_path, monkeypatch, change, words
+):
+    """And not the password, nor the hundred ids of a search."""
+    monkeypatch.setattr(inventory, "_MOST_BYTES", 1000)
+    settings = engine.settings(**change(engine, tmp_path))
+    with pytest.raises(EngineUnavailable) as caught:
+        Inventory(settings).look_up(tuple(engine.ids()), None, soon())
+    message = str(caught.value)
+    assert re.match(r"https://localhost:\d+/ovirt-engine/\S+: ", message)
+    assert words in message
+    assert len(message.splitlines()) == 1
+    assert len(message) < 500
+    assert PASSWORD not in message
+    assert id_of("lynx") not in message
+
+
+def test_a_fault_that_has_the_token_is_not_repeated(engine, asking):
+    """The message goes to the log, and into answers."""
+    token = asking.access(soon()).token
+    engine.broken = Reply(400, "application/xml", f"<fault><reason>bad {token}</reason></fault>")
+    with pytest.raises(
+        EngineUnavailable, match="HTTP 400 Bad Request with application/xml"
+    ) as told:
+        asking.look_up((), id_of("web"), soon())
+    assert token not in str(told.value)
+
+
+QUOTED = quote_plus(PASSWORD)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ('{"error": "invalid_grant", "error_description": "SAID"}', f"no login for {USER}: invalid_grant"),
+        ('{"error": "SAID", "error_code": "access_denied"}', f"no login for {USER}: access_denied"),
+        ('{"error": "SAID", "error_code": "SAID"}', NO_TOKEN),
+        ('{"error": ["SAID"]}', NO_TOKEN),
+        ("SAID", NO_TOKEN),
+        ('["SAID"]', NO_TOKEN),
+        ('{"access_token": "\\ud800"}', NO_TOKEN),
+        ('{"access_token": "TOKEN"}'.replace("TOKEN", "x" * 16385), NO_TOKEN),
+        ("[" * 2_000_000, NO_TOKEN),
+        ('{"error": ' + "[" * 2_000_000, NO_TOKEN),
+    ],
+    ids=range(10),
+)  # fmt: skip
+def test_a_login_that_fails_repeats_codes_alone(engine, asking, answer, words):
+    """The rest may have the password, written in whichever way; it is no bug, and tried once."""
+    for said in (
+        PASSWORD,
+        QUOTED,
+        quote(PASSWORD),
+        "".join(f"&#{ord(sign)};" for sign in PASSWORD),
+    ):
+        engine.broken_login = Reply(400, "application/json", answer.replace("SAID", said))
+        asking._retry_at = 0.0
+        with pytest.raises(EngineUnavailable) as caught:
+            asking.look_up((), id_of("web"), soon())
+        assert words in str(caught.value)
+        assert said not in str(caught.value)
+        assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("line_end", [b"", b"\n", b"\r\n", b"\nanother line\n"])
+def test_the_password_is_the_first_line_of_its_file(engine, line_end):
+    """Without the end of the line, whichever it is."""
+    engine.password_file.write_bytes(PASSWORD.encode() + line_end)
+    assert Inventory(engine.settings()).look_up((), id_of("web"), soon()).vm is not None
+
+
+def test_the_password_is_read_for_each_login(engine):
+    """A changed one needs no restart."""
+    asking = Inventory(engine.settings(cache_seconds=0))
+    asking.look_up((), id_of("web"), soon())
+    engine.password_file.write_text("nonsense\n")
+    asking.look_up((), id_of("mail"), soon())
+    engine.expire_tokens()
+    with pytest.raises(EngineUnavailable, match="access_denied"):
+        asking.look_up((), id_of("web"), soon())
+    assert engine.refused == 1
+
+
+def test_plain_http_is_spoken_too(tmp_path):
+    """scheduler.conf allows it on the loopback interface."""
+    with RestServer(tmp_path, [Host("lynx")], tls=False) as engine:
+        asking = Inventory(engine.settings())
+        assert host_names(asking.look_up((id_of("lynx"),), None, soon())) == ["lynx"]
+
+
+def test_a_silent_engine_takes_half_of_a_requests_time(engine, asking):
+    """The other half is the plugins'."""
+    engine.answering.clear()
+    deadline = soon(3)
+    with pytest.raises(EngineUnavailable, match=r"/hosts: .*timed out"):
+        asking.look_up(tuple(engine.ids()), None, deadline)
+    assert time.monotonic() < deadline
+
+
+def test_a_silent_login_has_the_same_limit(engine):
+    """Somebody accepts the connection and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"https://localhost:{silent.getsockname()[1]}/ovirt-engine/api"
+        deadline = soon(2)
+        with pytest.raises(EngineUnavailable, match=r"token: .*time"):
+            Inventory(engine.settings(url=url)).access(deadline)
+        assert time.monotonic() < deadline
+
+
+def test_a_slow_engine_has_one_limit_for_all_that_a_request_asks(engine, asking):
+    """Three pieces and a VM do not get the time four times."""
+    engine.hosts = [Host(f"node{number}") for number in range(250)]
+    engine.answering.clear()
+    deadline = soon(2)
+    with pytest.raises(EngineUnavailable):
+        asking.look_up(tuple(engine.ids()), id_of("web"), deadline)
+    assert time.monotonic() < deadline
+    assert len(engine.queries) == 1
+
+
+def test_after_a_failure_nobody_waits_again(engine, asking):
+    """For cache_seconds the same failure is told at once, whatever is asked."""
+    engine.answering.clear()
+    with pytest.raises(EngineUnavailable) as first:
+        asking.look_up(tuple(engine.ids()), None, soon(1))
+    engine.answering.set()
+    for ask in (
+        lambda: asking.look_up(tuple(engine.ids()), None, soon()),
+        lambda: asking.look_up((), id_of("web"), soon()),
+        lambda: asking.access(soon()),
+    ):
+        with pytest.raises(EngineUnavailable) as again:
+            ask()
+        assert str(again.value) == str(first.value)
+    assert len(engine.queries) == 1
+    asking._retry_at = 0.0  # as when the time is over; nothing of the failure is kept
+    assert asking.look_up(tuple(engine.ids()), id_of("web"), soon()).vm is not None
+
+
+def test_a_failed_login_is_not_tried_for_each_request(engine, tmp_path):
+    """Engines lock a user out who comes with a wrong password again and again."""
+    settings = engine.settings(cache_seconds=0, **password_of(b"nonsense")(engine, tmp_path))
+    asking = Inventory(settings)
+    for _ in range(5):
+        with pytest.raises(EngineUnavailable):
+            asking.access(soon())
+    assert engine.refused == 1
+
+
+def test_after_the_pause_it_is_asked_again(engine, monkeypatch):
+    """By one request at a time; when that succeeds, by all."""
+    monkeypatch.setattr(inventory, "_SHORTEST_PAUSE", 0.05)
+    asking = Inventory(engine.settings(cache_seconds=0))
+    engine.broken = Reply(500, "text/html", "")
+    with pytest.raises(EngineUnavailable):
+        asking.look_up((), id_of("web"), soon())
+    engine.broken = None
+    assert asking.look_up((), id_of("web"), after(0.05)).vm is not None
+    assert asking.look_up((), id_of("mail"), soon()).vm is not None
+
+
+def test_while_one_tries_again_the_others_still_fail_fast(engine, monkeypatch):
+    """An engine that stays silent holds up one request, not all."""
+    monkeypatch.setattr(inventory, "_SHORTEST_PAUSE", 0.5)
+    asking = Inventory(engine.settings(cache_seconds=0))
+    engine.answering.clear()
+    with pytest.raises(EngineUnavailable):
+        asking.look_up((), id_of("web"), soon(0.5))
+    assert engine.arrived.acquire(timeout=10)
+    monkeypatch.setattr(inventory, "_SHORTEST_PAUSE", 60.0)
+    threads, results = in_threads(lambda: asking.look_up((), id_of("web"), after(0.5)))
+    assert engine.arrived.acquire(timeout=10)
+    with pytest.raises(EngineUnavailable):
+        asking.look_up((), id_of("mail"), soon())
+    engine.answering.set()
+    threads[0].join(timeout=20)
+    assert results[0].vm is not None
+    assert len(engine.asked(f"vms/{id_of('mail')}")) == 0
+
+
+def after(seconds):
+    """A deadline, once so many seconds are over."""
+    threading.Event().wait(seconds)
+    return soon()
+
+
+def test_access_holds_a_good_token_and_never_the_password(engine, asking):
+    """One login serves queries and plugins."""
+    asking.look_up((), id_of("web"), soon())
+    access = asking.access(soon())
+    assert access == asking.access(soon())
+    assert (access.url, access.ca_file) == (engine.url, str(engine.ca_file))
+    assert [access.token] == engine.tokens
+    assert PASSWORD not in repr(access)
+    assert len(engine.queries) == 1
+
+
+def test_a_token_that_expired_unnoticed_is_not_handed_out(engine, asking, monkeypatch):
+    """What the engine has not taken for a while is tried first."""
+    stale = asking.access(soon()).token
+    engine.expire_tokens()
+    monkeypatch.setattr(inventory, "_TAKEN_SECONDS", 0.0)
+    fresh = asking.access(soon()).token
+    assert fresh != stale
+    assert [fresh] == engine.tokens
+
+
+def test_a_token_is_renewed_after_five_minutes(engine, asking, monkeypatch):
+    """Calls under way keep the former one; the one before it is logged out."""
+    assert inventory._TOKEN_SECONDS == 300
+    first = asking.access(soon()).token
+    monkeypatch.setattr(inventory, "_TOKEN_SECONDS", 0.0)
+    second = asking.access(soon()).token
+    assert engine.tokens == [first, second]
+    third = asking.access(soon()).token
+    assert engine.tokens == [second, third]
+
+
+def test_closing_logs_out(engine):
+    """Nothing is left behind at the engine."""
+    asking = Inventory(engine.settings())
+    asking.access(soon())
+    asking.close()
+    assert (engine.tokens, engine.logouts) == ([], 1)

@@ -1,0 +1,420 @@
+"""The form that released engines parse, through a reader stricter than theirs (contract 3)."""
+
+from __future__ import annotations
+
+import http.client
+from xmlrpc.client import dumps, loads
+
+import pytest
+
+from tests.support import engine_reader
+from tests.support.engine_reader import EngineFault, Forbidden
+from tests.support.java_matches import FOR_JAVA_ALONE
+from tests.support.paths import OLD_PLUGINS, PLUGINS, SHARED
+
+H1, H2 = (f"{digit * 8}-1111-2222-3333-{digit * 12}" for digit in "12")
+HOSTS = [H1, H2]
+VM = "33333333-3333-3333-3333-333333333333"
+
+READERS = {
+    "discover": engine_reader.discovery,
+    "runFilters": engine_reader.filtered,
+    "runCostFunctions": engine_reader.scored,
+    "runLoadBalancing": engine_reader.balanced,
+}
+
+
+def send(daemon, path, body, headers=None):
+    """One HTTP request: status and body of the answer."""
+    connection = http.client.HTTPConnection(
+        "localhost", int(daemon.url.rpartition(":")[2]), timeout=30
+    )
+    try:
+        connection.request("POST", path, body, headers or {"Content-Type": "text/xml"})
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+class Engine:
+    """Calls as the engine does, and reads the answers as strictly as can be."""
+
+    def __init__(self, daemon, path="/engine", per_unit=False):
+        self.daemon = daemon
+        self.path = path
+        self.per_unit = per_unit
+
+    def __getattr__(self, method):
+        def call(*arguments):
+            body = dumps(arguments, method, allow_none=True).encode("utf-8")
+            status, answer = send(self.daemon, self.path, body)
+            assert status == 200
+            if self.per_unit and method == "runCostFunctions":
+                return engine_reader.scored(answer, per_unit=True)
+            return READERS[method](answer)
+
+        return call
+
+
+@pytest.fixture(scope="module")
+def daemon(start_daemon):
+    folders = f"{PLUGINS}:{OLD_PLUGINS}"
+    return start_daemon(plugins=folders, settings="ssl = false\nroot_api = engine")
+
+
+@pytest.fixture(scope="module")
+def engine(daemon):
+    return Engine(daemon)
+
+
+@pytest.fixture(scope="module")
+def per_unit(start_daemon):
+    settings = "ssl = false\nengine_scores = per_unit"
+    return Engine(
+        start_daemon(plugins=f"{PLUGINS}:{OLD_PLUGINS}", settings=settings), per_unit=True
+    )
+
+
+def test_discover_gives_each_unit_its_description_and_properties(engine):
+    """Two strings, never nil, empty where there is none (contract 3.1)."""
+    found = engine.discover()
+    properties = "maximum_vm_count=[0-9]*;mode=a|b"
+    assert found["filters"]["prints_a_literal"] == ["Described by the class.", properties]
+    assert found["balance"]["prints_a_literal"] == ["Described by the method.", properties]
+    assert found["filters"]["returns"] == ["", ""]
+    assert found["filters"]["keeps_all"] == ["Keep every host.", ""]
+
+
+def test_only_classes_of_the_module_are_units_and_they_may_inherit(engine):
+    """An imported base class is no unit; what it defines is one of its subclass (contract 5.3)."""
+    found = engine.discover()
+    assert {"inherits"} == {
+        name for name in found["filters"] if name in ("inherits", "from_helper")
+    }
+    assert engine.runFilters(["inherits"], HOSTS, VM, {})["result"] == [H1]
+    assert engine.runCostFunctions([["inherits", 2]], HOSTS, VM, {})["result"] == [[H1, 14]]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["prints_a_literal", "returns", "returns_and_prints", "prints_twice", "prints_to_stderr_too",
+     "prints_and_exits", "uses_a_helper", "tells_what_it_got"],
+)  # fmt: skip
+def test_what_a_class_unit_returns_or_prints_is_its_answer(engine, name):
+    """The return value, or where that is None the literal that was printed (contract 5.3)."""
+    assert engine.runFilters([name], HOSTS, VM, {}) == {"result_code": 0, "result": [H1]}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("prints_nothing", "do_filter returned nothing, and printed no answer"),
+        (
+            "prints_no_literal",
+            f"do_filter returned nothing, and printed no answer: 'no host fits, {VM}'",
+        ),
+        ("complains", "the engine does not answer"),
+        ("fails", "KeyError: 'cluster' (answers.py:"),
+        ("exits_with_3", "called sys.exit(3) (answers.py:"),
+    ],
+)
+def test_a_class_unit_without_an_answer_fails_and_is_left_out(engine, name, message):
+    """Its text on stderr is the message where there is some (contract 4.2, 5.3)."""
+    answer = engine.runFilters([name, "returns"], HOSTS, VM, {})
+    assert answer["result"] == [H1]
+    (told,) = answer["plugin_errors"][name]
+    assert told.startswith(message)
+
+
+def test_printed_costs_and_migrations_count_too(engine):
+    """Pairs and [vm, hosts] as literals."""
+    assert engine.runCostFunctions([["prints_a_literal", 3]], HOSTS, VM, {})["result"] == [
+        [H1, 0],
+        [H2, 30],
+    ]
+    assert engine.runLoadBalancing("prints_a_literal", HOSTS, {"vm": VM})["result"] == [VM, HOSTS]
+
+
+def test_when_every_filter_fails_all_hosts_are_the_answer(engine):
+    """And the error says so (contract 4.2)."""
+    answer = engine.runFilters(["fails", "complains"], HOSTS, VM, {})
+    assert answer["result"] == HOSTS
+    assert answer["errors"] == ["all filters failed"]
+    assert set(answer["plugin_errors"]) == {"fails", "complains"}
+
+
+def test_an_empty_answer_of_a_filter_means_that_no_host_is_fit(engine):
+    """An empty array and no error (contract 3.3)."""
+    assert engine.runFilters(["keeps_none"], HOSTS, VM, {}) == {"result_code": 0, "result": []}
+
+
+def test_unknown_units_are_errors_and_the_others_still_run(engine):
+    """For each kind (contract 4.3, 3.5)."""
+    filters = engine.runFilters(["nobody", "returns"], HOSTS, VM, {})
+    assert filters["result"] == [H1]
+    costs = engine.runCostFunctions([["nobody", 1], ["inherits", 1]], HOSTS, VM, {})
+    assert costs["result"] == [[H1, 7]]
+    balance = engine.runLoadBalancing("nobody", HOSTS, {})
+    assert balance["result"] == ["", []]
+    for answer, kind in ((filters, "filter"), (costs, "cost function"), (balance, "balance")):
+        (message,) = answer["plugin_errors"]["nobody"]
+        assert message.startswith(f"there is no {kind} named 'nobody'")
+
+
+PYTHON_2 = "; if this was Python 2's print (a, b), write return a, b, or print((a, b))"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("prints_as_python_2", f'do_balance returned nothing, and printed no answer: "{VM} ['),
+        ("prints_none_as_python_2", 'do_balance returned nothing, and printed no answer: "None ['),
+        (
+            "prints_words",
+            "do_balance returned nothing, and printed no answer: 'looking at 2 hosts'",
+        ),
+        ("prints_words_and_complains", "the engine does not answer"),
+    ],
+)
+def test_a_balance_that_printed_what_cannot_be_read_has_failed(engine, name, message):
+    """It may have been a migration: Python 2's way of printing a pair is named (contract 5.3)."""
+    answer = engine.runLoadBalancing(name, HOSTS, {"vm": VM})
+    assert answer["result"] == ["", []]
+    (told,) = answer["plugin_errors"][name]
+    assert told.startswith(message)
+    assert told.endswith(PYTHON_2) == name.endswith("python_2")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["prints_nothing", "prints_words_and_none", "prints_the_old_nothing", "returns_nothing"],
+)
+def test_a_balance_with_nothing_to_do_is_two_empty_values(engine, name):
+    """Never an empty array, which stops the engine's balancing (contract 3.5)."""
+    assert engine.runLoadBalancing(name, HOSTS, {}) == {"result_code": 0, "result": ["", []]}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("broken", "RuntimeError: no balance (balances.py:"),
+        ("complains", "the engine does not answer"),
+        ("no_vm_id", "answered with 'vm-1', which is not the id of a VM"),
+        ("returns_strangers", "answered with hosts that it was not given (1 dropped: stranger)"),
+    ],
+)
+def test_a_failed_balance_is_two_empty_values_and_an_error(engine, name, message):
+    """The same for ids that the engine could not parse (contract 3.5, 3.6)."""
+    answer = engine.runLoadBalancing(name, HOSTS, {})
+    assert answer["result"] == ["", []]
+    (told,) = answer["plugin_errors"][name]
+    assert told.startswith(message)
+
+
+def test_any_host_is_passed_on_where_the_plugin_said_so(engine):
+    """A VM with an empty array (contract 3.5)."""
+    assert engine.runLoadBalancing("to_any_host", HOSTS, {"vm": VM})["result"] == [VM, []]
+
+
+@pytest.mark.parametrize(
+    ("name", "cost"),
+    [("half_down", 2), ("half_up", 4), ("decimal", 7), ("fraction", 3)],
+)
+def test_costs_are_rounded_half_to_even(engine, name, cost):
+    """The engine takes integers only (contract 3.6)."""
+    answer = engine.runCostFunctions([[name, 10]], HOSTS, VM, {})
+    assert answer == {"result_code": 0, "result": [[H1, 10 * cost], [H2, 10]]}
+
+
+@pytest.mark.parametrize("name", ["not_a_number", "infinite", "none", "word"])
+def test_a_cost_that_is_no_finite_number_fails_its_unit_alone(engine, name):
+    """The others still count (contract 3.6)."""
+    answer = engine.runCostFunctions([[name, 1], ["huge", 0], ["inherits", 1]], HOSTS, VM, {})
+    assert [H1, 7] in answer["result"]
+    (message,) = answer["plugin_errors"][name]
+    assert "is not a finite number" in message
+
+
+@pytest.mark.parametrize(
+    ("wanted", "held"),
+    [
+        ([["huge", 1]], {"huge": 10**9}),
+        ([["huge_negative", 3]], {"huge_negative": -(10**9 // 3)}),
+        (
+            [["huge", 1000], ["huge_negative", -7]],
+            {"huge": 500_000, "huge_negative": -(10**9 // 14)},
+        ),
+        ([["huge", 2**31 - 1]], {"huge": 0}),
+        ([["just_too_large", 1]], {"just_too_large": 10**9}),
+    ],
+)
+def test_huge_costs_are_held_so_that_no_sum_overflows(engine, per_unit, wanted, held):
+    """The worst host stays the worst in 32 bits, and each unit is told once (contract 3.6)."""
+    answer = engine.runCostFunctions(wanted, HOSTS, VM, {})
+    total = sum(factor * held[name] for name, factor in wanted)
+    assert dict(answer["result"])[H1] == total == wrapped(total)
+    assert len(answer["errors"]) == len(wanted)
+    for name, cost in held.items():
+        assert any(
+            message.startswith(f"{name}: ") and str(abs(cost)) in message
+            for message in answer["errors"]
+        )
+    own = {
+        name: cost
+        for host, cost, name in per_unit.runCostFunctions(wanted, HOSTS, VM, {})["result"]
+        if host == H1
+    }
+    assert own == held
+
+
+def wrapped(number):
+    """The number as Java's 32-bit int has it."""
+    return (number + 2**31) % 2**32 - 2**31
+
+
+def test_without_the_bound_the_worst_host_would_be_the_best():
+    """Why the costs are held: this is what 32-bit sums make of them."""
+    assert wrapped(3 * 10**9) < wrapped(3)
+
+
+def test_both_kinds_of_scores_lead_the_engine_to_the_same_sum(engine, per_unit):
+    """Summed, or each unit's own cost multiplied by the engine (contract 3.4)."""
+    wanted = [
+        ["prints_a_literal", 3],
+        ["inherits", -2],
+        ["huge", 40],
+        ["half_up", 7],
+        ["keeps_all", 1],
+    ]
+    summed = dict(engine.runCostFunctions(wanted, HOSTS, VM, {})["result"])
+    answer = per_unit.runCostFunctions(wanted, HOSTS, VM, {})
+    factors = dict(wanted)
+    by_engine = dict.fromkeys(HOSTS, 0)
+    for host, cost, unit in answer["result"]:
+        by_engine[host] = wrapped(by_engine[host] + wrapped(cost * factors[unit]))
+    assert by_engine == summed
+    assert {unit for _, _, unit in answer["result"]} == set(factors)
+
+
+@pytest.mark.parametrize("properties", [{}, None, "", {"last": None}, {"other": "untouched"}])
+def test_properties_may_be_nil_empty_or_have_nil_values(engine, properties):
+    """All are an empty map; a nil value counts as not given (contract 3.7)."""
+    assert engine.runFilters(["tells_what_it_got"], HOSTS, VM, properties)["result"] == [H1]
+
+
+def test_a_class_units_patterns_reach_the_engine_as_they_were_written(start_daemon, tmp_path):
+    """Those that only Java reads too: any value is taken here, and the log says so (3.1)."""
+    texts = [f"a={pattern};b=[0-9]+" for pattern in FOR_JAVA_ALONE]
+    texts += ["a=;b=[0-9]+", "a=x;b=x;b=[0-9]+;"]
+    (tmp_path / "many.py").write_text(
+        "".join(
+            f"class unit_{number}:\n    properties_validation = {text!r}\n"
+            "    def do_filter(self, hosts_ids, vm_id, args_map):\n        return hosts_ids\n"
+            for number, text in enumerate(texts)
+        ),
+        "utf-8",
+    )
+    engine = Engine(start_daemon(plugins=tmp_path, settings="ssl = false"))
+    found = engine.discover()["filters"]
+    assert [found[f"unit_{number}"][1] for number in range(len(texts))] == texts
+    for number in range(len(FOR_JAVA_ALONE)):
+        assert f"property a of unit_{number} may have any value here" in engine.daemon.log
+    anything = {"a": "whatever it is", "b": "7"}
+    assert engine.runFilters(["unit_0"], HOSTS, VM, anything) == {"result_code": 0, "result": HOSTS}
+    answer = engine.runFilters(["unit_0"], HOSTS, VM, {"b": "x"})
+    assert "property b: 'x' is not allowed" in answer["plugin_errors"]["unit_0"][0]
+
+
+def test_a_property_beyond_16_bits_arrives_as_the_engine_writes_it(daemon):
+    """As two references, each to half of a character: a fault would keep all hosts."""
+    face = "\U0001f600"
+    call = dumps((["tells_what_it_got"], [f"a{face}", "b"], VM, {"last": face}), "runFilters")
+    status, answer = send(daemon, "/engine", call.replace(face, "&#55357;&#56832;").encode("ascii"))
+    assert status == 200
+    assert loads(answer)[0] == ({"result_code": 0, "result": [f"a{face}"]},)
+
+
+def test_hosts_that_were_not_given_are_dropped_and_told(engine):
+    """In every kind of answer (contract 3.6)."""
+    for answer in (
+        engine.runFilters(["returns_strangers"], HOSTS, VM, {}),
+        engine.runCostFunctions([["returns_strangers", 1]], HOSTS, VM, {}),
+    ):
+        (message,) = answer["plugin_errors"]["returns_strangers"]
+        assert message == "answered with hosts that it was not given (1 dropped: stranger)"
+        assert len(answer["result"]) == 2
+
+
+def test_no_hosts_are_an_empty_answer(engine):
+    """In each form of result."""
+    assert engine.runFilters(["raises"], [], VM, {}) == {"result_code": 0, "result": []}
+    assert engine.runCostFunctions([["raises", 1]], [], VM, {})["result"] == []
+    assert engine.runLoadBalancing("prints_a_literal", [], {})["result"] == ["", []]
+
+
+def test_a_callers_mistake_is_a_fault_here_too(engine):
+    """The engine logs it and goes on with all hosts."""
+    with pytest.raises(EngineFault) as caught:
+        engine.runFilters(["returns"], HOSTS, VM)
+    assert caught.value.args[0] == -32602
+
+
+@pytest.mark.parametrize("path", ["/", "/RPC2"])
+def test_root_api_decides_the_form_of_the_root(daemon, engine, path):
+    """An engine that was set up for the old proxy calls the root (contract 1.3, 3.0)."""
+    assert Engine(daemon, path).discover() == engine.discover()
+
+
+def test_the_same_request_means_the_same_in_both_forms(daemon, engine):
+    """Hosts, costs and balance are those of /design (contract 1.3)."""
+    with daemon.proxy("/design") as design:
+        arguments = (HOSTS, VM, {"vm": VM})
+        assert design.runFilters(["prints_a_literal"], *arguments) == [H1]
+        assert engine.runFilters(["prints_a_literal"], *arguments)["result"] == [H1]
+        wanted = [["prints_a_literal", 3], ["huge", 5]]
+        costs = engine.runCostFunctions(wanted, *arguments)["result"]
+        assert design.runCostFunctions(wanted, *arguments) == dict(costs)
+        migration = engine.runLoadBalancing("prints_a_literal", HOSTS, {"vm": VM})["result"]
+        assert design.runLoadBalancing("prints_a_literal", HOSTS, {"vm": VM}) == {
+            migration[0]: migration[1]
+        }
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the raw calls of the engine are not here")
+@pytest.mark.parametrize("method", READERS)
+def test_the_raw_calls_of_the_engines_client_are_answered(daemon, method):
+    """As Apache XML-RPC sends them: strings without a type, prefixed nil, keep-alive."""
+    raw = (SHARED / "wire" / f"{method}.http").read_bytes()
+    head, _, body = raw.partition(b"\r\n\r\n" if b"\r\n\r\n" in raw else b"\n\n")
+    lines = head.decode("ascii").splitlines()
+    headers = dict(line.split(": ", 1) for line in lines[1:])
+    headers.pop("Content-Length")
+    status, answer = send(daemon, lines[0].split()[1], body.rstrip(b"\n"), headers)
+    assert status == 200
+    READERS[method](answer)
+
+
+@pytest.mark.parametrize(
+    ("reader", "value"),
+    [
+        ("discovery", {"filters": {}, "scores": {}}),
+        ("discovery", {"filters": {}, "scores": {}, "balance": {}, "more": {}}),
+        ("discovery", {"filters": {"a": ["one"]}, "scores": {}, "balance": {}}),
+        ("discovery", {"filters": {"a": ["", "key"]}, "scores": {}, "balance": {}}),
+        ("envelope", {"result_code": 0}),
+        ("envelope", {"result_code": 0, "result": [], "errors": ["x"]}),
+        ("envelope", {"result_code": 1, "result": []}),
+        ("envelope", {"result_code": 1, "result": [], "errors": ["two\nlines"]}),
+        ("filtered", {"result_code": 0, "result": ["host-1"]}),
+        ("scored", {"result_code": 0, "result": [[H1, 1.5]]}),
+        ("scored", {"result_code": 0, "result": [[H1, 1, "unit"]]}),
+        ("balanced", {"result_code": 0, "result": []}),
+        ("balanced", {"result_code": 0, "result": ["", [H1]]}),
+    ],
+)
+def test_the_reader_of_these_tests_refuses_what_the_engine_would(reader, value):
+    """A reader that accepts everything would show nothing."""
+    body = dumps((value,), methodresponse=True).encode("utf-8")
+    with pytest.raises(Forbidden):
+        getattr(engine_reader, reader)(body)

@@ -1,0 +1,83 @@
+"""The fields of the log, the sentences that are made of them, and the manual on both."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+
+from ovirt_scheduler.log.fields import FIELDS, Costs, Name, Names
+from tests.support.log_messages import MESSAGES, PLACEHOLDER, rows, shown
+
+
+def test_the_messages_are_found():
+    """A package whose messages are not found would pass everything else."""
+    assert len(MESSAGES) > 30
+    assert {message.level for message in MESSAGES} == {"debug", "info", "warning", "error"}
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.place)
+def test_a_sentence_is_made_of_fields_that_the_table_has(message):
+    """So that JSON and the journal tell what the text tells."""
+    assert "%" not in PLACEHOLDER.sub("", message.text)
+    names = set(PLACEHOLDER.findall(message.text))
+    if isinstance(message.fields, ast.Dict):
+        given = {key.value for key in message.fields.keys if isinstance(key, ast.Constant)}
+        assert given <= FIELDS.keys()
+        if None not in message.fields.keys:  # else some come with ** from elsewhere
+            assert names <= given
+    assert names <= FIELDS.keys()
+
+
+def test_the_manual_tells_every_message_and_no_other():
+    """With its level, its meaning and what to do."""
+    table = rows("| level | message | meaning | what to do |")
+    told = {(level, message.strip("`")) for level, message, _, _ in table}
+    logged = {(message.level, shown(message.text)) for message in MESSAGES}
+    assert told - logged == set(), "in docs/operations.md and not in the code"
+    assert logged - told == set(), "in the code and not in docs/operations.md"
+    assert len(table) == len(told)
+    for level, message, meaning, to_do in table:
+        assert meaning, message
+        assert to_do or level in ("info", "debug"), f"what to do about: {message}"
+
+
+def test_the_manual_tells_every_field():
+    """In the words of the table in the code."""
+    assert {name.strip("`"): told for name, told in rows("| field | what it tells |")} == FIELDS
+
+
+def test_no_field_has_a_name_that_every_line_has():
+    """Nor one that the journal could not take."""
+    assert not FIELDS.keys() & {"time", "level", "logger", "message"}
+    assert all(re.fullmatch("[a-z][a-z_]{1,40}", name) for name in FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("Quiet", "Quiet"),
+        ("größer_2", "größer_2"),
+        ("972c2880-7a7c-521b-a86d-9cc628861077", "972c2880-7a7c-521b-a86d-9cc628861077"),
+        ("a; hosts 0 in", "'a; hosts 0 in'"),
+        ("", "''"),
+        ("\n", r"'\n'"),
+        ("x" * 100, "x" * 60),
+    ],
+)
+def test_a_name_is_in_quotes_unless_it_is_a_plain_word(name, sentence):
+    """It cannot be taken for a part of the sentence."""
+    assert str(Name(name)) == sentence
+
+
+def test_many_names_are_cut():
+    """Eight in the sentence and 32 in the field."""
+    names = Names([f"n{number}" for number in range(100)])
+    assert str(names) == "n0, n1, n2, n3, n4, n5, n6, n7 and 92 more"
+    assert len(names.first) == 32
+    assert str(Names([])) == str(Costs({})) == "(none)"
+    costs = Costs({f"h {number}": number for number in range(100)})
+    assert str(costs).startswith("'h 0' 0, 'h 1' 1, ")
+    assert str(costs).endswith(" and 92 more")
+    assert len(costs) == 32

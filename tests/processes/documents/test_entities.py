@@ -1,0 +1,489 @@
+"""Hosts and VM documents as entities: what is read, what is refused, and how it is said."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+import pytest
+from lxml import etree
+from ovirtsdk4 import Struct
+
+from ovirt_scheduler.errors import UnreadableDocument
+from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.processes.documents.states import of_ids
+from tests.support.paths import PROJECT, SHARED
+from tests.support.reading import read_host, read_hosts, read_vm, read_vms
+
+
+def refused(data: bytes, read: Callable[[Document], Any] = read_hosts, encoding: Any = None) -> str:
+    """What is said of a document that cannot be read."""
+    with pytest.raises(UnreadableDocument) as caught:
+        read(Document(data, encoding))
+    message = str(caught.value)
+    assert message.isprintable()
+    assert len(message) < 300
+    return message
+
+
+def host_with(inside: str) -> bytes:
+    return f'<host id="a">{inside}</host>'.encode()
+
+
+# -- documents of real engines -----------------------------------------------------------
+
+
+def _real_entities() -> Iterator[Any]:
+    """Each host and VM element of the real documents, with the version it is in."""
+    for path in sorted(SHARED.glob("v[34]/*.xml")):
+        root = etree.parse(str(path)).getroot()
+        members = list(root) if root.tag in {"hosts", "vms"} else [root]
+        for number, member in enumerate(members, 1):
+            version = path.parent.name
+            yield pytest.param(member, version, id=f"{version}-{path.stem}-{number}")
+
+
+REAL_ENTITIES = list(_real_entities())
+needs_real = pytest.mark.skipif(not SHARED.is_dir(), reason="the real documents are not here")
+
+
+def read_element(element: Any) -> Any:
+    document = Document(etree.tostring(element))
+    return read_hosts(document)[0] if element.tag == "host" else read_vm(document)
+
+
+def as_text(value: Any) -> str | None:
+    """A value of an entity as the XML spells it."""
+    if isinstance(value, enum.Enum):
+        return str(value.value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return None if value is None else str(value)
+
+
+def follow(thing: Any, path: str) -> Any:
+    for name in path.split("."):
+        thing = None if thing is None else getattr(thing, name)
+    return thing
+
+
+# What is read, where version 3 has it, where version 4 has it.
+PLACES = [
+    ("status", "status/state", "status"),
+    ("os.type", "os/@type", "os/type"),
+    ("os.version.full_version", "os/version/@full_version", "os/version/full_version"),
+    ("os.version.major", "os/version/@major", "os/version/major"),
+    ("version.major", "version/@major", "version/major"),
+    ("version.build", "version/@build", "version/build"),
+    ("cpu.topology.cores", "cpu/topology/@cores", "cpu/topology/cores"),
+    ("cpu.topology.sockets", "cpu/topology/@sockets", "cpu/topology/sockets"),
+    ("cpu.topology.threads", "cpu/topology/@threads", "cpu/topology/threads"),
+    ("cpu.type", "cpu/@id", "cpu/type"),
+    ("cpu.architecture", "cpu/architecture", "cpu/architecture"),
+    ("cpu.speed", "cpu/speed", "cpu/speed"),
+    ("memory", "memory", "memory"),
+    ("max_scheduling_memory", "max_scheduling_memory", "max_scheduling_memory"),
+    ("summary.active", "summary/active", "summary/active"),
+    ("summary.migrating", "summary/migrating", "summary/migrating"),
+    ("summary.total", "summary/total", "summary/total"),
+    ("cluster.id", "cluster/@id", "cluster/@id"),
+    ("spm.priority", "storage_manager/@priority", "spm/priority"),
+    ("ksm.enabled", "ksm/enabled", "ksm/enabled"),
+    ("power_management.type", "power_management/@type", "power_management/type"),
+    ("placement_policy.affinity", "placement_policy/affinity", "placement_policy/affinity"),
+    ("high_availability.enabled", "high_availability/enabled", "high_availability/enabled"),
+    ("high_availability.priority", "high_availability/priority", "high_availability/priority"),
+]
+
+
+@needs_real
+@pytest.mark.parametrize(("element", "version"), REAL_ENTITIES)
+def test_what_plugins_look_at(element: Any, version: str) -> None:
+    """Each value that a plugin is likely to ask for is the one in the XML, or None as there."""
+    entity = read_element(element)
+    for path, version3, version4 in PLACES:
+        if path.split(".")[0] in {name.lstrip("_") for name in vars(entity)}:
+            (found, *_) = [*element.xpath(version3 if version == "v3" else version4), None]
+            text = getattr(found, "text", found)
+            assert (path, as_text(follow(entity, path))) == (path, text)
+
+
+@needs_real
+@pytest.mark.parametrize(("element", "version"), REAL_ENTITIES)
+def test_what_has_several_values(element: Any, version: str) -> None:
+    """Boot devices, hosts to be placed on and custom properties are as in the XML."""
+    entity = read_element(element)
+    if element.tag == "host":
+        spm = element.findtext("spm/status")
+        manager = {"true": "spm", "false": "none"}.get(element.findtext("storage_manager", ""))
+        assert entity.spm.status.value == (manager if version == "v3" else spm)
+        return
+    devices = element.xpath("os/boot/@dev | os/boot/devices/device/text()")
+    assert [device.value for device in entity.os.boot.devices] == devices
+    properties = element.xpath("custom_properties/custom_property")
+    assert [(own.name, own.value) for own in entity.custom_properties or []] == [
+        (own.findtext("name"), own.findtext("value")) for own in properties
+    ]
+
+
+# What the entities of the SDK have no place for: where a link leads is kept where the
+# linked things are a field of the entity, and these are none.
+NO_PLACE = {"actions", "link[storage]", "link[fenceagents]", "link[disks]", "link[backups]"}
+
+
+def values(element: Any) -> Iterator[str]:
+    """Each value in an element, as the entity would have it."""
+    for name, value in element.attrib.items():
+        if name != "rel":
+            yield value
+    if not len(element) and (element.text or "").strip():
+        yield as_date(element.text) if "time" in element.tag else element.text
+    for child in element:
+        if not {child.tag, f"{child.tag}[{child.get('rel')}]"} & NO_PLACE:
+            yield from values(child)
+
+
+def as_date(text: str) -> str:
+    try:
+        return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).isoformat()
+    except ValueError:
+        return text
+
+
+def held(thing: Any) -> Iterator[str | None]:
+    """Each value in an entity."""
+    if isinstance(thing, Struct):
+        for value in vars(thing).values():
+            yield from held(value)
+    elif isinstance(thing, list):
+        yield getattr(thing, "href", None)
+        for member in thing:
+            yield from held(member)
+    else:
+        yield thing.isoformat() if isinstance(thing, datetime.datetime) else as_text(thing)
+
+
+@needs_real
+@pytest.mark.parametrize(("element", "version"), REAL_ENTITIES)
+def test_nothing_is_lost(element: Any, version: str) -> None:
+    """Every value of a document is in its entity as often, but for the short list above."""
+    missing = Counter(values(element)) - Counter(held(read_element(element)))
+    if element.findtext("storage_manager") == "true":
+        missing -= Counter(["true"])  # becomes the word spm
+    assert not missing
+
+
+@needs_real
+def test_a_whole_collection() -> None:
+    """The hosts of a collection come in its order."""
+    data = (SHARED / "v4" / "hosts.xml").read_bytes()
+    assert [host.name for host in read_hosts(Document(data))] == ["H1", "H2"]
+
+
+# -- one, several, none -------------------------------------------------------------------
+
+
+def test_no_hosts() -> None:
+    """An empty collection is an empty list."""
+    assert read_hosts(Document(b"<hosts/>")) == []
+
+
+def test_one_vm_in_a_collection() -> None:
+    """A collection with one VM is that VM."""
+    assert read_vm(Document(b'<vms><vm id="a"/></vms>')).id == "a"
+
+
+def test_entities_of_ids() -> None:
+    """Entities made of ids hold the id and nothing else."""
+    first, second = of_ids("Host", ["a", "b"])
+    assert (first.id, second.id, of_ids("Vm", ["c"])[0].id) == ("a", "b", "c")
+    assert list(held(first)).count(None) == len(list(held(first))) - 1
+
+
+def test_empty_text_is_not_a_missing_value() -> None:
+    """What the SDK tells apart in version 4, an empty text and none, stays apart."""
+    (host,) = read_hosts(Document(host_with("<comment></comment><description/>")))
+    assert (host.comment, host.description) == ("", None)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"<hosts><host id='a'/><host/></hosts>", "column 22: host number 2 has no id"),
+        (b"<host id=' '/>", "host number 1 has no id"),
+        (
+            b"<hosts>\n<host id='a'/>\n<host id='b'/><host id='a'/></hosts>",
+            "hosts, line 3, column 15: host number 3 has the id a of another one",
+        ),
+        (b"<vm id='a'/>", "hosts, line 1, column 1: expected <hosts> or <host>, found <vm>"),
+        (b"<hosts><vm id='a'/></hosts>", "column 8: expected <host>, found <vm>"),
+        (b"<hosts><hosts/></hosts>", "expected <host>, found <hosts>"),
+        (b"<methodCall/>", "found <methodCall>"),
+        (
+            host_with("<memory>1</memory>\n<memory>1</memory>"),
+            "line 2, column 1: a second <memory>",
+        ),
+    ],
+)
+def test_wrong_hosts(data: bytes, said: str) -> None:
+    """Ids missing or given twice, other things than hosts, and fields given twice."""
+    assert said in refused(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"<host id='a'/>", "VM, line 1, column 1: expected <vms> or <vm>, found <host>"),
+        (b"<vms/>", "VM: expected one <vm> in <vms>, found 0"),
+        (b"<vms><vm id='a'/><vm id='b'/></vms>", "VM: expected one <vm> in <vms>, found 2"),
+    ],
+)
+def test_wrong_vms(data: bytes, said: str) -> None:
+    """Other things than one VM."""
+    assert said in refused(data, read_vm)
+
+
+# -- values -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("inside", "said"),
+    [
+        ("<memory>four</memory>", "<memory>: 'four' is not an integer"),
+        ("<memory></memory>", "<memory>: '' is not an integer"),
+        ("<memory>1e3</memory>", "<memory>: '1e3' is not an integer"),
+        ("<cpu><topology><cores>four</cores></topology></cpu>", "<cpu><topology><cores>: 'four'"),
+        ("<cpu><topology cores='four'/></cpu>", "<cpu><topology><cores>: 'four'"),
+        ("<cpu><speed>fast</speed></cpu>", "<cpu><speed>: 'fast' is not a decimal"),
+        ("<ksm><enabled>perhaps</enabled></ksm>", "<ksm><enabled>: 'perhaps' is not a boolean"),
+        ("<memory>a\u2028\u202eb\nc</memory>", "'a\ufffd\ufffdb\ufffdc'"),
+        (f"<memory>{'9' * 5000}x</memory>", f"<memory>: '{'9' * 97}...' is not an integer"),
+    ],
+    ids=lambda text: text[:40],
+)
+def test_wrong_values(inside: str, said: str) -> None:
+    """Text where a number or a truth belongs is refused with host, element and text."""
+    second = f'<host id="b"><name>b</name>{inside}</host>'
+    message = refused(f'<hosts><host id="a"/>{second}</hosts>'.encode())
+    assert message.startswith("hosts: host number 2 (id b): ")
+    assert said in message
+
+
+@pytest.mark.parametrize("read", [read_host, read_hosts])
+def test_a_wrong_value_of_a_host_is_told_with_its_element(read: Callable[[Document], Any]) -> None:
+    """One that VMs have not, however the document is read."""
+    message = refused(host_with("<summary><active>few</active></summary>"), read)
+    assert message.endswith("host number 1 (id a): <summary><active>: 'few' is not an integer")
+
+
+@pytest.mark.parametrize("read", [read_vm, read_vms])
+def test_a_wrong_value_of_a_vm_is_told_with_its_element(read: Callable[[Document], Any]) -> None:
+    """One that hosts have not, however the document is read."""
+    message = refused(b'<vm id="a"><stateless>never</stateless></vm>', read)
+    assert message.endswith("vm number 1 (id a): <stateless>: 'never' is not a boolean")
+
+
+@pytest.mark.skipif(not hasattr(sys, "get_int_max_str_digits"), reason="no limit on digits")
+def test_five_thousand_digits() -> None:
+    """A number beyond the interpreter's limit is refused like any text."""
+    assert "<memory>: '999" in refused(host_with(f"<memory>{'9' * 5000}</memory>"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("yesterday", "'yesterday' is not a date"), ("", "there is no value")]
+)
+def test_wrong_dates(text: str, said: str) -> None:
+    """Text where a date belongs is refused, an empty one too."""
+    vm = f"<vm><creation_time>{text}</creation_time></vm>".encode()
+    assert refused(vm, read_vm) == f"VM: vm number 1 (id none): <creation_time>: {said}"
+
+
+# -- encodings ----------------------------------------------------------------------------
+
+NAMED = '<host id="a"><name>K\u016f\u0148</name></host>'
+
+
+@pytest.mark.parametrize(
+    ("data", "encoding"),
+    [
+        (NAMED.encode(), None),
+        (b"\xef\xbb\xbf" + NAMED.encode(), None),
+        (b"\xef\xbb\xbf" + NAMED.encode(), "utf-8"),
+        (b"\xef\xbb\xbf<?xml version='1.0' encoding='klingon'?>" + NAMED.encode(), "utf-8"),
+        (NAMED.encode("utf-16"), None),
+        (NAMED.encode("utf-16-le"), None),
+        (NAMED.encode("utf-16-be"), None),
+        (('<?xml version="1.0" encoding="UTF-16"?>' + NAMED).encode("utf-16"), None),
+        (('<?xml version="1.0" encoding="utf-8"?>' + NAMED).encode("utf-16"), None),
+        (('<?xml version="1.0" encoding="ISO-8859-2"?>' + NAMED).encode("iso-8859-2"), None),
+        (("\n <?xml version='1.0' encoding='UTF-8'?>\n" + NAMED).encode(), None),
+        (("<?xml version='1.0' standalone='yes'?>" + NAMED).encode(), None),
+        *[
+            (f'<?xml version="1.0" encoding="{declared}"?>{NAMED}'.encode(), "utf-8")
+            for declared in ("UTF-16", "ISO-8859-1", "klingon", "UTF-7")
+        ],
+    ],
+)
+def test_encodings(data: bytes, encoding: str | None) -> None:
+    """A mark, a declaration, or what is known from outside, which outweighs the other two."""
+    (host,) = read_hosts(Document(data, encoding))
+    assert host.name == "K\u016f\u0148"
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"<host id='a'>\xff</host>", "hosts, line 1, column 14: not well-formed"),
+        (NAMED.encode("iso-8859-2"), "hosts, line 1, column "),
+        (b"\xff\xfe<\0h\0\0\xd8", "hosts: not in the encoding utf-16: "),
+        (NAMED.encode("utf-32"), "hosts, line 1, column "),
+        (b"<?xml version='1.0' encoding='klingon'?>" + NAMED.encode(), "encoding klingon"),
+        (b"<?xml version='1.0' encoding='utf-16'?>" + NAMED.encode(), "encoding utf-16"),
+        (b"<?xml version='1.0' encoding='unicode_escape'?><hosts/>", "encoding unicode_escape"),
+        (b"<?xml version='9' encoding='utf-16'?><hosts/>", "line 1, column "),
+        (b"<?xml something?><hosts/>", "line 1, column "),
+    ],
+)
+def test_wrong_encodings(data: bytes, said: str) -> None:
+    """Bytes that are not in their encoding, and encodings that nobody should use."""
+    assert said in refused(data)
+
+
+def test_columns_hold_after_a_declaration() -> None:
+    """A declaration that is put aside moves nothing."""
+    data = (
+        b"<?xml version='1.0'\n encoding='ISO-8859-1'?> <host id='\xe9'><memory/><memory/></host>"
+    )
+    assert refused(data).startswith("hosts, line 2, column 48: a second <memory>")
+
+
+# -- hostile documents --------------------------------------------------------------------
+
+BOMB = "".join(f"<!ENTITY e{n + 1} '{f'&e{n};' * 10}'>" for n in range(9))
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "hosts, line 1, column 1: no element found"),
+        (b" \n ", "line 2, column 2: no element found"),
+        (b"<hosts>", "no element found"),
+        (b"<hosts></host>", "mismatched tag"),
+        (b"<hosts/><hosts/>", "junk after document element"),
+        (b"<!DOCTYPE host><host id='a'/>", "hosts, line 1, column 15: a document type is not"),
+        (f"<!DOCTYPE x [<!ENTITY e0 'x'>{BOMB}]><hosts>&e9;</hosts>".encode(), "document type"),
+        (f"<!DOCTYPE x [<!ENTITY e0 'x'>{BOMB}]><hosts a='&e9;'/>".encode(), "document type"),
+        ("<!DOCTYPE x><hosts/>".encode("utf-16"), "document type"),
+        (host_with("&nbsp;"), "line 1, column 14: undefined entity"),
+        (host_with("\n<?php x?>"), "line 2, column 1: the processing instruction <?php?>"),
+        (b"<?xml-stylesheet href='x'?><hosts/>", "<?xml-stylesheet?> is not allowed"),
+        (b"<hosts xmlns='urn:x'/>", "line 1, column 1: a namespace is not allowed"),
+        (b"<x:hosts xmlns:x='urn:x'/>", "a namespace is not allowed"),
+        (host_with("<x:memory>1</x:memory>"), "unbound prefix"),
+        (host_with("<memory x:y='1'/>"), "unbound prefix"),
+        (host_with("\0"), "line 1, column 14: not well-formed"),
+        (host_with("\x1b"), "line 1, column 14: not well-formed"),
+        (host_with("&#0;"), "reference to invalid character number"),
+        (b"<host id='a' id='b'/>", "duplicate attribute"),
+        (b"<a>" * 100_000, "expected <hosts> or <host>, found <a>"),
+        (host_with("<tag>" * 100_000), "column 1014: more than 200 levels of elements"),
+        (host_with("<vm><host>" * 100_000), "more than 200 levels of elements"),
+        (f"<hosts><{'x' * 9999}/></hosts>".encode(), f"found <{'x' * 97}...>"),
+        (host_with("<\u202e/>"), "not well-formed"),
+    ],
+    ids=lambda text: text[:40],
+)
+def test_hostile_documents(data: bytes, said: str) -> None:
+    """Whatever is no plain document is refused, with line and column."""
+    assert said in refused(data)
+
+
+@pytest.mark.parametrize("place", ["", "<link {}/>", "<memory {}/>"])
+def test_a_hundred_thousand_attributes(place: str) -> None:
+    """Attributes by the thousand, which cost libxml2 a square of time, are refused at once."""
+    attributes = " ".join(f'a{number}=""' for number in range(100_000))
+    data = host_with(place.format(attributes)) if place else f"<host id='a' {attributes}/>".encode()
+    assert "more than 50 attributes" in refused(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b" " * 8_000_000 + b"<host id='a'/>",
+        b"<host id='a'>" + b" \n" * 4_000_000 + b"</host>",
+        b"<host id='a'" + b" " * 8_000_000 + b"/>",
+        b"<?xml version='1.0' " + b" \n" * 4_000_000 + b"encoding='iso-8859-1'?><host id='a'/>",
+        b"<host id='a'><!--" + b"-x" * 4_000_000 + b"--></host>",
+        b"<host id='a'>" + b"<!---->" * 500_000 + b"</host>",
+        b"<host id='a'><name>" + b"<![CDATA[x]]>" * 300_000 + b"</name></host>",
+    ],
+    ids=["before", "inside", "in a tag", "declaration", "comment", "comments", "CDATA"],
+)
+def test_much_of_nothing(data: bytes) -> None:
+    """Megabytes of white space and comments are passed over in a moment."""
+    began = time.monotonic()
+    assert [host.id for host in read_hosts(Document(data))] == ["a"]
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("status", ["<status>up</status>", "<status><state>up</state></status>"])
+def test_more_text_than_libxml2_takes(status: str) -> None:
+    """What the readers after us refuse is refused in our words as well."""
+    assert refused(host_with(f"{status}<name>{'x' * 10_000_001}</name>")).startswith("hosts")
+
+
+@pytest.mark.parametrize(
+    "where", ["<!DOCTYPE host SYSTEM '{}'>", "<!DOCTYPE x [<!ENTITY % e SYSTEM '{}'> %e;]>"]
+)
+def test_nothing_is_fetched(where: str, tmp_path: Path) -> None:
+    """Neither a file nor a connection is opened on a document's behalf."""
+    pipe = tmp_path / "pipe"  # opening it would block until somebody writes
+    os.mkfifo(pipe)
+    assert "document type" in refused(where.format(pipe.as_uri()).encode() + host_with(""))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/x"
+        assert "document type" in refused(where.format(url).encode() + host_with(""))
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+TOO_LARGE = """
+import resource, sys
+from ovirt_scheduler.processes.documents.parser import HOSTS
+from ovirt_scheduler.processes.documents.entities import read_states
+from ovirt_scheduler.errors import UnreadableDocument
+from ovirt_scheduler.model.requests import Document
+data = b"<host id='a'><tags>" + {inside!r} * 500_000 + b"</tags></host>"
+resource.setrlimit(resource.RLIMIT_DATA, (100 << 20, resource.RLIM_INFINITY))
+try:
+    read_states(Document(data), HOSTS)
+except UnreadableDocument as mistake:
+    sys.exit(f"refused: {{mistake}}")
+"""
+
+
+@pytest.mark.parametrize("inside", [b"<tag id='a'/>", b"<cpu id='a'/>"])
+def test_memory_runs_out(inside: bytes) -> None:
+    """Where memory has a limit, a document that needs more is refused."""
+    done = subprocess.run(
+        [sys.executable, "-c", TOO_LARGE.format(inside=inside)],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    # libxml2 does not always say that it was memory.
+    assert re.match(r"refused: hosts: .*\bmemory\b", done.stderr.splitlines()[-1])

@@ -1,0 +1,300 @@
+"""Packed hosts and VMs: those asked for, in that order, and nothing of what is no packed form."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+from typing import Any, Iterator, List
+
+import pytest
+from ovirtsdk4 import types
+from ovirtsdk4.reader import Reader
+
+from bench.documents import host_ids
+from bench.documents import hosts as hosts_document
+from ovirt_scheduler.errors import UnreadableDocument, UnreadableState
+from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.processes.documents import packed, states
+from tests.support import reading
+from tests.support.paths import PROJECT
+from tests.support.sdk_reading import differences
+
+HOSTS = hosts_document(30).encode()
+IDS = host_ids(30)
+PACKED = reading.pack_hosts(Document(HOSTS))
+
+
+@pytest.fixture
+def descriptor() -> Iterator[int]:
+    opened = packed.sealed(PACKED)
+    yield opened
+    os.close(opened)
+
+
+def test_all_of_them(descriptor: int) -> None:
+    """From bytes and from a descriptor, in the order of the document."""
+    for source in (PACKED, descriptor):
+        assert packed.ids(source) == IDS
+        found = packed.unpack(source)
+        for mine, other in zip(found, Reader.read(HOSTS)):
+            assert list(differences(mine, other)) == []
+        assert [host.id for host in found] == IDS
+
+
+@pytest.mark.parametrize("wanted", [[], IDS[5:6], IDS[::-1], [IDS[3], IDS[3]], IDS[:2] * 20])
+def test_some_of_them(descriptor: int, wanted: List[str]) -> None:
+    """Those that are asked for, in that order; asked for twice, two that share nothing."""
+    for source in (PACKED, descriptor):
+        found = packed.unpack(source, wanted)
+        assert [host.id for host in found] == wanted
+        assert [host.name for host in found] == [f"host-{IDS.index(one)}" for one in wanted]
+        assert len({id(host.cpu) for host in found}) == len(wanted)
+
+
+def test_an_id_that_was_not_packed(descriptor: int) -> None:
+    """Nothing is known of it but the id."""
+    for source in (PACKED, descriptor):
+        known, unknown = packed.unpack(source, [IDS[1], "x"])
+        assert (known.name, unknown.id, unknown.name) == ("host-1", "x", None)
+        assert type(unknown) is types.Host
+
+
+def test_a_vm_without_an_id() -> None:
+    """One that is yet to be made."""
+    data = reading.pack_vm(Document(b"<vm><name>x</name></vm>"))
+    (vm,) = packed.unpack(data)
+    assert (vm.id, vm.name) == (None, "x")
+    assert packed.ids(data) == [None]
+
+
+def test_none_at_all() -> None:
+    """No hosts are packed as well."""
+    data = reading.pack_hosts(Document(b"<hosts/>"))
+    assert (packed.unpack(data), packed.ids(data)) == ([], [])
+
+
+def test_entities_of_the_sdk_are_packed() -> None:
+    """Those that were read elsewhere, by way of their states."""
+    read = Reader.read(HOSTS)
+    data = packed.pack("Host", [states.state_of(host) for host in read])
+    for mine, other in zip(packed.unpack(data), read):
+        assert list(differences(mine, other)) == []
+
+
+@pytest.mark.parametrize("pack", [reading.pack_host, reading.pack_vm])
+def test_what_is_refused_is_not_packed(pack: Any) -> None:
+    """In the same words."""
+    with pytest.raises(UnreadableDocument, match="line 1, column 1: expected <"):
+        pack(Document(b"<nothing/>"))
+    name = "host" if pack is reading.pack_host else "vm"
+    with pytest.raises(UnreadableDocument, match=f"expected one <{name}>"):
+        pack(Document(f"<{name}s/>".encode()))
+    with pytest.raises(UnreadableDocument, match=r"<memory>: 'x' is not an integer"):
+        pack(Document(f"<{name} id='a'><memory>x</memory></{name}>".encode()))
+
+
+def test_entities_outlive_the_descriptor() -> None:
+    """They hold what is theirs, and no file."""
+    opened = packed.sealed(PACKED)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    found = packed.unpack(opened)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    os.close(opened)
+    assert found[7].summary.active == 7
+
+
+def test_the_offset_of_a_descriptor_is_left_alone(descriptor: int) -> None:
+    """Several processes share it."""
+    os.lseek(descriptor, 5, os.SEEK_SET)
+    packed.unpack(descriptor)
+    packed.unpack(descriptor, IDS[:2])
+    assert os.lseek(descriptor, 0, os.SEEK_CUR) == 5
+
+
+def test_a_sealed_file_stays_as_it_is(descriptor: int) -> None:
+    """Neither written nor cut nor made longer, nor are its seals taken off."""
+    assert packed.is_sealed(descriptor)
+    for change in (
+        lambda: os.pwrite(descriptor, b"x", 0),
+        lambda: os.ftruncate(descriptor, 1),
+        lambda: os.ftruncate(descriptor, 1 << 20),
+    ):
+        with pytest.raises(PermissionError):
+            change()
+    assert not os.get_inheritable(descriptor)
+
+
+def test_what_is_not_sealed(tmp_path: Path) -> None:
+    """A plain file, and a file of memory that is still open to changes."""
+    with (tmp_path / "file").open("wb") as file:
+        assert not packed.is_sealed(file.fileno())
+    opened = os.memfd_create("x")
+    assert not packed.is_sealed(opened)
+    os.close(opened)
+
+
+# -- what is no packed form ---------------------------------------------------------------
+
+
+def form(index: Any, *records: bytes, mark: bytes = b"oVsP") -> bytes:
+    head = index if isinstance(index, bytes) else json.dumps(index).encode()
+    return mark + struct.pack("<I", len(head)) + head + b"".join(records)
+
+
+RECORD = b'{"_cpu":3}\n{"_name":"x"}\n[]\n{"":"Cpu"}'
+
+
+def one(*lines: str) -> bytes:
+    record = "\n".join(lines).encode()
+    return form(["Host", ["a"], [len(record)]], record)
+
+
+def test_the_form_that_the_others_differ_from() -> None:
+    """Made by hand, and read."""
+    (host,) = packed.unpack(form(["Host", ["a"], [len(RECORD)]], RECORD))
+    assert (host.id, host.name, type(host.cpu)) == ("a", "x", types.Cpu)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"oVsP",
+        b"oVsP\xff\xff\xff\xff",
+        b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x04true\x85R.",  # a pickle of os.system
+        PACKED[:-1],
+        PACKED + b"x",
+        PACKED[:200],
+        form(["Host", [], []], mark=b"oVsQ"),
+        form(b"["),
+        form(b"\xff"),
+        form(b"[" * 100_000),
+        form([]),
+        form(None),
+        form({}),
+        form(["Host", ["a"], [5]]),
+        form(["Host", ["a"], []]),
+        form(["Host", "a", [1]], b"x"),
+        form(["Host", [["a"]], [1]], b"x"),
+        form(["Host", ["a"], ["1"]], b"x"),
+        form(["Host", ["a"], [-1]]),
+        form(["Host", ["a", "b"], [1 << 40, -(1 << 40)]]),
+        form(["Host", ["a"], [True]], b"x"),
+        form(["Cpu", ["a"], [1]], b"x"),
+        form([["Host"], ["a"], [1]], b"x"),
+        form(["Host", None, None]),
+    ],
+    ids=range(25),
+)
+def test_no_packed_form(data: bytes) -> None:
+    """It is refused as a whole."""
+    for read in (packed.unpack, packed.ids):
+        with pytest.raises(UnreadableState):
+            read(data)
+    opened = packed.sealed(data)
+    with pytest.raises(UnreadableState):
+        packed.unpack(opened, ["a"])
+    os.close(opened)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        one("x"),
+        one("{}"),
+        one("{}", "{}"),
+        one("{}", "[]", "[]"),
+        one("{}", '{"__class__":"x"}', "[]"),
+        one("{}", '{"_name":{"":"Cpu"}}', "[]"),
+        one("[]", "{}", "[]"),
+        one('{"_cpu":"3"}', "{}", "[]"),
+        one('{"_cpu":3}', "{}", "[]"),
+        one('{"_cpu":-3}', "{}", "[]"),
+        one('{"_cpu":3}', "{}", "[]", '{"":"Connection"}'),
+        one('{"_cpu":3}', "{}", "[]", '{"":"os.system"}'),
+        one('{"_cpu":3}', "{}", "[]", '["os","system","true"]'),
+        one('{"_cpu":3}', "{}", "[]", "[]"),
+        one('{"_cpu":3}', "{}", "[]", '{"":"Cpu"} x'),
+        one('{"_cpu":3}', "{}", "[]", "[" * 100_000),
+        one('{"_cpu":3}', "{}", "[]", '{"":"Tag","_parent":' * 20_000 + "0" + "}" * 20_000),
+        one('{"_cpu":3}', "{}", "[]", '["enum","HostStatus","down down"]'),
+        form(["Host", ["a"], [3]], b"\xff\n{"),
+    ],
+    ids=range(19),
+)
+def test_a_wrong_state(data: bytes) -> None:
+    """It is told by the one attribute that cannot be made, and by all that need every attribute."""
+    (host,) = packed.unpack(data)
+    assert host.id == "a"
+    for _ in range(2):
+        with pytest.raises(UnreadableState, match=r"^Host 'a'"):
+            host.cpu  # noqa: B018
+    with pytest.raises(UnreadableState):
+        states.complete(host)
+
+
+def test_damaged_bytes() -> None:
+    """Whatever bytes are changed: entities, or the one mistake that says so."""
+    chance = Random(5)
+    for _ in range(3000):
+        data = bytearray(PACKED[: chance.choice([len(PACKED), chance.randrange(len(PACKED))])])
+        for _ in range(chance.choice([1, 1, 5])):
+            if data:
+                place = chance.randrange(min(len(data), chance.choice([40, 4000, len(data)])))
+                data[place] = chance.choice([chance.randrange(256), *b'"[]{},:\\\n019'])
+        try:
+            for host in packed.unpack(bytes(data)):
+                states.complete(host)
+        except UnreadableState as mistake:
+            assert len(str(mistake)) < 300
+
+
+def test_more_than_may_be(descriptor: int) -> None:
+    """The size has a bound, which is looked at first."""
+    for source in (PACKED, descriptor):
+        with pytest.raises(UnreadableState, match="more than the 100 allowed"):
+            packed.unpack(source, most_bytes=100)
+
+
+FORGED = """
+import resource, sys
+from ovirt_scheduler.processes.documents import packed, states
+data = sys.stdin.buffer.read()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    for host in packed.unpack(data):
+        states.complete(host)
+except packed.UnreadableState:
+    pass
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / len(data))
+"""
+MEGABYTE = 1_000_000
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        form(b"[" + b"[]," * MEGABYTE + b"[]]"),
+        form(["Host", ["a"], [1 << 31]]) + b" " * MEGABYTE,
+        one("{}", '{"_name":[' + "[]," * MEGABYTE + "[]]}", "[]"),
+        one('{"_cpu":3}', "{}", "[]", "[" + "{}," * MEGABYTE + "{}]"),
+        one('{"_tags":3}', "{}", "[]", '["list",null' + ',["values"]' * MEGABYTE + "]"),
+    ],
+    ids=range(5),
+)
+def test_memory_of_a_forged_form(data: bytes) -> None:
+    """Never more than some times its length, whatever it claims."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORGED],
+        input=data,
+        cwd=PROJECT,
+        capture_output=True,
+        timeout=120,
+        check=True,
+    )
+    assert float(done.stdout) < 60

@@ -1,0 +1,139 @@
+"""What check tells of Python 2 and of unknown names, and of what cannot have been meant."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from ovirt_scheduler.processes.loading import names_check
+from tests.support.paths import PROJECT
+
+
+def check(folder, *options):
+    """Status and output of the command, on a folder of plugins."""
+    conf = folder.parent / "scheduler.conf"
+    conf.write_text(f"plugins_path = {folder}\n")
+    state = str(folder.parent / "state")
+    done = subprocess.run(
+        [sys.executable, "-m", "ovirt_scheduler", "check", "--config", str(conf), *options],
+        cwd=PROJECT,
+        env={"PATH": "/usr/bin:/bin", "STATE_DIRECTORY": state},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.fixture
+def plugins(tmp_path):
+    folder = tmp_path / "plugins"
+    folder.mkdir()
+    return folder
+
+
+OLD = """\
+import urllib2
+import helper
+class Old:
+    def do_filter(self, hosts, vm, args):
+        try:
+            print 'so many', hosts
+            count = 0777
+        except Exception, e:
+            print >>sys.stderr, e
+        if isinstance(vm, basestring) or long(count) > 3L:
+            print (vm, hosts)
+            print [host for host in hosts]
+        return [h for h in API(url='u').list() if h.status == 'up']
+"""
+
+
+def test_check_tells_all_of_a_file_at_once_with_lines(plugins):
+    """Also where one of its lines cannot be parsed, so that it does not load."""
+    (plugins / "old.py").write_text(OLD)
+    (plugins / "helper.py").write_text("x = 1\n")
+    status, told = check(plugins)
+    assert status == 1
+    assert "all is well" not in told
+    for line, words in (
+        (1, "urllib2 is a module of Python 2"),
+        (6, "this line is Python 2"),
+        (7, "this line is Python 2"),
+        (8, "this line is Python 2"),
+        (10, "this line is Python 2"),
+        (9, "this line is Python 2"),
+        (9, "nothing defines sys"),
+        (11, "print (a, b) is Python 2"),
+        (12, "this line is Python 2"),
+        (13, "nothing defines API"),
+    ):
+        assert f"{plugins / 'old.py'}:{line}: {words}" in told
+    assert "helper" not in told.replace(str(plugins / "helper.py"), "")
+    assert "nothing defines e;" not in told
+
+
+def test_a_file_that_loads_is_not_well_with_names_that_nobody_defines(plugins):
+    """They fail when they are called; in JSON too."""
+    text = "def do_filter(hosts, vm, properties):\n    return [unicode(h.id) for h in nobody]\n"
+    (plugins / "a.py").write_text(text)
+    status, told = check(plugins)
+    assert status == 1
+    assert f"{plugins / 'a.py'}:2: nothing defines nobody; define or import it\n" in told
+    assert f"{plugins / 'a.py'}:2: unicode is Python 2; port the file" in told
+    assert "2 to mend" in told
+    status, told = check(plugins, "-o", "json")
+    found = json.loads(told)
+    assert (status, found["ok"], found["faults"]) == (1, False, [])
+    assert [remark["line"] for remark in found["remarks"]] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "print(1, 2)\n",
+        "print((1, 2))\n",
+        "print ('one')\n",
+        "import sys\nprint(1, file=sys.stderr)\n",
+        "from os.path import *\njoin\n",
+        "try:\n    unicode = unicode\nexcept NameError:\n    unicode = str\n",
+        "class A:\n    status = 'up'\n    ok = status == 'up'\n",
+        "def f(host, answer):\n    return host.status.value == 'up' or answer.status == 'ready'\n",
+    ],
+)
+def test_what_is_meant_is_not_told(text):
+    """Nor what may come from elsewhere."""
+    assert names_check.remarks(text.encode(), "/nowhere/a.py") == []
+
+
+@pytest.mark.parametrize(
+    "compared",
+    ["host.status == 'up'", "'maintenance' != host.status", "host.status in ('up', 'down')",
+     "host.status not in ['up']"],
+)  # fmt: skip
+def test_a_status_compared_with_a_text_is_told_by_check(plugins, compared):
+    """It rejects every host, and says nothing."""
+    (plugins / "a.py").write_text(
+        f"def do_filter(hosts, vm, properties):\n    return [host for host in hosts if {compared}]\n"
+    )
+    status, told = check(plugins)
+    assert status == 1
+    assert f"{plugins / 'a.py'}:2: host.status is an enumeration, and never equal to a text" in told
+
+
+def test_a_status_compared_with_a_text_is_once_in_the_log(tmp_path, plugins, start_daemon):
+    """When the plugin is loaded, and not at each look."""
+    (plugins / "a.py").write_text(
+        "def do_filter(hosts, vm, properties):\n    return [h for h in hosts if h.status == 'up']\n"
+    )
+    daemon = start_daemon(plugins=plugins, settings="ssl = false", folder=tmp_path)
+    with daemon.proxy() as design:
+        for _ in range(3):
+            design.discover()
+    assert daemon.log.count("h.status is an enumeration") == 1
+    assert f"WARNING noted: {plugins / 'a.py'}:2: h.status" in daemon.log
+    daemon.stop()

@@ -1,0 +1,338 @@
+"""Calls of plugins: what each of them may do to others, and how each ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Callable
+
+import pytest
+
+from ovirt_scheduler.errors import Overloaded, UnreadableDocument
+from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.model.results import Migration, Outcome
+from ovirt_scheduler.model.tasks import EngineReplies, EngineReply
+from ovirt_scheduler.model.units import Kind, PolicyUnit
+from ovirt_scheduler.processes.executor import Executor
+from tests.support.jobs import HOSTS, LIMITS, job_of, only
+from tests.support.processes import processes_with
+from tests.support.waiting import wait_until
+
+UnitNamed = Callable[..., PolicyUnit]
+
+
+def test_a_filter_gives_the_ids_of_the_entities_that_it_returned(executor, unit_named):
+    """Entities go in, their ids come back."""
+    result = only(executor.run(job_of([unit_named("keeps_all")])))
+    assert (result.outcome, result.value) == (Outcome.OK, HOSTS)
+
+
+def test_what_the_engine_told_in_many_answers_comes_to_the_plugin(executor, unit_named, tmp_path):
+    """Each is a file in memory of its own: all of them go with one task, and come from one reader."""
+    (tmp_path / "names.py").write_text(
+        "def do_filter(hosts, vm, properties):\n"
+        "    return [host for host in hosts if host.name == 'n' + host.id]\n"
+    )
+    ids = tuple(f"h{number}" for number in range(150))
+    replies = tuple(
+        EngineReply(
+            Document(f"<hosts><host id='{each}'><name>n{each}</name></host></hosts>".encode()),
+            (each,),
+        )
+        for each in ids
+    )
+    unit = unit_named("names", folder=tmp_path)
+    execution = executor.run(job_of([unit], hosts=ids, replies=EngineReplies(hosts=replies)))
+    assert only(execution).value == ids
+
+
+def test_a_plugin_may_import_from_a_folder_of_its_own_choice(executor, unit_named, tmp_path):
+    """From libraries that lie elsewhere, in calls that were forked ahead and in others."""
+    folder, library = tmp_path / "plugins", tmp_path / "library"
+    folder.mkdir()
+    library.mkdir()
+    (library / "chosen.py").write_text("kept = 1\n")
+    (folder / "chooses.py").write_text(
+        "import sys\n"
+        "def do_filter(hosts, vm, properties):\n"
+        f"    sys.path.append({str(library)!r})\n"
+        "    import chosen\n"
+        "    return hosts[:chosen.kept]\n"
+    )
+    unit = unit_named("chooses", folder=folder)
+    for _ in range(5):
+        result = only(executor.run(job_of([unit])))
+        assert result.value == HOSTS[:1], result
+
+
+def test_each_filter_sees_what_the_one_before_it_left(executor, unit_named):
+    """Filters narrow one after another (contract 4.1)."""
+    units = [unit_named("keeps_first"), unit_named("keeps_first"), unit_named("keeps_all")]
+    values = [result.value for result in executor.run(job_of(units)).results]
+    assert values == [HOSTS[:2], HOSTS[:1], HOSTS[:1]]
+
+
+def test_when_no_host_is_left_the_other_filters_do_not_run(executor, unit_named):
+    """An empty list ends the chain (contract 4.1)."""
+    execution = executor.run(job_of([unit_named("keeps_none"), unit_named("keeps_all")]))
+    assert [result.unit for result in execution.results] == ["keeps_none"]
+
+
+def test_cost_functions_run_side_by_side_and_answer_in_order(executor, unit_named):
+    """Results stand in the order asked for, whoever is first (contract 4.4)."""
+    units = [unit_named("keeps_all", Kind.COST_FUNCTION), unit_named("raises", Kind.COST_FUNCTION)]
+    good, bad = executor.run(job_of(units)).results
+    assert good.value == {"host-1": 0, "host-2": 1, "host-3": 2}
+    assert (bad.outcome, bad.unit) == (Outcome.RAISED, "raises")
+
+
+def test_a_balance_gives_a_migration(executor, unit_named):
+    """The VM and the hosts it may go to (contract 2.4)."""
+    unit = unit_named("keeps_all", Kind.BALANCE)
+    result = only(executor.run(job_of([unit], vm=None, properties={"vm": "vm-7"})))
+    assert result.value == Migration("vm-7", HOSTS)
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "message"),
+    [
+        ("raises", Outcome.RAISED, "ValueError: no such <hosts> (raises.py:6)"),
+        (
+            "exits_zero",
+            Outcome.BAD_ANSWER,
+            "do_filter returned nothing; expected the hosts to keep",
+        ),
+        ("exits_at_once", Outcome.KILLED, "ended its process without an answer (exit status 0)"),
+        (
+            "returns_nothing",
+            Outcome.BAD_ANSWER,
+            "do_filter returned nothing; expected the hosts to keep",
+        ),
+        (
+            "returns_a_number",
+            Outcome.BAD_ANSWER,
+            "do_filter returned 7; expected the hosts to keep",
+        ),
+        ("dies_by_signal", Outcome.KILLED, "died by SIGSEGV"),
+        ("dies_by_a_real_time_signal", Outcome.KILLED, "died by signal 40"),
+        (
+            "opens_files",
+            Outcome.RAISED,
+            "OSError: [Errno 24] Too many open files: '/dev/null' (opens_files.py:4)",
+        ),
+        (
+            "eats_memory",
+            Outcome.RAISED,
+            "MemoryError: the call reached its memory_limit (eats_memory.py:2)",
+        ),
+    ],
+)
+def test_a_failing_plugin_is_a_result_that_says_what_happened(
+    executor, unit_named, name, outcome, message
+):
+    """Each way to fail has its outcome and one line for the administrator."""
+    result = only(executor.run(job_of([unit_named(name)])))
+    assert (result.outcome, result.message) == (outcome, message)
+
+
+def test_a_traceback_shows_the_plugins_own_lines_and_nothing_of_ours(executor, unit_named):
+    """The frames of the daemon's own modules are left out, the source lines are there."""
+    trace = only(executor.run(job_of([unit_named("raises")]))).traceback
+    assert 'raise ValueError("no\\nsuch <hosts>")' in trace
+    assert "plugin_process.py" not in trace
+
+
+@pytest.mark.parametrize("name", ["sleeps_forever", "stops_itself"])
+def test_a_call_over_its_time_is_killed_and_told(executor, unit_named, name):
+    """Asleep or stopped, it ends with its timeout."""
+    unit = unit_named(name, limits=replace(LIMITS, timeout=0.3))
+    result = only(executor.run(job_of([unit])))
+    assert result.outcome is Outcome.TIMED_OUT
+    assert result.message.endswith("its timeout is 0.3 s")
+    assert 0.3 <= result.seconds < 0.8
+
+
+def test_the_requests_deadline_counts_for_all_its_calls(executor, unit_named):
+    """A second filter does not start when the first has used up the request's time."""
+    units = [unit_named("sleeps_forever"), unit_named("keeps_all")]
+    first, second = executor.run(job_of(units, seconds=0.3)).results
+    assert "the request's time was over before" in first.message
+    assert second.message == "did not start: the request's time was over"
+    assert {first.outcome, second.outcome} == {Outcome.TIMED_OUT}
+
+
+def test_processor_time_is_limited(executor, unit_named):
+    """A busy loop ends by SIGXCPU, and the message names the limit."""
+    unit = unit_named("eats_processor", limits=replace(LIMITS, cpu=1))
+    result = only(executor.run(job_of([unit])))
+    assert result.message == "used up its cpu_limit of 1 s of processor time"
+
+
+@pytest.mark.parametrize(
+    "printing",
+    [
+        "print(hosts_ids[:2])",
+        "os.write(1, str(hosts_ids[:2]).encode())",
+        "print('first'); sys.stdout.flush(); os.write(1, str(hosts_ids[:2]).encode())",
+        "os.write(2, b'no answer'); print(hosts_ids[:2])",
+        "subprocess.run(['echo', str(hosts_ids[:2])], check=True)",
+    ],
+)
+def test_a_class_units_answer_is_read_however_it_was_printed(
+    executor, unit_named, tmp_path, printing
+):
+    """By Python, past it, and by another program (contract 5.3)."""
+    (tmp_path / "Prints.py").write_text(
+        "import os, subprocess, sys\n"
+        "class Prints:\n"
+        "    def do_filter(self, hosts_ids, vm_id, args_map):\n"
+        f"        {printing}\n"
+    )
+    unit = replace(unit_named("Prints", folder=tmp_path), class_name="Prints")
+    result = only(executor.run(job_of([unit])))
+    assert (result.outcome, result.value) == (Outcome.OK, HOSTS[:2])
+
+
+def test_output_is_captured_apart_from_the_answer(executor, unit_named):
+    """print, write(2) and a program's output arrive, and the answer is whole."""
+    result = only(executor.run(job_of([unit_named("prints")])))
+    assert result.value == HOSTS
+    assert set(result.stdout.splitlines()) == {"by print", "by write", "by a program"}
+    assert result.stderr == "by stderr\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "stream"), [("floods_stdout", "stdout"), ("floods_stderr", "stderr")]
+)
+def test_output_beyond_a_mebibyte_is_cut_and_that_is_said(executor, unit_named, name, stream):
+    """10 MB of output neither block the plugin nor fill the daemon (contract 5.4)."""
+    result = only(executor.run(job_of([unit_named(name)])))
+    assert result.value == HOSTS
+    assert len(getattr(result, stream)) == 1 << 20
+    assert result.notes == ("printed more than 1 MiB; the rest was cut",)
+
+
+@pytest.mark.parametrize("kind", [Kind.FILTER, Kind.COST_FUNCTION])
+def test_nothing_that_a_call_started_is_left_after_its_answer(executor, unit_named, marker, kind):
+    """Children, and grandchildren in sessions of their own with stdout open, are gone."""
+    units = [unit_named("leaves_a_child", kind)] * 2
+    results = executor.run(job_of(units, properties={"marker": marker})).results
+    assert [result.outcome for result in results] == [Outcome.OK, Outcome.OK]
+    assert processes_with(marker) == []
+
+
+def test_a_thread_is_not_left_running_after_the_answer(executor, unit_named, tmp_path):
+    """What it would still do, it does not: nobody's answer waits for it, nor goes before its end."""
+    path, trace = tmp_path / "leaves_a_thread.py", tmp_path / "trace"
+    path.write_text(
+        "import subprocess, threading, time\n"
+        "def do_filter(hosts, vm, properties):\n"
+        "    threading.Thread(target=later).start()\n"
+        "    return hosts\n"
+        "def later():\n"
+        "    for _ in range(10**9):\n"
+        f"        open({str(trace)!r}, 'a').close()\n"
+    )
+    assert only(executor.run(job_of([unit_named(path.stem, folder=tmp_path)]))).value == HOSTS
+    trace.unlink(missing_ok=True)
+    assert only(executor.run(job_of([unit_named("keeps_all")]))).value == HOSTS
+    assert not trace.exists()
+
+
+def test_a_call_that_is_killed_leaves_nothing_either(executor, unit_named, marker, tmp_path):
+    """What a call started before it was over its time ends with it."""
+    path = tmp_path / "starts_and_sleeps.py"
+    path.write_text(
+        "import subprocess, time\n"
+        "def do_filter(hosts, vm, properties):\n"
+        "    subprocess.Popen(['sleep', properties['marker']], start_new_session=True)\n"
+        "    print('started', flush=True)\n"
+        "    time.sleep(3600)\n"
+    )
+    unit = unit_named(path.stem, limits=replace(LIMITS, timeout=0.5), folder=tmp_path)
+    result = only(executor.run(job_of([unit], properties={"marker": marker})))
+    assert (result.outcome, result.stdout) == (Outcome.TIMED_OUT, "started\n")
+    assert processes_with(marker) == []
+
+
+def test_a_call_sees_nothing_of_the_one_before_it(executor, unit_named):
+    """Globals, modules, environment, folder, signals, threads, entities: all fresh (5.4)."""
+    unit = unit_named("leaves_traces")
+    first, second = executor.run(job_of([unit, unit])).results
+    assert first.value == second.value == HOSTS
+
+
+def test_hosts_that_were_not_given_are_dropped_and_told(executor, unit_named):
+    """The answer is in the order given, none twice, and strangers are named (3.6)."""
+    result = only(executor.run(job_of([unit_named("returns_strangers")])))
+    assert result.value == HOSTS
+    assert result.notes == ("answered with hosts that it was not given (1 dropped: stranger)",)
+
+
+def test_a_strangers_id_forges_no_line_of_the_log(executor, unit_named):
+    """The note on it is one line, whatever the id holds."""
+    unit = unit_named("returns_a_forged_line")
+    (note,) = only(executor.run(job_of([unit]))).notes
+    assert note == "answered with hosts that it was not given (1 dropped: h WARNING all is lost)"
+
+
+def test_a_migration_to_strangers_only_is_no_migration(executor, unit_named):
+    """Dropping its hosts must not make it a migration to any host."""
+    unit = unit_named("returns_strangers", Kind.BALANCE)
+    result = only(executor.run(job_of([unit], vm=None)))
+    assert result.value is None
+    assert "1 dropped: stranger" in result.notes[0]
+
+
+def test_an_unreadable_document_is_the_callers_mistake(executor, unit_named):
+    """The reader's sentence comes through."""
+    job = job_of([unit_named("keeps_all")], hosts=Document(b"<hosts><host>", "utf-8"))
+    with pytest.raises(UnreadableDocument, match="line 1"):
+        executor.run(job)
+
+
+def test_an_error_that_is_kept_keeps_no_descriptor(executor, unit_named):
+    """A traceback holds what it passed through; the process's socket is closed nevertheless."""
+    job = job_of([unit_named("keeps_all")], hosts=Document(b"<hosts><host>", "utf-8"))
+    folder = Path("/proc/self/fd")
+    before = len(list(folder.iterdir()))
+    kept = []
+    for _ in range(20):  # spare processes come and go, a few of them
+        with pytest.raises(UnreadableDocument) as caught:
+            executor.run(job)
+        kept.append(caught.value)
+    assert len(list(folder.iterdir())) < before + len(kept)
+
+
+def test_a_sleeping_plugin_delays_no_other_request(executor, unit_named):
+    """Requests share nothing but the zygote."""
+    sleeper = unit_named("sleeps_forever", limits=replace(LIMITS, timeout=3.0))
+    good = unit_named("keeps_all")
+    thread = threading.Thread(target=executor.run, args=(job_of([sleeper]),))
+    thread.start()
+    started = time.monotonic()
+    results = [only(executor.run(job_of([good]))) for _ in range(5)]
+    took = time.monotonic() - started
+    assert thread.is_alive()
+    assert [result.value for result in results] == [HOSTS] * 5
+    assert took < 2.5
+    thread.join()
+
+
+def test_a_request_waits_for_a_place_and_no_longer_than_its_time(unit_named):
+    """With one place taken, another request is refused when its time is over (104)."""
+    small = Executor(parallel=1, max_waiting=1)
+    small.start()
+    try:
+        sleeper = unit_named("sleeps_forever", limits=replace(LIMITS, timeout=2.0))
+        thread = threading.Thread(target=small.run, args=(job_of([sleeper]),))
+        thread.start()
+        wait_until(lambda: not small._processes._slots._free)
+        with pytest.raises(Overloaded, match="no plugin process became free"):
+            small.run(job_of([unit_named("keeps_all")], seconds=0.2))
+        assert only(small.run(job_of([unit_named("keeps_all")]))).value == HOSTS
+        thread.join()
+    finally:
+        small.close()

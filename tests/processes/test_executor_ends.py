@@ -1,0 +1,240 @@
+"""The ends of an executor's processes, by SIGKILL and SIGSTOP as well: what fails then, and what not."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Set
+
+import pytest
+
+from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded
+from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.model.results import Outcome
+from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.processes import exchange, pool, processes, workers
+from ovirt_scheduler.processes.executor import Executor
+from ovirt_scheduler.processes.pool import SPARE
+from tests.support.jobs import HOSTS, LIMITS, job_of, only
+from tests.support.paths import PROJECT
+from tests.support.processes import offspring
+from tests.support.waiting import wait_until
+
+_PTRACE_SEIZE = 0x4206  # ptrace(2)
+
+
+def test_a_zygote_killed_in_the_middle_fails_the_calls_under_way_alone(
+    executor, unit_named, tmp_path
+):
+    """kill -9: the call under way is a failure at once, and the next one works."""
+    path = tmp_path / "tells_and_sleeps.py"
+    path.write_text(
+        "import time, pathlib\n"
+        "def do_filter(hosts, vm, properties):\n"
+        f"    pathlib.Path({str(tmp_path / 'running')!r}).touch()\n"
+        "    time.sleep(3600)\n"
+    )
+    unit = unit_named(path.stem, folder=tmp_path)
+    found = []
+    thread = threading.Thread(target=lambda: found.append(executor.run(job_of([unit]))))
+    thread.start()
+    wait_until((tmp_path / "running").exists)
+    before = executor.zygote_pid
+    os.kill(before, signal.SIGKILL)
+    thread.join(timeout=5)
+    (execution,) = found
+    assert only(execution).outcome is Outcome.KILLED
+    assert only(execution).message == "ended with the zygote"
+    assert only(execution).seconds > 0
+    assert only(executor.run(job_of([unit_named("keeps_all")]))).value == HOSTS
+    assert executor.zygote_pid != before
+
+
+def test_a_stopped_zygote_is_replaced_and_its_request_served_by_the_next(
+    executor, unit_named, monkeypatch
+):
+    """SIGSTOP: it gives no sign of life when a request hears nothing."""
+    monkeypatch.setattr(exchange, "_QUIET", 0.2)
+    monkeypatch.setattr(workers, "_OBEY_SECONDS", 0.5)
+    stopped = executor.zygote_pid
+    unit = unit_named("keeps_all")
+    os.kill(stopped, signal.SIGSTOP)
+    document = Document(b"<hosts><host id='a'/></hosts>")
+    for _ in range(pool.SPARE + 1):  # those that were forked before are used first
+        assert only(executor.run(job_of([unit], hosts=document))).value == ("a",)
+    assert executor.zygote_pid != stopped
+
+
+def test_a_zygote_that_works_is_asked_and_stays(executor, unit_named, monkeypatch):
+    """A call that takes its time is no sign of a zygote that hangs."""
+    monkeypatch.setattr(exchange, "_QUIET", 0.1)
+    monkeypatch.setattr(workers, "_OBEY_SECONDS", 3.0)
+    zygote = executor.zygote_pid
+    unit = unit_named("sleeps_forever", limits=replace(LIMITS, timeout=1.5))
+    assert only(executor.run(job_of([unit]))).outcome is Outcome.TIMED_OUT
+    assert executor.zygote_pid == zygote
+
+
+def descriptors_at_rest(zygote: int) -> Set[int]:
+    """Those of a zygote that forks nothing just now: its own socket is the only one."""
+    targets = {}
+    for each in Path(f"/proc/{zygote}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            targets[int(each.name)] = str(each.readlink())
+    sockets = [target for target in targets.values() if target.startswith("socket:")]
+    return {*targets} if len(sockets) == 1 else set()
+
+
+def test_a_call_ends_where_another_of_its_request_gets_no_process(
+    unit_named, tmp_path, monkeypatch
+):
+    """Nobody waits for it any more; the zygote has no descriptors for the other."""
+    monkeypatch.setattr(processes, "_PATIENCE", 5.0)  # the machine may be busy
+    for number in range(5):
+        (tmp_path / f"p{number}.py").write_text(
+            "import os, time\n"
+            "def do_score(hosts, vm, properties):\n"
+            "    print(os.getpid())\n"
+            "    time.sleep(float(properties['seconds']))\n"
+            "    return {}\n"
+        )
+    units = [
+        unit_named(f"p{number}", Kind.COST_FUNCTION, replace(LIMITS, timeout=60.0), tmp_path)
+        for number in range(5)
+    ]
+    own = Executor(parallel=10, max_waiting=8)
+    own.start()
+    try:
+        pid = int(only(own.run(job_of(units[:1], properties={"seconds": "0"}))).stdout)
+        taken = wait_until(lambda: descriptors_at_rest(own.zygote_pid))
+        room = [number for number in range(len(taken) + 2) if number not in taken][:2]
+        few = max(room) + 1  # room for two; each process takes three
+        resource.prlimit(own.zygote_pid, resource.RLIMIT_NOFILE, (few, few))
+        with pytest.raises(ExecutorUnavailable, match="Too many open files"):
+            own.run(job_of(units, properties={"seconds": "3600"}))
+        wait_until(lambda: pid not in offspring(own.zygote_pid))
+    finally:
+        own.close()
+
+
+def test_closing_leaves_no_descriptor_open():
+    """Neither of processes that were used, nor of those that nobody used yet."""
+    code = (
+        "import gc, os\n"
+        "from ovirt_scheduler.processes.executor import Executor\n"
+        "from ovirt_scheduler.daemon.watchdog import _PROBE\n"
+        "def count():\n"
+        "    own = Executor(parallel=2, max_waiting=2)\n"
+        "    own.start()\n"
+        "    for _ in range(5):\n"
+        "        assert own.analyse(_PROBE).fault is None\n"
+        "    own.close()\n"
+        "    gc.collect()\n"
+        "    return len(os.listdir('/proc/self/fd'))\n"
+        "print(count() - count())\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True
+    )
+    assert ended.stdout == "0\n", ended.stderr
+
+
+def test_closing_ends_every_process(unit_named, tmp_path):
+    """A call under way and its zygote are gone when close() returns."""
+    running = tmp_path / "running"
+    (tmp_path / "tells_and_sleeps.py").write_text(
+        "import pathlib, time\n"
+        "def do_filter(hosts, vm, properties):\n"
+        f"    pathlib.Path({str(running)!r}).touch()\n"
+        "    time.sleep(3600)\n"
+    )
+    unit = unit_named("tells_and_sleeps", folder=tmp_path)
+    closing = Executor(parallel=1, max_waiting=1)
+    closing.start()
+    zygote = closing.zygote_pid
+    thread = threading.Thread(target=closing.run, args=(job_of([unit]),))
+    thread.start()
+    wait_until(running.exists)
+    below = offspring(zygote)
+    closing.close()
+    thread.join(timeout=5)
+    assert not thread.is_alive()
+    assert [pid for pid in (zygote, *below) if Path(f"/proc/{pid}").exists()] == []
+    with pytest.raises(Overloaded, match="shutting down"):
+        closing.run(job_of([unit_named("keeps_all")]))
+
+
+def test_a_request_that_closing_cuts_off_is_told_of_the_end(unit_named):
+    """One that had not begun would have been tried again: fault 104 (contract 1.5)."""
+    unit = unit_named("keeps_all")
+    closing = Executor(parallel=1, max_waiting=1)
+    closing.start()
+    # All that are forked ahead: one that is not stopped would answer.
+    wait_until(lambda: len(offspring(closing.zygote_pid)) == SPARE)
+    for pid in offspring(closing.zygote_pid):
+        os.kill(pid, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as pool:
+        request = pool.submit(closing.run, job_of([unit]))
+        wait_until(lambda: not closing._processes._slots._free)
+        closing.close()
+        with pytest.raises(Overloaded, match="shutting down"):
+            request.result(30)
+
+
+def test_what_cannot_be_ended_delays_no_other_end(executor, unit_named, tmp_path):
+    """It is waited for once. Here it is traced, so that it stays until its tracer has seen its end."""
+    pid_file, go = tmp_path / "pid", tmp_path / "go"
+    (tmp_path / "leaves.py").write_text(
+        "import os, pathlib, subprocess, time\n"
+        "def do_filter(hosts, vm, properties):\n"
+        "    child = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+        f"    pathlib.Path({str(tmp_path / 'new')!r}).write_text(str(child.pid))\n"
+        f"    os.rename({str(tmp_path / 'new')!r}, {str(pid_file)!r})\n"
+        f"    while not os.path.exists({str(go)!r}):\n"
+        "        time.sleep(0.01)\n"
+        "    os._exit(1)\n"
+    )
+    (tmp_path / "exits.py").write_text(
+        "import os\ndef do_filter(hosts, vm, properties):\n    os._exit(2)\n"
+    )
+    leaves, exits = (unit_named(name, folder=tmp_path) for name in ("leaves", "exits"))
+    with ThreadPoolExecutor(1) as threads:
+        left = threads.submit(executor.run, job_of([leaves]))
+        pid = int(wait_until(lambda: pid_file.exists() and pid_file.read_text()))
+        seized = ctypes.CDLL(None, use_errno=True).ptrace(_PTRACE_SEIZE, pid, None, None)
+        try:
+            if seized != 0:
+                pytest.skip(f"no ptrace here: {os.strerror(ctypes.get_errno())}")
+            go.touch()
+            assert "exit status 1" in only(left.result()).message
+            execution = executor.run(job_of([exits] * 8, seconds=10))
+        finally:
+            go.touch()
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0) if seized == 0 else None
+    assert [result.message for result in execution.results] == [
+        "ended its process without an answer (exit status 2)"
+    ] * 8
+
+
+def test_a_plugin_that_closes_its_descriptors_and_works_on_is_ended_at_once(
+    executor, unit_named, tmp_path
+):
+    """Nobody waits for what it still does: it can answer no more."""
+    (tmp_path / "closes.py").write_text(
+        "import os, time\n"
+        "def do_filter(hosts, vm, properties):\n"
+        "    os.closerange(3, 256)\n"
+        "    time.sleep(3600)\n"
+    )
+    result = only(executor.run(job_of([unit_named("closes", folder=tmp_path)])))
+    assert (result.outcome, result.message) == (Outcome.KILLED, "died by SIGKILL")

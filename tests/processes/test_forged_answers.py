@@ -1,0 +1,147 @@
+"""What a plugin gains that writes to the daemon's socket itself: an answer of its own, or a failure."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.model.results import CallResult, Outcome
+from ovirt_scheduler.model.units import PolicyUnit
+from ovirt_scheduler.processes.executor import Executor
+from tests.support.jobs import HOSTS, job_of, only
+from tests.support.waiting import wait_until
+
+
+def answer(outcome: str = "ok", value: object = None, message: str = "") -> str:
+    return json.dumps([outcome, value, message, "", None])
+
+
+def forged(executor: Executor, unit: PolicyUnit, text: str, **how: str) -> CallResult:
+    return only(executor.run(job_of([unit], properties={"answer": text, **how})))
+
+
+def still_works(executor, unit_named) -> bool:
+    return only(executor.run(job_of([unit_named("keeps_all")]))).value == HOSTS
+
+
+def test_a_forged_answer_is_an_answer_of_its_own_unit_and_no_more(executor, unit_named):
+    """Its name and its output are not the plugin's to say, and its message is a line."""
+    unit = unit_named("forges_an_answer")
+    lines = "no\n2026-01-01 00:00:00 ERROR all is lost\0" + "x" * 10_000
+    result = forged(executor, unit, answer("raised", message=lines))
+    assert (result.unit, result.outcome) == ("forges_an_answer", Outcome.RAISED)
+    assert result.message.startswith("no 2026-01-01 00:00:00 ERROR all is lost\ufffdxxx")
+    assert len(result.message) == 500
+    assert (result.notes, result.stdout) == ((), "")
+
+
+@pytest.mark.parametrize("places", [[3], [-1], [0, 10**9], [True], ["0"], [0.0], [[]], "0", None])
+def test_a_forged_answer_cannot_name_hosts_that_were_not_given(executor, unit_named, places):
+    """It speaks of hosts by their places among those given (contract 3.6)."""
+    unit = unit_named("forges_an_answer")
+    result = forged(executor, unit, answer(value=[places, 0, []]))
+    assert result.outcome is Outcome.BAD_ANSWER
+    assert result.message.startswith("its answer cannot be read: ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cos\nsystem\n(S'true'\ntR.",  # a pickle
+        "[" * 100_000,
+        "[]," * 100_000,
+        '["ok", [[0], 0, []], "", ""]',
+        '["fine", [[0], 0, []], "", "", null]',
+        '["ok", [[0], 0, []], "", "", [[], []]]',
+        '["raised", null, 7, "", null]',
+        '["raised", null, "\\ud800", "", null]',
+        '["ok", [["' + "9" * 5000 + '"], 0, []], "", "", null]',
+    ],
+)
+def test_an_answer_that_is_none_is_a_failure_of_its_unit(executor, unit_named, text):
+    """It is read as JSON of one shape, and never as anything else."""
+    result = forged(executor, unit_named("forges_an_answer"), text)
+    assert result.outcome is Outcome.BAD_ANSWER
+    assert result.message.startswith("its answer cannot be read: ")
+    assert still_works(executor, unit_named)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"off": "1"},  # the answer to another call
+        {"kind": "r"},  # READY before the answer
+        {"kind": "t"},  # a task, in the wrong direction
+        {"kind": "x"},
+    ],
+)
+def test_what_comes_out_of_turn_is_a_failure_of_its_unit(executor, unit_named, how):
+    """A frame of another kind, or for another call, is believed in nothing."""
+    good = answer(value=[[0], 0, []])
+    result = forged(executor, unit_named("forges_an_answer"), good, **how)
+    assert result.message == "its answer cannot be read: it answered out of turn"
+    assert still_works(executor, unit_named)
+
+
+def test_who_answers_twice_is_not_called_again(executor, unit_named):
+    """The first answer counts; the process that gave two of them is ended."""
+    unit = unit_named("forges_an_answer")
+    good = answer(value=[[0], 0, []])
+    how = {"goes on": "yes"}
+    for _ in range(3):
+        assert forged(executor, unit, good, **how).value == HOSTS[:1]
+    assert executor.replaced["spoke out of turn"] >= 2
+    assert still_works(executor, unit_named)
+
+
+def test_a_frame_without_end_is_a_failure_before_it_fills_memory(executor, unit_named):
+    """Its length is looked at first: an answer on three hosts has no 4 EiB."""
+    result = only(executor.run(job_of([unit_named("floods_its_answer")])))
+    assert result.outcome is Outcome.BAD_ANSWER
+    assert "a frame of 4611686018427387904 bytes; at most " in result.message
+
+
+def test_a_long_frame_between_answers_ends_its_process_at_once(unit_named, tmp_path):
+    """Nothing is awaited there that is as long as an answer may be."""
+    (tmp_path / "Speaks.py").write_text(
+        "import os, struct\n"
+        "class Last:\n"
+        "    def __del__(self):\n"
+        "        os.write(3, struct.pack('!cQQ', b'r', 0, 100_000))\n"
+        "def do_filter(hosts, vm, properties):\n"
+        "    global KEPT\n"
+        "    KEPT = Last()\n"
+        "    KEPT.itself = KEPT\n"
+        "    return hosts\n"
+    )
+    unit = unit_named("Speaks", folder=tmp_path)
+    own = Executor(parallel=4, max_waiting=64)
+    own.start()
+    try:
+        assert only(own.run(job_of([unit]))).value == HOSTS
+        wait_until(lambda: own.replaced)
+        assert {*own.replaced} <= {"ended", "spoke out of turn"}
+    finally:
+        own.close()
+
+
+def test_rubbish_on_every_descriptor_is_a_failure_of_that_call_alone(executor, unit_named):
+    """A plugin that finds the daemon's socket can spoil only its own answer."""
+    bad, good = executor.run(
+        job_of([unit_named("writes_to_descriptors"), unit_named("keeps_all")])
+    ).results
+    assert bad.outcome is Outcome.BAD_ANSWER
+    assert bad.message.startswith("its answer cannot be read")
+    assert good.value == HOSTS
+
+
+@pytest.mark.parametrize(
+    ("hosts", "packs"), [(HOSTS, []), (Document(b"<hosts><host id='a'/></hosts>"), ["/memfd"])]
+)
+def test_what_a_plugins_process_has_open(executor, unit_named, hosts, packs):
+    """Its output, the daemon's socket, its own status and timers, the packs of its entities."""
+    result = only(executor.run(job_of([unit_named("tells_its_descriptors")], hosts=hosts)))
+    targets = [line.split()[1] for line in result.stdout.splitlines()]
+    assert targets == ["/dev/null", "pipe", "pipe", "socket", "/proc", "/proc", *packs]

@@ -1,0 +1,189 @@
+"""How long a plugin's process is kept, and what becomes of what its calls print."""
+
+from __future__ import annotations
+
+import pytest
+
+from ovirt_scheduler.model.results import Outcome
+from tests.support.jobs import HOSTS
+from tests.support.processes import processes_with
+from tests.support.settled_calls import ordinary, seen
+
+
+def test_what_is_printed_after_the_answer_is_not_in_the_next_one(calls_of):
+    """By objects that are freed when a call is forgotten: it is its own, or nobody's."""
+    calls = calls_of(
+        "import gc, os\n"
+        "class Loud:\n"
+        "    def __del__(self):\n"
+        "        print(self.number)\n"
+        "        os.write(1, self.number.encode())\n"
+        "def do_filter(hosts, vm, properties):\n"
+        "    global KEPT\n"
+        "    gc.collect()\n"
+        "    KEPT = Loud()\n"
+        "    KEPT.number, KEPT.itself = properties['number'], KEPT\n"
+        "    print('in time')\n"
+        "    return hosts\n"
+    )
+    for number in "123":
+        printed = calls.call(number=number).stdout
+        assert printed.startswith("in time\n")
+        assert {*printed} <= {*"in time\n", number}
+    assert calls.replaced == {}
+
+
+def test_class_units_that_print_find_a_stdout_of_their_own(calls_of):
+    """Each answer is read from what that call printed, by itself or by a program."""
+    calls = calls_of(
+        "import subprocess, sys\n"
+        "class Changes:\n"
+        "    def do_filter(self, hosts_ids, vm_id, args_map):\n"
+        "        kept = hosts_ids[int(args_map['first']):]\n"
+        "        if args_map['how'] == 'program':\n"
+        "            subprocess.run(['echo', str(kept)], check=True)\n"
+        "        else:\n"
+        "            sys.stdout.write(str(kept))\n"
+    )
+    for first in range(3):
+        for how in ("print", "program"):
+            assert calls.call(first=str(first), how=how).value == HOSTS[first:]
+    assert {*calls.replaced} <= {"idle"}  # where one that settles was not waited for
+
+
+def test_a_class_unit_may_print_by_a_program_and_leave_its_process_different(calls_of):
+    """Its output is read in another process then, and it is called once."""
+    calls = calls_of(
+        "import os, subprocess\n"
+        "class Changes:\n"
+        "    def do_filter(self, hosts_ids, vm_id, args_map):\n"
+        "        os.open('/', os.O_RDONLY)\n"
+        "        with open(args_map['trace'], 'a') as trace:\n"
+        "            trace.write('x')\n"
+        "        subprocess.run(['echo', str(hosts_ids[:2])], check=True)\n"
+    )
+    trace = calls.folder / "trace"
+    for number in range(1, 4):
+        result = calls.call(trace=str(trace))
+        assert (result.outcome, result.value) == (Outcome.OK, HOSTS[:2]), result
+        assert trace.read_text() == "x" * number
+    assert calls.replaced["descriptors"] == 3
+
+
+def test_children_of_a_class_unit_are_ended_before_its_answer_is_read(calls_of, marker):
+    """They hold its stdout open, and could still write there."""
+    calls = calls_of(
+        "import subprocess\n"
+        "class Changes:\n"
+        "    def do_filter(self, hosts_ids, vm_id, args_map):\n"
+        "        subprocess.Popen(['sleep', args_map['marker']])\n"
+        "        print(hosts_ids)\n"
+    )
+    for _ in range(2):
+        assert calls.call(marker=marker).value == HOSTS
+        assert processes_with(marker) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "ends", "message"),
+    [
+        ("kept = b'x' * (1 << 40)", "out of memory", "MemoryError: the call reached its memory_limit"),
+        ("raise SystemExit(3)", "exit", "called sys.exit(3)"),
+        ("time.sleep(60)", "timed out", "was killed after"),
+        ("os.kill(os.getpid(), 9)", "killed", "died by SIGKILL"),
+        ("os._exit(0)", "killed", "ended its process without an answer"),
+    ],
+)  # fmt: skip
+def test_after_such_a_failure_the_process_ends(calls_of, change, ends, message):
+    """The caller is told of the failure; the next call has a new process."""
+    calls = calls_of(
+        "import os, time\n"
+        "def do_filter(hosts, vm, properties):\n"
+        f"    if properties.get('now'): {change}\n"
+        "    print(os.getpid())\n"
+        "    return hosts\n",
+        timeout=1.0,
+    )
+    pid = calls.call().stdout
+    failed = calls.call(now="1")
+    assert failed.outcome is not Outcome.OK
+    assert failed.message.startswith(message)
+    assert calls.replaced == {ends: 1}
+    assert calls.call().stdout != pid
+
+
+def test_an_exception_of_the_plugin_costs_no_process(calls_of):
+    """Nor does ``sys.exit(0)``, which counts as returning nothing."""
+    calls = calls_of(
+        "def do_filter(hosts, vm, properties):\n"
+        "    {'raise': int, 'exit': __import__('sys').exit}[properties['how']](\n"
+        "        'x' if properties['how'] == 'raise' else 0)\n"
+    )
+    for how, outcome in (("raise", Outcome.RAISED), ("exit", Outcome.BAD_ANSWER)):
+        assert calls.call(how=how).outcome is outcome
+    assert calls.replaced == {}
+
+
+def test_a_process_that_has_used_up_its_processor_time_is_replaced(calls_of):
+    """``cpu_limit`` holds for a call; a process that had so much in all ends after its answer."""
+    calls = calls_of(
+        "import os, time\n"
+        "def do_filter(hosts, vm, properties):\n"
+        "    end = time.process_time() + 0.4\n"
+        "    while time.process_time() < end: pass\n"
+        "    print(os.getpid())\n"
+        "    return hosts\n",
+        cpu=1,
+    )
+    found = [seen(calls.call()) for _ in range(4)]
+    assert len({pid for (pid,) in found}) > 1
+    assert {*calls.replaced} == {"cpu_limit"}
+
+
+def test_memory_that_calls_leave_in_use_is_bounded(calls_of):
+    """A cache inside a library may grow by some megabytes, and no further."""
+    calls = calls_of(
+        ordinary("json._trace.append(b'x' * (3 << 20))",
+                 "import json\njson._trace = vars(json).get('_trace', [])")
+    )  # fmt: skip
+    found = [calls.call().stdout for _ in range(6)]
+    assert found[0] == found[1]
+    assert len({*found}) > 1
+    assert {*calls.replaced} == {"memory"}
+
+
+def test_processes_are_replaced_after_so_many_calls(calls_of):
+    """``calls_per_process``, less up to a tenth: not all at once."""
+    calls = calls_of(ordinary(""), calls_per_process=10)
+    found = [calls.call().stdout for _ in range(30)]
+    assert all(9 <= found.count(pid) <= 10 for pid in {*found[:27]})
+    assert calls.replaced["calls_per_process"] >= 2
+
+
+def test_a_process_for_one_call_is_ended_at_once(calls_of):
+    """Nobody is handed one that has had its call."""
+    calls = calls_of(ordinary(""), calls_per_process=1)
+    for _ in range(4):
+        calls.call(settles=False)
+    assert calls.replaced == {"calls_per_process": 4}
+
+
+@pytest.mark.parametrize("place", ["scheduler.conf", "conf file"])
+def test_calls_per_process_is_set_for_all_plugins_and_for_one(start_daemon, tmp_path, place):
+    """Each call of such a plugin has a process of its own."""
+    plugins, confs = tmp_path / "plugins", tmp_path / "confs"
+    plugins.mkdir()
+    confs.mkdir()
+    (plugins / "Pid.py").write_text(
+        "import os\n"
+        "def do_score(hosts, vm, properties):\n"
+        "    return {host: os.getpid() for host in hosts}\n"
+    )
+    settings = f"ssl = false\nplugins_conf_path = {confs}\n"
+    if place == "conf file":
+        (confs / "Pid.conf").write_text("calls_per_process = 1\n")
+    else:
+        settings += "calls_per_process = 1\n"
+    with start_daemon(plugins, settings).proxy() as proxy:
+        pids = [proxy.runCostFunctions([["Pid", 1]], ["host"], "vm", {})["host"] for _ in range(5)]
+    assert len({*pids}) == 5

@@ -1,0 +1,312 @@
+"""What calls leave behind, and what stands in the way of its end: nobody else notices."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Callable, Iterator, List, Tuple
+
+import pytest
+
+from ovirt_scheduler.errors import ExecutorUnavailable
+from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.model.results import CallResult, Outcome
+from ovirt_scheduler.model.units import PolicyUnit
+from ovirt_scheduler.processes import pool, workers
+from ovirt_scheduler.processes.executor import Executor
+from tests.support.jobs import HOSTS, LIMITS, job_of, only
+from tests.support.processes import offspring, processes_with
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.long
+
+CHAIN = """
+import os, time
+
+def link():
+    os.setsid()
+    open({trace!r}, "a").close()
+    time.sleep({pause})
+
+def chain():
+    while True:
+        if os.fork():
+            os._exit(0)
+        link()
+
+def do_filter(hosts, vm, properties):
+    for _ in range({chains}):
+        if not os.fork():
+            chain()
+    while not os.path.exists({trace!r}):
+        time.sleep(0.01)
+    {then}
+    return hosts
+"""
+
+
+@pytest.fixture
+def own() -> Iterator[Executor]:
+    started = Executor(parallel=4, max_waiting=64)
+    started.start()
+    yield started
+    started.close()
+
+
+class Chains:
+    """A plugin whose call starts processes that fork, exit, and are a session's leaders each."""
+
+    def __init__(self, folder: Path, unit_named: Callable[..., PolicyUnit]) -> None:
+        self._folder = folder
+        self._unit_named = unit_named
+        self.trace = folder / "trace"
+
+    def unit(self, chains: int, pause: float, then: str = "pass") -> PolicyUnit:
+        code = CHAIN.format(trace=str(self.trace), pause=pause, chains=chains, then=then)
+        (self._folder / "Chains.py").write_text(code)
+        return self._unit_named("Chains", folder=self._folder, limits=replace(LIMITS, timeout=2.0))
+
+    def are_over(self, executor: Executor) -> bool:
+        """Whether no link is left: none leaves a trace, in the time of another call."""
+        self.trace.unlink(missing_ok=True)
+        assert only(executor.run(job_of([self._unit_named("keeps_all")]))).value == HOSTS
+        return not self.trace.exists()
+
+
+@pytest.fixture
+def chains(tmp_path, unit_named) -> Chains:
+    return Chains(tmp_path, unit_named)
+
+
+@pytest.mark.parametrize(("number", "pause"), [(1, 0.0), (3, 0.002), (1, 0.05)])
+def test_a_chain_of_forks_does_not_outlive_its_call(own, chains, number, pause):
+    """Each link is another process, in a session of its own, whose parent is gone."""
+    for _ in range(3):
+        result = only(own.run(job_of([chains.unit(number, pause)])))
+        assert (result.outcome, result.value) == (Outcome.OK, HOSTS)
+        assert chains.are_over(own)
+
+
+def test_a_chain_of_forks_does_not_keep_its_call_past_its_time(own, chains):
+    """Nor what the call itself does."""
+    unit = chains.unit(2, 0.001, then="time.sleep(3600)")
+    result = only(own.run(job_of([unit])))
+    assert (result.outcome, result.message) == (
+        Outcome.TIMED_OUT,
+        f"was killed after {result.seconds:.1f} s; its timeout is 2 s",
+    )
+    assert chains.are_over(own)
+
+
+def test_chains_of_forks_confuse_nobody_who_reaps(own, chains, unit_named):
+    """How other processes end is told rightly, while thousands come and go."""
+    chained = chains.unit(2, 0.0)
+    units = [unit_named(name) for name in ("exits_at_once", "dies_by_signal", "keeps_all")]
+    done = threading.Event()
+
+    def chain() -> int:
+        times = 0
+        while not done.is_set():
+            assert only(own.run(job_of([chained]))).value == HOSTS
+            times += 1
+        return times
+
+    with ThreadPoolExecutor(2) as threads:
+        chain_calls = threads.submit(chain)
+        found = set()
+        for _ in range(10):
+            for unit in units:
+                result = only(own.run(job_of([unit])))
+                found.add((result.unit, result.message))
+        done.set()
+        assert chain_calls.result(60) > 0
+    assert found == {
+        ("exits_at_once", "ended its process without an answer (exit status 0)"),
+        ("dies_by_signal", "died by SIGSEGV"),
+        ("keeps_all", ""),
+    }
+
+
+def test_hundreds_of_processes_that_a_call_leaves_are_gone_with_it(own, unit_named, tmp_path):
+    """Some have ended, which nobody has reaped; others are in sessions of their own."""
+    (tmp_path / "Many.py").write_text(
+        "import os, time\n"
+        "def do_filter(hosts, vm, properties):\n"
+        "    for number in range(400):\n"
+        "        if not os.fork():\n"
+        "            if number % 5 == 0:\n"
+        "                os.setsid()\n"
+        "                time.sleep(3600)\n"
+        "            os._exit(0)\n"
+        "    return hosts\n"
+    )
+    unit = unit_named("Many", folder=tmp_path, limits=replace(LIMITS, timeout=60.0))
+    result = only(own.run(job_of([unit], seconds=60.0)))
+    assert result.value == HOSTS
+    assert len(offspring(own.zygote_pid)) <= 2 + pool.SPARE
+
+
+def test_a_process_that_closes_the_daemons_socket_is_ended(own, unit_named, tmp_path):
+    """It may go on as long as it likes otherwise, and the call is a failure at once."""
+    (tmp_path / "Closes.py").write_text(
+        "import os, time\n"
+        "def do_filter(hosts, vm, properties):\n"
+        "    os.close(3)\n"
+        "    time.sleep(3600)\n"
+    )
+    result = only(own.run(job_of([unit_named("Closes", folder=tmp_path)])))
+    assert (result.outcome, result.message) == (Outcome.KILLED, "died by SIGKILL")
+    assert result.seconds < 5
+
+
+SEIZE = 0x4206  # ptrace(2)
+
+
+class Held:
+    """A process that cannot end entirely: who traces it keeps it from being reaped."""
+
+    def __init__(self, pid: int) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+        if libc.ptrace(SEIZE, pid, None, None) != 0:
+            pytest.skip(f"no process can be traced: {os.strerror(ctypes.get_errno())}")
+        self._pid = pid
+
+    def let_go(self) -> None:
+        os.waitpid(self._pid, 0x40000000)  # __WALL
+
+
+def call_whose_child_is_held(
+    executor: Executor, unit: PolicyUnit, marker: str, go: Path
+) -> Tuple[Held, CallResult]:
+    with ThreadPoolExecutor(1) as threads:
+        properties = {"marker": marker, "go": str(go)}
+        call = threads.submit(executor.run, job_of([unit], properties=properties))
+        (pid,) = wait_until(lambda: processes_with(marker))
+        held = Held(pid)
+        go.touch()
+        return held, only(call.result(30))
+
+
+def test_what_cannot_be_ended_is_told_and_holds_up_its_own_call_alone(
+    own, unit_named, marker, tmp_path, caplog
+):
+    """In the log; the call's answer waits some seconds for it, and nobody else's does."""
+    (tmp_path / "Leaves.py").write_text(
+        "import os, subprocess, time\n"
+        "def do_filter(hosts, vm, properties):\n"
+        "    subprocess.Popen(['sleep', properties['marker']], start_new_session=True)\n"
+        "    while not os.path.exists(properties['go']):\n"
+        "        time.sleep(0.01)\n"
+        "    return hosts\n"
+    )
+    unit = unit_named("Leaves", folder=tmp_path)
+    held, result = call_whose_child_is_held(own, unit, marker, tmp_path / "go")
+    try:
+        assert result.value == HOSTS
+        assert "what a plugin's call left behind does not end" in caplog.text
+        caplog.clear()
+        for _ in range(
+            3
+        ):  # each of which ends a process; what is left of another is not told again
+            assert (
+                only(own.run(job_of([unit_named("dies_by_signal")]))).message == "died by SIGSEGV"
+            )
+        assert "does not end" not in caplog.text
+    finally:
+        held.let_go()
+    wait_until(lambda: not processes_with(marker))
+    wait_until(lambda: len(offspring(own.zygote_pid)) <= 2 + pool.SPARE)
+
+
+def test_a_plugins_process_that_does_not_end_is_told(
+    own, unit_named, tmp_path, caplog, monkeypatch
+):
+    """Killed, and still there: the call is over all the same."""
+    monkeypatch.setattr(workers, "_END_SECONDS", 0.5)
+    running = tmp_path / "running"
+    (tmp_path / "Sleeps.py").write_text(
+        "import os, pathlib, time\n"
+        "def do_filter(hosts, vm, properties):\n"
+        f"    pathlib.Path({str(running)!r}).write_text(str(os.getpid()))\n"
+        "    time.sleep(3600)\n"
+    )
+    unit = unit_named("Sleeps", folder=tmp_path, limits=replace(LIMITS, timeout=1.0))
+    with ThreadPoolExecutor(1) as threads:
+        call = threads.submit(own.run, job_of([unit]))
+        held = Held(int(wait_until(lambda: running.exists() and running.read_text())))
+        try:
+            assert only(call.result(30)).outcome is Outcome.TIMED_OUT
+            assert "a process of a plugin was killed and does not end" in caplog.text
+            zygote = own.zygote_pid
+            assert only(own.run(job_of([unit_named("keeps_all")]))).value == HOSTS
+            assert own.zygote_pid == zygote
+        finally:
+            held.let_go()
+
+
+def test_closing_does_not_wait_for_a_zygote_that_is_starting():
+    """It is ended, though it has not said yet that it lives."""
+    starting = Executor(parallel=1, max_waiting=1)
+    failed: List[ExecutorUnavailable] = []
+
+    def start() -> None:
+        try:
+            starting.start()
+        except ExecutorUnavailable as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    zygote = wait_until(lambda: starting.zygote_pid)
+    os.kill(zygote, signal.SIGSTOP)
+    began = time.monotonic()
+    starting.close()
+    assert time.monotonic() - began < workers._START_SECONDS / 2
+    thread.join(5)
+    assert not thread.is_alive()
+    assert len(failed) == 1
+    assert not Path(f"/proc/{zygote}").exists()
+
+
+def test_a_zygote_that_is_killed_while_it_starts_costs_no_request(own, unit_named):
+    """Who waits for it gets the next one."""
+    unit = unit_named("keeps_all")
+    before = own.zygote_pid
+    os.kill(before, signal.SIGKILL)
+    with ThreadPoolExecutor(1) as threads:
+        request = threads.submit(own.run, job_of([unit]))
+        starting = wait_until(lambda: own.zygote_pid not in (None, before) and own.zygote_pid)
+        os.kill(starting, signal.SIGKILL)
+        assert only(request.result(30)).value == HOSTS
+    assert own.zygote_pid not in (before, starting)
+
+
+def test_a_stopped_zygote_holds_up_nobody_who_has_a_message_for_it(monkeypatch, unit_named, caplog):
+    """However many there are already: it is replaced."""
+    monkeypatch.setattr(workers, "_OBEY_SECONDS", 1.0)
+    caplog.set_level(logging.ERROR)
+    stuck = Executor(parallel=4, max_waiting=64)
+    stuck.start()
+    try:
+        zygote = stuck.zygote_pid
+        os.kill(zygote, signal.SIGSTOP)
+        worker = stuck._processes.pool.spare()
+        for _ in range(5000):
+            worker.kill()
+            if "gives no sign of life" in caplog.text:
+                break
+        worker.close()
+        document = Document(b"<hosts><host id='a'/></hosts>")
+        result = only(stuck.run(job_of([unit_named("keeps_all")], hosts=document)))
+        assert result.value == ("a",)
+        assert stuck.zygote_pid != zygote
+    finally:
+        stuck.close()

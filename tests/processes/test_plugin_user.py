@@ -1,0 +1,502 @@
+"""plugin_user: what a plugin can do that runs as another user than the daemon, which is root."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import pwd
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any, Dict, Iterator
+
+import pytest
+
+from ovirt_scheduler.errors import ConfigError
+from ovirt_scheduler.model.plugins import PluginUser
+from ovirt_scheduler.processes import launch
+from ovirt_scheduler.settings import config
+from tests.support.daemon import Daemon
+from tests.support.paths import PROJECT
+from tests.support.processes import for_all_users, lives, offspring, processes_with
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.long
+
+IDS = ["host-1", "host-2"]
+NOBODY = pwd.getpwnam("nobody")
+
+# All that the unit's drop-in leaves to the daemon (docs/security.md).
+CAPABILITIES = [
+    "setpriv", "--bounding-set", "-all,+setuid,+setgid,+kill", "--no-new-privs", "--",
+]  # fmt: skip
+
+# What a plugin finds of itself and of root's, written where the test reads it.
+LOOKING = """
+import json, os, pathlib, resource
+
+CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapAmb", "NoNewPrivs")
+
+def works(attempt, *arguments):
+    try:
+        attempt(*arguments)
+    except OSError:
+        return False
+    return True
+
+def look(out, forbidden=(), pids=()):
+    lines = pathlib.Path("/proc/self/status").read_text().splitlines()
+    status = dict(line.split(":", 1) for line in lines)
+    back = {
+        "setuid": works(os.setuid, 0), "setgid": works(os.setgid, 0),
+        "setreuid": works(os.setreuid, 0, 0), "seteuid": works(os.seteuid, 0),
+        "setgroups": works(os.setgroups, [0]),
+    }
+    found = {
+        "pid": os.getpid(),
+        "ids": [*os.getresuid(), *os.getresgid()],
+        "groups": sorted(os.getgroups()),
+        "status": {name: int(status[name], 16) for name in CAPABILITIES},
+        "environ": dict(os.environ),
+        "folder": os.getcwd(),
+        "files": resource.getrlimit(resource.RLIMIT_NOFILE)[1],
+        "opened": [path for path in forbidden if works(os.listdir, path) or works(open, path)],
+        "written": [path for path in forbidden if works(open, path, "a")],
+        "signalled": [pid for pid in pids if works(os.kill, pid, 0)],
+        "limited": [pid for pid in pids if works(resource.prlimit, pid, resource.RLIMIT_CPU)],
+        "back": [name for name, worked in back.items() if worked],
+    }
+    new = pathlib.Path(out + ".new")
+    new.write_text(json.dumps(found))
+    new.rename(out)
+"""
+
+PLUGINS = {
+    "_looking": LOOKING,
+    "by_function": """
+import json, os, _looking
+if not os.path.exists("OUT/analysis"):
+    _looking.look("OUT/analysis")
+def do_filter(hosts, vm, properties):
+    _looking.look("OUT/function", **json.loads(properties["look"]))
+    return hosts
+""",
+    "by_class": """
+import json, _looking
+class by_class:
+    def do_filter(self, hosts_ids, vm_id, args_map):
+        _looking.look("OUT/class", **json.loads(args_map["look"]))
+        print(hosts_ids)
+""",
+    "sleeps": """
+import subprocess, time
+def do_filter(hosts, vm, properties):
+    subprocess.Popen(["sleep", properties["marker"]], start_new_session=True)
+    time.sleep(3600)
+""",
+    "attacks": """
+import os, signal
+def parent(pid):
+    stat = open(f"/proc/{pid}/stat").read()
+    return int(stat[stat.rindex(")") + 2:].split()[1])
+def do_filter(hosts, vm, properties):
+    request_process = os.getppid()
+    for pid in (parent(request_process), request_process, os.getpid()):
+        os.kill(pid, signal.SIGKILL)
+""",
+}
+
+
+class Root:
+    """A daemon of root's with secrets, and what its plugins found."""
+
+    def __init__(self, folder: Path) -> None:
+        self.plugins = folder / "plugins"
+        self.plugins.mkdir()
+        self.out = folder / "out"
+        self.out.mkdir()
+        os.chown(self.out, NOBODY.pw_uid, NOBODY.pw_gid)
+        for name, text in PLUGINS.items():
+            (self.plugins / f"{name}.py").write_text(text.replace("OUT", str(self.out)))
+        (self.plugins / "by_function.py").chmod(0o600)  # the daemon reads it, not the plugin
+        (folder / "sleeps.conf").write_text("timeout = 1\n")
+        self.password = folder / "password"
+        self.password.write_text("correct horse battery staple")
+        self.password.chmod(0o600)
+        self.log_file = folder / "scheduler.log"
+        self.daemon = Daemon(
+            folder,
+            self.plugins,
+            f"plugin_user = {NOBODY.pw_name}\nplugins_conf_path = {folder}\n"
+            f"log_file = {self.log_file}\n[engine]\nurl = https://127.0.0.1:1/api\n"
+            f"username = u\npassword_file = {self.password}",
+            [],
+            before=for_all_users(*CAPABILITIES),
+        )
+        state = self.daemon.state
+        self.forbidden = [
+            str(path)
+            for path in (
+                state / "certificate", state / "certificate" / "key.pem", state / "plugins",
+                self.password, self.log_file, f"/proc/{self.daemon.pid}/environ",
+                f"/proc/{self.daemon.pid}/mem", f"/proc/{self.daemon.pid}/fd",
+            )
+        ]  # fmt: skip
+
+    def call(self, unit: str, **properties: str) -> Any:
+        look = {"forbidden": self.forbidden, "pids": [self.daemon.pid, 1]}
+        with self.daemon.proxy("/engine") as scheduler:
+            return scheduler.runFilters(
+                [unit], IDS, "vm-1", {"look": json.dumps(look), **properties}
+            )
+
+    def found(self, name: str) -> Dict[str, Any]:
+        return json.loads((self.out / name).read_text())
+
+
+@pytest.fixture(scope="module")
+def room() -> Iterator[Path]:
+    """A folder that every user can enter, unlike tmp_path."""
+    folder = Path(tempfile.mkdtemp(prefix="ovirt-scheduler-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def as_root() -> None:
+    """Skips where the tests cannot change users."""
+    if os.geteuid() != 0:
+        pytest.skip("plugin_user takes root")
+    command = for_all_users("setpriv", "--reuid", NOBODY.pw_name, "--clear-groups", "--")
+    command += [sys.executable, "-c", "import ovirt_scheduler.command.cli"]
+    able = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    if able.returncode:
+        pytest.skip(f"no other user can be had: {shlex.join(command)}: {able.stderr}")
+
+
+@pytest.fixture(scope="module")
+def root(as_root: None, room: Path) -> Iterator[Root]:
+    running = Root(room)
+    yield running
+    below = offspring(running.daemon.pid)
+    assert running.daemon.stop() == 0
+    assert [pid for pid in below if Path(f"/proc/{pid}").exists()] == []
+
+
+@pytest.fixture(scope="module", params=["function", "class", "analysis"])
+def found(root: Root, request: pytest.FixtureRequest) -> Dict[str, Any]:
+    """What was found from inside: a call of each kind of unit, and the loading of a file."""
+    if request.param != "analysis":
+        assert root.call(f"by_{request.param}")["result"] == IDS
+    return root.found(request.param)
+
+
+def test_plugins_run_as_that_user_alone(found):
+    """Real, effective and saved; its own groups; no capability, and none to be gained."""
+    assert found["ids"] == [NOBODY.pw_uid] * 3 + [NOBODY.pw_gid] * 3
+    assert set(found["groups"]) == set(os.getgrouplist(NOBODY.pw_name, NOBODY.pw_gid))
+    assert found["status"] == {
+        "CapInh": 0, "CapPrm": 0, "CapEff": 0, "CapAmb": 0, "NoNewPrivs": 1,
+    }  # fmt: skip
+
+
+def test_there_is_no_way_back_to_root(found):
+    """By no system call that changes users."""
+    assert found["back"] == []
+
+
+def test_nothing_of_the_daemons_can_be_opened(found):
+    """Neither the key nor the password, the state folder, the log, or the daemon in /proc."""
+    assert (found["opened"], found["written"]) == ([], [])
+
+
+def test_the_daemon_cannot_be_sent_a_signal_or_be_limited(found):
+    """Nor anything else of root's."""
+    assert (found["signalled"], found["limited"]) == ([], [])
+
+
+def test_the_environment_is_that_users(found):
+    """Home and name; nothing of the daemon's but path, time zone and language."""
+    environ = found["environ"]
+    assert environ["HOME"] == NOBODY.pw_dir
+    assert environ["USER"] == environ["LOGNAME"] == NOBODY.pw_name
+    assert {name for name in environ if not name.startswith("LC_")} <= {
+        "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ",
+    }  # fmt: skip
+
+
+def test_folder_and_limits_are_as_ever(root, found):
+    """The plugin's folder is the working directory (contract 5.3); limits hold (contract 5.4)."""
+    assert found["folder"] == str(root.plugins)
+    assert found["files"] == 256
+
+
+def test_a_folder_for_temporary_files_is_not_passed_on():
+    """The daemon's may be closed to that user."""
+    user = PluginUser("somebody", 12, 34, (34,), "/home/somebody")
+    environ = {"TMPDIR": "/root/tmp", "HOME": "/root", "A_SECRET": "x", "LC_ALL": "C"}
+    assert launch.environment(environ, user) == {
+        "HOME": "/home/somebody", "USER": "somebody", "LOGNAME": "somebody", "LC_ALL": "C",
+    }  # fmt: skip
+    assert launch.environment(environ, None) == {
+        "TMPDIR": "/root/tmp", "HOME": "/root", "LC_ALL": "C",
+    }  # fmt: skip
+
+
+def test_the_memory_of_its_processes_is_hidden_as_ever(root):
+    """Files in /proc are root's for a process that is not dumpable; the change resets that."""
+    below = offspring(root.daemon.pid)
+    assert len(below) >= 2
+    for pid in below:
+        status = Path(f"/proc/{pid}/status").read_text()
+        assert f"\nUid:\t{NOBODY.pw_uid}\t" in status
+        assert Path(f"/proc/{pid}/environ").stat().st_uid == 0
+
+
+def test_what_is_over_is_killed_with_all_that_it_started(root, marker):
+    """A grandchild in a session of its own too; the daemon counts on nobody's help."""
+    answer = root.call("sleeps", marker=marker)
+    assert "its timeout is 1 s" in answer["plugin_errors"]["sleeps"][0]
+    assert processes_with(marker) == []
+
+
+def test_plugins_that_kill_what_they_can_harm_only_plugins(root):
+    """SIGKILL to the zygote and to the request process, which are the same user's."""
+    answer = root.call("attacks")
+    assert answer["result_code"] == 1
+    assert root.daemon.process.poll() is None
+    assert root.call("by_function")["result"] == IDS
+
+
+def test_a_call_under_way_is_ended_with_the_daemon(as_root, marker, room):
+    """kill -9 of the daemon leaves nothing, though its processes are another user's."""
+    folder = room / "killed"
+    folder.mkdir()
+    (folder / "plugins").mkdir()
+    (folder / "plugins" / "sleeps.py").write_text(PLUGINS["sleeps"])
+    settings = f"plugin_user = {NOBODY.pw_name}"
+    daemon = Daemon(folder, folder / "plugins", settings, [], before=for_all_users())
+
+    def call() -> None:
+        lost = contextlib.suppress(OSError, http.client.HTTPException)
+        with lost, daemon.proxy() as scheduler:
+            scheduler.runFilters(["sleeps"], IDS, "vm-1", {"marker": marker})
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    try:
+        wait_until(lambda: processes_with(marker))
+        below = wait_until(lambda: len(offspring(daemon.pid)) >= 3 and offspring(daemon.pid))
+    finally:
+        daemon.stop(signal.SIGKILL)
+        thread.join(20)
+    wait_until(lambda: not any(map(lives, below)))
+
+
+def command(folder: Path, *words: str, user: str = NOBODY.pw_name) -> subprocess.CompletedProcess:
+    """``ovirt-scheduler`` as root, with plugin_user, on plugins in a folder."""
+    (folder / "scheduler.conf").write_text(f"plugin_user = {user}\n")
+    return subprocess.run(
+        [*for_all_users(), sys.executable, "-m", "ovirt_scheduler", *words,
+         "--config", str(folder / "scheduler.conf")],
+        cwd=PROJECT, capture_output=True, text=True, check=False, timeout=60,
+        env={**os.environ, "STATE_DIRECTORY": str(folder / "state")},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def folder(as_root: None, room: Path) -> Iterator[Path]:
+    """An empty folder that every user can enter."""
+    made = Path(tempfile.mkdtemp(dir=room))
+    made.chmod(0o755)
+    yield made
+
+
+TELLS = (
+    "import os\ndef do_filter(hosts, vm, properties):\n    print(os.getuid())\n    return hosts\n"
+)
+
+
+def test_commands_that_run_plugins_respect_it(folder):
+    """try and --local, where they are root's."""
+    (folder / "tells.py").write_text(TELLS)
+    (folder / "hosts").write_text("host-1")
+    tried = command(folder, "try", str(folder / "tells.py"), "--hosts", str(folder / "hosts"))
+    assert f"stdout:\n{NOBODY.pw_uid}\n" in tried.stdout, tried.stderr
+    asked = command(
+        folder, "filter", "tells", "--local", "--plugins", str(folder), "--hosts",
+        str(folder / "hosts"),
+    )  # fmt: skip
+    assert asked.returncode == 0, asked.stderr
+
+
+def test_check_tells_of_a_folder_that_is_closed_to_that_user(folder):
+    """With the command that opens it; the daemon would not load the plugin either."""
+    closed = folder / "closed"
+    plugins = closed / "plugins"
+    plugins.mkdir(parents=True)
+    (plugins / "tells.py").write_text(TELLS)
+    closed.chmod(0o700)
+    checked = command(folder, "check", "--plugins", str(plugins))
+    assert checked.returncode == 1
+    assert (
+        f"{plugins}/tells.py: cannot be run in its folder: {closed} is closed to "
+        f"{NOBODY.pw_name}, whom plugins run as; mend it: chmod o+x {closed}\n"
+    ) in checked.stdout
+    closed.chmod(0o711)
+    assert command(folder, "check", "--plugins", str(plugins)).stdout.startswith("certificate")
+
+
+def test_a_folder_that_is_closed_later_is_as_one_that_has_gone(root):
+    """What was loaded from it is still good, and runs elsewhere."""
+    root.plugins.chmod(0o700)
+    try:
+        assert root.call("by_function")["result"] == IDS
+        assert root.found("function")["folder"] == "/"
+    finally:
+        root.plugins.chmod(0o755)
+
+
+def test_that_users_processes_are_kept(root):
+    """What is compared of them can be read without rights."""
+    pids = {root.call("by_function") and root.found("function")["pid"] for _ in range(20)}
+    assert len(pids) < 10
+
+
+def test_that_user_may_own_no_plugin(folder):
+    """Else a plugin could rewrite another, and what is run would not be the administrator's."""
+    (folder / "tells.py").write_text(TELLS)
+    os.chown(folder / "tells.py", NOBODY.pw_uid, NOBODY.pw_gid)
+    checked = command(folder, "check", "--plugins", str(folder))
+    assert checked.returncode == 1
+    assert f"belongs to {NOBODY.pw_name}, not root; mend it: chown root" in checked.stdout
+
+
+def test_root_without_the_right_to_change_users_is_told_so(folder):
+    """As under a unit that takes all capabilities away."""
+    (folder / "scheduler.conf").write_text(f"plugin_user = {NOBODY.pw_name}\n")
+    ended = subprocess.run(
+        [*for_all_users("setpriv", "--bounding-set", "-setuid", "--"), sys.executable, "-m",
+         "ovirt_scheduler", "check", "--config", str(folder / "scheduler.conf")],
+        cwd=PROJECT, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert ended.returncode == os.EX_SOFTWARE
+    assert "plugin_user: root may not change users here: it lacks CAP_SETUID" in ended.stderr
+    assert "did not start (exit status 1)" in ended.stderr
+
+
+def test_capabilities_that_outlive_the_change_stop_the_start(folder):
+    """SECBIT_NO_SETUID_FIXUP has the kernel leave them."""
+    (folder / "scheduler.conf").write_text(f"plugin_user = {NOBODY.pw_name}\n")
+    ended = subprocess.run(
+        [*for_all_users("setpriv", "--securebits", "+no_setuid_fixup", "--"), sys.executable,
+         "-m", "ovirt_scheduler", "check", "--config", str(folder / "scheduler.conf")],
+        cwd=PROJECT, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert ended.returncode == os.EX_SOFTWARE
+    assert "plugin_user: the change left capabilities (CapPrm: " in ended.stderr
+
+
+def test_an_interpreter_that_is_closed_to_that_user_is_told(folder):
+    """Plugins could import nothing."""
+    (folder / "scheduler.conf").write_text(f"plugin_user = {NOBODY.pw_name}\n")
+    (folder / "closed").mkdir(mode=0o700)
+    shutil.copytree(PROJECT / "ovirt_scheduler", folder / "closed" / "ovirt_scheduler")
+    ended = subprocess.run(
+        [*for_all_users(), sys.executable, "-m", "ovirt_scheduler", "check",
+         "--config", str(folder / "scheduler.conf")],
+        cwd=folder / "closed", capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert ended.returncode == os.EX_SOFTWARE
+    assert f"cannot read {folder}/closed/ovirt_scheduler/processes/worker/zygote.py" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("no-such-user", "there is no user no-such-user; make it, or name another"),
+        ("root", "root has the rights of root, or of root's group; name a user without"),
+    ],
+)
+def test_a_user_that_will_not_do_is_a_mistake_in_the_settings(tmp_path, name, problem):
+    """Told with the line."""
+    file = tmp_path / "scheduler.conf"
+    file.write_text(f"\nplugin_user = {name}\n")
+    with pytest.raises(ConfigError) as caught:
+        config.load(file, {})
+    assert str(caught.value) == f"{file}:2: plugin_user: {problem}"
+
+
+def test_a_log_that_others_could_lead_elsewhere_stops_the_start(folder):
+    """What root writes there would go where a link says."""
+    logs = folder / "logs"
+    logs.mkdir()
+    os.chown(logs, NOBODY.pw_uid, NOBODY.pw_gid)
+    conf = folder / "scheduler.conf"
+    conf.write_text(f"log_file = {logs}/log\n")
+    assert config.load(conf, {}).log_file == logs / "log"
+    conf.write_text(f"log_file = {logs}/log\nplugin_user = {NOBODY.pw_name}\n")
+    with pytest.raises(ConfigError) as caught:
+        config.load(conf, {})
+    assert str(caught.value) == (
+        f"{conf}:1: log_file: {logs}: belongs to {NOBODY.pw_name}, not root; "
+        f"mend it: chown root {logs}"
+    )
+
+
+def test_a_log_that_belongs_to_that_user_stops_the_start(folder):
+    """The daemon ran as that user before, and plugins could read and rewrite it."""
+    log = folder / "log"
+    log.touch()
+    os.chown(log, NOBODY.pw_uid, NOBODY.pw_gid)
+    conf = folder / "scheduler.conf"
+    conf.write_text(f"log_file = {log}\nplugin_user = {NOBODY.pw_name}\n")
+    with pytest.raises(ConfigError, match=f"log_file: {log}: belongs to {NOBODY.pw_name}"):
+        config.load(conf, {})
+
+
+def test_without_root_it_is_a_mistake_for_the_daemon_alone(folder):
+    """serve ends with status 78; who tries a plugin runs it as themselves."""
+    (folder / "scheduler.conf").write_text(f"plugin_user = {NOBODY.pw_name}\n")
+    (folder / "tells.py").write_text(TELLS)
+    (folder / "hosts").write_text("host-1")
+    os.chown(folder, 12345, 12345)
+
+    def run(*words: str) -> subprocess.CompletedProcess:
+        before = for_all_users("setpriv", "--reuid", "12345", "--regid", "12345", "--clear-groups")
+        return subprocess.run(
+            [*before, "--", sys.executable, "-m", "ovirt_scheduler", *words,
+             "--config", str(folder / "scheduler.conf")],
+            cwd=PROJECT, capture_output=True, text=True, check=False, timeout=60,
+            env={**os.environ, "STATE_DIRECTORY": str(folder / "state")},
+        )  # fmt: skip
+
+    ended = run("serve")
+    assert ended.returncode == os.EX_CONFIG
+    assert (
+        f"scheduler.conf:1: plugin_user: only root can run plugins as {NOBODY.pw_name}; start it "
+        "as root, or take the line out"
+    ) in ended.stderr
+    tried = run("try", str(folder / "tells.py"), "--hosts", str(folder / "hosts"))
+    assert "stdout:\n12345\n" in tried.stdout, tried.stderr
+
+
+def test_a_changed_user_takes_a_restart(root):
+    """SIGHUP refuses it, and nothing changes."""
+    conf = root.out.parent / "scheduler.conf"
+    before = conf.read_text()
+    conf.write_text(before.replace(f"plugin_user = {NOBODY.pw_name}", "plugin_user = daemon"))
+    root.daemon.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: "plugin_user cannot change without a restart" in root.log_file.read_text())
+    conf.write_text(before)
+    (root.out / "class").unlink(missing_ok=True)
+    assert root.call("by_class")["result"] == IDS
+    assert root.found("class")["ids"] == [NOBODY.pw_uid] * 3 + [NOBODY.pw_gid] * 3

@@ -1,0 +1,430 @@
+"""Which processes of plugins are kept, for how long, and what their ends cost: no call elsewhere."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Callable, Iterator, List
+
+import pytest
+
+from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded
+from ovirt_scheduler.model import properties
+from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.model.results import Outcome
+from ovirt_scheduler.model.units import Kind, PolicyUnit
+from ovirt_scheduler.processes import pool, processes
+from ovirt_scheduler.processes.executor import Executor
+from ovirt_scheduler.processes.workers import Worker
+from tests.support.jobs import HOSTS, LIMITS, job_of, only
+from tests.support.processes import offspring
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.long
+
+_MANY = 450  # whose ends are more than a socket holds
+
+
+@pytest.fixture
+def own() -> Iterator[Executor]:
+    started = Executor(parallel=4, max_waiting=64)
+    started.start()
+    yield started
+    started.close()
+
+
+def pid_of(executor: Executor, unit: PolicyUnit) -> int:
+    return int(only(executor.run(job_of([unit]))).stdout)
+
+
+def below(executor: Executor) -> List[int]:
+    return offspring(executor.zygote_pid)
+
+
+def test_a_plugins_process_serves_one_call_after_another(own, unit_named, monkeypatch):
+    """And no other plugin's."""
+    monkeypatch.setattr(processes, "_PATIENCE", 5.0)  # the machine may be busy
+    unit, other = unit_named("tells_its_pid"), unit_named("prints")
+    pids = {pid_of(own, unit) for _ in range(20)}
+    assert len(pids) == 1
+    only(own.run(job_of([other])))
+    assert {pid_of(own, unit) for _ in range(3)} == pids
+
+
+def test_values_of_properties_cost_no_process(own, unit_named, monkeypatch):
+    """The alarm under which they are held to their patterns is taken back."""
+    monkeypatch.setattr(processes, "_PATIENCE", 5.0)  # the machine may be busy
+    unit = replace(
+        unit_named("tells_its_pid"), properties=properties.parse("tells_its_pid", "a=x+", "")
+    )
+    jobs = [job_of([unit], properties={"a": "xx"}) for _ in range(5)]
+    assert len({only(own.run(job)).stdout for job in jobs}) == 1
+    assert own.replaced == {}
+
+
+def test_units_of_one_plugin_share_its_process(own, unit_named, tmp_path, monkeypatch):
+    """Filter and cost function of a file are functions of the same code."""
+    monkeypatch.setattr(processes, "_PATIENCE", 5.0)  # the machine may be busy
+    (tmp_path / "Both.py").write_text(
+        "import os\n"
+        "def do_filter(hosts, vm, properties):\n    print(os.getpid())\n    return hosts\n"
+        "def do_score(hosts, vm, properties):\n    print(os.getpid())\n    return {}\n"
+    )
+    one, two = (
+        unit_named("Both", kind, folder=tmp_path) for kind in (Kind.FILTER, Kind.COST_FUNCTION)
+    )
+    assert pid_of(own, one) == pid_of(own, two)
+
+
+def test_an_edited_plugin_has_a_process_of_its_own(own, unit_named, tmp_path):
+    """The old version's answers no call of the new one, and ends when it is idle."""
+    path = tmp_path / "Edited.py"
+    code = (
+        "import os\ndef do_filter(hosts, vm, properties):\n    print(os.getpid())\n    return {}\n"
+    )
+    path.write_text(code.format("hosts"))
+    before = pid_of(own, unit_named("Edited", folder=tmp_path))
+    path.write_text(code.format("hosts[:1]"))
+    edited = unit_named("Edited", folder=tmp_path)
+    result = only(own.run(job_of([edited])))
+    assert result.value == HOSTS[:1]
+    assert int(result.stdout) != before
+
+
+def test_other_limits_take_another_process(own, unit_named):
+    """They are the process's, and cannot be raised again."""
+    unit = unit_named("tells_its_pid")
+    less = replace(unit, limits=replace(LIMITS, memory=LIMITS.memory // 2))
+    assert pid_of(own, unit) != pid_of(own, less)
+
+
+def test_what_is_wanted_is_loaded_before_it_is_called(own, unit_named, tmp_path):
+    """So no call pays for its imports."""
+    loaded = tmp_path / "loaded"
+    (tmp_path / "Slow.py").write_text(
+        "import os, pathlib\n"
+        f"pathlib.Path({str(loaded)!r}).write_text(str(os.getpid()))\n"
+        "def do_filter(hosts, vm, properties):\n    print(os.getpid())\n    return hosts\n"
+    )
+    unit = unit_named("Slow", folder=tmp_path)
+    loaded.unlink()
+    own.want([(unit.plugin, unit.limits)])
+    ahead = int(wait_until(lambda: loaded.exists() and loaded.read_text()))
+    assert pid_of(own, unit) == ahead
+
+
+def test_what_is_killed_while_it_loads_is_loaded_again(own, unit_named, tmp_path):
+    """However often: who kills it may stop doing so."""
+    loaded = tmp_path / "loaded"
+    (tmp_path / "Slow.py").write_text(
+        "import os, pathlib, time\n"
+        f"pathlib.Path({str(loaded)!r}).write_text(str(os.getpid()))\n"
+        "time.sleep(0.5)\n"
+        "def do_filter(hosts, vm, properties):\n    return hosts\n"
+    )
+    unit = unit_named("Slow", folder=tmp_path)
+    loaded.unlink()
+    own.want([(unit.plugin, unit.limits)])
+    for _ in range(4):
+        pid = int(wait_until(lambda: loaded.exists() and loaded.read_text()))
+        loaded.unlink()
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: loaded.exists() and loaded.read_text())
+
+
+def test_what_is_not_wanted_any_more_ends(own, unit_named, monkeypatch):
+    """A plugin that was edited or taken away leaves no process."""
+    monkeypatch.setattr(pool, "_IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(pool, "_REST", 0.05)
+    unit = unit_named("tells_its_pid")
+    pid = pid_of(own, unit)
+    own.want([])
+    wait_until(lambda: pid not in below(own))
+    assert own.replaced["not in use"] == 1
+
+
+def test_a_process_that_is_always_in_use_is_replaced_when_it_is_old(own, unit_named, monkeypatch):
+    """By its birth, however short ago its last call was: libraries are updated under it."""
+    monkeypatch.setattr(processes, "_PATIENCE", 5.0)  # the machine may be busy
+    monkeypatch.setattr(pool, "_LIFE_SECONDS", 2.0)
+    unit = unit_named("tells_its_pid")
+    pid = pid_of(own, unit)
+    wait_until(lambda: pid_of(own, unit) != pid)
+    assert own.replaced == {"age": 1}
+
+
+def test_after_a_rush_one_process_of_a_plugin_is_left(own, unit_named, monkeypatch):
+    """The memory of those that were needed for it is given back."""
+    monkeypatch.setattr(pool, "_IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(pool, "_REST", 0.05)
+    unit = unit_named("tells_its_pid")
+    own.want([(unit.plugin, unit.limits)])
+    with ThreadPoolExecutor(16) as threads:
+        list(threads.map(lambda _: own.run(job_of([unit])), range(200)))
+    wait_until(lambda: len(below(own)) == 1 + pool.SPARE)
+
+
+def test_no_more_processes_are_kept_than_are_allowed(unit_named, tmp_path):
+    """Those that were used longest ago end."""
+    few = Executor(parallel=2, max_waiting=8, kept=2)
+    few.start()
+    try:
+        for number in range(4):
+            (tmp_path / f"p{number}.py").write_text(
+                "import os\ndef do_filter(hosts, vm, properties):\n"
+                "    print(os.getpid())\n    return hosts\n"
+            )
+        units = [unit_named(f"p{number}", folder=tmp_path) for number in range(4)]
+        pids = [pid_of(few, unit) for unit in units]
+        wait_until(lambda: len(set(pids) & set(below(few))) == 2)
+        assert set(pids[2:]) <= set(below(few))
+    finally:
+        few.close()
+
+
+def test_a_call_that_gets_no_process_is_counted_nowhere(own, unit_named):
+    """Else there would be fewer processes kept for the calls after it."""
+    unit = unit_named("tells_its_pid")
+    own.close()
+    with pytest.raises(Overloaded):
+        own.run(job_of([unit]))
+    assert own._processes.pool.kept == 0
+
+
+def test_idle_processes_may_be_killed_and_no_request_notices(own, unit_named):
+    """kill -9 of a plugin's process, and of those that nobody uses yet."""
+    unit = unit_named("tells_its_pid")
+    for _ in range(3):
+        pid = pid_of(own, unit)
+        for each in below(own):
+            os.kill(each, signal.SIGKILL)
+        assert pid_of(own, unit) != pid
+
+
+def test_a_process_killed_in_a_call_fails_that_call_alone(own, unit_named, tmp_path):
+    """kill -9: a failure that says so; the next call has another process."""
+    running = tmp_path / "running"
+    (tmp_path / "Sleeps.py").write_text(
+        "import os, pathlib, time\n"
+        "def do_filter(hosts, vm, properties):\n"
+        f"    pathlib.Path({str(running)!r}).write_text(str(os.getpid()))\n"
+        "    time.sleep(3600)\n"
+    )
+    unit = unit_named("Sleeps", folder=tmp_path)
+    found = []
+    thread = threading.Thread(target=lambda: found.append(own.run(job_of([unit]))))
+    thread.start()
+    pid = int(wait_until(lambda: running.exists() and running.read_text()))
+    os.kill(pid, signal.SIGKILL)
+    thread.join(10)
+    (execution,) = found
+    assert (only(execution).outcome, only(execution).message) == (
+        Outcome.KILLED,
+        "died by SIGKILL",
+    )
+    assert only(own.run(job_of([unit_named("keeps_all")]))).value == HOSTS
+
+
+def test_a_process_that_is_never_ready_again_is_ended(own, unit_named, tmp_path, monkeypatch):
+    """A finalizer that hangs after the answer costs its process, and no call."""
+    monkeypatch.setattr(pool, "_SETTLE_SECONDS", 0.2)
+    (tmp_path / "Hangs.py").write_text(
+        "import os, time\n"
+        "class Hangs:\n"
+        "    def __del__(self):\n        time.sleep(3600)\n"
+        "it = Hangs()\n"
+        "def do_filter(hosts, vm, properties):\n    print(os.getpid())\n    return hosts\n"
+    )
+    unit = unit_named("Hangs", folder=tmp_path, limits=replace(LIMITS, timeout=2.0))
+    result = only(own.run(job_of([unit], seconds=20)))
+    assert result.outcome in (Outcome.OK, Outcome.TIMED_OUT)
+    assert only(own.run(job_of([unit_named("keeps_all")]))).value == HOSTS
+
+
+def test_a_reader_that_is_killed_fails_its_request_alone(own, unit_named):
+    """It says so, and the next document is read."""
+    big = Document(
+        b"<hosts>" + b"".join(b"<host id='%d'/>" % n for n in range(50_000)) + b"</hosts>"
+    )
+    unit = unit_named("keeps_all")
+    spare = set(wait_until(lambda: len(below(own)) >= pool.SPARE and below(own)))
+    found: List[object] = []
+
+    def ask() -> None:
+        try:
+            found.append(own.run(job_of([unit], hosts=big)))
+        except Exception as error:  # noqa: BLE001  it is what is looked at
+            found.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    reader = wait_until(lambda: next((pid for pid in spare if _grown(pid)), None))
+    os.kill(reader, signal.SIGKILL)
+    thread.join(30)
+    assert "the process that read the documents died by SIGKILL" in str(found[0])
+    good = Document(b"<hosts><host id='a'/></hosts>")
+    assert only(own.run(job_of([unit], hosts=good))).value == ("a",)
+
+
+def _grown(pid: int) -> bool:
+    """Whether a process has used some processor time."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    fields = stat.rpartition(")")[2].split()
+    return int(fields[11]) > 5
+
+
+def test_idle_there_are_spare_processes_and_one_of_each_plugin(
+    own, unit_named: Callable[..., PolicyUnit]
+):
+    """Nothing else is kept: readers end with their request."""
+    unit = unit_named("keeps_all")
+    for _ in range(3):
+        own.run(job_of([unit], hosts=Document(b"<hosts><host id='a'/></hosts>")))
+    wait_until(lambda: len(below(own)) == 1 + pool.SPARE)
+
+
+def test_a_process_that_is_never_ready_again_costs_no_later_call(unit_named, tmp_path):
+    """However few calls there are at once: a call that waited for it has another in time."""
+    (tmp_path / "Hangs.py").write_text(
+        "import time\n"
+        "class Hangs:\n"
+        "    def __del__(self):\n        time.sleep(3600)\n"
+        "def do_filter(hosts, vm, properties):\n"
+        "    global it\n    it = Hangs()\n    return hosts\n"
+    )
+    one = Executor(parallel=1, max_waiting=8)
+    one.start()
+    try:
+        unit = unit_named("Hangs", folder=tmp_path)
+        results = [only(one.run(job_of([unit]))) for _ in range(4)]
+    finally:
+        one.close()
+    assert {result.outcome for result in results} == {Outcome.OK}
+
+
+def test_a_task_that_cannot_be_told_keeps_no_process(own, unit_named):
+    """Nor its descriptors: it was taken for a call that did not begin."""
+    deep: List[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    unit = unit_named("keeps_all")
+    own.run(job_of([unit]))
+    before = own._processes.pool.kept
+    job = job_of([unit])
+    job = replace(job, calls=tuple(replace(each, properties={"a": deep}) for each in job.calls))
+    with pytest.raises(RecursionError):
+        own.run(job)
+    assert own._processes.pool.kept == before - 1
+
+
+def test_what_is_loaded_ahead_may_print_a_lot(own, unit_named, tmp_path):
+    """More than a pipe holds: somebody reads it although nobody calls."""
+    loaded = tmp_path / "loaded"
+    (tmp_path / "Tells.py").write_text(
+        "import os, pathlib\n"
+        "os.write(1, b'x' * 500_000)\n"
+        f"pathlib.Path({str(loaded)!r}).touch()\n"
+        "def do_filter(hosts, vm, properties):\n    return hosts\n"
+    )
+    unit = unit_named("Tells", folder=tmp_path)
+    loaded.unlink()
+    own.want([(unit.plugin, unit.limits)])
+    wait_until(loaded.exists)
+
+
+def test_a_process_that_was_loaded_ahead_is_replaced_as_often_as_it_is_killed(own, unit_named):
+    """Only a plugin that cannot be loaded is not loaded ahead again and again."""
+    unit = unit_named("keeps_all")
+    own.want([(unit.plugin, unit.limits)])
+    for _ in range(5):
+        kept = wait_until(lambda: _ready(own))
+        os.kill(kept, signal.SIGKILL)
+        wait_until(lambda gone=kept: gone not in below(own))
+    assert wait_until(lambda: _ready(own))
+
+
+def _ready(executor: Executor) -> int:
+    """The pid of the process that is kept of a plugin, once it is ready; else 0."""
+    with executor._processes.pool._news:
+        benches = [[*bench] for bench in executor._processes.pool._idle.values()]
+    if not any(kept.ready for bench in benches for kept in bench):
+        return 0
+    return next((pid for pid in below(executor) if _title(pid).startswith("plugin")), 0)
+
+
+def _title(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().rpartition(": ")[2]
+    except OSError:
+        return ""
+
+
+def test_a_spare_process_that_ends_as_it_is_made_is_not_kept(own, unit_named):
+    """What was told of its end came too early: else a request would find it, much later."""
+
+    def ended() -> Worker:
+        worker = own._processes._fork()
+        worker.end()
+        return worker
+
+    kept = pool.Pool(ended, 4, 1)
+    kept._make([], 2)
+    assert kept._spare == []
+
+
+def test_what_is_asked_for_while_no_process_can_be_had_is_not_forgotten(
+    own, unit_named, monkeypatch
+):
+    """The keeping thread looks again, and does not rest before."""
+    monkeypatch.setattr(pool, "_REST", 3600.0)
+    unit = unit_named("keeps_all")
+    key = pool.key_of(unit.plugin, unit.limits)
+    refused: List[bool] = []
+
+    def fork() -> Worker:
+        if not refused:
+            refused.append(True)
+            kept.want({key: (unit.plugin, unit.limits)})
+            raise ExecutorUnavailable("not now")
+        return own._processes._fork()
+
+    kept = pool.Pool(fork, 4, 1)
+    kept.start()
+    try:
+        wait_until(lambda: kept.kept)
+    finally:
+        kept.close()
+
+
+def test_many_processes_that_end_together_are_no_knot(unit_named, tmp_path):
+    """As after a reload with a lower kept_processes: calls go on, and so does the zygote."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < _MANY * 4:
+        pytest.skip("too few descriptors for as many processes")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_MANY * 4, hard))
+    many = Executor(parallel=2, max_waiting=8, kept=_MANY)
+    many.start()
+    try:
+        zygote = many._processes._zygote
+        zygote._control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # holds few messages
+        unit = unit_named("keeps_all")
+        more = [replace(unit.limits, cpu=unit.limits.cpu + number) for number in range(_MANY)]
+        many.want([(unit.plugin, limits) for limits in more])
+        wait_until(lambda: many._processes.pool.kept == _MANY)
+        many.keep(2)
+        wait_until(lambda: len(zygote._workers) <= 2 + pool.SPARE)
+        assert only(many.run(job_of([unit]))).value == HOSTS
+        assert many.zygote_pid == zygote.pid
+        assert not zygote.was_killed
+    finally:
+        many.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -1,0 +1,294 @@
+"""What the documentation tells a reader to save or to run, saved and run."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Iterator, NamedTuple
+from xml.etree import ElementTree
+
+import pytest
+
+from ovirt_scheduler.settings import config
+from tests.support.daemon import Daemon
+from tests.support.paths import PROJECT
+
+PAGES = [*sorted(PROJECT.glob("*.md")), *sorted((PROJECT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+CALL = re.compile(
+    r"(ovirt-scheduler (?:discover|filter|score|balance|select|topics|schedulers?|schedule)\b)(?!.*--local)"
+)
+SAMPLE = re.compile(r"# (\w+\.(?:py|conf))\n")
+
+
+class Block(NamedTuple):
+    page: str
+    language: str
+    text: str
+
+    @property
+    def file(self) -> str:
+        """The file's name that its first line gives."""
+        found = SAMPLE.match(self.text)
+        assert found, f"{self.page}: a sample without its file's name on the first line"
+        return found.group(1)
+
+
+def blocks() -> Iterator[Block]:
+    for page in PAGES:
+        for indent, language, text in BLOCK.findall(page.read_text("utf-8")):
+            lines = (line[len(indent) :] for line in text.splitlines(keepends=True))
+            yield Block(page.name, language, "".join(lines))
+
+
+BLOCKS = list(blocks())
+
+
+def of(language: str, *pages: str) -> list:
+    return [
+        pytest.param(block, id=f"{block.page}-{number}")
+        for number, block in enumerate(BLOCKS)
+        if block.language == language and (not pages or block.page in pages)
+    ]
+
+
+def plugins_of(page: str) -> list[Block]:
+    """The samples of a page that are plugins or their helpers, not programs that call."""
+    samples = [block for block in BLOCKS if block.language == "python" and block.page == page]
+    return [block for block in samples if block.file != "call.py"]
+
+
+def run(command: str, folder: Path, **environment: str) -> subprocess.CompletedProcess:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        ["bash", "-euc", f"ovirt-scheduler() {{ {sys.executable} -m ovirt_scheduler \"$@\"; }}\n{command}"],
+        cwd=folder,
+        env={**os.environ, "PATH": path, "PYTHONPATH": str(PROJECT), **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory):
+    """A reader's folder, with the samples of every page saved where the text says."""
+    folder = tmp_path_factory.mktemp("reader")
+    shutil.copytree(PROJECT / "demo", folder / "demo")
+    (folder / "plugins").mkdir()
+    for page in PAGES:
+        for block in plugins_of(page.name):
+            (folder / "plugins" / block.file).write_text(block.text, "utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def daemon(reader):
+    """The daemon that the pages tell to start."""
+    running = Daemon(reader, reader / "plugins", "", [])
+    shutil.copy(running.certificate, reader / "certificate.pem")
+    yield running
+    running.stop()
+
+
+def test_there_are_samples_and_commands():
+    """A page whose blocks are not found would pass everything else."""
+    assert {block.language for block in BLOCKS} == {"python", "sh", "ini"}
+    assert len(BLOCKS) > 12
+
+
+@pytest.mark.parametrize("block", of("python"))
+def test_every_python_sample_is_python_3_9(block):
+    """And its first line says what file it is."""
+    assert block.file.endswith(".py")
+    ast.parse(block.text, feature_version=(3, 9))
+
+
+@pytest.mark.parametrize("block", of("ini"))
+def test_every_conf_sample_is_accepted(block, tmp_path):
+    """By the reader that the daemon uses."""
+    path = tmp_path / block.file
+    path.write_text(block.text, "utf-8")
+    if block.file == "scheduler.conf":
+        config.load(path, {})
+    else:
+        assert config.parse_plugin_conf(path.read_bytes(), path).custom_properties
+
+
+@pytest.mark.parametrize("block", of("sh"))
+def test_every_command_works(block, daemon, reader):
+    """As it stands on the page, but for the port; serve is asked for its help only."""
+    command = block.text.replace("18781", daemon.url.rpartition(":")[2])
+    command = re.sub(r"(ovirt-scheduler serve .*)", r"\1 --help", command)
+    command = CALL.sub(rf"\1 --url {daemon.url}", command)
+    ended = run(command, reader, STATE_DIRECTORY=str(daemon.state))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.stdout
+
+
+def test_the_plugins_of_the_pages_are_called(daemon):
+    """Every unit that the samples define is there."""
+    with daemon.proxy() as scheduler:
+        groups = ElementTree.fromstring(scheduler.discover())
+    found = {unit.get("name") or unit.findtext("name") for group in groups for unit in group}
+    assert found == {
+        "Everything", "FreeMemory", "Quiet", "QuietNight", "Roomy", "few_vms", "max_vms",
+        "max_vms_4",
+    }  # fmt: skip
+
+
+def test_the_schedulers_of_the_pages_are_called(daemon, reader):
+    """The whole one on the hosts of the demonstration, and the topic that is not about VMs."""
+    (spread,) = [block for block in plugins_of("schedulers.md") if block.file == "Spread.py"]
+    assert spread.text.count("\n") <= 60
+    hosts = (reader / "demo" / "hosts.xml").read_text("utf-8")
+    ids = [host.get("id") for host in ElementTree.fromstring(hosts)]
+    vms = "".join(f"<vm id='vm-{n}'><host id='{ids[0]}'/></vm>" for n in range(7))
+    given = (hosts, f"<vms>{vms}</vms>")
+    with daemon.proxy() as proxy:
+        assert {each["topic"]: each["driver"] for each in proxy.getTopics()} == {
+            "backup": "Backups",
+            "compute": "Spread",
+        }
+        packed = proxy.selectHost("Spread", hosts, "vm-1", {"policy": "pack"})
+        assert packed != proxy.selectHost("Spread", hosts, "vm-1", {})
+        moved = {"vm-0": [ids[1]]}
+        assert proxy.loadBalance("Spread", *given, {}) == moved
+        assert proxy.loadBalance("Spread", *given, {"gap": "7"}) == {}
+        assert proxy.onTimerInvoked("Spread", *given, {}) == moved
+        assert proxy.onVmStatusChanged("Spread", "vm-9", "up", "down", *given, {}) == moved
+        changed = ("Spread", ids[0], "up", "preparing_for_maintenance")
+        emptied = proxy.onHostStatusChanged(*changed, *given, {})
+        assert emptied == {f"vm-{n}": ids[1:] for n in range(7)}
+        sizes = {"mail": 900, "web": 250, "archive": 9000}
+        assert proxy.schedule("backup", "windows", {"gigabytes": sizes, "per_hour": 300}) == {
+            "mail": ["22:00", "01:00"],
+            "web": ["01:00", "01:50"],
+        }
+
+
+def test_the_readmes_program_calls_the_readmes_plugin(daemon, reader):
+    """Save both, run it: units, hosts, costs."""
+    (program,) = [
+        block for block in BLOCKS if block.language == "python" and block.file == "call.py"
+    ]
+    text = program.text.replace("18781", daemon.url.rpartition(":")[2])
+    ended = subprocess.run(
+        [sys.executable, "-"], input=text, cwd=reader, capture_output=True, text=True, timeout=60, check=False
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert "<PolicyUnits>" in ended.stdout
+    kept, costs = (ast.literal_eval(line) for line in ended.stdout.splitlines()[-2:])
+    assert 0 < len(kept) < len(costs)
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link to a heading of the page may name, as GitHub makes it of the heading."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_between_the_pages_lead_somewhere():
+    """Relative links name files that are there, and headings in them."""
+    links = [
+        (page, *link)
+        for page in PAGES
+        for link in re.findall(r"\]\(([^)#:]*)#?([^):]*)\)", page.read_text("utf-8"))
+    ]
+    assert links
+    for page, file, heading in links:
+        target = page.parent / file if file else page
+        assert target.exists(), f"{page.name} links to {file}"
+        assert not heading or heading in anchors(target), f"{page.name}: {file}#{heading}"
+
+
+def test_sections_of_the_contract_that_are_cited_are_there():
+    """By docstrings, comments and tests, as in: contract 4.1 to 4.4 and 3.6."""
+    text = (PROJECT / "docs" / "contract.md").read_text("utf-8")
+    sections = set(re.findall(r"^(?:## )?(\d(?:\.\d)?)[. ]", text, re.MULTILINE))
+    cited = {
+        (path.name, section)
+        for folder in ("ovirt_scheduler", "tests", "bench", "torture")
+        for path in (PROJECT / folder).rglob("*.py")
+        for found in re.findall(
+            r"contract ((?:\d(?:\.\d)?(?:, | and | to )?)+)", path.read_text("utf-8")
+        )
+        for section in re.findall(r"\d(?:\.\d)?", found)
+    }
+    assert len(cited) > 100
+    assert {each for each in cited if each[1] not in sections} == set()
+
+
+def test_tests_that_a_page_names_are_there():
+    """By file and name, as pytest takes them."""
+    named = {
+        (page.name, *found)
+        for page in PAGES
+        for found in re.findall(r"`(test_\w+\.py)::(test_\w+)`", page.read_text("utf-8"))
+    }
+    assert named
+    for page, file, name in named:
+        (path,) = PROJECT.glob(f"tests/**/{file}")
+        text = path.read_text("utf-8")
+        assert f"\ndef {name}(" in text, f"{page}: {file}::{name}"
+
+
+def test_the_demonstration_shows_one_call_of_each_kind_and_ends_by_ctrl_c(tmp_path):
+    """What make run runs, as a stranger sees it; also from where SIGINT is ignored (make run &)."""
+    with subprocess.Popen(
+        [
+            "sh",
+            "-c",
+            'trap "" INT; exec "$@"',
+            "sh",
+            sys.executable,
+            str(PROJECT / "demo" / "run.py"),
+        ],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as demonstration:
+        said = []
+        for line in demonstration.stdout:
+            said.append(line)
+            if line.lstrip().startswith("-d "):
+                break
+        try:
+            demonstration.send_signal(signal.SIGINT)
+            rest, _ = demonstration.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            demonstration.terminate()  # ends the daemon that it has started, too
+            raise
+    text = "".join(said) + rest
+    assert demonstration.returncode == 0, text
+    for method in ("discover()", "runFilters(", "runCostFunctions(", "runLoadBalancing("):
+        assert f"\n{method}" in text
+    assert "Traceback" not in text
+
+
+def test_a_python_that_is_too_old_is_told_before_anything_is_made(tmp_path):
+    """With the line that names another, as the README has it."""
+    old = tmp_path / "python3"
+    old.write_text('#!/bin/sh\n[ "$1" = --version ] && exec echo "Python 3.6.8"\nexit 1\n')
+    old.chmod(0o755)
+    ended = subprocess.run(
+        [PROJECT / ".ci" / "prerequisites", old],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "is Python 3.6.8, and 3.9 or later is needed" in ended.stderr
+    assert "make run PYTHON=python3.11" in ended.stderr
+    assert "`make run PYTHON=python3.11`" in (PROJECT / "README.md").read_text("utf-8")

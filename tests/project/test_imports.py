@@ -1,0 +1,74 @@
+"""The house: what import-linter cannot see. Its contracts are in pyproject.toml (``make lint``)."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.paths import PROJECT
+
+PACKAGE = PROJECT / "ovirt_scheduler"
+OPENS_DOCUMENTS = {"lxml", "ovirtsdk4"}
+NOT_THE_DAEMONS = (
+    "ovirt_scheduler.processes.worker.",
+    "ovirt_scheduler.processes.loading.",
+    "ovirt_scheduler.processes.documents.",
+    "ovirt_scheduler.plugin",
+    "ovirt_scheduler.schedulers",
+)
+
+
+def test_no_function_imports():
+    """An import within a function is a cycle in disguise."""
+    modules = sorted(PACKAGE.rglob("*.py"))
+    assert PACKAGE / "server" / "http" / "server.py" in modules
+    inside = [
+        f"{module.relative_to(PACKAGE)}:{node.lineno}"
+        for module in modules
+        for function in ast.walk(ast.parse(module.read_bytes()))
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for node in ast.walk(function)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+    ]
+    assert inside == []
+
+
+def test_every_folder_says_what_lives_there():
+    """A folder without an ``__init__.py`` would be no part of what import-linter holds."""
+    folders = {module.parent for module in PACKAGE.rglob("*.py")}
+    assert PACKAGE / "processes" / "kernel" in folders
+    silent = [
+        str(folder.relative_to(PACKAGE))
+        for folder in sorted(folders)
+        if not (folder / "__init__.py").is_file()
+        or not ast.get_docstring(ast.parse((folder / "__init__.py").read_bytes()))
+    ]
+    assert silent == []
+
+
+def test_no_file_is_past_500_lines():
+    """Tests and tools neither."""
+    project = PACKAGE.parent
+    files = [path for path in project.glob("*/**/*.py") if ".venv" not in path.parts]
+    assert PACKAGE / "server" / "http" / "server.py" in files
+    lengths = {path: len(path.read_bytes().splitlines()) for path in files}
+    assert {str(path): length for path, length in lengths.items() if length > 500} == {}
+
+
+@pytest.mark.parametrize("module", ["ovirt_scheduler.daemon.daemon", "ovirt_scheduler.command.cli"])
+def test_the_daemons_process_loads_neither_the_sdk_nor_lxml(module):
+    """Not by way of another package either."""
+    shown = subprocess.run(
+        [sys.executable, "-c", f"import sys, {module}; print(*sys.modules, sep='\\n')"],
+        cwd=PACKAGE.parent,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    ).stdout.split()
+    assert module in shown
+    assert {name.partition(".")[0] for name in shown} & OPENS_DOCUMENTS == set()
+    assert [name for name in shown if name.startswith(NOT_THE_DAEMONS)] == []

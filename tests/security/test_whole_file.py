@@ -1,0 +1,87 @@
+"""Files that are there whole after a power cut: what is on the disk, and in which order."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from ovirt_scheduler.clusters.memory import DriveMemory
+from ovirt_scheduler.command.setup.machine import Machine
+from ovirt_scheduler.security import certificates
+from ovirt_scheduler.security.whole_file import write_whole
+from tests.support.place import plugin
+
+
+@pytest.fixture
+def done(monkeypatch):
+    """What is done, in its order; it is done all the same."""
+    order = []
+    fsync, replace = os.fsync, os.replace
+
+    def hear_fsync(descriptor):
+        order.append(("on disk", os.readlink(f"/proc/self/fd/{descriptor}")))  # noqa: PTH115
+        fsync(descriptor)
+
+    def hear_replace(draft, path):
+        order.append(("renamed", str(draft), str(path)))
+        replace(draft, path)
+
+    monkeypatch.setattr(os, "fsync", hear_fsync)
+    monkeypatch.setattr(os, "replace", hear_replace)
+    return order
+
+
+def by_drive_memory(place):
+    DriveMemory(place.state / "clusters.json").save("Default")
+    return place.state / "clusters.json"
+
+
+def by_last_good(place):
+    place.write("a", plugin(1))
+    place.registry.look()
+    return next(place.state.iterdir())
+
+
+def by_setup(place):
+    Machine(place.first, live=False).write("/etc/made", b"text")
+    return place.first / "etc" / "made"
+
+
+@pytest.mark.parametrize("write", [by_drive_memory, by_last_good, by_setup])
+def test_a_file_is_on_the_disk_before_its_name_and_its_name_is_too(place, done, write):
+    """Whoever keeps something: first the text, then the name, then the folder."""
+    file = write(place)
+    (first, draft), (then, its_draft, named), (last, folder) = done[-3:]
+    assert (first, then, last) == ("on disk", "renamed", "on disk")
+    assert (draft, named, folder) == (its_draft, str(file), str(file.parent))
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+def test_a_certificate_that_was_made_is_on_the_disk_with_its_folder(place, done):
+    """Clients are told to trust it."""
+    certificates.ensure(place.state / "certificate")
+    assert done[-1] == ("on disk", str(place.state))
+    synced = [path for what, path in (each for each in done if each[0] == "on disk")]
+    assert len(synced) == 5  # each file, its folder after each, and the folder above
+
+
+def test_what_is_kept_already_is_not_written_again(place, done):
+    """A start with hundreds of plugins would wait for the disk."""
+    place.write("a", plugin(1))
+    place.registry.look()
+    done.clear()
+    place.start().look()
+    assert done == []
+
+
+def test_what_cannot_be_written_leaves_what_there_was(tmp_path):
+    """And nothing beside it; what was begun before a power cut is written anew."""
+    file = tmp_path / "file"
+    write_whole(file, b"former")
+    (tmp_path / ".file.new").write_bytes(b"begun")
+    with pytest.raises(TypeError):
+        write_whole(file, "no bytes")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert file.read_bytes() == b"former"
+    assert file.stat().st_mode & 0o777 == 0o600

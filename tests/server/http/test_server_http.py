@@ -1,0 +1,362 @@
+"""What the server understands of HTTP, and what it refuses."""
+
+from __future__ import annotations
+
+import gzip
+import socket
+import xmlrpc.client
+from dataclasses import replace
+from typing import Callable
+
+import pytest
+from OpenSSL import SSL
+
+from ovirt_scheduler.security.certificates import CertificateFiles
+from tests.support.served import (
+    CALL,
+    SETTINGS,
+    Reply,
+    Running,
+    ask,
+    at_end,
+    post,
+    replies,
+)
+
+# HTTP
+
+
+def test_a_connection_is_kept(running: Running) -> None:
+    """Several calls go over one connection, one after the other."""
+    client = running.client()
+    ports = set()
+    for _ in range(5):
+        client.request("POST", "/", xmlrpc.client.dumps((), "peer"))
+        ((peer,), _) = xmlrpc.client.loads(client.getresponse().read())
+        ports.add(peer)
+    assert len(ports) == 1
+
+
+def test_requests_may_be_sent_ahead(running: Running) -> None:
+    """Pipelined requests are answered in their order."""
+    connection = running.connect()
+    calls = [post(xmlrpc.client.dumps((number,), "echo").encode()) for number in range(20)]
+    connection.sendall(b"".join(calls))
+    assert [reply.value for reply in replies(connection, 20)] == [[number] for number in range(20)]
+
+
+def test_an_empty_line_between_requests_is_passed_over(plain: Running) -> None:
+    """Some clients end a body with one more line end."""
+    connection = plain.connect()
+    connection.sendall(post() + b"\r\n" + post())
+    assert [reply.value for reply in replies(connection, 2)] == ["design", "design"]
+
+
+def test_a_half_closed_connection_gets_its_answer(plain: Running) -> None:
+    """A client that has said all it wants to say is still answered."""
+    connection = plain.connect()
+    connection.sendall(post())
+    connection.shutdown(socket.SHUT_WR)
+    assert Reply(connection).value == "design"
+    assert at_end(connection)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["close", "Close", "TE, close", "close,x", "keep-alive ,\tclose", "TE\r\nConnection: close"],
+)
+def test_a_client_may_ask_to_close(running: Running, asked: str) -> None:
+    """Connection is a list, and close in it ends the connection after the answer, cleanly."""
+    connection = running.connect()
+    connection.sendall(post(Connection=asked))
+    reply = Reply(connection)
+    assert reply.value == "design"
+    assert reply.headers["Connection"] == "close"
+    assert at_end(connection)
+
+
+@pytest.mark.parametrize("asked", ["keep-alive", "TE, Keep-Alive"])
+def test_old_http_is_spoken(plain: Running, asked: str) -> None:
+    """HTTP/1.0 ends the connection, unless the client asks to keep it."""
+    connection = plain.connect()
+    old = post(Connection=asked).replace(b"HTTP/1.1", b"HTTP/1.0")
+    connection.sendall(old)
+    assert Reply(connection).headers["Connection"] == "keep-alive"
+    connection.sendall(post().replace(b"HTTP/1.1", b"HTTP/1.0"))
+    assert Reply(connection).value == "design"
+    assert at_end(connection)
+
+
+def chunked(body: bytes, **headers: str) -> bytes:
+    coded = b"%x;extension=1\r\n%s\r\n0\r\nTrailer: x\r\n\r\n" % (len(body), body)
+    return post(b"", Content_Length="", Transfer_Encoding="chunked", **headers) + coded
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        chunked(CALL),
+        chunked(gzip.compress(CALL), Content_Encoding="gzip"),
+        post(gzip.compress(CALL), Content_Encoding="x-gzip"),
+    ],
+    ids=["chunked", "chunked-gzip", "gzip"],
+)
+def test_a_body_may_be_sent_in_any_way(running: Running, request_bytes: bytes) -> None:
+    """Chunks and gzip work, and the connection goes on after them."""
+    connection = running.connect()
+    connection.sendall(request_bytes + post())
+    assert [reply.value for reply in replies(connection, 2)] == ["design", "design"]
+
+
+def test_the_client_is_told_to_go_on(running: Running) -> None:
+    """Expect: 100-continue is answered before the body is sent."""
+    connection = running.connect()
+    connection.sendall(post(Expect="100-continue")[: -len(CALL)])
+    expected = b"HTTP/1.1 100 Continue\r\n\r\n"
+    received = b""
+    while len(received) < len(expected):
+        received += connection.recv(len(expected) - len(received))
+    assert received == expected
+    connection.sendall(CALL)
+    assert Reply(connection).value == "design"
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (post(path="/x", Expect="100-continue"), 404),
+        (post(Content_Length="999999999", Expect="100-continue"), 413),
+    ],
+)
+def test_a_client_is_not_told_to_go_on_in_vain(
+    plain: Running, request_bytes: bytes, status: int
+) -> None:
+    """What would be refused anyway is refused before the body."""
+    reply = ask(plain, request_bytes[: -len(CALL)])
+    assert reply.status == status
+
+
+@pytest.mark.parametrize(
+    ("accepted", "packed"),
+    [
+        ("gzip", True),
+        ("deflate, gzip;q=0.5", True),
+        ("gzip;q=0", False),
+        ("", False),
+        ("br;q=.", False),
+    ],
+)
+def test_large_answers_are_packed_for_who_can_unpack(
+    plain: Running, accepted: str, packed: bool
+) -> None:
+    """Only an answer that is large, and only for a client that accepts gzip."""
+    body = xmlrpc.client.dumps(("abc", 100_000), "repeat").encode()
+    reply = ask(plain, post(body, Accept_Encoding=accepted))
+    assert (reply.headers["Content-Encoding"] == "gzip") is packed
+    document = gzip.decompress(reply.body) if packed else reply.body
+    assert xmlrpc.client.loads(document)[0] == ("abc" * 100_000,)
+    assert ask(plain, post(Accept_Encoding=accepted)).headers["Content-Encoding"] is None
+
+
+@pytest.mark.parametrize("path", ["/x", "/engine/", "/RPC3", "/../", "/%2f", "*", "/a" * 200])
+def test_other_paths_are_not_found(running: Running, path: str) -> None:
+    """404, with the paths that there are, whatever the verb."""
+    for verb in ("POST", "GET"):
+        reply = ask(running, post(path=path).replace(b"POST", verb.encode()))
+        assert reply.status == 404
+        assert "/design, /engine" in reply.text
+
+
+@pytest.mark.parametrize(
+    "verb", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "post", "X-Y"]
+)
+@pytest.mark.parametrize("path", ["/", "/RPC2", "/design", "/engine"])
+def test_other_verbs_are_not_allowed(plain: Running, verb: str, path: str) -> None:
+    """405 with what is allowed, for verbs known and unknown (contract 1.3)."""
+    reply = ask(plain, f"{verb} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode(), verb)
+    assert reply.status == 405
+    assert reply.headers["Allow"] == "POST"
+    assert bool(reply.body) is (verb != "HEAD")
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (post(Content_Length=""), 411),
+        (post(Content_Length="x"), 400),
+        (post(Content_Length="-1"), 400),
+        (post(Transfer_Encoding="chunked"), 400),
+        (post(Content_Length="5\r\nContent-Length: 6"), 400),
+        (post(Content_Encoding="br"), 415),
+        (post(Content_Encoding="gzip"), 400),
+        (post(b"x\r\n", Content_Length="", Transfer_Encoding="chunked"), 400),
+        (post(b"", Content_Length="", Transfer_Encoding="gzip"), 501),
+        (post(Content_Length="5 \r\nNo Header Line"), 400),
+        (post(**{"Content-Length ": "5"}), 400),
+        (post().replace(b"\r\n", b"\n"), 400),
+        (post().replace(b"\r\nHost", b"\nHost"), 400),
+        (post().replace(b"\r\n\r\n", b"\n\r\n"), 400),
+        (post().replace(b"\r\n\r\n", b"\r\n\n"), 400),
+        (b"\n" + post(), 400),
+        (b" " + post(), 400),
+        (post(X="a\rb"), 400),
+        (post(X="a\0b"), 400),
+        (post(X="a\x0bb"), 400),
+        (post(X="a\x7fb"), 400),
+        (post(X="a\r\n folded"), 400),
+        (post(X="a\r\n\tfolded"), 400),
+        (post(**{" X": "first"}), 400),
+        (post(**{"X\x0b": "x"}), 400),
+        (post(**{"": "x"}), 400),
+        (post().replace(b"/1.1", b"/1.10"), 400),
+        (post().replace(b"/1.1", b"/01.1"), 400),
+        (post().replace(b"/1.1", b"/1.1 "), 400),
+        (post().replace(b"POST /", b"POST  /"), 400),
+        (post().replace(b"POST /", b"POST\t/"), 400),
+        (post(path="/\x7f"), 400),
+        (post().replace(b"/1.1", b"/0.9"), 505),
+        *[
+            (chunked(CALL).replace(b"Encoding: chunked", b"Encoding" + odd), 400)
+            for odd in (
+                b" : chunked",
+                b": \x0bchunked",
+                b": chunked\x0c",
+                b": chunked\xa0",
+                b": \x85chunked",
+                b": chun ked",
+                b": ",
+                b": ,chunked",
+                b":\r\n chunked",
+                b": chunked\r",
+            )
+        ],
+        (chunked(CALL).replace(b"HTTP/1.1", b"HTTP/1.0"), 400),
+        (chunked(CALL).replace(b";extension=1", b";extension=\r1"), 400),
+        (chunked(CALL).replace(b";extension=1", b"\x0b"), 400),
+        (chunked(CALL).replace(b";extension=1\r", b";extension=1"), 400),
+        (chunked(CALL).replace(b"Trailer: x", b"Trailer: \0"), 400),
+        (post(Content_Length=f"{len(CALL)}\xa0"), 400),
+        (post(Content_Length=f"{len(CALL)}, {len(CALL)}"), 400),
+        (post(b"", Content_Length="", Transfer_Encoding="chunked, chunked"), 501),
+        (post(Origin="http://localhost:18781"), 403),
+        (post(Origin="null"), 403),
+        (post(Origin=" "), 403),
+        (post(path="http://["), 404),
+        (b"hello\r\n\r\n", 400),
+        (b"\x00\xff\r\n\r\n", 400),
+        (b"POST /\r\n\r\n", 400),
+        (b"POST / HTTP/x.y\r\n\r\n", 400),
+        (b"POST / HTTP/2.0\r\n\r\n", 505),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
+        (b"POST / / HTTP/1.1\r\n\r\n", 400),
+        (b"POST /\r\nHost: x\r\n\r\n", 400),
+        (b"GET /\r\n\r\n", 400),
+        (b"POST /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", 414),
+        (post(X="x" * 70_000), 431),
+        (post(**{f"X{number}": "x" for number in range(99)}), 431),
+    ],
+)
+def test_a_bad_request_is_refused_in_plain_text(
+    plain: Running, request_bytes: bytes, status: int
+) -> None:
+    """The status fits, a short text says what is wrong, and the connection is closed cleanly.
+
+    What follows is not taken for a request.
+    """
+    connection = plain.connect()
+    connection.sendall(request_bytes + post())
+    reply = Reply(connection)
+    assert reply.status == status
+    assert reply.headers["Content-Type"].startswith("text/plain")
+    assert 10 < len(reply.text) < 300
+    assert reply.headers["Connection"] == "close"
+    assert at_end(connection)
+
+
+@pytest.mark.parametrize("coding", ["length", "chunked", "gzip", "chunked-gzip"])
+def test_a_body_past_the_limit_is_refused(
+    start: Callable[..., Running],
+    context: SSL.Context,
+    files: CertificateFiles,
+    coding: str,
+) -> None:
+    """413 reaches even a client that sends all of its body before it reads."""
+    body = b"x" * 20_000_000
+    limited = replace(SETTINGS, max_request_size=10_000)
+    for running in (start(limited), start(replace(limited, tls=context), files)):
+        connection = running.connect()
+        if coding == "length":
+            connection.sendall(post(body))
+        elif coding == "chunked":
+            connection.sendall(chunked(body))
+        else:
+            packed = gzip.compress(body, 1)
+            way = post if coding == "gzip" else chunked
+            connection.sendall(way(packed, Content_Encoding="gzip"))
+        reply = Reply(connection)
+        assert reply.status == 413
+        assert "max_request_size" in reply.text
+        assert at_end(connection)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_there_is_room_for_so_many_large_bodies_at_one_time(
+    start: Callable[..., Running], pack: Callable[[bytes], bytes]
+) -> None:
+    """503 beyond it; the room is given back with the answers."""
+    running = start(replace(SETTINGS, max_request_size=1024))
+    coding = {"Content_Encoding": "gzip"} if pack is gzip.compress else {}
+    large = post(pack(xmlrpc.client.dumps((), "gate").encode().ljust(1024)), **coding)
+    connections = [running.connect() for _ in range(16)]
+    for connection in connections:
+        connection.sendall(large)
+        assert running.gate.entered.acquire(timeout=30)
+    reply = ask(running, large)
+    assert reply.status == 503
+    assert "try it later" in reply.text
+    running.gate.go_on.set()
+    for connection in connections:
+        assert Reply(connection).value == "done"
+        connection.sendall(large)
+        assert Reply(connection).value == "done"
+    assert ask(running, large).value == "done"
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        post(X="\t a\tb \xe9 "),
+        post(**{"content-LENGTH": f" \t{len(CALL)}\t ", "Content_Length": ""}),
+        post(Transfer_Encoding="\t Chunked ", Content_Length="").replace(
+            CALL, b"%X \t\r\n%s\r\n0\r\n\r\n" % (len(CALL), CALL)
+        ),
+        post().replace(b"HTTP/1.1", b"HTTP/1.7"),
+        post().replace(b"Host: localhost", b"Host:"),
+        post(**{f"X{number}": "x" for number in range(98)}),
+    ],
+)
+def test_what_http_allows_is_taken(running: Running, request_bytes: bytes) -> None:
+    """Spaces and tabs round a value, letters beyond ASCII, any case, HTTP/1.7, 100 headers."""
+    connection = running.connect()
+    connection.sendall(request_bytes + post())
+    assert [reply.value for reply in replies(connection, 2)] == ["design", "design"]
+
+
+@pytest.mark.parametrize("sent", [b"POST / HTTP/1.1", b"POST / HTTP/1.1\r\nHost: x\r\n"])
+def test_a_head_that_ends_early_is_told(plain: Running, sent: bytes) -> None:
+    """It is no whole head, so nothing is done for it."""
+    connection = plain.connect()
+    connection.sendall(sent)
+    connection.shutdown(socket.SHUT_WR)
+    assert Reply(connection).status == 400
+    assert at_end(connection)
+
+
+def test_a_body_that_ends_early_is_told(plain: Running) -> None:
+    """A client that stops in the middle, and still reads, gets a reason."""
+    connection = plain.connect()
+    connection.sendall(post()[:-10])
+    connection.shutdown(socket.SHUT_WR)
+    reply = Reply(connection)
+    assert reply.status == 400
+    assert "10 bytes before" in reply.text

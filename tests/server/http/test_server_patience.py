@@ -1,0 +1,230 @@
+"""Clients that do not speak as expected, or are slow, silent or gone: TLS, plain text, time."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import ssl
+import struct
+import threading
+import time
+import xmlrpc.client
+from dataclasses import replace
+from pathlib import Path
+from typing import Callable
+
+import pytest
+from OpenSSL import SSL
+
+from ovirt_scheduler.security.certificates import CertificateFiles, ensure
+from ovirt_scheduler.server.http.stream import tls_context
+from tests.support.served import (
+    HASTY,
+    SETTINGS,
+    Reply,
+    Running,
+    ask,
+    at_end,
+    messages,
+    post,
+)
+
+# TLS and plain
+
+
+def test_plain_http_to_the_tls_port_is_told(
+    secure: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client gets a readable 400, the log one line."""
+    connection = secure.raw()
+    connection.sendall(post())
+    reply = Reply(connection)
+    assert reply.status == 400
+    assert "https" in reply.text
+    assert at_end(connection)
+    (line,) = messages(caplog)
+    assert "speaks no TLS" in line
+
+
+def test_tls_to_the_plain_port_is_told(plain: Running, caplog: pytest.LogCaptureFixture) -> None:
+    """The handshake fails, and the log has one line."""
+    with pytest.raises(OSError):
+        ssl.create_default_context().wrap_socket(plain.raw(), server_hostname="localhost")
+    (line,) = messages(caplog)
+    assert "speaks TLS" in line
+
+
+def test_a_client_that_leaves_between_two_requests_is_not_cut(
+    secure: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Many leave without TLS's goodbye, which breaks nothing there."""
+    caplog.set_level("DEBUG", "ovirt_scheduler.server.http.server")
+    connection = secure.connect()
+    connection.sendall(post())
+    assert Reply(connection).status == 200
+    connection.close()
+    secure.end()
+    found = [line for line in messages(caplog, logging.DEBUG) if line.startswith("127.0.0.1:")]
+    assert [line.partition(": ")[2] for line in found] == ["closed"]
+
+
+@pytest.mark.parametrize("garbage", [b"\x16\x03\x01\x00\x05hello", b"\x16" + b"\x00" * 500])
+def test_garbage_in_the_handshake_is_one_line(
+    secure: Running, caplog: pytest.LogCaptureFixture, garbage: bytes
+) -> None:
+    """No traceback, and the server goes on."""
+    connection = secure.raw()
+    connection.sendall(garbage)
+    connection.shutdown(socket.SHUT_WR)
+    with contextlib.suppress(ConnectionError):
+        while connection.recv(4096):
+            pass
+    (line,) = messages(caplog)
+    assert "no TLS handshake" in line
+    with secure.proxy() as proxy:
+        assert proxy.form() == "design"
+
+
+def test_a_client_that_does_not_trust_us_is_one_line(
+    secure: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An engine without our certificate in its trust store shows in the log."""
+    with pytest.raises(ssl.SSLCertVerificationError):
+        ssl.create_default_context().wrap_socket(secure.raw(), server_hostname="localhost")
+    secure.end()
+    assert all("TLS" in line for line in messages(caplog))
+
+
+def test_a_new_context_is_for_new_connections(
+    secure: Running, tmp_path: Path, files: CertificateFiles
+) -> None:
+    """A reload replaces the certificate; connections that are open go on."""
+    connection = secure.connect()
+    other = ensure(tmp_path / "other")
+    secure.server.tls = tls_context(*other)
+    connection.sendall(post())
+    assert Reply(connection).value == "design"
+    secure.files = other
+    assert ask(secure, post()).value == "design"
+
+
+# Time
+
+
+def test_a_silent_connection_is_cut(hasty: Running) -> None:
+    """Who connects and says nothing is let go."""
+    assert at_end(hasty.connect())
+
+
+def test_a_silent_handshake_is_cut(
+    start: Callable[..., Running], context: SSL.Context, files: CertificateFiles
+) -> None:
+    """A client that stops before, or within, its handshake is let go, and delays nobody."""
+    running = start(replace(HASTY, tls=context, idle_timeout=30), files)
+    silent, stuck = running.raw(), running.raw()
+    stuck.sendall(b"\x16\x03\x01\x02\x00")
+    assert ask(running, post()).value == "design"
+    assert at_end(silent)
+    assert at_end(stuck)
+
+
+def test_an_idle_connection_is_cut(hasty: Running) -> None:
+    """A kept connection is closed when no other request comes."""
+    connection = hasty.connect()
+    connection.sendall(post())
+    assert Reply(connection).value == "design"
+    assert at_end(connection)
+
+
+def test_an_idle_connection_is_cut_when_its_time_is_over(start: Callable[..., Running]) -> None:
+    """And not at some later time: each holds a thread."""
+    running = start(replace(SETTINGS, idle_timeout=2))
+    connection = running.connect()
+    connection.sendall(post())
+    assert Reply(connection).value == "design"
+    connection.settimeout(12)
+    assert at_end(connection)
+
+
+def test_a_large_answer_arrives_after_a_long_call(start: Callable[..., Running]) -> None:
+    """The call's time is not the answer's: it may last longer than a request may take to arrive."""
+    running = start(replace(SETTINGS, connection_timeout=2))
+    running.gate.answer = "long" * 5_000_000
+    connection = running.connect()
+    connection.sendall(post(xmlrpc.client.dumps((), "gate").encode()))
+    assert running.gate.entered.acquire(timeout=30)
+    connection.settimeout(2.2)
+    with pytest.raises(OSError):
+        connection.recv(1)
+    connection.settimeout(30)
+    running.gate.go_on.set()
+    assert Reply(connection).value == running.gate.answer
+
+
+def test_a_kept_connection_may_idle_longer_than_a_request_may_take(
+    start: Callable[..., Running],
+) -> None:
+    """The two times are apart."""
+    running = start(replace(HASTY, idle_timeout=30))
+    connection = running.connect()
+    connection.sendall(post())
+    assert Reply(connection).value == "design"
+    connection.settimeout(3 * HASTY.connection_timeout)
+    with pytest.raises(OSError):
+        connection.recv(1)
+    connection.settimeout(30)
+    connection.sendall(post())
+    assert Reply(connection).value == "design"
+
+
+@pytest.mark.parametrize("sent", [b"P", b"POST / HTTP/1.1\r\nX: ", post()[:-1], post()[:-50]])
+def test_a_request_that_stops_is_cut(hasty: Running, sent: bytes) -> None:
+    """408 tells a client that its request did not arrive in time."""
+    connection = hasty.connect()
+    connection.sendall(sent)
+    reply = Reply(connection)
+    assert reply.status == 408
+    assert at_end(connection)
+
+
+def test_a_request_byte_by_byte_is_cut(hasty: Running) -> None:
+    """The time is for the whole request, so that a trickle does not hold a thread."""
+    connection = hasty.connect()
+    stop = threading.Event()
+
+    def trickle() -> None:
+        with contextlib.suppress(OSError):
+            for byte in b"POST / HTTP/1.1\r\nX: " + b"x" * 100_000:
+                if stop.wait(0.01):
+                    return
+                connection.sendall(bytes([byte]))
+
+    thread = threading.Thread(target=trickle)
+    thread.start()
+    reply = Reply(connection)
+    stop.set()
+    thread.join(30)
+    assert reply.status == 408
+
+
+def test_a_client_that_does_not_read_is_cut(hasty: Running) -> None:
+    """An answer that nobody takes does not hold its thread."""
+    connection = hasty.raw()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.sendall(post(xmlrpc.client.dumps(("abc", 10_000_000), "repeat").encode()))
+    assert connection.recv(1) == b"H"  # the answer has begun
+    assert hasty.server.connections.wait_until_idle(time.monotonic() + 30)
+
+
+def test_a_reset_is_no_error(running: Running, caplog: pytest.LogCaptureFixture) -> None:
+    """A client that breaks the connection, before or during its call, is not worth a warning."""
+    for sent in (b"", b"PO", post()[:-5], post(xmlrpc.client.dumps((), "gate").encode())):
+        connection = running.connect()
+        connection.sendall(sent)
+        if b"gate" in sent:
+            assert running.gate.entered.acquire(timeout=30)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+    running.end()
+    assert messages(caplog) == []

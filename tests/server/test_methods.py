@@ -1,0 +1,64 @@
+"""What the daemon tells about its methods, held to what it does."""
+
+from __future__ import annotations
+
+import re
+from xmlrpc.client import ServerProxy
+
+import pytest
+
+from tests.support.paths import PLUGINS
+
+ARGUMENTS = {
+    "array": ["a"],
+    "string": "<hosts/>",
+    "struct": {},
+}
+FOUR = {"Discover", "discover", "runCostFunctions", "runFilters", "runLoadBalancing"}
+
+
+@pytest.fixture(scope="module")
+def daemon(start_daemon):
+    return start_daemon(plugins=PLUGINS, settings="ssl = false")
+
+
+@pytest.mark.parametrize("path", ["/design", "/engine"])
+def test_every_method_tells_truthfully_how_it_is_called_and_what_it_gives(daemon, path):
+    """Each signature works, and the answer has the type that it says (contract 1.5)."""
+    types = {str: "string", list: "array", dict: "struct"}
+    with ServerProxy(daemon.url + path) as server:
+        names = server.system.listMethods()
+        assert set(names) > FOUR
+        for name in FOUR | {each for each in names if each.startswith("system.")}:
+            assert server.system.methodHelp(name)
+            for result, *parameters in server.system.methodSignature(name):
+                arguments = [ARGUMENTS[parameter] for parameter in parameters]
+                if name == "runCostFunctions":
+                    arguments[0] = {} if parameters[0] == "struct" else []
+                elif name == "runFilters":
+                    arguments[0] = []
+                elif name == "runLoadBalancing":
+                    arguments[0] = "keeps_all"
+                    arguments[2] = {"vm": "33333333-3333-3333-3333-333333333333"}
+                elif name.startswith("system.method"):
+                    arguments = ["discover"]
+                if len(arguments) == 4:
+                    arguments[2] = "vm-1"
+                answer = getattr(server, name)(*arguments)
+                assert types[type(answer)] == result, name
+
+
+def test_the_log_tells_of_a_request_in_one_line(daemon):
+    """Id, method, form, caller, units, hosts in and out, outcome, milliseconds; no parameters."""
+    names = ["keeps_first", "strange\nname", *(f"nobody_{number}" for number in range(9))]
+    with ServerProxy(f"{daemon.url}/engine") as server:
+        server.runFilters(names, ["a", "b", "c"], "vm-1", {"password": "secret"})
+    (line,) = [line for line in daemon.log.splitlines() if "nobody_0" in line and "request" in line]
+    told = re.fullmatch(
+        r".* INFO +request [0-9a-f]+ runFilters, engine form, \S+: degraded; units keeps_first, "
+        r"'strange\\nname', nobody_0, .*, nobody_5 and 3 more; hosts 3 in, 2 out; "
+        r"problems with 'strange\\nname', nobody_0, .*, nobody_6 and 2 more; \d+\.\d ms",
+        line,
+    )
+    assert told, line
+    assert "secret" not in daemon.log

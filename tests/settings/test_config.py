@@ -1,0 +1,406 @@
+"""scheduler.conf, the plugins' conf files, and the state folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from ovirt_scheduler.errors import ConfigError, PluginError
+from ovirt_scheduler.model.requests import AnswerForm, EngineScores, WantedUnit
+from ovirt_scheduler.model.units import Kind, OnFailure
+from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings.config import ClusterSettings, EngineSettings, PluginConf, Settings
+from ovirt_scheduler.settings.table import CLUSTER, PLUGIN, SCHEDULER
+from ovirt_scheduler.settings.values import Drive
+from tests.support.paths import PROJECT
+
+DEFAULTS = Settings(
+    listening_port=18781,
+    listening_address="localhost",
+    allow_unauthenticated=False,
+    ssl=True,
+    ssl_certificate=None,
+    ssl_key=None,
+    ssl_client_ca=None,
+    ssl_allowed_clients=(),
+    plugins_path=(PROJECT / "ovirt_scheduler" / "plugins",),
+    plugins_path_optional=frozenset({PROJECT / "ovirt_scheduler" / "plugins"}),
+    plugins_conf_path=Path("/etc/ovirt/scheduler/plugins"),
+    engine_version=None,
+    root_api=AnswerForm.DESIGN,
+    engine_scores=EngineScores.SUMMED,
+    plugin_user=None,
+    plugin_timeout=30.0,
+    request_timeout=100.0,
+    on_failure=OnFailure.IGNORE,
+    max_parallel_calls=2 * len(os.sched_getaffinity(0)),
+    calls_per_process=1000,
+    kept_processes=64,
+    max_connections=512,
+    max_waiting=1024,
+    max_request_size=64 * 1024**2,
+    connection_timeout=10.0,
+    memory_limit=512 * 1024**2,
+    cpu_limit=60,
+    files_limit=256,
+    log_file=None,
+    log_format="auto",
+    log_level="info",
+    engine=None,
+    drive=Drive.OFF,
+    clusters=(),
+)
+ENGINE = "[engine]\nurl = https://e.example/api\nusername = u@internal\npassword_file = /p\n"
+
+
+@pytest.fixture
+def conf(tmp_path):
+    """Write a file and read it as scheduler.conf."""
+
+    def load(text: str, **environ: str) -> Settings:
+        file = tmp_path / "scheduler.conf"
+        file.write_text(text, encoding="utf-8")
+        return config.load(file, environ)
+
+    return load
+
+
+@pytest.fixture
+def plugin_conf(tmp_path):
+    """Write a file and read it as the conf file of the plugin Memory."""
+
+    def read(text: str) -> PluginConf:
+        file = tmp_path / "Memory.conf"
+        file.write_text(text, encoding="utf-8")
+        return config.parse_plugin_conf(file.read_bytes(), file)
+
+    return read
+
+
+def test_an_empty_file_is_all_defaults(conf):
+    """They are those of contract 6."""
+    assert conf("") == DEFAULTS
+
+
+def test_the_usual_file_may_be_missing(monkeypatch, tmp_path):
+    """Nothing has to be configured."""
+    monkeypatch.setattr(config, "DEFAULT_FILE", tmp_path / "scheduler.conf")
+    assert config.load(None, {}) == DEFAULTS
+
+
+def test_a_missing_file_that_others_could_have_taken_away_is_told(monkeypatch, tmp_path):
+    """Without it whoever may call is not asked for a certificate."""
+    monkeypatch.setattr(config, "DEFAULT_FILE", tmp_path / "missing" / "scheduler.conf")
+    assert config.load(None, {}) == DEFAULTS
+    tmp_path.chmod(0o777)
+    with pytest.raises(ConfigError, match="can be written by everybody; mend it: chmod o-w"):
+        config.load(None, {})
+
+
+def test_the_usual_file_is_read_where_it_is(monkeypatch, tmp_path):
+    """No file named is the one in its usual place."""
+    monkeypatch.setattr(config, "DEFAULT_FILE", tmp_path / "scheduler.conf")
+    (tmp_path / "scheduler.conf").write_text("ssl = no")
+    assert not config.load(None, {}).ssl
+
+
+def test_a_file_that_was_named_has_to_be_there(tmp_path):
+    """A mistyped name does not start the daemon with its defaults."""
+    with pytest.raises(ConfigError, match=r"scheduler\.conf: there is no such file"):
+        config.load(tmp_path / "scheduler.conf", {})
+
+
+def test_the_sample_file_is_all_defaults():
+    """It changes nothing as it is shipped."""
+    assert config.load(PROJECT / "etc" / "scheduler.conf", {}) == DEFAULTS
+
+
+def test_the_sample_file_is_all_defaults_without_its_comment_signs(conf):
+    """What stands behind them are the defaults, in values that can be read."""
+    sample = (PROJECT / "etc" / "scheduler.conf").read_text(encoding="utf-8")
+    uncommented = re.sub(r"(?m)^#(?=[a-z_]+ = |\[)", "", sample).replace("cache_seconds = 5", "")
+    assert uncommented.count("\nlistening_port = 18781\n") == 1
+    cluster = ClusterSettings("Default", "default", {}, 60.0, 600.0)
+    assert conf(uncommented) == dataclasses.replace(DEFAULTS, clusters=(cluster,))
+
+
+def test_the_sample_file_can_be_appended_to(conf):
+    """No section is open at its end; one that is appended is the only one of its name."""
+    sample = (PROJECT / "etc" / "scheduler.conf").read_text(encoding="utf-8")
+    assert conf(f"{sample}listening_port = 1\n").listening_port == 1
+    engine = "[engine]\nurl = https://e/\nusername = u\npassword_file = /p\n"
+    assert conf(f"{sample}{engine}").engine is not None
+
+
+def test_every_key_has_its_field():
+    """The table of settings and the dataclasses name the same things."""
+    fields = {field.name for field in dataclasses.fields(Settings)}
+    assert fields - {"plugins_path_optional", "engine", "clusters"} == {
+        key.name for key in SCHEDULER if not key.section
+    }
+    assert {field.name for field in dataclasses.fields(EngineSettings)} == {
+        key.name for key in SCHEDULER if key.section
+    }
+    assert len(dataclasses.fields(PluginConf)) == len(PLUGIN)
+    # Name, file and lines are the section's, and the policy is one of the properties.
+    assert len(dataclasses.fields(ClusterSettings)) == len(CLUSTER) + 2
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "value"),
+    [
+        ("listening_port = 0", "listening_port", 0),
+        ("listening port = 80", "listening_port", 80),
+        ("listerning port = 80", "listening_port", 80),
+        ("listening_address = ::1", "listening_address", "::1"),
+        ("ssl = off", "ssl", False),
+        ("plugins_conf_path = /c", "plugins_conf_path", Path("/c")),
+        ("root_api = engine", "root_api", AnswerForm.ENGINE),
+        ("engine_scores = per_unit", "engine_scores", EngineScores.PER_UNIT),
+        ("plugin_timeout = 0.5", "plugin_timeout", 0.5),
+        ("request_timeout = 119", "request_timeout", 119.0),
+        ("max_parallel_calls = 3", "max_parallel_calls", 3),
+        ("max_connections = 1", "max_connections", 1),
+        ("max_waiting = 0", "max_waiting", 0),
+        ("max_request_size = 1 MiB", "max_request_size", 1024**2),
+        ("connection_timeout = 3", "connection_timeout", 3.0),
+        ("memory_limit = 1 GiB", "memory_limit", 1024**3),
+        ("cpu_limit = 5", "cpu_limit", 5),
+        ("files_limit = 64", "files_limit", 64),
+        ("log_file = /var/log/scheduler.log", "log_file", Path("/var/log/scheduler.log")),
+        ("log_level = debug", "log_level", "debug"),
+    ],
+)
+def test_a_key_sets_its_field_and_no_other(conf, line, field, value):
+    """One line in the file is one change to the settings."""
+    assert conf(line) == dataclasses.replace(DEFAULTS, **{field: value})
+
+
+def test_settings_of_tls_go_together(conf):
+    """A daemon for other machines, with everything that it needs, is good."""
+    settings = conf(
+        "listening_address = 0.0.0.0\nssl_certificate = /c\nssl_key = /k\nssl_client_ca = /a\n"
+        "ssl_allowed_clients = engine.example; CN=engine,O=Example"
+    )
+    assert settings == dataclasses.replace(
+        DEFAULTS,
+        listening_address="0.0.0.0",
+        ssl_certificate=Path("/c"),
+        ssl_key=Path("/k"),
+        ssl_client_ca=Path("/a"),
+        ssl_allowed_clients=("engine.example", "CN=engine,O=Example"),
+    )
+
+
+def test_an_open_door_has_to_be_said_outright(conf):
+    """The administrator may do without client certificates."""
+    settings = conf("listening_address = ::\nallow_unauthenticated = true")
+    assert settings.listening_address == "::"
+
+
+def test_the_engine_section_is_complete_with_three_keys(conf):
+    """The others have defaults, and the URL has no slash at its end."""
+    settings = conf(ENGINE.replace("/api", "/api/"))
+    assert settings.engine == EngineSettings(
+        "https://e.example/api", "u@internal", Path("/p"), None, 5.0
+    )
+    settings = conf(ENGINE + "ca_file = /ca\ncache_seconds = 0")
+    assert settings.engine is not None
+    assert (settings.engine.ca_file, settings.engine.cache_seconds) == (Path("/ca"), 0.0)
+
+
+def test_clusters_are_told_by_sections_in_a_section(conf):
+    """Minutes become seconds, and the policy is one of the properties."""
+    settings = conf(
+        f"drive = dry-run\n{ENGINE}[clusters]\n[[Default]]\n[[East-1]]\nscheduler = mine\n"
+        "policy = power_saving\nproperties = 'a=1; b=x=y'\nload_balance_interval = 0.5\n"
+        "timer_interval = 0\nfilters = A; B\ncost_functions = C; D = -2\n"
+        "migrations_per_vm = 9"
+    )
+    assert settings.drive is Drive.DRY_RUN
+    assert settings.clusters == (
+        ClusterSettings("Default", "default", {}, 60.0, 600.0),
+        ClusterSettings(
+            "East-1",
+            "mine",
+            {"a": "1", "b": "x=y", "policy": "power_saving"},
+            30.0,
+            0.0,
+            (WantedUnit("A"), WantedUnit("B")),
+            (WantedUnit("C"), WantedUnit("D", -2)),
+            9,
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("\nlistening_adress = ::1", 2, "listening_adress: there is no such key; did you mean"),
+        ("listening port = 1\n\nlisterning port = 2", 3, "which line 1 sets to 1"),
+        ("listening_port = 65536", 1, "listening_port: expected a whole number, from 0 to 65535"),
+        ("root_api = both", 1, "root_api: expected one of design, engine"),
+        ("request_timeout = 120", 1, "request_timeout: expected seconds"),
+        ("request_timeout = 40\nplugin_timeout = 50", 2, "longer than request_timeout, 40"),
+        ("request_timeout = 20", None, "30 seconds is longer than request_timeout, 20"),
+        ("\nlistening_address = 10.0.0.1", 2, "allow_unauthenticated = true"),
+        ("listening_address = host.example", 1, "allow_unauthenticated = true"),
+        ("ssl_allowed_clients = a", 1, "ssl_allowed_clients: needs ssl_client_ca"),
+        (
+            "listening_address = ::\nallow_unauthenticated = 1\nssl_allowed_clients = a",
+            3,
+            "ssl_client_ca",
+        ),
+        ("ssl = no\nssl_client_ca = /a", 2, "ssl_client_ca: client certificates need ssl = true"),
+        ("\nssl_certificate = /c", 2, "ssl_certificate: needs ssl_key too"),
+        ("\nssl_key = /k", 2, "ssl_key: needs ssl_certificate too"),
+        ("[engine]\nurl = https://e.example", 2, "[engine] url: the section needs username too"),
+        ("[engine]\ncache_seconds = 1", 2, "the section needs url too"),
+        (ENGINE.replace("password_file = /p", ""), 2, "needs password_file too"),
+        ("url = https://e.example", 1, "belongs in the section [engine]"),
+        ("[engine]\nssl = no", 2, "belongs above the sections"),
+        ("a line", 1, "expected `key = value`"),
+        ("drive = yes", 1, "drive: expected one of off, dry-run, on"),
+        ("drive = on\n[clusters]\n[[A]]", 1, "drive: needs the section [engine]"),
+        (f"drive = on\n{ENGINE}", 1, "drive: needs the section [clusters]"),
+        ("[clusters]\nscheduler = default", 2, "a section of its own there, [[name]] below"),
+        ("[clusters]\n[[A]]\npolcy = x", 3, "[clusters] [[A]] polcy: there is no such key; did"),
+        ("[clusters]\n[[A]]\n[[B]]\ntimer_interval = -1", 4, "[clusters] [[B]] timer_interval: "),
+        ("[clusters]\n\n[[A B]]", 3, "is not the name of a cluster"),
+        (
+            "[clusters]\n[[East]]\n[[east]]",
+            3,
+            "the engine tells no case apart: keep this section or [[East]]",
+        ),
+        ("[clusters]\n[[A]]\nproperties = a;b", 3, "expected key=value, with ; between"),
+        ("[clusters]\n[[A]]\nproperties = a=1;a=2", 3, "expected key=value, with ; between"),
+        ("[clusters]\n[[A]]\nproperties = policy=none", 3, "policy is a key of its own"),
+        ("[clusters]\n[[A]]\nproperties = filters=B", 3, "filters is a key of its own"),
+        ("[clusters]\n[[A]]\nfilters = B;B", 3, "expected names, each once, with ; between"),
+        ("[clusters]\n[[A]]\ncost_functions = B=2;C=half", 3, "names, each once and with an int"),
+        ("[engine]\n[[A]]", 2, "[engine] [[A]]: there is no such section"),
+    ],
+)
+def test_a_mistake_stops_the_start(conf, tmp_path, text, line, words):
+    """It names the file, the line, the key and what is allowed (contract 6)."""
+    with pytest.raises(ConfigError) as caught:
+        conf(text)
+    assert (caught.value.file, caught.value.line) == (str(tmp_path / "scheduler.conf"), line)
+    assert words in caught.value.message
+
+
+def test_each_entry_of_the_variable_gets_the_suffix(conf, monkeypatch, tmp_path):
+    """Empty entries are passed over, and relative ones are where the daemon starts."""
+    monkeypatch.chdir(tmp_path)
+    settings = conf("", PYTHONPATH=":/one::two:/one")
+    folders = (Path("/one/ovirt_scheduler/plugins"), tmp_path / "two" / "ovirt_scheduler/plugins")
+    assert settings.plugins_path == folders
+    assert settings.plugins_path_optional == set(folders)
+
+
+def test_an_empty_variable_is_none(conf):
+    """As to Python itself."""
+    assert conf("", PYTHONPATH="") == DEFAULTS
+
+
+def test_only_folders_of_the_variable_may_be_missing(conf):
+    """A folder that is written out has to be there, even where the variable has it as well."""
+    settings = conf("plugins_path = $PYTHONPATH/p:/b:/a/p", PYTHONPATH="/a:/c")
+    assert settings.plugins_path == (Path("/a/p"), Path("/c/p"), Path("/b"))
+    assert settings.plugins_path_optional == {Path("/c/p")}
+
+
+def test_an_empty_plugin_conf_is_all_defaults(plugin_conf):
+    """As one that is missing is."""
+    assert plugin_conf("") == PluginConf("Memory")
+
+
+def test_a_plugin_conf_is_read(plugin_conf):
+    """Every key has its field."""
+    text = (
+        "name = Heat\n"
+        r"customProperties = ip=\d{1,3}\.\d{1,3};t={0-99};w=a,b=c%(d)s # two" + "\n"
+        "defaultValues = '1.1;70'\nkinds = filter, balance\ntimeout = 2.5\n"
+        "memory_limit = 64 MiB\non_failure = reject\nenabled = no\n"
+    )
+    assert plugin_conf(text) == PluginConf(
+        name="Heat",
+        custom_properties=r"ip=\d{1,3}\.\d{1,3};t={0-99};w=a,b=c%(d)s",
+        default_values="1.1;70",
+        kinds=frozenset({Kind.FILTER, Kind.BALANCE}),
+        timeout=2.5,
+        memory_limit=64 * 1024**2,
+        on_failure=OnFailure.REJECT,
+        enabled=False,
+    )
+
+
+def test_the_sample_plugin_conf_is_the_one_of_the_design_page():
+    """The filter alone has the properties (contract 2.1)."""
+    file = PROJECT / "etc" / "plugins" / "Memory.conf"
+    conf = config.parse_plugin_conf(file.read_bytes(), file)
+    assert conf == PluginConf(
+        name="Heat",
+        custom_properties=r"server_ip=\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b;threshold={0-99}",
+        default_values="127.0.0.1;70",
+        kinds=frozenset({Kind.FILTER}),
+    )
+
+
+@pytest.mark.parametrize("written", ["'a=[#;=,]'", '"a=[#;=,]"'])
+def test_a_regex_with_a_hash_survives_in_quotes(plugin_conf, written):
+    """Either kind will do."""
+    assert plugin_conf(f"customProperties = {written}").custom_properties == "a=[#;=,]"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("customproperties = a=b", 1, "did you mean customProperties?"),
+        ("default_values = 1", 1, "did you mean defaultValues?"),
+        ("\nkinds = filter, score", 2, "kinds: expected one or more, with commas between, of"),
+        ("on_failure = stop", 1, "on_failure: expected one of ignore, reject"),
+        ("timeout = 0", 1, "timeout: expected seconds"),
+        ("defaultValues = 1", 1, "no customProperties"),
+        ("customProperties = a=[#]", 1, "needs quotes"),
+        ("[engine]\nname = x", 2, "no such section"),
+    ],
+)
+def test_a_mistake_in_a_plugin_conf_is_the_plugins(plugin_conf, tmp_path, text, line, words):
+    """It names file, line and key, as for scheduler.conf (contract 5.5)."""
+    with pytest.raises(PluginError) as caught:
+        plugin_conf(text)
+    assert (caught.value.file, caught.value.line) == (str(tmp_path / "Memory.conf"), line)
+    assert words in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("environ", "uid", "folder"),
+    [
+        ({"STATE_DIRECTORY": "/s"}, 0, "/s"),
+        ({"STATE_DIRECTORY": "/s:/t", "HOME": "/h"}, 1000, "/s"),
+        ({"HOME": "/root", "XDG_STATE_HOME": "/x"}, 0, "/var/lib/ovirt-scheduler"),
+        ({"HOME": "/h", "XDG_STATE_HOME": "/x"}, 1000, "/x/ovirt-scheduler"),
+        ({"HOME": "/h", "XDG_STATE_HOME": "x"}, 1000, "/h/.local/state/ovirt-scheduler"),
+        ({"HOME": "/h"}, 1000, "/h/.local/state/ovirt-scheduler"),
+    ],
+)
+def test_the_state_folder_follows_the_environment_and_the_user(environ, uid, folder):
+    """systemd's word first, then root's place, then the user's own (contract 6)."""
+    assert config.state_folder(environ, uid) == Path(folder)
+
+
+def test_a_user_without_a_home_has_to_say_where_state_goes():
+    """An unknown uid, as in a container, gets told what to set."""
+    with pytest.raises(ConfigError, match="set STATE_DIRECTORY"):
+        config.state_folder({}, 4_000_000_000)
+
+
+def test_the_journal_goes_with_no_log_file(conf):
+    """Neither is left out silently."""
+    with pytest.raises(ConfigError, match=r":2: log_file.*log_format = journal writes no file"):
+        conf("log_format = journal\nlog_file = /var/log/x\n")

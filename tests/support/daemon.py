@@ -1,0 +1,107 @@
+"""A real daemon, started as an administrator starts it."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import ssl
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Callable, List, Optional, Sequence
+from xmlrpc.client import Fault, ServerProxy
+
+import pytest
+
+from tests.support.paths import PROJECT
+from tests.support.processes import offspring
+
+_START_SECONDS = 30.0
+
+
+class Daemon:
+    """A daemon of its own for a test, started as an administrator starts it.
+
+    Args:
+        before: the beginning of a command line that runs the rest, and becomes it.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        plugins: Path,
+        settings: str,
+        options: List[str],
+        before: Sequence[str] = (),
+    ) -> None:
+        self.state = folder / "state"
+        self._log = folder / "log"
+        config = folder / "scheduler.conf"
+        config.write_text(f"listening_port = 0\n{settings}\n", "utf-8")
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [*before, sys.executable, "-m", "ovirt_scheduler", "serve",
+                 "--config", str(config), "--plugins", str(plugins), *options],
+                cwd=PROJECT,
+                env={**os.environ, "STATE_DIRECTORY": str(self.state)},
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+            )  # fmt: skip
+        self.pid = self.process.pid
+        self.url = self._listening()
+
+    def _listening(self) -> str:
+        """The address that it prints when it is ready."""
+        give_up = time.monotonic() + _START_SECONDS
+        while time.monotonic() < give_up:
+            found = re.search(r'(?:^|")listening on (\S+?)(?:"|$)', self.log, re.MULTILINE)
+            if found:
+                return found.group(1)
+            if self.process.poll() is not None:
+                break
+            select.select([], [], [], 0.01)
+        self.process.kill()
+        self.process.wait()
+        raise AssertionError(f"the daemon did not start:\n{self.log}")
+
+    @property
+    def zygote(self) -> int:
+        """The pid of the daemon's one child, which forks the others."""
+        return min(offspring(self.pid))
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text("utf-8")
+
+    @property
+    def certificate(self) -> Path:
+        return self.state / "certificate" / "certificate.pem"
+
+    @property
+    def trust(self) -> Optional[ssl.SSLContext]:
+        if self.url.startswith("http:"):
+            return None
+        return ssl.create_default_context(cafile=str(self.certificate))
+
+    def proxy(self, path: str = "/design") -> ServerProxy:
+        return ServerProxy(self.url + path, context=self.trust, use_builtin_types=True)
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send the signal and give the exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(timeout=30)
+
+
+StartDaemon = Callable[..., Daemon]
+
+
+def refusal(code: int, call: Callable[..., object], *arguments: object) -> str:
+    """What the fault with that code says, in which the call ends."""
+    with pytest.raises(Fault) as refused:
+        call(*arguments)
+    assert refused.value.faultCode == code
+    return refused.value.faultString

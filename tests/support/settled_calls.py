@@ -1,0 +1,92 @@
+"""Calls of one plugin, each when the process of the one before it has been compared."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Callable, Dict, List
+
+import pytest
+
+from ovirt_scheduler.model.results import CallResult, Outcome
+from ovirt_scheduler.model.units import PolicyUnit
+from ovirt_scheduler.processes import pool
+from ovirt_scheduler.processes.executor import Executor
+from tests.support.jobs import HOSTS, job_of, only
+from tests.support.waiting import wait_until
+
+
+class Calls:
+    """Those of a unit."""
+
+    def __init__(self, executor: Executor, unit: PolicyUnit) -> None:
+        self._executor = executor
+        self._unit = unit
+        self.folder = Path(unit.plugin.folder)
+        self._pool = executor._processes.pool
+        executor.want([(unit.plugin, unit.limits)])
+        self._ahead = 2 if unit.limits.calls_per_process == 1 else 1
+        self._settle()
+        self._before = executor.replaced
+
+    @property
+    def replaced(self) -> Dict[str, int]:
+        """How many processes have ended since, by the reason."""
+        counts = Counter(self._executor.replaced)
+        counts.subtract(self._before)
+        return {reason: count for reason, count in counts.items() if count}
+
+    def _settle(self) -> None:
+        wait_until(self._settled)
+
+    def _settled(self) -> bool:
+        """Looks as the thread that keeps the pool does, which would do so only later."""
+        with self._pool._news:
+            settled, over = self._pool._look()
+            for kept, why in over:
+                self._pool._end_idle(kept, why)
+            return settled and self._pool.kept == self._ahead
+
+    def call(self, settles: bool = True, **properties: str) -> CallResult:
+        result = only(self._executor.run(job_of([self._unit], properties=properties)))
+        if settles:
+            self._settle()
+        return result
+
+
+@pytest.fixture
+def calls_of(
+    executor: Executor,
+    unit_named: Callable[..., PolicyUnit],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., Calls]:
+    monkeypatch.setattr(pool, "_IDLE_SECONDS", 0.0)  # those of the test before end at once
+
+    def made(source: str, calls_per_process: int = 1000, **changes: object) -> Calls:
+        (tmp_path / "Changes.py").write_text(source)
+        unit = unit_named("Changes", folder=tmp_path)
+        limits = replace(unit.limits, calls_per_process=calls_per_process, **changes)
+        unit = replace(unit, limits=limits)
+        if "class Changes" in source:
+            unit = replace(unit, class_name="Changes")
+        return Calls(executor, unit)
+
+    return made
+
+
+def seen(result: CallResult) -> List[str]:
+    """The pid of the call's process, and what it found there."""
+    assert (result.outcome, result.value) == (Outcome.OK, HOSTS), result
+    return result.stdout.strip().split(" ", 1)
+
+
+def ordinary(body: str, imports: str = "") -> str:
+    """A filter that does this, and tells its pid."""
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    return (
+        f"import os\n{imports}\n"
+        "def do_filter(hosts, vm, properties):\n"
+        f"{lines}    print(os.getpid(), end='')\n    return hosts\n"
+    )

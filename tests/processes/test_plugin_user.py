@@ -34,9 +34,7 @@ IDS = ["host-1", "host-2"]
 NOBODY = pwd.getpwnam("nobody")
 
 # All that the unit's drop-in leaves to the daemon (docs/security.md).
-CAPABILITIES = [
-    "setpriv", "--bounding-set", "-all,+setuid,+setgid,+kill", "--no-new-privs", "--",
-]  # fmt: skip
+CAPABILITIES = ["setpriv", "--bounding-set", "-all,+setuid,+setgid,+kill", "--no-new-privs", "--"]
 
 # What a plugin finds of itself and of root's, written where the test reads it.
 LOOKING = """

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.support.paths import PROJECT
 
+TESTS = PROJECT / "tests"
 PACKAGE = PROJECT / "ovirt_scheduler"
 OPENS_DOCUMENTS = {"lxml", "ovirtsdk4"}
 NOT_THE_DAEMONS = (
@@ -56,6 +58,27 @@ def test_no_file_is_past_500_lines():
     assert PACKAGE / "server" / "http" / "server.py" in files
     lengths = {path: len(path.read_bytes().splitlines()) for path in files}
     assert {str(path): length for path, length in lengths.items() if length > 500} == {}
+
+
+def test_the_tests_stand_as_the_package_does():
+    """A folder for each of its folders, and each name once; no test imports from another."""
+    modules = sorted(TESTS.rglob("test_*.py"))
+    names = [module.name for module in modules]
+    assert len(names) > 100
+    assert [name for name in names if names.count(name) > 1] == []
+    rooms = {folder.relative_to(PACKAGE) for folder in PACKAGE.rglob("*") if folder.is_dir()}
+    rooms |= {Path("functional"), Path("project")}
+    assert {
+        str(module) for module in modules if module.parent.relative_to(TESTS) not in rooms
+    } == set()
+    imported = {
+        f"{module.name}:{node.lineno}"
+        for module in modules
+        for node in ast.walk(ast.parse(module.read_bytes()))
+        if isinstance(node, ast.ImportFrom)
+        and f".{node.module}".rpartition(".")[2].startswith(("test_", "conftest"))
+    }
+    assert imported == set()
 
 
 @pytest.mark.parametrize("module", ["ovirt_scheduler.daemon.daemon", "ovirt_scheduler.command.cli"])

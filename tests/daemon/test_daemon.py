@@ -20,7 +20,7 @@ from xmlrpc.client import Fault, ServerProxy
 import pytest
 
 from tests.support.paths import PLUGINS, PROJECT, SHARED
-from tests.support.processes import offspring, processes_with
+from tests.support.processes import lives, offspring, processes_with
 from tests.support.waiting import wait_until
 
 IDS = ["host-1", "host-2", "host-3"]
@@ -329,7 +329,7 @@ def test_killed_it_leaves_no_process(start_daemon, tmp_path, marker):
     below = offspring(daemon.pid)
     assert daemon.stop(signal.SIGKILL) == -signal.SIGKILL
     thread.join()
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))
+    wait_until(lambda: not any(lives(pid) for pid in below))
     assert processes_with(marker) == []
 
 

@@ -21,7 +21,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Deque, Dict, Iterable, Mapping, Optional, Tuple, cast
+from typing import Deque, Dict, Iterable, Mapping, Optional, Tuple
 
 from ovirt_scheduler.clusters import check
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
@@ -264,7 +264,7 @@ class ClusterDrive:
         for _ in range(_MOST_ANSWERS):
             request = self._request(driver, method, look, destinations)
             # Of a failure the log tells, and the answer is that there is nothing to do.
-            answer = cast("Migrations", self._scheduling.decide(request).answer)
+            answer: Migrations = self._scheduling.decide(request).answer
             if not destinations.learn(answer):
                 break
         return answer

@@ -17,7 +17,7 @@ import itertools
 import logging
 import threading
 import time
-from typing import Dict, List, Mapping, Optional, Tuple, cast
+from typing import Dict, List, Mapping, Optional, Tuple
 
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
 from ovirt_scheduler.clusters.memory import DriveMemory, Migrating
@@ -180,8 +180,7 @@ class ClusterMigrations:
         )
         if decision.failure is not None:  # it may have got as far as asking
             return {}, dict.fromkeys(wanted, decision.failure)
-        told = cast("Mapping[str, Mapping[str, str]]", decision.answer)
-        return told["refused"], told["unanswered"]
+        return decision.answer["refused"], decision.answer["unanswered"]
 
     def _tell_unfit(self, method: str, unfit: Wanted, seen: ClusterState) -> None:
         """What the cluster's filters do not let happen; the same again and again is said once."""

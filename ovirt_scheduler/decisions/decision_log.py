@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Dict, Mapping, Tuple, cast
+from typing import Dict, Mapping, Tuple
 
 from ovirt_scheduler.decisions import call_log
 from ovirt_scheduler.log.fields import Costs, Name, Names
@@ -59,7 +59,7 @@ def _tell_value(
             told,
         )
     elif kind is Kind.COST_FUNCTION:
-        costs = Costs(cast("Mapping[str, int]", result.value))
+        costs = Costs(result.value)
         _log.debug(
             "%(request)s %(kind)s %(unit)s costs %(costs)s in %(milliseconds).1f ms",
             {**call, "costs": costs},
@@ -73,4 +73,4 @@ def _tell_value(
 
 
 def _kept(result: CallResult, hosts: Tuple[str, ...]) -> Tuple[str, ...]:
-    return aggregate.among(hosts, cast("Tuple[str, ...]", result.value))[0]
+    return aggregate.among(hosts, result.value)[0]

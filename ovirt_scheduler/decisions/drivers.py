@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Callable, List, Mapping, Optional, Sequence, Tuple, cast
+from typing import Callable, List, Mapping, Optional, Sequence, Tuple
 
 from ovirt_scheduler.catalogue.catalogue import Catalogue, Chosen, Units
 from ovirt_scheduler.decisions import call_log, engine_data
@@ -208,8 +208,7 @@ class Scheduling:
         def told(change: StatusChange, execution: DriverExecution) -> None:
             _log_calls(request, execution)
             ended = execution.result
-            answer = cast("Migrations", execution.answer)
-            hear(change, answer if ended is not None and ended.ok else None)
+            hear(change, execution.answer if ended is not None and ended.ok else None)
 
         until = started + seconds
         job, _ = self._with_engine(self._job(request, until))  # the last one has its whole time
@@ -236,8 +235,7 @@ class Scheduling:
     def _remember(self, decision: DriverDecision) -> None:
         """A selection that found no host counts; one that failed does not."""
         if decision.failure is None:
-            selected = cast("Tuple[str, ...]", decision.answer)
-            self._selections.keep(decision.request.driver.name, selected)
+            self._selections.keep(decision.request.driver.name, decision.answer)
 
     def _with_engine(self, job: DriverJob) -> Tuple[DriverJob, Tuple[str, ...]]:
         subjects = job.subjects

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from dataclasses import replace
-from typing import Dict, List, Mapping, Sequence, Tuple, cast
+from typing import Dict, List, Mapping, Sequence, Tuple
 
 from ovirt_scheduler.model.requests import WantedUnit
 from ovirt_scheduler.model.results import CallResult
@@ -41,7 +41,7 @@ def among(given: Sequence[str], answered: Sequence[str]) -> Tuple[Ids, Ids]:
 def narrow(left: Ids, result: CallResult, on_failure: OnFailure) -> Ids:
     """The hosts that are left after one more filter (contract 4.1, 4.2)."""
     if result.ok:
-        return among(left, cast("Ids", result.value))[0]
+        return among(left, result.value)[0]
     return () if on_failure is OnFailure.REJECT else left
 
 
@@ -112,14 +112,13 @@ def summed(
         if not result.ok:
             counted.append(result)
             continue
-        costs = cast("Mapping[str, int]", result.value)
-        within, beyond = held(costs, unit.factor, functions)
+        within, beyond = held(result.value, unit.factor, functions)
         if beyond:
             limit = bound(unit.factor, functions)
             errors.append(f"{unit.name}: a cost beyond {limit} either way was held there")
         counted.append(replace(result, value=within) if beyond else result)
     total = weighted_sum(
-        [cast("Mapping[str, int]", result.value or {}) for result in counted],
+        [result.value or {} for result in counted],
         [unit.factor for unit in wanted],
     )
     return total, tuple(counted), tuple(dict.fromkeys(errors))

@@ -7,7 +7,7 @@ classes, for plugins to derive from.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Mapping, Optional, Tuple, Union
+from typing import Any, Mapping, Optional, Tuple
 
 from ovirt_scheduler.model.analysis import PublishedMethod
 from ovirt_scheduler.model.plugins import NO_ENGINE, Engine, Limits, PluginCode, PropertySet
@@ -102,7 +102,8 @@ class Subjects:
 Migrations = Mapping[str, Tuple[str, ...]]
 # VM id to the hosts that it may go to, each with its cost; a VM that is not there may go to any.
 Destinations = Mapping[str, Mapping[str, int]]
-DriverAnswer = Union[Tuple[str, ...], bool, Migrations, object]
+# ``Returns`` says which of them it is: no union could hold a driver's own values apart.
+DriverAnswer = Any
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ such answer, so its failures are faults in the design form.
 from __future__ import annotations
 
 import itertools
-from typing import Callable, Dict, Iterator, Mapping, NamedTuple, Tuple, cast
+from typing import Callable, Dict, Iterator, Mapping, NamedTuple, Tuple
 
 from ovirt_scheduler.decisions.drivers import Scheduling
 from ovirt_scheduler.errors import DriverFailed, UnknownUnit
@@ -205,4 +205,4 @@ def _hosts_in(answer: DriverAnswer) -> int:
     """The hosts of a selection, or those that VMs may go to."""
     if isinstance(answer, Mapping):
         return len({host for hosts in answer.values() for host in hosts})
-    return len(cast("Tuple[str, ...]", answer))
+    return len(answer)

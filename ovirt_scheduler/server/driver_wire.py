@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterable, List, Mapping, Tuple, cast
+from typing import Dict, Iterable, List, Mapping, Tuple
 
 from ovirt_scheduler.errors import BadParameters
 from ovirt_scheduler.model.drivers import (
@@ -12,7 +12,6 @@ from ovirt_scheduler.model.drivers import (
     DriverDecision,
     DriverRequest,
     DriverUnit,
-    Migrations,
     Subjects,
 )
 from ovirt_scheduler.model.requests import Caller, WantedUnit
@@ -113,12 +112,10 @@ def result(decision: DriverDecision) -> object:
     if defined is None or defined.returns is Returns.TRUTH:
         return decision.answer
     if defined.returns is Returns.MIGRATIONS:
-        migrations = cast("Migrations", decision.answer)
-        return {vm: list(hosts) for vm, hosts in migrations.items()}
-    selected = cast("Tuple[str, ...]", decision.answer)
+        return {vm: list(hosts) for vm, hosts in decision.answer.items()}
     if decision.request.method == "select_host":
-        return selected[0] if selected else ""
-    return list(selected)
+        return decision.answer[0] if decision.answer else ""
+    return list(decision.answer)
 
 
 def nothing(method: str) -> object:

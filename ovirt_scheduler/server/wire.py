@@ -116,7 +116,7 @@ def engine_answer(decision: Decision, scores: EngineScores) -> Dict[str, object]
             [host, cost, outcome.unit]
             for outcome in decision.results
             if outcome.ok
-            for host, cost in cast("Mapping[str, int]", outcome.value).items()
+            for host, cost in outcome.value.items()
         ]
     elif decision.request.kind is Kind.COST_FUNCTION:
         costs = cast("Mapping[str, int]", decision.answer)

@@ -27,9 +27,9 @@ from typing import (
     Tuple,
 )
 
-from ovirt_scheduler.catalogue.catalogue import Catalogue, Key
 from ovirt_scheduler.catalogue.files import SeenFile, Stamps
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader, Look
+from ovirt_scheduler.catalogue.snapshot import Catalogue, Key
 from ovirt_scheduler.errors import ExecutorUnavailable, PluginError
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.plugins import Limits, PluginCode

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Sequence, TextIO, Tuple, Union
 
-from ovirt_scheduler.catalogue.catalogue import Catalogue
 from ovirt_scheduler.catalogue.registry import Registry
+from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.clusters import check as cluster_report
 from ovirt_scheduler.command import listening_check, settings_check, tables
 from ovirt_scheduler.daemon import certificate_report, runtime

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Dict, Iterator, Mapping, Sequence, Tuple
 
-from ovirt_scheduler.catalogue.catalogue import Catalogue
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
+from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.command import terminal
 from ovirt_scheduler.command.inputs import CallInputs
 from ovirt_scheduler.command.tables import Shown

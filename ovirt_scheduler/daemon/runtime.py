@@ -10,18 +10,17 @@ import contextlib
 from pathlib import Path
 from typing import Dict, Iterator, NamedTuple, Optional, Tuple
 
-from ovirt_scheduler.catalogue.catalogue import Units
 from ovirt_scheduler.catalogue.last_good import LastGood, NothingKept
 from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
+from ovirt_scheduler.catalogue.snapshot import Units
 from ovirt_scheduler.decisions.drivers import Scheduling
 from ovirt_scheduler.decisions.selections import Selections
 from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.processes.executor import Executor
-from ovirt_scheduler.server import driver_methods
+from ovirt_scheduler.server import driver_methods, unit_methods
 from ovirt_scheduler.server.method import Method
-from ovirt_scheduler.server.methods import methods
 from ovirt_scheduler.settings.config import EngineSettings, Settings
 
 
@@ -36,7 +35,7 @@ class Services(NamedTuple):
     def methods(self) -> Tuple[Method, ...]:
         """The methods of the XML-RPC interface, which call these services."""
         return (
-            *methods(self.units, self.settings.engine_scores),
+            *unit_methods.methods(self.units, self.settings.engine_scores),
             *driver_methods.methods(self.drivers),
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Dict, Mapping, Tuple
 
-from ovirt_scheduler.decisions import call_log
+from ovirt_scheduler.decisions import log
 from ovirt_scheduler.log.fields import Costs, Name, Names
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.decisions import Decision
@@ -33,16 +33,16 @@ def tell(decision: Decision) -> None:
     left = decision.hosts
     in_full = _log.isEnabledFor(logging.DEBUG)
     for result in decision.results:
-        if not in_full and not call_log.has_lines(result):
+        if not in_full and not log.has_lines(result):
             continue
-        call = call_log.described(
+        call = log.described(
             decision.request.caller.request_id, decision.request.kind.words, result
         )
         if result.ok and in_full:
             _tell_value(call, decision.request.kind, result, left)
             if decision.request.kind is Kind.FILTER:
                 left = _kept(result, left)
-        call_log.tell(call, result)
+        log.tell(call, result)
 
 
 def _tell_value(

@@ -10,8 +10,8 @@ import time
 from dataclasses import replace
 from typing import Callable, List, Mapping, Optional, Sequence, Tuple
 
-from ovirt_scheduler.catalogue.catalogue import Catalogue, Chosen, Units
-from ovirt_scheduler.decisions import call_log, engine_data
+from ovirt_scheduler.catalogue.snapshot import Catalogue, Chosen, Units
+from ovirt_scheduler.decisions import engine_data, log
 from ovirt_scheduler.decisions.selections import Selections
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import UnknownUnit
@@ -154,8 +154,8 @@ class Scheduling:
         filters, costs = _units(request, catalogue)
         unit_errors = {**filters.errors, **costs.errors}
         request_id = request.caller.request_id
-        call_log.tell_left_out(request_id, Kind.FILTER.words, filters.errors)
-        call_log.tell_left_out(request_id, Kind.COST_FUNCTION.words, costs.errors)
+        log.tell_left_out(request_id, Kind.FILTER.words, filters.errors)
+        log.tell_left_out(request_id, Kind.COST_FUNCTION.words, costs.errors)
         if filters.rejected:
             request = replace(request, subjects=replace(request.subjects, hosts=()))
         job = replace(
@@ -166,13 +166,13 @@ class Scheduling:
         )
         job, engine_errors = self._with_engine(job)
         execution = self._executor.run_driver(job)
-        call_log.tell_request(request_id, execution.errors)
+        log.tell_request(request_id, execution.errors)
         for result in _log_calls(request, execution):
             problems = (() if result.ok else (result.message,)) + result.notes
             if problems:
                 unit_errors[result.unit] = unit_errors.get(result.unit, ()) + problems
         of_units = _errors_of_units(job, execution)
-        call_log.tell_request(request_id, of_units)
+        log.tell_request(request_id, of_units)
         failed = execution.result is None or not execution.result.ok
         decision = DriverDecision(
             request=request,
@@ -274,7 +274,7 @@ def _log_calls(request: DriverRequest, execution: DriverExecution) -> List[CallR
     if execution.result is not None:
         found.append((request.driver.words, execution.result))
     for kind, result in found:
-        call_log.tell(call_log.described(request.caller.request_id, kind, result), result)
+        log.tell(log.described(request.caller.request_id, kind, result), result)
     return [result for _, result in found]
 
 

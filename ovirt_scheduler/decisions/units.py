@@ -10,8 +10,8 @@ import logging
 import time
 from typing import Optional, Tuple
 
-from ovirt_scheduler.catalogue.catalogue import UnitCalls, Units
-from ovirt_scheduler.decisions import call_log, decision_log, engine_data
+from ovirt_scheduler.catalogue.snapshot import UnitCalls, Units
+from ovirt_scheduler.decisions import decision_log, engine_data, log
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.decisions import Decision, Execution, Job
@@ -70,7 +70,7 @@ class Service:
             request.kind, request.wanted, request.properties, strict
         )
         request_id = request.caller.request_id
-        call_log.tell_left_out(request_id, request.kind.words, unit_errors)
+        log.tell_left_out(request_id, request.kind.words, unit_errors)
         engine_errors: Tuple[str, ...] = ()
         hosts = () if rejected else request.hosts
         if hosts == () or (not calls and isinstance(hosts, tuple)):
@@ -86,7 +86,7 @@ class Service:
             )
             job, engine_errors = self._with_engine(job)
             execution = self._executor.run(job)
-            call_log.tell_request(request_id, execution.errors)
+            log.tell_request(request_id, execution.errors)
         for result in execution.results:
             problems = (() if result.ok else (result.message,)) + result.notes
             if problems:
@@ -101,7 +101,7 @@ class Service:
             unit_errors=unit_errors,
         )
         decision_log.tell(decision)
-        call_log.tell_request(request_id, of_answer)
+        log.tell_request(request_id, of_answer)
         return decision
 
     def _with_engine(self, job: Job) -> Tuple[Job, Tuple[str, ...]]:

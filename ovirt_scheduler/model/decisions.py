@@ -38,7 +38,7 @@ class Execution:
 
 @dataclass(frozen=True)
 class Decision:
-    """The whole record of one answered request; ``wire`` picks from it what a form shows."""
+    """The whole record of one answered request; the server picks from it what a form shows."""
 
     request: Request
     hosts: Tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The methods that call schedulers and topics, over XML-RPC; ``methods`` has the others.
+"""The methods that call schedulers and topics, over XML-RPC; ``unit_methods`` has the others.
 
 A failed scheduler answers that nothing is to be done, as a failed unit does; ``schedule`` has no
 such answer, so its failures are faults in the design form.
@@ -15,8 +15,7 @@ from ovirt_scheduler.log.fields import Names
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverAnswer, DriverDecision
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.model.tasks import Returns
-from ovirt_scheduler.server import driver_wire
-from ovirt_scheduler.server import parameters as wire_values
+from ovirt_scheduler.server import driver_wire, values
 from ovirt_scheduler.server.method import Method, Reply
 
 Parameters = Tuple[object, ...]
@@ -166,7 +165,7 @@ def _telling(name: str, tell: Callable[[], object]) -> Callable[[Caller, Paramet
     def answer(caller: Caller, parameters: Parameters) -> object:
         driver_wire.no_parameters(name, parameters)
         told = tell()
-        return told if caller.form is AnswerForm.DESIGN else wire_values.envelope(told, {}, ())
+        return told if caller.form is AnswerForm.DESIGN else values.envelope(told, {}, ())
 
     return answer
 
@@ -175,13 +174,13 @@ def _unknown(caller: Caller, name: str, error: UnknownUnit, nothing: object) -> 
     """A name that nobody bears: a fault, or told in the envelope (contract 4.3)."""
     if caller.form is AnswerForm.DESIGN:
         raise error
-    return wire_values.envelope(nothing, {name: (str(error),)}, ())
+    return values.envelope(nothing, {name: (str(error),)}, ())
 
 
 def _reply(decision: DriverDecision) -> Reply:
     result = driver_wire.result(decision)
     if decision.request.caller.form is AnswerForm.ENGINE:
-        result = wire_values.envelope(result, decision.unit_errors, decision.errors)
+        result = values.envelope(result, decision.unit_errors, decision.errors)
     return Reply(result, _told(decision), decision.execution.results)
 
 

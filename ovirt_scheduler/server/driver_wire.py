@@ -16,8 +16,8 @@ from ovirt_scheduler.model.drivers import (
 )
 from ovirt_scheduler.model.requests import Caller, WantedUnit
 from ovirt_scheduler.model.tasks import Returns
-from ovirt_scheduler.server import parameters as wire_values
-from ovirt_scheduler.server.parameters import Parameters
+from ovirt_scheduler.server import values
+from ovirt_scheduler.server.values import Parameters
 
 _SCHEDULE = ("topic", "method", "arguments")
 _FACTOR = re.compile(r"-?[0-9]{1,10}")
@@ -28,7 +28,7 @@ def no_parameters(method: str, parameters: Parameters) -> None:
     Raises:
         BadParameters: there are parameters.
     """
-    wire_values.counted(method, (), parameters)
+    values.counted(method, (), parameters)
 
 
 def named(method: str, names: Tuple[str, ...], parameters: Parameters) -> Dict[str, object]:
@@ -41,9 +41,9 @@ def named(method: str, names: Tuple[str, ...], parameters: Parameters) -> Dict[s
     Raises:
         BadParameters: their number is wrong, or the scheduler is no string.
     """
-    values = wire_values.counted(method, ("scheduler", *names), parameters)
-    wire_values.string("scheduler", values[0])
-    return dict(zip(("scheduler", *names), values))
+    arguments = values.counted(method, ("scheduler", *names), parameters)
+    values.string("scheduler", arguments[0])
+    return dict(zip(("scheduler", *names), arguments))
 
 
 def schedule(parameters: Parameters) -> Tuple[str, str, Dict[str, object]]:
@@ -52,10 +52,10 @@ def schedule(parameters: Parameters) -> Tuple[str, str, Dict[str, object]]:
     Raises:
         BadParameters: which parameter, and what was expected.
     """
-    topic, method, arguments = wire_values.counted("schedule", _SCHEDULE, parameters)
+    topic, method, arguments = values.counted("schedule", _SCHEDULE, parameters)
     if not isinstance(arguments, dict):
-        raise wire_values.expected("arguments", "a struct", arguments)
-    return wire_values.string("topic", topic), wire_values.string("method", method), arguments
+        raise values.expected("arguments", "a struct", arguments)
+    return values.string("topic", topic), values.string("method", method), arguments
 
 
 def request(
@@ -83,20 +83,20 @@ def request(
     defined = driver.defines(method)
     if defined is None:
         return DriverRequest(caller, driver, method, arguments=arguments)
-    properties = dict(wire_values.properties(arguments.get("properties")))
+    properties = dict(values.properties(arguments.get("properties")))
     filters: Tuple[WantedUnit, ...] = ()
     cost_functions: Tuple[WantedUnit, ...] = ()
     if defined.interface == "HostSelector":
         filters = tuple(map(WantedUnit, _names(properties.pop(FILTERS, ""))))
         cost_functions = tuple(map(_factor, _names(properties.pop(COST_FUNCTIONS, ""))))
-        wire_values.at_most_units("properties", (*filters, *cost_functions))
+        values.at_most_units("properties", (*filters, *cost_functions))
     return DriverRequest(
         caller,
         driver,
         method,
         subjects=_subjects(arguments),
         arguments={
-            name: wire_values.string(name, arguments[name])
+            name: values.string(name, arguments[name])
             for name in ("old_status", "new_status")
             if name in arguments
         },
@@ -169,10 +169,10 @@ def _subjects(arguments: Mapping[str, object]) -> Subjects:
         return name in arguments
 
     return Subjects(
-        hosts=wire_values.hosts(arguments["hosts"]) if given("hosts") else (),
-        vms=wire_values.hosts(arguments["vms"], "vms") if given("vms") else (),
-        vm=wire_values.vm(arguments["vm"]) if given("vm") else None,
-        host=wire_values.vm(arguments["host"], "host") if given("host") else None,
+        hosts=values.hosts(arguments["hosts"]) if given("hosts") else (),
+        vms=values.hosts(arguments["vms"], "vms") if given("vms") else (),
+        vm=values.vm(arguments["vm"]) if given("vm") else None,
+        host=values.vm(arguments["host"], "host") if given("host") else None,
     )
 
 

@@ -19,9 +19,9 @@ from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.errors import NotXmlRpc
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.processes.executor import Executor
+from ovirt_scheduler.server import unit_methods
 from ovirt_scheduler.server.codec import decode_call
 from ovirt_scheduler.server.dispatch import Dispatcher
-from ovirt_scheduler.server.methods import methods
 from ovirt_scheduler.settings import config
 from tests.support.fuzzed_requests import CALLS, FAULTS
 from tests.support.fuzzing import (
@@ -85,7 +85,9 @@ def dispatcher(executor: Executor, tmp_path_factory: pytest.TempPathFactory) -> 
     settings = config.load(file, {})
     registry = Registry(Loader(settings, executor.analyse), LastGood(folder / "state"))
     registry.look()
-    return Dispatcher(methods(Service(registry, executor, 60.0), settings.engine_scores))
+    return Dispatcher(
+        unit_methods.methods(Service(registry, executor, 60.0), settings.engine_scores)
+    )
 
 
 def check_answer(document: bytes) -> None:

@@ -21,7 +21,7 @@ from ovirt_scheduler.model.requests import (
 )
 from ovirt_scheduler.model.results import CallResult, Migration, Outcome
 from ovirt_scheduler.model.units import Kind, PolicyUnit
-from ovirt_scheduler.server import wire
+from ovirt_scheduler.server import unit_wire
 
 CALLER = Caller("r1", AnswerForm.DESIGN, "127.0.0.1:1")
 HOSTS = ["h1", "h2"]
@@ -31,7 +31,7 @@ SUMMED, PER_UNIT = EngineScores.SUMMED, EngineScores.PER_UNIT
 
 
 def filters(*parameters: object) -> Request:
-    return wire.filters_request(CALLER, parameters)
+    return unit_wire.filters_request(CALLER, parameters)
 
 
 def test_the_parameters_of_run_filters_make_a_request():
@@ -44,7 +44,7 @@ def test_the_parameters_of_run_filters_make_a_request():
 @pytest.mark.parametrize("functions", [[["a", 2], ["b", -1]], {"a": 2, "b": -1}])
 def test_the_parameters_of_run_cost_functions_make_a_request(functions):
     """Pairs, or a struct (contract 2.3)."""
-    assert wire.cost_functions_request(CALLER, (functions, HOSTS, "vm-1", {})) == Request(
+    assert unit_wire.cost_functions_request(CALLER, (functions, HOSTS, "vm-1", {})) == Request(
         CALLER,
         Kind.COST_FUNCTION,
         (WantedUnit("a", 2), WantedUnit("b", -1)),
@@ -56,7 +56,7 @@ def test_the_parameters_of_run_cost_functions_make_a_request(functions):
 
 def test_the_parameters_of_run_load_balancing_make_a_request():
     """One name, and no VM (contract 2.4)."""
-    assert wire.balance_request(CALLER, ("a", HOSTS, {})) == Request(
+    assert unit_wire.balance_request(CALLER, ("a", HOSTS, {})) == Request(
         CALLER, Kind.BALANCE, (WantedUnit("a"),), ("h1", "h2"), None, {}
     )
 
@@ -110,12 +110,12 @@ def test_no_properties_may_be_said_in_several_ways(given, properties):
 
 def test_discover_takes_nothing():
     """And says so."""
-    wire.discover_request(())
+    unit_wire.discover_request(())
     with pytest.raises(BadParameters, match="discover takes no parameters, not 1"):
-        wire.discover_request(("x",))
+        unit_wire.discover_request(("x",))
 
 
-F, C, B = wire.filters_request, wire.cost_functions_request, wire.balance_request
+F, C, B = unit_wire.filters_request, unit_wire.cost_functions_request, unit_wire.balance_request
 
 
 @pytest.mark.parametrize(
@@ -167,14 +167,14 @@ def test_a_mistake_is_named_with_its_parameter_and_what_was_expected(method, par
 @pytest.mark.parametrize("factor", [2**31 - 1, -(2**31), 0])
 def test_any_factor_of_32_bits_is_taken(factor):
     """Zero and the extremes too."""
-    (wanted,) = wire.cost_functions_request(CALLER, ([["a", factor]], [], "vm", {})).wanted
+    (wanted,) = unit_wire.cost_functions_request(CALLER, ([["a", factor]], [], "vm", {})).wanted
     assert wanted.factor == factor
 
 
 def test_a_message_holds_no_more_than_the_beginning_of_a_long_name():
     """A caller's megabytes do not come back in the fault."""
     with pytest.raises(BadParameters) as caught:
-        wire.cost_functions_request(CALLER, ([["a" * 10_000, "x"]], [], "vm", {}))
+        unit_wire.cost_functions_request(CALLER, ([["a" * 10_000, "x"]], [], "vm", {}))
     assert len(str(caught.value)) < 200
 
 
@@ -197,7 +197,7 @@ def decision(kind: Kind, answer: object, results: tuple = (), **changes: object)
 )
 def test_the_design_form_is_the_bare_answer(kind, answer, shown):
     """Array, struct of ints, struct of arrays (contract 2.2 to 2.4)."""
-    assert wire.design_answer(decision(kind, answer, errors=("not shown",))) == shown
+    assert unit_wire.design_answer(decision(kind, answer, errors=("not shown",))) == shown
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_the_design_form_is_the_bare_answer(kind, answer, shown):
 )
 def test_the_engine_form_is_an_envelope_without_empty_parts(kind, answer, result):
     """Errors are not there when there are none (contract 3.2 to 3.5)."""
-    answered = wire.engine_answer(decision(kind, answer), SUMMED)
+    answered = unit_wire.engine_answer(decision(kind, answer), SUMMED)
     assert answered == {"result_code": 0, "result": result}
 
 
@@ -227,14 +227,14 @@ def test_the_engine_form_is_an_envelope_without_empty_parts(kind, answer, result
 )
 def test_the_engine_form_tells_errors_with_the_code_that_has_them_read(changes, shown):
     """The engine looks at them only where the code is not 0 (contract 3.2)."""
-    answered = wire.engine_answer(decision(Kind.FILTER, ("h1",), **changes), SUMMED)
+    answered = unit_wire.engine_answer(decision(Kind.FILTER, ("h1",), **changes), SUMMED)
     assert answered == {"result_code": 1, "result": ["h1"], **shown}
 
 
 def test_the_engine_form_gives_no_vm_that_is_no_uuid():
     """The engine could not read it: nothing to do, and an error that says why (3.6)."""
     before = decision(Kind.BALANCE, Migration("vm-7", ("h1",)), unit_errors={"u": ("first",)})
-    assert wire.engine_answer(before, SUMMED) == {
+    assert unit_wire.engine_answer(before, SUMMED) == {
         "result_code": 1,
         "result": ["", []],
         "plugin_errors": {"u": ["first", "answered with 'vm-7', which is not the id of a VM"]},
@@ -252,8 +252,8 @@ def test_scores_per_unit_lead_the_engine_to_the_same_sums():
     factors = {"a": 3, "b": 7, "c": -2}
     answer = weighted_sum([result.value or {} for result in results], list(factors.values()))
     made = decision(Kind.COST_FUNCTION, answer, results)
-    summed = wire.engine_answer(made, SUMMED)["result"]
-    per_unit = wire.engine_answer(made, PER_UNIT)["result"]
+    summed = unit_wire.engine_answer(made, SUMMED)["result"]
+    per_unit = unit_wire.engine_answer(made, PER_UNIT)["result"]
     assert per_unit == [["h1", 5, "a"], ["h2", -1, "a"], ["h2", 4, "c"]]
     by_engine: dict = {}
     for host, cost, unit in per_unit:
@@ -274,9 +274,9 @@ def test_the_engines_discover_has_three_structs_of_pairs_of_strings():
         unit("F", Kind.COST_FUNCTION),
         unit("B", Kind.BALANCE),
     ]
-    assert wire.engine_discovery(units) == {
+    assert unit_wire.engine_discovery(units) == {
         "filters": {"F": ["about F", "ip=[0-9.]+;low=[0-9]"]},
         "scores": {"F": ["about F", ""]},
         "balance": {"B": ["about B", ""]},
     }
-    assert wire.engine_discovery([]) == {"filters": {}, "scores": {}, "balance": {}}
+    assert unit_wire.engine_discovery([]) == {"filters": {}, "scores": {}, "balance": {}}

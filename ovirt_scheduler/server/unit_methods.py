@@ -1,6 +1,6 @@
 """The methods that the daemon offers over XML-RPC: what each is called, takes and gives.
 
-``wire`` reads the parameters, a ``Service`` decides, and ``wire`` writes the answer.
+``unit_wire`` reads the parameters, a ``Service`` decides, and ``unit_wire`` writes the answer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.model.decisions import Decision
 from ovirt_scheduler.model.requests import AnswerForm, Caller, EngineScores, Request
 from ovirt_scheduler.model.units import PolicyUnit
-from ovirt_scheduler.server import discovery, wire
+from ovirt_scheduler.server import discovery, unit_wire
 from ovirt_scheduler.server.method import Method, Reply
 
 Parameters = Tuple[object, ...]
@@ -34,7 +34,7 @@ class _Run(NamedTuple):
 _RUNS = (
     _Run(
         "runFilters",
-        wire.filters_request,
+        unit_wire.filters_request,
         (("array", "string", "string", "struct"), ("array", "array", "string", "struct")),
         "array",
         """runFilters(names, hosts, vm, properties)
@@ -47,7 +47,7 @@ Gives the ids of the hosts that every filter accepted, in the order given.""",
     ),
     _Run(
         "runCostFunctions",
-        wire.cost_functions_request,
+        unit_wire.cost_functions_request,
         tuple(
             (functions, hosts, "string", "struct")
             for functions in ("array", "struct")
@@ -62,7 +62,7 @@ Gives for each host the sum of factor times cost; lower is better.""",
     ),
     _Run(
         "runLoadBalancing",
-        wire.balance_request,
+        unit_wire.balance_request,
         (("string", "string", "struct"), ("string", "array", "struct")),
         "struct",
         """runLoadBalancing(name, hosts, properties)
@@ -83,14 +83,14 @@ def methods(service: Service, scores: EngineScores) -> Iterator[Method]:
     yield from _in_form(
         AnswerForm.DESIGN,
         partial(_discover, service, discovery.document),
-        partial(_decide, service, wire.design_answer),
+        partial(_decide, service, unit_wire.design_answer),
         "string",
         "All policy units, as an XML document.",
     )
     yield from _in_form(
         AnswerForm.ENGINE,
-        partial(_discover, service, wire.engine_discovery),
-        partial(_decide, service, partial(wire.engine_answer, scores=scores)),
+        partial(_discover, service, unit_wire.engine_discovery),
+        partial(_decide, service, partial(unit_wire.engine_answer, scores=scores)),
         "struct",
         "All policy units: a struct for filters, scores and balance each.",
         "\nThe answer is a struct: result_code, result, plugin_errors, errors.",
@@ -124,7 +124,7 @@ def _in_form(
 def _discover(
     service: Service, show: Callable[[Units], object], _caller: Caller, parameters: Parameters
 ) -> object:
-    wire.discover_request(parameters)
+    unit_wire.discover_request(parameters)
     return show(service.discover())
 
 

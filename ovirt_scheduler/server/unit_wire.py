@@ -10,8 +10,8 @@ from ovirt_scheduler.model.decisions import Decision
 from ovirt_scheduler.model.requests import UUID, Caller, EngineScores, Request, WantedUnit
 from ovirt_scheduler.model.results import Migration
 from ovirt_scheduler.model.units import Kind, PolicyUnit
-from ovirt_scheduler.server import parameters as wire_values
-from ovirt_scheduler.server.parameters import Parameters
+from ovirt_scheduler.server import values
+from ovirt_scheduler.server.values import Parameters
 
 # Structs of the engine's discover.
 _ENGINE_GROUPS = {Kind.FILTER: "filters", Kind.COST_FUNCTION: "scores", Kind.BALANCE: "balance"}
@@ -37,16 +37,16 @@ def filters_request(caller: Caller, parameters: Parameters) -> Request:
     Raises:
         BadParameters: which parameter, and what was expected.
     """
-    names, hosts, vm, given = wire_values.counted("runFilters", _FILTERS, parameters)
-    wanted = tuple(WantedUnit(name) for name in wire_values.strings("filters", names))
-    wire_values.at_most_units("filters", wanted)
+    names, hosts, vm, given = values.counted("runFilters", _FILTERS, parameters)
+    wanted = tuple(WantedUnit(name) for name in values.strings("filters", names))
+    values.at_most_units("filters", wanted)
     return Request(
         caller,
         Kind.FILTER,
         wanted,
-        wire_values.hosts(hosts),
-        wire_values.vm(vm),
-        wire_values.properties(given),
+        values.hosts(hosts),
+        values.vm(vm),
+        values.properties(given),
     )
 
 
@@ -56,16 +56,14 @@ def cost_functions_request(caller: Caller, parameters: Parameters) -> Request:
     Raises:
         BadParameters: which parameter, and what was expected.
     """
-    functions, hosts, vm, given = wire_values.counted(
-        "runCostFunctions", _COST_FUNCTIONS, parameters
-    )
+    functions, hosts, vm, given = values.counted("runCostFunctions", _COST_FUNCTIONS, parameters)
     return Request(
         caller,
         Kind.COST_FUNCTION,
         _factors(functions),
-        wire_values.hosts(hosts),
-        wire_values.vm(vm),
-        wire_values.properties(given),
+        values.hosts(hosts),
+        values.vm(vm),
+        values.properties(given),
     )
 
 
@@ -75,10 +73,10 @@ def balance_request(caller: Caller, parameters: Parameters) -> Request:
     Raises:
         BadParameters: which parameter, and what was expected.
     """
-    name, hosts, given = wire_values.counted("runLoadBalancing", _BALANCE, parameters)
-    wanted = (WantedUnit(wire_values.string("balance", name)),)
+    name, hosts, given = values.counted("runLoadBalancing", _BALANCE, parameters)
+    wanted = (WantedUnit(values.string("balance", name)),)
     return Request(
-        caller, Kind.BALANCE, wanted, wire_values.hosts(hosts), None, wire_values.properties(given)
+        caller, Kind.BALANCE, wanted, values.hosts(hosts), None, values.properties(given)
     )
 
 
@@ -123,7 +121,7 @@ def engine_answer(decision: Decision, scores: EngineScores) -> Dict[str, object]
         result = [[host, cost] for host, cost in costs.items()]
     else:
         result = list(cast("Tuple[str, ...]", decision.answer))
-    return wire_values.envelope(result, unit_errors, decision.errors)
+    return values.envelope(result, unit_errors, decision.errors)
 
 
 def _engine_migration(decision: Decision, unit_errors: Dict[str, List[str]]) -> List[object]:
@@ -146,18 +144,18 @@ def _factors(value: object) -> Tuple[WantedUnit, ...]:
     if isinstance(value, dict):
         value = [list(item) for item in value.items()]
     if not isinstance(value, list):
-        raise wire_values.expected(place, "an array of [name, factor]", value)
+        raise values.expected(place, "an array of [name, factor]", value)
     wanted = []
     for position, pair in enumerate(value):
         here = f"{place}[{position}]"
         if not isinstance(pair, list) or len(pair) != 2:
             raise BadParameters(f"{here}: expected [name, factor]")
-        name = wire_values.string(f"{here}[0]", pair[0])
+        name = values.string(f"{here}[0]", pair[0])
         factor = pair[1]
         if type(factor) is not int:
-            raise wire_values.expected(f"{here}[1], the factor of {name:.80}", "an int", factor)
+            raise values.expected(f"{here}[1], the factor of {name:.80}", "an int", factor)
         if not -(2**31) <= factor < 2**31:
             raise BadParameters(f"{here}[1], the factor of {name:.80}: {factor} is beyond 32 bits")
         wanted.append(WantedUnit(name, factor))
-    wire_values.at_most_units(place, wanted)
+    values.at_most_units(place, wanted)
     return tuple(wanted)

@@ -17,6 +17,7 @@ A plugin that fails while it runs is no exception: it is a ``model.CallResult``.
      |    |    +-- SlowProperty
      |    +-- Overloaded           104
      |    +-- DriverFailed         105
+     |    +-- HistoryUnreadable    106
      |
      +-- ConfigError             the administrator's file: the daemon does not start, exit status 78
      |    +-- AddressUnavailable   where it is to listen, just now: exit status 75
@@ -111,6 +112,12 @@ class _InFile(SchedulerError):
         self.line = line
         place = "" if file is None else f"{file}: " if line is None else f"{file}:{line}: "
         super().__init__(f"{place}{message}")
+
+
+class HistoryUnreadable(RequestError):
+    """What was decided cannot be looked up, or not in time; the text says why, and what to do."""
+
+    fault_code = 106
 
 
 class ConfigError(_InFile):

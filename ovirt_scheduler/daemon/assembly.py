@@ -64,6 +64,14 @@ class Assembly:
         """Those that are in force."""
         return self._runtime.services.settings
 
+    def start(self) -> None:
+        """Start what is below the server.
+
+        Raises:
+            ExecutorUnavailable: no zygote could be started.
+        """
+        self._runtime.start()
+
     def renew(self, settings: Settings) -> None:
         """Go on with other settings, and with what their files hold now; breaks no call.
 

@@ -62,7 +62,7 @@ def serve(read: Callable[[], Settings]) -> None:
     certificates = CertificateWatch(state, lambda: assembly.settings)
     with assembly.server as server:
         try:
-            assembly.executor.start()
+            assembly.start()
             catalogue = asked.unless_stopped(assembly.registry.look)
             if catalogue is None:
                 _log.info("stopping on %(signal)s", {"signal": asked.next().name})

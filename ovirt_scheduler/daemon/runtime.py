@@ -18,6 +18,7 @@ from ovirt_scheduler.decisions.drivers import Scheduling
 from ovirt_scheduler.decisions.selections import Selections
 from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.history.store import FILE, History
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.server import driver_methods, unit_methods
 from ovirt_scheduler.server.method import Method
@@ -45,8 +46,9 @@ class Runtime:
 
     Args:
         settings: of the services to begin with.
-        state: the daemon's state folder: plugins that load are kept there, and the processes of
-            plugins are started before they are called. None for a command, which keeps nothing.
+        state: the daemon's state folder: plugins that load are kept there and what is decided, and
+            the processes of plugins are started before they are called. None for a command, which
+            keeps nothing.
     """
 
     def __init__(self, settings: Settings, state: Optional[Path] = None) -> None:
@@ -62,10 +64,21 @@ class Runtime:
         else:
             store = LastGood(state / "plugins")
             self.registry = Registry(self._loader(settings), store, self.executor.want)
+        self.history = None if state is None else History(state / FILE)
         self._selections = Selections()
         # Calls under way may use a former one.
         self._inventories: Dict[EngineSettings, Inventory] = {}
         self.services = self.prepare(settings)
+        self._bound_history(settings)
+
+    def start(self) -> None:
+        """
+        Raises:
+            ExecutorUnavailable: the zygote does not start.
+        """
+        self.executor.start()
+        if self.history is not None:
+            self.history.start()
 
     def prepare(self, settings: Settings, registry: Optional[Units] = None) -> Services:
         """Make services of other settings, and leave those in force as they are.
@@ -76,10 +89,11 @@ class Runtime:
         inventory = self._inventory(settings.engine)
         registry = registry or self.registry
         seconds = settings.request_timeout
+        history = self.history if settings.history else None
         return Services(
             settings,
             inventory,
-            Service(registry, self.executor, seconds, inventory),
+            Service(registry, self.executor, seconds, inventory, history),
             Scheduling(registry, self.executor, seconds, self._selections, inventory),
         )
 
@@ -87,6 +101,7 @@ class Runtime:
         """Put services in force that ``prepare`` made; plugins are loaded anew at the next look."""
         self.services = services
         self.executor.keep(services.settings.kept_processes)
+        self._bound_history(services.settings)
         self.registry.renew(self._loader(services.settings))
 
     def close(self) -> None:
@@ -94,6 +109,12 @@ class Runtime:
         self.executor.close()
         for inventory in self._inventories.values():
             inventory.close()
+        if self.history is not None:
+            self.history.close()
+
+    def _bound_history(self, settings: Settings) -> None:
+        if self.history is not None:
+            self.history.bound(settings.history_days, settings.history_size)
 
     def _inventory(self, engine: Optional[EngineSettings]) -> Optional[Inventory]:
         if engine is None:
@@ -115,7 +136,7 @@ def started(settings: Settings) -> Iterator[Runtime]:
     """
     runtime = Runtime(settings)
     try:
-        runtime.executor.start()
+        runtime.start()
         yield runtime
     finally:
         runtime.close()

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import logging
 import time
+from functools import partial
 from typing import Optional, Tuple
 
 from ovirt_scheduler.catalogue.snapshot import UnitCalls, Units
 from ovirt_scheduler.decisions import decision_log, engine_data, log
 from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.history import record
+from ovirt_scheduler.history.store import History
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.decisions import Decision, Execution, Job
+from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import AnswerForm, Request
 from ovirt_scheduler.model.results import Answer, CallResult
 from ovirt_scheduler.model.units import Kind, PolicyUnit
@@ -31,6 +35,7 @@ class Service:
         executor: runs them.
         request_timeout: seconds that one request may take, waiting included.
         inventory: tells what the engine knows of ids; None where no engine is configured.
+        history: keeps what is decided; None where nothing is kept.
     """
 
     def __init__(
@@ -39,11 +44,13 @@ class Service:
         executor: Executor,
         request_timeout: float,
         inventory: Optional[Inventory] = None,
+        history: Optional[History] = None,
     ) -> None:
         self._registry = registry
         self._executor = executor
         self._inventory = inventory
         self._request_timeout = request_timeout
+        self._history = history
 
     def discover(self) -> Tuple[PolicyUnit, ...]:
         """All policy units, after a fresh look at the folders."""
@@ -64,7 +71,8 @@ class Service:
             Overloaded: no process became free in time, or too many requests wait.
             ExecutorUnavailable: no process can be started at all.
         """
-        started = time.monotonic()
+        asked_at, started = time.time(), time.monotonic()
+        secret = ""
         strict = request.caller.form is AnswerForm.DESIGN
         calls, unit_errors, rejected = self._registry.glance().calls(
             request.kind, request.wanted, request.properties, strict
@@ -85,6 +93,7 @@ class Service:
                 deadline=started + self._request_timeout,
             )
             job, engine_errors = self._with_engine(job)
+            secret = job.engine.token if isinstance(job.engine, EngineAccess) else ""
             execution = self._executor.run(job)
             log.tell_request(request_id, execution.errors)
         for result in execution.results:
@@ -99,7 +108,16 @@ class Service:
             answer=answer,
             errors=(*engine_errors, *execution.errors, *of_answer),
             unit_errors=unit_errors,
+            calls=tuple(calls),
+            called=execution.results,
+            vm=execution.vm,
+            names=execution.names,
+            time=asked_at,
+            seconds=time.monotonic() - started,
+            secret=secret,
         )
+        if self._history is not None:
+            self._history.put(partial(record.of_units, record.light(decision)))
         decision_log.tell(decision)
         log.tell_request(request_id, of_answer)
         return decision

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Mapping, Optional, Tuple
 
 from ovirt_scheduler.model.plugins import NO_ENGINE, Engine
-from ovirt_scheduler.model.requests import Hosts, Request, Vm
+from ovirt_scheduler.model.requests import Hosts, Request, Vm, WantedUnit
 from ovirt_scheduler.model.results import Answer, CallResult
 from ovirt_scheduler.model.tasks import EngineReplies
 from ovirt_scheduler.model.units import Kind, UnitCall
@@ -34,6 +34,7 @@ class Execution:
     vm: Optional[str]
     results: Tuple[CallResult, ...]  # of the units that ran, in the order asked for
     errors: Tuple[str, ...] = ()  # that belong to no single unit
+    names: Mapping[str, str] = field(default_factory=dict)  # by id, as far as they are known
 
 
 @dataclass(frozen=True)
@@ -46,3 +47,10 @@ class Decision:
     answer: Answer
     errors: Tuple[str, ...] = ()
     unit_errors: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)
+    calls: Tuple[Tuple[WantedUnit, UnitCall], ...] = ()
+    called: Tuple[CallResult, ...] = ()  # as ``results``, with costs as the functions told them
+    vm: Optional[str] = None  # its id
+    names: Mapping[str, str] = field(default_factory=dict)  # of hosts and VMs, as far as known
+    time: float = 0.0  # when it was asked for, in seconds since 1970
+    seconds: float = 0.0  # that it took
+    secret: str = ""  # the token for the engine that plugins were given

@@ -121,6 +121,9 @@ class Settings:
     log_file: Optional[Path]  # None: standard error
     log_format: str  # auto, plain, json or journal
     log_level: str  # debug, info, warning or error
+    history: bool
+    history_days: int
+    history_size: int
     engine: Optional[EngineSettings]
     drive: Drive
     clusters: Tuple[ClusterSettings, ...]

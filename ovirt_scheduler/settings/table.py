@@ -310,6 +310,28 @@ SCHEDULER: Tuple[Key, ...] = (
         choices=("debug", "info", "warning", "error"),
     ),
     Key(
+        "history",
+        "truth",
+        "true",
+        "Keep each decision with every host and the reasons: history.sqlite in the state folder.",
+    ),
+    Key(
+        "history_days",
+        "whole",
+        "30",
+        "Days that a decision is kept.",
+        least="1",
+        most="36500",
+    ),
+    Key(
+        "history_size",
+        "size",
+        "256 MiB",
+        "Bytes that the history may take. Beyond them the oldest decisions go.",
+        least="1 MiB",
+        most="1024 GiB",
+    ),
+    Key(
         "drive",
         "choice",
         "off",

@@ -261,6 +261,6 @@ def test_whatever_degrades_an_answer_has_a_line_with_its_id(start_daemon, tmp_pa
         r"filter Odd bad answer after \d+ ms: do_filter returned 42; expected the hosts to keep",
         r"cost function Odd: the cost function 'Odd' is named more than once; the first counts",
     ):
-        assert re.search(rf" WARNING \w{{8}} {line}$", daemon.log, re.MULTILINE), line
+        assert re.search(rf" WARNING \w{{16}} {line}$", daemon.log, re.MULTILINE), line
     for line in ("all filters failed", "Odd: a cost beyond 1000000000 either way was held there"):
-        assert re.search(rf" WARNING \w{{8}}: {line}$", daemon.log, re.MULTILINE), line
+        assert re.search(rf" WARNING \w{{16}}: {line}$", daemon.log, re.MULTILINE), line

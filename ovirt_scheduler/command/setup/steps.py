@@ -30,8 +30,9 @@ _SHOWN = (
     "share/zsh/site-functions/_ovirt-scheduler",
     manual.FOLDER,
 )
-# The last good versions, what it knows of clusters, its lock: of no use without the daemon.
-_DAEMONS_OWN = {STATE_FOLDER: {"plugins", "clusters.json", "lock"}}
+# The last good versions, what it knows of clusters, its lock, its history: of no use without it.
+_HISTORY = {f"history.sqlite{suffix}" for suffix in ("", "-wal", "-shm", ".damaged")}
+_DAEMONS_OWN = {STATE_FOLDER: {"plugins", "clusters.json", "lock", *_HISTORY}}
 
 
 class User:

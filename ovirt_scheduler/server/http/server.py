@@ -333,6 +333,7 @@ class _Connection(socketserver.BaseRequestHandler):
             "Server: ovirt-scheduler",
             time.strftime("Date: %a, %d %b %Y %H:%M:%S GMT", time.gmtime()),
             f"Content-Length: {len(body)}",
+            f"X-Request-Id: {self._request_id}",
             *headers,
         )
         self._output.write("\r\n".join((*head, "", "")).encode("ascii"))
@@ -340,7 +341,7 @@ class _Connection(socketserver.BaseRequestHandler):
             self._output.write(body)
 
     def _start_request(self) -> None:
-        self._request_id = secrets.token_hex(4)
+        self._request_id = secrets.token_hex(8)
         self._body: Optional[BodyReader] = None
         self._form = self.server.settings.root_form
         self._command, self._path, self._version = "", "", ""

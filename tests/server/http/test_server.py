@@ -412,7 +412,7 @@ def test_requests_are_logged(plain: Running, caplog: pytest.LogCaptureFixture) -
     assert ask(plain, post(path="/x\x1b[31m")).status == 400
     lines = messages(caplog, logging.INFO)
     assert len(lines) == 4
-    ids = {re.match("request ([0-9a-f]{8}) ", line)[1] for line in lines}  # type: ignore[index]
+    ids = {re.match("request ([0-9a-f]{16}) ", line)[1] for line in lines}  # type: ignore[index]
     assert len(ids) == 4
     assert "'POST /x', 127.0.0.1" in lines[2]
     assert "HTTP 404" in lines[2]

@@ -1,0 +1,102 @@
+"""Which decisions are asked for."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from dataclasses import dataclass
+from typing import Mapping, Optional, Union
+
+from ovirt_scheduler.errors import BadParameters
+
+MOST_ROWS = 1000
+
+OUTCOMES = ("ok", "raised", "timed out", "killed", "bad answer", "refused", "not asked")
+
+_LONGEST = 1024  # characters of a name or an id
+_TEXTS = ("vm", "host", "unit", "method")
+_TIMES = ("since", "until")
+
+
+@dataclass(frozen=True)
+class Query:
+    """Decisions that fit all that is set; None fits every one.
+
+    Attributes:
+        vm, host: an id, or a name.
+        unit: name of a policy unit or a driver that was asked for.
+        method: of XML-RPC, such as runFilters.
+        outcome: one of ``OUTCOMES``: some unit ended so; with ``unit``, that one did.
+        since, until: seconds since 1970; the second is not included.
+        limit: the newest of them, at most ``MOST_ROWS``.
+    """
+
+    vm: Optional[str] = None
+    host: Optional[str] = None
+    unit: Optional[str] = None
+    method: Optional[str] = None
+    outcome: Optional[str] = None
+    since: Optional[float] = None
+    until: Optional[float] = None
+    limit: int = 100
+
+
+def read(given: Mapping[str, object]) -> Query:
+    """A query as a caller writes it: times are texts of RFC 3339.
+
+    Raises:
+        BadParameters: which member, and what was expected.
+    """
+    names = (*_TEXTS, "outcome", *_TIMES, "limit")
+    unknown = next((name for name in given if name not in names), None)
+    if unknown is not None:
+        raise BadParameters(f"query: there is no {unknown!r:.60}; there are {', '.join(names)}")
+    texts = {name: _text(name, given[name]) for name in _TEXTS if name in given}
+    times = {name: _time(name, given[name]) for name in _TIMES if name in given}
+    outcome = given.get("outcome")
+    if outcome is not None and outcome not in OUTCOMES:
+        raise BadParameters(
+            f"query: outcome: {outcome!r:.60} is none; there are {', '.join(OUTCOMES)}"
+        )
+    limit = given.get("limit", Query.limit)
+    if type(limit) is not int or not 1 <= limit <= MOST_ROWS:
+        raise BadParameters(f"query: limit: expected an int from 1 to {MOST_ROWS}")
+    return Query(
+        **texts,
+        outcome=None if outcome is None else str(outcome),
+        since=times.get("since"),
+        until=times.get("until"),
+        limit=limit,
+    )
+
+
+def moment(text: str) -> float:
+    """Seconds since 1970 of a time in RFC 3339; one without a zone is local.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if text.endswith(("Z", "z")):  # which fromisoformat knows from Python 3.11 on
+        text = f"{text[:-1]}+00:00"
+    return datetime.datetime.fromisoformat(text).timestamp()
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value or len(value) > _LONGEST:
+        raise BadParameters(
+            f"query: {name}: expected a text that is not empty, of at most {_LONGEST} characters"
+        )
+    return value
+
+
+def _time(name: str, value: object) -> float:
+    seconds: Union[float, None] = None
+    try:
+        seconds = moment(value) if isinstance(value, str) else None
+    except (ValueError, OverflowError):
+        seconds = None
+    if seconds is None or not math.isfinite(seconds):
+        raise BadParameters(
+            f"query: {name}: {value!r:.60} is no time; write it like 2026-01-31T12:00:00Z"
+        )
+    return seconds

@@ -1,0 +1,258 @@
+"""The tables of ``history.sqlite``, and a record as it is written there.
+
+::
+
+    names ◄── host_set_members ──► host_sets ◄─┐
+      ▲                                        decisions ──► unit_sets ◄── unit_set_members
+      └───── vm_decisions ─────────────────────┘    body: what no column has
+
+The same hosts are asked about again and again, and the same units: each is written once, and a
+decision names the set. So one host's decisions are found without a row for each host of each
+decision. docs/decisions.md has the schema for those who read it with other programs.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from ovirt_scheduler.history.record import NEVER_ASKED, PASSED, Record, best_first, put_totals
+
+VERSION = 1
+
+TABLES = """
+CREATE TABLE names (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL, name TEXT NOT NULL, UNIQUE (id, name));
+CREATE INDEX names_by_name ON names (name);
+CREATE TABLE host_sets (number INTEGER PRIMARY KEY, hosts TEXT NOT NULL UNIQUE);
+CREATE TABLE host_set_members (
+    host INTEGER, host_set INTEGER, PRIMARY KEY (host, host_set)) WITHOUT ROWID;
+CREATE TABLE unit_sets (number INTEGER PRIMARY KEY, units TEXT NOT NULL UNIQUE);
+CREATE TABLE unit_set_members (
+    unit TEXT, outcome TEXT, unit_set INTEGER,
+    PRIMARY KEY (unit, outcome, unit_set)) WITHOUT ROWID;
+CREATE TABLE decisions (
+    number INTEGER PRIMARY KEY, id INTEGER NOT NULL, time INTEGER NOT NULL, method TEXT NOT NULL,
+    vm INTEGER, host_set INTEGER NOT NULL, unit_set INTEGER NOT NULL,
+    size INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE INDEX decisions_by_id ON decisions (id);
+CREATE INDEX newest ON decisions (number, time, method, host_set, unit_set);
+CREATE TABLE vm_decisions (
+    vm INTEGER, decision INTEGER, PRIMARY KEY (vm, decision)) WITHOUT ROWID;
+CREATE TABLE events (
+    number INTEGER PRIMARY KEY, time INTEGER NOT NULL, event TEXT NOT NULL, body TEXT NOT NULL);
+CREATE INDEX events_by_time ON events (time);
+"""
+
+Named = Tuple[str, str]  # an id, and a name; the name is empty where it is not known
+
+# A unit's members that its set has, in the set's order; the others are in the body.
+_OF_SET = ("name", "kind", "factor", "checksum", "mode", "outcome")
+_OF_CALL = ("milliseconds", "message", "notes")
+_LETTERS = {"passed": "p", "removed": "r", "failed": "f", "never asked": "n"}
+_WORDS = {letter: word for word, letter in _LETTERS.items()}
+_COLUMNS = ("id", "time", "method", "vm", "hosts", "units")
+_RANKED, _LEFT = "ranked", "left"  # answers that follow from what else is there
+
+
+class Row(NamedTuple):
+    """A record, in the parts that the tables have."""
+
+    id: int
+    time: int  # milliseconds since 1970
+    method: str
+    vm: Optional[Named]
+    vms: Tuple[Named, ...]  # by which it is found: its own, and those that it migrates
+    hosts: Tuple[Named, ...]
+    units: str
+    size: int
+    body: bytes
+
+
+def number_of(decision: str) -> int:
+    """The 64 bits of an id, as SQLite has them.
+
+    Raises:
+        ValueError: it is no id.
+    """
+    if len(decision) != 16:
+        raise ValueError(decision)
+    value = int(decision, 16)
+    return value - (1 << 64) if value >> 63 else value
+
+
+def written(moment: float) -> str:
+    """Seconds since 1970 as RFC 3339, in UTC."""
+    seconds, milliseconds = divmod(round(moment * 1000), 1000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{milliseconds:03}Z"
+
+
+def pack(record: Record) -> Row:
+    """A record as it is written; its ``time`` is in seconds since 1970."""
+    vm = _named(record["vm"]) if "vm" in record else None
+    hosts, units = record["hosts"], record["units"]
+    body: Dict[str, Any] = {name: record[name] for name in record if name not in _COLUMNS}
+    body["units"] = [{name: unit[name] for name in _OF_CALL if name in unit} for unit in units]
+    body["hosts"] = _packed_hosts(hosts)
+    if "answer" in body:
+        body["answer"] = _packed_answer(body["answer"], hosts)
+    text = as_json(body).encode()
+    answer = record.get("answer")
+    migrated = answer if isinstance(answer, dict) and "vm" not in answer else {}
+    vms = dict.fromkeys(((vm,) if vm else ()) + tuple((each, "") for each in migrated))
+    return Row(
+        number_of(record["id"]),
+        round(record["time"] * 1000),
+        record["method"],
+        vm,
+        tuple(vms),
+        tuple(map(_named, hosts)),
+        as_json([[unit.get(name) for name in _OF_SET] for unit in units]),
+        len(text),
+        zlib.compress(text, 6),
+    )
+
+
+def unpack(
+    id_and_time: Tuple[int, int], method: str, vm: Optional[Named], hosts: Sequence[Named],
+    units: str, body: bytes,
+) -> Record:  # fmt: skip
+    """The record, with its time in words."""
+    number, milliseconds = id_and_time
+    record: Record = {"id": f"{number & (1 << 64) - 1:016x}", "time": written(milliseconds / 1000)}
+    inside: Dict[str, Any] = json.loads(zlib.decompress(body))
+    calls, of_hosts = inside.pop("units"), inside.pop("hosts")
+    answer = inside.pop("answer", None)
+    for name in ("milliseconds", "caller"):
+        record[name] = inside.pop(name)
+    record["method"] = method
+    record["form"] = inside.pop("form")
+    if vm:
+        record["vm"] = _entity(vm)
+    for name in ("cluster", "properties"):
+        if name in inside:
+            record[name] = inside.pop(name)
+    record["units"] = [
+        {**{key: value for key, value in zip(_OF_SET, one) if value is not None}, **call}
+        for one, call in zip(json.loads(units), calls)
+    ]
+    record["hosts"] = [_entity(host) for host in hosts]
+    _unpack_hosts(record["hosts"], of_hosts, record["units"])
+    if answer is not None:
+        record["answer"] = _unpacked_answer(answer, record["hosts"])
+    record.update(inside)
+    return record
+
+
+def members(units: str) -> Iterator[Tuple[str, str]]:
+    """Each unit of a set, with how its call ended."""
+    for name, *_, outcome in json.loads(units):
+        yield name, outcome
+
+
+def as_json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _named(entity: Record) -> Named:
+    return entity["id"], entity.get("name", "")
+
+
+def _entity(named: Named) -> Record:
+    return {"id": named[0], "name": named[1]} if named[1] else {"id": named[0]}
+
+
+def _packed_hosts(hosts: Sequence[Record]) -> Dict[str, Any]:
+    """By unit in place of by host, which repeats less.
+
+    ``verdicts``: a letter for each host; ``costs``: a number, or null. Each beside ``reasons``
+    and ``held``, by the host's place.
+    """
+    packed: Dict[str, Any] = {}
+    verdicts: Dict[str, List[str]] = {}
+    costs: Dict[str, List[Optional[int]]] = {}
+    for place, host in enumerate(hosts):
+        for verdict in host.get("verdicts", ()):
+            unit = verdict["unit"]
+            verdicts.setdefault(unit, []).append(_LETTERS[verdict["verdict"]])
+            _put_at(packed, "reasons", unit, place, verdict)
+        for cost in host.get("costs", ()):
+            unit = cost["unit"]
+            line = costs.setdefault(unit, [])
+            line += [None] * (place - len(line))
+            line.append(cost["cost"])
+            _put_at(packed, "reasons", unit, place, cost)
+            _put_at(packed, "held", unit, place, cost)
+    if verdicts:
+        packed["verdicts"] = {unit: "".join(letters) for unit, letters in verdicts.items()}
+    if costs:
+        packed["costs"] = costs
+    return packed
+
+
+def _put_at(packed: Dict[str, Any], name: str, unit: str, place: int, entry: Record) -> None:
+    key = "reason" if name == "reasons" else name
+    if key in entry:
+        packed.setdefault(name, {}).setdefault(unit, {})[str(place)] = entry[key]
+
+
+def _unpack_hosts(hosts: Sequence[Record], packed: Dict[str, Any], units: Sequence[Record]) -> None:
+    reasons, held = packed.get("reasons", {}), packed.get("held", {})
+    for unit, letters in packed.get("verdicts", {}).items():
+        why = reasons.get(unit, {})
+        for place, (host, letter) in enumerate(zip(hosts, letters)):
+            verdict = {"unit": unit, "verdict": _WORDS[letter]}
+            if str(place) in why:
+                verdict["reason"] = why[str(place)]
+            host.setdefault("verdicts", []).append(verdict)
+    factors = {unit["name"]: unit.get("factor", 1) for unit in units if "factor" in unit}
+    for unit, costs in packed.get("costs", {}).items():
+        why, bounds = reasons.get(unit, {}), held.get(unit, {})
+        for place, (host, cost) in enumerate(zip(hosts, costs)):
+            if cost is None:
+                continue
+            key, factor = str(place), factors[unit]
+            entry: Record = {
+                "unit": unit, "cost": cost, "factor": factor,
+                "weighted": factor * bounds.get(key, cost),
+            }  # fmt: skip
+            if key in bounds:
+                entry["held"] = bounds[key]
+            if key in why:
+                entry["reason"] = why[key]
+            host.setdefault("costs", []).append(entry)
+    put_totals(hosts)
+
+
+def _packed_answer(answer: Any, hosts: Sequence[Record]) -> Any:
+    """Ids as the places of their hosts; a word where it follows from verdicts or totals."""
+    if not isinstance(answer, list):
+        return answer
+    if answer == _left(hosts):
+        return _LEFT
+    if answer == [host["id"] for host in best_first(hosts)]:
+        return _RANKED
+    place_of = {host["id"]: place for place, host in enumerate(hosts)}
+    return [place_of.get(each, each) for each in answer]
+
+
+def _unpacked_answer(answer: Any, hosts: Sequence[Record]) -> Any:
+    if answer == _LEFT:
+        return _left(hosts)
+    if answer == _RANKED:
+        return [host["id"] for host in best_first(hosts)]
+    if isinstance(answer, list):
+        return [hosts[each]["id"] if isinstance(each, int) else each for each in answer]
+    return answer
+
+
+def _left(hosts: Sequence[Record]) -> List[str]:
+    """The hosts that no filter removed."""
+    stays = {PASSED, "failed", NEVER_ASKED}
+    return [
+        host["id"]
+        for host in hosts
+        if all(verdict["verdict"] in stays for verdict in host.get("verdicts", ()))
+    ]

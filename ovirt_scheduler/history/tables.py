@@ -1,0 +1,202 @@
+"""The tables of the history, as the one who writes has them open."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any, Dict, Iterator, Sequence, Tuple
+
+from ovirt_scheduler.history import schema
+from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.history.schema import Named, Row
+
+_BUSY = 1.0  # seconds to wait for another program that writes
+_OLDEST = 0.05  # of all decisions that go at once where there are too many
+_MOST_KNOWN = 50_000  # names and sets whose numbers are remembered
+_PAGES = 1000  # of the write-ahead log, from which they go into the file
+
+
+class Tables:
+    """The open file, for the one thread that writes.
+
+    Args:
+        path: of the file, which is made where it is missing.
+
+    Raises:
+        OSError: it cannot be made.
+        sqlite3.OperationalError: it cannot be opened now.
+        sqlite3.DatabaseError: it is damaged, or another version's.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        self._db = sqlite3.connect(
+            str(path), timeout=_BUSY, isolation_level=None, check_same_thread=False
+        )
+        self._known: Dict[object, int] = {}
+        try:
+            self._prepare()
+        except sqlite3.Error:
+            self._db.close()
+            raise
+
+    def _prepare(self) -> None:
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        if version == 0:
+            self._db.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = NORMAL")
+        self._db.execute(f"PRAGMA wal_autocheckpoint = {_PAGES}")
+        self._db.execute(f"PRAGMA journal_size_limit = {_PAGES * 4096}")
+        if version == 0:
+            self._db.executescript(
+                f"BEGIN; {schema.TABLES} PRAGMA user_version = {schema.VERSION}; COMMIT;"
+            )
+        elif version != schema.VERSION:
+            raise sqlite3.DatabaseError(
+                f"it is of version {version} of the schema, and this daemon writes {schema.VERSION}"
+            )
+
+    def close(self) -> None:
+        self._db.close()
+
+    def write(self, records: Sequence[Tuple[str, Any]]) -> None:
+        """Write all of these or none."""
+        if len(self._known) > _MOST_KNOWN:
+            self._known.clear()
+        try:
+            with self._transaction():
+                for kind, record in records:
+                    if kind == "decision":
+                        self._write_decision(record)
+                    else:
+                        self._write_event(record)
+        except sqlite3.Error:
+            self._known.clear()
+            raise
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                self._db.execute("ROLLBACK")
+            raise
+
+    def _write_decision(self, row: Row) -> None:
+        vm = None if row.vm is None else self._name(row.vm)
+        number = self._db.execute(
+            "INSERT INTO decisions (id, time, method, vm, host_set, unit_set, size, body) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (row.id, row.time, row.method, vm, self._host_set(row.hosts),
+             self._unit_set(row.units), row.size, row.body),
+        ).lastrowid  # fmt: skip
+        self._db.executemany(
+            "INSERT OR IGNORE INTO vm_decisions VALUES (?, ?)",
+            [(self._name(each), number) for each in row.vms],
+        )
+
+    def _write_event(self, record: Record) -> None:
+        body = {name: value for name, value in record.items() if name not in ("time", "event")}
+        self._db.execute(
+            "INSERT INTO events (time, event, body) VALUES (?, ?, ?)",
+            (round(record["time"] * 1000), record["event"], schema.as_json(body)),
+        )
+
+    def _name(self, named: Named) -> int:
+        number = self._known.get(named)
+        if number is None:
+            number = self._numbered(
+                "SELECT number FROM names WHERE id = ? AND name = ?",
+                "INSERT INTO names (id, name) VALUES (?, ?)", named,
+            )[0]  # fmt: skip
+            self._known[named] = number
+        return number
+
+    def _host_set(self, hosts: Tuple[Named, ...]) -> int:
+        number = self._known.get(hosts)
+        if number is None:
+            members = [self._name(host) for host in hosts]
+            number, new = self._numbered(
+                "SELECT number FROM host_sets WHERE hosts = ?",
+                "INSERT INTO host_sets (hosts) VALUES (?)", (schema.as_json(members),),
+            )  # fmt: skip
+            if new:
+                self._db.executemany(
+                    "INSERT OR IGNORE INTO host_set_members VALUES (?, ?)",
+                    [(member, number) for member in members],
+                )
+            self._known[hosts] = number
+        return number
+
+    def _unit_set(self, units: str) -> int:
+        number = self._known.get(units)
+        if number is None:
+            number, new = self._numbered(
+                "SELECT number FROM unit_sets WHERE units = ?",
+                "INSERT INTO unit_sets (units) VALUES (?)", (units,),
+            )  # fmt: skip
+            if new:
+                self._db.executemany(
+                    "INSERT OR IGNORE INTO unit_set_members VALUES (?, ?, ?)",
+                    [(unit, outcome, number) for unit, outcome in schema.members(units)],
+                )
+            self._known[units] = number
+        return number
+
+    def _numbered(self, select: str, insert: str, values: Sequence[str]) -> Tuple[int, bool]:
+        """The number of what is there once, and whether it is there from now on."""
+        found = self._db.execute(select, values).fetchone()
+        if found is not None:
+            return int(found[0]), False
+        return int(self._db.execute(insert, values).lastrowid or 0), True
+
+    def forget_before(self, moment: float) -> None:
+        """Delete what was recorded before; ``moment`` is in seconds since 1970."""
+        before = (round(moment * 1000),)
+        with self._transaction():
+            gone = self._db.execute("DELETE FROM decisions WHERE time < ?", before).rowcount
+            self._db.execute("DELETE FROM events WHERE time < ?", before)
+            if gone:
+                self._sweep()
+
+    def keep_within(self, size: int) -> None:
+        """Delete the oldest until the file's pages in use take no more than ``size`` bytes."""
+        while self._bytes() > size:
+            first, last = self._db.execute(
+                "SELECT min(number), max(number) FROM decisions"
+            ).fetchone()
+            if first is None or first == last:
+                return
+            until = first + max(1, int((last - first) * _OLDEST))
+            with self._transaction():
+                self._db.execute("DELETE FROM decisions WHERE number < ?", (until,))
+                self._sweep()
+            self._db.execute("PRAGMA incremental_vacuum").fetchall()
+
+    def _bytes(self) -> int:
+        counts = [
+            self._db.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("page_count", "freelist_count", "page_size")
+        ]
+        return int((counts[0] - counts[1]) * counts[2])
+
+    def _sweep(self) -> None:
+        """Delete what no decision names any more."""
+        self._known.clear()
+        for statement in (
+            "DELETE FROM vm_decisions WHERE decision NOT IN (SELECT number FROM decisions)",
+            "DELETE FROM host_sets WHERE number NOT IN (SELECT host_set FROM decisions)",
+            "DELETE FROM host_set_members WHERE host_set NOT IN (SELECT number FROM host_sets)",
+            "DELETE FROM unit_sets WHERE number NOT IN (SELECT unit_set FROM decisions)",
+            "DELETE FROM unit_set_members WHERE unit_set NOT IN (SELECT number FROM unit_sets)",
+            """DELETE FROM names WHERE number NOT IN (SELECT host FROM host_set_members)
+               AND number NOT IN (SELECT vm FROM vm_decisions)""",
+        ):
+            self._db.execute(statement)

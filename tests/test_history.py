@@ -1,0 +1,115 @@
+"""What the daemon keeps of its decisions, as the one who asks finds it."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Dict
+
+import pytest
+from conftest import Daemon, StartDaemon
+from waiting import wait_until
+
+from ovirt_scheduler.history.query import Query
+from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.history.store import Reader
+
+HOSTS = [f"00000000-0000-4000-8000-00000000000{number}" for number in range(4)]
+VM = "99999999-0000-4000-8000-000000000000"
+
+FILTER = """
+def do_filter(hosts, vm, properties):
+    return [host for host in hosts if host.id != {refused!r}]
+"""
+SCORE = """
+def do_score(hosts, vm, properties):
+    return dict(zip([host.id for host in hosts], {costs!r}))
+"""
+RAISES = """
+def do_filter(hosts, vm, properties):
+    raise RuntimeError("no such thing")
+"""
+
+
+def plugins(folder: Path, files: Dict[str, str]) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text, "utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def daemon(start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory) -> Daemon:
+    files = {
+        "First": FILTER.format(refused=HOSTS[0]),
+        "Second": FILTER.format(refused=HOSTS[2]),
+        "Raises": RAISES,
+        "Even": SCORE.format(costs=[4, 1, 3, 4]),
+        "Odd": SCORE.format(costs=[0, 5, 1, 2]),
+    }
+    return start_daemon(plugins(tmp_path_factory.mktemp("kept") / "plugins", files), "ssl = false")
+
+
+def newest(daemon: Daemon, **query: object) -> Record:
+    """The one record that fits, when it is written."""
+    reader = Reader(daemon.state / "history.sqlite")
+    wanted = Query(**query)  # type: ignore[arg-type]
+    wait_until(lambda: reader.decisions(wanted))
+    return reader.decisions(wanted)[0]
+
+
+def test_a_filters_decision_has_every_host(daemon: Daemon):
+    """Who passed, who was removed by whom, who was not asked about any more."""
+    with daemon.proxy() as proxy:
+        left = proxy.runFilters(["First", "Raises", "Second"], HOSTS, VM, {"a": "b", "Token": "x"})
+    assert left == [HOSTS[1], HOSTS[3]]
+    record = newest(daemon, vm=VM, unit="First")
+    assert record["method"] == "runFilters"
+    assert record["form"] == "design"
+    assert record["vm"] == {"id": VM}
+    assert record["properties"] == {"a": "b", "Token": "\u2026"}
+    assert record["answer"] == left
+    assert [(unit["name"], unit["kind"], unit["outcome"]) for unit in record["units"]] == [
+        ("First", "filter", "ok"), ("Raises", "filter", "raised"), ("Second", "filter", "ok"),
+    ]  # fmt: skip
+    assert record["units"][1]["message"] == "RuntimeError: no such thing (Raises.py:3)"
+    verdicts = {
+        host["id"]: [verdict["verdict"] for verdict in host["verdicts"]] for host in record["hosts"]
+    }
+    assert verdicts == {
+        HOSTS[0]: ["removed", "never asked", "never asked"],
+        HOSTS[1]: ["passed", "failed", "passed"],
+        HOSTS[2]: ["passed", "failed", "removed"],
+        HOSTS[3]: ["passed", "failed", "passed"],
+    }
+
+
+def test_costs_are_kept_raw_with_totals_ranks_and_who_was_decisive(daemon: Daemon):
+    """The numbers are those of the plugins, worked out by hand."""
+    with daemon.proxy() as proxy:
+        proxy.runCostFunctions([["Even", 2], ["Odd", 1]], HOSTS, "scored", {})
+    record = newest(daemon, vm="scored")
+    totals = {host["id"]: (host["total"], host["rank"]) for host in record["hosts"]}
+    assert totals == {HOSTS[0]: (8, 3), HOSTS[1]: (7, 1), HOSTS[2]: (7, 2), HOSTS[3]: (10, 4)}
+    assert record["hosts"][1]["costs"] == [
+        {"unit": "Even", "cost": 1, "factor": 2, "weighted": 2},
+        {"unit": "Odd", "cost": 5, "factor": 1, "weighted": 5},
+    ]
+    assert record["answer"] == [HOSTS[1], HOSTS[2], HOSTS[0], HOSTS[3]]
+    assert record["decisive"] == ["Even"]  # without Odd, host 1 has the lowest total too
+
+
+def test_another_program_reads_the_file_meanwhile(daemon: Daemon):
+    """As it is documented, with nothing but sqlite; and nobody else may."""
+    with daemon.proxy() as proxy:
+        proxy.runFilters(["Second"], HOSTS, "read by another", {})
+    newest(daemon, vm="read by another")
+    path = daemon.state / "history.sqlite"
+    with sqlite3.connect(path) as db:
+        found = db.execute(
+            "SELECT method, host_sets.hosts FROM decisions JOIN names ON vm = names.number "
+            "JOIN host_sets ON host_set = host_sets.number WHERE names.id = 'read by another'"
+        ).fetchall()
+    assert [method for method, _ in found] == ["runFilters"]
+    modes = {each.name: each.stat().st_mode & 0o777 for each in daemon.state.glob("history.*")}
+    assert set(modes.values()) == {0o600}

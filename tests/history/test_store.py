@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Dict
 
 import pytest
-from conftest import Daemon, StartDaemon
-from waiting import wait_until
 
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.store import Reader
+from tests.support.daemon import Daemon, StartDaemon
+from tests.support.waiting import wait_until
 
 HOSTS = [f"00000000-0000-4000-8000-00000000000{number}" for number in range(4)]
 VM = "99999999-0000-4000-8000-000000000000"
@@ -54,8 +54,7 @@ def newest(daemon: Daemon, **query: object) -> Record:
     """The one record that fits, when it is written."""
     reader = Reader(daemon.state / "history.sqlite")
     wanted = Query(**query)  # type: ignore[arg-type]
-    wait_until(lambda: reader.decisions(wanted))
-    return reader.decisions(wanted)[0]
+    return wait_until(lambda: reader.decisions(wanted))[0]
 
 
 def test_a_filters_decision_has_every_host(daemon: Daemon):

@@ -1,6 +1,6 @@
-"""The command line: what may be said, and what each exit status means.
+"""The command line: its commands and options, their help, and the exit statuses.
 
-argparse, as every machine with Python has it.
+argparse reads it, as every machine with Python has it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import (
 )
 
 from ovirt_scheduler import __version__
-from ovirt_scheduler.command import commands, completion
+from ovirt_scheduler.command import commands
 from ovirt_scheduler.command.setup import engine
 from ovirt_scheduler.daemon import certificate_report
 from ovirt_scheduler.errors import (
@@ -60,17 +60,17 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run a command.
 
     Returns:
-        The exit status, as ``--help`` tells (sysexits.h, which systemd knows).
+        The exit status (sysexits.h); ``--help`` has a list of them.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
-    completion.answer(os.environ, parser)
+    commands.answer_shell(os.environ, parser)
     top = parser(_Intermixed)
     command = next((word for word in arguments if not word.startswith("-")), None)
     if command is not None and command not in top.commands:
         there = f"there are {', '.join(top.commands)}"
         top.error(f"there is no command {command!r}; {there}{near.hint(command, top.commands)}")
     options, stray = top.parse_known_args(arguments)
-    if stray:  # told with the command's own usage, which parse_args does not
+    if stray:  # parse_args would not show the command's own usage
         usage = options.parser.format_usage()
         meant = near.hint(stray[0], re.findall("--[a-z-]+", usage))
         options.parser.error(f"unrecognized arguments: {' '.join(stray)}{meant}")
@@ -96,21 +96,24 @@ def _fail(error: Exception, status: int) -> int:
     return status
 
 
+_Add = Callable[..., argparse.ArgumentParser]  # adds a command's parser
+
+
 class _Parser(argparse.ArgumentParser):
-    """Tells after each mistake where its help is.
+    """A parser whose messages on mistakes end with where the help is.
 
     Attributes:
-        commands: by name.
+        commands: the parser of each command, by its name.
     """
 
     commands: Mapping[str, argparse.ArgumentParser] = {}
 
     def error(self, message: str) -> NoReturn:
-        super().error(f"{message}\n{self.prog} --help tells what may be said")
+        super().error(f"{message}\n{self.prog} --help shows how it is used")
 
 
 class _Intermixed(_Parser):
-    """Takes the options of a command anywhere among its words."""
+    """A parser that takes options anywhere among a command's words."""
 
     _within = False
 
@@ -127,10 +130,10 @@ class _Intermixed(_Parser):
 
 
 def parser(command: Type[_Parser] = _Parser) -> _Parser:
-    """The whole of the command line, with its help.
+    """Make the parser of the whole command line, with its help.
 
     Args:
-        command: what the commands' own parsers are.
+        command: the class of the parser of each command.
     """
     top = _Parser(
         prog="ovirt-scheduler",
@@ -164,7 +167,7 @@ COMMAND --help tells more of each; man ovirt-scheduler has all of it.
 
 
 def _command(
-    add: Callable[..., argparse.ArgumentParser],
+    add: _Add,
     name: str,
     run: Callable[[argparse.Namespace], int],
     brief: str,
@@ -174,7 +177,7 @@ def _command(
     settings: Collection[str] = ("config", "plugins"),
     **options: Any,
 ) -> argparse.ArgumentParser:
-    """A command with what many have: ``--config``, ``--plugins`` and ``-o``."""
+    """Add a command, with the options that many have: ``--config``, ``--plugins`` and ``-o``."""
     shown = "".join(f"  ovirt-scheduler {example}\n" for example in examples)
     command = add(
         name,
@@ -202,7 +205,7 @@ def _command(
     return command
 
 
-def _add_serve(add: Callable[..., argparse.ArgumentParser]) -> None:
+def _add_serve(add: _Add) -> None:
     _command(
         add, "serve", commands.serve, "run the daemon until SIGTERM or Ctrl-C",
         "Serve XML-RPC calls until SIGTERM or Ctrl-C. Prints 'listening on URL' to standard error\n"
@@ -211,7 +214,7 @@ def _add_serve(add: Callable[..., argparse.ArgumentParser]) -> None:
     )  # fmt: skip
 
 
-def _add_check(add: Callable[..., argparse.ArgumentParser]) -> None:
+def _add_check(add: _Add) -> None:
     _command(
         add, "check", commands.check, "tell what settings, certificates and plugins come to",
         "Check settings and certificates, bind the port unless the daemon has it, log in to the\n"
@@ -222,25 +225,37 @@ def _add_check(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 _WITH_HOSTS = ("filter", "score", "balance", "select")  # of the calls
+# What each call takes beside options: name, metavar, how many, help.
+_WORDS: Mapping[str, Sequence[Tuple[str, str, Optional[str], str]]] = {
+    "filter": [("unit", "NAME", "+", "of a filter")],
+    "score": [("unit", "NAME[=FACTOR]", "+", "of a cost function; factor 1")],
+    "balance": [("unit", "NAME", None, "of the balance")],
+    "select": [("scheduler", "SCHEDULER", None, "its name")],
+    "schedule": [
+        ("topic", "TOPIC", None, "of the driver"),
+        ("method", "METHOD", None, "that it publishes"),
+        ("argument", "KEY=VALUE", "*",
+         "of the method; JSON, or else text; @FILE stands for the text of a file"),
+    ],
+}  # fmt: skip
 
 
-def _add_calls(add: Callable[..., argparse.ArgumentParser]) -> None:
+def _add_calls(add: _Add) -> None:
     calls = (
-        ("discover", commands.ask_discover, "list the policy units", "discover --local"),
-        ("filter", commands.ask_filter, "ask which hosts filters accept",
+        ("discover", "list the policy units", "discover --local"),
+        ("filter", "ask which hosts filters accept",
          "filter Quiet --hosts hosts.xml --vm vm.xml --property most=5"),
-        ("score", commands.ask_score, "ask what cost functions make of hosts",
+        ("score", "ask what cost functions make of hosts",
          "score Quiet=2 Memory --hosts hosts.xml --vm vm.xml"),
-        ("balance", commands.ask_balance, "ask which VM a balance would migrate",
-         "balance Memory --hosts hosts.xml"),
-        ("schedulers", commands.ask_schedulers, "list the schedulers", "schedulers --local"),
-        ("select", commands.ask_select, "ask which host a scheduler would start a VM on",
+        ("balance", "ask which VM a balance would migrate", "balance Memory --hosts hosts.xml"),
+        ("schedulers", "list the schedulers", "schedulers --local"),
+        ("select", "ask which host a scheduler would start a VM on",
          "select default --hosts hosts.xml --vm vm.xml --property filters=Quiet"),
-        ("topics", commands.ask_topics, "list the topics and their methods", "topics --local"),
-        ("schedule", commands.ask_schedule, "call a method of a topic",
+        ("topics", "list the topics and their methods", "topics --local"),
+        ("schedule", "call a method of a topic",
          "schedule compute select_host hosts=@hosts.xml vm=@vm.xml"),
     )  # fmt: skip
-    for name, ask, brief, example in calls:
+    for name, brief, example in calls:
         command = _command(
             add, name, commands.call, brief,
             f"{brief[0].upper()}{brief[1:]}: of a running daemon, or with --local of the plugins "
@@ -248,7 +263,7 @@ def _add_calls(add: Callable[..., argparse.ArgumentParser]) -> None:
             "names, one on a line, and\nproblems on standard error.",
             example, f"{example.partition(' --')[0]} --url https://localhost:18781 --ca "
             "certificate.pem" + (" --hosts hosts.xml" if name in _WITH_HOSTS else ""),
-            output=("table", "json", "names"), ask=ask,
+            output=("table", "json", "names"), ask=commands.QUESTIONS[name],
         )  # fmt: skip
         where = command.add_mutually_exclusive_group()
         where.add_argument(
@@ -260,23 +275,8 @@ def _add_calls(add: Callable[..., argparse.ArgumentParser]) -> None:
             help="certificate to trust (default: the daemon's own, from the settings or the state "
             "folder; who cannot read it names a copy)",
         )  # fmt: skip
-        if name == "balance":
-            command.add_argument("unit", metavar="NAME", help="of the balance")
-        elif name == "filter":
-            command.add_argument("unit", metavar="NAME", nargs="+", help="of a filter")
-        elif name == "score":
-            command.add_argument(
-                "unit", metavar="NAME[=FACTOR]", nargs="+", help="of a cost function; factor 1"
-            )
-        elif name == "select":
-            command.add_argument("scheduler", metavar="SCHEDULER", help="its name")
-        elif name == "schedule":
-            command.add_argument("topic", metavar="TOPIC", help="of the driver")
-            command.add_argument("method", metavar="METHOD", help="that it publishes")
-            command.add_argument(
-                "argument", metavar="KEY=VALUE", nargs="*",
-                help="of the method; JSON, or else text; @FILE stands for the text of a file",
-            )  # fmt: skip
+        for word, metavar, nargs, about in _WORDS.get(name, ()):
+            command.add_argument(word, metavar=metavar, nargs=nargs, help=about)
         if name in _WITH_HOSTS:
             _add_input(command, with_vm=name != "balance")
 
@@ -305,7 +305,7 @@ def _kind(words: str) -> Kind:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _add_try(add: Callable[..., argparse.ArgumentParser]) -> None:
+def _add_try(add: _Add) -> None:
     command = _command(
         add, "try", commands.try_plugin, "run one plugin, without a daemon",
         "Run a plugin's units as the daemon runs them, in processes of their own and under the "
@@ -324,7 +324,7 @@ def _add_try(add: Callable[..., argparse.ArgumentParser]) -> None:
     _add_input(command, with_vm=True)
 
 
-def _add_new(add: Callable[..., argparse.ArgumentParser]) -> None:
+def _add_new(add: _Add) -> None:
     command = _command(
         add, "new", commands.new, "write a plugin to start from",
         "Write a plugin, its conf file and a test that passes. Nothing is overwritten.",
@@ -339,7 +339,7 @@ def _add_new(add: Callable[..., argparse.ArgumentParser]) -> None:
     )  # fmt: skip
 
 
-def _add_cert(add: Callable[..., argparse.ArgumentParser]) -> None:
+def _add_cert(add: _Add) -> None:
     command = _command(
         add, "cert", commands.cert, "make, show, check, export or renew the daemon's certificate",
         "make: a self-signed certificate in the state folder, as the first start makes; one that "
@@ -361,7 +361,7 @@ def _add_cert(add: Callable[..., argparse.ArgumentParser]) -> None:
     )
 
 
-def _add_setup(add: Callable[..., argparse.ArgumentParser]) -> None:
+def _add_setup(add: _Add) -> None:
     command = _command(
         add, "setup", commands.setup, "make this machine ready for the daemon, and start it",
         "Make the user, the folders, the configuration, the certificate and the unit, and start "
@@ -391,11 +391,11 @@ def _add_setup(add: Callable[..., argparse.ArgumentParser]) -> None:
     )  # fmt: skip
 
 
-def _add_completion(add: Callable[..., argparse.ArgumentParser]) -> None:
+def _add_completion(add: _Add) -> None:
     command = _command(
         add, "completion", commands.complete, "print what lets a shell complete the line",
         "For ~/.bashrc or ~/.zshrc where no package has put it in place already:\n"
         'eval "$(ovirt-scheduler completion bash)"',
         "completion bash", "completion zsh", output=(), settings=(),
     )  # fmt: skip
-    command.add_argument("shell", choices=completion.SHELLS)
+    command.add_argument("shell", choices=commands.SHELLS)

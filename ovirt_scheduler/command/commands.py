@@ -1,21 +1,21 @@
-"""The commands: from what was said on the command line to the room that does it.
+"""What each command does, by what is elsewhere.
 
-Each takes the parsed options and gives the program's exit status.
+A command takes the parsed options and returns the program's exit status.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import ContextManager, Iterator
+from typing import Any, Callable, ContextManager, Iterator, Mapping
 
 from ovirt_scheduler.command import (
     certificate_renewal,
-    completion,
     inputs,
     skeleton,
     tables,
@@ -38,6 +38,7 @@ from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import Settings
 from ovirt_scheduler.settings.values import url_host
 
+SHELLS = ("bash", "zsh")  # whose completion there is
 KINDS = {"filter": Kind.FILTER, "score": Kind.COST_FUNCTION, "balance": Kind.BALANCE}
 
 
@@ -53,17 +54,19 @@ def _show(shown: Shown, output: str) -> int:
 
 
 def serve(options: argparse.Namespace) -> int:
+    """Run the daemon until it is stopped."""
     daemon.serve(lambda: _settings(options, for_daemon=True))
     return 0
 
 
 def check(options: argparse.Namespace) -> int:
+    """Check settings, certificates and plugins."""
     settings = _settings(options, for_daemon=True)
     return 0 if check_all(settings, _state(), options.output == "json") else 1
 
 
 def call(options: argparse.Namespace) -> int:
-    """One of the operations: JSON unless somebody looks, or ``-o`` says how."""
+    """Call the daemon, or plugins right here; JSON unless somebody looks, or ``-o`` says how."""
     with _calls(options) as call, _naming_files(options):
         shown = options.ask(call, options)
     return _show(shown, options.output or ("table" if sys.stdout.isatty() else "json"))
@@ -71,7 +74,7 @@ def call(options: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _naming_files(options: argparse.Namespace) -> Iterator[None]:
-    """Around a call: what is wrong with a document is told with the file that it came from.
+    """Name the file in the message on a document that cannot be read.
 
     Raises:
         BadInput: a document of a file cannot be read.
@@ -102,40 +105,25 @@ def _calls(options: argparse.Namespace) -> ContextManager[terminal.Call]:
     return terminal.remote(url, options.ca or made)
 
 
-def ask_discover(call: terminal.Call, _options: argparse.Namespace) -> Shown:
-    return terminal.discover(call)
-
-
-def ask_filter(call: terminal.Call, options: argparse.Namespace) -> Shown:
-    return terminal.run_filters(call, options.unit, _inputs(options))
-
-
-def ask_score(call: terminal.Call, options: argparse.Namespace) -> Shown:
-    return terminal.run_cost_functions(call, terminal.factors(options.unit), _inputs(options))
-
-
-def ask_balance(call: terminal.Call, options: argparse.Namespace) -> Shown:
-    return terminal.run_balance(call, options.unit, _inputs(options))
-
-
-def ask_schedulers(call: terminal.Call, _options: argparse.Namespace) -> Shown:
-    return terminal.schedulers(call)
-
-
-def ask_topics(call: terminal.Call, _options: argparse.Namespace) -> Shown:
-    return terminal.topics(call)
-
-
-def ask_select(call: terminal.Call, options: argparse.Namespace) -> Shown:
-    return terminal.select_host(call, options.scheduler, _inputs(options))
-
-
-def ask_schedule(call: terminal.Call, options: argparse.Namespace) -> Shown:
-    arguments = inputs.arguments(options.argument)
-    return terminal.schedule(call, options.topic, options.method, arguments)
+# What each of the calls asks, by the command's name.
+QUESTIONS: Mapping[str, Callable[[terminal.Call, argparse.Namespace], Shown]] = {
+    "discover": lambda call, _: terminal.discover(call),
+    "filter": lambda call, asked: terminal.run_filters(call, asked.unit, _inputs(asked)),
+    "score": lambda call, asked: terminal.run_cost_functions(
+        call, terminal.factors(asked.unit), _inputs(asked)
+    ),
+    "balance": lambda call, asked: terminal.run_balance(call, asked.unit, _inputs(asked)),
+    "schedulers": lambda call, _: terminal.schedulers(call),
+    "select": lambda call, asked: terminal.select_host(call, asked.scheduler, _inputs(asked)),
+    "topics": lambda call, _: terminal.topics(call),
+    "schedule": lambda call, asked: terminal.schedule(
+        call, asked.topic, asked.method, inputs.arguments(asked.argument)
+    ),
+}
 
 
 def try_plugin(options: argparse.Namespace) -> int:
+    """Run the units of one file."""
     settings = trial.settings_for(_settings(options), options.plugin)
     kinds = tuple(options.kind or Kind)
     call_inputs = _inputs(options)
@@ -145,7 +133,7 @@ def try_plugin(options: argparse.Namespace) -> int:
 
 
 def kind(words: str) -> Kind:
-    """A kind by the word of a command, of ``discover`` or of a conf file.
+    """The kind of unit that a word of a command, of ``discover`` or of a conf file means.
 
     Raises:
         BadUsage: there is none of that name.
@@ -164,6 +152,7 @@ def _inputs(options: argparse.Namespace) -> CallInputs:
 
 
 def new(options: argparse.Namespace) -> int:
+    """Write a plugin to start from."""
     kinds = [kind for name, kind in KINDS.items() if getattr(options, name)]
     if not kinds:
         raise BadUsage("say what it is to be: --filter, --score, --balance")
@@ -177,6 +166,7 @@ def new(options: argparse.Namespace) -> int:
 
 
 def cert(options: argparse.Namespace) -> int:
+    """Make, show, check, export or renew the daemon's certificate."""
     settings, state = _settings(options), _state()
     if options.action == "export":
         return _export(settings, state)
@@ -208,11 +198,34 @@ def _export(settings: Settings, state: Path) -> int:
 
 
 def complete(options: argparse.Namespace) -> int:
-    sys.stdout.write(completion.script(options.shell, "ovirt-scheduler"))
+    """Print what the shell has to run before it can complete the command line."""
+    code = _argcomplete().shellcode(["ovirt-scheduler"])
+    # Versions of argcomplete before 3 know zsh by its imitation of bash alone.
+    before = "autoload -U +X bashcompinit && bashcompinit\n" if options.shell == "zsh" else ""
+    sys.stdout.write(f"{before}{code}\n")
     return 0
 
 
+def answer_shell(environ: Mapping[str, str], parser: Callable[[], argparse.ArgumentParser]) -> None:
+    """If a shell asks how to complete the line, answer it and end the process.
+
+    Raises:
+        BadUsage: argcomplete is not installed.
+    """
+    if "_ARGCOMPLETE" in environ:
+        _argcomplete().autocomplete(parser())
+
+
+def _argcomplete() -> Any:
+    """The library, which is loaded when a shell needs it, and never by the daemon."""
+    try:
+        return importlib.import_module("argcomplete")
+    except ImportError:
+        raise BadUsage(f"completion needs argcomplete: install it for {sys.executable}") from None
+
+
 def setup(options: argparse.Namespace) -> int:
+    """Set this machine up, or undo that."""
     root = Path("/") if options.root is None else options.root.resolve()
     machine = Machine(root, live=root == Path("/"))
     if machine.live and os.geteuid() != 0 and not options.dry_run:

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import hashlib
-import json
 import logging
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Optional, Sequence, Tuple
 
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
 from ovirt_scheduler.errors import PluginError
+from ovirt_scheduler.model import records
 from ovirt_scheduler.model.plugins import Source
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.security import trust
-from ovirt_scheduler.security.whole_file import write_whole
+from ovirt_scheduler.security.whole_file import write_state
 
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class _Version:
+    """What a file of the folder holds."""
+
+    path: str  # of the plugin
+    filters: Tuple[str, ...]  # names
+    conf: Optional[bytes] = None  # its conf file
+    sources: Tuple[Source, ...] = ()  # its file, then its helpers; none: the file is gone
+
+
 class NothingKept:
-    """For commands that tell of the files as they are: saves nothing, knows nothing."""
+    """Saves nothing and knows nothing, for commands that show the files as they are."""
 
     def save(self, plugin: LoadedPlugin) -> None: ...
 
@@ -50,19 +60,21 @@ class LastGood:
 
     def save(self, plugin: LoadedPlugin) -> None:
         """Keep a version that loads; one that cannot be written is told, and tried again."""
-        told = plugin.path in self._unsaved
+        failed_before = plugin.path in self._unsaved
+        filters = tuple(unit.name for unit in plugin.units if unit.kind is Kind.FILTER)
+        version = _Version(str(plugin.path), filters, plugin.conf, tuple(plugin.sources))
         try:
-            self._write(plugin)
+            self._write(version)
         except OSError as error:
             self._unsaved[plugin.path] = plugin
-            if not told:
+            if not failed_before:
                 _log.warning(
                     "%(file)s cannot be kept for a restart: %(reason)s",
-                    {"file": str(plugin.path), "reason": str(error)},
+                    {"file": str(plugin.path), "reason": error.strerror},
                 )
         else:
             self._unsaved.pop(plugin.path, None)
-            if told:
+            if failed_before:
                 _log.info("%(file)s is kept for a restart again", {"file": str(plugin.path)})
 
     def catch_up(self) -> None:
@@ -70,86 +82,60 @@ class LastGood:
         for plugin in tuple(self._unsaved.values()):
             self.save(plugin)
 
-    def _write(self, plugin: LoadedPlugin) -> None:
-        self._write_record(
-            plugin.path,
-            {
-                "path": str(plugin.path),
-                "filters": [unit.name for unit in plugin.units if unit.kind is Kind.FILTER],
-                "conf": None if plugin.conf is None else _packed(plugin.conf),
-                "sources": [
-                    {"name": source.name, "path": source.path, "text": _packed(source.text)}
-                    for source in plugin.sources
-                ],
-            },
-        )
-
-    def _write_record(self, path: Path, record: Mapping[str, object]) -> None:
-        file = self._file(path)
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        distrust = trust.tampering(self._folder)
-        if distrust:  # what is written could be led elsewhere
-            raise OSError(f"{self._folder}: {distrust}")
-        data = json.dumps(record).encode("ascii")
+    def _write(self, version: _Version) -> None:
+        """
+        Raises:
+            OSError: it cannot be written.
+        """
+        file, data = self._file(Path(version.path)), records.dump(version)
         with contextlib.suppress(OSError):
-            if file.read_bytes() == data:  # at each start all are saved, and few are new
-                return
-        write_whole(file, data)
+            if file.read_bytes() == data and not trust.tampering(file):
+                return  # at each start all are saved, and few are new
+        write_state(file, data)
 
     def drop(self, path: Path, filters: Sequence[str] = ()) -> None:
         """Forget a plugin whose file is gone, but for the names of its filters that are missed."""
         self._unsaved.pop(path, None)
         with contextlib.suppress(OSError):
             if filters:
-                self._write_record(path, {"path": str(path), "filters": filters})
+                self._write(_Version(str(path), tuple(filters)))
             else:
                 self._file(path).unlink()
 
     def filters(self, path: Path) -> Tuple[str, ...]:
         """The names of the filters that a file had when it loaded last."""
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        with contextlib.suppress(OSError, ValueError):
             if not trust.tampering(self._file(path)):
-                names = json.loads(self._file(path).read_text("ascii"))["filters"]
-                return tuple(name for name in names if isinstance(name, str))
+                return self._read(path).filters
         return ()
 
     def restore(self, path: Path, loader: Loader) -> Optional[LoadedPlugin]:
         """The version that was saved last for this file, if it still loads."""
         file = self._file(path)
         try:
-            distrust = trust.tampering(file)
-            if distrust:
+            problem = trust.tampering(file)
+            if problem:
                 _log.warning(
                     "the version of %(file)s that was kept is not used: %(reason)s",
-                    {"file": str(path), "reason": f"{file}: {distrust}"},
+                    {"file": str(path), "reason": f"{file}: {problem}"},
                 )
                 return None
-            record = json.loads(file.read_text("ascii"))
-            if "sources" not in record and "filters" in record:  # its file was gone
+            version = self._read(path)
+            if not version.sources:  # the plugin's file was gone
                 return None
-            sources = [
-                Source(source["name"], source["path"], _unpacked(source["text"]))
-                for source in record["sources"]
-            ]
-            conf = None if record["conf"] is None else _unpacked(record["conf"])
-            return loader.make(sources[0], sources[1:], conf)
+            return loader.make(version.sources[0], version.sources[1:], version.conf)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError, IndexError, PluginError) as error:
+        except (OSError, ValueError, PluginError) as error:
             _log.warning(
                 "the version of %(file)s that was kept cannot be used: %(reason)s",
                 {"file": str(path), "reason": str(error)},
             )
             return None
 
+    def _read(self, path: Path) -> _Version:
+        return records.load(self._file(path).read_bytes(), _Version)
+
     def _file(self, path: Path) -> Path:
         digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
         return self._folder / f"{path.stem}-{digest}.json"
-
-
-def _packed(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
-
-
-def _unpacked(text: str) -> bytes:
-    return base64.b64decode(text, validate=True)

@@ -1,23 +1,22 @@
-"""What the daemon has to know of its clusters after a restart: the statuses that it saw last, and
-the migrations under way.
+"""What the daemon knows of its clusters, kept over a restart.
 
-A status change is told to a scheduler once, also where the daemon was away when it happened.
+These are the statuses that it saw last and the migrations under way. So a scheduler hears of a
+change of status once, also of one that came while the daemon was away.
 """
 
 from __future__ import annotations
 
-import errno
-import json
+import copy
 import logging
-import math
 import threading
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ContextManager, Dict, List, Mapping, Optional
+from typing import Callable, ContextManager, Dict, List, Optional
 
+from ovirt_scheduler.model import records
 from ovirt_scheduler.security import trust
-from ovirt_scheduler.security.whole_file import write_whole
+from ovirt_scheduler.security.whole_file import write_state
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +34,7 @@ class Migrating:
 
 @dataclass
 class ClusterMemory:
-    """Of one cluster.
+    """What the daemon knows of one cluster.
 
     Attributes:
         hosts, vms: id to the status that its scheduler knows of; the one told last comes last.
@@ -57,13 +56,15 @@ class DriveMemory:
     def __init__(self, file: Path) -> None:
         self._file = file.absolute()
         self._lock = threading.Lock()
-        self._clusters = self._read()
-        self._saved = {name: _record(memory) for name, memory in self._clusters.items()}
+        self._saved = self._read()  # as in the file
+        self._clusters = copy.deepcopy(self._saved)
+        for memory in self._clusters.values():
+            _convert_times(memory, _monotonic)
         self._turns: Dict[str, threading.Lock] = {}
-        self._told = False
+        self._warned = False
 
     def cluster(self, name: str) -> ClusterMemory:
-        """To be changed in place by whoever is ``alone`` with it, and saved."""
+        """What is known of a cluster. Change it in place while ``alone`` with it, then save it."""
         with self._lock:
             return self._clusters.setdefault(name, ClusterMemory())
 
@@ -77,90 +78,51 @@ class DriveMemory:
 
         What cannot be written is told once, and is known until a restart.
         """
-        record = _record(self.cluster(name))  # the others are changed by their own threads just now
+        # The others are changed by their own threads just now.
+        memory = copy.deepcopy(self.cluster(name))
+        since_epoch = time.time() - time.monotonic()
+        _convert_times(memory, lambda monotonic: monotonic + since_epoch)
         with self._lock:
-            self._saved[name] = record
+            self._saved[name] = memory
             try:
-                self._write(json.dumps(self._saved))
+                write_state(self._file, records.dump(self._saved))
             except OSError as error:
-                if not self._told:
+                if not self._warned:
                     _log.warning(
                         "%(file)s cannot be written: %(reason)s; after a restart schedulers may "
                         "hear of a change of status twice, and migrations are not followed",
                         {"file": str(self._file), "reason": error.strerror},
                     )
-                self._told = True
+                self._warned = True
             else:
-                self._told = False
-
-    def _write(self, text: str) -> None:
-        folder = self._file.parent
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        distrust = trust.tampering(folder)
-        if distrust:  # what is written could be led elsewhere
-            raise OSError(errno.EPERM, f"{folder}: {distrust}")
-        write_whole(self._file, text.encode("ascii"))
+                self._warned = False
 
     def _read(self) -> Dict[str, ClusterMemory]:
+        """What is in the file, its times since the epoch."""
         try:
-            distrust = trust.tampering(self._file)
-            if distrust:
-                told = {"file": str(self._file), "reason": distrust}
-                _log.warning("%(file)s is not read: %(reason)s", told)
-                return {}
-            record = json.loads(self._file.read_bytes())
-            return {name: _memory(fields) for name, fields in record.items()}
+            problem = trust.tampering(self._file)
+            if not problem:
+                return records.load(self._file.read_bytes(), Dict[str, ClusterMemory])
+            fields = {"file": str(self._file), "reason": problem}
+            _log.warning("%(file)s is not read: %(reason)s", fields)
         except FileNotFoundError:
-            return {}
-        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+            pass
+        except (OSError, ValueError) as error:
             _log.warning(
                 "%(file)s cannot be read: %(reason)s; clusters are looked at afresh",
                 {"file": str(self._file), "reason": str(error)},
             )
-            return {}
+        return {}
 
 
-def _record(memory: ClusterMemory) -> Mapping[str, Any]:
-    """As it is in the file: the monotonic clock means nothing after a restart."""
-    record = asdict(memory)
-    since_epoch = time.time() - time.monotonic()
-    for each in record["migrating"].values():
-        each["begun"] += since_epoch
-    for times in record["migrated"].values():
-        times[:] = [begun + since_epoch for begun in times]
-    return record
-
-
-def _memory(fields: Mapping[str, Any]) -> ClusterMemory:
-    """
-    Raises:
-        TypeError, ValueError, AttributeError: it has not the shape of a record.
-    """
-    memory = ClusterMemory(**fields)
-    memory.migrating = {vm: _migrating(each) for vm, each in fields.get("migrating", {}).items()}
-    memory.migrated = {vm: [*map(_monotonic, times)] for vm, times in memory.migrated.items()}
-    for text in (*memory.hosts.values(), *memory.vms.values(), *memory.moved):
-        _expect(str, text)
-    _expect(list, memory.moved)
-    return memory
-
-
-def _migrating(fields: Mapping[str, Any]) -> Migrating:
-    migrating = Migrating(**fields)
-    _expect(str, migrating.name, migrating.target, migrating.source or "")
-    _expect(bool, migrating.moving)
-    return replace(migrating, begun=_monotonic(migrating.begun))
+def _convert_times(memory: ClusterMemory, convert: Callable[[float], float]) -> None:
+    """Put times on another clock. The monotonic one means nothing after a restart."""
+    for migrating in memory.migrating.values():
+        migrating.begun = convert(migrating.begun)
+    for times in memory.migrated.values():
+        times[:] = map(convert, times)
 
 
 def _monotonic(since_epoch: float) -> float:
-    """A time of the file on the monotonic clock; now at the latest, if the clock was set back."""
-    _expect(float, since_epoch)
-    if not math.isfinite(since_epoch):
-        raise ValueError(f"{since_epoch} is no time")
+    """A time since the epoch on the monotonic clock; now at the latest, if it was set back."""
     return time.monotonic() - max(0.0, time.time() - since_epoch)
-
-
-def _expect(kind: type, *values: object) -> None:
-    for value in values:
-        if not isinstance(value, kind):
-            raise TypeError(f"{value!r:.60} is no {kind.__name__}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import os
 import re
 import shutil
 import socket
@@ -116,7 +115,7 @@ def switch(folder: Path) -> Path:
     except OSError:
         former.rename(folder)
         raise
-    _sync(folder.parent)
+    sync_folder(folder.parent)
     return former
 
 
@@ -205,15 +204,6 @@ def _make(folder: Path) -> None:
         sync_folder(folder.parent)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-
-
-def _sync(folder: Path) -> None:
-    """Have what was renamed in a folder stay so when the power fails."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _self_signed(private_key: ec.EllipticCurvePrivateKey) -> x509.Certificate:

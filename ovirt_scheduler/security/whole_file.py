@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from pathlib import Path
+
+from ovirt_scheduler.security import trust
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
@@ -34,6 +37,20 @@ def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
             draft.unlink()
         raise
     sync_folder(path.parent)
+
+
+def write_state(path: Path, data: bytes) -> None:
+    """Write a file of the daemon's own, in a folder that is made for its user alone.
+
+    Raises:
+        OSError: it cannot be written, or others could lead elsewhere what is written.
+    """
+    folder = path.parent
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    problem = trust.tampering(folder)
+    if problem:
+        raise OSError(errno.EPERM, f"{folder}: {problem}")
+    write_whole(path, data)
 
 
 def sync_folder(folder: Path) -> None:

@@ -22,7 +22,6 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
 from ovirt_scheduler.errors import ConfigError
-from ovirt_scheduler.security import certificates
 from ovirt_scheduler.security.certificates import CertificateFiles, check, ensure, fingerprint
 
 PEM = serialization.Encoding.PEM
@@ -101,7 +100,7 @@ def test_the_key_is_never_readable_by_others(
         path = Path(f"/proc/self/fd/{descriptor}").readlink()
         modes[path.name] = stat.S_IMODE(os.fstat(descriptor).st_mode)
 
-    monkeypatch.setattr(certificates.os, "fsync", fsync)
+    monkeypatch.setattr(os, "fsync", fsync)
     ensure(tmp_path / "tls")
     assert modes[".key.pem.new"] == 0o600
 

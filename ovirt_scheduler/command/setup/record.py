@@ -14,6 +14,7 @@ from typing import Dict, List, Optional
 
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.errors import StepFailed
+from ovirt_scheduler.model import records
 
 FILE = "/var/lib/ovirt-scheduler-setup.json"
 
@@ -47,8 +48,8 @@ def load(machine: Machine) -> Optional[Record]:
     """
     try:
         data = machine.read(FILE)
-        return None if data is None else Record(**json.loads(data))
-    except (OSError, ValueError, TypeError) as error:
+        return None if data is None else records.load(data, Record)
+    except (OSError, ValueError) as error:
         raise StepFailed(
             f"{machine.path(FILE)}: cannot be read ({error}); remove it to have everything looked "
             "at afresh: what is there already stays"

@@ -309,10 +309,11 @@ def test_a_reader_that_goes_away_is_no_failure(root, options):
     assert at(root, "/etc/ovirt/scheduler/plugins/VmBalance.conf").exists() == (not options)
 
 
-def test_a_record_that_cannot_be_read_is_told(root, setup):
+@pytest.mark.parametrize("rubbish", ["{", "[]", '{"files": []}', '{"user": 1}', '{"more": 1}'])
+def test_a_record_that_cannot_be_read_is_told(root, setup, rubbish):
     """With what to do about it."""
     setup()
-    at(root, install_record.FILE).write_text("{")
+    at(root, install_record.FILE).write_text(rubbish)
     status, told = setup()
     assert status == 1
     assert "remove it to have everything looked at afresh" in told

@@ -30,6 +30,7 @@ A plugin that fails while it runs is no exception: it is a ``model.CallResult``.
           +-- BadInput            66
           +-- NoAnswer            69
           +-- CallRefused          1
+          +-- NotRecorded          1
           +-- NotOverwritten      73
           +-- StepFailed           1
           +-- NotPermitted        77
@@ -177,6 +178,12 @@ class NoAnswer(CommandError):
 
 class CallRefused(CommandError):
     """The daemon answered with a fault; the text is the fault's."""
+
+    exit_status = 1
+
+
+class NotRecorded(CommandError):
+    """The history has no such decision."""
 
     exit_status = 1
 

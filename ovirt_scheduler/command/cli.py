@@ -36,6 +36,7 @@ from ovirt_scheduler.errors import (
     PluginError,
     RequestError,
 )
+from ovirt_scheduler.history.query import OUTCOMES
 from ovirt_scheduler.model import near
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings import config
@@ -158,6 +159,8 @@ COMMAND --help tells more of each; man ovirt-scheduler has all of it.
     _add_serve(add)
     _add_check(add)
     _add_calls(add)
+    _add_why(add)
+    _add_decisions(add)
     _add_try(add)
     _add_new(add)
     _add_cert(add)
@@ -270,15 +273,74 @@ def _add_calls(add: _Add) -> None:
             "--url", help="of the daemon (default: where the settings have it listen)"
         )
         where.add_argument("--local", action="store_true", help="run the plugins here instead")
-        command.add_argument(
-            "--ca", metavar="FILE", type=Path,
-            help="certificate to trust (default: the daemon's own, from the settings or the state "
-            "folder; who cannot read it names a copy)",
-        )  # fmt: skip
+        _add_certificate(command)
         for word, metavar, nargs, about in _WORDS.get(name, ()):
             command.add_argument(word, metavar=metavar, nargs=nargs, help=about)
         if name in _WITH_HOSTS:
             _add_input(command, with_vm=name != "balance")
+
+
+def _add_certificate(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--ca", metavar="FILE", type=Path,
+        help="certificate to trust (default: the daemon's own, from the settings or the state "
+        "folder; who cannot read it names a copy)",
+    )  # fmt: skip
+
+
+_OF_HISTORY = (
+    "\nThe history is read in the state folder where that may be read, else the daemon is asked."
+)
+
+
+def _add_why(add: _Add) -> None:
+    command = _command(
+        add, "why", commands.ask_why, "tell why a VM was placed where it was, or nowhere",
+        "Tell the calls of a VM's last placement as one: who removed which host and why, what each "
+        "host\ncost, and which units were decisive. " + _OF_HISTORY.lstrip(),
+        "why web", "why web --host lynx", "why --decision 1f2e3d4c5b6a7988", "why web -o json",
+        settings=("config",),
+    )  # fmt: skip
+    command.add_argument("vm", metavar="VM", nargs="?", help="its name or id")
+    command.add_argument("--decision", metavar="ID", help="one decision, by its id")
+    command.add_argument("--host", metavar="HOST", help="only of this host, by its name or id")
+    _add_url(command)
+
+
+def _add_decisions(add: _Add) -> None:
+    command = _command(
+        add, "decisions", commands.list_decisions, "list what was decided",
+        "List the decisions that fit all that is said, the newest first. -o names gives their ids."
+        + _OF_HISTORY,
+        "decisions --vm web", "decisions --unit MaxVms --outcome raised --since 2h",
+        "decisions --follow", "decisions --since 2026-01-31T12:00:00 -o jsonl",
+        settings=("config",), output=("table", "json", "jsonl", "names"),
+    )  # fmt: skip
+    for name, metavar, told in (
+        ("vm", "VM", "on this VM, by its name or id"),
+        ("host", "HOST", "about this host, by its name or id"),
+        ("unit", "NAME", "in which this unit or scheduler was asked for"),
+        ("method", "METHOD", "of this call, such as runFilters"),
+        ("since", "TIME", "from this time on: 2026-01-31T12:00:00, or how long ago: 90s, 10m, 2h"),
+        ("until", "TIME", "before this time"),
+    ):
+        command.add_argument(f"--{name}", metavar=metavar, help=told)
+    command.add_argument(
+        "--outcome", choices=OUTCOMES, help="in which a unit ended so; with --unit, that one"
+    )
+    command.add_argument(
+        "--limit", metavar="NUMBER", type=int, help="the newest of them (default: 100)"
+    )
+    command.add_argument(
+        "--follow", action="store_true",
+        help="the last ten, then each that comes, until Ctrl-C",
+    )  # fmt: skip
+    _add_url(command)
+
+
+def _add_url(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--url", help="of the daemon, to ask it in place of reading the folder")
+    _add_certificate(command)
 
 
 def _add_input(command: argparse.ArgumentParser, with_vm: bool) -> None:

@@ -10,17 +10,21 @@ import contextlib
 import importlib
 import os
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, ContextManager, Iterator, Mapping
 
 from ovirt_scheduler.command import (
     certificate_renewal,
+    decisions,
     inputs,
+    recorded,
     skeleton,
     tables,
     terminal,
     trial,
+    why,
 )
 from ovirt_scheduler.command.check import check as check_all
 from ovirt_scheduler.command.check import check_plugins
@@ -30,6 +34,7 @@ from ovirt_scheduler.command.setup.machine import Machine, acting_as
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import certificate_report, daemon
 from ovirt_scheduler.errors import BadInput, BadUsage, NotPermitted, UnreadableDocument
+from ovirt_scheduler.history import store
 from ovirt_scheduler.model import near
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.security import certificates
@@ -95,9 +100,11 @@ def _naming_files(options: argparse.Namespace) -> Iterator[None]:
 
 
 def _calls(options: argparse.Namespace) -> ContextManager[terminal.Call]:
+    return terminal.local(_settings(options)) if options.local else _of_daemon(options)
+
+
+def _of_daemon(options: argparse.Namespace) -> ContextManager[terminal.Call]:
     settings = _settings(options)
-    if options.local:
-        return terminal.local(settings)
     scheme = "https" if settings.ssl else "http"
     host = listening.known_as(url_host(settings.listening_address))
     url = options.url or f"{scheme}://{host}:{settings.listening_port}"
@@ -120,6 +127,37 @@ QUESTIONS: Mapping[str, Callable[[terminal.Call, argparse.Namespace], Shown]] = 
         call, asked.topic, asked.method, inputs.arguments(asked.argument)
     ),
 }
+
+
+def ask_why(options: argparse.Namespace) -> int:
+    if (options.vm is None) == (options.decision is None):
+        raise BadUsage("say of what: a VM, by its name or id, or --decision and its id")
+    output = options.output or "table"
+    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    with _recorded(options) as kept:
+        if options.vm is None:
+            shown = why.of_decision(kept, options.decision, options.host, coloured)
+        else:
+            shown = why.of_vm(kept, options.vm, options.host, coloured)
+    return _show(shown, output)
+
+
+def list_decisions(options: argparse.Namespace) -> int:
+    on_terminal = sys.stdout.isatty()
+    piped = "jsonl" if options.follow else "json"
+    wanted = decisions.query(options, time.time())
+    with _recorded(options) as kept:
+        show = decisions.follow if options.follow else decisions.show
+        show(kept, wanted, options.output or ("table" if on_terminal else piped))
+    return 0
+
+
+def _recorded(options: argparse.Namespace) -> ContextManager[recorded.Recorded]:
+    """The history: of the state folder where it may be read, unless a daemon is named."""
+    file = _state() / store.FILE
+    if options.url is None and os.access(file, os.R_OK):
+        return contextlib.nullcontext(store.Reader(file))
+    return recorded.of_daemon(_of_daemon(options))
 
 
 def try_plugin(options: argparse.Namespace) -> int:

@@ -1,5 +1,5 @@
 """What was decided and what happened to the daemon, kept in the state folder to be asked for.
 
 ``daemon``, ``server``, ``clusters``, ``decisions`` and ``command`` import it. It imports ``model``,
-``settings`` and ``security``.
+``settings``, ``security`` and ``log``.
 """

@@ -1,0 +1,140 @@
+"""``ovirt-scheduler decisions``: those that fit a query, and with ``--follow`` those to come."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import re
+import sys
+import time
+from dataclasses import replace
+from typing import Callable, List, Mapping, Optional, Sequence, Tuple
+
+from ovirt_scheduler.command import tables
+from ovirt_scheduler.command.recorded import Record, Recorded
+from ovirt_scheduler.errors import BadUsage
+from ovirt_scheduler.history import explanation
+from ovirt_scheduler.history.query import MOST_ROWS, Query, moment
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_AGO = re.compile(r"(\d{1,9})([smhdw])")
+_MANY, _FEW = 100, 10  # decisions that are shown, and before those that --follow tells
+_PAUSE = 0.5  # seconds between two looks for new ones
+_FIRST_LOOK = 50  # decisions; more where all of them are new
+_HEADINGS = ("TIME", "DECISION", "METHOD", "VM", "OUTCOME")
+
+
+def query(options: argparse.Namespace, now: float) -> Query:
+    """What the options ask for.
+
+    Args:
+        options: vm, host, unit, method, outcome, since, until; limit; follow.
+        now: seconds since 1970.
+
+    Raises:
+        BadUsage: an option's value, and what it is to be.
+    """
+    since, until = (_time(name, getattr(options, name), now) for name in ("since", "until"))
+    if since is not None and until is not None and since >= until:
+        raise BadUsage("--since is not before --until")
+    limit = options.limit if options.limit is not None else _FEW if options.follow else _MANY
+    if not 1 <= limit <= MOST_ROWS:
+        raise BadUsage(f"--limit {limit}: write a number from 1 to {MOST_ROWS}")
+    for name in ("vm", "host", "unit", "method"):
+        if getattr(options, name) == "":
+            raise BadUsage(f"--{name}: is empty; leave it out to have every one")
+    return Query(
+        options.vm, options.host, options.unit, options.method, options.outcome, since, until,
+        limit,
+    )  # fmt: skip
+
+
+def show(recorded: Recorded, wanted: Query, output: str) -> None:
+    """Print the decisions that fit, the newest first."""
+    found = recorded.decisions(wanted)
+    if output == "json":
+        sys.stdout.write(tables.document(found))
+    elif output == "table":
+        rows = [_row(each) for each in found]
+        sys.stdout.write(tables.table(_HEADINGS, rows) or "no such decisions\n")
+    else:
+        sys.stdout.writelines(_LINES[output](each) for each in found)
+    sys.stdout.flush()
+
+
+def follow(recorded: Recorded, wanted: Query, output: str) -> None:
+    """Print the last ones that fit, then each that comes, until Ctrl-C.
+
+    Raises:
+        BadUsage: what has no end cannot be shown like that.
+    """
+    if output == "json":
+        raise BadUsage("--follow goes with -o table, jsonl and names: JSON has an end")
+    if wanted.until is not None:
+        raise BadUsage("--follow tells what comes: leave --until out")
+    newest: Sequence[Record] = recorded.decisions(wanted)
+    try:
+        _print(newest, output)
+        while True:
+            time.sleep(_PAUSE)
+            newest = _print(_since(recorded, wanted, newest), output) or newest
+    except KeyboardInterrupt:
+        return
+
+
+def _print(found: Sequence[Record], output: str) -> Sequence[Record]:
+    """Print them, the oldest first; gives them back."""
+    sys.stdout.writelines(_LINES[output](each) for each in reversed(found))
+    sys.stdout.flush()
+    return found
+
+
+def _since(recorded: Recorded, wanted: Query, newest: Sequence[Record]) -> List[Record]:
+    """Those that were recorded after the newest that is known."""
+    known = {each["id"] for each in newest}
+    limit = _FIRST_LOOK
+    while True:
+        found = recorded.decisions(replace(wanted, limit=limit))
+        new = list(itertools.takewhile(lambda each: each["id"] not in known, found))
+        if len(new) < limit or limit == MOST_ROWS:
+            return new
+        limit = min(MOST_ROWS, limit * 4)
+
+
+def _row(decision: Record) -> Tuple[str, str, str, str, str]:
+    told = explanation.cleaned(decision)
+    failed = [unit["name"] for unit in told["units"] if explanation.has_failed(unit)]
+    vm = explanation.vm_name(told) if "vm" in told else ""
+    outcome = explanation.outcome(told)
+    if failed and "failed" not in outcome:
+        outcome += f"; {', '.join(failed)} failed"
+    return explanation.when(told), told["id"], told["method"], vm, outcome
+
+
+def _line(decision: Record) -> str:
+    at, number, method, vm, outcome = _row(decision)
+    return f"{at}  {number}  {method:<20}  {vm:<16}  {outcome}\n"
+
+
+_LINES: Mapping[str, Callable[[Record], str]] = {
+    "table": _line,
+    "jsonl": lambda decision: f"{json.dumps(decision, separators=(',', ':'))}\n",
+    "names": lambda decision: f"{explanation.cleaned(decision['id'])}\n",
+}
+
+
+def _time(name: str, text: Optional[str], now: float) -> Optional[float]:
+    """Seconds since 1970 of a time, or of so long ago."""
+    if text is None:
+        return None
+    ago = _AGO.fullmatch(text)
+    if ago is not None:
+        return now - int(ago[1]) * _SECONDS[ago[2]]
+    try:
+        return moment(text)
+    except (ValueError, OverflowError):
+        raise BadUsage(
+            f"--{name} {text!r:.60} is no time: write it like 2026-01-31T12:00:00, or how long ago "
+            "it is, like 90s, 10m, 2h, 3d or 1w"
+        ) from None

@@ -1,0 +1,93 @@
+"""``ovirt-scheduler why``: what was decided on a VM, and which units made it so."""
+
+from __future__ import annotations
+
+from typing import Iterable, Iterator, List, Optional, Sequence
+
+from ovirt_scheduler.command import tables
+from ovirt_scheduler.command.recorded import Recorded
+from ovirt_scheduler.command.tables import Shown
+from ovirt_scheduler.errors import BadUsage, NotRecorded
+from ovirt_scheduler.history import explanation, story
+from ovirt_scheduler.history.explanation import Line, Tone
+from ovirt_scheduler.history.grid import grid
+from ovirt_scheduler.history.query import MOST_ROWS, Query
+from ovirt_scheduler.history.ranking import Decision
+from ovirt_scheduler.model import near
+
+_MOST_LOOKED_AT = 20  # decisions on one VM, among which the calls of its last placement are
+
+_COLOURS = {Tone.HEADING: "1", Tone.GOOD: "32", Tone.BAD: "31", Tone.TROUBLE: "33"}
+
+
+def of_vm(recorded: Recorded, vm: str, host: Optional[str], coloured: bool) -> Shown:
+    """The calls of the VM's last placement, told as one.
+
+    Args:
+        vm: its name or id.
+        host: name or id of one of the hosts, of which alone it is to be told.
+
+    Raises:
+        NotRecorded: there is no decision on the VM.
+        BadUsage: several VMs have that name.
+    """
+    found = recorded.decisions(Query(vm=vm, limit=_MOST_LOOKED_AT))
+    if not found:
+        last = recorded.decisions(Query(limit=MOST_ROWS))
+        names = {each["vm"].get("name", "") for each in last if "vm" in each}
+        raise NotRecorded(
+            f"no decision on a VM {vm!r} is recorded{near.hint(vm, sorted(names))}; "
+            "ovirt-scheduler decisions lists those that there are"
+        )
+    ids = list(dict.fromkeys(each["vm"]["id"] for each in found if "vm" in each))
+    if len(ids) > 1 and vm not in ids:
+        raise BadUsage(f"several VMs have the name {vm}: say which: {', '.join(ids)}")
+    return _shown(story.of_last(found), host, coloured)
+
+
+def of_decision(recorded: Recorded, decision: str, host: Optional[str], coloured: bool) -> Shown:
+    """One decision.
+
+    Raises:
+        NotRecorded: there is none of that id.
+    """
+    found = recorded.decision(decision)
+    if found is None:
+        raise NotRecorded(
+            f"no decision {decision!r} is recorded; ovirt-scheduler decisions lists those that "
+            "there are"
+        )
+    return _shown([found], host, coloured)
+
+
+def _shown(decisions: Sequence[Decision], host: Optional[str], coloured: bool) -> Shown:
+    cleaned = [explanation.cleaned(each) for each in decisions]
+    if host is None:
+        told: List[Line] = [*story.lines(cleaned)]
+        headings, rows = grid(cleaned)
+        table = tables.table(headings, rows) if len(headings) > 1 else ""
+    else:
+        told, table = [*_of_host(cleaned, explanation.cleaned(host))], ""
+    text = "".join(_painted(told, coloured)) + (f"\n{table}" if table else "")
+    return Shown(text, decisions, names=[each["id"] for each in decisions])
+
+
+def _of_host(decisions: Sequence[Decision], host: str) -> Iterator[Line]:
+    hosts = story.hosts(decisions)
+    wanted = [found for found, name in hosts.items() if host in (found, name)]
+    if wanted:
+        yield from story.lines(decisions, wanted[0])
+        return
+    last = decisions[-1]
+    yield Line(f"{explanation.when(last)}  {explanation.heading(last)}", Tone.HEADING)
+    yield Line(
+        f"  {host}: not among the hosts that were asked about: whoever asked had left it out "
+        f"before{near.hint(host, [*hosts.values()])}",
+        Tone.BAD,
+    )
+
+
+def _painted(lines: Iterable[Line], coloured: bool) -> Iterator[str]:
+    for line in lines:
+        colour = _COLOURS.get(line.tone) if coloured else None
+        yield f"{line.text}\n" if colour is None else f"\033[{colour}m{line.text}\033[0m\n"

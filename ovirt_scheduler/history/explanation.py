@@ -1,0 +1,310 @@
+"""A decision in sentences that a person can read: who removed a host, what made another the best.
+
+Pure: a decision is the struct of contract 8.1, and lines of text come out. Names, reasons and
+messages come from plugins and callers, so a decision is ``cleaned`` first.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from datetime import datetime
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set
+
+from ovirt_scheduler.history import ranking
+from ovirt_scheduler.history.ranking import Decision
+from ovirt_scheduler.log.format import printable
+from ovirt_scheduler.model.units import Kind
+
+_PASSED, _REMOVED = "passed", "removed"  # of the verdicts
+_NOT_ASKED = "not asked"  # the outcome of a unit
+_MOST_NAMED = 10  # hosts or migrations in a heading
+_ENDED = {
+    "raised": "raised an error",
+    "killed": "was killed",
+    "bad answer": "gave a bad answer",
+    "refused": "did not run",
+}
+
+
+class Tone(enum.Enum):
+    """What a line tells of, for who colours lines."""
+
+    PLAIN = "plain"
+    HEADING = "heading"
+    GOOD = "good"  # the best host
+    BAD = "bad"  # a host is out
+    TROUBLE = "trouble"  # something failed
+
+
+class Line(NamedTuple):
+    text: str
+    tone: Tone = Tone.PLAIN
+
+
+def cleaned(value: Any) -> Any:
+    """The same, each text of it on one line and with nothing that steers a terminal."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, Mapping):
+        return {printable(str(key)): cleaned(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [cleaned(each) for each in value]
+    return value
+
+
+def lines(decision: Decision, host: Optional[str] = None) -> Iterator[Line]:
+    """All that is to be told of one decision.
+
+    Args:
+        decision: ``cleaned``.
+        host: the id of one of its hosts, of which alone it is told.
+    """
+    yield Line(f"{when(decision)}  {heading(decision)}", Tone.HEADING)
+    yield Line(f"  {_circumstances(decision)}")
+    for line in (*_of_hosts(decision, host), *_of_units(decision), *_decisive(decision)):
+        yield Line(f"  {line.text}", line.tone)
+
+
+def when(decision: Decision) -> str:
+    """Its time, of this machine's time zone: ``2026-01-31 12:00:00``."""
+    told = str(decision.get("time", "at no known time"))
+    try:
+        time = datetime.fromisoformat(told.replace("Z", "+00:00"))
+    except ValueError:
+        return told
+    return time.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def heading(decision: Decision) -> str:
+    """What was asked and what came of it, in one sentence."""
+    moved = isinstance(decision.get("answer"), Mapping)  # the answer names what is migrated
+    subject = f" for VM {vm_name(decision)}" if decision.get("vm") and not moved else ""
+    cluster = f" of cluster {decision['cluster']}" if decision.get("cluster") else ""
+    return f"{decision.get('method', 'a call')}{subject}{cluster}: {outcome(decision)}"
+
+
+def outcome(decision: Decision) -> str:
+    """What came of it: ``12 hosts: 3 left, 7 removed by MaxVms, 2 by Memory``."""
+    answer = decision.get("answer")
+    number = len(decision.get("hosts", ()))
+    count = f"{number or 'no'} host{'' if number == 1 else 's'}"
+    kinds = {unit.get("kind") for unit in decision.get("units", ())}
+    if isinstance(answer, Mapping) and answer:
+        return _migrations(decision, answer)
+    if isinstance(answer, bool):
+        return "yes" if answer else "no"
+    if kinds and kinds <= {Kind.FILTER.words}:
+        return f"{count}: {left(decision)}"
+    if kinds and kinds <= {Kind.COST_FUNCTION.words}:
+        best = ranking.ranking(decision).best
+        return f"{count}: {'no costs' if best is None else host_name(decision, best) + ' is best'}"
+    failed = [unit["name"] for unit in decision.get("units", ()) if has_failed(unit)]
+    if isinstance(answer, list) and Kind.BALANCE.words not in kinds:
+        names = [host_name(decision, each) for each in answer]
+        return f"{count}: {_listed(names, 'then') if names else f'no host: {left(decision)}'}"
+    return f"{' and '.join(failed)} failed" if failed else "nothing to do"
+
+
+def left(decision: Decision) -> str:
+    """How many hosts the filters left, and how many each removed."""
+    found = [removed_by(decision, host) for host in decision.get("hosts", ())]
+    removed = Counter(name for name in found if name is not None)
+    rest = len(found) - sum(removed.values())
+    words = [f"{rest or 'none'} left"]
+    for name, number in removed.items():
+        words.append(f"{number} {'by' if words[1:] else 'removed by'} {name}")
+    return ", ".join(words)
+
+
+def removed_by(decision: Decision, host: Mapping[str, Any]) -> Optional[str]:
+    """The filter that removed a host; None where all passed it."""
+    shadows = _shadows(decision)
+    by = (each["unit"] for each in host.get("verdicts", ()) if each.get("verdict") == _REMOVED)
+    return next((unit for unit in by if unit not in shadows), None)
+
+
+def host_name(decision: Decision, host: str) -> str:
+    """What people call a host; its id where it has no name."""
+    names = (each.get("name") for each in decision.get("hosts", ()) if each["id"] == host)
+    return str(next(names, None) or host)
+
+
+def vm_name(decision: Decision) -> str:
+    vm = decision.get("vm") or {}
+    return str(vm.get("name") or vm.get("id") or "without a name")
+
+
+def ordinal(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{'th' if 10 <= number % 100 <= 13 else ending}"
+
+
+def _circumstances(decision: Decision) -> str:
+    given = ", ".join(f"{name}={value}" for name, value in decision.get("properties", {}).items())
+    told = f"decision {decision.get('id', 'without an id')}"
+    if "milliseconds" in decision:
+        told += f", {decision['milliseconds']:.1f} ms"
+    if decision.get("caller"):
+        told += f", asked by {decision['caller']}"
+    return f"{told}; properties {given}" if given else told
+
+
+def _of_units(decision: Decision) -> Iterator[Line]:
+    """Units that failed or were not asked, what was put right, and what is wrong besides."""
+    for unit in decision.get("units", ()):
+        name, ended = unit["name"], unit.get("outcome", "ok")
+        because = f": {unit['message']}" if unit.get("message") else ""
+        if has_failed(unit):
+            effect = _effect(decision, unit)
+            yield Line(f"{name} {_ENDED.get(ended, ended)}, {effect}{because}", Tone.TROUBLE)
+        elif ended == _NOT_ASKED:
+            yield Line(f"{name} was not asked{because or ': no host was left for it'}")
+        for note in unit.get("notes", ()):
+            yield Line(f"note on {name}: {note}", Tone.TROUBLE)
+    for error in decision.get("errors", ()):
+        yield Line(f"problem: {error}", Tone.TROUBLE)
+
+
+def has_failed(unit: Mapping[str, Any]) -> bool:
+    return unit.get("outcome", "ok") not in ("ok", _NOT_ASKED)
+
+
+def _effect(decision: Decision, unit: Mapping[str, Any]) -> str:
+    """What it meant for the hosts that a unit failed."""
+    if unit.get("mode") == "shadow":
+        return "which counts for nothing (shadow)"
+    if unit.get("kind") == Kind.COST_FUNCTION.words:
+        return "and added nothing"
+    if unit.get("kind") != Kind.FILTER.words:
+        return "and decided nothing"
+    if unit["name"] in {removed_by(decision, host) for host in decision.get("hosts", ())}:
+        return "and accepted no host (on_failure = reject)"
+    return "and was left out"
+
+
+def _of_hosts(decision: Decision, host: Optional[str]) -> Iterator[Line]:
+    """What each host's fate was, the best first; hosts of which the same is told share a line."""
+    whole = ranking.ranking(decision)
+    others = ranking.without_each(decision)
+    hosts = [each for each in decision.get("hosts", ()) if host in (None, each["id"])]
+    hosts.sort(key=lambda each: whole.places.get(each["id"], len(whole.totals) + 1))
+    hosts.sort(key=lambda each: removed_by(decision, each) is not None)
+    shared: Dict[Line, List[str]] = {}
+    for each in hosts:
+        told = [*_verdicts(decision, each, in_full=host is not None)]
+        if each["id"] in whole.totals:
+            tone = Tone.GOOD if each["id"] == whole.best else Tone.PLAIN
+            told.append(Line(_rank(decision, each, whole, others), tone))
+        elif _counts_costs(decision) and removed_by(decision, each) is None:
+            told.append(Line("no cost function scored it: it is not in the answer", Tone.TROUBLE))
+        told += [
+            Line(f"{cost['unit']} costs {cost['cost']}: {cost['reason']}")
+            for cost in each.get("costs", ())
+            if cost.get("reason")
+        ]
+        for line in told:
+            shared.setdefault(line, []).append(str(each.get("name") or each["id"]))
+    for line, names in shared.items():
+        yield Line(f"{', '.join(names)}: {line.text}", line.tone)
+
+
+def _verdicts(decision: Decision, host: Mapping[str, Any], in_full: bool) -> Iterator[Line]:
+    """What the filters said of a host, and whatever else has a reason.
+
+    Args:
+        in_full: the filters that it passed are named where it has costs or is out, too.
+    """
+    shadows = _shadows(decision)
+    passed = []
+    out = None
+    for each in host.get("verdicts", ()):
+        unit, verdict = each["unit"], each.get("verdict")
+        because = f": {each['reason']}" if each.get("reason") else ""
+        if unit in shadows:
+            if verdict == _REMOVED:
+                yield Line(f"{unit} would have removed it, and only looks on (shadow){because}")
+        elif verdict == _REMOVED:
+            out = Line(f"removed by {unit}{because}", Tone.BAD)
+        elif verdict == _PASSED:
+            passed.append(f"{unit} ({each['reason']})" if because else unit)
+        elif because and verdict is None:
+            yield Line(f"{unit}{because}")
+    if passed and (in_full or (out is None and not host.get("costs"))):
+        yield Line(f"passed {_listed(passed, 'and')}")
+    if out is not None:
+        yield out
+
+
+def _rank(
+    decision: Decision,
+    host: Mapping[str, Any],
+    whole: ranking.Ranking,
+    others: Mapping[str, ranking.Ranking],
+) -> str:
+    """``2nd of 3, cost 14 = EvenVms 2 × 4 + Memory 1 × 6; without Memory it would be 1st``."""
+    shadows = _shadows(decision)
+    name, place = host["id"], whole.places[host["id"]]
+    shares = [_share(cost) for cost in host["costs"] if cost["unit"] not in shadows]
+    told = [
+        f"{ordinal(place)} of {len(whole.totals)}, cost {whole.totals[name]} = {' + '.join(shares)}"
+    ]
+    for unit, other in others.items() if len(others) > 1 else ():
+        if name not in other.totals:
+            told.append(f"without {unit} it would have no cost")
+        elif other.places[name] != place:
+            told.append(f"without {unit} it would be {ordinal(other.places[name])}")
+    return "; ".join(told)
+
+
+def _share(cost: Mapping[str, Any]) -> str:
+    """``EvenVms 2 × 4``: a unit, its factor, the host's cost."""
+    counted = cost.get("held", cost["cost"])
+    held = f" (held; the unit said {cost['cost']})" if counted != cost["cost"] else ""
+    factor, number = (f"({each})" if each < 0 else each for each in (cost["factor"], counted))
+    return f"{cost['unit']} {factor} × {number}{held}"
+
+
+def _decisive(decision: Decision) -> Iterator[Line]:
+    """Which cost functions made the best host the best."""
+    best = ranking.ranking(decision).best
+    others = ranking.without_each(decision)
+    if best is None or len(others) < 2:
+        return  # one alone decides all that is decided
+    found = ranking.decisive(decision)
+    for unit, other in found.items():
+        yield Line(f"{unit} was decisive: without it {host_name(decision, other)} would be best")
+    if not found:
+        yield Line(f"{host_name(decision, best)} would be best without any one of them, too")
+
+
+def _migrations(decision: Decision, answer: Mapping[str, Any]) -> str:
+    """A balance's answer, or those of a scheduler: VM id to hosts."""
+    single = isinstance(answer.get("vm"), str)
+    moves = {answer["vm"]: answer.get("hosts", ())} if single else dict(answer)
+    vm = decision.get("vm") or {}
+    told = []
+    for moved, hosts in [*moves.items()][:_MOST_NAMED]:
+        called = vm.get("name") or moved if moved == vm.get("id") else moved
+        names = [host_name(decision, each) for each in hosts]
+        told.append(f"VM {called} to {_listed(names, 'or') if names else 'any host'}")
+    more = [f"{len(moves) - _MOST_NAMED} more"] if len(moves) > _MOST_NAMED else []
+    return f"migrate {'; '.join([*told, *more])}"
+
+
+def _counts_costs(decision: Decision) -> bool:
+    return bool(ranking.live_units(decision, Kind.COST_FUNCTION))
+
+
+def _shadows(decision: Decision) -> Set[str]:
+    return {unit["name"] for unit in decision.get("units", ()) if unit.get("mode") == "shadow"}
+
+
+def _listed(names: Sequence[str], word: str) -> str:
+    """``lynx, puma or serval``; of many the first ones, and how many more."""
+    shown = [*names[:_MOST_NAMED]]
+    if len(names) > len(shown):
+        shown.append(f"{len(names) - len(shown)} more")
+    if len(shown) < 2 or word == "then":
+        return ", then ".join(shown) if word == "then" else "".join(shown)
+    return f"{', '.join(shown[:-1])} {word} {shown[-1]}"

@@ -1,0 +1,99 @@
+"""What the costs of a decision come to, and what they would come to without one of the units.
+
+Factors and raw costs of a decision are kept, so this is exact: each sum is made anew, with the
+bound that it would have had (contract 3.6). A decision is the struct of contract 8.1.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+
+from ovirt_scheduler.model import aggregate
+from ovirt_scheduler.model.units import Kind
+
+Decision = Mapping[str, Any]
+
+
+class Ranking(NamedTuple):
+    """Hosts by their ids with their totals, the best first; one that no unit scored is not there.
+
+    Equal totals rank in the order in which the hosts were given.
+    """
+
+    totals: Mapping[str, int]
+
+    @property
+    def best(self) -> Optional[str]:
+        return next(iter(self.totals), None)
+
+    @property
+    def places(self) -> Dict[str, int]:
+        """Host to its rank, from 1."""
+        return {host: place for place, host in enumerate(self.totals, start=1)}
+
+
+def live_units(decision: Decision, kind: Kind) -> List[Mapping[str, Any]]:
+    """The units of a kind that counted, in the order asked for."""
+    return [
+        unit
+        for unit in decision.get("units", ())
+        if unit.get("kind") == kind.words and unit.get("mode", "live") == "live"
+    ]
+
+
+def ranking(decision: Decision) -> Ranking:
+    """The hosts by their totals."""
+    shares = _shares(decision, len(live_units(decision, Kind.COST_FUNCTION)))
+    return _sorted({host: sum(of_host.values()) for host, of_host in shares.items() if of_host})
+
+
+def without_each(decision: Decision) -> Dict[str, Ranking]:
+    """Each cost function that scored a host, with the ranking that there were without it.
+
+    Without the only one that scored, all hosts are equal: they rank in the order given.
+    """
+    names = [unit["name"] for unit in live_units(decision, Kind.COST_FUNCTION)]
+    # A call of fewer functions bounds each cost further out: more of a cost that was held counts.
+    shares = _shares(decision, len(names) - 1)
+    sums = {host: sum(of_host.values()) for host, of_host in shares.items()}
+    scored = {name for of_host in shares.values() for name in of_host}
+    found = {}
+    for name in names:
+        if name in scored:
+            totals = {
+                host: sums[host] - of_host.get(name, 0)
+                for host, of_host in shares.items()
+                if len(of_host) > (name in of_host)
+            }
+            found[name] = _sorted(totals or dict.fromkeys(shares, 0))
+    return found
+
+
+def decisive(decision: Decision) -> Dict[str, str]:
+    """The cost functions without any one of which another host were the best, and that host."""
+    best = ranking(decision).best
+    others = {name: other.best for name, other in without_each(decision).items()}
+    return {name: other for name, other in others.items() if other is not None and other != best}
+
+
+def _shares(decision: Decision, functions: int) -> Dict[str, Dict[str, int]]:
+    """Host to what each cost function adds to its total, in a call of so many functions."""
+    live = {unit["name"] for unit in live_units(decision, Kind.COST_FUNCTION)}
+    return {
+        host["id"]: {
+            cost["unit"]: _weighted(cost, max(1, functions))
+            for cost in host.get("costs", ())
+            if cost["unit"] in live
+        }
+        for host in decision.get("hosts", ())
+    }
+
+
+def _weighted(cost: Mapping[str, Any], functions: int) -> int:
+    factor = int(cost.get("factor", 1))
+    limit = aggregate.bound(factor, functions)
+    return factor * max(-limit, min(limit, int(cost["cost"])))
+
+
+def _sorted(totals: Mapping[str, int]) -> Ranking:
+    return Ranking(dict(sorted(totals.items(), key=lambda item: item[1])))

@@ -1,0 +1,111 @@
+"""What the calls of one placement of a VM tell together. Pure, as ``explanation``.
+
+An engine places a VM by two calls, seconds apart: it asks filters, then cost functions on what
+our filters and its own left. A balance that chose the VM may have come before. What the engine
+decides after that, it tells nobody.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Dict, Iterator, List, Optional, Sequence
+
+from ovirt_scheduler.history import explanation
+from ovirt_scheduler.history.explanation import Line, Tone
+from ovirt_scheduler.history.ranking import Decision
+
+FILTERS, COSTS, BALANCE = "runFilters", "runCostFunctions", "runLoadBalancing"
+
+_NOT_TOLD = "Which host it took, it tells nobody."
+_SECONDS = 120  # for which an engine waits for an answer (contract 1.2): what is later, is another
+
+
+def of_last(decisions: Sequence[Decision]) -> List[Decision]:
+    """The calls of the last placement, the oldest first.
+
+    Args:
+        decisions: on one VM, the newest first.
+    """
+    found: List[Decision] = []
+    for decision in decisions:
+        if not found or _leads_to(decision, found[0]):
+            found.insert(0, decision)
+    return found
+
+
+def hosts(decisions: Sequence[Decision]) -> Dict[str, str]:
+    """The hosts that the calls were about: id to name, or to the id again."""
+    found: Dict[str, str] = {}
+    for decision in decisions:
+        for host in decision.get("hosts", ()):
+            found[host["id"]] = str(host.get("name") or found.get(host["id"]) or host["id"])
+    return found
+
+
+def lines(decisions: Sequence[Decision], host: Optional[str] = None) -> Iterator[Line]:
+    """All that is to be told of calls that belong together.
+
+    Args:
+        decisions: as ``of_last`` gives them, ``explanation.cleaned``.
+        host: the id of a host, of which alone it is told.
+    """
+    before: Optional[Decision] = None
+    for decision in decisions:
+        if before is not None:
+            yield from _between(before, decision, host)
+        yield from explanation.lines(decision, host)
+        before = decision
+    if before is not None:
+        for text in _afterwards(before):
+            yield Line(text)
+
+
+def _leads_to(decision: Decision, later: Decision) -> bool:
+    seconds = _time(later) - _time(decision)
+    method, answer = decision.get("method"), decision.get("answer")
+    if not 0 <= seconds <= _SECONDS:
+        return False
+    if method == FILTERS:
+        asked = {host["id"] for host in later.get("hosts", ())}
+        return later.get("method") == COSTS and asked <= set(answer or ())
+    moved = answer.get("vm") if isinstance(answer, dict) else None
+    return method == BALANCE and later.get("method") in (FILTERS, COSTS) and moved is not None
+
+
+def _between(before: Decision, after: Decision, host: Optional[str]) -> Iterator[Line]:
+    """The hosts that our filters left, and of which the engine asked for no costs."""
+    if before.get("method") != FILTERS:
+        return
+    asked = {each["id"] for each in after.get("hosts", ())}
+    gone = [each for each in before.get("answer") or () if each not in asked]
+    names = [explanation.host_name(before, each) for each in gone if host in (None, each)]
+    if names:
+        yield Line(
+            f"  {', '.join(names)}: left by our filters, but the engine asked for no costs: its "
+            "own filters removed it",
+            Tone.BAD,
+        )
+
+
+def _afterwards(last: Decision) -> Iterator[str]:
+    """What was left to the engine, or to who else asked."""
+    method, answer = last.get("method"), last.get("answer")
+    if last.get("form") == "daemon":
+        return
+    if method == FILTERS and not answer:
+        yield "The engine was told that no host is fit: it places the VM nowhere."
+    elif method == FILTERS:
+        yield (
+            "The engine asked for no costs after that: it asks for none where one host is left to "
+            "it, or where its policy names no cost function of ours."
+        )
+        yield _NOT_TOLD
+    elif method == COSTS:
+        yield "The engine adds its own weights to these costs, and takes the best host then."
+        yield _NOT_TOLD
+    elif method == BALANCE and answer:
+        yield "Whether it migrates the VM, the engine decides."
+
+
+def _time(decision: Decision) -> float:
+    return datetime.fromisoformat(str(decision["time"]).replace("Z", "+00:00")).timestamp()

@@ -1,0 +1,216 @@
+"""The commands why and decisions, on a history that is written by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from ovirt_scheduler.history import schema
+from ovirt_scheduler.history.store import FILE
+from ovirt_scheduler.history.tables import Tables
+from tests.support.command import run
+from tests.support.paths import PROJECT
+
+VM = "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b01"
+MORNING = 1769846400.25  # 2026-01-31T08:00:00.250Z
+LYNX, PUMA = (
+    {"id": f"00000000-0000-4000-8000-{name:_>12}", "name": name} for name in ("lynx", "puma")
+)
+UNIT = {"checksum": "sha256:0", "mode": "live", "milliseconds": 1.5}
+
+
+def record(number, method, units, hosts, vm=None, **more):
+    """A decision of so many minutes after eight o'clock."""
+    return {
+        "id": f"{number:016x}", "time": MORNING + 60 * number, "milliseconds": 3.2,
+        "caller": "127.0.0.1:40312", "method": method, "form": "engine",
+        "vm": vm or {"id": VM, "name": "web"}, "units": units, "hosts": hosts, **more,
+    }  # fmt: skip
+
+
+FILTERED = record(
+    1,
+    "runFilters",
+    [{**UNIT, "name": "MaxVms", "kind": "filter", "outcome": "ok"}],
+    [
+        {**LYNX, "verdicts": [{"unit": "MaxVms", "verdict": "removed", "reason": "runs 12 VMs"}]},
+        {**PUMA, "verdicts": [{"unit": "MaxVms", "verdict": "passed"}]},
+    ],
+    answer=[PUMA["id"]],
+)
+SCORED = record(
+    2,
+    "runCostFunctions",
+    [
+        {**UNIT, "name": "EvenVms", "kind": "cost function", "factor": 2, "outcome": "ok"},
+        {**UNIT, "name": "Broken", "kind": "cost function", "factor": 1, "outcome": "raised", "message": "oh"},
+    ],
+    [{**PUMA, "costs": [{"unit": "EvenVms", "cost": 4, "factor": 2, "weighted": 8}]}],
+    answer=[PUMA["id"]],
+)  # fmt: skip
+
+
+def write(folder, *records):
+    (folder / "state").mkdir(exist_ok=True)
+    tables = Tables(folder / "state" / FILE)
+    tables.write([("decision", schema.pack(each)) for each in records])
+    tables.close()
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A folder with a state folder in it, that has both."""
+    folder = tmp_path_factory.mktemp("kept")
+    write(folder, FILTERED, SCORED)
+    return folder
+
+
+def decisions(folder, *arguments):
+    return json.loads(run(folder, "decisions", "-o", "json", *arguments)[1])
+
+
+def test_why_tells_the_calls_of_a_vm_as_one_story(kept):
+    """With a table of hosts and units, and what the engine decides."""
+    status, out, err = run(kept, "why", "web")
+    assert (status, err) == (0, "")
+    first, *lines = out.splitlines()
+    assert first.endswith("  runFilters for VM web: 2 hosts: 1 left, 1 removed by MaxVms")
+    assert lines[:3] == [
+        "  decision 0000000000000001, 3.2 ms, asked by 127.0.0.1:40312",
+        "  puma: passed MaxVms",
+        "  lynx: removed by MaxVms: runs 12 VMs",
+    ]
+    assert lines[5:] == [
+        "  puma: 1st of 1, cost 8 = EvenVms 2 × 4",
+        "  Broken raised an error, and added nothing: oh",
+        "The engine adds its own weights to these costs, and takes the best host then.",
+        "Which host it took, it tells nobody.",
+        "",
+        "HOST  MaxVms   EvenVms ×2  Broken ×1  TOTAL  RANK",
+        "puma  passed   4           -          8      1",
+        "lynx  removed  -           -          -      -",
+    ]
+
+
+def test_why_is_in_colours_on_a_terminal_alone(kept):
+    """And nowhere where the environment says NO_COLOR."""
+    assert "\033" not in run(kept, "why", "web")[1]
+    for no_color in ("", "1"):
+        master, slave = pty.openpty()
+        subprocess.run(
+            [sys.executable, "-m", "ovirt_scheduler", "why", "web"],
+            cwd=PROJECT,
+            env={**os.environ, "STATE_DIRECTORY": str(kept / "state"), "NO_COLOR": no_color},
+            stdout=slave,
+            timeout=60,
+            check=True,
+        )
+        os.close(slave)
+        told = os.read(master, 1 << 16).decode()
+        os.close(master)
+        assert ("\033[31m  lynx: removed by MaxVms: runs 12 VMs\033[0m" in told) == (not no_color)
+
+
+def test_why_of_vms_that_share_a_name(kept, tmp_path):
+    """Which one is meant has to be said."""
+    write(tmp_path, FILTERED, {**SCORED, "vm": {"id": "another", "name": "web"}})
+    status, out, err = run(tmp_path, "why", "web")
+    assert (status, out) == (2, "")
+    assert f"several VMs have the name web: say which: another, {VM}" in err
+    assert run(tmp_path, "why", "another")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "methods"),
+    [
+        ((), ["runCostFunctions", "runFilters"]),
+        (("--vm", "web"), ["runCostFunctions", "runFilters"]),
+        (("--vm", VM, "--limit", "1"), ["runCostFunctions"]),
+        (("--host", "lynx"), ["runFilters"]),
+        (("--host", PUMA["id"]), ["runCostFunctions", "runFilters"]),
+        (("--unit", "MaxVms"), ["runFilters"]),
+        (("--method", "runCostFunctions"), ["runCostFunctions"]),
+        (("--outcome", "raised"), ["runCostFunctions"]),
+        (("--outcome", "raised", "--unit", "EvenVms"), []),
+        (("--since", "2026-01-31T08:01:30Z"), ["runCostFunctions"]),
+        (("--until", "2026-01-31T08:01:30Z"), ["runFilters"]),
+        (("--since", "1w", "--until", "1s"), []),
+    ],
+)
+def test_decisions_are_found_by_what_they_were(kept, query, methods):
+    """VM, host, unit, method, outcome and time (contract 8.4)."""
+    assert [each["method"] for each in decisions(kept, *query)] == methods
+
+
+def test_json_lines_and_names(kept):
+    """One decision on a line, or its id."""
+    whole = decisions(kept)
+    lines = run(kept, "decisions", "-o", "jsonl")[1].splitlines()
+    assert [json.loads(line) for line in lines] == whole
+    assert run(kept, "decisions", "-o", "names")[1].split() == [each["id"] for each in whole]
+
+
+def test_none_that_fits_is_said(kept):
+    """And is no mistake."""
+    assert run(kept, "decisions", "--vm", "nobody", "-o", "table") == (
+        0,
+        "no such decisions\n",
+        "",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "told"),
+    [
+        (("why",), 2, "say of what: a VM, by its name or id, or --decision and its id"),
+        (("why", "web", "--decision", "0" * 16), 2, "say of what: "),
+        (("why", "wbe"), 1, "no decision on a VM 'wbe' is recorded; did you mean web?; "),
+        (("why", "--decision", "none"), 1, "no decision 'none' is recorded; "),
+        (("decisions", "--since", "yesterday"), 2, "--since 'yesterday' is no time: write it like"),
+        (("decisions", "--since", "1h", "--until", "2h"), 2, "--since is not before --until"),
+        (("decisions", "--limit", "1001"), 2, "--limit 1001: write a number from 1 to 1000"),
+        (("decisions", "--limit", "all"), 2, "argument --limit: invalid int value: 'all'"),
+        (("decisions", "--vm", ""), 2, "--vm: is empty; leave it out to have every one"),
+        (("decisions", "--outcome", "odd"), 2, "argument --outcome: invalid choice: 'odd'"),
+        (
+            ("decisions", "--follow", "-o", "json"),
+            2,
+            "--follow goes with -o table, jsonl and names",
+        ),
+        (("decisions", "--follow", "--until", "1h"), 2, "--follow tells what comes: leave --until"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(kept, arguments, status, told):
+    """With what is to be written; exit statuses are the other commands'."""
+    ended, out, err = run(kept, *arguments)
+    assert (ended, out) == (status, "")
+    assert told in err
+
+
+def test_what_is_recorded_is_followed(tmp_path):
+    """From the last ones on, each once, in their order, until Ctrl-C."""
+    write(tmp_path, FILTERED, SCORED)
+    with subprocess.Popen(
+        [sys.executable, "-m", "ovirt_scheduler", "decisions", "--follow", "-o", "names", "--limit", "1"],
+        cwd=PROJECT,
+        env={**os.environ, "STATE_DIRECTORY": str(tmp_path / "state")},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as following:  # fmt: skip
+        try:
+            first = following.stdout.readline()
+            # More than are looked at first; some are of the same moment.
+            write(tmp_path, *({**SCORED, "id": f"{number:016x}"} for number in range(100, 300)))
+            more = [following.stdout.readline() for _ in range(200)]
+            following.send_signal(signal.SIGINT)
+            rest, _ = following.communicate(timeout=30)
+        finally:
+            following.kill()
+    assert (following.returncode, rest, first) == (0, "", f"{2:016x}\n")
+    assert more == [f"{number:016x}\n" for number in range(100, 300)]

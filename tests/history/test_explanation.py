@@ -1,0 +1,356 @@
+"""Decisions in sentences, and what would have been without a unit; records are written by hand."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from ovirt_scheduler.history import explanation, ranking, story
+from ovirt_scheduler.history.grid import grid
+from ovirt_scheduler.model import aggregate
+
+WEB = {"id": "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b01", "name": "web"}
+
+
+def unit(name, kind="filter", outcome="ok", **more):
+    return {"name": name, "kind": kind, "outcome": outcome, "mode": "live", **more}
+
+
+def function(name, factor=1, **more):
+    return unit(name, "cost function", factor=factor, **more)
+
+
+def host(name, verdicts=(), costs=()):
+    """Verdicts as ``unit: (verdict, reason)``, costs as ``(unit, factor, cost)``."""
+    made = {"id": f"id-of-{name}", "name": name}
+    if verdicts:
+        made["verdicts"] = [
+            {"unit": one, "verdict": verdict, **({"reason": why} if why else {})}
+            for one, (verdict, why) in verdicts.items()
+        ]
+    if costs:
+        made["costs"] = [
+            {"unit": one, "factor": factor, "cost": cost, "weighted": factor * cost}
+            for one, factor, cost in costs
+        ]
+    return made
+
+
+def decision(method, units=(), hosts=(), answer=None, **more):
+    made = {
+        "id": "1f2e3d4c5b6a7988", "time": "2026-01-31T12:00:00.250Z", "milliseconds": 3.21,
+        "caller": "127.0.0.1:40312", "method": method, "form": "engine",
+        "units": list(units), "hosts": list(hosts), **more,
+    }  # fmt: skip
+    return made if answer is None else {**made, "answer": answer}
+
+
+def scored(factors, costs, **more):
+    """A call of cost functions: factors by unit, and a tuple of costs for each host."""
+    units = [function(name, factor) for name, factor in factors.items()]
+    hosts = [
+        host(name, costs=[(one, factor, cost) for (one, factor), cost in zip(factors.items(), each) if cost is not None])
+        for name, each in costs.items()
+    ]  # fmt: skip
+    return decision("runCostFunctions", units, hosts, [], vm=WEB, **more)
+
+
+PASSED, NOT_ASKED = ("passed", ""), ("never asked", "")
+FILTERED = decision(
+    "runFilters",
+    [
+        unit("MaxVms"),
+        unit("Broken", outcome="raised", message="ZeroDivisionError: division by zero"),
+        unit("Memory"),
+    ],
+    [
+        host("lynx", {"MaxVms": ("removed", "runs 12 VMs, maximum_vm_count is 10"), "Broken": NOT_ASKED, "Memory": NOT_ASKED}),
+        host("puma", {"MaxVms": PASSED, "Broken": ("failed", "ZeroDivisionError: division by zero"), "Memory": PASSED}),
+        host("serval", {"MaxVms": PASSED, "Broken": ("failed", ""), "Memory": ("removed", "")}),
+        host("ocelot", {"MaxVms": PASSED, "Broken": ("failed", ""), "Memory": PASSED}),
+        host("bobcat", {"MaxVms": ("removed", "runs 11 VMs, maximum_vm_count is 10"), "Broken": NOT_ASKED, "Memory": NOT_ASKED}),
+    ],
+    ["id-of-puma", "id-of-ocelot"],
+    vm=WEB,
+    properties={"maximum_vm_count": "10"},
+)  # fmt: skip
+SCORED = scored({"EvenVms": 2, "Memory": 1}, {"puma": (4, 6), "lynx": (3, 7), "ocelot": (9, 1)})
+
+
+def text(told):
+    return [line.text for line in told]
+
+
+def test_who_removed_a_host_and_why():
+    """With the unit that failed, and the hosts that passed."""
+    assert text(explanation.lines(FILTERED))[1:] == [
+        "  decision 1f2e3d4c5b6a7988, 3.2 ms, asked by 127.0.0.1:40312; properties maximum_vm_count=10",
+        "  puma, ocelot: passed MaxVms and Memory",
+        "  lynx: removed by MaxVms: runs 12 VMs, maximum_vm_count is 10",
+        "  serval: removed by Memory",
+        "  bobcat: removed by MaxVms: runs 11 VMs, maximum_vm_count is 10",
+        "  Broken raised an error, and was left out: ZeroDivisionError: division by zero",
+    ]  # fmt: skip
+    first = text(explanation.lines(FILTERED))[0]
+    assert first.endswith(
+        "  runFilters for VM web: 5 hosts: 2 left, 2 removed by MaxVms, 1 by Memory"
+    )
+
+
+def test_what_made_a_host_the_best():
+    """Its sum, its place, its place without each unit, and which units were decisive."""
+    assert text(explanation.lines(SCORED))[2:] == [
+
+
+        "  lynx: 1st of 3, cost 13 = EvenVms 2 × 3 + Memory 1 × 7; without EvenVms it would be 3rd",
+        "  puma: 2nd of 3, cost 14 = EvenVms 2 × 4 + Memory 1 × 6",
+        "  ocelot: 3rd of 3, cost 19 = EvenVms 2 × 9 + Memory 1 × 1; without EvenVms it would be 1st",
+        "  EvenVms was decisive: without it ocelot would be best",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_counterfactuals_are_what_a_call_without_the_unit_comes_to(seed):
+    """As the daemon's own arithmetic has it, with held costs and hosts that were not scored."""
+    chance = random.Random(seed)
+    names = ["a", "b", "c", "d"][: chance.randint(1, 4)]
+    factors = {name: chance.choice([-1, 0, 1, 2, 1000]) for name in names}
+    wide = chance.choice([5, 10**9])
+    costs = {
+        f"h{n}": [chance.choice([None, chance.randint(-wide, wide)]) for _ in names]
+        for n in range(6)
+    }
+    made = scored(factors, costs)
+
+    def by_hand(wanted):
+        totals = {}
+        for one in made["hosts"]:
+            shares = [
+                factors[name] * max(-limit, min(limit, cost))
+                for name, cost in zip(names, costs[one["name"]])
+                if name in wanted and cost is not None
+                for limit in [aggregate.bound(factors[name], len(wanted))]
+            ]
+            if shares:
+                totals[one["id"]] = sum(shares)
+        return sorted(totals, key=totals.get)
+
+    assert list(ranking.ranking(made).totals) == by_hand(names)
+    for name, without in ranking.without_each(made).items():
+        every = [one["id"] for one in made["hosts"]]
+        assert list(without.totals) == (by_hand([each for each in names if each != name]) or every)
+
+
+def test_equal_totals_rank_in_the_order_given():
+    """With and without a unit."""
+    made = scored({"a": 1, "b": 1}, {"lynx": (2, 1), "puma": (1, 2), "serval": (1, 3)})
+    assert list(ranking.ranking(made).totals) == ["id-of-lynx", "id-of-puma", "id-of-serval"]
+    assert ranking.decisive(made) == {"b": "id-of-puma"}
+
+
+def test_the_only_function_is_decisive_where_it_did_not_choose_the_first():
+    """Without it all hosts are equal."""
+    assert ranking.decisive(scored({"a": 1}, {"lynx": (2,), "puma": (1,)})) == {"a": "id-of-lynx"}
+    assert ranking.decisive(scored({"a": 1}, {"lynx": (1,), "puma": (1,)})) == {}
+
+
+def test_no_unit_alone_is_decisive():
+    """Which is said, too."""
+    made = scored({"a": 1, "b": 1}, {"lynx": (1, 1), "puma": (2, 2)})
+    assert text(explanation.lines(made))[-1] == (
+        "  lynx would be best without any one of them, too"
+    )
+
+
+def test_a_host_that_nobody_scored_and_a_cost_that_was_held():
+    """Are told where they count."""
+    made = scored({"a": -2, "b": 1}, {"lynx": (3, None), "puma": (None, None)})
+    held = made["hosts"][0]["costs"][0]
+    held.update(cost=10**9, held=aggregate.bound(-2, 2), weighted=-2 * aggregate.bound(-2, 2))
+    assert text(explanation.lines(made))[2:] == [
+        "  lynx: 1st of 1, cost -500000000 = a (-2) × 250000000 (held; the unit said 1000000000)",
+        "  puma: no cost function scored it: it is not in the answer",
+    ]
+
+
+def test_a_filter_that_rejects_when_it_fails():
+    """Is told as such."""
+    made = decision(
+        "runFilters",
+        [unit("Strict", outcome="timed out", message="took longer than 30 s"), unit("Memory", outcome="not asked")],
+        [host("lynx", {"Strict": ("removed", "took longer than 30 s"), "Memory": NOT_ASKED})],
+        [],
+    )  # fmt: skip
+    assert text(explanation.lines(made))[0].endswith(
+        "  runFilters: 1 host: none left, 1 removed by Strict"
+    )
+    assert text(explanation.lines(made))[2:] == [
+        "  lynx: removed by Strict: took longer than 30 s",
+        "  Strict timed out, and accepted no host (on_failure = reject): took longer than 30 s",
+        "  Memory was not asked: no host was left for it",
+    ]
+
+
+def test_one_host_is_told_in_full():
+    """Which filters it passed, too."""
+    assert text(explanation.lines(FILTERED, "id-of-serval"))[2:4] == [
+        "  serval: passed MaxVms",
+        "  serval: removed by Memory",
+    ]
+
+
+def test_a_shadow_is_told_and_counts_for_nothing():
+    """Neither its verdicts nor its costs."""
+    made = decision(
+        "selectHost",
+        [
+            unit("New", mode="shadow"),
+            function("Even"),
+            function("Dear", mode="shadow"),
+            unit("default", "scheduler"),
+        ],
+        [
+            host("lynx", {"New": ("removed", "too warm")}, [("Even", 1, 1), ("Dear", 1, 100)]),
+            host("puma", {"New": PASSED}, [("Even", 1, 2), ("Dear", 1, 0)]),
+        ],
+        ["id-of-lynx"],
+        vm=WEB,
+    )
+    told = text(explanation.lines(made))
+    assert told[0].endswith("  selectHost for VM web: 2 hosts: lynx")
+    assert told[2:] == [
+        "  lynx: New would have removed it, and only looks on (shadow): too warm",
+        "  lynx: 1st of 2, cost 1 = Even 1 × 1",
+        "  puma: 2nd of 2, cost 2 = Even 1 × 2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        (decision("runLoadBalancing", [unit("Memory", "balance")], [host("lynx"), host("puma")], {"vm": WEB["id"], "hosts": ["id-of-lynx", "id-of-puma"]}, vm=WEB),
+         "runLoadBalancing: migrate VM web to lynx or puma"),
+        (decision("runLoadBalancing", [unit("Memory", "balance")], [host("lynx")], {"vm": WEB["id"], "hosts": []}, vm=WEB),
+         "runLoadBalancing: migrate VM web to any host"),
+        (decision("runLoadBalancing", [unit("Memory", "balance")], [host("lynx")], []),
+         "runLoadBalancing: nothing to do"),
+        (decision("runLoadBalancing", [unit("Memory", "balance", "killed")], [host("lynx")], []),
+         "runLoadBalancing: Memory failed"),
+        (decision("onTimerInvoked", [unit("Spread", "scheduler")], [host("lynx"), host("puma")], {"vm-1": ["id-of-puma"], "vm-2": ["id-of-puma", "id-of-lynx"]}, cluster="Default", form="daemon"),
+         "onTimerInvoked of cluster Default: migrate VM vm-1 to puma; VM vm-2 to puma or lynx"),
+        (decision("onHostStatusChanged", [unit("Spread", "scheduler")], [host("lynx")], {}),
+         "onHostStatusChanged: nothing to do"),
+        (decision("selectHost", [unit("MaxVms"), unit("default", "scheduler")], [host("lynx", {"MaxVms": ("removed", "")})], [], vm=WEB),
+         "selectHost for VM web: 1 host: no host: none left, 1 removed by MaxVms"),
+        (decision("candidates", [unit("default", "scheduler")], [host("lynx"), host("puma")], ["id-of-puma", "id-of-lynx"], vm=WEB),
+         "candidates for VM web: 2 hosts: puma, then lynx"),
+        (decision("hasAnyHosts", [unit("default", "scheduler")], [host("lynx")], True),
+         "hasAnyHosts: yes"),
+        (decision("schedule", [unit("night", "driver")]), "schedule: nothing to do"),
+        (decision("runCostFunctions", [function("a", outcome="raised")], [host("lynx")], []),
+         "runCostFunctions: 1 host: no costs"),
+    ],
+)  # fmt: skip
+def test_every_kind_of_call_has_its_heading(made, told):
+    """Balances, selections, hooks and topics, too."""
+    assert explanation.heading(made) == told
+
+
+def test_reasons_of_balances_are_told():
+    """A host's entry without a verdict is a reason alone."""
+    made = decision("runLoadBalancing", [unit("Even", "balance")], [host("lynx")], [])
+    made["hosts"][0]["verdicts"] = [{"unit": "Even", "reason": "CPU of lynx 84 %, of ocelot 31 %"}]
+    assert text(explanation.lines(made))[-1] == "  lynx: Even: CPU of lynx 84 %, of ocelot 31 %"
+
+
+def test_nothing_that_comes_from_outside_steers_a_terminal():
+    """Names, reasons, messages: escaped, and on their line."""
+    bad = "\x1b[2J\u202egone\nlynx: 1st\x9b"
+    made = decision(
+        "runFilters",
+        [unit(bad, outcome="raised", message=bad, notes=[bad])],
+        [host(bad, {bad: ("removed", bad)})],
+        [],
+        vm={"id": bad, "name": bad},
+        properties={bad: bad},
+        errors=[bad],
+    )
+    told = [*explanation.lines(explanation.cleaned(made))]
+    assert all(line.text.isprintable() for line in told)
+    assert "\\x1b[2J\\u202egone\\nlynx: 1st\\x9b" in told[0].text
+    headings, rows = grid([explanation.cleaned(made)])
+    assert all(cell.isprintable() for cell in itertools.chain(headings, *rows))
+
+
+def test_the_grid_has_hosts_and_units_of_both_calls():
+    """The best first, the removed last, a dash where nothing was said."""
+    costs = scored({"Even": 2, "Dear": 1}, {"puma": (4, 6), "ocelot": (3, None)})
+    assert grid([FILTERED, costs]) == (
+        ["HOST", "MaxVms", "Broken", "Memory", "Even ×2", "Dear ×1", "TOTAL", "RANK"],
+        [
+            ["ocelot", "passed", "failed", "passed", "3", "-", "6", "1"],
+            ["puma", "passed", "failed", "passed", "4", "6", "14", "2"],
+            ["lynx", "removed", "-", "-", "-", "-", "-", "-"],
+            ["serval", "passed", "failed", "removed", "-", "-", "-", "-"],
+            ["bobcat", "removed", "-", "-", "-", "-", "-", "-"],
+        ],
+    )
+
+
+def test_two_calls_of_an_engine_are_one_story():
+    """With the host that the engine's own filters removed in between."""
+    costs = {**scored({"Even": 1}, {"puma": (4,)}), "time": "2026-01-31T12:00:02Z"}
+    told = text(story.lines(story.of_last([costs, FILTERED])))
+    assert "runFilters" in told[0]
+    assert (
+        "  ocelot: left by our filters, but the engine asked for no costs: its own filters removed it"
+        in told
+    )
+    assert told[-2:] == [
+        "The engine adds its own weights to these costs, and takes the best host then.",
+        "Which host it took, it tells nobody.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("method", "later", "hosts", "belong"),
+    [
+        ("runCostFunctions", "2026-01-31T12:02:00Z", ("puma",), True),
+        ("runCostFunctions", "2026-01-31T12:03:00Z", ("puma",), False),
+        ("runCostFunctions", "2026-01-31T11:59:59Z", ("puma",), False),
+        ("runCostFunctions", "2026-01-31T12:00:01Z", ("puma", "lynx"), False),
+        ("runFilters", "2026-01-31T12:00:01Z", ("puma",), False),
+    ],
+)
+def test_which_calls_belong_together(method, later, hosts, belong):
+    """Costs within two minutes, on hosts that the filters left."""
+    after = decision(method, [function("Even")], map(host, hosts), [], time=later)
+    after = {**after, "time": later}
+    assert story.of_last([after, FILTERED]) == ([FILTERED, after] if belong else [after])
+
+
+def test_a_balance_before_them_belongs_to_the_story():
+    """It chose the VM; an older placement does not."""
+    moved = decision(
+        "runLoadBalancing", [unit("Memory", "balance")], [host("lynx")], {"vm": WEB["id"], "hosts": []}
+    )  # fmt: skip
+    moved["time"] = "2026-01-31T11:59:59Z"
+    assert story.of_last([FILTERED, moved]) == [moved, FILTERED]
+    older = {**FILTERED, "time": "2026-01-31T11:58:59Z"}
+    assert story.of_last([FILTERED, moved, older]) == [moved, FILTERED]
+
+
+@pytest.mark.parametrize(
+    ("last", "told"),
+    [
+        ({**FILTERED, "answer": []}, "The engine was told that no host is fit: it places the VM nowhere."),
+        (FILTERED, "Which host it took, it tells nobody."),
+        ({**FILTERED, "form": "daemon"}, None),
+    ],
+)  # fmt: skip
+def test_what_the_engine_decides_is_said(last, told):
+    """And nothing where no engine asked."""
+    lines = text(story.lines([last]))
+    assert lines[-1] == told if told else lines[-1].startswith("  ")

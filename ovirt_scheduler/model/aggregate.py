@@ -41,7 +41,7 @@ def among(given: Sequence[str], answered: Sequence[str]) -> Tuple[Ids, Ids]:
 def narrow(left: Ids, result: CallResult, on_failure: OnFailure) -> Ids:
     """The hosts that are left after one more filter (contract 4.1, 4.2)."""
     if result.ok:
-        return among(left, result.value)[0]
+        return left if result.value == left else among(left, result.value)[0]
     return () if on_failure is OnFailure.REJECT else left
 
 

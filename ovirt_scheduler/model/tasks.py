@@ -10,7 +10,7 @@ import contextlib
 import enum
 import os
 from dataclasses import dataclass, field
-from typing import Mapping, Optional, Tuple, Union
+from typing import Mapping, NamedTuple, Optional, Tuple, Union
 
 from ovirt_scheduler.model.plugins import Candidate, Engine, Limits, PluginCode, PropertySet
 from ovirt_scheduler.model.requests import Document
@@ -142,8 +142,7 @@ class CallInputs:
     packs: Packs = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Function:
+class Function(NamedTuple):
     """A function of a plugin, and how it is called."""
 
     unit: str  # the policy unit or driver that it belongs to
@@ -165,8 +164,7 @@ class Setup:
     limits: Limits
 
 
-@dataclass(frozen=True)
-class CallTask:
+class CallTask(NamedTuple):
     """One call of a function of the plugin.
 
     ``packs`` has the places of each role's packs among the descriptors that came with the task.

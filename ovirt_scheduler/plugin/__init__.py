@@ -52,7 +52,9 @@ __all__ = [
 _TIMEOUT = 20  # seconds for one answer; a silent engine should not use up all of a call's time
 
 _NONE = "the daemon gives a connection to its calls of a policy unit alone"
-_engine: Engine = NoEngine(_NONE)
+# What the call that runs was given. In a list: a global that changed in each call would have this
+# module compared name by name after each.
+_provided: List[Engine] = [NoEngine(_NONE)]
 _connections: List[Connection] = []  # of the call that runs
 
 
@@ -65,15 +67,16 @@ def engine_connection() -> Connection:
         EngineUnavailable: scheduler.conf has no ``[engine]`` section, the engine did not answer
             the daemon, or ``ca_file`` cannot be read. The text says which.
     """
-    if isinstance(_engine, NoEngine):
-        raise EngineUnavailable(f"no connection to the engine: {_engine.reason}")
-    if _engine.ca_file is not None and not os.access(_engine.ca_file, os.R_OK):
+    engine = provided()
+    if isinstance(engine, NoEngine):
+        raise EngineUnavailable(f"no connection to the engine: {engine.reason}")
+    if engine.ca_file is not None and not os.access(engine.ca_file, os.R_OK):
         raise EngineUnavailable(
-            f"no connection to the engine: {_engine.ca_file} is not to be read by the user whom "
+            f"no connection to the engine: {engine.ca_file} is not to be read by the user whom "
             "plugins run as; it is no secret: let everybody read it"
         )
     connection = _SharedLogin(
-        url=_engine.url, token=_engine.token, ca_file=_engine.ca_file, timeout=_TIMEOUT
+        url=engine.url, token=engine.token, ca_file=engine.ca_file, timeout=_TIMEOUT
     )
     _connections.append(connection)
     return connection
@@ -90,13 +93,12 @@ def forget() -> None:
 
 def provide(engine: Engine) -> None:
     """For the process of a call: what ``engine_connection`` is made with, or why not."""
-    global _engine  # noqa: PLW0603  one process, one call
-    _engine = engine
+    _provided[0] = engine
 
 
 def provided() -> Engine:
     """What ``engine_connection`` is made with here, or why there is none."""
-    return _engine
+    return _provided[0]
 
 
 class _SharedLogin(Connection):  # type: ignore[misc]  # the SDK has no type hints

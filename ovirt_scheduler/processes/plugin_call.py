@@ -44,7 +44,7 @@ class PluginCall:
         """The same, but that nothing of the plugin runs."""
         return replace(
             self,
-            function=replace(self.function, returns=Returns.TRUTH),
+            function=self.function._replace(returns=Returns.TRUTH),
             inputs=CallInputs(),
             checks=True,
         )

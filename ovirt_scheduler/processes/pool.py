@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import secrets
+import os
+import struct
 import threading
 import time
 from collections import Counter, deque
@@ -75,8 +76,16 @@ def _in_words(why: str) -> str:
     return f"{_ENDED_FOR.get(reason, reason)}{colon}{more}"
 
 
+_nonces: List[int] = []  # asked of the kernel many at a time
+
+
 def new_nonce() -> int:
-    return secrets.randbits(64) or 1
+    """A number that nobody can guess, and that is not 0."""
+    while True:
+        try:
+            return _nonces.pop()
+        except IndexError:  # another thread may do the same, which harms nobody
+            _nonces.extend(filter(None, struct.unpack("512Q", os.urandom(4096))))
 
 
 @dataclass(eq=False)

@@ -107,8 +107,7 @@ def enter_folder(folder: str) -> None:
 def unlimit_memory() -> None:
     """Set the soft limits of memory back to the hard ones."""
     for which in _MEMORY:
-        _, hard = resource.getrlimit(which)
-        resource.setrlimit(which, (hard, hard))
+        _set_soft(which, resource.RLIM_INFINITY)
 
 
 def apply(limits: Limits) -> None:
@@ -133,18 +132,21 @@ def bound(limits: Limits, loaded: bool = False) -> None:
     _set(resource.RLIMIT_CORE, 0, 0)
 
 
-def allow(limits: Limits) -> None:
-    """Set the soft limits for the call that begins: what it may have beside what is used."""
-    limit_memory(limits.memory)
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    _set(resource.RLIMIT_CPU, math.ceil(time.process_time()) + limits.cpu, hard)
+def allow(limits: Limits, data: int, size: int) -> None:
+    """Set the soft limits for the call that begins: what it may have beside what is used.
+
+    Args:
+        data, size: bytes that this process uses, ``VmData`` and ``VmSize`` of /proc/self/status.
+    """
+    _set_soft(resource.RLIMIT_DATA, data + limits.memory)
+    _set_soft(resource.RLIMIT_AS, size + _RESERVE + limits.memory)
+    _set_soft(resource.RLIMIT_CPU, math.ceil(time.process_time()) + limits.cpu)
 
 
 def disallow() -> None:
     """Set the soft limits back to the hard ones."""
-    unlimit_memory()
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    _set(resource.RLIMIT_CPU, hard, hard)
+    for which in (*_MEMORY, resource.RLIMIT_CPU):
+        _set_soft(which, resource.RLIM_INFINITY)
 
 
 def _bound_memory(extra: int) -> None:
@@ -158,6 +160,14 @@ def _set(which: int, soft: int, hard: int) -> None:
     if ceiling != resource.RLIM_INFINITY:
         hard = ceiling if hard == resource.RLIM_INFINITY else min(hard, ceiling)
         soft = min(soft, hard)
+    resource.setrlimit(which, (soft, hard))
+
+
+def _set_soft(which: int, soft: int) -> None:
+    """Set a soft limit, no higher than the hard one."""
+    _, hard = resource.getrlimit(which)
+    if soft == resource.RLIM_INFINITY or (soft > hard != resource.RLIM_INFINITY):
+        soft = hard
     resource.setrlimit(which, (soft, hard))
 
 

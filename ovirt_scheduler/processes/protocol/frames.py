@@ -25,9 +25,10 @@ import pickle
 import signal
 import socket
 import struct
-from typing import Iterator, List, NamedTuple, Sequence, Tuple, cast
+from typing import Any, Iterator, List, NamedTuple, Sequence, Tuple
 
-from ovirt_scheduler.model.tasks import Task
+from ovirt_scheduler.model.plugins import NoEngine
+from ovirt_scheduler.model.tasks import CallTask, Function, Returns, Task
 
 ORDER = struct.Struct("!cI")  # FORK, KILL or ASK, serial of the process
 FORK, KILL, ASK = b"f", b"k", b"a"
@@ -67,7 +68,26 @@ def pack(kind: bytes, nonce: int, payload: bytes = b"") -> bytes:
 
 
 def pack_task(task: Task, nonce: int) -> bytes:
-    return pack(TASK, nonce, pickle.dumps(task, pickle.HIGHEST_PROTOCOL))
+    """The frame of a task."""
+    content = _plain(task) if isinstance(task, CallTask) else task
+    return pack(TASK, nonce, pickle.dumps(content, pickle.HIGHEST_PROTOCOL))
+
+
+def _plain(task: CallTask) -> Tuple[object, ...]:
+    """A call as plain values: they are pickled, and read, in a third of the time of our types."""
+    function, *inputs, engine, seconds = task
+    names = (*function[:3], function.returns.value, *function[4:])
+    return (names, *inputs, engine.reason if isinstance(engine, NoEngine) else engine, seconds)
+
+
+def _task_of(content: Any) -> Task:
+    if type(content) is not tuple:
+        task: Task = content
+        return task
+    names, *inputs, engine, seconds = content
+    function = Function._make((*names[:3], Returns(names[3]), *names[4:]))
+    engine = NoEngine(engine) if isinstance(engine, str) else engine
+    return CallTask._make((function, *inputs, engine, seconds))
 
 
 class Unframer:
@@ -127,8 +147,8 @@ def receive_task(channel: socket.socket) -> Tuple[Task, int, List[int]]:
             _, nonce, length = HEADER.unpack(data)
             wanted += length
         if len(data) == wanted:
-            task = pickle.loads(memoryview(data)[HEADER.size :])  # noqa: S301  the daemon's
-            return cast("Task", task), nonce, descriptors
+            content = pickle.loads(memoryview(data)[HEADER.size :])  # noqa: S301  the daemon's
+            return _task_of(content), nonce, descriptors
 
 
 def send(channel: socket.socket, frame: bytes, descriptors: Sequence[int] = ()) -> None:

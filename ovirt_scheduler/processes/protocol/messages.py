@@ -36,6 +36,7 @@ _MARKS = 5  # strings, brackets and commas of one value at most: "key":{"dateTim
 _STRING = re.compile(rb'"[^"]*"')
 
 _JSON = json.JSONEncoder(separators=(",", ":"))
+_scan: Any = vars(json.JSONDecoder())["scan_once"]  # ``json.loads`` looks for the encoding first
 
 
 class Answered(NamedTuple):
@@ -108,7 +109,13 @@ def _loaded(payload: bytes, most: int) -> Any:
             bare = _STRING.sub(b"", bare)
         if strings + sum(map(bare.count, (b",", b"[", b"{"))) > marks:
             raise ValueError(f"it holds more than {most} values")
-    return json.loads(payload)
+    try:
+        value, end = _scan(payload.decode("ascii"), 0)
+    except StopIteration:
+        raise ValueError("no JSON") from None
+    if end != len(payload):
+        raise ValueError("more than one value")
+    return value
 
 
 def pack(**fields: object) -> bytes:

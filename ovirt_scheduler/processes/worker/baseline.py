@@ -33,6 +33,7 @@ import tracemalloc
 import weakref
 from typing import Any, Callable, Dict, List, Tuple
 
+from ovirt_scheduler.model.plugins import Limits
 from ovirt_scheduler.processes.kernel import limits, malloc
 from ovirt_scheduler.processes.worker import loaded_modules
 from ovirt_scheduler.processes.worker.put_back import PutBack
@@ -82,15 +83,11 @@ _python_threads: Callable[[], int] = vars(importlib.import_module("_thread"))["_
 
 
 class Baseline:
-    """The state of this process. Made before its plugin is loaded for the first time.
+    """The state of this process. Made before its plugin is first loaded."""
 
-    Args:
-        folder: in which calls begin.
-    """
-
-    def __init__(self, folder: str) -> None:
+    def __init__(self) -> None:
         weakref.finalize(self, int).detach()  # the first one ever has itself called at the exit
-        self._put_back = PutBack(folder)
+        self._put_back = PutBack()
         self._modules = loaded_modules.known()
         self._status = _Status()
         self._timers = _opened("/proc/self/timers")
@@ -117,6 +114,10 @@ class Baseline:
         self._data = self._status.number("VmData")
         self._state = self._look()
         _freeze()  # what there is now, this comparison's own memory as well, is never garbage
+
+    def allow(self, bounds: Limits) -> None:
+        """Let the call that begins use so much beside what is used already."""
+        limits.allow(bounds, self._status.number("VmData"), self._status.number("VmSize"))
 
     def mend(self) -> None:
         """Straight after the plugin's function: put back what our own code needs from here on."""
@@ -150,6 +151,7 @@ class Baseline:
         changed = self._mended or self._modules.difference() or self._modules.put_there(new)
         if changed:
             return f"modules: {changed}"
+        self._status.read()
         differs = self._left(bool(new)) or self._of_state() or self._of_memory(bool(new))
         if new and not differs:
             self._modules.take_in(new)
@@ -162,12 +164,13 @@ class Baseline:
         left = self.left_running()
         if left or imported:  # which may have brought native threads, and functions for the exit
             return left
-        if _stays(lambda: self._status.read().number("Threads") > self._threads):
+        if self._status.number("Threads") > self._threads and _stays(
+            lambda: self._status.read().number("Threads") > self._threads
+        ):
             return "threads"
         return "atexit" if atexit._ncallbacks() > self._atexit else ""  # noqa: SLF001
 
     def _of_state(self) -> str:
-        self._status.read()
         found = self._look()
         if found == self._state:
             return self._status.difference()

@@ -80,8 +80,8 @@ class LoadedModules:
         self.take_in(self.new())
 
     def new(self) -> Dict[str, object]:
-        """The modules that have not been taken in."""
-        if [*sys.modules.values()] == self._order:
+        """The modules that have not been taken in; ``difference`` tells of those that are gone."""
+        if len(sys.modules) == len(self._order):
             return {}
         now = sys.modules.items()
         return {name: module for name, module in now if name not in self._modules}
@@ -172,12 +172,10 @@ class _Watched:
 
     def renew(self) -> None:
         """Take them all as they are."""
-        for number, version in enumerate(self._versions):
-            if version.value != self._seen[number]:
-                self._seen[number] = version.value
-                names, content = self._globals[number].names, self._globals[number].content
-                names.clear()
-                names.update(content)
+        for _, names, content, _ in self.touched():
+            names.clear()
+            names.update(content)
+        self._seen = [version.value for version in self._versions]
 
 
 def _changed(words: str, before: Mapping[str, object], now: Mapping[str, object]) -> str:

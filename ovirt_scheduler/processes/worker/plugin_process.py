@@ -104,8 +104,8 @@ class PluginProcess:
         self._make_outputs()
         limits.enter_folder(self._plugin.folder)
         self._finder.install(self._plugin.folder)
-        self._baseline = Baseline(self._plugin.folder)
-        limits.allow(self._limits)
+        self._baseline = Baseline()
+        self._baseline.allow(self._limits)
         contextvars.Context().run(self._load)
         self._forget_modules()
         limits.bound(self._limits, loaded=True)
@@ -131,7 +131,7 @@ class PluginProcess:
         ends = ""
         if isinstance(task, CallTask):
             limits.enter_folder(self._plugin.folder)  # it may have been closed meanwhile
-            limits.allow(self._limits)
+            self._baseline.allow(self._limits)
             answer, ends = contextvars.Context().run(self._called, task, descriptors)
             ends = ends or self._baseline.left_running()
         elif isinstance(task, PrintedTask):
@@ -176,7 +176,7 @@ class PluginProcess:
     def _returned(self, task: CallTask, descriptors: Sequence[int]) -> object:
         """What the function returns, of a module that is run anew for it."""
         plugin.provide(task.engine)
-        module = importlib.import_module(self._plugin.name)
+        module = self._finder.run(self._plugin.name)
         target: Any = module
         if task.function.class_name is not None:
             target = getattr(module, task.function.class_name)()

@@ -20,8 +20,6 @@ import time
 import warnings
 from typing import Any, Callable, Collection, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from ovirt_scheduler.processes.kernel import limits
-
 _LIBC = ctypes.CDLL(None)
 _ENVIRON = ctypes.POINTER(ctypes.c_char_p).in_dll(_LIBC, "environ")
 _ZONE = ctypes.c_long.in_dll(_LIBC, "timezone")
@@ -60,14 +58,9 @@ class _Settings(NamedTuple):
 
 
 class PutBack:
-    """These things as they are when this is made: before the plugin is loaded for the first time.
+    """These things as they are when this is made: before the plugin is first loaded."""
 
-    Args:
-        folder: in which calls begin.
-    """
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
+    def __init__(self) -> None:
         self._environ = os.environ
         self._variables: Dict[bytes, bytes] = vars(os.environ)["_data"]
         self._environment = dict(self._variables), _c_environment()
@@ -121,7 +114,6 @@ class PutBack:
 
     def put_back(self) -> None:
         """Put back the rest."""
-        limits.enter_folder(self._folder)
         _umask(self._mask)
         for get, put, value in self._settings:
             if get() != value:

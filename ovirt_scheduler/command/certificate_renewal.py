@@ -29,7 +29,7 @@ def prepare(settings: Settings, state: Path) -> Shown:
     folder = _folder(settings, state)
     with acting_as(owner(state)):
         files = certificates.ensure(certificates.next_to(folder))
-    report = certificate_report.look("next", *files, certificate_report.DAYS, made=True)
+    report = certificate_report.inspect("next", *files, certificate_report.DAYS, made=True)
     trust = list(_trust(files.certificate))
     text = (
         f"{report.text()}\nIt is not used yet. Before it is, whoever calls the daemon has to trust "

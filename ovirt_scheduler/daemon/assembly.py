@@ -1,7 +1,7 @@
-"""A running daemon put together: made from its settings, and made anew while it runs.
+"""Makes the daemon of its settings, and makes parts of it anew when they are read again.
 
-Everything that can fail is made before anything is replaced: what runs is always what one
-scheduler.conf says, never a mixture of two.
+All that can fail is made before anything is replaced. So the daemon always runs by one
+scheduler.conf, never by a mixture of two.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from ovirt_scheduler.settings.values import Drive, is_loopback
 
 _log = logging.getLogger(__name__)
 
-# The socket is bound, the places for calls are given out, and plugins get their user when the
-# daemon starts.
+# A change of these takes a restart: the socket is bound, and the executor made, at the start.
 _FIXED = (
     "listening_port", "listening_address", "ssl", "max_parallel_calls", "max_waiting",
     "plugin_user",
@@ -38,7 +37,7 @@ _FIXED = (
 
 
 class Assembly:
-    """The daemon's runtime, its server and what looks after clusters; nothing is started yet.
+    """The daemon's runtime, its server and its clusters' threads; none of them is started yet.
 
     Args:
         state: the state folder.
@@ -51,32 +50,22 @@ class Assembly:
     def __init__(self, settings: Settings, state: Path) -> None:
         self._state = state
         self._lock = _lock(state)
-        self._runtime = Runtime(settings, state)
-        self.executor = self._runtime.executor
-        self.registry = self._runtime.registry
-        services = self._runtime.services
+        self.runtime = Runtime(settings, state)
+        services = self.runtime.services
         self._drive_memory = DriveMemory(state / "clusters.json")
-        self._drive = self._made_drive(services)
+        self._drive = self._make_drive(services)
         self.server = SchedulerServer(self._server_settings(settings), services.methods())
 
     @property
     def settings(self) -> Settings:
-        """Those that are in force."""
-        return self._runtime.services.settings
-
-    def start(self) -> None:
-        """Start what is below the server.
-
-        Raises:
-            ExecutorUnavailable: no zygote could be started.
-        """
-        self._runtime.start()
+        """The settings in force."""
+        return self.runtime.services.settings
 
     def renew(self, settings: Settings) -> None:
-        """Go on with other settings, and with what their files hold now; breaks no call.
+        """Put other settings in force, and read their files again; no call is broken.
 
         Raises:
-            ConfigError: they cannot be used, or change what takes a restart; nothing is changed.
+            ConfigError: they cannot be used, or change what needs a restart; nothing is changed.
         """
         changed = [
             name for name in _FIXED if getattr(settings, name) != getattr(self.settings, name)
@@ -84,43 +73,43 @@ class Assembly:
         if changed:
             raise ConfigError(f"{' and '.join(changed)} cannot change without a restart")
         server_settings = self._server_settings(settings)
-        services = self._runtime.prepare(settings)
-        drive = self._made_drive(services)
+        services = self.runtime.prepare(settings)
+        drive = self._make_drive(services)
         # From here on nothing is made that could fail.
         self.stop_drive()
-        self._runtime.use(services)
+        self.runtime.use(services)
         self._drive = drive
         self.server.renew(server_settings, services.methods())
         self.start_drive()
 
     def start_drive(self) -> None:
-        """Look after the clusters of the settings, in threads of their own."""
+        """Start the threads that look after the clusters of the settings."""
         if self._drive is not None:
             self._drive.start()
 
     def stop_drive(self, seconds: float = 5.0) -> None:
-        """Stop looking after clusters; what is under way in the engine goes on there.
+        """Stop the threads that look after clusters; migrations in the engine go on.
 
         Args:
-            seconds: for what is under way here to end, at most.
+            seconds: to wait for the threads, at most.
         """
         if self._drive is not None:
             self._drive.stop(seconds)
 
     def close(self) -> None:
-        """End what the server's calls were made with, when there are none any more."""
-        self.executor.close()
+        """End all but the server, which has no calls under way any more."""
+        self.runtime.executor.close()
         self.stop_drive(1.0)  # that a hook was cut off is remembered, too
-        self._runtime.close()
+        self.runtime.close()
 
-    def _made_drive(self, services: Services) -> Optional[ClusterThreads]:
+    def _make_drive(self, services: Services) -> Optional[ClusterThreads]:
         settings, inventory, units, drivers = services
         if settings.drive is Drive.OFF or inventory is None:
             return None
         makes = settings.drive is Drive.ON
         clusters = [
             ClusterDrive(
-                cluster, makes, inventory, drivers, units, self.executor, self._drive_memory
+                cluster, makes, inventory, drivers, units, self.runtime.executor, self._drive_memory
             )
             for cluster in settings.clusters
         ]
@@ -144,7 +133,7 @@ class Assembly:
         )
 
     def _tls(self, settings: Settings) -> SSL.Context:
-        """The context for the configured certificate, or for one of our own making."""
+        """The TLS context of the certificate of the settings, or of one that is made here."""
         certificate, key = settings.ssl_certificate, settings.ssl_key
         if certificate is None or key is None:
             certificate, key = certificates.ensure(self._state / "certificate")

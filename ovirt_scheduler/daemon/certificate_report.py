@@ -1,4 +1,4 @@
-"""The daemon's certificates, for an administrator: where, for what names, how many days left."""
+"""What an administrator should know of the daemon's certificates: names, days left, problems."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ovirt_scheduler.security import certificates
 from ovirt_scheduler.security.certificates import CertificateFiles, Description
 from ovirt_scheduler.settings.config import Settings
 
-DAYS = 30  # fewer days left than this are told as a problem
+DAYS = 30  # fewer days left than this are a problem
 
 
 class CertificateReport(NamedTuple):
-    """One certificate of the settings."""
+    """What there is to say of one certificate."""
 
     setting: str  # the key of scheduler.conf that names it
     path: Path
@@ -23,7 +23,7 @@ class CertificateReport(NamedTuple):
     problem: str = ""
 
     def fields(self) -> Dict[str, object]:
-        """For JSON."""
+        """The report as JSON has it."""
         found = self.described
         return {
             "setting": self.setting,
@@ -38,7 +38,7 @@ class CertificateReport(NamedTuple):
         }
 
     def text(self) -> str:
-        """Some lines; the problem last."""
+        """The report in several lines, the problem last."""
         lines = [f"{self.setting}  {self.path}"]
         found = self.described
         if found is not None:
@@ -58,7 +58,7 @@ class CertificateReport(NamedTuple):
         return "".join(f"{line}\n" for line in lines)
 
     def line(self) -> str:
-        """The same in one line."""
+        """The report in one line."""
         if self.described is None:
             if self.problem:
                 return f"certificate {self.problem} ({self.setting})\n"
@@ -68,18 +68,18 @@ class CertificateReport(NamedTuple):
 
 
 def server_files(settings: Settings, state: Path) -> CertificateFiles:
-    """The certificate and key that the settings name, else those of the state folder."""
+    """The paths of the certificate and key that the settings name, or else of the state folder."""
     if settings.ssl_certificate is None or settings.ssl_key is None:
         return certificates.files_in(state / "certificate")
     return CertificateFiles(settings.ssl_certificate, settings.ssl_key)
 
 
 def report(settings: Settings, state: Path, days: int = DAYS) -> Tuple[CertificateReport, ...]:
-    """Look at every certificate that the daemon would use; reads only.
+    """Report on every certificate that the daemon would use; nothing is changed.
 
     Args:
         state: the state folder.
-        days: a certificate with fewer days left has a problem.
+        days: fewer days left than this are a problem.
     """
     if not settings.ssl:
         return ()
@@ -88,20 +88,22 @@ def report(settings: Settings, state: Path, days: int = DAYS) -> Tuple[Certifica
     if settings.ssl_certificate is None and not files.certificate.parent.exists():
         reports.append(CertificateReport("ssl_certificate", files.certificate))
     else:
-        reports.append(look("ssl_certificate", *files, days, settings.ssl_certificate is None))
+        reports.append(inspect("ssl_certificate", *files, days, settings.ssl_certificate is None))
     if settings.ssl_client_ca is not None:
-        reports.append(look("ssl_client_ca", settings.ssl_client_ca, None, days, False))
+        reports.append(inspect("ssl_client_ca", settings.ssl_client_ca, None, days, False))
     return tuple(reports)
 
 
-def look(setting: str, path: Path, key: Optional[Path], days: int, made: bool) -> CertificateReport:
-    """Look at one certificate.
+def inspect(
+    setting: str, path: Path, key: Optional[Path], days: int, made: bool
+) -> CertificateReport:
+    """Report on one certificate.
 
     Args:
         setting: the key of scheduler.conf that names it.
         key: its private key, None where that is not the daemon's.
-        days: with fewer days left it has a problem.
-        made: whether it is one of those that the daemon makes.
+        days: fewer days left than this are a problem.
+        made: whether the daemon made it, and so can make the next one.
     """
     try:
         if key is not None:
@@ -113,7 +115,7 @@ def look(setting: str, path: Path, key: Optional[Path], days: int, made: bool) -
 
 
 def _problem(found: Description, days: int, made: bool) -> str:
-    """What is wrong with the time that it is valid, and what to do; empty where nothing is."""
+    """What is wrong with the days on which it is valid, and what to do; empty if nothing is."""
     mend = "ovirt-scheduler cert renew" if made else "put a new one there"
     if found.begins > datetime.datetime.now(datetime.timezone.utc):
         return f"not valid before {found.begins:%Y-%m-%d %H:%M} UTC; clients refuse it until then"

@@ -1,7 +1,7 @@
-"""Tells from the start on, and once a day, of a certificate that ends soon; makes the next one.
+"""Warns of a certificate that ends soon, at the start and once a day, and makes the next one.
 
-What it makes is not used: those who call have to trust it first, and only somebody who knows them
-can switch (``ovirt-scheduler cert renew --switch``).
+The next one is not used yet: callers have to trust it first. An administrator switches to it
+when they do (``ovirt-scheduler cert renew --switch``).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _DAY = 86400.0  # seconds
 
 
 class CertificateWatch:
-    """A thread that looks at the certificates that the daemon uses.
+    """A thread that checks the certificates that the daemon uses.
 
     Args:
         state: the state folder.
-        settings: gives those that are in force.
-        pause: seconds between two looks.
+        settings: returns the settings in force.
+        pause: seconds between two checks.
     """
 
     def __init__(self, state: Path, settings: Callable[[], Settings], pause: float = _DAY) -> None:
@@ -38,32 +38,34 @@ class CertificateWatch:
         self._ended = False
 
     def start(self) -> None:
+        """Start the thread, which checks at once."""
         threading.Thread(target=self._watch, name="certificates", daemon=True).start()
 
-    def look_now(self) -> None:
-        """Look at once: the settings or their files are others."""
+    def check_now(self) -> None:
+        """Have the thread check now, as settings or files have changed."""
         self._due.set()
 
     def stop(self) -> None:
+        """Have the thread end; nobody waits for it."""
         self._ended = True
         self._due.set()
 
     def _watch(self) -> None:
         while not self._ended:
             try:
-                self._look()
-            except Exception:  # noqa: BLE001  the next look may do
+                self._check()
+            except Exception:  # noqa: BLE001  the next check may do
                 _log.exception("the certificates could not be looked at; it is tried again")
             self._due.wait(self._pause)
             self._due.clear()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         settings = self._settings()
         for each in certificate_report.report(settings, self._state):
             if not each.problem:
                 continue
-            told = {"reason": f"{each.path}: {each.problem}", "file": str(each.path)}
-            _log.warning("certificate: %(reason)s", told)
+            reason = f"{each.path}: {each.problem}"
+            _log.warning("certificate: %(reason)s", {"reason": reason, "file": str(each.path)})
             made = each.setting == "ssl_certificate" and settings.ssl_certificate is None
             if made and each.described is not None:
                 self._prepare(certificates.next_to(each.path.parent))

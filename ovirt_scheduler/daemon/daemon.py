@@ -1,4 +1,4 @@
-"""The daemon: it is put together, started in order, and ended in order.
+"""The daemon: how it starts, what it does on signals, and how it ends.
 
 Start: settings, certificate, port, zygote, plugins; then it says that it listens, to whoever
 started it and to systemd.
@@ -42,30 +42,30 @@ def serve(read: Callable[[], Settings]) -> None:
     """Serve until SIGTERM or SIGINT; read the settings again on SIGHUP.
 
     Args:
-        read: gives the settings as they are in the files now; raises ConfigError.
+        read: returns the settings as they are in the files now, or raises ConfigError.
 
     Raises:
         ConfigError: the settings name something that cannot be used.
         ExecutorUnavailable: no zygote could be started.
     """
-    asked = _Signals()
+    signals = _Signals()
     secrecy.hide_memory()  # before there is a secret in it
     malloc.give_back_large_blocks()
     settings = read()
-    log_output.use(log_output.handler(settings, os.environ), settings.log_level)
+    log_output.use(log_output.make_handler(settings, os.environ), settings.log_level)
     about = {"version": __version__, "pid": os.getpid()}
     _log.info("ovirt-scheduler %(version)s, pid %(pid)d", about)
     notifier = Notifier(os.environ)
     state = config.state_folder(os.environ, os.getuid())
     assembly = Assembly(settings, state)
-    watchdog = Watchdog(notifier, assembly.executor)
+    watchdog = Watchdog(notifier, assembly.runtime.executor)
     certificates = CertificateWatch(state, lambda: assembly.settings)
     with assembly.server as server:
         try:
-            assembly.start()
-            catalogue = asked.unless_stopped(assembly.registry.look)
+            assembly.runtime.start()
+            catalogue = signals.unless_stopped(assembly.runtime.registry.look)
             if catalogue is None:
-                _log.info("stopping on %(signal)s", {"signal": asked.next().name})
+                _log.info("stopping on %(signal)s", {"signal": signals.next().name})
                 return
             if catalogue.empty:
                 folders = ", ".join(map(str, settings.plugins_path))
@@ -79,29 +79,29 @@ def serve(read: Callable[[], Settings]) -> None:
             watchdog.start()
             certificates.start()
             assembly.start_drive()
-            received = asked.next()
+            received = signals.next()
             while received == signal.SIGHUP:
                 notifier.reloading()
                 refused = "" if _reload(read, assembly) else "; the last reload failed, see the log"
-                certificates.look_now()
+                certificates.check_now()
                 notifier.ready(f"listening on {server.url}{refused}")
-                received = asked.next()
+                received = signals.next()
             _log.info("stopping on %(signal)s", {"signal": received.name})
         finally:
             notifier.stopping()
             watchdog.stop()
             certificates.stop()
             assembly.stop_drive()
-            server.stop(_GRACE, assembly.executor.close)
+            server.stop(_GRACE, assembly.runtime.executor.close)
             assembly.close()
 
 
 class _Signals:
-    """Those that are for the daemon, in their order.
+    """The signals that the daemon gets, in their order.
 
-    A handler in Python runs when the main thread does, and nothing ends that thread's wait where
-    another thread was given the signal, or where it came just before the wait began. So a byte is
-    written for each, its number, by whichever thread gets the signal, and stays until it is read.
+    A handler in Python runs in the main thread alone. If another thread gets the signal, or if it
+    comes just before the main thread begins to wait, nothing ends that wait. So the thread that
+    gets a signal writes its number into a pipe, where it stays until it is read.
     """
 
     def __init__(self) -> None:
@@ -113,15 +113,17 @@ class _Signals:
         self._kept: Deque[signal.Signals] = deque()
 
     def next(self) -> signal.Signals:
-        """Wait for one."""
+        """Wait for the next signal."""
         if self._kept:
             return self._kept.popleft()
         return signal.Signals(os.read(self._heard, 1)[0])
 
     def unless_stopped(self, work: Callable[[], T]) -> Optional[T]:
-        """Do what may take long, in another thread; None where a signal that stops comes first.
+        """Do work that may take long in another thread, and wait for it.
 
-        That one comes next then. Others come when the work is done.
+        Returns:
+            What the work returned. None if SIGTERM or SIGINT came first: ``next`` returns that
+            signal then. A SIGHUP waits for ``next``, too, and does not end the wait.
         """
         done: Future[T] = Future()
         ended, end = os.pipe()
@@ -142,15 +144,15 @@ class _Signals:
             if ended in ready:
                 os.close(ended)
                 return done.result()
-            came = signal.Signals(os.read(self._heard, 1)[0])
-            if came is not signal.SIGHUP:
-                self._kept.appendleft(came)
+            received = signal.Signals(os.read(self._heard, 1)[0])
+            if received is not signal.SIGHUP:
+                self._kept.appendleft(received)
                 return None
-            self._kept.append(came)
+            self._kept.append(received)
 
 
 def _reload(read: Callable[[], Settings], assembly: Assembly) -> bool:
-    """Read settings, certificates and plugins again; what is bad changes nothing, and is told.
+    """Read settings, certificates and plugins again; mistakes change nothing, and are logged.
 
     Returns:
         Whether they are in force.
@@ -159,12 +161,12 @@ def _reload(read: Callable[[], Settings], assembly: Assembly) -> bool:
     try:
         settings = read()
         with contextlib.ExitStack() as unless_used:
-            handler = log_output.handler(settings, os.environ)
+            handler = log_output.make_handler(settings, os.environ)
             unless_used.callback(handler.close)
             assembly.renew(settings)
             unless_used.pop_all()
         log_output.use(handler, settings.log_level)
-        assembly.registry.look()
+        assembly.runtime.registry.look()
     except ConfigError as error:
         _log.error(
             "SIGHUP: the settings are refused, the former ones go on: %(reason)s",

@@ -1,4 +1,4 @@
-"""Where the log goes and what it looks like, as the settings say (contract 6)."""
+"""The log's place and format, as the settings have them (contract 6)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ovirt_scheduler.log.format import JsonFormatter, PlainFormatter
 from ovirt_scheduler.settings.config import Settings
 
 
-def handler(settings: Settings, environ: Mapping[str, str]) -> logging.Handler:
-    """What writes the log: to the journal, to standard error, or to a file that rotates.
+def make_handler(settings: Settings, environ: Mapping[str, str]) -> logging.Handler:
+    """Make what writes the log: to the journal, to standard error, or to a file that rotates.
 
     Args:
         environ: tells whether standard error goes to the journal already.
@@ -31,17 +31,17 @@ def handler(settings: Settings, environ: Mapping[str, str]) -> logging.Handler:
     return made
 
 
-def use(made: logging.Handler, level: str) -> None:
-    """Log there from now on, and close what was used before."""
+def use(handler: logging.Handler, level: str) -> None:
+    """Log with this handler from now on, and close the one before."""
     # No line shows these, and each record would look them up.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-    logging.basicConfig(handlers=[made], level=level.upper(), force=True)
+    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
 
 
 def say(line: str) -> None:
-    """Tell whoever started it on standard error, whatever the log's level and place.
+    """Print a line to standard error, for whoever started the daemon, at any level of the log.
 
-    As JSON where the log is: a program reads it then.
+    It is JSON if the log is JSON, as a program reads it then.
     """
     used = logging.getLogger().handlers
     if any(isinstance(each.formatter, JsonFormatter) for each in used):

@@ -1,6 +1,6 @@
-"""Tells systemd how the daemon is: sd_notify(3), without its library.
+"""Reports the daemon's state to systemd: sd_notify(3), without its library.
 
-Where nobody listens (``NOTIFY_SOCKET`` is not set) nothing is sent.
+Nothing is sent if systemd did not start the daemon (``NOTIFY_SOCKET`` is not set).
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ _SEND_SECONDS = 1.0
 
 
 class Notifier:
-    """Sends the daemon's state to the manager that started it. Safe to use from many threads."""
+    """Sends the daemon's state to systemd. Safe to use from many threads.
+
+    Attributes:
+        watchdog_seconds: silence after which systemd ends the daemon; None: it does not.
+    """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._address = environ.get("NOTIFY_SOCKET", "")
@@ -26,19 +30,20 @@ class Notifier:
         self.watchdog_seconds = _watchdog_seconds(environ) if self._address else None
 
     def ready(self, status: str) -> None:
-        """It serves: at the end of a start, and at the end of a reload."""
+        """Say that the daemon serves: a start or a reload has ended."""
         self._send("READY=1", f"STATUS={status}")
 
     def reloading(self) -> None:
-        """It reads its settings again; ``ready`` tells the end."""
+        """Say that a reload begins; ``ready`` ends it."""
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
         self._send("RELOADING=1", f"MONOTONIC_USEC={now}", "STATUS=reloading")
 
     def stopping(self) -> None:
+        """Say that the daemon stops."""
         self._send("STOPPING=1", "STATUS=waiting for the calls under way")
 
     def alive(self) -> None:
-        """Feed the watchdog."""
+        """Feed systemd's watchdog."""
         self._send("WATCHDOG=1")
 
     def _send(self, *lines: str) -> None:
@@ -57,7 +62,7 @@ class Notifier:
 
 
 def _watchdog_seconds(environ: Mapping[str, str]) -> Optional[float]:
-    """After how much silence systemd ends this process; None where it does not watch it."""
+    """Seconds of silence after which systemd ends this process; None if it does not watch it."""
     microseconds = environ.get("WATCHDOG_USEC", "")
     meant = environ.get("WATCHDOG_PID", "") in ("", str(os.getpid()))
     if not meant or not microseconds.isdecimal() or int(microseconds) == 0:

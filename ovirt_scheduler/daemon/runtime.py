@@ -46,9 +46,9 @@ class Runtime:
 
     Args:
         settings: of the services to begin with.
-        state: the daemon's state folder: plugins that load are kept there and what is decided, and
-            the processes of plugins are started before they are called. None for a command, which
-            keeps nothing.
+        state: the daemon's state folder. Plugins that load and what is decided are kept there,
+            and the processes of plugins are started before they are called. None for a command,
+            which keeps nothing.
     """
 
     def __init__(self, settings: Settings, state: Optional[Path] = None) -> None:
@@ -72,7 +72,8 @@ class Runtime:
         self._bound_history(settings)
 
     def start(self) -> None:
-        """
+        """Start the zygote, and what writes the history.
+
         Raises:
             ExecutorUnavailable: the zygote does not start.
         """

@@ -1,9 +1,9 @@
-"""Feeds systemd's watchdog while plugin calls work, and only then.
+"""Feeds systemd's watchdog as long as plugin calls work.
 
-A daemon that accepts connections while nothing can be forked looks alive to everybody but its
-callers. So what feeds the watchdog is the answer of a process that went the way of a plugin:
-zygote, worker, task, and back. It is an analysis, as that waits in no queue: a daemon
-that has more calls than it can take works, and is not to be restarted in the midst of them.
+A daemon that accepts connections but cannot fork looks alive to everybody but its callers. So the
+watchdog is fed after a small plugin was analysed, which takes the way of a call: zygote, worker,
+task, answer. Calls wait in a queue, an analysis does not: a daemon with too many calls works, and
+is not restarted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PROBE = Candidate(Source("watchdog", "/watchdog.py", _NOTHING), "/", ())
 
 
 class Watchdog:
-    """A thread that feeds the watchdog twice in its time, if there is one to feed."""
+    """A thread that feeds the watchdog twice in the time that systemd allows, if it watches."""
 
     def __init__(self, notifier: Notifier, executor: Executor) -> None:
         self._notifier = notifier
@@ -31,6 +31,7 @@ class Watchdog:
         self._ended = threading.Event()
 
     def start(self) -> None:
+        """Start the thread, unless systemd does not watch the daemon."""
         seconds = self._notifier.watchdog_seconds
         if seconds is not None:
             threading.Thread(
@@ -38,7 +39,7 @@ class Watchdog:
             ).start()
 
     def stop(self) -> None:
-        """Feed it no more; systemd does not watch a daemon that it is stopping."""
+        """Feed the watchdog no more; systemd does not watch a daemon that stops."""
         self._ended.set()
 
     def _feed(self, pause: float) -> None:

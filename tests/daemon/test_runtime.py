@@ -1,0 +1,36 @@
+"""What answers calls, for the daemon and for commands."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from ovirt_scheduler.daemon import runtime
+from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings.config import EngineSettings
+
+ENGINE = EngineSettings("https://localhost:1/api", "a@internal", Path("password"), None, 1.0)
+
+
+def test_the_same_engine_keeps_its_login_when_settings_are_read_again():
+    """Another one gets its own; nothing is in force before it is put there."""
+    settings = dataclasses.replace(config.load(None, {}), engine=ENGINE)
+    with runtime.started(settings) as running:
+        first = running.services
+        same = running.prepare(dataclasses.replace(settings, request_timeout=1.0))
+        assert same.inventory is first.inventory
+        moved = dataclasses.replace(ENGINE, url="https://localhost:2/api")
+        other = running.prepare(dataclasses.replace(settings, engine=moved))
+        assert other.inventory not in (None, first.inventory)
+        assert running.prepare(dataclasses.replace(settings, engine=None)).inventory is None
+        assert running.services is first
+        running.use(other)
+        assert running.services is other
+
+
+def test_nothing_runs_when_a_command_has_ended():
+    """Neither the zygote nor what it forked."""
+    with runtime.started(config.load(None, {})) as running:
+        zygote = running.executor.zygote_pid
+        assert Path(f"/proc/{zygote}").exists()
+    assert not Path(f"/proc/{zygote}").exists()

@@ -10,7 +10,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from ovirt_scheduler.engine import inventory
+from ovirt_scheduler.engine import client, inventory
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import EngineUnavailable
 from ovirt_scheduler.model.tasks import EngineReplies
@@ -250,7 +250,7 @@ def test_whatever_goes_wrong_is_one_line_that_names_the_url(
     engine, tmp_path, monkeypatch, change, words
 ):
     """And not the password, nor the hundred ids of a search."""
-    monkeypatch.setattr(inventory, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(client, "_MOST_BYTES", 1000)
     settings = engine.settings(**change(engine, tmp_path))
     with pytest.raises(EngineUnavailable) as caught:
         Inventory(settings).look_up(tuple(engine.ids()), None, soon())
@@ -447,7 +447,7 @@ def test_a_token_that_expired_unnoticed_is_not_handed_out(engine, asking, monkey
     """What the engine has not taken for a while is tried first."""
     stale = asking.access(soon()).token
     engine.expire_tokens()
-    monkeypatch.setattr(inventory, "_TAKEN_SECONDS", 0.0)
+    monkeypatch.setattr(client, "_TAKEN_SECONDS", 0.0)
     fresh = asking.access(soon()).token
     assert fresh != stale
     assert [fresh] == engine.tokens
@@ -455,9 +455,9 @@ def test_a_token_that_expired_unnoticed_is_not_handed_out(engine, asking, monkey
 
 def test_a_token_is_renewed_after_five_minutes(engine, asking, monkeypatch):
     """Calls under way keep the former one; the one before it is logged out."""
-    assert inventory._TOKEN_SECONDS == 300
+    assert client._TOKEN_SECONDS == 300
     first = asking.access(soon()).token
-    monkeypatch.setattr(inventory, "_TOKEN_SECONDS", 0.0)
+    monkeypatch.setattr(client, "_TOKEN_SECONDS", 0.0)
     second = asking.access(soon()).token
     assert engine.tokens == [first, second]
     third = asking.access(soon()).token

@@ -1,0 +1,247 @@
+"""A client of the engine's REST API: its login, and GET over connections that stay open.
+
+It asks with libcurl, as the SDK does. The SDK itself loads its readers, types and services
+whenever it is imported, logs in without a time limit, and has one query under way at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import http
+import io
+import json
+import re
+import threading
+import time
+from collections import deque
+from typing import Deque, Dict, List, NamedTuple, Optional
+from urllib.parse import urlencode, urlsplit
+
+import pycurl
+
+from ovirt_scheduler import __version__
+from ovirt_scheduler.errors import ConfigError, EngineUnavailable
+from ovirt_scheduler.model.plugins import EngineAccess
+from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.model.text import writable
+from ovirt_scheduler.settings.config import EngineSettings
+
+VM_PATH = "/vms/"  # and an id
+
+_MOST_BYTES = 64 << 20  # of one answer, unpacked
+_TOKEN_SECONDS = 300.0  # then a new login
+_TAKEN_SECONDS = 5.0  # for which a token is known to be good that the engine took
+_LOGOUT_SECONDS = 1.0
+_LONGEST_TOKEN = 16384  # characters
+_LOGIN_ERRORS = (  # the codes of RFC 6749, sections 4.1.2.1 and 5.2
+    "access_denied", "invalid_client", "invalid_grant", "invalid_request", "invalid_scope",
+    "server_error", "temporarily_unavailable", "unauthorized_client", "unsupported_grant_type",
+    "unsupported_response_type",
+)  # fmt: skip
+
+_XML = ("application/xml", "text/xml")
+_LONGEST_FAULT = 1 << 16  # bytes that are looked through for its reason
+_FAULT = re.compile(rb"<(reason|detail)>([^<]{1,2000})</")
+
+
+def without_query(url: str) -> str:
+    """An URL for a message: a query may hold a hundred ids."""
+    return url.partition("?")[0]
+
+
+class _HttpReply(NamedTuple):
+    status: int
+    content_type: str
+    body: bytes
+
+    @property
+    def words(self) -> str:
+        """The status and the type of the content, for a message."""
+        kind = self.content_type.partition(";")[0] or "nothing"
+        return f"{self._status} with {kind:.60}"
+
+    def refusal(self, secret: str) -> str:
+        """Why there is no document: the engine's own reason, where it tells one in a fault.
+
+        Args:
+            secret: a reason that has it is not told.
+        """
+        # Two texts are all that is looked for, so this is no reading of the document.
+        said = dict(_FAULT.findall(self.body[:_LONGEST_FAULT]))
+        texts = (said[name] for name in (b"reason", b"detail") if name in said)
+        reason = ": ".join(html.unescape(text.decode("utf-8", "replace")) for text in texts)
+        if not self.content_type.startswith(_XML) or not reason.strip() or secret in reason:
+            return f"{self.words}; expected XML"
+        return f"{self._status}: {writable(' '.join(reason.split())):.300}"
+
+    @property
+    def _status(self) -> str:
+        phrases = {status.value: f" {status.phrase}" for status in http.HTTPStatus}
+        return f"answered HTTP {self.status}{phrases.get(self.status, '')}"
+
+
+class EngineClient:
+    """Sends requests to the engine, and logs in when due. Safe to use from many threads."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self.url = settings.url
+        self._settings = settings
+        parts = urlsplit(settings.url)
+        self._sso = f"{parts.scheme}://{parts.netloc}/ovirt-engine"
+        self._login = threading.Lock()
+        self._token: Optional[str] = None
+        self._logged_in_at = 0.0
+        self._taken_at = float("-inf")  # when the engine took the token last
+        self._former_token: Optional[str] = None  # calls under way may still use it
+        self._idle: Deque[pycurl.Curl] = deque()
+
+    def get(self, path: str, deadline: float) -> Optional[Document]:
+        """The XML that the engine answers; None where there is no such VM.
+
+        Raises:
+            EngineUnavailable: it answers something else, or nothing in time.
+        """
+        url = self.url + path
+        token = self._current_token(deadline)
+        reply = self._get(url, token, deadline)
+        if reply.status == http.HTTPStatus.UNAUTHORIZED:  # the token has expired, or seems so
+            token = self._current_token(deadline, refused=token)
+            reply = self._get(url, token, deadline)
+        missing = reply.status == http.HTTPStatus.NOT_FOUND and path.startswith(VM_PATH)
+        if not missing and (reply.status != 200 or not reply.content_type.startswith(_XML)):
+            raise EngineUnavailable(f"{without_query(url)}: {reply.refusal(token)}")
+        self._taken_at = time.monotonic()
+        return None if missing else Document(reply.body)
+
+    def access(self, deadline: float) -> EngineAccess:
+        """A token that is good now, as far as can be known.
+
+        Raises:
+            EngineUnavailable: as for ``get``.
+        """
+        token = self._current_token(deadline)
+        if time.monotonic() >= self._taken_at + _TAKEN_SECONDS:
+            self.get("", deadline)
+            token = self._current_token(deadline)
+        ca_file = self._settings.ca_file
+        return EngineAccess(self.url, None if ca_file is None else str(ca_file), token)
+
+    def close(self) -> None:
+        """Log out, and close the connections."""
+        for token in (self._token, self._former_token):
+            self._log_out(token)
+        while self._idle:
+            self._idle.pop().close()
+
+    def _current_token(self, deadline: float, refused: Optional[str] = None) -> str:
+        """The token of the latest login; of a new one where it is old, or the refused one."""
+        if not self._login.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            raise EngineUnavailable(f"{self.url}: no login in time")
+        try:
+            now = time.monotonic()
+            if self._token is None or self._token == refused:
+                self._token = self._log_in(deadline)
+                self._logged_in_at = now
+            elif now >= self._logged_in_at + _TOKEN_SECONDS:
+                token = self._log_in(deadline)
+                self._log_out(self._former_token)
+                self._former_token, self._token = self._token, token
+                self._logged_in_at = now
+            return self._token
+        finally:
+            self._login.release()
+
+    def _log_in(self, deadline: float) -> str:
+        """A token of the engine's single sign-on."""
+        settings = self._settings
+        url = f"{self._sso}/sso/oauth/token"
+        try:
+            password = settings.password()
+        except ConfigError as error:
+            raise EngineUnavailable(f"{self.url}: no login: password_file {error}") from None
+        form = {
+            "grant_type": "password",
+            "scope": "ovirt-app-api",
+            "username": settings.username,
+            "password": password,
+        }
+        reply = self._send(url, ["Accept: application/json"], deadline, form)
+        answer: object = None
+        with contextlib.suppress(ValueError, RecursionError):
+            answer = json.loads(reply.body)
+        fields = answer if isinstance(answer, dict) else {}
+        token = fields.get("access_token")
+        if isinstance(token, str) and re.fullmatch(rf"[!-~]{{1,{_LONGEST_TOKEN}}}", token):
+            return token
+        # Nothing else of it: the engine was sent the password, and might write it in any way.
+        codes = [fields.get(name) for name in ("error", "error_code")]
+        code = next((code for code in codes if code in _LOGIN_ERRORS), None)
+        if code is not None:
+            raise EngineUnavailable(f"{url}: no login for {settings.username}: {code}")
+        raise EngineUnavailable(f"{url}: {reply.words}, and no token for {settings.username}")
+
+    def _log_out(self, token: Optional[str]) -> None:
+        """Have the engine forget a token; where it does not, the token expires."""
+        if token is not None:
+            form = {"scope": "ovirt-app-api", "token": token}
+            deadline = time.monotonic() + _LOGOUT_SECONDS
+            with contextlib.suppress(EngineUnavailable):
+                self._send(f"{self._sso}/services/sso-logout", [], deadline, form)
+
+    def _get(self, url: str, token: str, deadline: float) -> _HttpReply:
+        headers = ["Version: 4", "Accept: application/xml", f"Authorization: Bearer {token}"]
+        return self._send(url, headers, deadline)
+
+    def _send(
+        self, url: str, headers: List[str], deadline: float, form: Optional[Dict[str, str]] = None
+    ) -> _HttpReply:
+        """One exchange, over a connection that is open already if there is one.
+
+        Raises:
+            EngineUnavailable: nothing came that is HTTP, or not all of it in time.
+        """
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise EngineUnavailable(f"{without_query(url)}: the time was over before it was asked")
+        body = _Body()
+        curl = self._idle_curl()
+        try:
+            curl.setopt(pycurl.URL, url)
+            curl.setopt(pycurl.HTTPHEADER, headers)
+            curl.setopt(pycurl.USERAGENT, f"ovirt-scheduler/{__version__}")
+            curl.setopt(pycurl.TIMEOUT_MS, max(1, int(left * 1000)))
+            curl.setopt(pycurl.NOSIGNAL, 1)  # there are other threads
+            curl.setopt(pycurl.ACCEPT_ENCODING, "")  # whatever libcurl unpacks
+            curl.setopt(pycurl.WRITEFUNCTION, body.write)
+            if self._settings.ca_file is not None:
+                curl.setopt(pycurl.CAINFO, str(self._settings.ca_file))
+            if form is not None:
+                curl.setopt(pycurl.COPYPOSTFIELDS, urlencode(form))
+            curl.perform()
+            content_type = curl.getinfo(pycurl.CONTENT_TYPE) or ""
+            return _HttpReply(curl.getinfo(pycurl.RESPONSE_CODE), content_type, body.getvalue())
+        except pycurl.error as error:
+            code, said = error.args
+            reason = said or f"libcurl's error {code}"
+            if body.too_large:
+                reason = f"an answer of more than {_MOST_BYTES >> 20} MiB"
+            raise EngineUnavailable(f"{without_query(url)}: {reason}") from None
+        finally:
+            curl.reset()  # forgets all but its open connections
+            self._idle.append(curl)
+
+    def _idle_curl(self) -> pycurl.Curl:
+        with contextlib.suppress(IndexError):
+            return self._idle.pop()
+        return pycurl.Curl()
+
+
+class _Body(io.BytesIO):
+    """What comes in, up to a limit; libcurl gives up when less is taken than it brought."""
+
+    too_large = False
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
+        self.too_large = self.tell() + len(data) > _MOST_BYTES
+        return 0 if self.too_large else super().write(data)

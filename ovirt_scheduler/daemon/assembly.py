@@ -22,7 +22,8 @@ from ovirt_scheduler.daemon.runtime import Runtime, Services
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.security import certificates, trust
 from ovirt_scheduler.security.clients import Clients
-from ovirt_scheduler.server.http.server import SchedulerServer, ServerSettings
+from ovirt_scheduler.server.http.handler import ServerSettings
+from ovirt_scheduler.server.http.server import SchedulerServer
 from ovirt_scheduler.server.http.stream import tls_context
 from ovirt_scheduler.settings.config import Settings
 from ovirt_scheduler.settings.values import Drive, is_loopback

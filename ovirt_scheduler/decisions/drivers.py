@@ -154,8 +154,8 @@ class Scheduling:
         filters, costs = _units(request, catalogue)
         unit_errors = {**filters.errors, **costs.errors}
         request_id = request.caller.request_id
-        log.tell_left_out(request_id, Kind.FILTER.words, filters.errors)
-        log.tell_left_out(request_id, Kind.COST_FUNCTION.words, costs.errors)
+        log.log_left_out(request_id, Kind.FILTER.words, filters.errors)
+        log.log_left_out(request_id, Kind.COST_FUNCTION.words, costs.errors)
         if filters.rejected:
             request = replace(request, subjects=replace(request.subjects, hosts=()))
         job = replace(
@@ -166,13 +166,12 @@ class Scheduling:
         )
         job, engine_errors = self._with_engine(job)
         execution = self._executor.run_driver(job)
-        log.tell_request(request_id, execution.errors)
+        log.log_problems(request_id, execution.errors)
         for result in _log_calls(request, execution):
-            problems = (() if result.ok else (result.message,)) + result.notes
-            if problems:
-                unit_errors[result.unit] = unit_errors.get(result.unit, ()) + problems
+            if result.problems:
+                unit_errors[result.unit] = unit_errors.get(result.unit, ()) + result.problems
         of_units = _errors_of_units(job, execution)
-        log.tell_request(request_id, of_units)
+        log.log_problems(request_id, of_units)
         failed = execution.result is None or not execution.result.ok
         decision = DriverDecision(
             request=request,
@@ -268,13 +267,13 @@ def _units(request: DriverRequest, catalogue: Catalogue) -> Tuple[Chosen, Chosen
 
 
 def _log_calls(request: DriverRequest, execution: DriverExecution) -> List[CallResult]:
-    """Say what is to be said of each call; their results."""
+    """Log the calls of a request, and give their results in the order of the calls."""
     found = [(Kind.FILTER.words, result) for result in execution.filters]
     found += [(Kind.COST_FUNCTION.words, result) for result in execution.cost_functions]
     if execution.result is not None:
         found.append((request.driver.words, execution.result))
     for kind, result in found:
-        log.tell(log.described(request.caller.request_id, kind, result), result)
+        log.log_call(request.caller.request_id, kind, result)
     return [result for _, result in found]
 
 

@@ -1,27 +1,89 @@
-"""What the log tells of one plugin call: its failure, what was put right, what it printed.
+"""The log of decisions: what each plugin call came to, and what was wrong with the request.
 
-A plugin's own message is told, and what it printed; no document, and no property's value.
+It has plugins' messages and what they printed, but no document, and no property's value.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import Dict, Mapping, Sequence
+from typing import Dict, Mapping, Sequence, Tuple
 
-from ovirt_scheduler.log.fields import Block, Name
-from ovirt_scheduler.model.results import CallResult, Outcome
+from ovirt_scheduler.log.fields import Block, Costs, Name, Names
+from ovirt_scheduler.model import aggregate
+from ovirt_scheduler.model.decisions import Decision
+from ovirt_scheduler.model.results import CallResult, Migration, Outcome
+from ovirt_scheduler.model.units import Kind
 
 _log = logging.getLogger(__name__)
 
 _SHOWN_OUTPUT = 2000  # characters of what a plugin printed
 
 
-def described(request_id: str, kind: str, result: CallResult) -> Dict[str, object]:
-    """The fields of every line on a call.
+def fields(decision: Decision) -> Dict[str, object]:
+    """The fields of the log's line on the request: units, hosts in and out, who had problems."""
+    answer = decision.answer
+    hosts = answer.hosts if isinstance(answer, Migration) else answer or ()
+    return {
+        "units": Names([wanted.name for wanted in decision.request.wanted]),
+        "hosts_in": len(decision.hosts),
+        "hosts_out": len(hosts),
+        "problems": Names(list(decision.unit_errors)) if decision.unit_errors else None,
+        "outcome": "degraded" if decision.unit_errors or decision.errors else "ok",
+    }
+
+
+def log_decision(decision: Decision) -> None:
+    """Log the plugin calls of a decision, in the order in which they ran."""
+    request_id, kind = decision.request.caller.request_id, decision.request.kind
+    left = decision.hosts
+    for result in decision.results:
+        if result.ok and _log.isEnabledFor(logging.DEBUG):
+            _log_value(_call_fields(request_id, kind.words, result), kind, result, left)
+            if kind is Kind.FILTER:
+                left = _kept(result, left)
+        log_call(request_id, kind.words, result)
+
+
+def log_call(request_id: str, kind: str, result: CallResult) -> None:
+    """Log how a call failed, what was put right in its answer, and what it printed.
 
     Args:
         kind: of what was called, in words.
     """
+    if result.ok and not (result.notes or result.stdout or result.stderr):
+        return
+    call = _call_fields(request_id, kind, result)
+    if not result.ok:
+        _log_failure(call, result)
+    for note in result.notes:
+        _log.warning("%(request)s %(kind)s %(unit)s: %(reason)s", {**call, "reason": note})
+    for stream, printed in (("stdout", result.stdout), ("stderr", result.stderr)):
+        if printed.strip():
+            output = {"stream": stream, "output": _output(printed.strip())}
+            _log.info("%(request)s %(kind)s %(unit)s printed to %(stream)s:", {**call, **output})
+
+
+def log_left_out(request_id: str, kind: str, units: Mapping[str, Sequence[str]]) -> None:
+    """Log which units were not called as the request asked, and why.
+
+    Args:
+        kind: of the units, in words.
+        units: the problems of each, by its name.
+    """
+    for name, problems in units.items():
+        unit = {"request": request_id, "kind": kind, "unit": Name(name)}
+        for problem in problems:
+            _log.warning("%(request)s %(kind)s %(unit)s: %(reason)s", {**unit, "reason": problem})
+
+
+def log_problems(request_id: str, problems: Sequence[str]) -> None:
+    """Log problems that belong to no single unit, such as an engine that gives no answer."""
+    for problem in problems:
+        _log.warning("%(request)s: %(reason)s", {"request": request_id, "reason": problem})
+
+
+def _call_fields(request_id: str, kind: str, result: CallResult) -> Dict[str, object]:
+    """The fields of every line on a call."""
     return {
         "request": request_id,
         "kind": kind,
@@ -31,43 +93,37 @@ def described(request_id: str, kind: str, result: CallResult) -> Dict[str, objec
     }
 
 
-def has_lines(result: CallResult) -> bool:
-    """Whether ``tell`` has any: there are none where all was well and nothing was printed."""
-    return not result.ok or bool(result.notes or result.stdout or result.stderr)
+def _log_value(
+    call: Mapping[str, object], kind: Kind, result: CallResult, left: Tuple[str, ...]
+) -> None:
+    """Log what a unit decided; ``left`` are the hosts that the units before it left."""
+    if kind is Kind.FILTER:
+        kept = frozenset(_kept(result, left))
+        removed = Names([host for host in left if host not in kept])
+        _log.debug(
+            "%(request)s %(kind)s %(unit)s removed %(removed)s of %(hosts_in)d hosts in "
+            "%(milliseconds).1f ms",
+            {**call, "hosts_in": len(left), "removed": removed},
+        )
+    elif kind is Kind.COST_FUNCTION:
+        costs = Costs(result.value)
+        _log.debug(
+            "%(request)s %(kind)s %(unit)s costs %(costs)s in %(milliseconds).1f ms",
+            {**call, "costs": costs},
+        )
+    elif isinstance(result.value, Migration):
+        migration = {"vm": Name(result.value.vm), "hosts": Names(result.value.hosts)}
+        _log.debug(
+            "%(request)s %(kind)s %(unit)s migrates %(vm)s to %(hosts)s in %(milliseconds).1f ms",
+            {**call, **migration},
+        )
 
 
-def tell(call: Mapping[str, object], result: CallResult) -> None:
-    """The lines on a call, as ``described``."""
-    if not result.ok:
-        _tell_failure(call, result)
-    for note in result.notes:
-        _log.warning("%(request)s %(kind)s %(unit)s: %(reason)s", {**call, "reason": note})
-    for stream, printed in (("stdout", result.stdout), ("stderr", result.stderr)):
-        if printed.strip():
-            told = {**call, "stream": stream, "output": _output(printed.strip())}
-            _log.info("%(request)s %(kind)s %(unit)s printed to %(stream)s:", told)
+def _kept(result: CallResult, hosts: Tuple[str, ...]) -> Tuple[str, ...]:
+    return aggregate.among(hosts, result.value)[0]
 
 
-def tell_left_out(request_id: str, kind: str, units: Mapping[str, Sequence[str]]) -> None:
-    """The lines on units that were asked for, and were not called as they were.
-
-    Args:
-        kind: of the units, in words.
-        units: name to what is wrong.
-    """
-    for name, problems in units.items():
-        told = {"request": request_id, "kind": kind, "unit": Name(name)}
-        for problem in problems:
-            _log.warning("%(request)s %(kind)s %(unit)s: %(reason)s", {**told, "reason": problem})
-
-
-def tell_request(request_id: str, problems: Sequence[str]) -> None:
-    """The lines on what is wrong with no single unit: what the engine told of ids, sums."""
-    for problem in problems:
-        _log.warning("%(request)s: %(reason)s", {"request": request_id, "reason": problem})
-
-
-def _tell_failure(call: Mapping[str, object], result: CallResult) -> None:
+def _log_failure(call: Mapping[str, object], result: CallResult) -> None:
     if result.outcome is Outcome.REFUSED:  # its message has the value
         _log.warning(
             "%(request)s %(kind)s %(unit)s did not run: its conf file refuses a property's value; "

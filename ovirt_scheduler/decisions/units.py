@@ -12,7 +12,7 @@ from functools import partial
 from typing import Optional, Tuple
 
 from ovirt_scheduler.catalogue.snapshot import UnitCalls, Units
-from ovirt_scheduler.decisions import decision_log, engine_data, log
+from ovirt_scheduler.decisions import engine_data, log
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.history import record
 from ovirt_scheduler.history.store import History
@@ -78,7 +78,7 @@ class Service:
             request.kind, request.wanted, request.properties, strict
         )
         request_id = request.caller.request_id
-        log.tell_left_out(request_id, request.kind.words, unit_errors)
+        log.log_left_out(request_id, request.kind.words, unit_errors)
         engine_errors: Tuple[str, ...] = ()
         hosts = () if rejected else request.hosts
         if hosts == () or (not calls and isinstance(hosts, tuple)):
@@ -95,11 +95,10 @@ class Service:
             job, engine_errors = self._with_engine(job)
             secret = job.engine.token if isinstance(job.engine, EngineAccess) else ""
             execution = self._executor.run(job)
-            log.tell_request(request_id, execution.errors)
+            log.log_problems(request_id, execution.errors)
         for result in execution.results:
-            problems = (() if result.ok else (result.message,)) + result.notes
-            if problems:
-                unit_errors[result.unit] = unit_errors.get(result.unit, ()) + problems
+            if result.problems:
+                unit_errors[result.unit] = unit_errors.get(result.unit, ()) + result.problems
         answer, results, of_answer = _answer(request, calls, execution)
         decision = Decision(
             request=request,
@@ -118,8 +117,8 @@ class Service:
         )
         if self._history is not None:
             self._history.put(partial(record.of_units, record.light(decision)))
-        decision_log.tell(decision)
-        log.tell_request(request_id, of_answer)
+        log.log_decision(decision)
+        log.log_problems(request_id, of_answer)
         return decision
 
     def _with_engine(self, job: Job) -> Tuple[Job, Tuple[str, ...]]:

@@ -8,6 +8,8 @@ from typing import Any, Mapping, Tuple, Union
 
 
 class Outcome(enum.Enum):
+    """How a call ended; the value is the word for logs and tables."""
+
     OK = "ok"
     REFUSED = "refused"  # it did not run: a property's value is not one that it takes
     RAISED = "raised"
@@ -44,4 +46,10 @@ class CallResult:
 
     @property
     def ok(self) -> bool:
+        """Whether the call has an answer that counts."""
         return self.outcome is Outcome.OK
+
+    @property
+    def problems(self) -> Tuple[str, ...]:
+        """What a caller is told of it: why it failed, and what was put right."""
+        return self.notes if self.ok else (self.message, *self.notes)

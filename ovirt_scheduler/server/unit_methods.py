@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Callable, Iterator, NamedTuple, Tuple
 
-from ovirt_scheduler.decisions import decision_log
+from ovirt_scheduler.decisions import log
 from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.model.decisions import Decision
 from ovirt_scheduler.model.requests import AnswerForm, Caller, EngineScores, Request
@@ -136,4 +136,4 @@ def _decide(
     parameters: Parameters,
 ) -> Reply:
     decision = service.decide(read(caller, parameters))
-    return Reply(show(decision), decision_log.fields(decision), decision.results)
+    return Reply(show(decision), log.fields(decision), decision.results)

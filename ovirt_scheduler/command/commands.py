@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Callable, ContextManager, Iterator, Mapping
 
 from ovirt_scheduler.command import (
-    certificate_renewal,
+    certificate,
     decisions,
     inputs,
     recorded,
@@ -30,14 +30,13 @@ from ovirt_scheduler.command.check import check as check_all
 from ovirt_scheduler.command.check import check_plugins
 from ovirt_scheduler.command.inputs import CallInputs
 from ovirt_scheduler.command.setup import engine, run
-from ovirt_scheduler.command.setup.machine import Machine, acting_as
+from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import certificate_report, daemon
 from ovirt_scheduler.errors import BadInput, BadUsage, NotPermitted, UnreadableDocument
 from ovirt_scheduler.history import store
 from ovirt_scheduler.model import near
 from ovirt_scheduler.model.units import Kind
-from ovirt_scheduler.security import certificates
 from ovirt_scheduler.server.http import listening
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import Settings
@@ -206,33 +205,20 @@ def new(options: argparse.Namespace) -> int:
 def cert(options: argparse.Namespace) -> int:
     """Make, show, check, export or renew the daemon's certificate."""
     settings, state = _settings(options), _state()
-    if options.action == "export":
-        return _export(settings, state)
     if options.switch and options.action != "renew":
         raise BadUsage("--switch goes with renew")
+    if options.action == "export":
+        sys.stdout.write(certificate.export(settings, state))
+        return 0
     if options.action == "renew":
-        renew = certificate_renewal.switch if options.switch else certificate_renewal.prepare
+        renew = certificate.switch if options.switch else certificate.prepare
         return _show(renew(settings, state), options.output or "table")
     if options.action == "make":
-        with acting_as(certificate_renewal.owner(state)):
-            certificates.ensure(state / "certificate")
-        settings = replace(settings, ssl=True, ssl_certificate=None, ssl_key=None)
-    reports = certificate_report.report(settings, state, options.days)
-    missing = "" if reports else "no certificate: ssl = false in scheduler.conf\n"
-    bad = [each for each in reports if each.described is None or each.problem]
-    text = missing + "".join(each.text() for each in reports)
-    well = options.action != "check" or not bad
-    return _show(Shown(text, [each.fields() for each in reports], well), options.output or "table")
-
-
-def _export(settings: Settings, state: Path) -> int:
-    if not settings.ssl:
-        raise BadInput("there is no certificate: ssl = false in scheduler.conf")
-    file = certificate_report.server_files(settings, state).certificate
-    if settings.ssl_certificate is None and not file.parent.exists():
-        raise BadInput(f"{file}: there is none yet: ovirt-scheduler cert make, or serve, makes it")
-    sys.stdout.write(certificates.pem(file))
-    return 0
+        settings = certificate.make(settings, state)
+    shown = certificate.show(settings, state, options.days)
+    # Whoever asks to see a certificate is content with a bad one; whoever checks it is not.
+    shown = shown._replace(well=shown.well or options.action != "check")
+    return _show(shown, options.output or "table")
 
 
 def complete(options: argparse.Namespace) -> int:

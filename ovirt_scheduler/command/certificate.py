@@ -1,9 +1,10 @@
-"""``ovirt-scheduler cert renew``: the certificate that is to follow, and the switch to it."""
+"""``ovirt-scheduler cert``: makes, shows, exports and renews the daemon's certificate."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Iterator, List
+from typing import ContextManager, Iterator, List
 
 from ovirt_scheduler import manual
 from ovirt_scheduler.command.setup import engine
@@ -16,18 +17,60 @@ from ovirt_scheduler.security import certificates
 from ovirt_scheduler.settings.config import Settings
 
 _RELOAD = "systemctl reload ovirt-scheduler"
+_NO_TLS = "there is no certificate: ssl = false in scheduler.conf"
+
+
+def make(settings: Settings, state: Path) -> Settings:
+    """Make the certificate that the daemon's first start would make; one that is there stays.
+
+    Returns:
+        The settings with that certificate.
+
+    Raises:
+        ConfigError: it cannot be made.
+    """
+    with _acting_as_owner(state):
+        certificates.ensure(state / "certificate")
+    return replace(settings, ssl=True, ssl_certificate=None, ssl_key=None)
+
+
+def show(settings: Settings, state: Path, days: int) -> Shown:
+    """Tell where each certificate is, its names, days left and problems.
+
+    Args:
+        days: fewer days left than this are a problem.
+    """
+    reports = certificate_report.report(settings, state, days)
+    text = "".join(each.text() for each in reports) or f"{_NO_TLS}\n"
+    well = all(each.described is not None and not each.problem for each in reports)
+    return Shown(text, [each.fields() for each in reports], well)
+
+
+def export(settings: Settings, state: Path) -> str:
+    """The daemon's certificate in PEM, without its key.
+
+    Raises:
+        BadInput: there is none.
+        ConfigError: it cannot be read.
+    """
+    if not settings.ssl:
+        raise BadInput(_NO_TLS)
+    file = certificate_report.server_files(settings, state).certificate
+    if settings.ssl_certificate is None:
+        _expect(file)
+    return certificates.pem(file)
 
 
 def prepare(settings: Settings, state: Path) -> Shown:
-    """Make the next pair where there is none; tell who has to trust it.
+    """Make the next certificate where there is none; tell who has to trust it.
 
     Raises:
-        BadUsage: the certificate is not one of those that are made here.
-        BadInput: there is none yet.
+        BadUsage: the certificate in use was not made here.
+        BadInput: there is none in use yet.
         ConfigError: it cannot be made.
     """
     folder = _folder(settings, state)
-    with acting_as(owner(state)):
+    with _acting_as_owner(state):
         files = certificates.ensure(certificates.next_to(folder))
     report = certificate_report.inspect("next", *files, certificate_report.DAYS, made=True)
     trust = list(_trust(files.certificate))
@@ -41,7 +84,7 @@ def prepare(settings: Settings, state: Path) -> Shown:
 
 
 def switch(settings: Settings, state: Path) -> Shown:
-    """Put the next pair in the place of the one in use.
+    """Put the next certificate and key in the place of those in use.
 
     Raises:
         BadUsage, BadInput: as for ``prepare``; or there is no next one.
@@ -52,7 +95,7 @@ def switch(settings: Settings, state: Path) -> Shown:
     if not following.exists():
         raise BadInput(f"{following}: there is none: ovirt-scheduler cert renew makes it")
     try:
-        with acting_as(owner(state)):
+        with _acting_as_owner(state):
             former = certificates.switch(folder)
     except OSError as error:
         raise NotOverwritten(f"{error.filename}: {error.strerror}") from None
@@ -67,37 +110,40 @@ def switch(settings: Settings, state: Path) -> Shown:
     )
 
 
-def owner(state: Path) -> Owner:
-    """Whom the state folder belongs to, and so the files in it: the daemon's user, not root."""
+def _acting_as_owner(state: Path) -> ContextManager[None]:
+    """What is written belongs to whom the state folder belongs to: the daemon's user, not root."""
     try:
         found = state.stat()
     except OSError:
-        return Owner(0, 0)
-    return Owner(found.st_uid, found.st_gid)
+        return acting_as(Owner(0, 0))
+    return acting_as(Owner(found.st_uid, found.st_gid))
 
 
 def _folder(settings: Settings, state: Path) -> Path:
+    """The folder of the certificate in use, which is one that was made here."""
     if not settings.ssl:
-        raise BadInput("there is no certificate: ssl = false in scheduler.conf")
+        raise BadInput(_NO_TLS)
     if settings.ssl_certificate is not None:
         raise BadUsage(
             f"{settings.ssl_certificate} was not made here: have whoever issued it renew it, put "
             f"the new pair in its place, then {_RELOAD}"
         )
     folder = state / "certificate"
-    try:
-        there = certificates.files_in(folder).certificate.exists()
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", str(folder)) from None
-    if not there:
-        raise BadInput(
-            f"{folder}: there is none yet: ovirt-scheduler cert make, or serve, makes it"
-        )
+    _expect(certificates.files_in(folder).certificate)
     return folder
 
 
+def _expect(file: Path) -> None:
+    try:
+        there = file.exists()
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", str(file.parent)) from None
+    if not there:
+        raise BadInput(f"{file}: there is none yet: ovirt-scheduler cert make, or serve, makes it")
+
+
 def _trust(file: Path) -> Iterator[str]:
-    """Who has to trust the file, and by what."""
+    """Who has to trust the file, and the command that does it."""
     for store in _stores():
         java = engine.Java(Path("keytool"), Path(store))
         command = engine.keytool(java, "-importcert", "-next")
@@ -111,7 +157,7 @@ def _trust(file: Path) -> Iterator[str]:
 
 
 def _stores() -> List[str]:
-    """The trust stores that setup gave the certificate in use, as far as this user may know."""
+    """The trust stores that setup has put the certificate into; none if its record is closed."""
     try:
         record = install_record.load(Machine(Path("/"), live=True))
     except StepFailed:

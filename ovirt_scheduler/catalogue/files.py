@@ -25,7 +25,7 @@ Stamps = Mapping[Path, Optional[Stamp]]  # None where there is nothing
 
 
 @dataclass(frozen=True)
-class SeenFile:
+class PluginFile:
     """A Python file in a folder of plugins, or in a package there."""
 
     name: str  # of the module, as its folder's plugins import it
@@ -42,7 +42,7 @@ class SeenFile:
 class Listing:
     """What is in one folder of plugins."""
 
-    files: Tuple[SeenFile, ...]  # by name
+    files: Tuple[PluginFile, ...]  # by name
     stamps: Stamps  # of these files, and of each folder below that is a package or may become one
     broken: Tuple[Path, ...]  # links to nothing
 
@@ -52,7 +52,7 @@ def listing(folder: Path) -> Listing:
     Raises:
         OSError: the folder cannot be listed. A package that cannot be is passed over.
     """
-    files: List[SeenFile] = []
+    files: List[PluginFile] = []
     stamps: Dict[Path, Optional[Stamp]] = {}
     broken: List[Path] = []
     for path, name, stamp in _below(folder, "", ()):
@@ -61,7 +61,7 @@ def listing(folder: Path) -> Listing:
             continue
         stamps[path] = stamp
         if name:
-            files.append(SeenFile(name, path, folder))
+            files.append(PluginFile(name, path, folder))
     return Listing(tuple(sorted(files, key=lambda file: file.name)), stamps, tuple(broken))
 
 

@@ -17,7 +17,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tupl
 
 from ovirt_scheduler.catalogue import drivers as driver_units
 from ovirt_scheduler.catalogue import files as plugin_files
-from ovirt_scheduler.catalogue.files import SeenFile, Stamp, Stamps
+from ovirt_scheduler.catalogue.files import PluginFile, Stamp, Stamps
 from ovirt_scheduler.catalogue.sources import Sources
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model import near, properties
@@ -37,16 +37,16 @@ _READ_TRIES = 3
 
 
 @dataclass(frozen=True)
-class Look:
+class FolderScan:
     """What is in the folders now."""
 
     started: float  # seconds since the epoch
-    files: Tuple[SeenFile, ...]  # in the order of the folders, then by name
+    files: Tuple[PluginFile, ...]  # in the order of the folders, then by name
     stamps: Stamps  # of the files, of the folders and of every conf file
     problems: Tuple[PluginError, ...]
     folders: Tuple[Path, ...]  # all that are looked into, in their order
     unreadable: Tuple[Path, ...]  # folders that are there, and cannot be listed or trusted
-    widowed: Tuple[Path, ...]  # conf files whose plugin is in no folder
+    orphaned: Tuple[Path, ...]  # conf files whose plugin is in no folder
 
     sources: Sources = field(compare=False)  # of the files
 
@@ -106,10 +106,10 @@ class Loader:
         shipped = () if self._shipped is None else (self._shipped,)
         return (*self._settings.plugins_path, *shipped)
 
-    def look(self) -> Look:
+    def scan(self) -> FolderScan:
         """List the folders; reads no file."""
         started = time.time()
-        files: List[SeenFile] = []
+        files: List[PluginFile] = []
         stamps: Dict[Path, Optional[Stamp]] = {}
         problems: List[PluginError] = []
         unreadable: List[Path] = []
@@ -137,7 +137,7 @@ class Loader:
             files.extend(found.files)
             stamps.update(found.stamps)
             together = hash((stamps[folder], frozenset(found.stamps.items())))
-            stamps[Look.all_in(folder)] = (together,)
+            stamps[FolderScan.all_in(folder)] = (together,)
             problems.extend(
                 PluginError("links to nothing; mend the link, or remove it", str(path))
                 for path in found.broken
@@ -146,15 +146,15 @@ class Loader:
             if not file.helper:
                 conf = self.conf_path(file.name)
                 stamps[conf] = plugin_files.stamp(conf)
-        widowed = [] if unreadable else self._widowed({file.name for file in files})
-        for conf in widowed:
+        orphaned = [] if unreadable else self._orphaned({file.name for file in files})
+        for conf in orphaned:
             stamps[conf] = plugin_files.stamp(conf)
-        return Look(
+        return FolderScan(
             started, tuple(files), stamps, tuple(problems), self.folders, tuple(unreadable),
-            tuple(widowed), Sources(files, _read_source),
+            tuple(orphaned), Sources(files, _read_source),
         )  # fmt: skip
 
-    def _widowed(self, names: Set[str]) -> List[Path]:
+    def _orphaned(self, names: Set[str]) -> List[Path]:
         try:
             found = sorted(self._settings.plugins_conf_path.iterdir())
         except OSError:  # most have none; what a plugin's own conf file lacks is told with it
@@ -176,7 +176,7 @@ class Loader:
     def conf_path(self, name: str) -> Path:
         return self._settings.plugins_conf_path / f"{name}.conf"
 
-    def load(self, file: SeenFile, look: Look) -> LoadedPlugin:
+    def load(self, file: PluginFile, scan: FolderScan) -> LoadedPlugin:
         """Read a file and what it may import, and analyse it.
 
         Raises:
@@ -188,8 +188,8 @@ class Loader:
                 "of a plugin",
                 str(file.path.parent),
             )
-        source = look.sources.of(file)
-        others, refused = look.sources.importable(file)
+        source = scan.sources.of(file)
+        others, refused = scan.sources.importable(file)
         return self.make(source, others, _read_conf(self.conf_path(file.name)), refused)
 
     def make(
@@ -343,7 +343,7 @@ def _misspelt(source: Source) -> Iterator[PluginError]:
         yield PluginError(f"{name} is never called; did you mean {meant}?", source.path, line)
 
 
-def _read_source(file: SeenFile) -> Source:
+def _read_source(file: PluginFile) -> Source:
     return Source(file.name, str(file.path), _read(file.path))
 
 

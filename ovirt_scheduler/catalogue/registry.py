@@ -27,8 +27,8 @@ from typing import (
     Tuple,
 )
 
-from ovirt_scheduler.catalogue.files import SeenFile, Stamps
-from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader, Look
+from ovirt_scheduler.catalogue.files import PluginFile, Stamps
+from ovirt_scheduler.catalogue.loader import FolderScan, LoadedPlugin, Loader
 from ovirt_scheduler.catalogue.snapshot import Catalogue, Key
 from ovirt_scheduler.errors import ExecutorUnavailable, PluginError
 from ovirt_scheduler.model.drivers import DriverUnit
@@ -38,9 +38,9 @@ from ovirt_scheduler.model.units import Kind, OnFailure, PolicyUnit
 _log = logging.getLogger(__name__)
 
 _LOADS_AT_ONCE = 4
-_LOOK_EVERY = 1.0  # seconds between looks by the run calls
+_REFRESH_EVERY = 1.0  # seconds between looks by the run calls
 _RETRY_EVERY = 30.0  # seconds: what did not load may have lacked memory, or have been killed
-_WAIT_FOR_LOOK = 1.0  # seconds from its start that run calls wait for a look
+_WAIT_FOR_REFRESH = 1.0  # seconds from its start that run calls wait for a look
 
 # An edit passes through an empty file, or through none where an editor moves the old one away
 # first. What takes units away counts only when it has stood for so many seconds.
@@ -74,11 +74,11 @@ class _State:
     unsettled: bool = False  # its file has just gone, or lost units: look again
     seen: float = field(default_factory=time.monotonic)
 
-    def stale(self, look: Look) -> bool:
+    def stale(self, scan: FolderScan) -> bool:
         if self.fault is not None and time.monotonic() > self.seen + _RETRY_EVERY:
             return True
         return self.unsettled or any(
-            look.stamps.get(path) != stamp for path, stamp in self.depends.items()
+            scan.stamps.get(path) != stamp for path, stamp in self.depends.items()
         )
 
 
@@ -102,13 +102,13 @@ class Registry:
         self._use = use
         self._catalogue = Catalogue()
         self._states: Dict[Path, _State] = {}
-        self._widowed: Dict[Path, _State] = {}  # conf files without a plugin
+        self._orphaned: Dict[Path, _State] = {}  # conf files without a plugin
         self._refreshing = threading.Lock()
         self._lock = threading.Lock()
         self._background: Optional[threading.Thread] = None
-        self._waited_for = 0.0  # until when run calls wait for it, on the monotonic clock
-        self._next_look = 0.0  # on the monotonic clock
-        self._looked = 0.0  # when the last whole look began, on the same clock
+        self._wait_until = 0.0  # until when run calls wait for it, on the monotonic clock
+        self._refresh_at = 0.0  # on the monotonic clock
+        self._refreshed_at = 0.0  # when the last whole look began, on the same clock
 
     def renew(self, loader: Loader) -> None:
         """Load everything anew with another loader, at the next look.
@@ -122,12 +122,12 @@ class Registry:
                 for path, state in self._states.items()
                 if path.parent in loader.folders
             }
-            self._widowed = {}
-            self._looked = 0.0
+            self._orphaned = {}
+            self._refreshed_at = 0.0
             with self._lock:
-                self._next_look = 0.0
+                self._refresh_at = 0.0
 
-    def look(self) -> Catalogue:
+    def refresh(self) -> Catalogue:
         """Look at the folders afresh, and at all that did not load before, and wait for it.
 
         Many who ask at once share a look that begins after they asked.
@@ -137,25 +137,25 @@ class Registry:
         """
         asked = time.monotonic()
         with self._refreshing:
-            if self._looked > asked:
+            if self._refreshed_at > asked:
                 return self._catalogue
             began = time.monotonic()
-            self._refresh(retry_faults=True)
+            self._update(retry_faults=True)
             give_up = time.monotonic() + _SETTLE_AT_MOST
             while self._unsettled() and time.monotonic() < give_up:
                 time.sleep(_SETTLE / 5)
-                self._refresh()
-            self._looked = began
+                self._update()
+            self._refreshed_at = began
         return self._catalogue
 
-    def glance(self) -> Catalogue:
+    def current(self) -> Catalogue:
         """What there is, looked at within the last second; never waits long for a slow import."""
         with self._lock:
-            if time.monotonic() < self._next_look:
+            if time.monotonic() < self._refresh_at:
                 return self._catalogue
             thread = self._background
             if thread is None or not thread.is_alive():
-                thread = threading.Thread(target=self._look_quietly, name="look", daemon=True)
+                thread = threading.Thread(target=self._refresh_quietly, name="plugins", daemon=True)
                 try:
                     thread.start()
                 except RuntimeError as error:
@@ -163,18 +163,18 @@ class Registry:
                         "the plugins' folders cannot be looked at now: %(reason)s",
                         {"reason": str(error)},
                     )
-                    self._next_look = time.monotonic() + _LOOK_EVERY
+                    self._refresh_at = time.monotonic() + _REFRESH_EVERY
                     return self._catalogue
                 self._background = thread
-                self._waited_for = time.monotonic() + _WAIT_FOR_LOOK
-            patience = self._waited_for - time.monotonic()
+                self._wait_until = time.monotonic() + _WAIT_FOR_REFRESH
+            patience = self._wait_until - time.monotonic()
         thread.join(max(0.0, patience))
         return self._catalogue
 
-    def _look_quietly(self) -> None:
+    def _refresh_quietly(self) -> None:
         try:
             with self._refreshing:
-                self._refresh()
+                self._update()
         except ExecutorUnavailable as error:
             _log.error(
                 "no plugin can be loaded now: %(reason)s; what was loaded stays",
@@ -183,57 +183,57 @@ class Registry:
         except Exception:  # noqa: BLE001  nobody else would tell
             _log.exception("the plugins' folders could not be looked at; what was loaded stays")
         with self._lock:
-            self._next_look = time.monotonic() + (_SETTLE if self._unsettled() else _LOOK_EVERY)
+            self._refresh_at = time.monotonic() + (_SETTLE if self._unsettled() else _REFRESH_EVERY)
 
     def _unsettled(self) -> bool:
         return any(state.unsettled for state in self._states.values())
 
-    def _refresh(self, retry_faults: bool = False) -> None:
-        look = self._loader.look()
+    def _update(self, retry_faults: bool = False) -> None:
+        scan = self._loader.scan()
         self._store.catch_up()
         before = self._states
         states: Dict[Path, _State] = {}
-        due: List[SeenFile] = []
-        for file in look.files:
+        due: List[PluginFile] = []
+        for file in scan.files:
             if file.helper:
                 continue
             state = before.get(file.path)
-            if state is None or state.stale(look) or (retry_faults and state.fault):
+            if state is None or state.stale(scan) or (retry_faults and state.fault):
                 due.append(file)
             else:
                 states[file.path] = state
-        states.update(self._load_all(due, look))
+        states.update(self._load_all(due, scan))
         for path, state in before.items():
             if path in states:
                 continue
-            if path.parent in look.unreadable:
+            if path.parent in scan.unreadable:
                 states[path] = state  # it may well be there still
-            elif _just_written(path.parent, look):
+            elif _just_written(path.parent, scan):
                 states[path] = replace(state, unsettled=True)
             else:
-                alone = self._loader.conf_path(path.stem) in look.widowed
+                alone = self._loader.conf_path(path.stem) in scan.orphaned
                 self._store.drop(path, _filters(state.good) if alone else ())
-        widowed = self._look_at_widowed(look)
+        orphaned = self._orphaned_confs(scan)
         # A folder that cannot be listed keeps its rank, and its plugins the names they have.
-        order = sorted(states, key=lambda path: (look.folders.index(path.parent), path.name))
+        order = sorted(states, key=lambda path: (scan.folders.index(path.parent), path.name))
         states = {path: states[path] for path in order}
-        catalogue = _catalogue(states, widowed, look.problems)
+        catalogue = _catalogue(states, orphaned, scan.problems)
         _tell_changes(before, states, self._catalogue, catalogue)
-        self._states, self._widowed, self._catalogue = states, widowed, catalogue
+        self._states, self._orphaned, self._catalogue = states, orphaned, catalogue
         if due or before.keys() != states.keys():
             self._use(catalogue.plugins)
 
-    def _look_at_widowed(self, look: Look) -> Dict[Path, _State]:
+    def _orphaned_confs(self, scan: FolderScan) -> Dict[Path, _State]:
         """The conf files whose plugin is gone: it may have had a filter that rejects then."""
-        if look.unreadable:
-            return self._widowed
-        widowed: Dict[Path, _State] = {}
-        for conf in look.widowed:
-            state = self._widowed.get(conf)
-            if state is None or state.stale(look):
-                plugins = [folder / f"{conf.stem}.py" for folder in look.folders]
+        if scan.unreadable:
+            return self._orphaned
+        orphaned: Dict[Path, _State] = {}
+        for conf in scan.orphaned:
+            state = self._orphaned.get(conf)
+            if state is None or state.stale(scan):
+                plugins = [folder / f"{conf.stem}.py" for folder in scan.folders]
                 names = itertools.chain([conf.stem], *map(self._store.filters, plugins))
-                state = _State(_stamps(look, [conf]), None)
+                state = _State(_stamps(scan, [conf]), None)
                 if self._loader.rejects(conf):
                     fault = PluginError(
                         f"{conf.stem}.py is in no folder of plugins_path; {_REJECTS}; put the "
@@ -241,19 +241,19 @@ class Registry:
                         str(conf),
                     )
                     state = replace(state, fault=fault, missed=tuple(dict.fromkeys(names)))
-            widowed[conf] = state
-        there = {file.name for file in look.files}
-        for conf in self._widowed.keys() - widowed.keys():
+            orphaned[conf] = state
+        there = {file.name for file in scan.files}
+        for conf in self._orphaned.keys() - orphaned.keys():
             if conf.stem not in there:
-                for folder in look.folders:
+                for folder in scan.folders:
                     self._store.drop(folder / f"{conf.stem}.py")
-        return widowed
+        return orphaned
 
-    def _load_all(self, files: Sequence[SeenFile], look: Look) -> Dict[Path, _State]:
+    def _load_all(self, files: Sequence[PluginFile], scan: FolderScan) -> Dict[Path, _State]:
         """Load some at a time: of those whose import hangs, each one holds up a place, not all."""
 
-        def load(file: SeenFile) -> Optional[_State]:
-            return self._load(file, look, self._states.get(file.path))
+        def load(file: PluginFile) -> Optional[_State]:
+            return self._load(file, scan, self._states.get(file.path))
 
         try:
             with ThreadPoolExecutor(_LOADS_AT_ONCE, "load") as pool:
@@ -262,26 +262,28 @@ class Registry:
             loaded = [load(file) for file in files]
         return {file.path: state for file, state in zip(files, loaded) if state is not None}
 
-    def _load(self, file: SeenFile, look: Look, before: Optional[_State]) -> Optional[_State]:
+    def _load(
+        self, file: PluginFile, scan: FolderScan, before: Optional[_State]
+    ) -> Optional[_State]:
         conf = self._loader.conf_path(file.name)
         try:
-            loaded = self._loader.load(file, look)
+            loaded = self._loader.load(file, scan)
         except FileNotFoundError:  # since the look
             return before
         except PluginError as fault:
             good = before.good if before else self._store.restore(file.path, self._loader)
             # Folders too: the helper that it lacks may yet come.
-            depends = _stamps(look, [conf, file.path, look.all_in(file.folder)])
+            depends = _stamps(scan, [conf, file.path, scan.all_in(file.folder)])
             if not _holds(good) and self._loader.rejects(conf):
                 missed = tuple(dict.fromkeys((file.name, *self._store.filters(file.path))))
                 message = f"{fault.message}; until then {_REJECTS}"
                 told = PluginError(message, fault.file, fault.line)
                 return _State(depends, good, told, missed)
             return _State(depends, good, _kept(fault, good))
-        depends = _stamps(look, [conf, *(Path(source.path) for source in loaded.sources)])
+        depends = _stamps(scan, [conf, *(Path(source.path) for source in loaded.sources)])
         good = before.good if before else None
         lost = good is not None and _claims(good).keys() - _claims(loaded).keys()
-        if good is not None and lost and _just_written(file.path, look):
+        if good is not None and lost and _just_written(file.path, scan):
             return _State(depends, good, unsettled=True)
         if good is None or good.checksum != loaded.checksum:
             self._store.save(loaded)
@@ -290,7 +292,7 @@ class Registry:
 
 def _catalogue(
     states: Mapping[Path, _State],
-    widowed: Mapping[Path, _State],
+    orphaned: Mapping[Path, _State],
     problems: Iterable[PluginError],
 ) -> Catalogue:
     units: Dict[Key, PolicyUnit] = {}
@@ -299,11 +301,14 @@ def _catalogue(
     faults: List[PluginError] = list(problems)
     warnings: List[PluginError] = []
     missed: Dict[str, str] = {}
+    not_loaded: Dict[str, str] = {}
     owners: Dict[Claim, str] = dict(_reserved(states))  # who has what, in words
-    for path, state in (*states.items(), *widowed.items()):
+    for path, state in (*states.items(), *orphaned.items()):
         if state.fault is not None:
             faults.append(state.fault)
             missed.update(dict.fromkeys(state.missed, str(state.fault)))
+            if path in states:
+                not_loaded.setdefault(path.stem, _why_not_loaded(path, state.fault))
         if state.good is None:
             continue
         claims = _unit_claims(state.good)
@@ -313,6 +318,8 @@ def _catalogue(
             rejecting = [u for u in state.good.units if u.on_failure is OnFailure.REJECT]
             names = [unit.name for unit in rejecting if unit.kind is Kind.FILTER]
             missed.update(dict.fromkeys(names, f"{faults[-1]}; {_REJECTS}"))
+            why = _why_not_loaded(path, faults[-1])
+            not_loaded.update((unit.name, why) for unit in state.good.units)
             continue
         warnings += state.good.warnings
         units.update((_key(unit), unit) for unit in state.good.units)
@@ -331,7 +338,20 @@ def _catalogue(
             if driver.topic is not None:
                 topics.setdefault(driver.topic, driver)
     unused = tuple(_unused(states))
-    return Catalogue(units, tuple(faults), drivers, topics, tuple(warnings), unused, missed)
+    return Catalogue(
+        units, tuple(faults), drivers, topics, tuple(warnings), unused, missed, not_loaded
+    )
+
+
+def _why_not_loaded(path: Path, fault: PluginError) -> str:
+    """Why a unit is not there, for whoever asks for it: the fault in its plugin's file.
+
+    Files are named without their folders, which are no caller's business.
+    """
+    other = Path(fault.file).name if fault.file and fault.file != str(path) else ""
+    line = f"line {fault.line}" if fault.line else ""
+    where = ", ".join(filter(None, (other, line)))
+    return f"its file {path.name} does not load: {where}{': ' if where else ''}{fault.message}"
 
 
 def _reserved(states: Mapping[Path, _State]) -> Iterator[Tuple[Claim, str]]:
@@ -449,16 +469,16 @@ def _key(unit: PolicyUnit) -> Key:
     return unit.kind, unit.name
 
 
-def _just_written(path: Path, look: Look) -> bool:
+def _just_written(path: Path, scan: FolderScan) -> bool:
     """Whether a file or a folder has changed so late that the change may not be all.
 
     Asks the disk once more: it may have changed after the look, and before it was read.
     """
     try:
-        return look.started - _SETTLE < path.stat().st_mtime <= time.time()
+        return scan.started - _SETTLE < path.stat().st_mtime <= time.time()
     except OSError:
         return False
 
 
-def _stamps(look: Look, paths: Iterable[Path]) -> Stamps:
-    return {path: look.stamps.get(path) for path in paths}
+def _stamps(scan: FolderScan, paths: Iterable[Path]) -> Stamps:
+    return {path: scan.stamps.get(path) for path in paths}

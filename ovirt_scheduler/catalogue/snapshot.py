@@ -1,4 +1,4 @@
-"""Which policy units and drivers there are at one moment, and which of them a request names."""
+"""A snapshot of the policy units and drivers, and which of them a request names."""
 
 from __future__ import annotations
 
@@ -21,23 +21,26 @@ UnitCalls = List[Tuple[WantedUnit, UnitCall]]
 
 
 class Chosen(NamedTuple):
-    """What becomes of the units that a request names."""
+    """The units that a request names: those to call, and what is wrong with the others."""
 
     calls: UnitCalls
-    errors: Dict[str, Tuple[str, ...]]  # what is wrong with the others, by name
-    rejected: bool = False  # a filter is among these that accepts no host then (contract 4.2)
+    errors: Dict[str, Tuple[str, ...]]  # by name
+    rejected: bool = False  # a filter that is not loaded accepts no host (contract 4.2)
 
 
-class Units(Protocol):
+class CatalogueSource(Protocol):
     """Where policy units and drivers come from: the registry, or one file that is tried."""
 
-    def look(self) -> Catalogue: ...
-    def glance(self) -> Catalogue: ...
+    def refresh(self) -> Catalogue:
+        """Look for changed files, load them, and wait for that."""
+
+    def current(self) -> Catalogue:
+        """The catalogue without waiting long; it may be a second old."""
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The policy units and drivers at one moment, and what could not be loaded."""
+    """All policy units and drivers at one moment, and what could not be loaded."""
 
     units: Mapping[Key, PolicyUnit] = field(default_factory=dict)
     faults: Tuple[PluginError, ...] = ()
@@ -46,6 +49,7 @@ class Catalogue:
     warnings: Tuple[PluginError, ...] = ()  # what was left out or is not checked, and why
     unused: Tuple[Path, ...] = ()  # files that have nothing to call and belong to no plugin
     missed: Mapping[str, str] = field(default_factory=dict)  # filters that should be: why not
+    not_loaded: Mapping[str, str] = field(default_factory=dict)  # names of units: why not
 
     @property
     def plugins(self) -> Tuple[Tuple[PluginCode, Limits], ...]:
@@ -60,21 +64,25 @@ class Catalogue:
         return not self.units and all(driver.shipped for driver in self.drivers.values())
 
     def unit(self, kind: Kind, name: str) -> Optional[PolicyUnit]:
+        """The unit of that kind and name; None where there is none."""
         return self.units.get((kind, name))
 
     def wanted(self, kind: Kind, name: str, hint: bool = True) -> PolicyUnit:
-        """
+        """The unit of that kind and name.
+
         Args:
-            hint: whether a name that may be meant is looked for, which takes its time.
+            hint: whether to look for a name that may be meant, which takes its time.
 
         Raises:
-            UnknownUnit: there is none of that kind; the text tells the kinds that there are.
+            UnknownUnit: there is none. The text says what the name is instead, why its file does
+                not load, or which name may be meant.
         """
         unit = self.unit(kind, name)
         if unit is None:
             kinds = " and ".join(f"a {kind.words}" for kind in self.kinds_of(name))
-            told = f"it is {kinds}" if kinds else self._hint(kind, name if hint else "")
-            raise UnknownUnit(f"there is no {kind.words} named {name!r:.160}; {told}")
+            known = (f"it is {kinds}" if kinds else "", self.not_loaded.get(name))
+            more = "; ".join(filter(None, known)) or self._hint(kind, name if hint else "")
+            raise UnknownUnit(f"there is no {kind.words} named {name!r:.160}; {more}")
         return unit
 
     def _hint(self, kind: Kind, name: str) -> str:

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple, Union
 
-from ovirt_scheduler.catalogue.files import SeenFile
+from ovirt_scheduler.catalogue.files import PluginFile
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model.plugins import Source
 
@@ -32,17 +32,17 @@ class Sources:
         read: reads one; raises FileNotFoundError or PluginError.
     """
 
-    def __init__(self, files: Sequence[SeenFile], read: Callable[[SeenFile], Source]) -> None:
+    def __init__(self, files: Sequence[PluginFile], read: Callable[[PluginFile], Source]) -> None:
         self._read = read
-        self._had: Dict[SeenFile, _Read] = {}
-        self._words: Dict[SeenFile, Optional[FrozenSet[str]]] = {}
-        self._named: Dict[object, Dict[str, List[SeenFile]]] = {}  # by folder and first name
+        self._had: Dict[PluginFile, _Read] = {}
+        self._words: Dict[PluginFile, Optional[FrozenSet[str]]] = {}
+        self._named: Dict[object, Dict[str, List[PluginFile]]] = {}  # by folder and first name
         for file in files:
             if "." not in file.path.stem:
                 named = self._named.setdefault(file.folder, {})
                 named.setdefault(file.name.partition(".")[0], []).append(file)
 
-    def of(self, file: SeenFile) -> Source:
+    def of(self, file: PluginFile) -> Source:
         """
         Raises:
             FileNotFoundError: it has gone since the look.
@@ -59,14 +59,14 @@ class Sources:
             return had
         raise had.with_traceback(None)
 
-    def importable(self, file: SeenFile) -> Tuple[List[Source], List[Tuple[str, str]]]:
+    def importable(self, file: PluginFile) -> Tuple[List[Source], List[Tuple[str, str]]]:
         """What a file of its folder may import, and what these may in turn.
 
         Returns:
             The sources by name; and the names of those that are not to be run, each with why.
         """
         named = self._named.get(file.folder, {})
-        found: Dict[SeenFile, None] = {file: None}
+        found: Dict[PluginFile, None] = {file: None}
         for each in (queue := [file]):  # grows while it runs
             for name in self._names(each, named):
                 queue += [other for other in named[name] if other not in found]
@@ -82,7 +82,7 @@ class Sources:
                 refused.append((each.name, str(error)))
         return others, refused
 
-    def _names(self, file: SeenFile, named: Mapping[str, List[SeenFile]]) -> List[str]:
+    def _names(self, file: PluginFile, named: Mapping[str, List[PluginFile]]) -> List[str]:
         """The modules of the folder that the words of a file name."""
         if file not in self._words:
             try:

@@ -97,7 +97,7 @@ def check_plugins(settings: Settings, out: TextIO) -> bool:
 
 
 def _plugins(registry: Registry) -> _Plugins:
-    catalogue = registry.look()
+    catalogue = registry.refresh()
     remarks, unread = _remarks(catalogue)
     others = [each for each in catalogue.warnings if str(each) not in map(str, remarks)]
     return _Plugins(replace(catalogue, warnings=tuple(others)), remarks, unread)

@@ -101,7 +101,7 @@ def local(settings: Settings) -> Iterator[Call]:
         RequestError: when called: what would be a fault.
     """
     with runtime.started(settings) as running:
-        running.registry.look()
+        running.registry.refresh()
         yield here(running.services)
 
 

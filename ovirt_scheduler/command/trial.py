@@ -28,10 +28,10 @@ class _OneFile:
     def __init__(self, units: Tuple[PolicyUnit, ...]) -> None:
         self._catalogue = Catalogue({(unit.kind, unit.name): unit for unit in units})
 
-    def look(self) -> Catalogue:
+    def refresh(self) -> Catalogue:
         return self._catalogue
 
-    def glance(self) -> Catalogue:
+    def current(self) -> Catalogue:
         return self._catalogue
 
 
@@ -88,13 +88,13 @@ def run(
 
 def _load(loader: Loader, path: Path) -> LoadedPlugin:
     wanted = path.absolute()
-    look = loader.look()
-    file = next((file for file in look.files if file.path == wanted), None)
+    scan = loader.scan()
+    file = next((file for file in scan.files if file.path == wanted), None)
     if file is None:
         # What the loader passes over is told by its own words where it has some.
-        raise BadInput(next(map(str, look.problems), f"{path}: {_no_plugin(path)}"))
+        raise BadInput(next(map(str, scan.problems), f"{path}: {_no_plugin(path)}"))
     try:
-        return loader.load(file, look)
+        return loader.load(file, scan)
     except FileNotFoundError:
         raise PluginError("has just gone", str(path)) from None
 

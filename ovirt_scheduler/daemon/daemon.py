@@ -63,7 +63,7 @@ def serve(read: Callable[[], Settings]) -> None:
     with assembly.server as server:
         try:
             assembly.runtime.start()
-            catalogue = signals.unless_stopped(assembly.runtime.registry.look)
+            catalogue = signals.unless_stopped(assembly.runtime.registry.refresh)
             if catalogue is None:
                 _log.info("stopping on %(signal)s", {"signal": signals.next().name})
                 return
@@ -166,7 +166,7 @@ def _reload(read: Callable[[], Settings], assembly: Assembly) -> bool:
             assembly.renew(settings)
             unless_used.pop_all()
         log_output.use(handler, settings.log_level)
-        assembly.runtime.registry.look()
+        assembly.runtime.registry.refresh()
     except ConfigError as error:
         _log.error(
             "SIGHUP: the settings are refused, the former ones go on: %(reason)s",

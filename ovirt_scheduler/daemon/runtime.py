@@ -13,7 +13,7 @@ from typing import Dict, Iterator, NamedTuple, Optional, Tuple
 from ovirt_scheduler.catalogue.last_good import LastGood, NothingKept
 from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
-from ovirt_scheduler.catalogue.snapshot import Units
+from ovirt_scheduler.catalogue.snapshot import CatalogueSource
 from ovirt_scheduler.decisions.drivers import Scheduling
 from ovirt_scheduler.decisions.selections import Selections
 from ovirt_scheduler.decisions.units import Service
@@ -81,7 +81,7 @@ class Runtime:
         if self.history is not None:
             self.history.start()
 
-    def prepare(self, settings: Settings, registry: Optional[Units] = None) -> Services:
+    def prepare(self, settings: Settings, registry: Optional[CatalogueSource] = None) -> Services:
         """Make services of other settings, and leave those in force as they are.
 
         Args:

@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 from typing import Callable, List, Mapping, Optional, Sequence, Tuple
 
-from ovirt_scheduler.catalogue.snapshot import Catalogue, Chosen, Units
+from ovirt_scheduler.catalogue.snapshot import Catalogue, CatalogueSource, Chosen
 from ovirt_scheduler.decisions import engine_data, log
 from ovirt_scheduler.decisions.selections import Selections
 from ovirt_scheduler.engine.inventory import Inventory
@@ -56,7 +56,7 @@ class Scheduling:
 
     def __init__(
         self,
-        registry: Units,
+        registry: CatalogueSource,
         executor: Executor,
         request_timeout: float,
         selections: Selections,
@@ -70,16 +70,16 @@ class Scheduling:
 
     def schedulers(self) -> Tuple[DriverUnit, ...]:
         """All schedulers by name, after a fresh look at the folders."""
-        drivers = self._registry.look().drivers
+        drivers = self._registry.refresh().drivers
         return tuple(drivers[name] for name in sorted(drivers) if drivers[name].interfaces)
 
     def topics(self) -> Mapping[str, DriverUnit]:
         """All topics, sorted, each with its driver, after a fresh look at the folders."""
-        return dict(sorted(self._registry.look().topics.items()))
+        return dict(sorted(self._registry.refresh().topics.items()))
 
     def catalogue(self) -> Catalogue:
         """All that can be called now."""
-        return self._registry.glance()
+        return self._registry.current()
 
     def scheduler(self, name: str, method: str) -> DriverUnit:
         """The scheduler of that name.
@@ -91,7 +91,7 @@ class Scheduling:
             UnknownUnit: there is none, or it does not define the method's interface; the text
                 tells what there is.
         """
-        drivers = self._registry.glance().drivers
+        drivers = self._registry.current().drivers
         driver = drivers.get(name)
         if driver is None or not driver.interfaces:
             there = sorted(each for each in drivers if drivers[each].interfaces)
@@ -122,7 +122,7 @@ class Scheduling:
         Raises:
             UnknownUnit: there is no such topic, or no such method; the text tells what there is.
         """
-        topics = self._registry.glance().topics
+        topics = self._registry.current().topics
         driver = topics.get(topic)
         if driver is None:
             known = _there_are(sorted(topics), topic)
@@ -149,7 +149,7 @@ class Scheduling:
             Overloaded: no process became free in time, or too many requests wait.
             ExecutorUnavailable: no process can be started at all.
         """
-        catalogue = self._registry.glance()
+        catalogue = self._registry.current()
         self._selections.forget_others(catalogue.drivers)
         filters, costs = _units(request, catalogue)
         unit_errors = {**filters.errors, **costs.errors}

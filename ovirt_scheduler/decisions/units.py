@@ -11,7 +11,7 @@ import time
 from functools import partial
 from typing import Optional, Tuple
 
-from ovirt_scheduler.catalogue.snapshot import UnitCalls, Units
+from ovirt_scheduler.catalogue.snapshot import CatalogueSource, UnitCalls
 from ovirt_scheduler.decisions import engine_data, log
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.history import record
@@ -40,7 +40,7 @@ class Service:
 
     def __init__(
         self,
-        registry: Units,
+        registry: CatalogueSource,
         executor: Executor,
         request_timeout: float,
         inventory: Optional[Inventory] = None,
@@ -54,7 +54,7 @@ class Service:
 
     def discover(self) -> Tuple[PolicyUnit, ...]:
         """All policy units, after a fresh look at the folders."""
-        catalogue = self._registry.look()
+        catalogue = self._registry.refresh()
         _log.info(
             "discover: %(count)d policy units, %(faults)d problems with files",
             {"count": len(catalogue.units), "faults": len(catalogue.faults)},
@@ -74,7 +74,7 @@ class Service:
         asked_at, started = time.time(), time.monotonic()
         secret = ""
         strict = request.caller.form is AnswerForm.DESIGN
-        calls, unit_errors, rejected = self._registry.glance().calls(
+        calls, unit_errors, rejected = self._registry.current().calls(
             request.kind, request.wanted, request.properties, strict
         )
         request_id = request.caller.request_id

@@ -40,9 +40,9 @@ class Place:
         self.loader = Loader(config.load(conf, {}), analyse)
 
     def load(self, name: str = "plugin") -> LoadedPlugin:
-        look = self.loader.look()
-        (file,) = [file for file in look.files if file.name == name]
-        return self.loader.load(file, look)
+        scan = self.loader.scan()
+        (file,) = [file for file in scan.files if file.name == name]
+        return self.loader.load(file, scan)
 
     def refusal(self, name: str = "plugin") -> Tuple[str, int, str]:
         with pytest.raises(PluginError) as caught:
@@ -67,8 +67,8 @@ def test_a_look_lists_python_files_by_folder_and_name(place):
         (place.first / name).touch()
     (place.second / "a.py").touch()
     (place.first / "linked.py").symlink_to(place.second / "a.py")
-    look = place.loader.look()
-    found = [(file.path.parent.name, file.name, file.helper) for file in look.files]
+    scan = place.loader.scan()
+    found = [(file.path.parent.name, file.name, file.helper) for file in scan.files]
     assert found == [
         ("first", "_help", True),
         ("first", "a", False),
@@ -76,19 +76,19 @@ def test_a_look_lists_python_files_by_folder_and_name(place):
         ("first", "linked", False),
         ("second", "a", False),
     ]
-    assert (look.problems, look.unreadable) == ((), ())
+    assert (scan.problems, scan.unreadable) == ((), ())
 
 
 def test_a_folder_that_is_not_there_is_a_problem(place):
     """With what to do; the other folder is looked at all the same."""
     place.first.rmdir()
     (place.second / "a.py").touch()
-    look = place.loader.look()
-    assert [str(problem) for problem in look.problems] == [
+    scan = place.loader.scan()
+    assert [str(problem) for problem in scan.problems] == [
         f"{place.first}: there is no such folder; make it, or mend plugins_path"
     ]
-    assert [file.name for file in look.files] == ["a"]
-    assert look.unreadable == ()
+    assert [file.name for file in scan.files] == ["a"]
+    assert scan.unreadable == ()
 
 
 def test_a_link_to_nothing_is_a_problem(place):
@@ -96,12 +96,12 @@ def test_a_link_to_nothing_is_a_problem(place):
     (place.first / "a.py").symlink_to("nothing.py")
     (place.first / "b.py").symlink_to("b.py")
     (place.first / ".#a.py").symlink_to("ada@host.1")
-    look = place.loader.look()
-    assert [str(problem) for problem in look.problems] == [
+    scan = place.loader.scan()
+    assert [str(problem) for problem in scan.problems] == [
         f"{place.first}/{name}.py: links to nothing; mend the link, or remove it"
         for name in ("a", "b")
     ]
-    assert look.files == ()
+    assert scan.files == ()
 
 
 def test_a_folder_of_the_default_may_be_missing(tmp_path, executor):
@@ -109,7 +109,7 @@ def test_a_folder_of_the_default_may_be_missing(tmp_path, executor):
     conf = tmp_path / "scheduler.conf"
     conf.touch()
     settings = config.load(conf, {"PYTHONPATH": str(tmp_path)})
-    assert Loader(settings, executor.analyse).look().problems == ()
+    assert Loader(settings, executor.analyse).scan().problems == ()
 
 
 @pytest.mark.parametrize("make", [Path.touch, lambda path: path.symlink_to(path)])
@@ -117,10 +117,10 @@ def test_a_folder_that_cannot_be_listed_is_told_apart_from_one_that_is_gone(plac
     """A file of that name, or a link to itself."""
     place.first.rmdir()
     make(place.first)
-    look = place.loader.look()
-    (problem,) = look.problems
+    scan = place.loader.scan()
+    (problem,) = scan.problems
     assert problem.message.startswith("cannot be listed: ")
-    assert look.unreadable == (place.first,)
+    assert scan.unreadable == (place.first,)
 
 
 def stamps_after(place: Place, change: Callable[[], object]) -> Tuple[dict, dict]:
@@ -129,9 +129,9 @@ def stamps_after(place: Place, change: Callable[[], object]) -> Tuple[dict, dict
     path.write_text(ALL)
     for written in (path, place.first, place.second):
         os.utime(written, LONG_AGO)
-    before = place.loader.look().stamps
+    before = place.loader.scan().stamps
     change()
-    return before, place.loader.look().stamps
+    return before, place.loader.scan().stamps
 
 
 def test_stamps_stay_the_same_while_nothing_changes(place):
@@ -167,7 +167,7 @@ def test_the_stamp_of_a_file_just_written_is_not_relied_on(place):
     """Another write within the same tick of the clock would leave the same times."""
     path = place.first / "plugin.py"
     path.touch()
-    assert place.loader.look().stamps[path] != place.loader.look().stamps[path]
+    assert place.loader.scan().stamps[path] != place.loader.scan().stamps[path]
 
 
 def test_a_plugin_without_a_conf_file_has_the_settings_limits(place):
@@ -317,18 +317,18 @@ def test_a_neighbour_that_has_gone_since_the_look_harms_nobody(place):
     """An editor's file that comes and goes."""
     (place.first / "plugin.py").write_text(ALL)
     (place.first / "neighbour.py").touch()
-    look = place.loader.look()
+    scan = place.loader.scan()
     (place.first / "neighbour.py").unlink()
-    assert len(place.loader.load(look.files[1], look).units) == 3
+    assert len(place.loader.load(scan.files[1], scan).units) == 3
 
 
 def test_a_plugin_that_has_gone_since_the_look_is_no_fault(place):
     """The registry knows it by this."""
     (place.first / "plugin.py").write_text(ALL)
-    look = place.loader.look()
+    scan = place.loader.scan()
     (place.first / "plugin.py").unlink()
     with pytest.raises(FileNotFoundError):
-        place.loader.load(look.files[0], look)
+        place.loader.load(scan.files[0], scan)
 
 
 @pytest.mark.parametrize("name", ["a.b", "line\nfeed", "escape\x1b[2J", os.fsdecode(b"\xff\xfe")])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_scheduler.catalogue.files import SeenFile
+from ovirt_scheduler.catalogue.files import PluginFile
 from ovirt_scheduler.catalogue.sources import Sources
 from ovirt_scheduler.model.plugins import Source
 from tests.support.place import plugin
@@ -39,7 +39,7 @@ def test_a_look_reads_each_file_once_however_many_there_are(place, opened):
     place.write("_help", "x = 1")
     for number in range(20):
         place.write(f"p{number}", plugin(number, "import _help"))
-    assert len(place.registry.look().units) == 20
+    assert len(place.registry.refresh().units) == 20
     assert len(opened) == len(set(opened)) == 21
 
 
@@ -60,7 +60,7 @@ def test_loading_does_not_hand_on_what_a_file_does_not_name(place, tmp_path, mon
 
 def importable(texts, of="a"):
     """Names that the file may import, of a folder of texts by name."""
-    files = {name: SeenFile(name, path(name), path("x").parent) for name in texts}
+    files = {name: PluginFile(name, path(name), path("x").parent) for name in texts}
     sources = Sources(
         list(files.values()),
         lambda file: Source(file.name, str(file.path), texts[file.name]),

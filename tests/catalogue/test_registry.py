@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ovirt_scheduler.errors import UnknownUnit
+from ovirt_scheduler.model.requests import WantedUnit
 from ovirt_scheduler.model.units import Kind
 from tests.support.jobs import HOSTS, job_of, only
 from tests.support.place import cost_function, huge, plugin, versions
@@ -23,7 +24,7 @@ KEPT = "the last version that loaded stays in use (sha256:"
 def test_a_unit_is_found_by_kind_and_name(place):
     """And it is known of which kinds a name is."""
     place.write("a", plugin(1) + "def do_balance(hosts, properties): ...\n")
-    catalogue = place.registry.look()
+    catalogue = place.registry.refresh()
     assert cost_function(catalogue, "a").description == "1"
     assert catalogue.unit(Kind.FILTER, "a") is None
     assert cost_function(catalogue, "b") is None
@@ -34,7 +35,7 @@ def test_a_unit_is_found_by_kind_and_name(place):
 def test_a_name_that_no_unit_has_is_told_with_the_next_step(place):
     """The kinds that it has, the capitals that were meant, or where to look."""
     place.write("Few", plugin(1))
-    catalogue = place.registry.look()
+    catalogue = place.registry.refresh()
     for kind, name, told in (
         (Kind.FILTER, "Few", "; it is a cost function"),
         (Kind.COST_FUNCTION, "few", "; did you mean Few?"),
@@ -42,6 +43,31 @@ def test_a_name_that_no_unit_has_is_told_with_the_next_step(place):
     ):
         with pytest.raises(UnknownUnit, match=re.escape(f"named {name!r}{told}")):
             catalogue.wanted(kind, name)
+
+
+def test_a_unit_whose_file_does_not_load_is_told_with_the_reason(place):
+    """With the line, or the helper or conf file that has the mistake, and until that is mended."""
+    for name, text in (
+        ("broken", "import os\n\n\ndef do_score(:\n"),
+        ("helped", "import _helper\n" + plugin(1)),
+        ("_helper", "x = 1\ny = \n"),
+        ("set", plugin(1)),
+        ("first", plugin(1)),
+    ):
+        place.write(name, text)
+    (place.confs / "set.conf").write_text("timeout = soon\n")
+    place.write("first", plugin(1) + "def do_filter(hosts, vm, properties): ...\n", place.second)
+    catalogue = place.registry.refresh()
+    for name, reason in (
+        ("broken", "its file broken.py does not load: line 4: "),
+        ("helped", "its file helped.py does not load: _helper.py, line 2: "),
+        ("set", "its file set.py does not load: set.conf, line 1: timeout"),
+        ("first", "it is a cost function; its file first.py does not load: "),
+    ):
+        _, errors, _ = catalogue.calls(Kind.FILTER, [WantedUnit(name)], {}, strict=False)
+        assert errors[name][0].startswith(f"there is no filter named '{name}'; {reason}")
+    place.write("broken", "def do_filter(hosts, vm, properties): ...\n")
+    assert place.registry.refresh().calls(Kind.FILTER, [WantedUnit("broken")], {}, False).calls
 
 
 def test_a_file_dropped_in_edited_and_taken_away_is_followed(place):
@@ -80,9 +106,9 @@ def test_a_file_replaced_by_another_is_the_other(place):
 def test_an_edit_that_does_not_load_leaves_the_version_before_it(place, broken):
     """And says so; the mended one takes its place (contract 4.6)."""
     path = place.write("a", plugin(1))
-    before = cost_function(place.registry.look(), "a")
+    before = cost_function(place.registry.refresh(), "a")
     place.write("a", broken)
-    catalogue = place.registry.look()
+    catalogue = place.registry.refresh()
     assert cost_function(catalogue, "a") == before
     (fault,) = catalogue.faults
     assert (fault.file, fault.line) == (str(path), 1)
@@ -108,7 +134,7 @@ def test_an_empty_file_is_not_yet_the_end_of_its_units(place):
     path = place.write("a", plugin(1))
     assert place.versions() == {"a": "1"}
     path.write_text("")
-    assert versions(place.registry.glance()) == {"a": "1"}
+    assert versions(place.registry.current()) == {"a": "1"}
     path.write_text(plugin(2))
     assert place.versions() == {"a": "2"}
     path.write_text("")
@@ -120,7 +146,7 @@ def test_a_file_moved_away_is_not_yet_the_end_of_its_units(place):
     path = place.write("a", plugin(1))
     assert place.versions() == {"a": "1"}
     path.rename(place.first / "a.py~")
-    assert versions(place.registry.glance()) == {"a": "1"}
+    assert versions(place.registry.current()) == {"a": "1"}
     path.write_text("x = (\n")
     assert place.versions() == {"a": "1"}
     assert KEPT in place.faults()[0]
@@ -133,7 +159,7 @@ def test_a_file_written_half_keeps_the_version_before_it(place):
     whole = plugin(2)
     for cut in (len(whole) // 3, len(whole) // 2, len(whole) - 5):
         place.write("a", whole[:cut])
-        assert versions(place.registry.glance()) == {"a": "1"}
+        assert versions(place.registry.current()) == {"a": "1"}
     place.write("a", whole)
     assert place.versions() == {"a": "2"}
 
@@ -174,9 +200,9 @@ def test_an_edited_helper_makes_a_new_version_of_all_that_import_it(place):
     place.write("_help", "version = 1")
     place.write("a", plugin(1, "import _help"))
     place.write("b", plugin(1))
-    before = place.registry.look()
+    before = place.registry.refresh()
     place.write("_help", "version = 22")
-    after = place.registry.look()
+    after = place.registry.refresh()
     assert cost_function(before, "a").checksum != cost_function(after, "a").checksum
     assert cost_function(before, "b") == cost_function(after, "b")
 
@@ -187,15 +213,15 @@ def test_a_package_is_followed_as_a_helper_is(place):
     folder.mkdir()
     (folder / "__init__.py").touch()
     place.write("a", plugin(1, "from package.part import x"))
-    (fault,) = place.registry.look().faults
+    (fault,) = place.registry.refresh().faults
     assert "cannot import package.part" in fault.message
     place.write("package/part", "x = 1")
-    before = cost_function(place.registry.look(), "a")
+    before = cost_function(place.registry.refresh(), "a")
     place.write("package/part", "x = 2")
-    after = cost_function(place.registry.look(), "a")
+    after = cost_function(place.registry.refresh(), "a")
     assert before.checksum != after.checksum
     place.write("package/part", "x = (")
-    catalogue = place.registry.look()
+    catalogue = place.registry.refresh()
     assert cost_function(catalogue, "a") == after
     assert KEPT in catalogue.faults[0].message
 
@@ -211,7 +237,7 @@ def test_a_call_runs_the_package_that_was_read(place):
         "    from package import part\n"
         "    return [(host, part.version) for host in hosts]\n",
     )
-    unit = cost_function(place.registry.look(), "a")
+    unit = cost_function(place.registry.refresh(), "a")
     part.write_text("version = 2")
     for _ in range(2):
         result = only(place.executor.run(job_of([unit], kind=Kind.COST_FUNCTION)))
@@ -224,9 +250,9 @@ def test_a_helper_broken_or_taken_away_leaves_the_last_good_version(place, harm)
     """Which has the helper as it was."""
     helper = place.write("_help", "version = 1")
     place.write("a", plugin(1, "import _help"))
-    before = cost_function(place.registry.look(), "a")
+    before = cost_function(place.registry.refresh(), "a")
     harm(helper)
-    catalogue = place.registry.look()
+    catalogue = place.registry.refresh()
     assert cost_function(catalogue, "a") == before
     assert [module.name for module in before.plugin.modules] == ["a", "_help"]
     (fault,) = catalogue.faults
@@ -240,7 +266,7 @@ def test_a_helper_that_comes_late_mends_the_plugin_that_lacks_it(place):
         os.utime(written, LONG_AGO)
     assert place.versions() == {}
     place.write("zhelp", "x = 1")
-    wait_until(lambda: versions(place.registry.glance()) == {"a": "1"})
+    wait_until(lambda: versions(place.registry.current()) == {"a": "1"})
 
 
 def test_an_edited_conf_file_is_followed_and_a_broken_one_is_not(place):
@@ -249,14 +275,14 @@ def test_an_edited_conf_file_is_followed_and_a_broken_one_is_not(place):
     conf = place.confs / "a.conf"
 
     def timeout() -> float:
-        return cost_function(place.registry.look(), "a").limits.timeout
+        return cost_function(place.registry.refresh(), "a").limits.timeout
 
     assert timeout() == 30.0
     conf.write_text("timeout = 5\n")
     assert timeout() == 5.0
     conf.write_text("timeout = soon\n")
     assert timeout() == 5.0
-    (fault,) = place.registry.look().faults
+    (fault,) = place.registry.refresh().faults
     assert (fault.file, fault.line) == (str(conf), 1)
     assert KEPT in fault.message
     conf.unlink()
@@ -292,16 +318,16 @@ def test_a_look_tries_again_what_did_not_load(place, tmp_path):
 def test_after_a_restart_the_last_good_version_is_still_in_use(place):
     """With the helper and the conf file that it had; the last, and not the first."""
     place.write("a", plugin(0))
-    place.registry.look()
+    place.registry.refresh()
     place.write("_help", "version = 1")
     place.write("a", plugin(1, "import _help"))
     (place.confs / "a.conf").write_text("timeout = 5\n")
-    before = cost_function(place.registry.look(), "a")
+    before = cost_function(place.registry.refresh(), "a")
     place.write("a", "x = (\n")
     (place.first / "_help.py").unlink()
     (place.confs / "a.conf").write_text("timeout = 6\n")
     for registry in (place.registry, place.start(), place.start()):
-        catalogue = registry.look()
+        catalogue = registry.refresh()
         assert cost_function(catalogue, "a") == before
         assert KEPT in catalogue.faults[0].message
 
@@ -359,7 +385,7 @@ def test_a_state_folder_that_cannot_be_written_is_told_and_no_more(place, caplog
 def test_what_is_kept_is_for_the_daemons_user_alone(place):
     """Plugins may hold what others shall not read."""
     place.write("a", plugin(1))
-    place.registry.look()
+    place.registry.refresh()
     assert place.state.stat().st_mode & 0o777 == 0o700
 
 
@@ -391,14 +417,14 @@ def test_what_is_no_plain_file_is_a_fault_of_its_own(place, make):
 
 
 def test_nothing_is_analysed_again_that_has_not_changed(place):
-    """Neither by a look nor by a glance."""
+    """Neither by discover nor by a run call."""
     for name in "abc":
         os.utime(place.write(name, plugin(1)), LONG_AGO)
-    place.registry.look()
+    place.registry.refresh()
     assert sorted(place.analysed) == ["a", "b", "c"]
     os.utime(place.write("b", plugin(2)), LONG_AGO)
-    place.registry.look()
-    place.registry.glance()
+    place.registry.refresh()
+    place.registry.current()
     assert place.analysed[3:] == ["b"]
 
 
@@ -411,7 +437,7 @@ def test_what_was_loaded_is_told_by_the_names_of_classes(place, caplog):
         "    def do_balance(self, hosts, properties): ...\n"
     )
     path = place.write("a", f"{text}{plugin(1)}")
-    place.registry.look()
+    place.registry.refresh()
     (loaded,) = caplog.messages
     kinds = "cost function, filter Old, balance Old"
     assert loaded.startswith(f"loaded {path} ({kinds}), sha256:")
@@ -421,13 +447,13 @@ def test_each_change_is_logged_once(place, caplog):
     """Loaded, broken, gone; a fault is not repeated at every look."""
     caplog.set_level(logging.INFO)
     path = place.write("a", plugin(1))
-    checksum = cost_function(place.registry.look(), "a").checksum
-    place.registry.look()
+    checksum = cost_function(place.registry.refresh(), "a").checksum
+    place.registry.refresh()
     place.write("a", "x = (\n")
-    place.registry.look()
-    place.registry.look()
+    place.registry.refresh()
+    place.registry.refresh()
     path.unlink()
-    place.registry.look()
+    place.registry.refresh()
     loaded, broken, gone = caplog.messages
     assert loaded == f"loaded {path} (cost function), {checksum}"
     assert broken.startswith(f"cannot be loaded: {path}:1: syntax error")
@@ -440,7 +466,7 @@ def test_an_edit_back_to_the_good_version_closes_the_error_in_the_log(place, cap
     path = place.write("a", plugin(1, "import _help"))
     helper = place.write("_help", "x = 1\n")
     conf = place.confs / "a.conf"
-    place.registry.look()
+    place.registry.refresh()
     for file, good, bad in (
         (path, path.read_text(), "x = (\n"),
         (helper, "x = 1\n", "x = (\n"),
@@ -448,19 +474,19 @@ def test_an_edit_back_to_the_good_version_closes_the_error_in_the_log(place, cap
     ):
         caplog.clear()
         file.write_text(bad)
-        place.registry.look()
+        place.registry.refresh()
         if good:
             file.write_text(good)
         else:
             file.unlink()
-        place.registry.look()
-        place.registry.look()
+        place.registry.refresh()
+        place.registry.refresh()
         broken, mended = caplog.messages
         assert broken.startswith(f"cannot be loaded: {file}:1: ")
         assert mended == f"{file}: what was wrong is over"
     path.write_text("x = (\n")
-    place.registry.look()
+    place.registry.refresh()
     caplog.clear()
     path.write_text(plugin(2))
-    place.registry.look()
+    place.registry.refresh()
     assert [message.partition(" (")[0] for message in caplog.messages] == [f"loaded {path}"]

@@ -80,7 +80,7 @@ def test_calls_beside_edits_get_what_some_good_version_gives(place):
     good = [1]
     steady = place.write("steady", plugin(1))
     moves = place.write("moves", plugin(1))
-    registry.look()
+    registry.refresh()
 
     def new() -> str:
         good.append(good[-1] + 1)
@@ -111,7 +111,7 @@ def test_calls_beside_edits_get_what_some_good_version_gives(place):
             moves.write_text(plugin(1))
             steady.write_text(new())
             wait_until(lambda: crowd.answers["steady"][-1] == good[-1])
-        registry.look()
+        registry.refresh()
         crowd.wait(2)
     assert crowd.problems == []
     seen = crowd.answers["steady"]

@@ -23,7 +23,7 @@ def driver(name: str, topic: str, called: str = "") -> str:
 
 def drivers(place):
     """Name to class, and the files' problems."""
-    catalogue = place.registry.look()
+    catalogue = place.registry.refresh()
     found = {name: each.class_name for name, each in catalogue.drivers.items()}
     return found, [str(fault) for fault in catalogue.faults]
 
@@ -36,7 +36,7 @@ def test_only_the_driver_that_comes_second_is_left_out(place, what):
     second = place.write("b", IMPORT + FILTER + again + driver("Three", "three"))
     found, (fault,) = drivers(place)
     assert found == {"One": "One", "Three": "Three"}
-    assert [unit.name for unit in place.registry.look().units.values()] == ["b"]
+    assert [unit.name for unit in place.registry.refresh().units.values()] == ["b"]
     taken = "the topic values" if what == "topic" else "that name"
     assert fault == (
         f"{second}:4: the driver {'Two' if what == 'topic' else 'One'} is left out: One in {first} "
@@ -63,7 +63,7 @@ def test_a_plugin_named_as_a_shipped_scheduler_is_takes_its_place(place):
     """Which gives way, with no word of it (docs/schedulers.md)."""
     place.write("mine", IMPORT + driver("Mine", "own", "default"))
     loader = Loader(place.settings, place.analyse, SHIPPED)
-    catalogue = Registry(loader, NothingKept()).look()
+    catalogue = Registry(loader, NothingKept()).refresh()
     assert catalogue.drivers["default"].class_name == "Mine"
     assert not catalogue.drivers["default"].shipped
     assert (catalogue.faults, versions(catalogue)) == ((), {})
@@ -73,7 +73,7 @@ def test_the_driver_that_the_daemon_itself_calls_keeps_its_name(place):
     """Another one of that name would be called for the migrations of clusters."""
     path = place.write("a", IMPORT + driver("Mine", "values", "migration"))
     registry = Registry(Loader(place.settings, place.analyse, SHIPPED), NothingKept())
-    catalogue = registry.look()
+    catalogue = registry.refresh()
     assert catalogue.drivers["migration"].class_name == "Migration"
     (fault,) = map(str, catalogue.faults)
     assert fault == (

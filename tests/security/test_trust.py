@@ -347,14 +347,14 @@ def test_a_conf_file_that_others_could_have_taken_away_is_told(executor, tmp_pat
     conf = tmp_path / "scheduler.conf"
     conf.write_text(f"plugins_path = {tmp_path}\nplugins_conf_path = {confs}\n")
     loader = Loader(config.load(conf, {}), executor.analyse)
-    (file,) = loader.look().files
-    assert loader.load(file, loader.look()).units
+    (file,) = loader.scan().files
+    assert loader.load(file, loader.scan()).units
     confs.mkdir()
     confs.chmod(0o777)
     with pytest.raises(PluginError, match=f"mend it: chmod o-w {confs}"):
-        loader.load(file, loader.look())
+        loader.load(file, loader.scan())
     confs.chmod(0o755)
-    assert loader.load(file, loader.look()).units
+    assert loader.load(file, loader.scan()).units
 
 
 def test_a_certificate_of_our_own_making_that_others_may_write_stops_the_start(
@@ -373,10 +373,10 @@ def test_a_sticky_folder_of_plugins_is_not_listed(file: Path) -> None:
     """Others could put a plugin there by way of a hard link."""
     file.parent.chmod(0o1777)
     (file.parent / "scheduler.conf").write_text(f"plugins_path = {file.parent}\n")
-    look = Loader(config.load(file.parent / "scheduler.conf", {}), lambda _: Analysis()).look()
-    assert look.files == ()
-    assert look.unreadable == (file.parent,)
-    (problem,) = look.problems
+    scan = Loader(config.load(file.parent / "scheduler.conf", {}), lambda _: Analysis()).scan()
+    assert scan.files == ()
+    assert scan.unreadable == (file.parent,)
+    (problem,) = scan.problems
     assert str(problem) == (
         f"{file.parent}: can be written by everybody; mend it: chmod o-w {file.parent}"
     )
@@ -405,8 +405,8 @@ def test_a_kept_version_that_others_could_have_written_is_not_used(tmp_path: Pat
     (tmp_path / "scheduler.conf").write_text(f"plugins_path = {tmp_path}\n")
     settings = config.load(tmp_path / "scheduler.conf", {})
     loader = Loader(settings, lambda _: Analysis())
-    (file,) = loader.look().files
-    LastGood(kept).save(loader.load(file, loader.look()))
+    (file,) = loader.scan().files
+    LastGood(kept).save(loader.load(file, loader.scan()))
     assert LastGood(kept).restore(path, loader) is not None
     kept.chmod(0o777)
     assert LastGood(kept).restore(path, loader) is None
@@ -419,14 +419,14 @@ def test_nothing_is_kept_where_others_could_lead_it_elsewhere(executor, tmp_path
     conf = tmp_path / "scheduler.conf"
     conf.write_text(f"plugins_path = {tmp_path}\n")
     loader = Loader(config.load(conf, {}), executor.analyse)
-    (file,) = loader.look().files
+    (file,) = loader.scan().files
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     state = tmp_path / "state"
     state.mkdir()
     state.chmod(0o777)
     (state / "plugins").symlink_to(elsewhere)
-    LastGood(state / "plugins").save(loader.load(file, loader.look()))
+    LastGood(state / "plugins").save(loader.load(file, loader.scan()))
     assert list(elsewhere.iterdir()) == []
     assert f"{path} cannot be kept for a restart: {state}/plugins: {state}, on" in caplog.text
     assert f"mend it: chmod o-w {state}" in caplog.text

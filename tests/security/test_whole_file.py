@@ -39,7 +39,7 @@ def by_drive_memory(place):
 
 def by_last_good(place):
     place.write("a", plugin(1))
-    place.registry.look()
+    place.registry.refresh()
     return next(place.state.iterdir())
 
 
@@ -69,9 +69,9 @@ def test_a_certificate_that_was_made_is_on_the_disk_with_its_folder(place, done)
 def test_what_is_kept_already_is_not_written_again(place, done):
     """A start with hundreds of plugins would wait for the disk."""
     place.write("a", plugin(1))
-    place.registry.look()
+    place.registry.refresh()
     done.clear()
-    place.start().look()
+    place.start().refresh()
     assert done == []
 
 

@@ -84,7 +84,7 @@ def dispatcher(executor: Executor, tmp_path_factory: pytest.TempPathFactory) -> 
     file.write_text(f"plugins_path = {PLUGINS}\nplugins_conf_path = {folder}\n", "utf-8")
     settings = config.load(file, {})
     registry = Registry(Loader(settings, executor.analyse), LastGood(folder / "state"))
-    registry.look()
+    registry.refresh()
     return Dispatcher(
         unit_methods.methods(Service(registry, executor, 60.0), settings.engine_scores)
     )

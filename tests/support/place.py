@@ -58,10 +58,10 @@ class Place:
 
     def versions(self) -> Dict[str, str]:
         """Unit to description, after a look."""
-        return versions(self.registry.look())
+        return versions(self.registry.refresh())
 
     def faults(self) -> List[str]:
-        return [str(fault) for fault in self.registry.look().faults]
+        return [str(fault) for fault in self.registry.refresh().faults]
 
 
 def versions(catalogue: Catalogue) -> Dict[str, str]:

@@ -17,13 +17,13 @@ from tests.support.place import Place, plugin, versions
 from tests.support.waiting import wait_until
 
 
-def test_a_glance_sees_what_has_come_changed_and_gone(place):
+def test_run_calls_see_what_has_come_changed_and_gone(place):
     """Within a second or so, and without a look by discover (contract 4.6)."""
     path = place.first / "a.py"
 
     def is_seen(expected: Dict[str, str]) -> None:
         started = time.monotonic()
-        wait_until(lambda: versions(place.registry.glance()) == expected)
+        wait_until(lambda: versions(place.registry.current()) == expected)
         assert time.monotonic() - started < 5
 
     for version in (1, 2):
@@ -33,7 +33,7 @@ def test_a_glance_sees_what_has_come_changed_and_gone(place):
     is_seen({})
 
 
-def test_a_slow_import_holds_up_a_glance_for_a_moment_only(place, tmp_path):
+def test_a_slow_import_holds_up_run_calls_for_a_moment_only(place, tmp_path):
     """The calls go on with what there is until it has loaded."""
     place.write("a", plugin(1))
     assert place.versions() == {"a": "1"}
@@ -41,12 +41,12 @@ def test_a_slow_import_holds_up_a_glance_for_a_moment_only(place, tmp_path):
     os.mkfifo(gate)
     place.write("slow", plugin(1, f"open({str(gate)!r}).read()"))
     started = time.monotonic()
-    wait_until(lambda: "slow" in place.analysed or place.registry.glance() is None)
+    wait_until(lambda: "slow" in place.analysed or place.registry.current() is None)
     for _ in range(20):
-        assert versions(place.registry.glance()) == {"a": "1"}
+        assert versions(place.registry.current()) == {"a": "1"}
     assert time.monotonic() - started < 8
     gate.open("w").close()
-    wait_until(lambda: versions(place.registry.glance()) == {"a": "1", "slow": "1"})
+    wait_until(lambda: versions(place.registry.current()) == {"a": "1", "slow": "1"})
 
 
 def test_imports_do_not_wait_for_one_another(place, tmp_path):
@@ -75,7 +75,7 @@ def without_threads(monkeypatch):
 
 
 def test_without_processes_what_was_loaded_stays(tmp_path, caplog):
-    """A look says that there are none, a glance does not fail for it."""
+    """A refresh says that there are none; a run call does not fail for it."""
     executor = Executor(parallel=1, max_waiting=1)
     place = Place(tmp_path, executor)
     place.write("a", plugin(1))
@@ -83,8 +83,8 @@ def test_without_processes_what_was_loaded_stays(tmp_path, caplog):
     executor.close()
     place.write("a", plugin(2))
     with pytest.raises(ExecutorUnavailable):
-        place.registry.look()
-    assert versions(place.registry.glance()) == {"a": "1"}
+        place.registry.refresh()
+    assert versions(place.registry.current()) == {"a": "1"}
     wait_until(lambda: "what was loaded stays" in caplog.text)
 
 
@@ -93,10 +93,10 @@ def test_many_who_ask_at_once_share_a_look(place, tmp_path):
     tried = tmp_path / "tried"
     loading = f"open({str(tried)!r}, 'a').write('x')\nimport time\ntime.sleep(0.2)\n1 / 0\n"
     place.write("a", plugin(1) + loading)
-    place.registry.look()
+    place.registry.refresh()
     assert tried.read_text() == "x"
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: place.registry.look(), range(8)))
+        found = list(pool.map(lambda _: place.registry.refresh(), range(8)))
     assert all(len(catalogue.faults) == 1 for catalogue in found)
     assert len(tried.read_text()) <= 4
 
@@ -107,10 +107,10 @@ def test_a_look_that_began_before_it_was_asked_for_is_not_shared(place, tmp_path
     os.mkfifo(gate)
     place.write("a", plugin(1, f"open({str(gate)!r}).read()"))
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(place.registry.look)
+        first = pool.submit(place.registry.refresh)
         wait_until(lambda: place.analysed)  # so the folder has been listed
         place.write("b", plugin(1))
-        second = pool.submit(place.registry.look)
+        second = pool.submit(place.registry.refresh)
         wait_until(second.running)
         gate.open("w").close()
     assert versions(first.result()) == {"a": "1"}
@@ -132,4 +132,4 @@ def test_what_did_not_load_is_tried_again_without_a_change_of_its_file(
         os.utime(file, (1, 1))
     assert place.versions() == {}
     lacking.unlink()
-    wait_until(lambda: versions(place.registry.glance()) == {"a": "1"})
+    wait_until(lambda: versions(place.registry.current()) == {"a": "1"})

@@ -85,11 +85,15 @@ class Pack:
     Args:
         descriptor: of the file; it is closed when nobody has the pack any more.
         ids: of the entities, in the document's order; None for a VM that is yet to be made.
+        sizes: bytes of each of the packs that lie in this file one after another; empty: it is one.
     """
 
-    def __init__(self, descriptor: int, ids: Tuple[Optional[str], ...]) -> None:
+    def __init__(
+        self, descriptor: int, ids: Tuple[Optional[str], ...], sizes: Tuple[int, ...] = ()
+    ) -> None:
         self.descriptor = descriptor
         self.ids = ids
+        self.sizes = sizes
 
     @property
     def size(self) -> int:
@@ -167,7 +171,8 @@ class Setup:
 class CallTask(NamedTuple):
     """One call of a function of the plugin.
 
-    ``packs`` has the places of each role's packs among the descriptors that came with the task.
+    ``packs`` has, for each role, the places of its packs among the descriptors that came with the
+    task, each with ``Pack.sizes``.
     """
 
     function: Function
@@ -175,7 +180,7 @@ class CallTask(NamedTuple):
     vms: Ids
     vm: Optional[str]
     host: Optional[str]
-    packs: Mapping[str, Tuple[int, ...]]
+    packs: Mapping[str, Tuple[Tuple[int, Tuple[int, ...]], ...]]
     properties: Mapping[str, str]
     arguments: Mapping[str, object]
     attributes: Mapping[str, object]  # set on the class's instance before the call

@@ -72,7 +72,7 @@ class Exchange:
         output: bytes to keep of each of stdout and stderr.
         former: the nonce that the worker has to be done with first; None: it is.
         patience: seconds on the monotonic clock until when it may take for that.
-        setup: a frame that is sent before; ``former`` is its nonce then.
+        setup: what is sent before: a frame, or the rest of one; ``former`` is its nonce then.
         most_descriptors: that may come with the answer.
         lacks_descriptors: this process had none left for those that came.
         ready: the worker has said that it is ready for the next task.
@@ -88,7 +88,7 @@ class Exchange:
     output: int
     former: Optional[int] = None
     patience: float = math.inf
-    setup: Optional[bytes] = None
+    setup: Optional[memoryview] = None
     most_descriptors: int = 0
     lacks_descriptors: bool = False
     state: State = State.UNDER_WAY
@@ -124,7 +124,7 @@ class Exchange:
         self.state = State.SETTLING
         self.worker.unframer.limit = SHORT
         if self.setup is not None:
-            self.unsent.append((memoryview(self.setup), []))
+            self.unsent.append((self.setup, []))
             self.send()
 
     def _send_task(self) -> None:

@@ -42,11 +42,15 @@ from ovirt_scheduler.model.tasks import (
     Unread,
 )
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
+from ovirt_scheduler.processes import plugin_call
 from ovirt_scheduler.processes.plugin_call import OUTPUT_LIMIT, PluginCall
 from ovirt_scheduler.processes.pool import key_of
 from ovirt_scheduler.processes.processes import Processes
-from ovirt_scheduler.processes.protocol import messages
+from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.frames import FrameError
+
+# Of one role: each is a descriptor that a plugin's process has open, of the few that it may have.
+_MOST_PACKS = 2
 
 HearChange = Callable[[StatusChange, DriverExecution], None]
 
@@ -297,7 +301,13 @@ class Executor:
         ]
         found: Dict[Role, Tuple[Pack, ...]] = {}
         if unread:
-            packs, documents, _ = self._processes.read(unread, deadline)
+            packs: List[Pack] = []
+            documents: List[messages.ReadDocument] = []
+            for first in range(0, len(unread), frames.MOST_DESCRIPTORS):
+                some = unread[first : first + frames.MOST_DESCRIPTORS]
+                read, about, _ = self._processes.read(some, deadline)
+                packs += read
+                documents += about
             left = iter(packs)
             for role, document in zip(brought, documents):
                 if document.problem:
@@ -312,7 +322,7 @@ class Executor:
         for role, several in by_role.items():
             kept = tuple(each.pack for each in several if each.pack is not None)
             if kept:
-                found[role] = kept
+                found[role] = kept if len(kept) <= _MOST_PACKS else (plugin_call.joined(kept),)
         return found
 
 

@@ -5,14 +5,23 @@ from __future__ import annotations
 import os
 import signal
 from dataclasses import dataclass, field, replace
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import NO_ENGINE, Engine, Limits, PluginCode
 from ovirt_scheduler.model.results import CallResult, Outcome
-from ovirt_scheduler.model.tasks import CallInputs, CallTask, CheckTask, Function, Returns, Task
+from ovirt_scheduler.model.tasks import (
+    CallInputs,
+    CallTask,
+    CheckTask,
+    Function,
+    Pack,
+    Returns,
+    Task,
+)
 from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.processes.exchange import Capture, Exchange, State
+from ovirt_scheduler.processes.kernel import memory_files
 from ovirt_scheduler.processes.protocol import frames
 from ovirt_scheduler.processes.protocol.messages import Answered
 from ovirt_scheduler.processes.workers import Worker
@@ -62,17 +71,34 @@ class PluginCall:
         if self.checks:
             return CheckTask(self.function, self.properties, seconds), []
         inputs = self.inputs
-        descriptors: List[int] = []
-        places: Dict[str, Tuple[int, ...]] = {}
-        for role, packs in inputs.packs.items():
-            first = len(descriptors)
-            descriptors += [pack.descriptor for pack in packs]
-            places[role.value] = tuple(range(first, len(descriptors)))
+        descriptors: Dict[int, int] = {}  # with their places; roles may share packs
+        places = {
+            role.value: tuple(
+                (descriptors.setdefault(pack.descriptor, len(descriptors)), pack.sizes)
+                for pack in packs
+            )
+            for role, packs in inputs.packs.items()
+        }
         task = CallTask(
             self.function, inputs.hosts, inputs.vms, inputs.vm, inputs.host, places,
             self.properties, self.arguments, self.attributes, self.engine, seconds,
         )  # fmt: skip
-        return task, descriptors
+        return task, [*descriptors]
+
+
+def joined(packs: Sequence[Pack]) -> Pack:
+    """Several packs in one file.
+
+    Raises:
+        ExecutorUnavailable: descriptors or memory lack.
+    """
+    sizes = tuple(pack.size for pack in packs)
+    contents = (os.pread(pack.descriptor, size, 0) for pack, size in zip(packs, sizes))
+    try:
+        descriptor = memory_files.sealed(contents)
+    except OSError as error:
+        raise ExecutorUnavailable(f"no entities can be had: {error.strerror}") from None
+    return Pack(descriptor, tuple(each for pack in packs for each in pack.ids), sizes)
 
 
 def result(call: PluginCall, done: Exchange, told: Answered) -> CallResult:
@@ -118,15 +144,14 @@ def how_it_ended(
         if done.seconds < bounds.timeout:
             message += ", the request's time was over before"
         return Outcome.TIMED_OUT, message
-    if status is None:
-        return Outcome.KILLED, "ended with the zygote" if not worker.zygote_lives else "ended"
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        if number == signal.SIGXCPU:
-            return Outcome.KILLED, f"used up its cpu_limit of {bounds.cpu} s of processor time"
-        return Outcome.KILLED, f"died by {frames.signal_name(number)}"
-    code = os.WEXITSTATUS(status)
-    return Outcome.KILLED, f"ended its process without an answer (exit status {code})"
+    code = None if status is None else os.waitstatus_to_exitcode(status)
+    if code == -signal.SIGXCPU:
+        message = f"used up its cpu_limit of {bounds.cpu} s of processor time"
+    elif code == frames.DISCONNECTED or (code == -signal.SIGKILL and worker.was_killed):
+        message = "closed descriptor 3, which connects its process with the daemon"
+    else:
+        message = _ending(worker, code, "its process ")
+    return Outcome.KILLED, message
 
 
 def how_a_reader_ended(done: Exchange, status: Optional[int]) -> str:
@@ -135,10 +160,14 @@ def how_a_reader_ended(done: Exchange, status: Optional[int]) -> str:
         return "did not answer in time"
     if done.state is State.MISLED:
         return f"answered what cannot be read ({done.problem})"
-    if status is None:
-        return "ended" if done.worker.zygote_lives else "ended with the zygote"
-    if os.WIFSIGNALED(status):
-        return f"died by {frames.signal_name(os.WTERMSIG(status))}"
-    if os.WEXITSTATUS(status) == frames.OUT_OF_MEMORY:
+    return _ending(done.worker, None if status is None else os.waitstatus_to_exitcode(status))
+
+
+def _ending(worker: Worker, code: Optional[int], which: str = "") -> str:
+    if code is None:
+        return "ended" if worker.zygote_lives else "ended with the zygote"
+    if code < 0:
+        return f"died by {frames.signal_name(-code)}"
+    if code == frames.OUT_OF_MEMORY:
         return "ran out of memory"
-    return f"ended with exit status {os.WEXITSTATUS(status)}"
+    return f"ended {which}without an answer (exit status {code})"

@@ -17,12 +17,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import select
 import struct
 import threading
 import time
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import Callable, Deque, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Callable, Deque, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import Limits, PluginCode
@@ -98,7 +99,7 @@ class Kept:
         ready_by: when it has to have, on the monotonic clock.
         loading: it was told its setup last.
         patient: a call had better wait until ``ready_by`` than use another process.
-        setup: the frame that it has to be told first; None: that was sent.
+        setup: what is still to be sent of the frame that it has to be told first; None: nothing.
     """
 
     worker: Worker
@@ -109,9 +110,18 @@ class Kept:
     ready_by: float = 0.0
     loading: bool = False
     patient: bool = False
-    setup: Optional[bytes] = None
+    setup: Optional[memoryview] = None
     born: float = field(default_factory=time.monotonic)
     used: float = field(default_factory=time.monotonic)
+
+    def send_setup(self) -> None:
+        """Send as much of the setup as goes without waiting; ``setup`` is what is left of it."""
+        with contextlib.suppress(ConnectionError):  # it has ended, as ``hear`` will find
+            while self.setup:
+                sent = self.worker.send(self.setup, [])
+                if not sent:
+                    return
+                self.setup = self.setup[sent:] or None
 
     def hear(self) -> str:
         """Take what it has said since its last answer, without waiting.
@@ -168,10 +178,14 @@ class Pool:
         except RuntimeError as error:
             raise ExecutorUnavailable(f"no thread to keep processes with: {error}") from None
 
-    def close(self) -> None:
+    def stop(self) -> None:
+        """Keep nothing any more: all processes are about to end."""
         with self._news:
             self._closed = True
             self._news.notify_all()
+
+    def close(self) -> None:
+        """Be done, once ``stop`` was called and the zygote has ended."""
         if self._keeper.is_alive():
             self._keeper.join(1.0)  # it may wait for a zygote that starts
         self.clear()
@@ -265,7 +279,7 @@ class Pool:
 
     def _new(self, plugin: PluginCode, limits: Limits, key: Key) -> Kept:
         nonce = new_nonce()
-        setup = frames.pack_task(Setup(plugin, limits), nonce)
+        setup = memoryview(frames.pack_task(Setup(plugin, limits), nonce))
         return Kept(
             self.spare(), key, plugin.modules[0].path, nonce=nonce, setup=setup, loading=True
         )
@@ -320,10 +334,11 @@ class Pool:
         with self._news:
             self._replaced[why.partition(":")[0]] += 1
             self._wake()
-        _log.debug(
-            "a process of %(file)s is ended: %(reason)s",
-            {"file": kept.file, "reason": _in_words(why)},
-        )
+        if not self._closed:
+            _log.debug(
+                "a process of %(file)s is ended: %(reason)s",
+                {"file": kept.file, "reason": _in_words(why)},
+            )
         if kept.worker.status is None:
             kept.worker.kill()
         kept.worker.close()
@@ -391,14 +406,15 @@ class Pool:
             (kept for bench in self._idle.values() for kept in bench), key=lambda kept: kept.used
         )
         too_many = len(everyone) + sum(self._busy.values()) - self._most
+        spoke = _with_news(everyone)
         for place, kept in enumerate(everyone):  # those used longest ago first
-            why = kept.hear()
+            why = kept.hear() if kept.worker.channel.fileno() in spoke else ""
             if not why and not kept.ready:
                 settled = False
+                kept.send_setup()
                 why = "did not get ready" if now >= kept.ready_by else ""
-            if not why:
-                for pipe in (kept.worker.stdout, kept.worker.stderr):
-                    kept.worker.drain(pipe, _forgotten)
+            for pipe in {kept.worker.stdout, kept.worker.stderr} & spoke:
+                kept.worker.drain(pipe, _forgotten)
             if not why and kept.ready:
                 self._failed.pop(kept.key, None)
                 why = self._superfluous(kept, now, place < too_many)
@@ -455,13 +471,9 @@ class Pool:
 
     def _load(self, kept: Kept) -> None:
         """Have a process load its plugin, before a call asks for it."""
-        frame, kept.setup = memoryview(kept.setup or b""), None
         kept.ready_by = time.monotonic() + _LOAD_SECONDS
-        kept.worker.channel.settimeout(_LOAD_SECONDS)
         kept.worker.unframer.limit = exchange.SHORT
-        with contextlib.suppress(OSError):  # it has ended, or will not be ready in time
-            kept.worker.channel.sendall(frame)
-        kept.worker.channel.setblocking(False)
+        kept.send_setup()
         with self._news:
             if self._lives(kept.worker):
                 self._idle.setdefault(kept.key, deque()).append(kept)
@@ -471,6 +483,15 @@ class Pool:
     def _lives(self, worker: Worker) -> bool:
         """Whether a worker that nobody had can be kept; ``ended`` is told of its end if it can."""
         return not self._closed and worker.status is None and worker.zygote_lives
+
+
+def _with_news(everyone: Iterable[Kept]) -> Set[int]:
+    """The descriptors of these processes from which something can be read."""
+    poller = select.poll()
+    for kept in everyone:
+        for descriptor in (kept.worker.channel.fileno(), kept.worker.stdout, kept.worker.stderr):
+            poller.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in poller.poll(0)}
 
 
 def _forgotten(_: bytes) -> None:

@@ -54,6 +54,7 @@ _FAULT_LIMIT = 4096  # characters
 # made may have been killed.
 _TRIES = SPARE + 3
 _GRACE = 0.25  # seconds for a process to tell that its properties' values took too long
+_LAST_SECONDS = 0.5  # for a process whose connection has ended to have ended itself
 _PATIENCE = 0.005  # seconds for a process to settle, before another is used
 
 
@@ -113,6 +114,7 @@ class Processes:
         with self._lock:
             self._closed = True
             zygote, self._zygote = self._zygote, None
+        self.pool.stop()
         if zygote is not None:
             zygote.stop()
         self.pool.close()
@@ -250,7 +252,7 @@ class Processes:
         if done.state is State.NOT_READY:
             self.pool.put_back(kept)
             return self._again(running)
-        status = kept.worker.end()
+        status = kept.worker.end(_LAST_SECONDS if done.state is State.ENDED else 0.0)
         if done.state is State.NOT_BEGUN:
             if running.tries_left > 1:
                 self.pool.discard(kept, done.differs or "ended")

@@ -57,6 +57,7 @@ class Worker:
         status: as waitpid(2) gives it, once it has ended; negative: an errno, and it was never
             started.
         left: something of it could not be ended with it.
+        was_killed: it did not end by itself in the time that ``end`` gave it for that.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Worker:
         self.unframer = Unframer(0)
         self.status: Optional[int] = None
         self.left = False
+        self.was_killed = False
         channel.setblocking(False)
         for pipe in (stdout, stderr):
             os.set_blocking(pipe, False)
@@ -115,12 +117,17 @@ class Worker:
         """Have the zygote end it, and whatever it started."""
         self._zygote.kill(self)
 
-    def end(self) -> Optional[int]:
+    def end(self, by_itself: float = 0.0) -> Optional[int]:
         """Have it end, and wait until nothing of it is left.
 
+        Args:
+            by_itself: seconds in which it may end without being killed.
+
         Returns:
-            How it ended: by itself, where it was about to. None where the zygote does not tell.
+            How it ended. None where the zygote does not tell.
         """
+        if by_itself:
+            self.was_killed = not self._zygote.has_ended(self, by_itself)
         self.kill()
         return self._zygote.await_end(self)
 
@@ -251,13 +258,16 @@ class Zygote:
         except OSError:  # it has ended
             pass
 
-    def await_end(self, worker: Worker) -> Optional[int]:
-        """The status of a worker that has been killed, or whose socket has ended."""
+    def has_ended(self, worker: Worker, seconds: float) -> bool:
+        """Whether a worker ends within so many seconds, or the zygote does."""
         with self._news:
-            told = self._news.wait_for(
-                lambda: worker.status is not None or not self.alive, timeout=_END_SECONDS
+            return self._news.wait_for(
+                lambda: worker.status is not None or not self.alive, timeout=seconds
             )
-        if not told and self.prove() and worker.status is None:
+
+    def await_end(self, worker: Worker) -> Optional[int]:
+        """The status of a worker that has been killed."""
+        if not self.has_ended(worker, _END_SECONDS) and self.prove() and worker.status is None:
             _log.error(
                 "a process of a plugin was killed and does not end (below the zygote, pid %(pid)d)",
                 {"pid": self.pid},

@@ -29,23 +29,27 @@ def test_a_filter_gives_the_ids_of_the_entities_that_it_returned(executor, unit_
     assert (result.outcome, result.value) == (Outcome.OK, HOSTS)
 
 
-def test_what_the_engine_told_in_many_answers_comes_to_the_plugin(executor, unit_named, tmp_path):
-    """Each is a file in memory of its own: all of them go with one task, and come from one reader."""
+@pytest.mark.parametrize(("replies", "files"), [(1, 16), (2, 16), (12, 16), (150, 256), (450, 256)])
+def test_however_many_replies_of_the_engine_there_are_all_come_to_the_plugin(
+    executor, unit_named, tmp_path, replies, files
+):
+    """Each is a file in memory of its own; a plugin's process may have few open, and gets fewer."""
     (tmp_path / "names.py").write_text(
         "def do_filter(hosts, vm, properties):\n"
         "    return [host for host in hosts if host.name == 'n' + host.id]\n"
     )
-    ids = tuple(f"h{number}" for number in range(150))
-    replies = tuple(
+    ids = tuple(f"h{number}" for number in range(replies))
+    told = tuple(
         EngineReply(
             Document(f"<hosts><host id='{each}'><name>n{each}</name></host></hosts>".encode()),
             (each,),
         )
         for each in ids
     )
-    unit = unit_named("names", folder=tmp_path)
-    execution = executor.run(job_of([unit], hosts=ids, replies=EngineReplies(hosts=replies)))
-    assert only(execution).value == ids
+    unit = unit_named("names", folder=tmp_path, limits=replace(LIMITS, open_files=files))
+    for _ in range(2):  # once they are read, they are not read again
+        execution = executor.run(job_of([unit], hosts=ids, replies=EngineReplies(hosts=told)))
+        assert only(execution).value == ids
 
 
 def test_a_plugin_may_import_from_a_folder_of_its_own_choice(executor, unit_named, tmp_path):

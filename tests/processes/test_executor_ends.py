@@ -29,6 +29,8 @@ from tests.support.paths import PROJECT
 from tests.support.processes import offspring
 from tests.support.waiting import wait_until
 
+CLOSED = "closed descriptor 3, which connects its process with the daemon"
+
 _PTRACE_SEIZE = 0x4206  # ptrace(2)
 
 
@@ -237,4 +239,32 @@ def test_a_plugin_that_closes_its_descriptors_and_works_on_is_ended_at_once(
         "    time.sleep(3600)\n"
     )
     result = only(executor.run(job_of([unit_named("closes", folder=tmp_path)])))
-    assert (result.outcome, result.message) == (Outcome.KILLED, "died by SIGKILL")
+    assert (result.outcome, result.message) == (Outcome.KILLED, CLOSED)
+
+
+def test_no_answer_is_written_to_a_file_in_the_place_of_the_connection(
+    executor, unit_named, tmp_path
+):
+    """A child holds the connection open, so that nothing but the file itself tells the difference."""
+    (tmp_path / "opens.py").write_text(
+        "import os\n"
+        "def do_filter(hosts, vm, properties):\n"
+        "    if not os.fork():\n"
+        "        os.read(os.pipe()[0], 1)\n"
+        "    os.close(3)\n"
+        f"    assert os.open({str(tmp_path / 'file')!r}, os.O_RDWR | os.O_CREAT) == 3\n"
+        "    return hosts\n"
+    )
+    result = only(executor.run(job_of([unit_named("opens", folder=tmp_path)])))
+    assert (result.outcome, result.message) == (Outcome.KILLED, CLOSED)
+    assert (tmp_path / "file").read_bytes() == b""
+
+
+def test_closing_tells_of_no_single_process(unit_named, caplog):
+    """All end with the daemon, and that is no news of any plugin."""
+    caplog.set_level("DEBUG")
+    closing = Executor(parallel=2, max_waiting=2)
+    closing.start()
+    assert only(closing.run(job_of([unit_named("keeps_all")]))).value == HOSTS
+    closing.close()
+    assert "is ended" not in caplog.text

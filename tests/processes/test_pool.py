@@ -119,6 +119,27 @@ def test_what_is_wanted_is_loaded_before_it_is_called(own, unit_named, tmp_path)
     assert pid_of(own, unit) == ahead
 
 
+def test_a_process_that_does_not_take_its_setup_keeps_no_other_from_being_made(
+    own, unit_named, tmp_path
+):
+    """Its setup is more than a socket holds; whoever waited for that would wait for a minute."""
+    loaded = tmp_path / "loaded"
+    function = "def do_filter(hosts, vm, properties):\n    return hosts\n"
+    for name in ("Large1", "Large2"):
+        (tmp_path / f"{name}.py").write_text(f"{function}TEXT = {'x' * (4 << 20)!r}\n")
+    (tmp_path / "Small.py").write_text(f"open({str(loaded)!r}, 'w').close()\n{function}")
+    units = [unit_named(name, folder=tmp_path) for name in ("Large1", "Large2", "Small")]
+    loaded.unlink()
+    wait_until(lambda: len(below(own)) == pool.SPARE)
+    for pid in below(own):
+        os.kill(pid, signal.SIGSTOP)
+    own.want([(unit.plugin, unit.limits) for unit in units])
+    wait_until(loaded.exists)
+    for pid in below(own):
+        os.kill(pid, signal.SIGCONT)
+    assert only(own.run(job_of(units[:1]))).value == HOSTS
+
+
 def test_what_is_killed_while_it_loads_is_loaded_again(own, unit_named, tmp_path):
     """However often: who kills it may stop doing so."""
     loaded = tmp_path / "loaded"

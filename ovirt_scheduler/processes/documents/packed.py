@@ -20,7 +20,6 @@ length in memory at the most, and its length is bounded. What is no packed form 
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import json
 import os
@@ -37,7 +36,6 @@ KINDS = ("Host", "Vm")
 _FIRST_LINES = 3
 _HEAD = struct.Struct("<4sI")
 _MARK = b"oVsP"
-_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 Source = Union[int, bytes]
 _Index = Tuple[str, List[Optional[str]], List[int]]
@@ -191,39 +189,6 @@ def _places(line: str) -> Dict[str, int]:
     if any(place.__class__ is not int for place in places.values()):
         raise ValueError("no places")
     return places
-
-
-# -- files of memory ----------------------------------------------------------------------
-
-
-def sealed(data: bytes, name: str = "packed") -> int:
-    """Put bytes into a file of memory that nobody can change any more (memfd_create(2)).
-
-    Returns:
-        Its descriptor, which is not inherited; the caller closes it.
-
-    Raises:
-        OSError: no descriptor, no memory, or a kernel before 3.17.
-    """
-    descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def is_sealed(descriptor: int) -> bool:
-    """Whether a descriptor is a file of memory that nobody can change any more."""
-    try:
-        seals: int = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
-    except OSError:
-        return False
-    return seals & _SEALS == _SEALS
 
 
 # -- reading ------------------------------------------------------------------------------

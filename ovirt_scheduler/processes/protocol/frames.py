@@ -40,7 +40,9 @@ HEADER = struct.Struct("!cQQ")  # kind, nonce, length
 TASK, ANSWER, READY, DIFFERS = b"t", b"a", b"r", b"d"
 MOST_DESCRIPTORS = 200  # with one frame; the kernel takes 253
 
-OUT_OF_MEMORY = 71  # exit status of a process that read documents: EX_OSERR of sysexits.h
+# Exit statuses of processes below the zygote, of sysexits.h.
+OUT_OF_MEMORY = os.EX_OSERR
+DISCONNECTED = os.EX_PROTOCOL  # its descriptor of the daemon's socket is another file's by now
 
 _CHUNK = 1 << 18
 

@@ -27,7 +27,19 @@ import socket
 import sys
 import time
 import traceback
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 from ovirt_scheduler import plugin
 from ovirt_scheduler.errors import RefusedProperty, SlowProperty
@@ -92,6 +104,7 @@ class PluginProcess:
         self._plugin = setup.plugin
         self._limits = setup.limits
         self._daemon = daemon
+        self._connection = os.fstat(daemon.fileno())[1:3]  # inode and device
         self._own = [module.name for module in setup.plugin.modules]
         self._finder = modules.finder_of(setup.plugin)
         self._outputs: List[_Output] = []
@@ -111,16 +124,26 @@ class PluginProcess:
         limits.bound(self._limits, loaded=True)
         self._baseline.begin()
         self._make_outputs()
-        frames.send(self._daemon, frames.pack(frames.READY, nonce))
+        self._send(frames.READY, nonce)
         while True:
             task, nonce, descriptors = frames.receive_task(self._daemon)
             if self._do(task, nonce, descriptors):
                 return
             ends = self._settled() if isinstance(task, CallTask) else ""
             if ends:
-                frames.send(self._daemon, frames.pack(frames.DIFFERS, nonce, ends.encode()))
+                self._send(frames.DIFFERS, nonce, ends.encode())
                 return
-            frames.send(self._daemon, frames.pack(frames.READY, nonce))
+            self._send(frames.READY, nonce)
+
+    def _send(self, kind: bytes, nonce: int, content: bytes = b"") -> None:
+        """Tell the daemon, unless the plugin closed the connection: the number may be a file's."""
+        try:
+            connected = os.fstat(self._daemon.fileno())[1:3] == self._connection
+        except OSError:
+            connected = False
+        if not connected:
+            os._exit(frames.DISCONNECTED)
+        frames.send(self._daemon, frames.pack(kind, nonce, content))
 
     def _do(self, task: Task, nonce: int, descriptors: Sequence[int]) -> str:
         """Do a task and answer it.
@@ -141,8 +164,8 @@ class PluginProcess:
         else:
             raise TypeError(f"a task of type {type(task).__name__}")
         if ends:  # told before: the answer is to wait for the end of all that was started
-            frames.send(self._daemon, frames.pack(frames.DIFFERS, nonce, ends.encode()))
-        frames.send(self._daemon, frames.pack(frames.ANSWER, nonce, answer))
+            self._send(frames.DIFFERS, nonce, ends.encode())
+        self._send(frames.ANSWER, nonce, answer)
         for descriptor in descriptors:
             with contextlib.suppress(OSError):  # the plugin may have closed it
                 os.close(descriptor)
@@ -315,7 +338,9 @@ def _entities(
     role: Role, ids: Sequence[str], task: CallTask, descriptors: Sequence[int]
 ) -> List[Any]:
     """The entities of these ids, in their order; those of the first pack that has them."""
-    sources = [descriptors[place] for place in task.packs.get(role.value, ())]
+    sources: List[Union[int, bytes]] = []
+    for place, sizes in task.packs.get(role.value, ()):
+        sources += _parts(descriptors[place], sizes) if sizes else [descriptors[place]]
     if not sources:
         return states.of_ids(role.kind, ids)
     if len(sources) == 1:
@@ -330,13 +355,21 @@ def _entities(
     return [found[each] for each in ids]
 
 
+def _parts(descriptor: int, sizes: Sequence[int]) -> Iterator[bytes]:
+    """The packs that lie in one file."""
+    place = 0
+    for size in sizes:
+        yield os.pread(descriptor, size, place)
+        place += size
+
+
 def _entity(
     role: Role, wanted: Optional[str], task: CallTask, descriptors: Sequence[int]
 ) -> Optional[Any]:
     """The one entity of a role; a VM that is yet to be made has no id."""
     places = task.packs.get(role.value, ())
     if wanted is None:
-        return packed.unpack(descriptors[places[0]])[0] if places else None
+        return packed.unpack(descriptors[places[0][0]])[0] if places else None
     return _entities(role, [wanted], task, descriptors)[0]
 
 

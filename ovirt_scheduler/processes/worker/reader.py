@@ -18,7 +18,7 @@ from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.processes.documents import entities, packed
 from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS
 from ovirt_scheduler.processes.documents.states import State
-from ovirt_scheduler.processes.kernel import limits
+from ovirt_scheduler.processes.kernel import limits, memory_files
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.messages import ReadDocument
 
@@ -38,7 +38,7 @@ def serve(task: ReadTask, nonce: int, daemon: socket.socket) -> None:
         try:
             with _bounded([unread]):
                 found, note = _read(unread)
-                descriptors.append(packed.sealed(packed.pack(unread.role.kind, found)))
+                descriptors.append(memory_files.sealed([packed.pack(unread.role.kind, found)]))
                 documents.append(ReadDocument(tuple(each.get("_id") for each in found), note=note))
                 if task.tells_states:
                     seen.append(_seen(found))

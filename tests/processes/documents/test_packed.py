@@ -20,6 +20,7 @@ from bench.documents import hosts as hosts_document
 from ovirt_scheduler.errors import UnreadableDocument, UnreadableState
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.documents import packed, states
+from ovirt_scheduler.processes.kernel.memory_files import is_sealed, sealed
 from tests.support import reading
 from tests.support.paths import PROJECT
 from tests.support.sdk_reading import differences
@@ -31,7 +32,7 @@ PACKED = reading.pack_hosts(Document(HOSTS))
 
 @pytest.fixture
 def descriptor() -> Iterator[int]:
-    opened = packed.sealed(PACKED)
+    opened = sealed([PACKED])
     yield opened
     os.close(opened)
 
@@ -100,7 +101,7 @@ def test_what_is_refused_is_not_packed(pack: Any) -> None:
 
 def test_entities_outlive_the_descriptor() -> None:
     """They hold what is theirs, and no file."""
-    opened = packed.sealed(PACKED)
+    opened = sealed([PACKED])
     before = len(list(Path("/proc/self/fd").iterdir()))
     found = packed.unpack(opened)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
@@ -118,7 +119,7 @@ def test_the_offset_of_a_descriptor_is_left_alone(descriptor: int) -> None:
 
 def test_a_sealed_file_stays_as_it_is(descriptor: int) -> None:
     """Neither written nor cut nor made longer, nor are its seals taken off."""
-    assert packed.is_sealed(descriptor)
+    assert is_sealed(descriptor)
     for change in (
         lambda: os.pwrite(descriptor, b"x", 0),
         lambda: os.ftruncate(descriptor, 1),
@@ -132,9 +133,9 @@ def test_a_sealed_file_stays_as_it_is(descriptor: int) -> None:
 def test_what_is_not_sealed(tmp_path: Path) -> None:
     """A plain file, and a file of memory that is still open to changes."""
     with (tmp_path / "file").open("wb") as file:
-        assert not packed.is_sealed(file.fileno())
+        assert not is_sealed(file.fileno())
     opened = os.memfd_create("x")
-    assert not packed.is_sealed(opened)
+    assert not is_sealed(opened)
     os.close(opened)
 
 
@@ -196,7 +197,7 @@ def test_no_packed_form(data: bytes) -> None:
     for read in (packed.unpack, packed.ids):
         with pytest.raises(UnreadableState):
             read(data)
-    opened = packed.sealed(data)
+    opened = sealed([data])
     with pytest.raises(UnreadableState):
         packed.unpack(opened, ["a"])
     os.close(opened)

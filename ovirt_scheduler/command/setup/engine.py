@@ -13,7 +13,7 @@ from ovirt_scheduler import manual
 from ovirt_scheduler.command.setup.files import CONF_FOLDER, ShippedFile, shipped
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.command.setup.record import Record
-from ovirt_scheduler.command.setup.step import Finding
+from ovirt_scheduler.command.setup.step import Plan, Step
 from ovirt_scheduler.command.setup.steps import Certificate
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.security import certificates, trust
@@ -51,15 +51,15 @@ class SchedulerConf(ShippedFile):
         plain = shipped("etc/scheduler.conf").read_bytes()
         super().__init__(machine, record, CONF, _with_keys(plain, keys), plain)
 
-    def install(self) -> Finding:
-        finding = super().install()
+    def plan(self) -> Plan:
+        plan = super().plan()
         missing = self.missing()
         if not missing:
-            set_anew = [key for key in self._keys if finding.act and not self.edited]
+            set_anew = [key for key in self._keys if plan.act and not self.edited]
             why = "".join(f"\n    {key}: {_REASONS[key]}" for key in set_anew)
-            return finding._replace(words=finding.words + why)
+            return plan._replace(words=plan.words + why)
         lines = " and ".join(f"'{key} = {value}'" for key, value in missing.items())
-        return finding._replace(words=f"{finding.words}; add {lines} to it yourself", left=True)
+        return plan._replace(words=f"{plan.words}; add {lines} to it yourself", left=True)
 
     def missing(self) -> Dict[str, str]:
         """The keys that an edited file does not have so."""
@@ -129,30 +129,29 @@ def keytool(found: Java, action: str, suffix: str = "") -> List[str]:
             "-keystore", str(found.store)]  # fmt: skip
 
 
-class TrustStore:
+class TrustStore(Step):
     """The daemon's certificate in the trust store of the engine's Java."""
 
     def __init__(self, machine: Machine, record: Record, conf: SchedulerConf) -> None:
-        self._machine = machine
-        self._record = record
+        super().__init__(machine, record)
         self._conf = conf
 
-    def install(self) -> Finding:
+    def plan(self) -> Plan:
         if not self._conf.values()["ssl"]:
-            return Finding("already so: ssl = false, so the engine needs to trust no certificate")
+            return Plan("already so: ssl = false, so the engine needs to trust no certificate")
         found = java(self._machine)
         if found is None or not self._machine.live:
             page = manual.page("engine.md")
             words = f"have the engine's Java trust the certificate ({page}), or set ssl = false"
-            return Finding(f"left to you: {words} in {CONF}", left=True)
+            return Plan(f"left to you: {words} in {CONF}", left=True)
         wanted = self._certificate()
         there = self._there(found)
         if there is not None and wanted.exists() and there == _der(wanted.read_text("ascii")):
-            return Finding(f"already so: {found.store} trusts the certificate")
+            return Plan(f"already so: {found.store} trusts the certificate")
         commands = [keytool(found, "-delete")] if there is not None else []
         commands.append([*keytool(found, "-importcert"), "-noprompt", "-file", str(wanted)])
         words = "; ".join(" ".join(["run", *command]) for command in commands)
-        return Finding(words, lambda: self._import(commands), note=lambda: self._note(found.store))
+        return Plan(words, lambda: self._import(commands), note=lambda: self._note(found.store))
 
     def _note(self, store: Path) -> None:
         name = self._machine.name(store)
@@ -163,16 +162,16 @@ class TrustStore:
         for command in commands:
             self._machine.run(command)
 
-    def remove(self) -> Finding:
+    def plan_removal(self) -> Plan:
         found = java(self._machine) if self._record.trust_stores else None
         if found is None or self._machine.name(found.store) not in self._record.trust_stores:
-            return Finding("nothing to undo: setup had no trust store trust the certificate")
+            return Plan("nothing to undo: setup had no trust store trust the certificate")
         command = keytool(found, "-delete")
         if self._there(found) is None:
-            return Finding(
+            return Plan(
                 f"already so: {found.store} has no {_ALIAS}", self._record.trust_stores.clear
             )
-        return Finding(" ".join(["run", *command]), lambda: self._delete(command))
+        return Plan(" ".join(["run", *command]), lambda: self._delete(command))
 
     def _delete(self, command: List[str]) -> None:
         self._machine.run(command)
@@ -198,26 +197,25 @@ def _der(text: str) -> bytes:
     return ssl.PEM_cert_to_DER_cert(f"{begin}{first}{end}")
 
 
-class EngineSetting:
+class EngineSetting(Step):
     """One value of the engine's configuration; the engine reads it when it starts."""
 
     def __init__(
         self, machine: Machine, record: Record, key: str, value: Callable[[], str]
     ) -> None:
-        self._machine = machine
-        self._record = record
+        super().__init__(machine, record)
         self._key = key
         self._value = value
 
-    def install(self) -> Finding:
+    def plan(self) -> Plan:
         value = self._value()
         command = f"engine-config -s {self._key}={value}"
         if not self._machine.path(_ENGINE_CONFIG).exists():
-            return Finding(f"left to you, on the engine's machine: {command}", left=True)
+            return Plan(f"left to you, on the engine's machine: {command}", left=True)
         there = self._there()
         if there == value:
-            return Finding(f"already so: {self._key} is {value}")
-        return Finding(
+            return Plan(f"already so: {self._key} is {value}")
+        return Plan(
             f"run {command}",
             lambda: self._set(value),
             note=lambda: self._note(there),
@@ -230,11 +228,11 @@ class EngineSetting:
         tool = str(self._machine.path(_ENGINE_CONFIG))
         self._machine.run([tool, "-s", f"{self._key}={value}"])
 
-    def remove(self) -> Finding:
+    def plan_removal(self) -> Plan:
         former = self._record.engine_config.get(self._key)
         if former is None or not self._machine.path(_ENGINE_CONFIG).exists():
-            return Finding(f"nothing to undo: {self._key} was not set by setup")
-        return Finding(f"run engine-config -s {self._key}={former}", lambda: self._restore(former))
+            return Plan(f"nothing to undo: {self._key} was not set by setup")
+        return Plan(f"run engine-config -s {self._key}={former}", lambda: self._restore(former))
 
     def _restore(self, former: str) -> None:
         self._set(former)
@@ -265,11 +263,8 @@ def engine_settings(
     )
 
 
-class OldPlugins:
+class OldPlugins(Step):
     """Copies of the old proxy's plugins, which stay when its package goes; never overwritten."""
-
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
 
     @staticmethod
     def found(machine: Machine) -> List[Path]:
@@ -281,25 +276,25 @@ class OldPlugins:
         files = [each for each in files if not each.name.endswith((".pyc", ".pyo"))]
         return files if any(each.suffix == ".py" for each in files) else []
 
-    def install(self) -> Finding:
+    def plan(self) -> Plan:
         there = self._machine.path(ADOPTED)
         missing = [each for each in self.found(self._machine) if not (there / each.name).exists()]
         if not missing and not there.exists():
-            return Finding(f"skipped: there are no plugins in {OLD_PLUGINS}")
+            return Plan(f"skipped: there are no plugins in {OLD_PLUGINS}")
         if not missing:
-            return Finding(f"already so: the plugins of {OLD_PLUGINS} are in {ADOPTED}")
+            return Plan(f"already so: the plugins of {OLD_PLUGINS} are in {ADOPTED}")
         for each in missing:
             distrust = trust.tampering(each)
             if distrust:
                 raise StepFailed(f"{each}: {distrust}; look at what is in it first")
         names = ", ".join(each.name for each in missing)
-        return Finding(f"copy {names} from {OLD_PLUGINS} to {ADOPTED}", lambda: self._copy(missing))
+        return Plan(f"copy {names} from {OLD_PLUGINS} to {ADOPTED}", lambda: self._copy(missing))
 
     def _copy(self, files: List[Path]) -> None:
         for each in files:
             self._machine.write(f"{ADOPTED}/{each.name}", each.read_bytes())
 
-    def remove(self) -> Finding:
+    def plan_removal(self) -> Plan:
         if not self._machine.path(ADOPTED).exists():
-            return Finding("nothing to undo: no plugins of the old proxy")
-        return Finding(f"kept: your plugins in {ADOPTED}")
+            return Plan("nothing to undo: no plugins of the old proxy")
+        return Plan(f"kept: your plugins in {ADOPTED}")

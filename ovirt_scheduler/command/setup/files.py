@@ -14,7 +14,7 @@ from typing import Iterator, List, Optional, Tuple
 
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.command.setup.record import Record, checksum
-from ovirt_scheduler.command.setup.step import Finding
+from ovirt_scheduler.command.setup.step import Plan, Step
 from ovirt_scheduler.errors import StepFailed
 
 UNIT = "ovirt-scheduler.service"
@@ -34,7 +34,7 @@ def shipped(name: str) -> Path:
     return within if within.exists() else package.parent / name
 
 
-class ShippedFile:
+class ShippedFile(Step):
     """A file that is replaced as long as nobody edited it; else the new one goes beside it.
 
     Args:
@@ -54,8 +54,7 @@ class ShippedFile:
         packaged: Tuple[str, ...] = (),
     ) -> None:
         self.name = name
-        self._machine = machine
-        self._record = record
+        super().__init__(machine, record)
         self._data = data
         self._plain = data if plain is None else plain
         self._packaged = packaged
@@ -74,25 +73,25 @@ class ShippedFile:
         unedited = {*self._ours, checksum(self._plain), checksum(self._data)}
         return there is not None and checksum(there) not in unedited
 
-    def install(self) -> Finding:
+    def plan(self) -> Plan:
         for other in self._packaged:
             if self.name not in self._record.files and self._machine.path(other).exists():
-                return Finding(f"already so: {other}, of a package")
+                return Plan(f"already so: {other}, of a package")
         there = self._machine.read(self.name)
         if there == self._data:
-            return Finding(f"already so: {self.name}")
+            return Plan(f"already so: {self.name}")
         if not self.edited:
             found = there is not None and not self._ours
             verb = "write" if there is None else "replace"
-            return Finding(
+            return Plan(
                 f"{verb} {self.name}{self._difference(self._plain if there is None else there)}",
                 self._write,
                 note=lambda: self._note(found),
             )
         seen = checksum(self._data) in self._ours
         if seen or self._machine.read(self._beside) == self._data:
-            return Finding(f"kept: {self.name}, which was edited")
-        return Finding(
+            return Plan(f"kept: {self.name}, which was edited")
+        return Plan(
             f"keep {self.name}, which was edited, and put the new one beside it: {self._beside}",
             lambda: self._machine.write(self._beside, self._data),
             note=lambda: self._note(False),
@@ -117,24 +116,24 @@ class ShippedFile:
         self._machine.write(self.name, self._data)
         self.changed = True
 
-    def remove(self) -> Finding:
+    def plan_removal(self) -> Plan:
         there = self._machine.read(self.name)
         beside = self._machine.read(self._beside)
         if beside is not None and checksum(beside) in self._ours:
-            return Finding(
+            return Plan(
                 f"keep {self.name}, which was edited, and remove {self._beside}",
                 lambda: self._machine.path(self._beside).unlink(),
                 removes=self._beside,
             )
         if there is None:
-            return Finding(f"nothing to undo: no {self.name}")
+            return Plan(f"nothing to undo: no {self.name}")
         if not self._ours:
-            return Finding(f"kept: {self.name}, which was there before")
+            return Plan(f"kept: {self.name}, which was there before")
         if checksum(there) not in self._ours:
-            return Finding(f"kept: {self.name}, which was edited")
+            return Plan(f"kept: {self.name}, which was edited")
         if self.name in self._record.found:
-            return Finding(f"make {self.name} again what it was", self._restore)
-        return Finding(f"remove {self.name}", self._unlink, removes=self.name)
+            return Plan(f"make {self.name} again what it was", self._restore)
+        return Plan(f"remove {self.name}", self._unlink, removes=self.name)
 
     def _restore(self) -> None:
         self._machine.write(self.name, self._plain)
@@ -157,27 +156,27 @@ class UnitFile(ShippedFile):
         unit = re.sub(r"(?m)^ExecStart=\S+", lambda _: start, plain.decode()).encode()
         super().__init__(machine, record, f"/etc/{file}", unit, plain, _packaged(file))
 
-    def install(self) -> Finding:
-        finding = super().install()
-        if finding.act and self._program is None:
+    def plan(self) -> Plan:
+        plan = super().plan()
+        if plan.act and self._program is None:
             within = "" if self._machine.live else f" in {self._machine.root}, from within it"
             raise StepFailed(
                 f"the program ovirt-scheduler is not installed; install the package first{within}: "
                 "python3 -m venv /opt/ovirt-scheduler && /opt/ovirt-scheduler/bin/pip install ."
             )
-        if finding.act and self._interpreter and not self._is_there(self._interpreter):
+        if plan.act and self._interpreter and not self._is_there(self._interpreter):
             raise StepFailed(
                 f"{self._program}: is run by {self._interpreter}, which is not in "
                 f"{self._machine.root}: a virtual environment is made where it is to be used; "
                 f"make it from within, with chroot {self._machine.root}"
             )
         hidden = [each for each in self._needed() if each.startswith(_HIDDEN)]
-        if finding.act and hidden:
+        if plan.act and hidden:
             raise StepFailed(
                 f"{hidden[0]}: the unit hides this folder from the daemon; install the package "
                 "elsewhere, such as in /opt/ovirt-scheduler with the system's python3"
             )
-        return finding
+        return plan
 
     def _needed(self) -> Iterator[str]:
         """The program, and the Python that it names in its first line."""

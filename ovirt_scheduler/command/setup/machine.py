@@ -104,6 +104,10 @@ class Machine:
         """Where a program of the system that does the work lies, if there is one."""
         return shutil.which(name, path=f"{os.environ.get('PATH', '')}:{_SYSTEM_PROGRAMS}")
 
+    def root_option(self, name: str) -> List[str]:
+        """The option that has a program of the system work below the root; none for ``/``."""
+        return [] if self.root == Path("/") else [f"{name}={self.root}"]
+
     def run(self, command: Sequence[str], given: str = "") -> str:
         """Run a program to its end, and give what it printed.
 

@@ -1,4 +1,4 @@
-"""``ovirt-scheduler setup``: the steps in their order, told one by one, done and undone.
+"""``ovirt-scheduler setup`` makes the plan of each step in turn, shows it and carries it out.
 
 A step that fails stops the run. What was done is recorded, so the next run goes on from there.
 """
@@ -22,7 +22,7 @@ from ovirt_scheduler.command.setup.engine import (
 from ovirt_scheduler.command.setup.files import UnitFile, companions, sample_confs
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.command.setup.record import Record
-from ovirt_scheduler.command.setup.step import Finding, Step
+from ovirt_scheduler.command.setup.step import Plan, Step
 from ovirt_scheduler.command.setup.steps import Certificate, Service, User, folders, links
 from ovirt_scheduler.errors import StepFailed
 
@@ -31,11 +31,11 @@ _PLUGINS_PATH = f"$PYTHONPATH/ovirt_scheduler/plugins:{ADOPTED}"
 
 @dataclass(frozen=True)
 class Wishes:
-    """What was said on the command line."""
+    """The options of the command line."""
 
     engine: bool = False  # set up the engine's side too
     adopt: bool = False  # take over the old proxy's plugins
-    dry_run: bool = False  # tell, and change nothing
+    dry_run: bool = False  # show the plans, and change nothing
 
 
 def install(machine: Machine, wishes: Wishes, out: TextIO) -> int:
@@ -50,7 +50,7 @@ def install(machine: Machine, wishes: Wishes, out: TextIO) -> int:
     """
     record = install_record.load(machine) or Record()
     steps = _steps(machine, record, _conf(machine, record, wishes), wishes)
-    left = _run(machine, record, [step.install for step in steps], wishes.dry_run, out)
+    left = _run(machine, record, [step.plan for step in steps], wishes.dry_run, out)
     if OldPlugins.found(machine) and not wishes.adopt and "plugins_path" not in record.conf_keys:
         out.write(
             f"found the old proxy's plugins: ovirt-scheduler check --plugins {OLD_PLUGINS} tells "
@@ -76,7 +76,7 @@ def remove(machine: Machine, dry_run: bool, out: TextIO) -> int:
         return 0
     conf = SchedulerConf(machine, record, record.conf_keys)
     steps = _steps(machine, record, conf, Wishes(engine=True, adopt=True))
-    left = _run(machine, record, [step.remove for step in reversed(steps)], dry_run, out)
+    left = _run(machine, record, [step.plan_removal for step in reversed(steps)], dry_run, out)
     if not dry_run:
         install_record.forget(machine)
     return left
@@ -85,21 +85,27 @@ def remove(machine: Machine, dry_run: bool, out: TextIO) -> int:
 def _run(
     machine: Machine,
     record: Record,
-    looks: List[Callable[[], Finding]],
+    planners: List[Callable[[], Plan]],
     dry_run: bool,
     out: TextIO,
 ) -> int:
+    """Make each plan, show it and carry it out. Gives how many are left to the administrator."""
     left = 0
-    for look in looks:
+    for make_plan in planners:
         try:
-            finding = look()
-            left += finding.left
-            would = "would " if dry_run and finding.act else ""
-            _tell(f"{would}{finding.words}\n", out, dry_run)
+            plan = make_plan()
+            left += plan.left
+            would = "would " if dry_run and plan.act else ""
+            _show(f"{would}{plan.words}\n", out, dry_run)
             if dry_run:
-                machine.gone.add(finding.removes)
-            elif finding.act:
-                _do(finding.note, finding.act, machine, record)
+                machine.gone.add(plan.removes)
+            elif plan.act:
+                plan.note()
+                install_record.save(machine, record)
+                try:
+                    plan.act()
+                finally:
+                    install_record.save(machine, record)
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -109,8 +115,8 @@ def _run(
     return left
 
 
-def _tell(text: str, out: TextIO, dry_run: bool) -> None:
-    """Tell it, if somebody reads. ``head`` has seen enough early: the rest is done all the same."""
+def _show(text: str, out: TextIO, dry_run: bool) -> None:
+    """Write a line. A reader that ends early, such as ``head``, does not stop the installation."""
     try:
         out.write(text)
         out.flush()
@@ -118,17 +124,6 @@ def _tell(text: str, out: TextIO, dry_run: bool) -> None:
         if dry_run:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
-
-
-def _do(
-    note: Callable[[], None], act: Callable[[], None], machine: Machine, record: Record
-) -> None:
-    note()
-    install_record.save(machine, record)
-    try:
-        act()
-    finally:
-        install_record.save(machine, record)
 
 
 def _steps(machine: Machine, record: Record, conf: SchedulerConf, wishes: Wishes) -> List[Step]:
@@ -140,7 +135,7 @@ def _steps(machine: Machine, record: Record, conf: SchedulerConf, wishes: Wishes
     if wishes.engine:
         steps += [TrustStore(machine, record, conf), *engine_settings(machine, record, conf)]
     if wishes.adopt:
-        steps.append(OldPlugins(machine))
+        steps.append(OldPlugins(machine, record))
     return [*steps, Service(machine, record, (unit, conf))]
 
 

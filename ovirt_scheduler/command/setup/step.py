@@ -1,37 +1,47 @@
-"""What a step of an installation finds, and what a step is.
+"""What a step of an installation is, and what it plans.
 
-A step is looked at when those before it are done. What it finds is one line for the
-administrator and, where there is something to do, the function that does it: so a dry run calls
-none of these, and a second run finds none.
+A step is asked for its plan when those before it are done. It looks at the machine, and changes
+nothing. A dry run shows the plans and carries none out; a second run finds nothing to do.
 """
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple, Optional, Protocol
+import abc
+from typing import Callable, NamedTuple, Optional
+
+from ovirt_scheduler.command.setup.machine import Machine
+from ovirt_scheduler.command.setup.record import Record
 
 
 def nothing() -> None:
-    pass
+    """Note nothing in the record."""
 
 
-class Finding(NamedTuple):
-    """What a step found.
+class Plan(NamedTuple):
+    """What a step is going to do.
 
-    ``words`` say what is to be done ("make the folder ..."), or why nothing is. ``note`` writes
-    into the record what ``act`` is about to do. The record is saved in between, so that what was
-    begun can be undone whenever it breaks off.
+    The record is saved between ``note`` and ``act``, so that what was begun can be undone
+    whenever it breaks off.
     """
 
-    words: str
-    act: Optional[Callable[[], None]] = None
+    words: str  # what is to be done ("make the folder ..."), or why nothing is
+    act: Optional[Callable[[], None]] = None  # does it
     left: bool = False  # whether the administrator has to do it
     removes: str = ""  # what is gone when it is done: the machine's name of a file or folder
-    note: Callable[[], None] = nothing
+    note: Callable[[], None] = nothing  # writes into the record what ``act`` is about to do
 
 
-class Step(Protocol):
+class Step(abc.ABC):
     """One thing that is so when the machine is set up."""
 
-    def install(self) -> Finding: ...
+    def __init__(self, machine: Machine, record: Record) -> None:
+        self._machine = machine
+        self._record = record
 
-    def remove(self) -> Finding: ...
+    @abc.abstractmethod
+    def plan(self) -> Plan:
+        """Plan how to make it so."""
+
+    @abc.abstractmethod
+    def plan_removal(self) -> Plan:
+        """Plan how to undo what was made so."""

@@ -11,7 +11,7 @@ from ovirt_scheduler import manual
 from ovirt_scheduler.command.setup.files import PACKAGES, UNIT, ShippedFile, shipped
 from ovirt_scheduler.command.setup.machine import Machine, Owner, acting_as
 from ovirt_scheduler.command.setup.record import Record, checksum
-from ovirt_scheduler.command.setup.step import Finding
+from ovirt_scheduler.command.setup.step import Plan, Step
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.security import certificates
 
@@ -35,17 +35,13 @@ _HISTORY = {f"history.sqlite{suffix}" for suffix in ("", "-wal", "-shm", ".damag
 _DAEMONS_OWN = {STATE_FOLDER: {"plugins", "clusters.json", "lock", *_HISTORY}}
 
 
-class User:
+class User(Step):
     """The user that the daemon and the plugins run as."""
 
-    def __init__(self, machine: Machine, record: Record) -> None:
-        self._machine = machine
-        self._record = record
-
-    def install(self) -> Finding:
+    def plan(self) -> Plan:
         if self._machine.owner(USER):
-            return Finding(f"already so: the user {USER}")
-        return Finding(f"make the user {USER}", self._make, note=self._note)
+            return Plan(f"already so: the user {USER}")
+        return Plan(f"make the user {USER}", self._make, note=self._note)
 
     def _note(self) -> None:
         self._record.user = True
@@ -66,8 +62,9 @@ class User:
             machine.run([sysusers, f"--root={machine.root}", "-"], given=users)
         elif useradd:
             machine.run(
-                [useradd, *self._prefix(), "--system", "--user-group", "--no-create-home",
-                 "--home-dir", STATE_FOLDER, "--shell", "/usr/sbin/nologin", USER]
+                [useradd, *machine.root_option("--prefix"), "--system", "--user-group",
+                 "--no-create-home", "--home-dir", STATE_FOLDER,
+                 "--shell", "/usr/sbin/nologin", USER]
             )  # fmt: skip
         else:
             raise StepFailed(
@@ -75,46 +72,42 @@ class User:
                 f"user {USER} yourself, then run setup again"
             )
 
-    def remove(self) -> Finding:
+    def plan_removal(self) -> Plan:
         owner = self._machine.owner(USER)
         if not owner:
-            return Finding(f"nothing to undo: no user {USER}")
+            return Plan(f"nothing to undo: no user {USER}")
         if not self._record.user:
-            return Finding(f"kept: the user {USER}, who was there before")
+            return Plan(f"kept: the user {USER}, who was there before")
         remaining = [each for each in folders(self._machine, self._record) if each.is_of(owner)]
         if remaining:
             names = " and ".join(each.name for each in remaining)
-            return Finding(f"kept: the user {USER}, who owns {names}")
-        return Finding(f"remove the user {USER}", self._remove)
+            return Plan(f"kept: the user {USER}, who owns {names}")
+        return Plan(f"remove the user {USER}", self._remove)
 
     def _remove(self) -> None:
-        self._machine.run([self._machine.tool("userdel") or "userdel", *self._prefix(), USER])
+        machine = self._machine
+        machine.run([machine.tool("userdel") or "userdel", *machine.root_option("--prefix"), USER])
         self._record.user = False
 
-    def _prefix(self) -> List[str]:
-        root = self._machine.root
-        return [] if root == Path("/") else ["--prefix", str(root)]
 
-
-class Folder:
+class Folder(Step):
     """A folder that nobody else may write."""
 
     def __init__(self, machine: Machine, record: Record, name: str, mode: int, user: str) -> None:
         self.name = name
-        self._machine = machine
-        self._record = record
+        super().__init__(machine, record)
         self._mode = mode
         self._user = user
 
-    def install(self) -> Finding:
+    def plan(self) -> Plan:
         place = self._machine.path(self.name)
         if not place.exists():
             words = f"make the folder {self.name}, mode {self._mode:04o}, of {self._user}"
-            return Finding(words, self._make, note=self._note)
+            return Plan(words, self._make, note=self._note)
         if place.stat().st_mode & 0o022:
             words = f"close the folder {self.name} to other writers, mode {self._mode:04o}"
-            return Finding(words, lambda: place.chmod(self._mode))
-        return Finding(f"already so: the folder {self.name}")
+            return Plan(words, lambda: place.chmod(self._mode))
+        return Plan(f"already so: the folder {self.name}")
 
     def _note(self) -> None:
         if self.name not in self._record.folders:
@@ -133,18 +126,18 @@ class Folder:
         self._machine.make_folder(self.name, self._mode)
         self._machine.give(self.name, owner)
 
-    def remove(self) -> Finding:
+    def plan_removal(self) -> Plan:
         machine = self._machine
         place = machine.path(self.name)
         if not place.exists():
-            return Finding(f"nothing to undo: no folder {self.name}")
+            return Plan(f"nothing to undo: no folder {self.name}")
         if self.name not in self._record.folders:
-            return Finding(f"kept: the folder {self.name}, which was there before")
+            return Plan(f"kept: the folder {self.name}, which was there before")
         stay = [entry for entry in place.iterdir() if machine.name(entry) not in machine.gone]
         held = sorted({entry.name for entry in stay} - _DAEMONS_OWN.get(self.name, set()))
         if held:
-            return Finding(f"kept: the folder {self.name}, which holds {', '.join(held[:3])}")
-        return Finding(f"remove the folder {self.name}", self._remove, removes=self.name)
+            return Plan(f"kept: the folder {self.name}, which holds {', '.join(held[:3])}")
+        return Plan(f"remove the folder {self.name}", self._remove, removes=self.name)
 
     def _remove(self) -> None:
         place = self._machine.path(self.name)
@@ -165,22 +158,21 @@ def folders(machine: Machine, record: Record) -> Iterator[Folder]:
             yield Folder(machine, record, name, int(mode, 8), user)
 
 
-class Link:
+class Link(Step):
     """A link to what lies in a virtual environment, where the shell and man(1) look for it."""
 
     def __init__(self, machine: Machine, record: Record, name: str, target: str) -> None:
-        self._machine = machine
-        self._record = record
+        super().__init__(machine, record)
         self._name = name
         self._target = target
 
-    def install(self) -> Finding:
-        there = self._leads()
+    def plan(self) -> Plan:
+        there = self._present_target()
         if there == self._target:
-            return Finding(f"already so: {self._name} leads to {self._target}")
+            return Plan(f"already so: {self._name} leads to {self._target}")
         if there is not None and there != self._record.links.get(self._name):
-            return Finding(f"kept: {self._name}, which was there before")
-        return Finding(f"link {self._name} to {self._target}", self._make, note=self._note)
+            return Plan(f"kept: {self._name}, which was there before")
+        return Plan(f"link {self._name} to {self._target}", self._make, note=self._note)
 
     def _note(self) -> None:
         self._record.links[self._name] = self._target
@@ -191,20 +183,20 @@ class Link:
         place.unlink(missing_ok=True)
         place.symlink_to(self._target)
 
-    def remove(self) -> Finding:
-        there = self._leads()
+    def plan_removal(self) -> Plan:
+        there = self._present_target()
         if there is None:
-            return Finding(f"nothing to undo: no link {self._name}")
+            return Plan(f"nothing to undo: no link {self._name}")
         if there != self._record.links.get(self._name):
-            return Finding(f"kept: {self._name}, which setup did not make")
-        return Finding(f"remove {self._name}", self._remove, removes=self._name)
+            return Plan(f"kept: {self._name}, which setup did not make")
+        return Plan(f"remove {self._name}", self._remove, removes=self._name)
 
     def _remove(self) -> None:
         self._machine.path(self._name).unlink()
         del self._record.links[self._name]
 
-    def _leads(self) -> Optional[str]:
-        """To what it leads; empty: it is there, and no link."""
+    def _present_target(self) -> Optional[str]:
+        """Where the link that is there leads; empty for what is no link, None for nothing."""
         place = self._machine.path(self._name)
         if place.is_symlink():
             return str(place.readlink())
@@ -223,24 +215,23 @@ def links(machine: Machine, record: Record) -> Iterator[Link]:
         yield Link(machine, record, name, target)
 
 
-class Certificate:
+class Certificate(Step):
     """The certificate that the first start would make."""
 
     name = f"{STATE_FOLDER}/certificate"
 
     def __init__(self, machine: Machine, record: Record, wanted: Callable[[], bool]) -> None:
-        self._machine = machine
-        self._record = record
+        super().__init__(machine, record)
         self._wanted = wanted  # whether the settings have TLS without a certificate of their own
 
-    def install(self) -> Finding:
+    def plan(self) -> Plan:
         if not self._wanted():
-            return Finding("already so: scheduler.conf needs no certificate to be made")
+            return Plan("already so: scheduler.conf needs no certificate to be made")
         if certificates.files_in(self._machine.path(self.name)).certificate.exists():
-            return Finding(f"already so: the certificate in {self.name}")
+            return Plan(f"already so: the certificate in {self.name}")
         if not self._machine.live:
-            return Finding("left to the daemon: the certificate, made on the machine's first start")
-        return Finding(f"make a certificate in {self.name}", self._make)
+            return Plan("left to the daemon: the certificate, made on the machine's first start")
+        return Plan(f"make a certificate in {self.name}", self._make)
 
     def _make(self) -> None:
         owner = self._machine.owner(USER)
@@ -251,23 +242,23 @@ class Certificate:
         # Not noted before: one that was made and is not recorded stays, and so does somebody's own.
         self._record.certificate = checksum(made.certificate.read_bytes())
 
-    def remove(self) -> Finding:
+    def plan_removal(self) -> Plan:
         place = self._machine.path(self.name)
         if not place.exists():
-            return Finding("nothing to undo: no certificate")
+            return Plan("nothing to undo: no certificate")
         file = certificates.files_in(place).certificate
         there = checksum(file.read_bytes()) if file.exists() else None
         if self._record.certificate != there:
-            return Finding(f"kept: {self.name}, which setup did not make")
+            return Plan(f"kept: {self.name}, which setup did not make")
         words = f"remove the certificate in {self.name}"
-        return Finding(words, self._remove, removes=self.name)
+        return Plan(words, self._remove, removes=self.name)
 
     def _remove(self) -> None:
         shutil.rmtree(self._machine.path(self.name))
         self._record.certificate = None
 
 
-class Service:
+class Service(Step):
     """The unit, enabled and started; the old proxy's, which has the same port, stopped.
 
     Args:
@@ -275,25 +266,28 @@ class Service:
     """
 
     def __init__(self, machine: Machine, record: Record, files: Sequence[ShippedFile]) -> None:
-        self._machine = machine
-        self._record = record
+        super().__init__(machine, record)
         self._files = files
 
-    def install(self) -> Finding:
-        systemctl = self._machine.tool("systemctl")
+    def plan(self) -> Plan:
+        systemctl = self._systemctl()
         if not systemctl:
-            return Finding("skipped: the unit, as there is no systemctl here")
+            return Plan("skipped: the unit, as there is no systemctl here")
         if self._machine.live and not self._machine.runs_systemd:
-            return Finding("skipped: the unit, as systemd does not run; ovirt-scheduler serve runs")
-        commands = self._commands([systemctl, *self._root()])
+            return Plan("skipped: the unit, as systemd does not run; ovirt-scheduler serve runs")
+        commands = self._commands(systemctl)
         if not commands:
-            return Finding(f"already so: {UNIT} is enabled{' and runs' * self._machine.live}")
-        words = "; ".join(" ".join(["run systemctl", *command]) for command in commands)
-        return Finding(
-            words,
-            lambda: self._run([systemctl, *self._root()], commands),
+            return Plan(f"already so: {UNIT} is enabled{' and runs' * self._machine.live}")
+        return Plan(
+            _shown(commands),
+            lambda: self._run(systemctl, commands),
             note=lambda: self._note(commands),
         )
+
+    def _systemctl(self) -> List[str]:
+        """The beginning of its commands; empty where there is none."""
+        program = self._machine.tool("systemctl")
+        return [program, *self._machine.root_option("--root")] if program else []
 
     def _commands(self, systemctl: List[str]) -> List[List[str]]:
         machine = self._machine
@@ -315,28 +309,27 @@ class Service:
             elif command[0] == "enable":
                 self._record.enabled = True
 
-    def remove(self) -> Finding:
-        systemctl = self._machine.tool("systemctl")
+    def plan_removal(self) -> Plan:
+        systemctl = self._systemctl()
         if not systemctl:
-            return Finding("nothing to undo: there is no systemctl here")
+            return Plan("nothing to undo: there is no systemctl here")
         commands = []
         if self._is_up(systemctl):  # whoever started it: what it lives on is taken away
             commands.append(["stop", UNIT])
         ours = self._record.enabled or f"{_UNITS}/{UNIT}" in self._record.files
-        if ours and self._machine.succeeds([systemctl, *self._root(), "is-enabled", "-q", UNIT]):
+        if ours and self._machine.succeeds([*systemctl, "is-enabled", "-q", UNIT]):
             commands.append(["disable", UNIT])
         if self._record.old_proxy:
             commands.append(["enable", *self._now(), OLD_UNIT])
         if not commands:
-            return Finding(f"nothing to undo: {UNIT} was not enabled by setup")
-        words = "; ".join(" ".join(["run systemctl", *command]) for command in commands)
-        return Finding(words, lambda: self._undo([systemctl, *self._root()], commands))
+            return Plan(f"nothing to undo: {UNIT} was not enabled by setup")
+        return Plan(_shown(commands), lambda: self._undo(systemctl, commands))
 
-    def _is_up(self, systemctl: str) -> bool:
+    def _is_up(self, systemctl: List[str]) -> bool:
         """Whether it runs, or will: systemd may be about to start it again."""
         if not self._machine.runs_systemd:
             return False
-        state = self._machine.run([systemctl, "show", "--property=ActiveState", UNIT])
+        state = self._machine.run([*systemctl, "show", "--property=ActiveState", UNIT])
         return state.strip().partition("=")[2] not in ("inactive", "failed")
 
     def _run(self, systemctl: List[str], commands: List[List[str]]) -> None:
@@ -373,9 +366,9 @@ class Service:
         names = [f"{folder}/systemd/system/{OLD_UNIT}" for folder in PACKAGES]
         return any(self._machine.path(name).exists() for name in names)
 
-    def _root(self) -> List[str]:
-        root = self._machine.root
-        return [] if root == Path("/") else [f"--root={root}"]
-
     def _now(self) -> List[str]:
         return ["--now"] * self._machine.runs_systemd
+
+
+def _shown(commands: List[List[str]]) -> str:
+    return "; ".join(" ".join(["run systemctl", *command]) for command in commands)

@@ -15,7 +15,7 @@ import pytest
 from ovirt_scheduler.command import cli
 from ovirt_scheduler.command.setup import record as install_record
 from ovirt_scheduler.command.setup.machine import Machine
-from ovirt_scheduler.command.setup.step import Finding
+from ovirt_scheduler.command.setup.step import Plan
 from ovirt_scheduler.command.setup.steps import User
 from ovirt_scheduler.security import trust
 from ovirt_scheduler.settings import config
@@ -259,10 +259,10 @@ def test_the_user_is_made_and_removed(tmp_path, tools):
     (tmp_path / "etc").mkdir()
     machine, record = Of(tmp_path, live=False), install_record.Record()
     user = User(machine, record)
-    user.install().act()
+    user.plan().act()
     assert machine.owner("ovirt-scheduler").uid < 1000
-    assert user.install() == Finding("already so: the user ovirt-scheduler")
-    user.remove().act()
+    assert user.plan() == Plan("already so: the user ovirt-scheduler")
+    user.plan_removal().act()
     assert machine.owner("ovirt-scheduler") is None
 
 

@@ -1,19 +1,19 @@
-"""What a line of the log may tell, field by field.
+"""The fields of a line of the log.
 
 A line is logged with its fields as the one argument: ``log.info("%(units)s ...", fields)``. The
-sentence is made from the same mapping that the JSON and journal formats show (``log_format``,
-``journal``), so that text and fields cannot disagree. What others chose, names and output, comes
-in the types below, which say how it looks in a sentence.
+sentence is made of the same mapping that the JSON and journal formats show (``format``,
+``journal``), so text and fields cannot disagree. Names and output that come from elsewhere have
+the types below, which say how they look in a sentence.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from typing import Collection, Dict, Mapping
+from typing import Collection, Dict, Mapping, Sequence
 
-# Each field with what it tells; docs/operations.md has the same table. None is named time, level,
-# message or logger, which every line has.
+# Each field with its meaning; docs/operations.md has the same table. No field may be named time,
+# level, message or logger, as every line has these.
 FIELDS: Dict[str, str] = {
     "request": "id of the request; the lines on its plugins have the same",
     "method": "XML-RPC method, as the caller named it",
@@ -25,7 +25,7 @@ FIELDS: Dict[str, str] = {
     "target": "verb and path of a request that was refused, without its query",
     "units": "units that were asked for, the first 32",
     "problems": "those of them with problems",
-    "hosts_in": "number of hosts that were given",
+    "hosts_in": "number of hosts in the request",
     "hosts_out": "number of hosts in the answer",
     "milliseconds": "time that the request or the plugin call took",
     "unit": "policy unit, scheduler or driver",
@@ -53,7 +53,7 @@ FIELDS: Dict[str, str] = {
     "pid": "process id",
     "status": "exit status of a process, or minus the signal that ended it",
     "signal": "signal that the daemon was sent",
-    "state": "what systemd was to be told",
+    "state": "what was to be sent to systemd",
     "version": "of ovirt-scheduler",
 }
 
@@ -64,7 +64,7 @@ _IN_A_FIELD = 32
 
 
 class Name(str):
-    """A name that somebody else chose, cut; in a sentence in quotes unless it is a plain word."""
+    """A name from elsewhere, cut to a length; in quotes in a sentence unless it is a plain word."""
 
     __slots__ = ()
 
@@ -77,20 +77,18 @@ class Name(str):
 
 
 class Names:
-    """Some of many names."""
+    """The first of many names, and how many more there are."""
 
     def __init__(self, names: Collection[str]) -> None:
         self.first = tuple(Name(name) for name in itertools.islice(names, _IN_A_FIELD))
         self._all = len(names)
 
     def __str__(self) -> str:
-        told = self.first[:_IN_A_SENTENCE]
-        more = self._all - len(told)
-        return (", ".join(map(str, told)) or "(none)") + (f" and {more} more" if more else "")
+        return _listed([str(name) for name in self.first], self._all)
 
 
 class Costs(Dict[str, int]):
-    """Some of many costs, by host."""
+    """The first of many costs by host, and how many more there are."""
 
     def __init__(self, costs: Mapping[str, int]) -> None:
         first = itertools.islice(costs.items(), _IN_A_FIELD)
@@ -98,13 +96,16 @@ class Costs(Dict[str, int]):
         self._all = len(costs)
 
     def __str__(self) -> str:
-        told = list(itertools.islice(self.items(), _IN_A_SENTENCE))
-        more = self._all - len(told)
-        shown = ", ".join(f"{host} {cost}" for host, cost in told) or "(none)"
-        return shown + (f" and {more} more" if more else "")
+        return _listed([f"{host} {cost}" for host, cost in self.items()], self._all)
+
+
+def _listed(first: Sequence[str], all_of_them: int) -> str:
+    shown = first[:_IN_A_SENTENCE]
+    more = all_of_them - len(shown)
+    return (", ".join(shown) or "(none)") + (f" and {more} more" if more else "")
 
 
 class Block(str):
-    """Text of several lines, told beneath the sentence and not in it: a traceback, output."""
+    """Text of several lines that follows the sentence: a traceback, or output."""
 
     __slots__ = ()

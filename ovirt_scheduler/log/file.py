@@ -1,8 +1,8 @@
-"""Where the log's lines go: standard error, or a file that rotates.
+"""Handlers that write the log to standard error, or to a file that rotates.
 
-A log that cannot be written stops nothing. The disk may be full, the folder gone, or the file not
-to be renamed. Standard error says so once and gets the lines meanwhile. When the file takes lines
-again, it says how many it has missed.
+A log that cannot be written stops nothing: the disk may be full, or the folder gone. Then the lines
+go to standard error, after one that says why. When the file takes lines again, its first one says
+how many it has missed.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _STANDARD_ERROR = 2
 
 
 class StandardError(logging.Handler):
-    """Writes lines to the descriptor, with no buffer that could fail later."""
+    """Writes each line to standard error at once, without a buffer that could fail later."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record; one that cannot be formatted is told, as every handler does it."""
+        """Write a record. One that cannot be formatted is reported there, too."""
         try:
             self.write(self.format(record))
         except Exception:  # noqa: BLE001  a record that cannot be formatted must not harm its caller
@@ -35,24 +35,25 @@ class StandardError(logging.Handler):
 
     @staticmethod
     def write(line: str) -> None:
-        """Write a line; where there is no standard error it is lost."""
+        """Write a line. It is lost if there is no standard error."""
         with contextlib.suppress(OSError):
             _write(_STANDARD_ERROR, f"{line}\n".encode("utf-8", "backslashreplace"))
 
 
 class LogFile(RotatingFileHandler):
-    """Appends lines to a file. One that others moved or removed is made anew.
-
-    Args:
-        path: of the file; its folder has to be there.
-        most_bytes: from which a file is renamed to ``PATH.1``, the one before it to ``PATH.2``...
-        kept: how many of these there are at most.
-
-    Raises:
-        ConfigError: it cannot be written.
-    """
+    """Appends lines to a file, and makes a new one where others moved or removed it."""
 
     def __init__(self, path: Path, most_bytes: int = _MOST_BYTES, kept: int = _KEPT) -> None:
+        """Open the file.
+
+        Args:
+            path: of the file; its folder has to exist.
+            most_bytes: the size at which a file is renamed to ``PATH.1``, and that to ``PATH.2``.
+            kept: how many renamed files there are at most.
+
+        Raises:
+            ConfigError: it cannot be opened.
+        """
         self._most_bytes = most_bytes
         self._missed = 0  # lines
         self._reason = ""  # why they were missed
@@ -70,7 +71,7 @@ class LogFile(RotatingFileHandler):
             raise ConfigError(message, str(path)) from None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record, to standard error where the file takes none."""
+        """Write a record to the file, or to standard error if that fails."""
         try:
             line = self.format(record)
         except Exception:  # noqa: BLE001  as in StandardError
@@ -91,27 +92,27 @@ class LogFile(RotatingFileHandler):
             super().close()
 
     def doRollover(self) -> None:  # noqa: N802  logging's own name
-        """Rename the files. Where that fails the file grows, as one too long is better than none.
+        """Rename the files. If that fails, the file goes on growing.
 
         Raises:
-            OSError: there is no file to be had.
+            OSError: the file cannot be opened again.
         """
         try:
             super().doRollover()
         except OSError as error:
             self.stream = self._open()
             self.maxBytes = self.stream.tell() + _RETRY_BYTES
-            told = self._warning(
+            warning = self._warning(
                 "the log cannot be rotated: %(reason)s; it grows until the daemon may write to "
                 "%(folders)s",
                 {"reason": error.strerror, "folders": str(Path(self.baseFilename).parent)},
             )
-            self.stream.write(f"{told}\n")
+            self.stream.write(f"{warning}\n")
         else:
             self.maxBytes = self._most_bytes
 
     def close(self) -> None:
-        """Give the file back. A line that comes later opens it for itself alone."""
+        """Close the file. A line that comes later opens and closes it once more."""
         self._ended = True
         super().close()
 
@@ -120,10 +121,10 @@ class LogFile(RotatingFileHandler):
         return io.TextIOWrapper(raw, self.encoding, self.errors, write_through=True)
 
     def _current(self) -> io.TextIOWrapper:
-        """The open file; another one where its name is no longer that of the former.
+        """The open file, opened anew if another one or none has its name now.
 
         Raises:
-            OSError: there is no file to be had.
+            OSError: it cannot be opened.
         """
         if self.stream is not None:
             with contextlib.suppress(OSError):
@@ -136,38 +137,38 @@ class LogFile(RotatingFileHandler):
     def _miss(self, line: str, reason: str) -> None:
         if not self._missed:
             self._reason = reason
-            told = self._warning(
+            warning = self._warning(
                 "the log %(file)s cannot be written: %(reason)s; its lines come here",
                 {"file": self.baseFilename, "reason": reason},
             )
-            StandardError.write(told)
+            StandardError.write(warning)
         self._missed += 1
         StandardError.write(line)
 
     def _missed_lines(self) -> str:
-        """The line on those that are missing here; empty where there are none."""
+        """The line that says how many lines the file has missed; empty if none."""
         if not self._missed:
             return ""
-        told = self._warning(
+        warning = self._warning(
             "lines that could not be written here: %(count)d (%(reason)s); standard error got them",
             {"count": self._missed, "reason": self._reason},
         )
-        return f"{told}\n"
+        return f"{warning}\n"
 
     def _warning(self, message: str, fields: Mapping[str, object]) -> str:
-        """A line of the log's own."""
+        """A line of this module's own."""
         record = logging.LogRecord(__name__, logging.WARNING, __file__, 0, message, (fields,), None)
         return self.format(record)
 
 
 class _WholeLines(io.FileIO):
-    """A file that takes all bytes of a line or none."""
+    """A file to which a line is written whole or not at all."""
 
     def write(self, line: bytes) -> int:  # type: ignore[override]
-        """Write a line; where it does not fit, what was written of it is cut off again.
+        """Write a line.
 
         Raises:
-            OSError: it does not fit.
+            OSError: it cannot be written whole; the file is as long as before.
         """
         size = os.fstat(self.fileno()).st_size
         try:
@@ -186,5 +187,5 @@ def _write(descriptor: int, line: bytes) -> None:
 
 
 def _open_private(path: str, flags: int) -> int:
-    """What plugins print is in the log, which is not for everybody."""
+    """Open a file that is not for everybody to read: it holds what plugins print."""
     return os.open(path, flags, 0o640)

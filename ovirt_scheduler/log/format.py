@@ -1,8 +1,8 @@
 """A record of the log as text: plain for people, or JSON with its fields.
 
-Nothing that somebody else chose can make a line of its own or steer a terminal: every character
-that is not printable is shown as Python writes it (``\\n``, ``\\x1b``, ``\\ud800``), and further
-lines of a traceback or of output are indented, as no line of the log is.
+Text from elsewhere can neither make a line of its own nor steer a terminal. Every character that
+is not printable is escaped as Python does it (``\\n``, ``\\x1b``, ``\\ud800``). Further lines of a
+traceback or of output are indented, as no line of the log is.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class PlainFormatter(logging.Formatter):
     """``2026-01-31 12:00:00.000+01:00 INFO    request …``, in local time with its offset."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """The record's lines, without the last line break."""
         local = time.localtime(record.created)
         shown, zone = time.strftime("%Y-%m-%d %H:%M:%S %z", local).rsplit(" ", 1)
         place = f"{shown}.{int(record.msecs):03}{zone[:3]}:{zone[3:]}"
@@ -34,24 +35,25 @@ class PlainFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object on one line, all of it ASCII: time (RFC 3339, UTC), level, message, fields."""
+    """One object on one line, in ASCII: time (RFC 3339, UTC), level, logger, message, fields."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """The record's line, without its line break."""
         created = datetime.datetime.fromtimestamp(record.created, datetime.timezone.utc)
-        told = {
+        line = {
             "time": created.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": sentence(record),
             **fields(record),
         }
-        return as_json(told)
+        return as_json(line)
 
 
 def fields(record: logging.LogRecord) -> Dict[str, object]:
-    """The record's fields, without those that are None; of an exception its traceback."""
-    given = record.args if isinstance(record.args, dict) else {}
-    found = {name: given[name] for name in given if name in FIELDS and given[name] is not None}
+    """The record's fields that are not None, and the traceback if it has an exception."""
+    args = record.args if isinstance(record.args, dict) else {}
+    found = {name: args[name] for name in args if name in FIELDS and args[name] is not None}
     if record.exc_info and record.exc_info[0] is not None:
         found["traceback"] = Block(logging.Formatter().formatException(record.exc_info))
     return found
@@ -59,10 +61,9 @@ def fields(record: logging.LogRecord) -> Dict[str, object]:
 
 @functools.lru_cache(maxsize=256)
 def kind(message: str) -> str:
-    """What all lines of a message have in common: a number for the words that it has in the code.
+    """The id of a message: the same for all lines that it makes, and another if its words change.
 
-    The manual has these words, with the fields in capitals; whoever changes them there and in the
-    code makes another kind.
+    It is made of the words as the manual shows them, with the fields in capitals.
     """
     words = _FIELD.sub(lambda found: found.group(1).upper(), message)
     return uuid.uuid5(_KINDS, words).hex
@@ -74,18 +75,18 @@ def sentence(record: logging.LogRecord) -> str:
 
 
 def text(record: logging.LogRecord) -> str:
-    """The message with what was printed or where it failed; of that, several lines are indented."""
-    told = sentence(record)
+    """The message, followed by output and traceback. Several lines of these are indented."""
+    shown = sentence(record)
     for value in fields(record).values():
         if isinstance(value, Block):
             lines = [printable(line.expandtabs()) for line in value.splitlines()]
             separator = " " if len(lines) == 1 else _INDENT
-            told += "".join(f"{separator}{line}" for line in lines)
-    return told
+            shown += "".join(f"{separator}{line}" for line in lines)
+    return shown
 
 
 def printable(words: str) -> str:
-    """The words on one line, every character escaped that is not to be seen there."""
+    """The words with every character escaped that is not printable, so that they fit on a line."""
     if words.isprintable():
         return words
     return "".join(
@@ -95,17 +96,17 @@ def printable(words: str) -> str:
 
 
 def as_utf8(words: str) -> bytes:
-    """UTF-8; a lone surrogate, which not every reader takes, is shown as ``\\ud800``."""
+    """UTF-8, with a lone surrogate as ``\\ud800``: not every reader takes one."""
     return str.encode(words, "utf-8", "backslashreplace")
 
 
 def as_json(value: object) -> str:
-    """JSON in ASCII, as ``as_utf8`` has it."""
+    """JSON in ASCII, with lone surrogates as ``as_utf8`` shows them."""
     return json.dumps(_plain(value), separators=(",", ":"))
 
 
 def _plain(value: object) -> object:
-    """What json knows, without a lone surrogate."""
+    """The value made of types that ``json`` knows, without a lone surrogate."""
     if isinstance(value, str):
         return as_utf8(value).decode("utf-8")
     if isinstance(value, Names):

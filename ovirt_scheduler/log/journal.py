@@ -1,7 +1,7 @@
-"""Writes the log to systemd's journal, with its fields: the native journal protocol.
+"""A handler that writes the log and its fields to systemd's journal, in its native protocol.
 
-One datagram for each entry; one that is too large goes as a sealed memfd whose descriptor is
-passed (https://systemd.io/JOURNAL_NATIVE_PROTOCOL/, systemd.journal-fields(7))::
+Each entry is a datagram. One that is too large is passed as the descriptor of a sealed memfd
+(https://systemd.io/JOURNAL_NATIVE_PROTOCOL/, systemd.journal-fields(7))::
 
     MESSAGE=one line \\n               a value without a line break
     MESSAGE \\n  length  value \\n      any value: its length in 8 bytes, little-endian
@@ -33,7 +33,7 @@ _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_
 
 
 def is_standard_error(environ: Mapping[str, str]) -> bool:
-    """Whether standard error goes to the journal: ``JOURNAL_STREAM``, systemd.exec(5)."""
+    """Whether standard error goes to the journal, as ``JOURNAL_STREAM`` says (systemd.exec(5))."""
     device, _, inode = environ.get("JOURNAL_STREAM", "").partition(":")
     try:
         stream = os.fstat(2)
@@ -43,17 +43,19 @@ def is_standard_error(environ: Mapping[str, str]) -> bool:
 
 
 class JournalHandler(logging.Handler):
-    """Sends each record to the journal; while that takes none, to standard error.
+    """Sends each record to the journal, or to standard error while the journal takes none.
 
-    Both changes are told once.
-
-    Args:
-        address: of journald's socket.
-        pause: seconds for which a journal that failed is left alone, so that one that hangs
-            does not hold up the daemon.
+    A line says when that begins, and another when it ends.
     """
 
     def __init__(self, address: str = SOCKET, pause: float = 1.0) -> None:
+        """Make a handler, which needs no journal yet.
+
+        Args:
+            address: of journald's socket.
+            pause: seconds without a try after one that failed, so that a journal that hangs does
+                not hold up the daemon.
+        """
         super().__init__()
         self._address = address
         self._pause = pause
@@ -65,12 +67,12 @@ class JournalHandler(logging.Handler):
         self._socket.settimeout(_SEND_SECONDS)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send a record; one that the journal does not take is written to standard error."""
+        """Send a record, or write it to standard error if the journal does not take it."""
         try:
             reason = self._send(entry(record))
             if reason:
                 if not self._failed:
-                    self._failed = True  # first: what is told now comes through here too
+                    self._failed = True  # first: the warning comes through here, too
                     _log.warning(
                         "the journal takes nothing, the log goes to standard error: %(reason)s",
                         {"reason": reason},
@@ -83,12 +85,12 @@ class JournalHandler(logging.Handler):
             self.handleError(record)
 
     def close(self) -> None:
-        """Give the socket back."""
+        """Close the socket."""
         self._socket.close()
         super().close()
 
     def _send(self, data: bytes) -> str:
-        """Send an entry; gives why it was not taken, and nothing where it was."""
+        """Send an entry. Gives the reason if it was not taken, or an empty text."""
         if time.monotonic() < self._next_try:
             return "it did not a moment ago"
         try:
@@ -104,7 +106,7 @@ class JournalHandler(logging.Handler):
         return ""
 
     def _send_large(self, data: bytes) -> None:
-        """Pass an entry that no datagram holds as a memfd that nobody can change any more."""
+        """Pass an entry that no datagram can hold in a memfd that nobody can change."""
         descriptor = os.memfd_create("ovirt-scheduler-log", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
@@ -115,7 +117,7 @@ class JournalHandler(logging.Handler):
 
 
 def entry(record: logging.LogRecord) -> bytes:
-    """The record as the journal's protocol writes it."""
+    """The record in the journal's protocol."""
     lines: List[str] = []
     blocks = b""
     for name, value in _entry_fields(record):
@@ -128,7 +130,7 @@ def entry(record: logging.LogRecord) -> bytes:
 
 
 def _entry_fields(record: logging.LogRecord) -> Iterator[Tuple[str, str]]:
-    """The journal's own fields, then ours; one of several values comes several times."""
+    """The journal's own fields, then ours. A field with several values comes several times."""
     yield "MESSAGE", text(record)
     yield "MESSAGE_ID", kind(str(record.msg))
     yield "PRIORITY", next((code for least, code in _PRIORITIES if record.levelno >= least), "7")

@@ -1,7 +1,7 @@
-"""The settings of the daemon and a plugin's conf file, read and checked (contract 5.8, 6).
+"""The settings of the daemon and of a plugin's conf file (contract 5.8, 6).
 
-``conf_file`` holds a file to the table of settings. Here the values get their types, what one
-key has to do with another is checked, and it is known where things lie.
+``file`` checks each value by itself. This module checks what one key has to do with another, and
+makes frozen dataclasses of the values.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ovirt_scheduler.settings.values import PYTHON_PATH, Drive, is_loopback
 
 _CLUSTER_NAME = re.compile(r"[\w.-]{1,40}")
 
-# In a conf file that is wrong somewhere: no other key has this value, and a misspelt one counts.
+# Searched in a conf file that cannot be read. No other key may be "reject"; a misspelt key counts.
 _MEANT_TO_REJECT = re.compile(
     rb"""(?mi)^[^#\n=]*=[ \t]*['"]?reject\b|^[ \t]*on_failure[ \t]*=(?![ \t]*['"]?ignore\b)"""
 )
@@ -45,10 +45,10 @@ class EngineSettings:
     cache_seconds: float
 
     def password(self) -> str:
-        """The first line of its file, as it is now.
+        """Read the password, which is the first line of its file.
 
         Raises:
-            ConfigError: there is none that can be read, or others could read or change it.
+            ConfigError: the file cannot be read, or others could read or change it.
         """
         password = ""
         try:
@@ -81,7 +81,7 @@ class ClusterSettings:
     lines: Mapping[str, Optional[int]] = field(default_factory=dict, compare=False)  # of its keys
 
     def mistake(self, key: str, problem: str) -> ConfigError:
-        """What is wrong with a key, on its line, or the section's where it is not set."""
+        """The exception to raise about a key. Its line is the section's if the key is not set."""
         words = f"[clusters] [[{self.name}]] {key}: {problem}"
         return ConfigError(words, self.file, self.lines.get(key))
 
@@ -131,9 +131,9 @@ class Settings:
 
 @dataclass(frozen=True)
 class PluginConf:
-    """A plugin's NAME.conf (contract 5.8); ``properties.parse`` reads the two texts.
+    """A plugin's conf file (contract 5.8). None is for what scheduler.conf says.
 
-    None stands for what scheduler.conf says.
+    ``properties.parse`` reads ``custom_properties`` and ``default_values``.
     """
 
     name: str  # of the property set
@@ -153,8 +153,8 @@ def load(path: Optional[Path], environ: Mapping[str, str], for_daemon: bool = Tr
     Args:
         path: the file; None for the one in its usual place, which may be missing.
         environ: for ``PYTHONPATH``, which ``plugins_path`` may name.
-        for_daemon: else for a command of somebody who, without being root, runs plugins as
-            themselves, whatever ``plugin_user`` says.
+        for_daemon: whether ``plugin_user`` needs root. Commands of other users run plugins as
+            that user, and ignore it.
 
     Raises:
         ConfigError: with the file, the line and the key, and what is allowed.
@@ -167,7 +167,7 @@ def load(path: Optional[Path], environ: Mapping[str, str], for_daemon: bool = Tr
             raise ConfigError("there is no such file", str(file)) from error
         data = b""
         with contextlib.suppress(FileNotFoundError):
-            _check_trust(file)  # whoever could write it could have taken it away
+            _check_trust(file)  # who could change the file could have removed it, too
     else:
         _check_trust(file)
     conf = parse(data, file)
@@ -206,7 +206,11 @@ def parse(data: bytes, path: Path) -> ConfFile:
 
 
 def parse_plugin_conf(data: bytes, path: Path) -> PluginConf:
-    """Check a plugin's conf file that has been read already.
+    """Check the content of a plugin's conf file.
+
+    Args:
+        data: what is in the file.
+        path: where it is, for messages; its name is the plugin's.
 
     Raises:
         PluginError: with the file, the line and the key, and what is allowed.
@@ -228,11 +232,13 @@ def parse_plugin_conf(data: bytes, path: Path) -> PluginConf:
 
 
 def rejects(data: bytes, path: Path, default: OnFailure) -> bool:
-    """Whether a filter that is not loaded accepts no host, as its conf file has it (contract 4.2).
+    """Whether a filter that cannot be loaded rejects every host (contract 4.2).
 
-    What is wrong in the rest of that file does not open a door that it wants closed.
+    A mistake elsewhere in its conf file does not change what that file says of it.
 
     Args:
+        data: what is in the filter's conf file.
+        path: where that file is.
         default: what scheduler.conf says.
     """
     try:
@@ -243,10 +249,10 @@ def rejects(data: bytes, path: Path, default: OnFailure) -> bool:
 
 
 def state_folder(environ: Mapping[str, str], uid: int) -> Path:
-    """Where the certificate and the last good plugins are kept (contract 6).
+    """The folder for the certificate and the last good plugins (contract 6).
 
     Raises:
-        ConfigError: a user without a home folder, and nothing in the environment.
+        ConfigError: the user has no home folder, and the environment names none.
     """
     folder = environ.get("STATE_DIRECTORY", "").split(":")[0]  # systemd may set several
     if folder:
@@ -275,7 +281,7 @@ def _check_trust(file: Path) -> None:
 
 
 def _check_listening(conf: ConfFile) -> None:
-    """Nobody is let in by an oversight."""
+    """Refuse settings that let everybody in by an oversight."""
     if conf["ssl_client_ca"] and not conf["ssl"]:
         raise conf.mistake("ssl_client_ca", "client certificates need ssl = true")
     if conf["ssl_allowed_clients"] and not conf["ssl_client_ca"]:
@@ -296,7 +302,8 @@ def _check_files(conf: ConfFile) -> None:
         if conf[one] and not conf[other]:
             raise conf.mistake(one, f"needs {other} too")
     engine = conf.sections["engine"]
-    # Who may write its folder can lead what root writes into any file.
+    # With plugin_user the daemon is root. A link in a folder that others may write could lead its
+    # log into any file.
     logs = conf["log_file"] if conf["plugin_user"] else None
     if logs and not logs.exists():
         logs = logs.parent
@@ -310,7 +317,7 @@ def _check_files(conf: ConfFile) -> None:
     )
     for section, key, path, problem_of in named:
         if path is not None:
-            with contextlib.suppress(OSError):  # whoever reads it tells
+            with contextlib.suppress(OSError):  # whoever opens the file reports that
                 problem = problem_of(path)
                 if problem:
                     raise section.mistake(key, f"{path}: {problem}")
@@ -390,7 +397,7 @@ def _clusters(conf: ConfFile, file: Path) -> Iterator[ClusterSettings]:
 def _plugin_folders(
     written: Tuple[str, ...], environ: Mapping[str, str]
 ) -> Tuple[Tuple[Path, ...], FrozenSet[Path]]:
-    """The folders of ``plugins_path``, none twice, and those that may be missing."""
+    """The folders of ``plugins_path``, each once; and those of them that may be missing."""
     variable = [entry for entry in environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     bases = variable or [str(Path(__file__).resolve().parents[2])]
     folders: Dict[Path, bool] = {}  # whether it may be missing

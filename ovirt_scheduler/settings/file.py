@@ -13,11 +13,14 @@ from ovirt_scheduler.settings.table import Key
 
 
 class Section:
-    """The settings of one section. ``section["key"]`` is a value, ``in`` tells if the file sets it.
+    """The settings of one section: ``section["key"]`` is a value.
+
+    ``"key" in section`` says whether the file sets it, under any of its names.
 
     Attributes:
-        values: each key of the table with its typed value: the file's, or else the default.
-        lines: each key with its line; where the file does not set it, with the section's.
+        keys: the table, by name.
+        values: each key with its typed value: the file's, or else the default.
+        lines: each key with its line, or the section's if the file does not set it.
     """
 
     def __init__(
@@ -59,7 +62,7 @@ class Section:
         return self._at(self.lines[key], key, problem)
 
     def refused(self, entry: Entry, problem: str) -> SchedulerError:
-        """The exception to raise about a line that sets no key of this section."""
+        """The exception to raise about an entry, on the entry's line."""
         return self._at(entry.line, entry.key, problem)
 
     def _at(self, line: Optional[int], key: str, problem: str) -> SchedulerError:
@@ -90,7 +93,7 @@ class Section:
 
 
 class ConfFile(Section):
-    """A file. It is itself the section above all others.
+    """A conf file. It is itself the section above the others.
 
     Attributes:
         sections: the table's own sections by their names, whether the file has them or not.

@@ -1,9 +1,8 @@
-"""Takes a conf file apart: scheduler.conf and a plugin's NAME.conf alike (contract 5.8, 6).
+"""The syntax of conf files: scheduler.conf and the plugins' (contract 5.8, 6).
 
-configobj reads the lines, without interpolation and without list values. What it leaves open
-is settled here:
+configobj reads the lines, without interpolation and without list values. This module adds:
 
-- Every value comes with its line, for the message about it.
+- Every value has the number of its line, for messages.
 - Quotes around a whole value, of either kind, are taken off. Triple quotes are refused, as
   every value is one line.
 - A ``#`` begins a comment after white space only. ``regex = a#b``, of which configobj would
@@ -35,9 +34,10 @@ _SHOWN = 60  # characters of a file's text that a message repeats
 
 @dataclass(frozen=True)
 class Entry:
-    """One ``key = value`` of a file; ``section`` is empty above the first section.
+    """One ``key = value`` of a file.
 
-    ``subsection`` names a section in the section, which has an entry of its own, without a key.
+    ``section`` is empty above the first section. The header of a section in a section,
+    ``subsection``, is an entry without key and value.
     """
 
     section: str
@@ -48,7 +48,7 @@ class Entry:
 
 
 def content(path: Path, error_type: ErrorType) -> bytes:
-    """The bytes of a conf file.
+    """Read the bytes of a conf file.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -68,7 +68,7 @@ def content(path: Path, error_type: ErrorType) -> bytes:
 
 
 def entries(data: bytes, path: Path, error_type: ErrorType) -> Tuple[Entry, ...]:
-    """The values of a conf file in their order; sections without a value are not told.
+    """The entries of a conf file in their order. An empty section has none.
 
     Raises:
         error_type: not UTF-8, a control character, outside of comments one that cannot be seen, a
@@ -109,7 +109,7 @@ def _lines(data: bytes, path: Path, error_type: ErrorType) -> List[str]:
 
 
 def _unseen(line: str) -> str:
-    """The first of the characters that make a key or a value another than it seems."""
+    """The first character of a line that cannot be seen, and so hides what a value is."""
     return next((sign for sign in line if sign != "\t" and not sign.isprintable()), "")
 
 
@@ -128,7 +128,7 @@ def _unreadable(error: ConfigObjError) -> str:
 def _walk(
     config: ConfigObj, lines: List[str], path: Path, error_type: ErrorType
 ) -> Iterator[Entry]:
-    """The entries with their lines, which follow from the comments that configobj counts."""
+    """The entries with their lines. Configobj keeps comment lines, from which these are counted."""
     number = len(config.initial_comment)
     for section in _sections(config):
         if section is not config:
@@ -158,7 +158,7 @@ def _check_name(name: str, number: int, path: Path, error_type: ErrorType) -> No
 
 
 def _sections(section: Section) -> Iterator[Section]:
-    """A section, then those in it, as they follow in the file."""
+    """A section, then those in it, in the order of the file."""
     yield section
     for name in section.sections:
         yield from _sections(section[name])
@@ -169,7 +169,7 @@ def _names(section: Section) -> List[str]:
 
 
 def _ambiguity(section: Section, key: str, line: str) -> str:
-    """What keeps a value from being read in one way only; empty where nothing does."""
+    """Why a value can be read in two ways; empty if it cannot."""
     value = line.partition("=")[2].strip()
     comment = section.inline_comments[key]
     if value.startswith(('"""', "'''")):

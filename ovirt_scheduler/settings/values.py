@@ -22,7 +22,7 @@ _LOCALHOST = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::")  # noqa: S104  n
 
 
 class Drive(enum.Enum):
-    """Whether the daemon itself looks after clusters, and how far it goes."""
+    """What the daemon does for the clusters of the section ``[clusters]``."""
 
     OFF = "off"
     DRY_RUN = "dry-run"  # logs the migrations that it would make
@@ -117,7 +117,7 @@ def _names(text: str) -> Tuple[str, ...]:
 
 
 def _factors(text: str) -> Tuple[Tuple[str, int], ...]:
-    """``name=factor;name2=factor2``; a factor that is not said is 1."""
+    """``name=factor;name2=factor2``; a factor that is left out is 1."""
     pairs = [
         _match(r"([^=]+?)(?:\s*=\s*(-?[0-9]{1,10}))?", item.strip()) for item in text.split(";")
     ]
@@ -156,7 +156,7 @@ def _url(text: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a listening address stays on this machine; names but localhost are not looked up."""
+    """Whether an address is this machine's own. No name but localhost is looked up."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -164,7 +164,7 @@ def is_loopback(host: str) -> bool:
 
 
 def url_host(address: str) -> str:
-    """The host in a URL that leads from this machine to a listening address."""
+    """The host of a URL with which this machine reaches a listening address."""
     if address in _LOCALHOST:
         return "localhost"
     return f"[{address}]" if ":" in address else address

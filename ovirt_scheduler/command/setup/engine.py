@@ -1,6 +1,6 @@
-"""The engine's side of the installation: its configuration, its trust, the old proxy's plugins.
+"""The steps for the engine: scheduler.conf, its trust store and settings, the old proxy's plugins.
 
-``engine-config`` and the Java whose trust store counts are the engine's own (docs/engine.md).
+docs/engine.md describes ``engine-config`` and the Java that the engine uses.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ALIAS = "ovirt-scheduler"
 _PASSWORD = "changeit"  # noqa: S105  every Java's; the store holds certificates alone
 
 
-_REASONS = {  # of the keys that are set here
+_REASONS = {  # why setup sets a key
     "root_api": "the engine calls / and expects its own form of answer there",
     "ssl": "no Java of the engine's is found here that could be made to trust a certificate",
     "plugins_path": "the plugins of the old proxy are called beside the samples",
@@ -40,18 +40,21 @@ _REASONS = {  # of the keys that are set here
 
 
 class SchedulerConf(ShippedFile):
-    """scheduler.conf as it is shipped, with the keys that were asked for.
-
-    Args:
-        keys: above the sections, to their values; kept in the record for the next time.
-    """
+    """Installs scheduler.conf as it is shipped, with some keys set."""
 
     def __init__(self, machine: Machine, record: Record, keys: Dict[str, str]) -> None:
+        """Make the step.
+
+        Args:
+            keys: of the part above the sections, with their values. The record keeps them for
+                the next run.
+        """
         self._keys = keys
         plain = shipped("etc/scheduler.conf").read_bytes()
         super().__init__(machine, record, CONF, _with_keys(plain, keys), plain)
 
     def plan(self) -> Plan:
+        """Plan as for any file. The administrator has to set the keys in one that was edited."""
         plan = super().plan()
         missing = self.missing()
         if not missing:
@@ -62,21 +65,20 @@ class SchedulerConf(ShippedFile):
         return plan._replace(words=f"{plan.words}; add {lines} to it yourself", left=True)
 
     def missing(self) -> Dict[str, str]:
-        """The keys that an edited file does not have so."""
+        """The keys that an edited file sets otherwise, with their values."""
         if not self.edited:
             return {}
-        there = self.values()
-        wanted = self._parsed(self._data)
-        return {key: value for key, value in self._keys.items() if there[key] != wanted[key]}
+        present, wanted = self.values(), self._parsed(self._data)
+        return {key: value for key, value in self._keys.items() if present[key] != wanted[key]}
 
     def values(self) -> ConfFile:
-        """The settings that hold when this step is done.
+        """The settings as they are after this step.
 
         Raises:
-            ConfigError: the file that is there is wrong.
+            ConfigError: the file was edited, and is wrong.
         """
-        there = self._machine.read(self.name) if self.edited else None
-        return self._parsed(self._data if there is None else there)
+        edited = self._machine.read(self.name) if self.edited else None
+        return self._parsed(self._data if edited is None else edited)
 
     def _parsed(self, data: bytes) -> ConfFile:
         return config.parse(data, self._machine.path(self.name))
@@ -87,7 +89,7 @@ class SchedulerConf(ShippedFile):
 
 
 def _with_keys(plain: bytes, keys: Dict[str, str]) -> bytes:
-    """Each key's line in place of the comment that shows its default."""
+    """Put each key's line in the place of the comment that shows its default."""
     lines = plain.decode().splitlines()
     for key, value in keys.items():
         (place,) = [at for at, line in enumerate(lines) if line.startswith(f"#{key} =")]
@@ -96,7 +98,7 @@ def _with_keys(plain: bytes, keys: Dict[str, str]) -> bytes:
 
 
 class Java(NamedTuple):
-    """The engine's Java; paths as this process finds them."""
+    """The tool and the trust store of the engine's Java, as paths of this process."""
 
     keytool: Path
     store: Path
@@ -104,9 +106,9 @@ class Java(NamedTuple):
 
 def java(machine: Machine) -> Optional[Java]:
     """Find the trust store that the engine's Java uses, and the tool for it."""
-    teller = machine.path(_JAVA_HOME)
-    if teller.exists():
-        home = machine.path(machine.run([str(teller)]).strip())
+    java_home = machine.path(_JAVA_HOME)
+    if java_home.exists():
+        home = machine.path(machine.run([str(java_home)]).strip())
     else:
         runs = machine.path("/usr/bin/java")
         home = runs.resolve().parents[1]
@@ -123,20 +125,21 @@ def keytool(found: Java, action: str, suffix: str = "") -> List[str]:
     """The beginning of a command on the certificate in a trust store.
 
     Args:
-        suffix: of its name there, for one that is to be there beside it.
+        suffix: of its name in the store, for a second certificate.
     """
     return [str(found.keytool), action, "-alias", f"{_ALIAS}{suffix}", "-storepass", _PASSWORD,
             "-keystore", str(found.store)]  # fmt: skip
 
 
 class TrustStore(Step):
-    """The daemon's certificate in the trust store of the engine's Java."""
+    """Has the engine's Java trust the daemon's certificate."""
 
     def __init__(self, machine: Machine, record: Record, conf: SchedulerConf) -> None:
         super().__init__(machine, record)
         self._conf = conf
 
     def plan(self) -> Plan:
+        """Plan to import the certificate, in the place of a former one."""
         if not self._conf.values()["ssl"]:
             return Plan("already so: ssl = false, so the engine needs to trust no certificate")
         found = java(self._machine)
@@ -145,10 +148,10 @@ class TrustStore(Step):
             words = f"have the engine's Java trust the certificate ({page}), or set ssl = false"
             return Plan(f"left to you: {words} in {CONF}", left=True)
         wanted = self._certificate()
-        there = self._there(found)
-        if there is not None and wanted.exists() and there == _der(wanted.read_text("ascii")):
+        stored = self._stored(found)
+        if stored is not None and wanted.exists() and stored == _der(wanted.read_text("ascii")):
             return Plan(f"already so: {found.store} trusts the certificate")
-        commands = [keytool(found, "-delete")] if there is not None else []
+        commands = [keytool(found, "-delete")] if stored is not None else []
         commands.append([*keytool(found, "-importcert"), "-noprompt", "-file", str(wanted)])
         words = "; ".join(" ".join(["run", *command]) for command in commands)
         return Plan(words, lambda: self._import(commands), note=lambda: self._note(found.store))
@@ -163,11 +166,12 @@ class TrustStore(Step):
             self._machine.run(command)
 
     def plan_removal(self) -> Plan:
+        """Plan to delete the certificate from the store."""
         found = java(self._machine) if self._record.trust_stores else None
         if found is None or self._machine.name(found.store) not in self._record.trust_stores:
             return Plan("nothing to undo: setup had no trust store trust the certificate")
         command = keytool(found, "-delete")
-        if self._there(found) is None:
+        if self._stored(found) is None:
             return Plan(
                 f"already so: {found.store} has no {_ALIAS}", self._record.trust_stores.clear
             )
@@ -182,13 +186,12 @@ class TrustStore(Step):
         folder = self._machine.path(Certificate.name)
         return self._machine.path(str(own)) if own else certificates.files_in(folder).certificate
 
-    def _there(self, found: Java) -> Optional[bytes]:
-        """What the store has under our alias, as DER."""
+    def _stored(self, found: Java) -> Optional[bytes]:
+        """The certificate that the store has under our alias, as DER."""
         try:
-            said = self._machine.run([*keytool(found, "-exportcert"), "-rfc"])
-        except StepFailed:  # none, or no store that it can read: the import tells
+            return _der(self._machine.run([*keytool(found, "-exportcert"), "-rfc"]))
+        except StepFailed:  # there is none, or the import will say what is wrong
             return None
-        return _der(said)
 
 
 def _der(text: str) -> bytes:
@@ -198,37 +201,38 @@ def _der(text: str) -> bytes:
 
 
 class EngineSetting(Step):
-    """One value of the engine's configuration; the engine reads it when it starts."""
+    """Sets a value of the engine's configuration, which the engine reads when it starts."""
 
     def __init__(
         self, machine: Machine, record: Record, key: str, value: Callable[[], str]
     ) -> None:
+        """Make the step; the value is asked for when the steps before it are done."""
         super().__init__(machine, record)
         self._key = key
         self._value = value
 
     def plan(self) -> Plan:
+        """Plan to set the value with ``engine-config``."""
         value = self._value()
         command = f"engine-config -s {self._key}={value}"
         if not self._machine.path(_ENGINE_CONFIG).exists():
             return Plan(f"left to you, on the engine's machine: {command}", left=True)
-        there = self._there()
-        if there == value:
+        former = self._present()
+        if former == value:
             return Plan(f"already so: {self._key} is {value}")
-        return Plan(
-            f"run {command}",
-            lambda: self._set(value),
-            note=lambda: self._note(there),
-        )
+        return Plan(f"run {command}", lambda: self._set(value), note=lambda: self._note(former))
 
     def _note(self, former: str) -> None:
-        self._record.engine_config.setdefault(self._key, former)  # the first, which was not ours
+        self._record.engine_config.setdefault(
+            self._key, former
+        )  # the first one, as later ones are setup's
 
     def _set(self, value: str) -> None:
         tool = str(self._machine.path(_ENGINE_CONFIG))
         self._machine.run([tool, "-s", f"{self._key}={value}"])
 
     def plan_removal(self) -> Plan:
+        """Plan to set the former value again."""
         former = self._record.engine_config.get(self._key)
         if former is None or not self._machine.path(_ENGINE_CONFIG).exists():
             return Plan(f"nothing to undo: {self._key} was not set by setup")
@@ -238,19 +242,19 @@ class EngineSetting(Step):
         self._set(former)
         del self._record.engine_config[self._key]
 
-    def _there(self) -> str:
-        """``engine-config -g`` answers ``KEY: VALUE version: VERSION``."""
-        said = self._machine.run([str(self._machine.path(_ENGINE_CONFIG)), "-g", self._key])
-        lines = [line for line in said.splitlines() if line.startswith(f"{self._key}:")]
+    def _present(self) -> str:
+        """The value that ``engine-config -g`` shows, as ``KEY: VALUE version: VERSION``."""
+        output = self._machine.run([str(self._machine.path(_ENGINE_CONFIG)), "-g", self._key])
+        lines = [line for line in output.splitlines() if line.startswith(f"{self._key}:")]
         if not lines:
-            raise StepFailed(f"engine-config -g {self._key} gives no value: {said.strip()}")
+            raise StepFailed(f"engine-config -g {self._key} gives no value: {output.strip()}")
         return lines[0].partition(":")[2].rpartition(" version:")[0].strip()
 
 
 def engine_settings(
     machine: Machine, record: Record, conf: SchedulerConf
 ) -> Tuple[EngineSetting, EngineSetting]:
-    """That the engine asks a scheduler, and which."""
+    """The steps that have the engine call a scheduler, and this one."""
 
     def url() -> str:
         values = conf.values()
@@ -264,11 +268,11 @@ def engine_settings(
 
 
 class OldPlugins(Step):
-    """Copies of the old proxy's plugins, which stay when its package goes; never overwritten."""
+    """Copies the old proxy's plugins, so that they stay when its package is removed."""
 
     @staticmethod
     def found(machine: Machine) -> List[Path]:
-        """The files of the old proxy's folder, if it has plugins."""
+        """The files in the old proxy's folder, if there are plugins among them."""
         folder = machine.path(OLD_PLUGINS)
         if not folder.is_dir():
             return []
@@ -277,16 +281,21 @@ class OldPlugins(Step):
         return files if any(each.suffix == ".py" for each in files) else []
 
     def plan(self) -> Plan:
-        there = self._machine.path(ADOPTED)
-        missing = [each for each in self.found(self._machine) if not (there / each.name).exists()]
-        if not missing and not there.exists():
+        """Plan to copy what was not copied yet.
+
+        Raises:
+            StepFailed: others could have changed one of the files.
+        """
+        folder = self._machine.path(ADOPTED)
+        missing = [each for each in self.found(self._machine) if not (folder / each.name).exists()]
+        if not missing and not folder.exists():
             return Plan(f"skipped: there are no plugins in {OLD_PLUGINS}")
         if not missing:
             return Plan(f"already so: the plugins of {OLD_PLUGINS} are in {ADOPTED}")
         for each in missing:
-            distrust = trust.tampering(each)
-            if distrust:
-                raise StepFailed(f"{each}: {distrust}; look at what is in it first")
+            problem = trust.tampering(each)
+            if problem:
+                raise StepFailed(f"{each}: {problem}; look at what is in it first")
         names = ", ".join(each.name for each in missing)
         return Plan(f"copy {names} from {OLD_PLUGINS} to {ADOPTED}", lambda: self._copy(missing))
 
@@ -295,6 +304,7 @@ class OldPlugins(Step):
             self._machine.write(f"{ADOPTED}/{each.name}", each.read_bytes())
 
     def plan_removal(self) -> Plan:
+        """Plan nothing: the copies are the administrator's."""
         if not self._machine.path(ADOPTED).exists():
             return Plan("nothing to undo: no plugins of the old proxy")
         return Plan(f"kept: your plugins in {ADOPTED}")

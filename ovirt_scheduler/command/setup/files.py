@@ -1,6 +1,6 @@
-"""Files that come with the package and are put where the machine wants them.
+"""The steps that install files of the package: the unit, scheduler.conf, the plugins' conf files.
 
-A file is replaced as long as nobody edited it; else it stays, and the new one goes beside it.
+A file that nobody edited is replaced. One that was edited stays, and the new one goes beside it.
 """
 
 from __future__ import annotations
@@ -28,20 +28,18 @@ _HIDDEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/")  # noqa: S108
 
 
 def shipped(name: str) -> Path:
-    """A file or folder that comes with the package; beside it where that is a checkout."""
+    """The path of a file or folder that the package brings; in a checkout it is beside it."""
     package = Path(__file__).resolve().parents[2]
     within = package / name
     return within if within.exists() else package.parent / name
 
 
 class ShippedFile(Step):
-    """A file that is replaced as long as nobody edited it; else the new one goes beside it.
+    """Installs a file. One that was edited stays, and the new one goes beside it.
 
-    Args:
-        name: what the machine calls it.
-        data: what it is to hold.
-        plain: what the package has for it, where that is something else.
-        packaged: where a package of the distribution would have it.
+    Attributes:
+        name: the machine's name of the file.
+        changed: whether this step wrote it.
     """
 
     def __init__(
@@ -53,43 +51,52 @@ class ShippedFile(Step):
         plain: Optional[bytes] = None,
         packaged: Tuple[str, ...] = (),
     ) -> None:
-        self.name = name
+        """Make the step.
+
+        Args:
+            data: what the file is to hold.
+            plain: what the package has for it, if that differs.
+            packaged: names at which a package of the distribution has the file.
+        """
         super().__init__(machine, record)
+        self.name = name
         self._data = data
         self._plain = data if plain is None else plain
         self._packaged = packaged
         self._beside = f"{name}.new"
-        self.changed = False  # by this object
+        self.changed = False
 
     @property
     def _ours(self) -> List[str]:
-        """Checksums of what was written here, or put beside it."""
+        """The checksums of what setup wrote as this file, or beside it."""
         return self._record.files.get(self.name, [])
 
     @property
     def edited(self) -> bool:
-        """Whether it is neither as it is shipped, nor as it was ever written."""
-        there = self._machine.read(self.name)
+        """Whether the file holds neither what is shipped nor what setup ever wrote."""
+        present = self._machine.read(self.name)
         unedited = {*self._ours, checksum(self._plain), checksum(self._data)}
-        return there is not None and checksum(there) not in unedited
+        return present is not None and checksum(present) not in unedited
 
     def plan(self) -> Plan:
+        """Plan to write the file, or to put it beside one that was edited."""
         for other in self._packaged:
             if self.name not in self._record.files and self._machine.path(other).exists():
                 return Plan(f"already so: {other}, of a package")
-        there = self._machine.read(self.name)
-        if there == self._data:
+        present = self._machine.read(self.name)
+        if present == self._data:
             return Plan(f"already so: {self.name}")
         if not self.edited:
-            found = there is not None and not self._ours
-            verb = "write" if there is None else "replace"
+            found = present is not None and not self._ours
+            verb = "write" if present is None else "replace"
+            former = self._plain if present is None else present
             return Plan(
-                f"{verb} {self.name}{self._difference(self._plain if there is None else there)}",
+                f"{verb} {self.name}{self._difference(former)}",
                 self._write,
                 note=lambda: self._note(found),
             )
-        seen = checksum(self._data) in self._ours
-        if seen or self._machine.read(self._beside) == self._data:
+        known = checksum(self._data) in self._ours
+        if known or self._machine.read(self._beside) == self._data:
             return Plan(f"kept: {self.name}, which was edited")
         return Plan(
             f"keep {self.name}, which was edited, and put the new one beside it: {self._beside}",
@@ -98,10 +105,10 @@ class ShippedFile(Step):
         )
 
     def _difference(self, former: bytes) -> str:
-        """The lines that go and come, each on a line of its own."""
-        gone, come = (data.decode("utf-8", "replace").splitlines() for data in (former, self._data))
-        told = list(difflib.unified_diff(gone, come, n=0, lineterm=""))[2:]  # without names
-        changes = [each for each in told if not each.startswith("@")]
+        """The lines that change, each on a line of its own."""
+        old, new = (data.decode("utf-8", "replace").splitlines() for data in (former, self._data))
+        lines = list(difflib.unified_diff(old, new, n=0, lineterm=""))[2:]  # without file names
+        changes = [line for line in lines if not line.startswith("@")]
         if len(changes) > _MOST_LINES:
             changes[_MOST_LINES:] = [f"and {len(changes) - _MOST_LINES} lines more"]
         return "".join(f"\n    {each}" for each in changes)
@@ -117,7 +124,8 @@ class ShippedFile(Step):
         self.changed = True
 
     def plan_removal(self) -> Plan:
-        there = self._machine.read(self.name)
+        """Plan to remove the file if it was not edited, or the new one beside it."""
+        present = self._machine.read(self.name)
         beside = self._machine.read(self._beside)
         if beside is not None and checksum(beside) in self._ours:
             return Plan(
@@ -125,11 +133,11 @@ class ShippedFile(Step):
                 lambda: self._machine.path(self._beside).unlink(),
                 removes=self._beside,
             )
-        if there is None:
+        if present is None:
             return Plan(f"nothing to undo: no {self.name}")
         if not self._ours:
             return Plan(f"kept: {self.name}, which was there before")
-        if checksum(there) not in self._ours:
+        if checksum(present) not in self._ours:
             return Plan(f"kept: {self.name}, which was edited")
         if self.name in self._record.found:
             return Plan(f"make {self.name} again what it was", self._restore)
@@ -146,7 +154,7 @@ class ShippedFile(Step):
 
 
 class UnitFile(ShippedFile):
-    """The unit's file, with the place of the program in it, and systemd told of it."""
+    """Installs the unit with the path of the program in it, and has systemd read it."""
 
     def __init__(self, machine: Machine, record: Record) -> None:
         file = f"systemd/system/{UNIT}"
@@ -157,6 +165,11 @@ class UnitFile(ShippedFile):
         super().__init__(machine, record, f"/etc/{file}", unit, plain, _packaged(file))
 
     def plan(self) -> Plan:
+        """Plan as for any file, if the daemon can be started with it.
+
+        Raises:
+            StepFailed: the program is missing, or the daemon could not see it.
+        """
         plan = super().plan()
         if plan.act and self._program is None:
             within = "" if self._machine.live else f" in {self._machine.root}, from within it"
@@ -164,7 +177,7 @@ class UnitFile(ShippedFile):
                 f"the program ovirt-scheduler is not installed; install the package first{within}: "
                 "python3 -m venv /opt/ovirt-scheduler && /opt/ovirt-scheduler/bin/pip install ."
             )
-        if plan.act and self._interpreter and not self._is_there(self._interpreter):
+        if plan.act and self._interpreter and not self._exists(self._interpreter):
             raise StepFailed(
                 f"{self._program}: is run by {self._interpreter}, which is not in "
                 f"{self._machine.root}: a virtual environment is made where it is to be used; "
@@ -179,7 +192,7 @@ class UnitFile(ShippedFile):
         return plan
 
     def _needed(self) -> Iterator[str]:
-        """The program, and the Python that it names in its first line."""
+        """The names of the program and of the Python that runs it."""
         if self._program is None:
             return
         yield self._program
@@ -190,12 +203,12 @@ class UnitFile(ShippedFile):
 
     @property
     def _interpreter(self) -> str:
-        """What the program's first line names; empty where it names none."""
+        """The Python that the program's first line names, or an empty text."""
         first, _, _ = (self._machine.read(self._program or "") or b"").partition(b"\n")
         return os.fsdecode(first[2:].split()[0]) if first.startswith(b"#!/") else ""
 
-    def _is_there(self, name: str) -> bool:
-        return os.path.lexists(self._machine.path(name))  # a link's target is the machine's to find
+    def _exists(self, name: str) -> bool:
+        return os.path.lexists(self._machine.path(name))  # a link leads elsewhere on the machine
 
     def _write(self) -> None:
         super()._write()
@@ -215,7 +228,7 @@ def _packaged(file: str) -> Tuple[str, ...]:
 
 
 def companions(machine: Machine, record: Record) -> Iterator[ShippedFile]:
-    """What has systemd make the unit's user and folders, where no package has brought it."""
+    """The files with which systemd makes the user and the folders; a package may bring them."""
     for kind in ("sysusers.d", "tmpfiles.d"):
         file = f"{kind}/ovirt-scheduler.conf"
         data = shipped(f"systemd/{file}").read_bytes()

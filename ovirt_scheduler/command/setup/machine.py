@@ -1,6 +1,7 @@
-"""The machine that is set up: its files below a root, its users, its programs.
+"""The machine that is set up: its files, users and programs.
 
-With another root than ``/`` nothing outside of it is written, and nothing is started or stopped.
+It may be an image, whose ``/`` is a folder here. Then nothing outside of that folder is written,
+and nothing is started or stopped.
 """
 
 from __future__ import annotations
@@ -24,24 +25,28 @@ _COMMAND_SECONDS = 120.0
 
 
 class Owner(NamedTuple):
+    """The numbers of a user and of its group."""
+
     uid: int
     gid: int
 
 
 class Machine:
-    """
-    Args:
-        root: absolute; where the machine's ``/`` is.
-        live: whether it is the machine that this process runs on.
+    """A machine below a root. A ``name`` is a path as the machine itself has it.
+
+    Attributes:
+        root: where the machine's ``/`` is.
+        live: whether this process runs on it.
+        gone: names that a dry run would have removed so far.
     """
 
     def __init__(self, root: Path, live: bool) -> None:
         self.root = root
         self.live = live
-        self.gone: Set[str] = set()  # what the steps of a dry run would have removed
+        self.gone: Set[str] = set()
 
     def path(self, name: str) -> Path:
-        """Where this process finds what the machine calls ``name``.
+        """The path at which this process finds a name of the machine.
 
         Raises:
             StepFailed: a symbolic link on the way leads out of the root.
@@ -53,28 +58,28 @@ class Machine:
         return place
 
     def name(self, place: Path) -> str:
-        """What the machine calls a place below its root.
+        """The machine's name of a path below its root.
 
         Raises:
-            ValueError: it is not below it.
+            ValueError: it is not below the root.
         """
         return f"/{place.relative_to(self.root)}"
 
     def read(self, name: str) -> Optional[bytes]:
-        """A file's content; None where there is none."""
+        """The content of a file, or None if it does not exist."""
         try:
             return self.path(name).read_bytes()
         except FileNotFoundError:
             return None
 
     def write(self, name: str, data: bytes, mode: int = 0o644) -> None:
-        """Write a file of root's, whole or not at all, and the folders above it."""
+        """Write a file whole or not at all; make the folders above it."""
         place = self.path(name)
         self.make_folder(self.name(place.parent))
         write_whole(place, data, mode)
 
     def make_folder(self, name: str, mode: int = 0o755) -> None:
-        """Make a folder of this process's user, and those above it with mode 0755."""
+        """Make a folder, and those above it with mode 0755."""
         place = self.path(name)
         for folder in (*reversed(place.parents), place):
             its_mode = mode if folder == place else 0o755
@@ -83,12 +88,12 @@ class Machine:
                 folder.chmod(its_mode)  # whatever the umask
 
     def give(self, name: str, owner: Owner) -> None:
-        """Give a file or folder to somebody; only root can, and others leave it as it is."""
+        """Change the owner of a file or folder. Without root's rights it stays as it is."""
         if os.geteuid() == 0:
             os.chown(self.path(name), *owner, follow_symlinks=False)
 
     def owner(self, user: str) -> Optional[Owner]:
-        """Numbers of a user and of its group; None where there is no such user."""
+        """The numbers of a user and its group, or None if there is no such user."""
         if self.live and self.root == Path("/"):
             with contextlib.suppress(KeyError):
                 known = pwd.getpwnam(user)
@@ -101,24 +106,27 @@ class Machine:
         return None
 
     def tool(self, name: str) -> Optional[str]:
-        """Where a program of the system that does the work lies, if there is one."""
+        """The path of one of this system's programs, or None."""
         return shutil.which(name, path=f"{os.environ.get('PATH', '')}:{_SYSTEM_PROGRAMS}")
 
     def root_option(self, name: str) -> List[str]:
-        """The option that has a program of the system work below the root; none for ``/``."""
+        """The option with which a program works below the root; nothing for the root ``/``."""
         return [] if self.root == Path("/") else [f"{name}={self.root}"]
 
-    def run(self, command: Sequence[str], given: str = "") -> str:
-        """Run a program to its end, and give what it printed.
+    def run(self, command: Sequence[str], stdin: str = "") -> str:
+        """Run a program to its end.
+
+        Returns:
+            What it wrote to standard output.
 
         Raises:
-            StepFailed: it cannot be run, or failed; with what it said.
+            StepFailed: it cannot be run, or it failed; with its output.
         """
         shown = shlex.join(command)
         try:
             ended = subprocess.run(
                 command,
-                input=given,
+                input=stdin,
                 capture_output=True,
                 text=True,
                 errors="replace",
@@ -130,12 +138,12 @@ class Machine:
         except OSError as error:
             raise StepFailed(f"{shown}: {error.strerror}") from None
         if ended.returncode != 0:
-            said = (ended.stderr + ended.stdout).strip() or "without a word"
-            raise StepFailed(f"{shown}: exit status {ended.returncode}: {said}")
+            output = (ended.stderr + ended.stdout).strip() or "without a word"
+            raise StepFailed(f"{shown}: exit status {ended.returncode}: {output}")
         return ended.stdout
 
     def succeeds(self, command: Sequence[str]) -> bool:
-        """Whether a program that asks something says yes."""
+        """Whether a program ends with exit status 0."""
         try:
             self.run(command)
         except StepFailed:
@@ -144,20 +152,20 @@ class Machine:
 
     @property
     def runs_systemd(self) -> bool:
-        """sd_booted(3), of this machine."""
+        """Whether systemd runs on it, as sd_booted(3) finds out."""
         return self.live and self.path("/run/systemd/system").is_dir()
 
     def program(self) -> Optional[str]:
-        """What the machine calls the program ``ovirt-scheduler``; None where it has none."""
+        """The name of the program ``ovirt-scheduler`` on the machine, or None."""
         places = [Path(sys.argv[0]).absolute(), Path(sys.executable).parent / _PROGRAM]
         places += [self.root / folder / _PROGRAM for folder in ("usr/bin", "usr/local/bin")]
         for place in places:
             if place.name == _PROGRAM and self.root in place.parents and os.path.lexists(place):
-                return self._led_to(place)
+                return self._target(place)
         return None
 
-    def _led_to(self, place: Path) -> str:
-        """What the machine calls that to which a link leads, such as one of setup's own."""
+    def _target(self, place: Path) -> str:
+        """The name of what is there; of a link, such as setup makes one, that of its target."""
         if not place.is_symlink():
             return self.name(place)
         return str(Path(self.name(place)).parent / place.readlink())
@@ -165,10 +173,10 @@ class Machine:
 
 @contextlib.contextmanager
 def acting_as(owner: Owner) -> Iterator[None]:
-    """Have files made by another user; for root, in a process of one thread.
+    """Act as another user, to make files in a folder that this user may write.
 
-    What root does in a folder that somebody else may write could be led astray by a link that
-    is put there meanwhile.
+    Root must not write there itself: the user could put a link in its way. Only for a process of
+    one thread. Without root's rights it does nothing.
     """
     if os.geteuid() != 0 or owner.uid == 0:
         yield

@@ -1,7 +1,7 @@
-"""What ``ovirt-scheduler setup`` did on a machine, so that it is not done twice and can be undone.
+"""The record of what ``ovirt-scheduler setup`` did on a machine, so that it can be undone.
 
-The record lies where root alone may write, and not in the state folder: plugins run as the user
-whom that belongs to, and could have ``--remove`` delete what they like.
+Only root may write where it lies. It is not in the state folder: that belongs to the user as whom
+plugins run, and a plugin could have ``--remove`` delete any file.
 """
 
 from __future__ import annotations
@@ -21,27 +21,30 @@ FILE = "/var/lib/ovirt-scheduler-setup.json"
 
 @dataclass
 class Record:
-    """Paths are the machine's own, checksums as ``checksum`` gives them."""
+    """What setup did. Paths are the machine's names, checksums as ``checksum`` gives them."""
 
-    files: Dict[str, List[str]] = field(default_factory=dict)  # path to the checksums of our texts
-    found: List[str] = field(default_factory=list)  # of these, those that were there as shipped
+    files: Dict[str, List[str]] = field(
+        default_factory=dict
+    )  # path to the checksums of what was written
+    found: List[str] = field(default_factory=list)  # those of the files that existed, as shipped
     folders: List[str] = field(default_factory=list)  # that were made
-    conf_keys: Dict[str, str] = field(default_factory=dict)  # that scheduler.conf was given
+    conf_keys: Dict[str, str] = field(default_factory=dict)  # that were set in scheduler.conf
     links: Dict[str, str] = field(default_factory=dict)  # to what each leads
-    user: bool = False  # made
+    user: bool = False  # it was made
     certificate: Optional[str] = None  # the checksum of the one that was made
-    enabled: bool = False  # the unit
+    enabled: bool = False  # the unit was
     old_proxy: bool = False  # its unit was disabled
-    trust_stores: List[str] = field(default_factory=list)  # that were given the certificate
+    trust_stores: List[str] = field(default_factory=list)  # into which the certificate was put
     engine_config: Dict[str, str] = field(default_factory=dict)  # key to its former value
 
 
 def checksum(data: bytes) -> str:
+    """The SHA-256 of a file's content, with its name before it."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 def load(machine: Machine) -> Optional[Record]:
-    """Read the machine's record; None where nothing was set up.
+    """Read the record of a machine, or give None if nothing was set up.
 
     Raises:
         StepFailed: it cannot be read.
@@ -57,9 +60,11 @@ def load(machine: Machine) -> Optional[Record]:
 
 
 def save(machine: Machine, record: Record) -> None:
+    """Write the record, for people to read, too."""
     data = json.dumps(dataclasses.asdict(record), indent=1, sort_keys=True)
     machine.write(FILE, data.encode() + b"\n")
 
 
 def forget(machine: Machine) -> None:
+    """Remove the record."""
     machine.path(FILE).unlink()

@@ -42,11 +42,11 @@ def install(machine: Machine, wishes: Wishes, out: TextIO) -> int:
     """Set the machine up.
 
     Returns:
-        How many of the steps are left for the administrator to do.
+        How many steps are left to the administrator.
 
     Raises:
-        StepFailed: with what failed; the steps before it are done.
-        ConfigError: scheduler.conf is there, and wrong.
+        StepFailed: a step failed; those before it are done.
+        ConfigError: scheduler.conf exists, and is wrong.
     """
     record = install_record.load(machine) or Record()
     steps = _steps(machine, record, _conf(machine, record, wishes), wishes)
@@ -62,13 +62,13 @@ def install(machine: Machine, wishes: Wishes, out: TextIO) -> int:
 
 
 def remove(machine: Machine, dry_run: bool, out: TextIO) -> int:
-    """Undo what is recorded. What was edited, or there before, stays.
+    """Undo what is recorded. What was edited, or existed before, stays.
 
     Returns:
-        How many of the steps are left for the administrator to do.
+        How many steps are left to the administrator.
 
     Raises:
-        StepFailed: with what failed; the steps before it are undone.
+        StepFailed: a step failed; those before it are undone.
     """
     record = install_record.load(machine)
     if record is None:

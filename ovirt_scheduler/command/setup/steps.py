@@ -1,4 +1,4 @@
-"""The steps that make a machine ready for the daemon: user, folders, certificate, unit."""
+"""The steps for the machine itself: user, folders, links, certificate, service."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ _SHOWN = (
     "share/zsh/site-functions/_ovirt-scheduler",
     manual.FOLDER,
 )
-# The last good versions, what it knows of clusters, its lock, its history: of no use without it.
+# The last good plugins, what it knows of clusters, its lock, its history: of no use without it.
 _HISTORY = {f"history.sqlite{suffix}" for suffix in ("", "-wal", "-shm", ".damaged")}
 _DAEMONS_OWN = {STATE_FOLDER: {"plugins", "clusters.json", "lock", *_HISTORY}}
 
 
 class User(Step):
-    """The user that the daemon and the plugins run as."""
+    """Makes the user as whom the daemon and the plugins run."""
 
     def plan(self) -> Plan:
+        """Plan to make the user with a tool of the system."""
         if self._machine.owner(USER):
             return Plan(f"already so: the user {USER}")
         return Plan(f"make the user {USER}", self._make, note=self._note)
@@ -49,7 +50,7 @@ class User(Step):
     def _make(self) -> None:
         try:
             self._run()
-        finally:  # whoever makes it by hand then, keeps it
+        finally:  # else one that is then made by hand would be removed some day
             self._record.user = self._machine.owner(USER) is not None
 
     def _run(self) -> None:
@@ -59,7 +60,7 @@ class User(Step):
         if sysusers:
             users = shipped("systemd/sysusers.d/ovirt-scheduler.conf").read_text("ascii")
             machine.make_folder("/etc")
-            machine.run([sysusers, f"--root={machine.root}", "-"], given=users)
+            machine.run([sysusers, f"--root={machine.root}", "-"], stdin=users)
         elif useradd:
             machine.run(
                 [useradd, *machine.root_option("--prefix"), "--system", "--user-group",
@@ -73,6 +74,7 @@ class User(Step):
             )
 
     def plan_removal(self) -> Plan:
+        """Plan to remove the user if setup made it and it owns no folder."""
         owner = self._machine.owner(USER)
         if not owner:
             return Plan(f"nothing to undo: no user {USER}")
@@ -91,15 +93,23 @@ class User(Step):
 
 
 class Folder(Step):
-    """A folder that nobody else may write."""
+    """Makes a folder that only its owner may write."""
 
     def __init__(self, machine: Machine, record: Record, name: str, mode: int, user: str) -> None:
-        self.name = name
+        """Make the step.
+
+        Args:
+            name: the machine's name of the folder.
+            mode: its permissions.
+            user: who owns it.
+        """
         super().__init__(machine, record)
+        self.name = name
         self._mode = mode
         self._user = user
 
     def plan(self) -> Plan:
+        """Plan to make the folder, or to take the permission to write from others."""
         place = self._machine.path(self.name)
         if not place.exists():
             words = f"make the folder {self.name}, mode {self._mode:04o}, of {self._user}"
@@ -114,10 +124,10 @@ class Folder(Step):
             self._record.folders.append(self.name)
 
     def is_of(self, owner: Owner) -> bool:
-        """Whether it is there, and belongs to somebody."""
+        """Whether the folder exists and belongs to a user."""
         place = self._machine.path(self.name)
-        there = place.exists() and self.name not in self._machine.gone
-        return there and place.stat().st_uid == owner.uid
+        remains = place.exists() and self.name not in self._machine.gone
+        return remains and place.stat().st_uid == owner.uid
 
     def _make(self) -> None:
         owner = self._machine.owner(USER) if self._user == USER else Owner(0, 0)
@@ -127,6 +137,7 @@ class Folder(Step):
         self._machine.give(self.name, owner)
 
     def plan_removal(self) -> Plan:
+        """Plan to remove the folder if setup made it and it holds nothing but the daemon's own."""
         machine = self._machine
         place = machine.path(self.name)
         if not place.exists():
@@ -151,7 +162,7 @@ class Folder(Step):
 
 
 def folders(machine: Machine, record: Record) -> Iterator[Folder]:
-    """Those of tmpfiles.d, which packages install."""
+    """The folders that ``tmpfiles.d`` lists."""
     for line in shipped("systemd/tmpfiles.d/ovirt-scheduler.conf").read_text().splitlines():
         if line.startswith("d "):
             _, name, mode, user, _group, _age = line.split()
@@ -159,7 +170,7 @@ def folders(machine: Machine, record: Record) -> Iterator[Folder]:
 
 
 class Link(Step):
-    """A link to what lies in a virtual environment, where the shell and man(1) look for it."""
+    """Makes a link where the shell or man(1) looks, to a file of a virtual environment."""
 
     def __init__(self, machine: Machine, record: Record, name: str, target: str) -> None:
         super().__init__(machine, record)
@@ -167,6 +178,7 @@ class Link(Step):
         self._target = target
 
     def plan(self) -> Plan:
+        """Plan to make the link, unless the name is taken."""
         there = self._present_target()
         if there == self._target:
             return Plan(f"already so: {self._name} leads to {self._target}")
@@ -184,6 +196,7 @@ class Link(Step):
         place.symlink_to(self._target)
 
     def plan_removal(self) -> Plan:
+        """Plan to remove the link if it still leads where setup had it lead."""
         there = self._present_target()
         if there is None:
             return Plan(f"nothing to undo: no link {self._name}")
@@ -196,7 +209,7 @@ class Link(Step):
         del self._record.links[self._name]
 
     def _present_target(self) -> Optional[str]:
-        """Where the link that is there leads; empty for what is no link, None for nothing."""
+        """Where the link leads now: empty if it is no link, None if there is nothing."""
         place = self._machine.path(self._name)
         if place.is_symlink():
             return str(place.readlink())
@@ -204,19 +217,19 @@ class Link(Step):
 
 
 def links(machine: Machine, record: Record) -> Iterator[Link]:
-    """The program, its completion and its manual, where they are a virtual environment's."""
+    """The links to the program, its completion and its manual in a virtual environment."""
     wanted = dict(record.links)
     program = machine.program()
     if program and Path(program).parent not in _ON_THE_WAY:
         prefix = Path(program).parents[1]
-        there = [each for each in _SHOWN if machine.path(str(prefix / each)).exists()]
-        wanted.update((str(_LOCAL / each), str(prefix / each)) for each in there)
+        present = [each for each in _SHOWN if machine.path(str(prefix / each)).exists()]
+        wanted.update((str(_LOCAL / each), str(prefix / each)) for each in present)
     for name, target in wanted.items():
         yield Link(machine, record, name, target)
 
 
 class Certificate(Step):
-    """The certificate that the first start would make."""
+    """Makes the certificate, which the daemon's first start would make else."""
 
     name = f"{STATE_FOLDER}/certificate"
 
@@ -225,6 +238,7 @@ class Certificate(Step):
         self._wanted = wanted  # whether the settings have TLS without a certificate of their own
 
     def plan(self) -> Plan:
+        """Plan to make the certificate, as the daemon's user."""
         if not self._wanted():
             return Plan("already so: scheduler.conf needs no certificate to be made")
         if certificates.files_in(self._machine.path(self.name)).certificate.exists():
@@ -239,16 +253,17 @@ class Certificate(Step):
             raise StepFailed(f"{self.name}: there is no user {USER} to give it to")
         with acting_as(owner):
             made = certificates.ensure(self._machine.path(self.name))
-        # Not noted before: one that was made and is not recorded stays, and so does somebody's own.
+        # Not noted before: a certificate that is not in the record stays on removal.
         self._record.certificate = checksum(made.certificate.read_bytes())
 
     def plan_removal(self) -> Plan:
+        """Plan to remove the certificate if it is the one that setup made."""
         place = self._machine.path(self.name)
         if not place.exists():
             return Plan("nothing to undo: no certificate")
         file = certificates.files_in(place).certificate
-        there = checksum(file.read_bytes()) if file.exists() else None
-        if self._record.certificate != there:
+        present = checksum(file.read_bytes()) if file.exists() else None
+        if self._record.certificate != present:
             return Plan(f"kept: {self.name}, which setup did not make")
         words = f"remove the certificate in {self.name}"
         return Plan(words, self._remove, removes=self.name)
@@ -259,17 +274,14 @@ class Certificate(Step):
 
 
 class Service(Step):
-    """The unit, enabled and started; the old proxy's, which has the same port, stopped.
-
-    Args:
-        files: after a change of one of these a daemon that runs is started again.
-    """
+    """Enables and starts the unit. It stops the old proxy's, which has the same port."""
 
     def __init__(self, machine: Machine, record: Record, files: Sequence[ShippedFile]) -> None:
         super().__init__(machine, record)
         self._files = files
 
     def plan(self) -> Plan:
+        """Plan to enable and start the unit; to start it again if one of the files changed."""
         systemctl = self._systemctl()
         if not systemctl:
             return Plan("skipped: the unit, as there is no systemctl here")
@@ -285,7 +297,7 @@ class Service(Step):
         )
 
     def _systemctl(self) -> List[str]:
-        """The beginning of its commands; empty where there is none."""
+        """The beginning of a command; empty if there is no systemctl."""
         program = self._machine.tool("systemctl")
         return [program, *self._machine.root_option("--root")] if program else []
 
@@ -310,11 +322,12 @@ class Service(Step):
                 self._record.enabled = True
 
     def plan_removal(self) -> Plan:
+        """Plan to stop and disable the unit, and to start the old proxy's again."""
         systemctl = self._systemctl()
         if not systemctl:
             return Plan("nothing to undo: there is no systemctl here")
         commands = []
-        if self._is_up(systemctl):  # whoever started it: what it lives on is taken away
+        if self._is_up(systemctl):  # whoever started it: its files are about to go
             commands.append(["stop", UNIT])
         ours = self._record.enabled or f"{_UNITS}/{UNIT}" in self._record.files
         if ours and self._machine.succeeds([*systemctl, "is-enabled", "-q", UNIT]):
@@ -326,7 +339,7 @@ class Service(Step):
         return Plan(_shown(commands), lambda: self._undo(systemctl, commands))
 
     def _is_up(self, systemctl: List[str]) -> bool:
-        """Whether it runs, or will: systemd may be about to start it again."""
+        """Whether the unit runs, or systemd is about to start it again."""
         if not self._machine.runs_systemd:
             return False
         state = self._machine.run([*systemctl, "show", "--property=ActiveState", UNIT])
@@ -341,26 +354,26 @@ class Service(Step):
                 raise StepFailed(f"{error}{self._last_line(begun)}") from None
 
     def _last_line(self, begun: float) -> str:
-        """What the daemon said last, as the journal has it, where it has something."""
+        """The daemon's last line in the journal, if there is one."""
         journalctl = self._machine.tool("journalctl")
         if not journalctl or not self._machine.runs_systemd:
             return ""
         only = [f"--since=@{begun:.6f}", f"_SYSTEMD_UNIT={UNIT}"]
         try:
             self._machine.run([journalctl, "--sync"])
-            said = self._machine.run(
+            line = self._machine.run(
                 [journalctl, "--quiet", "--reverse", "--lines=1", "--output=cat", *only]
             )
         except StepFailed:
             return ""
-        return f"\nthe daemon's last line: {said.strip()}" if said.strip() else ""
+        return f"\nthe daemon's last line: {line.strip()}" if line.strip() else ""
 
     def _undo(self, systemctl: List[str], commands: List[List[str]]) -> None:
         self._run(systemctl, commands)
         self._record.enabled = self._record.old_proxy = False
 
     def _has_old_unit(self) -> bool:
-        """A unit of the old proxy's, not our alias."""
+        """Whether the old proxy has a unit; our alias of the same name is none."""
         if self._machine.path(f"{_UNITS}/{OLD_UNIT}").is_symlink():
             return False
         names = [f"{folder}/systemd/system/{OLD_UNIT}" for folder in PACKAGES]

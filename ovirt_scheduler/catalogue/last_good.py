@@ -1,4 +1,4 @@
-"""The last good version of each plugin, kept in the state folder over a restart."""
+"""The last version of each plugin that loaded, kept in the state folder over a restart."""
 
 from __future__ import annotations
 
@@ -34,32 +34,34 @@ class _Version:
 class NothingKept:
     """Saves nothing and knows nothing, for commands that show the files as they are."""
 
-    def save(self, plugin: LoadedPlugin) -> None: ...
+    def save(self, plugin: LoadedPlugin) -> None:
+        """Save nothing."""
 
-    def catch_up(self) -> None: ...
+    def catch_up(self) -> None:
+        """Save nothing."""
 
-    def drop(self, path: Path, filters: Sequence[str] = ()) -> None: ...
+    def drop(self, path: Path, filters: Sequence[str] = ()) -> None:
+        """Forget nothing, as nothing was saved."""
 
     def filters(self, path: Path) -> Tuple[str, ...]:  # noqa: ARG002
+        """No names."""
         return ()
 
     def restore(self, path: Path, loader: Loader) -> Optional[LoadedPlugin]:  # noqa: ARG002
+        """No version."""
         return None
 
 
 class LastGood:
-    """One file per plugin: the text of its sources and of its conf file.
-
-    Args:
-        folder: made when it is first needed, for the daemon's user alone.
-    """
+    """Keeps the last good versions, in one file for each plugin."""
 
     def __init__(self, folder: Path) -> None:
+        """Make it; the folder is made when it is first needed, for the daemon's user alone."""
         self._folder = folder.absolute()
         self._unsaved: Dict[Path, LoadedPlugin] = {}
 
     def save(self, plugin: LoadedPlugin) -> None:
-        """Keep a version that loads; one that cannot be written is told, and tried again."""
+        """Keep a version that loads. If that fails, a warning says so, and it is tried again."""
         failed_before = plugin.path in self._unsaved
         filters = tuple(unit.name for unit in plugin.units if unit.kind is Kind.FILTER)
         version = _Version(str(plugin.path), filters, plugin.conf, tuple(plugin.sources))
@@ -78,7 +80,7 @@ class LastGood:
                 _log.info("%(file)s is kept for a restart again", {"file": str(plugin.path)})
 
     def catch_up(self) -> None:
-        """Try again what could not be written."""
+        """Try again to write what could not be written."""
         for plugin in tuple(self._unsaved.values()):
             self.save(plugin)
 
@@ -94,7 +96,12 @@ class LastGood:
         write_state(file, data)
 
     def drop(self, path: Path, filters: Sequence[str] = ()) -> None:
-        """Forget a plugin whose file is gone, but for the names of its filters that are missed."""
+        """Forget a plugin whose file is gone.
+
+        Args:
+            path: of the plugin.
+            filters: names of its filters to remember, as calls may still ask for them.
+        """
         self._unsaved.pop(path, None)
         with contextlib.suppress(OSError):
             if filters:
@@ -103,14 +110,14 @@ class LastGood:
                 self._file(path).unlink()
 
     def filters(self, path: Path) -> Tuple[str, ...]:
-        """The names of the filters that a file had when it loaded last."""
+        """The names of the filters that a plugin had when it was last loaded."""
         with contextlib.suppress(OSError, ValueError):
             if not trust.tampering(self._file(path)):
                 return self._read(path).filters
         return ()
 
     def restore(self, path: Path, loader: Loader) -> Optional[LoadedPlugin]:
-        """The version that was saved last for this file, if it still loads."""
+        """Load the version of a plugin that was saved last. None if there is none, or it fails."""
         file = self._file(path)
         try:
             problem = trust.tampering(file)

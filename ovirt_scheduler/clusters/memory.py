@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 class Migrating:
     """A migration that was begun."""
 
-    name: str  # of the VM, which may be gone when it is told how it ended
+    name: str  # of the VM, for the log: the VM may be gone when the migration ends
     source: Optional[str]  # an id
     target: str  # empty: any host but the source
     begun: float  # seconds on the monotonic clock; in the file, since the epoch
@@ -37,10 +37,10 @@ class ClusterMemory:
     """What the daemon knows of one cluster.
 
     Attributes:
-        hosts, vms: id to the status that its scheduler knows of; the one told last comes last.
+        hosts, vms: each id with the status that the scheduler was last sent, oldest first.
         moved: ids of the VMs that the latest balancing moved.
-        migrating: VM id to its migration.
-        migrated: VM id to when its latest migrations were begun; as ``Migrating.begun``.
+        migrating: each VM's id with its migration.
+        migrated: each VM's id with the begin of its latest migrations, as ``Migrating.begun``.
     """
 
     hosts: Dict[str, str] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class ClusterMemory:
 
 
 class DriveMemory:
-    """All clusters' memory, in one file of the state folder. Safe to use from many threads."""
+    """What the daemon knows of all clusters, in one file. Many threads may use it at once."""
 
     def __init__(self, file: Path) -> None:
         self._file = file.absolute()
@@ -69,14 +69,14 @@ class DriveMemory:
             return self._clusters.setdefault(name, ClusterMemory())
 
     def alone(self, name: str) -> ContextManager[object]:
-        """Wait until no other thread looks after the cluster: a former one may, after a reload."""
+        """A lock for who looks after the cluster: after a reload a former thread still may."""
         with self._lock:
             return self._turns.setdefault(name, threading.Lock())
 
     def save(self, name: str) -> None:
         """Write what is known of a cluster.
 
-        What cannot be written is told once, and is known until a restart.
+        If that fails, a warning says so once. The cluster is known until the daemon ends.
         """
         # The others are changed by their own threads just now.
         memory = copy.deepcopy(self.cluster(name))
@@ -124,5 +124,5 @@ def _convert_times(memory: ClusterMemory, convert: Callable[[float], float]) -> 
 
 
 def _monotonic(since_epoch: float) -> float:
-    """A time since the epoch on the monotonic clock; now at the latest, if it was set back."""
+    """A time on the monotonic clock, made of one since the epoch: now, if that is in the future."""
     return time.monotonic() - max(0.0, time.time() - since_epoch)

@@ -13,7 +13,7 @@ from typing import Dict, Iterator, List, NamedTuple, Sequence, TextIO, Tuple, Un
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.clusters import check as cluster_report
-from ovirt_scheduler.command import listening_check, settings_check, tables
+from ovirt_scheduler.command import settings_check, tables
 from ovirt_scheduler.daemon import certificate_report, runtime
 from ovirt_scheduler.daemon.certificate_report import CertificateReport
 from ovirt_scheduler.daemon.runtime import Services
@@ -55,7 +55,7 @@ def check(settings: Settings, state: Path, as_json: bool, out: TextIO = sys.stdo
     """
     certificates = certificate_report.report(settings, state)
     certificate = certificate_report.server_files(settings, state).certificate
-    listening = listening_check.report(settings, certificate)
+    listening = settings_check.listening_report(settings, certificate)
     with runtime.started(settings) as running:
         plugins = _plugins(running.registry)
         problems = (
@@ -113,7 +113,7 @@ def _conclude(problems: Sequence[str], plugins: _Plugins, wrong: int, out: TextI
 def _engine_problems(services: Services) -> Iterator[str]:
     """Log in to the engine; whether the files of ``[engine]`` can be used is told already."""
     engine, inventory = services.settings.engine, services.inventory
-    if engine is None or inventory is None or any(settings_check.of_engine(engine)):
+    if engine is None or inventory is None or any(settings_check.engine_problems(engine)):
         return
     try:
         inventory.access(time.monotonic() + _ENGINE_SECONDS)

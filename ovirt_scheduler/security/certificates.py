@@ -1,7 +1,7 @@
-"""The server's certificate and key: made on first start, checked before use.
+"""The server's certificate and key: made on the first start, checked before use.
 
-The certificate that is made is self-signed, and no CA: an administrator who lets the
-engine's trust store trust it trusts this one server, and nothing that its key might sign.
+The certificate is self-signed and no CA. An administrator who puts it in the engine's trust store
+trusts this one server, and nothing that its key might sign.
 """
 
 from __future__ import annotations
@@ -36,41 +36,43 @@ _ENCRYPTED = re.compile(rb"BEGIN ENCRYPTED PRIVATE KEY|Proc-Type: 4,ENCRYPTED")
 
 
 class CertificateFiles(NamedTuple):
+    """The paths of a certificate and of its key."""
+
     certificate: Path
     key: Path
 
 
 class Description(NamedTuple):
-    """What there is to know of a certificate."""
+    """What ``cert show`` and the log say of a certificate."""
 
     subject: str  # its distinguished name (RFC 4514)
-    names: Tuple[str, ...]  # that it is valid for: DNS names, then addresses
+    names: Tuple[str, ...]  # for which it is valid: DNS names, then addresses
     begins: datetime.datetime
     ends: datetime.datetime
     fingerprint: str  # SHA-256, as ``fingerprint`` gives it
 
     @property
     def days_left(self) -> int:
-        """Whole days until it ends; negative when it has expired."""
+        """Whole days until it expires; negative if it has."""
         return (self.ends - datetime.datetime.now(datetime.timezone.utc)).days
 
 
 def files_in(folder: Path) -> CertificateFiles:
-    """The names of the two files that ``ensure`` makes in a folder, whether there or not."""
+    """The paths of the two files that ``ensure`` makes in a folder."""
     return CertificateFiles(folder / "certificate.pem", folder / "key.pem")
 
 
 def ensure(folder: Path) -> CertificateFiles:
-    """Give the certificate and key in ``folder``, and make both where the folder is missing.
+    """Make a certificate and its key in a folder, unless they are there.
 
-    The folder appears whole, by a rename, so that another process that starts at the same
-    time either gets the same files or makes them: nobody sees one without the other.
+    The folder is made elsewhere and renamed. So a process that starts at the same time finds both
+    files or none.
 
     Args:
-        folder: holds nothing but these two files; made with mode 0700, as are the folders above.
+        folder: for these two files alone. It is made with mode 0700, as are the folders above.
 
     Raises:
-        ConfigError: it cannot be made, or lacks one of the files.
+        ConfigError: the folder cannot be made, or lacks one of the files.
     """
     files = files_in(folder)
     try:
@@ -92,19 +94,19 @@ def ensure(folder: Path) -> CertificateFiles:
 
 
 def next_to(folder: Path) -> Path:
-    """The folder of the pair that is to follow the one in ``folder``; ``ensure`` makes it, too."""
+    """The folder of the next certificate and key, which ``ensure`` makes like the first ones."""
     return folder.with_name(f"{folder.name}-next")
 
 
 def switch(folder: Path) -> Path:
-    """Put the next pair in the place of the one in ``folder``.
+    """Put the next certificate and key in the place of those in a folder.
 
     Returns:
-        The folder of the former pair; one that was there before it is gone.
+        The folder that has the former ones now. It holds no earlier ones any more.
 
     Raises:
-        ConfigError: there is no next pair, or it does not fit together.
-        OSError: a folder cannot be renamed; then all is as before.
+        ConfigError: there are no next ones, or they do not belong together.
+        OSError: a folder cannot be renamed; nothing has changed then.
     """
     following, former = next_to(folder), folder.with_name(f"{folder.name}-former")
     check(*files_in(following))
@@ -120,14 +122,14 @@ def switch(folder: Path) -> Path:
 
 
 def check(certificate: Path, key: Path) -> None:
-    """Find out whether a server can use these two PEM files. Never asks for a passphrase.
+    """Check that a server can use two PEM files. Never asks for a passphrase.
 
     Args:
-        certificate: the server's certificate first, then its chain if any.
-        key: the private key; may be the same file.
+        certificate: the server's certificate, and its chain after it, if any.
+        key: the private key; it may be in the same file.
 
     Raises:
-        ConfigError: names the file that is wrong, and what to do.
+        ConfigError: a server cannot; with the file, and what to do.
     """
     leaf = _read_chain(certificate)[0]
     if leaf.public_key().public_bytes(*_PUBLIC_FORM) != _read_public_half(key):
@@ -136,19 +138,19 @@ def check(certificate: Path, key: Path) -> None:
 
 
 def fingerprint(certificate: Path) -> str:
-    """Give the SHA-256 of the file's first certificate, ``AB:CD:…`` as keytool and openssl do.
+    """The SHA-256 of a file's first certificate, as keytool and openssl show it: ``AB:CD:…``.
 
     Raises:
-        ConfigError: the file holds none, or cannot be read.
+        ConfigError: the file holds no certificate, or cannot be read.
     """
     return describe(certificate).fingerprint
 
 
 def describe(certificate: Path) -> Description:
-    """Tell of the file's first certificate.
+    """Describe a file's first certificate.
 
     Raises:
-        ConfigError: the file holds none, or cannot be read.
+        ConfigError: the file holds no certificate, or cannot be read.
     """
     leaf = _read_chain(certificate)[0]
     try:
@@ -167,10 +169,10 @@ def describe(certificate: Path) -> Description:
 
 
 def pem(certificate: Path) -> str:
-    """Give the file's certificates as PEM, and nothing else that is in it: it may hold the key.
+    """The certificates of a file as PEM. What else is in it, such as the key, is left out.
 
     Raises:
-        ConfigError: the file holds none, or cannot be read.
+        ConfigError: the file holds no certificate, or cannot be read.
     """
     _read_chain(certificate)
     blocks = (found.group() for found in _CERTIFICATE.finditer(_read(certificate)))
@@ -237,7 +239,7 @@ def _self_signed(private_key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
 
 
 def _host_names() -> List[str]:
-    """The machine's names, the longest known first for the common name, then localhost."""
+    """The machine's full name, its short one, and localhost; the first is the common name."""
     names = [socket.getfqdn(), socket.gethostname(), "localhost"]
     return list(dict.fromkeys(name for name in names if _HOST_NAME.fullmatch(name)))
 

@@ -1,7 +1,7 @@
-"""Who may call over TLS: those whose certificate is signed by an authority that is named.
+"""Which clients may call over TLS: those with a certificate of an authority in ssl_client_ca.
 
-OpenSSL verifies; what it finds is kept with the connection, so that the log can say in one line
-who was refused and why.
+OpenSSL verifies certificates. The reason why it refuses one is kept with the connection, so that
+one line of the log can say who was refused, and why.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 from OpenSSL import SSL, crypto
 
-# Numbers of X509_verify_cert_error_string(3), in an administrator's words.
+# The errors of X509_verify_cert_error_string(3), in an administrator's words.
 _AUTHORITY = "its certificate is signed by no authority in ssl_client_ca"
 _REASONS = {
     2: _AUTHORITY,
@@ -38,13 +38,13 @@ _UNREADABLE = (ValueError, x509.InvalidVersion)
 
 @dataclass(frozen=True)
 class Clients:
-    """Whom to let in."""
+    """The clients that may call."""
 
-    authorities: Path  # PEM file
-    allowed: Tuple[str, ...] = ()  # subject names or common names; none: all they signed
+    authorities: Path  # a PEM file
+    allowed: Tuple[str, ...] = ()  # subject names or common names; empty: all certificates
 
     def admit(self, context: SSL.Context) -> None:
-        """Have a context for servers let in these clients and nobody else.
+        """Make a server's context let in these clients and nobody else.
 
         Raises:
             SSL.Error: the authorities cannot be used.
@@ -63,9 +63,9 @@ class Clients:
     def _verified(
         self, connection: SSL.Connection, certificate: crypto.X509, error: int, depth: int, ok: int
     ) -> bool:
-        """OpenSSL's callback for each certificate of the chain, the client's own last.
+        """OpenSSL's callback for each certificate of the chain; the client's own comes last.
 
-        A fault of the chain is kept until then, as only then it is known whose it is.
+        A fault in the chain is kept until then, as the client's name is known only then.
         """
         reason = connection.get_app_data()
         if not ok and reason is None:
@@ -88,13 +88,13 @@ class Clients:
 
 
 def refusal(connection: SSL.Connection) -> Optional[str]:
-    """Why the client was refused, with its name; None where it showed no certificate."""
+    """Why the client was refused, with its name; None if it showed no certificate."""
     reason = connection.get_app_data()
     return reason if isinstance(reason, str) else None
 
 
 def subject_of(certificate: crypto.X509) -> str:
-    """The subject name as RFC 4514 writes it, on one line: ``CN=engine,O=Example``."""
+    """A certificate's subject name on one line, as RFC 4514 has it: ``CN=engine,O=Example``."""
     try:
         name = certificate.to_cryptography().subject.rfc4514_string()
     except _UNREADABLE:
@@ -107,7 +107,7 @@ def subject_of(certificate: crypto.X509) -> str:
 
 
 def _common_name(certificate: crypto.X509) -> Optional[str]:
-    """The common name where there is just one."""
+    """A certificate's common name, or None if it has none or several."""
     try:
         subject = certificate.to_cryptography().subject
     except _UNREADABLE:

@@ -1,9 +1,9 @@
-"""Who else could change a file, or read it: owners and modes on the whole way to it.
+"""Whether other users could change a file, or read it.
 
-Trusted are root and the user that asks. Whoever may write a folder may put another file in the
-place of one that is in it, so every folder from ``/`` on counts; a symbolic link counts as its
-target, with the folders on the way there. In a sticky folder, such as ``/tmp``, only the owner
-of an entry may replace it.
+Root and the user of this process are trusted. Who may write a folder may replace the files in it,
+so owners and modes of all folders from ``/`` on count. A symbolic link counts as its target, with
+the folders on the way there. In a sticky folder, such as ``/tmp``, only the owner of an entry may
+replace it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _MOST_LINKS = 40  # as in path_resolution(7)
 
 
 def tampering(path: Path) -> Optional[str]:
-    """Tell how others than root and this process's user could change what is at ``path``.
+    """Find out how others than root and this process's user could change a file or folder.
 
     Args:
-        path: absolute; of a file or a folder.
+        path: its absolute path.
 
     Returns:
-        A sentence with the command that mends it; None where nobody else can.
+        What is wrong, with the command that mends it; None if nobody else can change it.
 
     Raises:
-        FileNotFoundError: there is nothing at ``path``.
-        OSError: the way to it cannot be walked.
+        FileNotFoundError: it does not exist.
+        OSError: a folder on the way to it cannot be read.
     """
     sticky: Set[Path] = set()  # folders that others may write, but only to their own entries
     place = path
@@ -48,9 +48,17 @@ def tampering(path: Path) -> Optional[str]:
 
 
 def exposure(path: Path) -> Optional[str]:
-    """Tell how others could read the secret at ``path``, or put another in its place.
+    """Find out how others could read or change a file with a secret.
 
-    Returns, Raises: as for ``tampering``.
+    Args:
+        path: its absolute path.
+
+    Returns:
+        What is wrong, with the command that mends it; None if nobody else can read or change it.
+
+    Raises:
+        FileNotFoundError: it does not exist.
+        OSError: a folder on the way to it cannot be read.
     """
     problem = tampering(path)
     if problem is None:
@@ -68,7 +76,7 @@ _WHO = {"g": "its group", "o": "everybody", "go": "its group and everybody"}
 
 
 def _way(path: Path) -> Iterator[Tuple[Path, os.stat_result]]:
-    """Each folder and link that is passed on the way to ``path``, and what is there at last."""
+    """Each folder and link on the way to a path, and at last the file or folder itself."""
     here = Path("/")
     yield here, here.lstat()
     ahead = list(reversed(path.parts[1:]))
@@ -78,16 +86,16 @@ def _way(path: Path) -> Iterator[Tuple[Path, os.stat_result]]:
         if part == "..":
             here = here.parent
             continue
-        there = here / part
-        status = there.lstat()
-        yield there, status
+        entry = here / part
+        status = entry.lstat()
+        yield entry, status
         if not stat.S_ISLNK(status.st_mode):
-            here = there
+            here = entry
             continue
         links += 1
         if links > _MOST_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-        target = there.readlink()
+        target = entry.readlink()
         ahead.extend(reversed(target.parts[target.is_absolute() :]))
         if target.is_absolute():
             here = Path("/")
@@ -98,7 +106,7 @@ def _trusted() -> Set[int]:
 
 
 def _others(place: Path, status: os.stat_result, group: int, everybody: int) -> str:
-    """Who has one of these permissions and is not trusted, in chmod's letters: g, o."""
+    """Who has a permission and is not trusted, in chmod's letters: ``g``, ``o``, ``go`` or none."""
     letters = ""
     if status.st_mode & group and not _private(place, status.st_gid):
         letters += "g"
@@ -108,7 +116,7 @@ def _others(place: Path, status: os.stat_result, group: int, everybody: int) -> 
 
 
 def _private(place: Path, gid: int) -> bool:
-    """Whether the group is this process's own, and nobody is in it but those who are trusted."""
+    """Whether the group is this process's own and has no members but trusted users."""
     if gid != os.getegid():
         return False
     if "system.posix_acl_access" in os.listxattr(place):

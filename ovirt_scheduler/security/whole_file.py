@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and are there after a power cut."""
+"""Files that are written whole or not at all, and that a power cut does not harm."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ovirt_scheduler.security import trust
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Write a file, or put it in the place of another.
-
-    For one writer at a time. What is begun lies beside it, hidden, and is written anew next time.
+    """Write a file, or replace one. For one writer at a time.
 
     Args:
-        mode: whatever the umask.
+        path: of the file. Its draft is a hidden file beside it.
+        data: what it is to hold.
+        mode: its permissions, whatever the umask.
 
     Raises:
-        OSError: it cannot be written; what was there before is there still.
+        OSError: it cannot be written; a former file is as it was.
     """
     draft = path.parent / f".{path.name}.new"
     with contextlib.suppress(FileNotFoundError):
@@ -40,10 +40,10 @@ def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
 
 
 def write_state(path: Path, data: bytes) -> None:
-    """Write a file of the daemon's own, in a folder that is made for its user alone.
+    """Write a file of the state folder, which is made for the daemon's user alone.
 
     Raises:
-        OSError: it cannot be written, or others could lead elsewhere what is written.
+        OSError: it cannot be written, or others may write the folder and could put a link there.
     """
     folder = path.parent
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ def write_state(path: Path, data: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in a folder be on the disk as they are now."""
+    """Write the names in a folder to the disk, so that a power cut does not change them."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

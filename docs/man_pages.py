@@ -10,7 +10,8 @@ import re
 import textwrap
 from typing import Iterable, Iterator, List, Sequence, Tuple
 
-from ovirt_scheduler.settings.table import CLUSTER, PLUGIN, SCHEDULER, Key
+from ovirt_scheduler.settings.table import CLUSTER, PLUGIN, SCHEDULER
+from ovirt_scheduler.settings.values import Key
 
 _ABOUT = (
     "The engine asks it over XML-RPC which hosts fit a VM, what each would cost, and which VM to "

@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional
 from ovirt_scheduler.errors import SchedulerError
 from ovirt_scheduler.model import near
 from ovirt_scheduler.settings.syntax import Entry, ErrorType, entries
-from ovirt_scheduler.settings.table import Key
+from ovirt_scheduler.settings.values import Key
 
 
 class Section:

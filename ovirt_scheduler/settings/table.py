@@ -15,61 +15,11 @@ A value is written the same way everywhere: in the file, as a default, as a boun
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
-from typing import Any, Optional, Tuple, Type, Union
+from typing import Tuple
 
 from ovirt_scheduler.model.requests import AnswerForm, EngineScores
 from ovirt_scheduler.model.units import Kind, OnFailure
-from ovirt_scheduler.settings.values import TYPES, Drive
-
-
-@dataclass(frozen=True)
-class Key:
-    """One line of the table; default and bounds are written as in a file."""
-
-    name: str
-    value_type: str  # of its values, in ``values.TYPES``
-    default: Optional[str]
-    help: str
-    least: Optional[str] = None
-    most: Optional[str] = None
-    choices: Union[Tuple[str, ...], Type[Enum]] = ()  # an Enum's are its values
-    unset: str = "none"  # what holds in words, where there is no default to write down
-    section: str = ""
-    other_names: Tuple[str, ...] = ()
-
-    @property
-    def allowed(self) -> str:
-        """What a value may be, as part of a sentence."""
-        words = TYPES[self.value_type].words
-        if self.choices:
-            choices = (each.value if isinstance(each, Enum) else each for each in self.choices)
-            return f"{words} {', '.join(choices)}"
-        if self.least is not None and self.most is not None:
-            return f"{words}, from {self.least} to {self.most}"
-        return f"{words}, at least {self.least}" if self.least is not None else words
-
-    def cast(self, text: str) -> Any:
-        """The typed value that a text stands for.
-
-        Raises:
-            ValueError: it is none, is not among the choices, or is out of bounds.
-        """
-        read = TYPES[self.value_type].read
-        value = read(text)
-        if isinstance(self.choices, type):
-            many = isinstance(value, tuple)
-            return frozenset(map(self.choices, value)) if many else self.choices(value)
-        allowed = (
-            (not self.choices or value in self.choices)
-            and (self.least is None or read(self.least) <= value)
-            and (self.most is None or value <= read(self.most))
-        )
-        if not allowed:
-            raise ValueError(text)
-        return value
-
+from ovirt_scheduler.settings.values import Drive, Key
 
 SCHEDULER: Tuple[Key, ...] = (
     Key(

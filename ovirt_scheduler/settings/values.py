@@ -1,16 +1,17 @@
 """How the values of a conf file are written (contract 6).
 
 Each type has a reader. It takes a text without quotes, and gives the value or raises ValueError.
+A ``Key`` adds what the table of settings says of one key.
 """
 
 from __future__ import annotations
 
-import enum
 import ipaddress
 import re
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple, Type, Union
 from urllib.parse import urlsplit
 
 PYTHON_PATH = "$PYTHONPATH"  # stands for each entry of the variable in plugins_path
@@ -21,7 +22,7 @@ _MOST_UNITS = 256  # that one call names (contract 4.2a)
 _LOCALHOST = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::")  # noqa: S104  nothing is bound here
 
 
-class Drive(enum.Enum):
+class Drive(Enum):
     """What the daemon does for the clusters of the section ``[clusters]``."""
 
     OFF = "off"
@@ -200,3 +201,50 @@ TYPES: Dict[str, ValueType] = {
     ),
     "url": ValueType("an https:// URL without user name or query", _url),
 }
+
+
+@dataclass(frozen=True)
+class Key:
+    """One line of the table of settings. Default and bounds are written as in a file."""
+
+    name: str
+    value_type: str  # of its values, in ``TYPES``
+    default: Optional[str]
+    help: str
+    least: Optional[str] = None
+    most: Optional[str] = None
+    choices: Union[Tuple[str, ...], Type[Enum]] = ()  # an Enum's are its values
+    unset: str = "none"  # what holds in words, where there is no default to write down
+    section: str = ""
+    other_names: Tuple[str, ...] = ()
+
+    @property
+    def allowed(self) -> str:
+        """What a value may be, as part of a sentence."""
+        words = TYPES[self.value_type].words
+        if self.choices:
+            choices = (each.value if isinstance(each, Enum) else each for each in self.choices)
+            return f"{words} {', '.join(choices)}"
+        if self.least is not None and self.most is not None:
+            return f"{words}, from {self.least} to {self.most}"
+        return f"{words}, at least {self.least}" if self.least is not None else words
+
+    def cast(self, text: str) -> Any:
+        """The typed value that a text stands for.
+
+        Raises:
+            ValueError: it is none, is not among the choices, or is out of bounds.
+        """
+        read = TYPES[self.value_type].read
+        value = read(text)
+        if isinstance(self.choices, type):
+            many = isinstance(value, tuple)
+            return frozenset(map(self.choices, value)) if many else self.choices(value)
+        allowed = (
+            (not self.choices or value in self.choices)
+            and (self.least is None or read(self.least) <= value)
+            and (self.most is None or value <= read(self.most))
+        )
+        if not allowed:
+            raise ValueError(text)
+        return value

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from ovirt_scheduler.errors import ConfigError, PluginError
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.syntax import Entry, entries
-from ovirt_scheduler.settings.table import PLUGIN, SCHEDULER, Key
+from ovirt_scheduler.settings.table import PLUGIN, SCHEDULER
+from ovirt_scheduler.settings.values import Key
 from tests.support.fuzzing import assert_told, bounded, damaged, mostly, tries
 
 PATH = Path("/etc/some.conf")

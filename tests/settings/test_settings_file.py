@@ -8,7 +8,7 @@ import pytest
 
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.settings.file import ConfFile
-from ovirt_scheduler.settings.table import Key
+from ovirt_scheduler.settings.values import Key
 
 TABLE = (
     Key("speed", "whole", "5", "How fast.", least="1", most="9", other_names=("the speed",)),

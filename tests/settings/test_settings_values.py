@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from ovirt_scheduler.model.units import Kind, OnFailure
-from ovirt_scheduler.settings.table import Key
-from ovirt_scheduler.settings.values import TYPES, is_loopback, url_host
+from ovirt_scheduler.settings.values import TYPES, Key, is_loopback, url_host
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,15 @@ import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator, List, Tuple, Type, Union
+from typing import Callable, Iterator, List, Optional, Tuple, Type, Union
 
 from configobj import ConfigObj, ConfigObjError, DuplicateError, NestingError, Section
 
-from ovirt_scheduler.errors import ConfigError, PluginError
+from ovirt_scheduler.errors import ConfigError, PluginError, SchedulerError
 
 ErrorType = Union[Type[ConfigError], Type[PluginError]]  # what to raise about the file
+
+_Mistake = Callable[[str, Optional[int]], SchedulerError]  # of a problem and its line
 
 _LARGEST = 1 << 20  # bytes of a conf file
 _LONGEST = 4096  # characters of a line; configobj takes time with the square of it
@@ -76,35 +78,39 @@ def entries(data: bytes, path: Path, error_type: ErrorType) -> Tuple[Entry, ...]
             ``[section]`` and comment, a key or section that is there twice, a section three
             levels down, quotes that do not match, a ``#`` that may be meant either way.
     """
-    lines = _lines(data, path, error_type)
+
+    def mistake(problem: str, line: Optional[int]) -> SchedulerError:
+        return error_type(problem, str(path), line)
+
+    lines = _lines(data, mistake)
     try:
         # Ends at the first mistake: the lines that take longest to read are no good ones.
         config = ConfigObj(
             lines, interpolation=False, list_values=False, encoding="utf-8", raise_errors=True
         )
     except ConfigObjError as error:
-        raise error_type(_unreadable(error), str(path), error.line_number) from error
-    return tuple(_walk(config, lines, path, error_type))
+        raise mistake(_unreadable(error), error.line_number) from error
+    return tuple(_walk(config, lines, mistake))
 
 
-def _lines(data: bytes, path: Path, error_type: ErrorType) -> List[str]:
+def _lines(data: bytes, mistake: _Mistake) -> List[str]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         number = data.count(b"\n", 0, error.start) + 1
-        raise error_type("is not UTF-8 text here", str(path), number) from error
+        raise mistake("is not UTF-8 text here", number) from error
     lines = [line.strip(" \t\r") for line in text.split("\n")]
     for number, line in enumerate(lines, 1):
         if len(line) > _LONGEST:
-            raise error_type(f"is longer than {_LONGEST} characters", str(path), number)
+            raise mistake(f"is longer than {_LONGEST} characters", number)
         control = _CONTROL.search(line)
         if control:
             code = f"U+{ord(control[0]):04X}"
-            raise error_type(f"holds the control character {code}", str(path), number)
+            raise mistake(f"holds the control character {code}", number)
         unseen = "" if line.startswith("#") else _unseen(line)
         if unseen:
             problem = f"holds the character U+{ord(unseen):04X}, which cannot be seen; take it out"
-            raise error_type(problem, str(path), number)
+            raise mistake(problem, number)
     return lines
 
 
@@ -125,36 +131,32 @@ def _unreadable(error: ConfigObjError) -> str:
     return f"`{line}`: expected `key = value`, `[section]`, or a comment that begins with #"
 
 
-def _walk(
-    config: ConfigObj, lines: List[str], path: Path, error_type: ErrorType
-) -> Iterator[Entry]:
+def _walk(config: ConfigObj, lines: List[str], mistake: _Mistake) -> Iterator[Entry]:
     """The entries with their lines. Configobj keeps comment lines, from which these are counted."""
     number = len(config.initial_comment)
     for section in _sections(config):
         if section is not config:
             number += len(section.parent.comments[section.name]) + 1
-            _check_name(section.name, number, path, error_type)
+            _check_name(section.name, number, mistake)
         if section.depth > _DEEPEST:
-            shown = section.parent.name
-            raise error_type(
-                f"[[{shown}]]: holds another section, three levels down", str(path), number
-            )
+            problem = f"[[{section.parent.name}]]: holds another section, three levels down"
+            raise mistake(problem, number)
         name, subsection = (*_names(section), "", "")[:_DEEPEST]
         if subsection:
             yield Entry(name, "", "", number, subsection)
         for key in section.scalars:
             number += len(section.comments[key]) + 1
-            _check_name(key, number, path, error_type)
+            _check_name(key, number, mistake)
             problem = _ambiguity(section, key, lines[number - 1])
             if problem:
-                raise error_type(f"{key}: {problem}", str(path), number)
+                raise mistake(f"{key}: {problem}", number)
             yield Entry(name, key, _unquoted(section[key]), number, subsection)
 
 
-def _check_name(name: str, number: int, path: Path, error_type: ErrorType) -> None:
+def _check_name(name: str, number: int, mistake: _Mistake) -> None:
     if len(name) > _LONGEST_NAME:
         problem = f"`{name[:_SHOWN]}`: the name goes on for {len(name)} characters"
-        raise error_type(f"{problem}; at most {_LONGEST_NAME}", str(path), number)
+        raise mistake(f"{problem}; at most {_LONGEST_NAME}", number)
 
 
 def _sections(section: Section) -> Iterator[Section]:

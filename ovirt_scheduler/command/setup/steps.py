@@ -327,7 +327,7 @@ class Service(Step):
         if not systemctl:
             return Plan("nothing to undo: there is no systemctl here")
         commands = []
-        if self._is_up(systemctl):  # whoever started it: its files are about to go
+        if self._is_up(systemctl[0]):  # whoever started it: its files are about to go
             commands.append(["stop", UNIT])
         ours = self._record.enabled or f"{_UNITS}/{UNIT}" in self._record.files
         if ours and self._machine.succeeds([*systemctl, "is-enabled", "-q", UNIT]):
@@ -338,11 +338,11 @@ class Service(Step):
             return Plan(f"nothing to undo: {UNIT} was not enabled by setup")
         return Plan(_shown(commands), lambda: self._undo(systemctl, commands))
 
-    def _is_up(self, systemctl: List[str]) -> bool:
+    def _is_up(self, systemctl: str) -> bool:
         """Whether the unit runs, or systemd is about to start it again."""
         if not self._machine.runs_systemd:
             return False
-        state = self._machine.run([*systemctl, "show", "--property=ActiveState", UNIT])
+        state = self._machine.run([systemctl, "show", "--property=ActiveState", UNIT])
         return state.strip().partition("=")[2] not in ("inactive", "failed")
 
     def _run(self, systemctl: List[str], commands: List[List[str]]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +40,7 @@ class _Plugins(NamedTuple):
         return len(self.catalogue.faults) + len(self.remarks)
 
 
-def check(settings: Settings, state: Path, as_json: bool, out: TextIO = sys.stdout) -> bool:
+def check(settings: Settings, state: Path, as_json: bool, out: TextIO) -> bool:
     """Do what the daemon does at its start, as far as it changes nothing, and tell what came of it.
 
     Args:

@@ -66,7 +66,7 @@ def serve(options: argparse.Namespace) -> int:
 def check(options: argparse.Namespace) -> int:
     """Check settings, certificates and plugins."""
     settings = _settings(options, for_daemon=True)
-    return 0 if check_all(settings, _state(), options.output == "json") else 1
+    return 0 if check_all(settings, _state(), options.output == "json", sys.stdout) else 1
 
 
 def call(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""The command line, as a shell runs it."""
+"""The command line: what each command says, and its exit status."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from ovirt_scheduler.command import cli
-from tests.support.command import run
+from tests.support.command import run, spawned
 from tests.support.paths import PROJECT
 
 GOOD = 'def do_filter(hosts, vm, properties):\n    """Keep all."""\n    return hosts\n'
@@ -50,58 +50,58 @@ def test_check_lists_the_units_and_is_content(tmp_path):
     assert not (tmp_path / "state").exists()
 
 
-@pytest.mark.parametrize(
-    ("section", "told"),
-    [
-        ("scheduler = mine", "scheduler: there is no scheduler 'mine'; write one of default"),
-        (
-            "policy = evenly",
-            "policy: 'evenly' is no policy of default; write one of none, evenly_distribute",
-        ),
-        ("filters = Nobody", "filters: there is no filter 'Nobody'; "),
-        ("cost_functions = Nobody = 2", "cost_functions: there is no cost function 'Nobody'; "),
-        (
-            "properties = low_utilization=81",
-            "properties: low_utilization is 81, and high_utilization 80; set the first to",
-        ),
-    ],
-)
-def test_check_tells_of_a_cluster_that_no_scheduler_fits(tmp_path, section, told):
+def test_check_tells_of_clusters_that_no_scheduler_fits(tmp_path):
     """With file and line, whether the daemon is to look after clusters yet or not."""
+    mistakes = {
+        "scheduler = mine": "scheduler: there is no scheduler 'mine'; write one of default",
+        "policy = evenly":
+            "policy: 'evenly' is no policy of default; write one of none, evenly_distribute",
+        "filters = Nobody": "filters: there is no filter 'Nobody'; ",
+        "cost_functions = Nobody = 2": "cost_functions: there is no cost function 'Nobody'; ",
+        "properties = low_utilization=81":
+            "properties: low_utilization is 81, and high_utilization 80; set the first to",
+    }  # fmt: skip
+    sections = "".join(f"[[Bad{number}]]\n{line}\n" for number, line in enumerate(mistakes))
     conf = tmp_path / "scheduler.conf"
-    conf.write_text(f"ssl = false\n[clusters]\n[[Good]]\n[[Bad]]\n{section}\n")
+    conf.write_text(f"ssl = false\n[clusters]\n[[Good]]\n{sections}")
     status, out, err = run(tmp_path, "check", "--config", str(conf))
     assert (status, err) == (1, "")
-    assert f"{conf}:5: [clusters] [[Bad]] {told}" in out
-    assert out.endswith("1 to mend\n")
+    for number, told in enumerate(mistakes.values()):
+        assert f"{conf}:{5 + 2 * number}: [clusters] [[Bad{number}]] {told}" in out
+    assert out.endswith("5 to mend\n")
 
 
-@pytest.mark.parametrize(
-    ("source", "told"),
-    [
-        ("def do_filter(hosts, vm, properties):\n    print 'x'\n", ":2: this line is Python 2: "),
-        ("import no_such_library\n" + GOOD, ":1: cannot import no_such_library: install it for"),
-        (
+def test_check_tells_what_cannot_be_loaded(tmp_path):
+    """File, line and what to do, for each file; the others are listed; exit status 1 (5.5)."""
+    (tmp_path / "Good.py").write_text(GOOD)
+    bad = {
+        "Old": (
+            "def do_filter(hosts, vm, properties):\n    print 'x'\n",
+            ":2: this line is Python 2: ",
+        ),
+        "Lacks": (
+            f"import no_such_library\n{GOOD}",
+            ":1: cannot import no_such_library: install it for",
+        ),
+        "Narrow": (
             "def do_filter(hosts):\n    return hosts\n",
             ":1: do_filter(hosts) cannot be called with 3",
         ),
-        (GOOD + "\nx = (\n", ":5: syntax error: "),
-        (
-            GOOD + "\nraise RuntimeError('not today')\n",
+        "Open": (f"{GOOD}\nx = (\n", ":5: syntax error: "),
+        "Raises": (
+            f"{GOOD}\nraise RuntimeError('not today')\n",
             ":5: loading it raised RuntimeError: not today",
         ),
-    ],
-)
-def test_check_tells_what_cannot_be_loaded(tmp_path, source, told):
-    """File, line and what to do, for each file; the others are listed; exit status 1 (5.5)."""
-    (tmp_path / "Good.py").write_text(GOOD)
-    (tmp_path / "Bad.py").write_text(source)
+    }
+    for name, (source, _) in bad.items():
+        (tmp_path / f"{name}.py").write_text(source)
     status, out, err = run(tmp_path, "check", "--plugins", str(tmp_path))
     assert (status, err) == (1, "")
-    _, _, _, listed, *_, fault, verdict = out.splitlines()
+    _, _, _, listed, *_, verdict = out.splitlines()
     assert listed.startswith("Good")
-    assert verdict == "1 to mend"
-    assert fault.startswith(f"{tmp_path}/Bad.py{told}")
+    assert verdict == "5 to mend"
+    for name, (_, told) in bad.items():
+        assert f"\n{tmp_path}/{name}.py{told}" in out
 
 
 def test_check_tells_of_files_that_may_be_meant_as_plugins(tmp_path):
@@ -373,20 +373,20 @@ def test_the_daemon_is_asked_where_the_settings_have_it_listen(tmp_path, start_d
 
 
 def test_new_then_try_then_serve_it(tmp_path):
-    """What a beginner does, in that order; the files are not overwritten."""
+    """What a beginner does, in that order, in a shell; the files are not overwritten."""
     folder = tmp_path / "plugins"
     arguments = ("new", "Quiet", "--filter", "--score", "--balance", "--folder", str(folder))
-    assert run(tmp_path, *arguments)[0] == 0
-    status, _, err = run(tmp_path, *arguments)
+    assert spawned(tmp_path, *arguments)[0] == 0
+    status, _, err = spawned(tmp_path, *arguments)
     assert status == 73
     assert "Quiet.py is there already" in err
-    status, out, _ = run(
+    status, out, _ = spawned(
         tmp_path, "try", str(folder / "Quiet.py"), "--hosts", HOSTS, "--vm", VM, "--kind", "filter"
     )
     assert status == 0
     assert out.startswith("filter Quiet: ok, ")
-    assert run(tmp_path, "check", "--plugins", str(folder))[0] == 0
-    status, out, err = run(
+    assert spawned(tmp_path, "check", "--plugins", str(folder))[0] == 0
+    status, out, err = spawned(
         tmp_path,
         "filter",
         "Quiet",

@@ -71,15 +71,16 @@ def plugins(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module", params=["summed", "per_unit"])
-def daemon(request, start_daemon, plugins):
-    return start_daemon(plugins, f"engine_scores = {request.param}")
+@pytest.fixture(scope="module")
+def daemon(start_daemon, plugins):
+    return start_daemon(plugins)
 
 
-@pytest.fixture(params=["remote", "local"])
-def call(request, daemon, plugins):
-    """Calls to the daemon, and the same without it."""
-    if request.param == "remote":
+@pytest.fixture(scope="module", params=["summed", "per_unit", "local"])
+def call(request, start_daemon, plugins):
+    """Calls to a daemon, with either form of its answers, and the same without it."""
+    if request.param != "local":
+        daemon = start_daemon(plugins, f"engine_scores = {request.param}")
         with terminal.remote(daemon.url, daemon.certificate) as calls:
             yield calls
     else:

@@ -8,7 +8,6 @@ import pwd
 import shutil
 import struct
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Callable, Iterator, Optional
@@ -22,8 +21,8 @@ from ovirt_scheduler.errors import ConfigError, PluginError
 from ovirt_scheduler.model.analysis import Analysis
 from ovirt_scheduler.security import certificates, trust
 from ovirt_scheduler.settings import config
+from tests.support.command import run
 from tests.support.daemon import StartDaemon
-from tests.support.paths import PROJECT
 
 STRANGER = 12345  # no user of this number is expected anywhere
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
@@ -281,41 +280,30 @@ def test_scheduler_conf_is_looked_at(tmp_path: Path) -> None:
         config.load(conf, {})
 
 
-@pytest.mark.parametrize(
-    "what",
-    ["plugin.py", "plugin.conf", "_helper.py", ".", "package", "package/__init__.py", "package/a.py"],
-)  # fmt: skip
-def test_check_tells_of_a_plugin_that_others_may_change(file: Path, what: str) -> None:
+def test_check_tells_of_a_plugin_that_others_may_change(file: Path) -> None:
     """The plugin, its conf file, a helper or a folder: nothing of it is run; mended, it is."""
     folder = file.parent
     ran = folder / "ran"
     file.write_text(f"import _helper, package.a\nopen({str(ran)!r}, 'w')\n{file.read_text()}")
     (folder / "plugin.conf").write_text("timeout = 5\n")
     (folder / "package").mkdir()
-    for helper in ("_helper.py", "package/__init__.py", "package/a.py"):
+    helpers = ("_helper.py", "package/__init__.py", "package/a.py")
+    for helper in helpers:
         (folder / helper).write_text(f"open({str(ran)!r}, 'w')\n")
     conf = folder / "scheduler.conf"
     conf.write_text(f"plugins_path = {folder}\nplugins_conf_path = {folder}\nssl = false\n")
-    spoiled = folder / what
-    spoiled.chmod(0o777)
-
-    def check() -> subprocess.CompletedProcess:
-        return subprocess.run(
-            [sys.executable, "-m", "ovirt_scheduler", "check", "--config", str(conf)], cwd=PROJECT,
-            env={**os.environ, "STATE_DIRECTORY": str(folder / "state")},
-            capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
-
-    ended = check()
-    said = ended.stdout + ended.stderr
-    assert ended.returncode in (1, 78), said
-    assert f"{spoiled}" in said
-    assert "can be written by" in said
-    assert not ran.exists()
-    spoiled.chmod(0o755)
-    ended = check()
-    assert ended.returncode == 0, ended.stdout
-    assert "plugin" in ended.stdout
+    for what in ("plugin.py", "plugin.conf", ".", "package", *helpers):
+        spoiled = folder / what
+        spoiled.chmod(0o777)
+        status, *said = run(folder, "check", "--config", str(conf))
+        assert status in (1, 78), said
+        assert f"{spoiled}" in "".join(said)
+        assert "can be written by" in "".join(said)
+        assert not ran.exists(), what
+        spoiled.chmod(0o755)
+    status, out, _ = run(folder, "check", "--config", str(conf))
+    assert status == 0, out
+    assert "plugin" in out
     assert ran.exists()
 
 

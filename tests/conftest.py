@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import uuid
 from pathlib import Path
-from typing import Callable, Generator, Iterator, List, Optional, Sequence
+from typing import Callable, Generator, Iterator, List, Optional, Sequence, Union
 
 import pytest
 
@@ -56,8 +57,9 @@ def marker() -> str:
     return f"{uuid.uuid4().int % 10**9 + 10**6}"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def executor() -> Iterator[Executor]:
+    """One for all tests of a worker, which leave it as it is; ``tests/processes`` has others."""
     started = Executor(parallel=4, max_waiting=16)
     started.start()
     yield started
@@ -95,12 +97,20 @@ def start_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartDaem
     started: List[Daemon] = []
 
     def run(
-        plugins: Path = PLUGINS,
+        plugins: Union[Path, str, Sequence[str]] = ("keeps_all", "keeps_first"),
         settings: str = "",
         options: Optional[List[str]] = None,
         before: Sequence[str] = (),
         folder: Optional[Path] = None,
     ) -> Daemon:
+        """Start one with a folder of plugins, or with those of ``PLUGINS`` that are named.
+
+        All of these take seconds to load.
+        """
+        if not isinstance(plugins, (Path, str)):
+            named, plugins = plugins, tmp_path_factory.mktemp("plugins")
+            for name in named:
+                shutil.copy(PLUGINS / f"{name}.py", plugins)
         folder = folder or tmp_path_factory.mktemp("daemon")
         daemon = Daemon(folder, plugins, settings, options or [], before)
         started.append(daemon)

@@ -31,7 +31,7 @@ HOST_IDS = [host.get("id") for host in ElementTree.fromstring(HOSTS)]
 
 @pytest.fixture(scope="module")
 def daemon(start_daemon):
-    return start_daemon(settings="plugin_timeout = 5\nmax_request_size = 1 MiB")
+    return start_daemon(PLUGINS, "plugin_timeout = 5\nmax_request_size = 1 MiB")
 
 
 @pytest.fixture
@@ -238,7 +238,7 @@ def test_a_failed_cost_function_adds_nothing_and_a_failed_balance_moves_nothing(
 
 def test_a_sleeping_plugin_is_answered_in_time_and_delays_nobody(start_daemon):
     """Within half a second of its limit, while other calls go on."""
-    daemon = start_daemon(settings="plugin_timeout = 1.5")
+    daemon = start_daemon(("keeps_all", "sleeps_forever"), "plugin_timeout = 1.5")
     answered = []
 
     def call_the_sleeper():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import engine_reader
-from tests.support.paths import JAVA, PLUGINS, PROJECT
+from tests.support.paths import JAVA, PROJECT
 
 pytestmark = pytest.mark.skipif(
     not shutil.which("java") or not shutil.which("keytool"), reason="there is no JVM here"
@@ -21,7 +21,7 @@ CLIENT = JAVA / "Discover.java"
 
 @pytest.fixture(scope="module")
 def daemon(start_daemon):
-    return start_daemon(plugins=PLUGINS, settings="root_api = engine")
+    return start_daemon(settings="root_api = engine")
 
 
 def ask(url: str, store: Path) -> subprocess.CompletedProcess:

@@ -7,8 +7,6 @@ from xmlrpc.client import ServerProxy
 
 import pytest
 
-from tests.support.paths import PLUGINS
-
 ARGUMENTS = {
     "array": ["a"],
     "string": "<hosts/>",
@@ -19,7 +17,7 @@ FOUR = {"Discover", "discover", "runCostFunctions", "runFilters", "runLoadBalanc
 
 @pytest.fixture(scope="module")
 def daemon(start_daemon):
-    return start_daemon(plugins=PLUGINS, settings="ssl = false")
+    return start_daemon(settings="ssl = false")
 
 
 @pytest.mark.parametrize("path", ["/design", "/engine"])

@@ -32,7 +32,6 @@ class ClusterDestinations:
     def __init__(
         self,
         service: Service,
-        caller: Caller,
         settings: ClusterSettings,
         hosts: Document,
         seen: ClusterState,
@@ -40,7 +39,6 @@ class ClusterDestinations:
         stopping: threading.Event,
     ) -> None:
         self._service = service
-        self._caller = caller
         self._settings = settings
         self._hosts = hosts
         self._seen = seen
@@ -112,7 +110,8 @@ class ClusterDestinations:
         return {host: costs.get(host, worst) for host in left}
 
     def _answer(self, vm: str, kind: Kind, wanted: Tuple[WantedUnit, ...]) -> Answer:
-        request = Request(self._caller, kind, wanted, self._hosts, vm, self._settings.properties)
+        caller = Caller.of_cluster(self._settings.name)
+        request = Request(caller, kind, wanted, self._hosts, vm, self._settings.properties)
         return self._service.decide(request).answer
 
 

@@ -44,7 +44,7 @@ from ovirt_scheduler.model.drivers import (
     StatusChange,
     Subjects,
 )
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Document
+from ovirt_scheduler.model.requests import Caller, Document
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings.config import ClusterSettings
 
@@ -93,10 +93,7 @@ class ClusterDrive:
         self._memory: ClusterMemory = memory.cluster(settings.name)
         self._problem: Optional[SchedulerError] = None
         self._stopping = threading.Event()
-        self._caller = Caller(f"cluster {self.name}", AnswerForm.ENGINE, "the daemon itself")
-        self._migrations = ClusterMigrations(
-            self._caller, settings, makes, scheduling, memory, self._stopping
-        )
+        self._migrations = ClusterMigrations(settings, makes, scheduling, memory, self._stopping)
         now = time.monotonic()
         self._balance_at = now
         self._timer_at = now + settings.timer_interval
@@ -245,7 +242,6 @@ class ClusterDrive:
     def _destinations(self, look: _Look, staying: Iterable[str] = ()) -> ClusterDestinations:
         return ClusterDestinations(
             self._service,
-            self._caller,
             self._settings,
             look.hosts,
             look.seen,
@@ -273,7 +269,7 @@ class ClusterDrive:
         self, driver: DriverUnit, method: str, look: _Look, destinations: ClusterDestinations
     ) -> DriverRequest:
         return DriverRequest(
-            caller=self._caller,
+            caller=Caller.of_cluster(self.name),
             driver=driver,
             method=method,
             subjects=Subjects(hosts=look.hosts, vms=look.vms),

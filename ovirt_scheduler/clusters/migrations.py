@@ -52,14 +52,12 @@ class ClusterMigrations:
 
     def __init__(
         self,
-        caller: Caller,
         settings: ClusterSettings,
         makes: bool,
         scheduling: Scheduling,
         memory: DriveMemory,
         stopping: threading.Event,
     ) -> None:
-        self._caller = caller
         self._cluster = settings.name
         self._settings = settings
         self._makes = makes
@@ -176,7 +174,9 @@ class ClusterMigrations:
         """Why the engine refuses a VM's migration, and why it is not known whether it does."""
         maker = self._scheduling.driver(_MAKER)
         decision = self._scheduling.decide(
-            DriverRequest(self._caller, maker, _MAKE, arguments={"migrations": wanted})
+            DriverRequest(
+                Caller.of_cluster(self._cluster), maker, _MAKE, arguments={"migrations": wanted}
+            )
         )
         if decision.failure is not None:  # it may have got as far as asking
             return {}, dict.fromkeys(wanted, decision.failure)

@@ -95,7 +95,7 @@ class Runtime:
             settings,
             inventory,
             Service(registry, self.executor, seconds, inventory, history),
-            Scheduling(registry, self.executor, seconds, self._selections, inventory),
+            Scheduling(registry, self.executor, seconds, self._selections, inventory, history),
         )
 
     def use(self, services: Services) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from typing import Callable, List, Mapping, Optional, Sequence, Tuple
 
 from ovirt_scheduler.catalogue.snapshot import Catalogue, CatalogueSource, Chosen
@@ -15,6 +16,8 @@ from ovirt_scheduler.decisions import engine_data, log
 from ovirt_scheduler.decisions.selections import Selections
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import UnknownUnit
+from ovirt_scheduler.history import record
+from ovirt_scheduler.history.store import History
 from ovirt_scheduler.model import aggregate, near
 from ovirt_scheduler.model.drivers import (
     INTERFACE_METHODS,
@@ -28,7 +31,8 @@ from ovirt_scheduler.model.drivers import (
     Migrations,
     StatusChange,
 )
-from ovirt_scheduler.model.requests import AnswerForm
+from ovirt_scheduler.model.plugins import EngineAccess
+from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind
@@ -52,6 +56,7 @@ class Scheduling:
         request_timeout: seconds that one request may take, waiting included.
         selections: what each scheduler selected last.
         inventory: tells what the engine knows of ids; None where no engine is configured.
+        history: keeps what is decided; None where nothing is kept.
     """
 
     def __init__(
@@ -61,12 +66,14 @@ class Scheduling:
         request_timeout: float,
         selections: Selections,
         inventory: Optional[Inventory] = None,
+        history: Optional[History] = None,
     ) -> None:
         self._registry = registry
         self._executor = executor
         self._request_timeout = request_timeout
         self._selections = selections
         self._inventory = inventory
+        self._history = history
 
     def schedulers(self) -> Tuple[DriverUnit, ...]:
         """All schedulers by name, after a fresh look at the folders."""
@@ -149,6 +156,7 @@ class Scheduling:
             Overloaded: no process became free in time, or too many requests wait.
             ExecutorUnavailable: no process can be started at all.
         """
+        asked_at, started = time.time(), time.monotonic()
         catalogue = self._registry.current()
         self._selections.forget_others(catalogue.drivers)
         filters, costs = _units(request, catalogue)
@@ -159,7 +167,7 @@ class Scheduling:
         if filters.rejected:
             request = replace(request, subjects=replace(request.subjects, hosts=()))
         job = replace(
-            self._job(request, time.monotonic()),
+            self._job(request, started),
             filters=tuple(call for _, call in filters.calls),
             cost_functions=tuple(call for _, call in costs.calls),
             wanted_costs=tuple(wanted for wanted, _ in costs.calls),
@@ -179,7 +187,13 @@ class Scheduling:
             answer=_NOTHING[job.returns] if failed else execution.answer,
             errors=(*engine_errors, *execution.errors, *of_units),
             unit_errors=unit_errors,
+            filters=tuple(filters.calls),
+            cost_functions=tuple(costs.calls),
+            time=asked_at,
+            seconds=time.monotonic() - started,
+            secret=job.engine.token if isinstance(job.engine, EngineAccess) else "",
         )
+        self._keep(decision)
         if request.driver.defines(request.method) and request.method in _SELECTIONS:
             self._remember(decision)
         return decision
@@ -205,12 +219,26 @@ class Scheduling:
         started = time.monotonic()
 
         def told(change: StatusChange, execution: DriverExecution) -> None:
-            _log_calls(request, execution)
+            one = replace(request, caller=Caller.of_cluster(request.caller.cluster))
+            _log_calls(one, execution)
             ended = execution.result
-            hear(change, execution.answer if ended is not None and ended.ok else None)
+            ok = ended is not None and ended.ok
+            self._keep(
+                DriverDecision(
+                    request=one,
+                    execution=execution,
+                    answer=execution.answer if ok else {},
+                    errors=(*engine_errors, *execution.errors),
+                    time=time.time(),
+                    seconds=0.0 if ended is None else ended.seconds,
+                    secret=job.engine.token if isinstance(job.engine, EngineAccess) else "",
+                )
+            )
+            hear(change, execution.answer if ok else None)
 
         until = started + seconds
-        job, _ = self._with_engine(self._job(request, until))  # the last one has its whole time
+        # The last one has its whole time.
+        job, engine_errors = self._with_engine(self._job(request, until))
         self._executor.tell_changes(job, Changes(tuple(changes), until), told)
 
     def _job(self, request: DriverRequest, begun: float) -> DriverJob:
@@ -230,6 +258,10 @@ class Scheduling:
             destinations=request.destinations,
             strict=_strict(request),
         )
+
+    def _keep(self, decision: DriverDecision) -> None:
+        if self._history is not None:
+            self._history.put(partial(record.of_driver, record.light_driver(decision)))
 
     def _remember(self, decision: DriverDecision) -> None:
         """A selection that found no host counts; one that failed does not."""

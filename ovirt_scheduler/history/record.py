@@ -11,7 +11,8 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Seq
 
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.decisions import Decision
-from ovirt_scheduler.model.requests import Caller, WantedUnit
+from ovirt_scheduler.model.drivers import DriverDecision, Subjects
+from ovirt_scheduler.model.requests import Caller, Hosts, WantedUnit
 from ovirt_scheduler.model.results import CallResult, Migration
 from ovirt_scheduler.model.units import Kind, OnFailure, UnitCall
 
@@ -42,15 +43,27 @@ class _Asked(NamedTuple):
 
 def light(decision: Decision) -> Decision:
     """The same without what may be large and is in no record: documents, and what was printed."""
-    request = replace(decision.request, hosts=(), vm=None)
-    called = tuple(_light(result) for result in decision.called)
+    request = replace(decision.request, hosts=_ids(decision.request.hosts), vm=None)
+    called = tuple(map(_light, decision.called))
     return replace(decision, request=request, called=called, results=())
 
 
-def _light(result: CallResult) -> CallResult:
-    if result.stdout or result.stderr or result.traceback:
-        return replace(result, stdout="", stderr="", traceback="")
-    return result
+def light_driver(decision: DriverDecision) -> DriverDecision:
+    """As ``light``; nor arguments and answers of a topic's method."""
+    request, execution = decision.request, decision.execution
+    of_topic = request.driver.defines(request.method) is None
+    return replace(
+        decision,
+        request=replace(request, subjects=Subjects(), arguments={}, destinations={}),
+        execution=replace(
+            execution,
+            filters=tuple(map(_light, execution.filters)),
+            cost_functions=tuple(map(_light, execution.cost_functions)),
+            result=None if execution.result is None else _light(execution.result),
+            answer=None,
+        ),
+        answer=None if of_topic else decision.answer,
+    )
 
 
 def of_units(decision: Decision) -> Record:
@@ -60,29 +73,75 @@ def of_units(decision: Decision) -> Record:
         decision: ``light`` is enough of it.
     """
     request = decision.request
-    asked = _asked(
-        request.wanted, request.kind, decision.calls, decision.called, decision.unit_errors
-    )
-    filters = asked if request.kind is Kind.FILTER else []
-    costs = asked if request.kind is Kind.COST_FUNCTION else []
-    record = _begun(request.caller, _METHODS[request.kind], decision.time, decision.seconds)
-    _put_vm(record, decision.vm, decision.names)
+    kind, names = request.kind, decision.names
+    asked = _asked(kind, request.wanted, decision.calls, decision.called, decision.unit_errors)
+    record = _begun(request.caller, _METHODS[kind], decision.time, decision.seconds)
+    _put_vm(record, decision.vm, names)
     _put_properties(record, request.properties)
     record["units"] = [_unit(each) for each in asked]
-    hosts = _hosts(decision.hosts, decision.names, filters, costs)
+    hosts = [_named(host, names) for host in decision.hosts or _ids(request.hosts)]
     record["hosts"] = hosts
     answer = decision.answer
+    if kind is Kind.FILTER:
+        _put_verdicts(hosts, asked)
+        if not decision.called and not answer:
+            _put_missed(hosts, asked)
+    elif kind is Kind.COST_FUNCTION:
+        _put_costs(hosts, asked, len(asked))
+    else:
+        _put_reasons(hosts, decision.called, answer.hosts if isinstance(answer, Migration) else ())
     if isinstance(answer, Migration):
+        _put_vm(record, answer.vm, names)
         record["answer"] = {"vm": answer.vm, "hosts": list(answer.hosts)}
-        _put_vm(record, answer.vm, decision.names)
-    elif request.kind is Kind.COST_FUNCTION:
+    elif kind is Kind.COST_FUNCTION:
         record["answer"] = [host["id"] for host in best_first(hosts)]
         record["decisive"] = decisive(hosts)
-    else:
-        record["answer"] = list(cast("Tuple[str, ...]", answer or ()))
-    if decision.errors:
-        record["errors"] = list(decision.errors)
-    return _without(record, decision.secret)
+    elif kind is Kind.FILTER:
+        record["answer"] = list(cast("Tuple[str, ...]", answer))
+    return _ended(record, decision.errors, decision.secret)
+
+
+def of_driver(decision: DriverDecision) -> Record:
+    """The record of a call of a driver, and of the policy units before it.
+
+    Args:
+        decision: ``light_driver`` is enough of it.
+    """
+    request, execution = decision.request, decision.execution
+    driver, names = request.driver, execution.names
+    filters = _asked(
+        Kind.FILTER, request.filters, decision.filters, execution.filters, decision.unit_errors
+    )
+    costs = _asked(
+        Kind.COST_FUNCTION, request.cost_functions, decision.cost_functions,
+        execution.cost_functions, decision.unit_errors,
+    )  # fmt: skip
+    defined = driver.defines(request.method)
+    method = "schedule" if defined is None else _camel(request.method)
+    record = _begun(request.caller, method, decision.time, decision.seconds)
+    _put_vm(record, execution.vm, names)
+    _put_properties(record, request.properties)
+    own: Record = {"name": driver.name, "kind": driver.words, "checksum": driver.checksum}
+    _put_result(own, execution.result)
+    record["units"] = [*(_unit(each) for each in (*filters, *costs)), own]
+    hosts = [_named(host, names) for host in execution.hosts]
+    record["hosts"] = hosts
+    if filters:
+        _put_verdicts(hosts, filters)
+    _put_costs(hosts, costs, len(decision.cost_functions))
+    answer = decision.answer
+    chosen: Sequence[str] = answer if isinstance(answer, tuple) else ()
+    if isinstance(answer, Mapping):
+        chosen = [host for hosts_of_vm in answer.values() for host in hosts_of_vm]
+        record["answer"] = {vm: list(hosts_of_vm) for vm, hosts_of_vm in answer.items()}
+    elif defined is not None:
+        record["answer"] = list(answer) if isinstance(answer, tuple) else answer
+    if execution.result is not None:
+        _put_reasons(hosts, (execution.result,), chosen)
+    best = best_first(hosts)
+    if best and isinstance(answer, tuple) and answer[:1] == (best[0]["id"],):
+        record["decisive"] = decisive(hosts)
+    return _ended(record, decision.errors, decision.secret)
 
 
 def best_first(hosts: Iterable[Record]) -> List[Record]:
@@ -112,48 +171,76 @@ def decisive(hosts: Sequence[Record]) -> List[str]:
     return found
 
 
+def _ids(hosts: Hosts) -> Tuple[str, ...]:
+    return hosts if isinstance(hosts, tuple) else ()
+
+
+def _light(result: CallResult) -> CallResult:
+    if result.stdout or result.stderr or result.traceback:
+        return replace(result, stdout="", stderr="", traceback="")
+    return result
+
+
+def _camel(name: str) -> str:
+    """``select_host`` as XML-RPC has it: ``selectHost``."""
+    first, *others = name.split("_")
+    return first + "".join(map(str.title, others))
+
+
 def _asked(
-    wanted: Sequence[WantedUnit],
     kind: Kind,
+    wanted: Sequence[WantedUnit],
     calls: Sequence[Tuple[WantedUnit, UnitCall]],
     results: Sequence[CallResult],
     problems: Mapping[str, Sequence[str]],
 ) -> List[_Asked]:
     called = {call.unit.name: call for _, call in calls}
     ended = {result.unit: result for result in results}
-    unique = {each.name: each for each in reversed(wanted)}  # of a name that is there twice
+    named: Dict[str, WantedUnit] = {}
+    for each in wanted:
+        named.setdefault(each.name, each)  # of a name that is there twice, the first counts
     return [
         _Asked(
             each,
             kind.words,
-            called.get(each.name),
-            ended.get(each.name),
-            "" if each.name in called else "; ".join(problems.get(each.name, ())),
+            called.get(name),
+            ended.get(name),
+            "" if name in called else "; ".join(problems.get(name, ())),
         )
-        for each in dict.fromkeys(unique[each.name] for each in wanted)
+        for name, each in named.items()
     ]
 
 
 def _begun(caller: Caller, method: str, time: float, seconds: float) -> Record:
     record: Record = {
-        "id": caller.request_id,
+        "id": caller.decision,
         "time": time,
         "milliseconds": round(seconds * 1000, 2),
         "caller": caller.peer,
         "method": method,
-        "form": caller.form.value,
+        "form": "daemon" if caller.cluster else caller.form.value,
     }
+    if caller.cluster:
+        record["cluster"] = caller.cluster
     return record
 
 
+def _ended(record: Record, errors: Sequence[str], secret: str) -> Record:
+    if errors:
+        record["errors"] = list(errors)
+    return cast("Record", _hidden(record, secret)) if secret else record
+
+
 def _put_vm(record: Record, vm: Optional[str], names: Mapping[str, str]) -> None:
-    if vm:
-        record["vm"] = _named(vm, names)
+    """A VM that is yet to be made has a name at most."""
+    entity = _named(vm or "", names)
+    if entity:
+        record["vm"] = entity
 
 
 def _named(entity: str, names: Mapping[str, str]) -> Record:
-    name = names.get(entity)
-    return {"id": entity, "name": name} if name else {"id": entity}
+    found = {"id": entity, "name": names.get(entity, "")}
+    return {key: text for key, text in found.items() if text}
 
 
 def _put_properties(record: Record, properties: Mapping[str, str]) -> None:
@@ -185,60 +272,83 @@ def _put_result(unit: Record, result: Optional[CallResult], problem: str = "") -
     unit["mode"] = "live"
 
 
-def _hosts(
-    given: Sequence[str],
-    names: Mapping[str, str],
-    filters: Sequence[_Asked],
-    costs: Sequence[_Asked],
-) -> List[Record]:
-    hosts = [_named(host, names) for host in given]
-    if filters:
-        _put_verdicts(hosts, filters)
-    if costs:
-        _put_costs(hosts, costs)
-    return hosts
-
-
 def _put_verdicts(hosts: Sequence[Record], filters: Sequence[_Asked]) -> None:
     for host in hosts:
         host["verdicts"] = []
     left = list(hosts)
     for asked in filters:
-        name, result = asked.wanted.name, asked.result
-        kept: Optional[frozenset[str]] = None
-        if result is not None and result.ok:
-            kept = frozenset(result.value)
-        rejects = asked.call is not None and asked.call.unit.on_failure is OnFailure.REJECT
-        asked_about = {host["id"] for host in left} if result is not None else frozenset()
-        for host in hosts:
-            verdict: Record = {"unit": name}
-            if host["id"] not in asked_about:
-                verdict["verdict"] = NEVER_ASKED
-            elif kept is None:
-                verdict["verdict"] = REMOVED if rejects else FAILED
-                verdict["reason"] = cast("CallResult", result).message
-            else:
-                verdict["verdict"] = PASSED if host["id"] in kept else REMOVED
-            host["verdicts"].append(verdict)
-        left = [host for host in left if host["verdicts"][-1]["verdict"] != REMOVED]
+        left = _put_verdicts_of(asked, hosts, left)
 
 
-def _put_costs(hosts: Sequence[Record], costs: Sequence[_Asked]) -> None:
+def _put_missed(hosts: Sequence[Record], filters: Sequence[_Asked]) -> None:
+    """No filter ran: one that is not there accepts no host (contract 4.2)."""
+    missed = {asked.wanted.name for asked in filters if asked.call is None}
+    for host in hosts:
+        for verdict in host["verdicts"]:
+            if verdict["unit"] in missed:
+                verdict["verdict"] = REMOVED
+
+
+def _put_verdicts_of(
+    asked: _Asked, hosts: Sequence[Record], left: Sequence[Record]
+) -> List[Record]:
+    """Add what one filter said of each host; those that are left after it."""
+    result = asked.result
+    about = {host["id"] for host in left} if result is not None else set()
+    kept = frozenset(result.value) if result is not None and result.ok else frozenset()
+    failed = result is not None and not result.ok
+    rejects = asked.call is not None and asked.call.unit.on_failure is OnFailure.REJECT
+    reasons = {} if result is None else result.reasons
+    for host in hosts:
+        key = host["id"]
+        if key not in about:
+            verdict, reason = NEVER_ASKED, ""
+        elif failed:
+            verdict, reason = REMOVED if rejects else FAILED, ""
+        else:
+            verdict, reason = PASSED if key in kept else REMOVED, reasons.get(key, "")
+        entry = {"unit": asked.wanted.name, "verdict": verdict}
+        host["verdicts"].append({**entry, "reason": reason} if reason else entry)
+    return [host for host in left if host["verdicts"][-1]["verdict"] != REMOVED]
+
+
+def _put_costs(hosts: Sequence[Record], costs: Sequence[_Asked], functions: int) -> None:
+    """
+    Args:
+        functions: of the call, which bound each one's costs.
+    """
     by_id = {host["id"]: host for host in hosts}
     for asked in costs:
-        if asked.result is None or not asked.result.ok:
+        result = asked.result
+        if result is None or not result.ok:
             continue
         name, factor = asked.wanted.name, asked.wanted.factor
-        limit = aggregate.bound(factor, len(costs))
-        for host, cost in cast("Mapping[str, int]", asked.result.value).items():
+        limit = aggregate.bound(factor, functions)
+        for host, cost in cast("Mapping[str, int]", result.value).items():
             counted = max(-limit, min(limit, cost))
             entry: Record = {
                 "unit": name, "cost": cost, "factor": factor, "weighted": factor * counted
             }  # fmt: skip
             if counted != cost:
                 entry["held"] = counted
+            if host in result.reasons:
+                entry["reason"] = result.reasons[host]
             by_id[host].setdefault("costs", []).append(entry)
     put_totals(hosts)
+
+
+def _put_reasons(
+    hosts: Sequence[Record], results: Sequence[CallResult], chosen: Sequence[str]
+) -> None:
+    """Add a verdict where a balance or a driver said why: whether it named the host."""
+    for result in results:
+        for host in hosts:
+            asked = {verdict["unit"] for verdict in host.get("verdicts", ())}
+            if host["id"] in result.reasons and result.unit not in asked:
+                verdict = PASSED if host["id"] in chosen else REMOVED
+                host.setdefault("verdicts", []).append(
+                    {"unit": result.unit, "verdict": verdict, "reason": result.reasons[host["id"]]}
+                )
 
 
 def put_totals(hosts: Sequence[Record]) -> None:
@@ -248,11 +358,6 @@ def put_totals(hosts: Sequence[Record]) -> None:
             host["total"] = sum(cost["weighted"] for cost in host["costs"])
     for rank, host in enumerate(best_first(hosts), 1):
         host["rank"] = rank
-
-
-def _without(record: Record, secret: str) -> Record:
-    """The record, with a secret kept as an ellipsis wherever it has got into a text."""
-    return cast("Record", _hidden(record, secret)) if secret else record
 
 
 def _hidden(value: Any, secret: str) -> Any:

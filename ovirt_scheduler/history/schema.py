@@ -157,71 +157,68 @@ def as_json(value: object) -> str:
 
 
 def _named(entity: Record) -> Named:
-    return entity["id"], entity.get("name", "")
+    return entity.get("id", ""), entity.get("name", "")
 
 
 def _entity(named: Named) -> Record:
-    return {"id": named[0], "name": named[1]} if named[1] else {"id": named[0]}
+    return {key: text for key, text in zip(("id", "name"), named) if text}
 
 
 def _packed_hosts(hosts: Sequence[Record]) -> Dict[str, Any]:
     """By unit in place of by host, which repeats less.
 
-    ``verdicts``: a letter for each host; ``costs``: a number, or null. Each beside ``reasons``
-    and ``held``, by the host's place.
+    ``verdicts``: a letter for each host, or a blank; ``costs``: a number, or null. Beside them what
+    few hosts have, by the host's place: ``verdict_reasons``, ``cost_reasons`` and ``held``.
     """
-    packed: Dict[str, Any] = {}
     verdicts: Dict[str, List[str]] = {}
     costs: Dict[str, List[Optional[int]]] = {}
+    packed: Dict[str, Any] = {"verdicts": verdicts, "costs": costs}
     for place, host in enumerate(hosts):
         for verdict in host.get("verdicts", ()):
-            unit = verdict["unit"]
-            verdicts.setdefault(unit, []).append(_LETTERS[verdict["verdict"]])
-            _put_at(packed, "reasons", unit, place, verdict)
+            letters = verdicts.setdefault(verdict["unit"], [])
+            letters += " " * (place - len(letters)) + _LETTERS[verdict["verdict"]]
+            _put_at(packed, "verdict_reasons", place, verdict, "reason")
         for cost in host.get("costs", ()):
-            unit = cost["unit"]
-            line = costs.setdefault(unit, [])
-            line += [None] * (place - len(line))
-            line.append(cost["cost"])
-            _put_at(packed, "reasons", unit, place, cost)
-            _put_at(packed, "held", unit, place, cost)
-    if verdicts:
-        packed["verdicts"] = {unit: "".join(letters) for unit, letters in verdicts.items()}
-    if costs:
-        packed["costs"] = costs
-    return packed
+            numbers = costs.setdefault(cost["unit"], [])
+            numbers += [None] * (place - len(numbers)) + [cost["cost"]]
+            _put_at(packed, "cost_reasons", place, cost, "reason")
+            _put_at(packed, "held", place, cost, "held")
+    packed["verdicts"] = {unit: "".join(letters) for unit, letters in verdicts.items()}
+    return {name: each for name, each in packed.items() if each}
 
 
-def _put_at(packed: Dict[str, Any], name: str, unit: str, place: int, entry: Record) -> None:
-    key = "reason" if name == "reasons" else name
+def _put_at(packed: Dict[str, Any], name: str, place: int, entry: Record, key: str) -> None:
     if key in entry:
-        packed.setdefault(name, {}).setdefault(unit, {})[str(place)] = entry[key]
+        of_unit = packed.setdefault(name, {}).setdefault(entry["unit"], {})
+        of_unit[str(place)] = entry[key]
 
 
 def _unpack_hosts(hosts: Sequence[Record], packed: Dict[str, Any], units: Sequence[Record]) -> None:
-    reasons, held = packed.get("reasons", {}), packed.get("held", {})
     for unit, letters in packed.get("verdicts", {}).items():
-        why = reasons.get(unit, {})
+        reasons = packed.get("verdict_reasons", {}).get(unit, {})
         for place, (host, letter) in enumerate(zip(hosts, letters)):
+            if letter == " ":
+                continue
             verdict = {"unit": unit, "verdict": _WORDS[letter]}
-            if str(place) in why:
-                verdict["reason"] = why[str(place)]
+            if str(place) in reasons:
+                verdict["reason"] = reasons[str(place)]
             host.setdefault("verdicts", []).append(verdict)
-    factors = {unit["name"]: unit.get("factor", 1) for unit in units if "factor" in unit}
+    factors = {unit["name"]: unit["factor"] for unit in units if "factor" in unit}
     for unit, costs in packed.get("costs", {}).items():
-        why, bounds = reasons.get(unit, {}), held.get(unit, {})
+        reasons = packed.get("cost_reasons", {}).get(unit, {})
+        held = packed.get("held", {}).get(unit, {})
         for place, (host, cost) in enumerate(zip(hosts, costs)):
             if cost is None:
                 continue
             key, factor = str(place), factors[unit]
             entry: Record = {
                 "unit": unit, "cost": cost, "factor": factor,
-                "weighted": factor * bounds.get(key, cost),
+                "weighted": factor * held.get(key, cost),
             }  # fmt: skip
-            if key in bounds:
-                entry["held"] = bounds[key]
-            if key in why:
-                entry["reason"] = why[key]
+            if key in held:
+                entry["held"] = held[key]
+            if key in reasons:
+                entry["reason"] = reasons[key]
             host.setdefault("costs", []).append(entry)
     put_totals(hosts)
 

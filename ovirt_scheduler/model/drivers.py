@@ -192,6 +192,8 @@ class DriverExecution:
     errors: Tuple[str, ...] = ()  # that belong to no plugin
     result: Optional[CallResult] = None
     answer: DriverAnswer = None
+    vm: Optional[str] = None  # its id
+    names: Mapping[str, str] = field(default_factory=dict)  # by id, as far as they are known
 
     @property
     def results(self) -> Tuple[CallResult, ...]:
@@ -209,6 +211,11 @@ class DriverDecision:
     answer: DriverAnswer  # where there is none of the driver's: that nothing is to be done
     errors: Tuple[str, ...] = ()
     unit_errors: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)
+    filters: Tuple[Tuple[WantedUnit, UnitCall], ...] = ()  # those that were to be called
+    cost_functions: Tuple[Tuple[WantedUnit, UnitCall], ...] = ()
+    time: float = 0.0  # when it was asked for, in seconds since 1970
+    seconds: float = 0.0  # that it took
+    secret: str = ""  # the token for the engine that plugins were given
 
     @property
     def failure(self) -> Optional[str]:

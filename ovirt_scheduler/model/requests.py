@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
+import secrets
 from dataclasses import dataclass
 from typing import Mapping, Optional, Tuple, Union
 
@@ -58,6 +59,11 @@ class WantedUnit:
     factor: int = 1
 
 
+def new_id() -> str:
+    """64 random bits."""
+    return secrets.token_hex(8)
+
+
 @dataclass(frozen=True)
 class Caller:
     """Who asks, and how they want the answer."""
@@ -65,6 +71,17 @@ class Caller:
     request_id: str
     form: AnswerForm
     peer: str  # address:port, for the log; before it the name in a client's certificate
+    cluster: str = ""  # whose thread it is, where the daemon calls by itself
+
+    @classmethod
+    def of_cluster(cls, cluster: str) -> Caller:
+        """The thread that looks after a cluster, with another id for each of its requests."""
+        return cls(f"cluster {cluster} {new_id()}", AnswerForm.ENGINE, "the daemon itself", cluster)
+
+    @property
+    def decision(self) -> str:
+        """The id of what is decided: that of the request, without the cluster's name."""
+        return self.request_id.rpartition(" ")[2]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Mapping, Tuple, Union
 
 
@@ -43,6 +43,7 @@ class CallResult:
     stdout: str = ""
     stderr: str = ""
     traceback: str = ""
+    reasons: Mapping[str, str] = field(default_factory=dict)  # by host, where it said why
 
     @property
     def ok(self) -> bool:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
+from collections import ChainMap
 from dataclasses import dataclass, field
-from typing import Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Dict, Mapping, NamedTuple, Optional, Tuple, Union
 
 from ovirt_scheduler.model.plugins import Candidate, Engine, Limits, PluginCode, PropertySet
 from ovirt_scheduler.model.requests import Document
@@ -94,6 +95,7 @@ class Pack:
         self.descriptor = descriptor
         self.ids = ids
         self.sizes = sizes
+        self.names: Dict[str, str] = {}  # by id, as far as they are known
 
     @property
     def size(self) -> int:
@@ -144,6 +146,11 @@ class CallInputs:
     vm: Optional[str] = None
     host: Optional[str] = None
     packs: Packs = field(default_factory=dict)
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """Of hosts and VMs by id, as far as they are known; by "" of a VM without an id."""
+        return ChainMap(*(pack.names for packs in self.packs.values() for pack in packs))
 
 
 class Function(NamedTuple):

@@ -143,7 +143,7 @@ class Executor:
             subjects = Subjects(hosts=job.hosts, vm=job.vm)
             inputs, problems = self._read(subjects, replies, job.deadline)
             if not inputs.hosts:
-                return Execution((), inputs.vm, (), problems)
+                return Execution((), inputs.vm, (), problems, inputs.names)
             # Many that print a lot would fill the daemon's memory: together they keep one's share.
             shown = OUTPUT_LIMIT // max(1, len(job.calls))
             calls = [_unit_call(call, inputs, job.engine, shown) for call in job.calls]
@@ -153,7 +153,7 @@ class Executor:
                 results = self._filtered(job.calls, calls, job.deadline)
             else:
                 results = self._processes.call(calls, job.deadline, parallel)
-        return Execution(inputs.hosts, inputs.vm, tuple(results), problems)
+        return Execution(inputs.hosts, inputs.vm, tuple(results), problems, inputs.names)
 
     def run_driver(self, job: DriverJob) -> DriverExecution:
         """Call a method of a driver, and before it the policy units that it asks for.
@@ -178,7 +178,10 @@ class Executor:
                 costs = [replace(call, inputs=replace(inputs, hosts=left)) for call in costs]
                 scored = self._processes.call(costs, job.deadline, parallel)
                 total, _, _ = aggregate.summed(job.wanted_costs, scored, len(job.wanted_costs))
-            execution = DriverExecution(inputs.hosts, tuple(filtered), tuple(scored), problems)
+            execution = DriverExecution(
+                inputs.hosts, tuple(filtered), tuple(scored), problems,
+                vm=inputs.vm, names=inputs.names,
+            )  # fmt: skip
             if not left and _selects(job):
                 return execution
             method = _method_call(job, replace(inputs, hosts=left), total)
@@ -199,8 +202,11 @@ class Executor:
                 if number and time.monotonic() >= changes.until:
                     return
                 one = job.of(change)
-                method = _method_call(one, _of_change(inputs, one.subjects))
-                hear(change, self._called(method, DriverExecution(errors=problems), one))
+                of_one = _of_change(inputs, one.subjects)
+                execution = DriverExecution(
+                    inputs.hosts, errors=problems, vm=of_one.vm, names=inputs.names
+                )
+                hear(change, self._called(_method_call(one, of_one), execution, one))
 
     def read_cluster(self, documents: ClusterDocuments) -> ClusterState:
         """Read the engine's documents on a cluster, in a process of its own.

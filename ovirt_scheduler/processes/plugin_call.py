@@ -98,7 +98,10 @@ def joined(packs: Sequence[Pack]) -> Pack:
         descriptor = memory_files.sealed(contents)
     except OSError as error:
         raise ExecutorUnavailable(f"no entities can be had: {error.strerror}") from None
-    return Pack(descriptor, tuple(each for pack in packs for each in pack.ids), sizes)
+    one = Pack(descriptor, tuple(each for pack in packs for each in pack.ids), sizes)
+    for pack in packs:
+        one.names.update(pack.names)
+    return one
 
 
 def result(call: PluginCall, done: Exchange, told: Answered) -> CallResult:

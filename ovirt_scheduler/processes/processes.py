@@ -346,6 +346,7 @@ class Processes:
             raise UnreadableDocument("the process that read the documents lost some of them")
         for pack, each in zip(packs, good):
             pack.ids = each.ids
+            pack.names = {key or "": name for key, name in zip(each.ids, each.names) if name}
         return packs, told, seen
 
     def analyse(self, candidate: Candidate) -> Analysis:

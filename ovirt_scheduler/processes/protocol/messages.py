@@ -143,6 +143,7 @@ class ReadDocument(NamedTuple):
     """What a reader found in one document."""
 
     ids: Tuple[Optional[str], ...] = ()
+    names: Tuple[str, ...] = ()  # in the same order; empty where there is none
     problem: str = ""  # why it cannot be read
     note: str = ""  # what was left out of it, and why
 
@@ -153,7 +154,7 @@ def pack_read(documents: Sequence[ReadDocument], seen: Sequence[Dict[str, List[o
 
 def read_limit(size: int) -> int:
     """The bytes that a reader can need to tell of so many bytes of documents."""
-    return _FEW_BYTES + 4 * size
+    return _FEW_BYTES + 6 * size
 
 
 def unpack_read(payload: bytes, size: int) -> Tuple[Tuple[ReadDocument, ...], object]:
@@ -165,8 +166,10 @@ def unpack_read(payload: bytes, size: int) -> Tuple[Tuple[ReadDocument, ...], ob
     try:
         fields = unpack(payload, size // _ENTITY_BYTES)
         documents = tuple(
-            ReadDocument(tuple(_text_or_none(each) for each in ids), text(problem), text(note))
-            for ids, problem, note in fields["documents"]
+            ReadDocument(
+                tuple(_text_or_none(each) for each in ids), texts(names), text(problem), text(note)
+            )
+            for ids, names, problem, note in fields["documents"]
         )
         return documents, fields["seen"]
     except MISSHAPEN as error:

@@ -26,6 +26,8 @@ from ovirt_scheduler.processes.protocol.messages import ReadDocument
 _READING_MEMORY = 1 << 30
 _READING_FACTOR = 24
 
+_LONGEST_NAME = 255  # characters of a host's or a VM's
+
 _KINDS = {Role.HOSTS: HOSTS, Role.VMS: VMS, Role.VM: VM, Role.HOST: HOST}
 
 
@@ -39,7 +41,8 @@ def serve(task: ReadTask, nonce: int, daemon: socket.socket) -> None:
             with _bounded([unread]):
                 found, note = _read(unread)
                 descriptors.append(memory_files.sealed([packed.pack(unread.role.kind, found)]))
-                documents.append(ReadDocument(tuple(each.get("_id") for each in found), note=note))
+                ids = tuple(each.get("_id") for each in found)
+                documents.append(ReadDocument(ids, _names(found), note=note))
                 if task.tells_states:
                     seen.append(_seen(found))
         except UnreadableDocument as error:
@@ -78,6 +81,10 @@ def _asked(found: Sequence[State], asked: Ids, role: Role) -> Tuple[List[State],
             f"({len(strangers)} dropped: {shown:.200})"
         )
     return list(kept.values()), note
+
+
+def _names(found: Sequence[State]) -> Tuple[str, ...]:
+    return tuple(str(each.get("_name") or "")[:_LONGEST_NAME] for each in found)
 
 
 def _seen(found: Sequence[State]) -> Dict[str, List[object]]:

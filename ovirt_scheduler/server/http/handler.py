@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import logging
 import re
-import secrets
 import socket
 import time
 import xmlrpc.client
@@ -17,7 +16,7 @@ from urllib.parse import urlsplit
 from OpenSSL import SSL
 
 from ovirt_scheduler.log.fields import Name
-from ovirt_scheduler.model.requests import AnswerForm, Caller
+from ovirt_scheduler.model.requests import AnswerForm, Caller, new_id
 from ovirt_scheduler.server.dispatch import Dispatcher
 from ovirt_scheduler.server.http.body import BodyReader, Room
 from ovirt_scheduler.server.http.connections import Connections
@@ -185,7 +184,7 @@ class ConnectionHandler:
             self._output.write(body)
 
     def _start_request(self) -> None:
-        self._request_id = secrets.token_hex(8)
+        self._request_id = new_id()
         self._body: Optional[BodyReader] = None
         self._form = self._server.settings.root_form
         self._command, self._path, self._version = "", "", ""

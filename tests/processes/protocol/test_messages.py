@@ -176,7 +176,7 @@ def test_what_was_read_arrives(size):
     document = b"<vm id='00000000'/>" * size
     ids = tuple(f"{number:08}" for number in range(size))
     read = (
-        ReadDocument(ids),
+        ReadDocument(ids, ("",) * len(ids)),
         ReadDocument((None,)),
         ReadDocument(problem="not well-formed"),
         ReadDocument(note="n"),

@@ -1,0 +1,165 @@
+"""The records of every kind of call, as a running daemon writes them."""
+
+from __future__ import annotations
+
+from typing import Dict, List
+
+import pytest
+
+from ovirt_scheduler.history.query import Query
+from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.history.store import Reader
+from tests.support.daemon import Daemon, StartDaemon
+from tests.support.waiting import wait_until
+
+LYNX, PUMA, OCELOT = HOSTS = [f"{digit * 8}-1111-2222-3333-{digit * 12}" for digit in "123"]
+NAMES = dict(zip(HOSTS, ("lynx", "puma", "ocelot")))
+WEB = "44444444-aaaa-bbbb-cccc-444444444444"
+
+FILTER = """
+def do_filter(hosts, vm, properties):
+    return [host for host in hosts if host.name != "lynx"]
+"""
+SCORE = """
+def do_score(hosts, vm, properties):
+    return [(host, {costs!r}[host.name]) for host in hosts]
+"""
+BALANCE = """
+def do_balance(hosts, properties):
+    return "44444444-aaaa-bbbb-cccc-444444444444", [hosts[1]]
+"""
+SCHEDULERS = """
+from ovirt_scheduler.plugin import Driver, Scheduler
+
+class Best(Scheduler):
+    name = "best"
+
+    def select_host(self, hosts, vm, properties):
+        return sorted(hosts, key=lambda host: self.costs.get(host.id, 0))
+
+    def load_balance(self, hosts, vms, properties):
+        return {vms[0]: hosts[:2]}
+
+class Speaks(Driver):
+    name = topic = "speaks"
+
+    def repeat(self, word):
+        return word
+"""
+
+
+def hosts_document(*ids: str) -> str:
+    inside = "".join(f"<host id='{each}'><name>{NAMES[each]}</name></host>" for each in ids)
+    return f"<hosts>{inside}</hosts>"
+
+
+@pytest.fixture(scope="module")
+def daemon(start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory) -> Daemon:
+    folder = tmp_path_factory.mktemp("recorded")
+    for name, text in {
+        "NotLynx": FILTER,
+        "Cold": SCORE.format(costs={"lynx": 1, "puma": 5, "ocelot": 3}),
+        "Near": SCORE.format(costs={"lynx": 1, "puma": 2, "ocelot": 9}),
+        "Moves": BALANCE,
+        "schedulers": SCHEDULERS,
+    }.items():
+        (folder / f"{name}.py").write_text(text, "utf-8")
+    return start_daemon(folder, "ssl = false")
+
+
+def records(daemon: Daemon, count: int = 1, **query: object) -> List[Record]:
+    """What fits, the newest first, as soon as there are so many."""
+    reader = Reader(daemon.state / "history.sqlite")
+    wanted = Query(**query)  # type: ignore[arg-type]
+
+    def look() -> List[Record]:
+        found = reader.decisions(wanted)
+        return found if len(found) >= count else []
+
+    return wait_until(look)
+
+
+def verdicts(record: Record) -> Dict[str, List[str]]:
+    return {
+        host["name"]: [verdict["verdict"] for verdict in host.get("verdicts", ())]
+        for host in record["hosts"]
+    }
+
+
+def test_a_selection_has_filters_costs_and_the_scheduler(daemon: Daemon):
+    """With the names that the documents tell, and what each unit did."""
+    vm = f"<vm id='{WEB}'><name>web</name></vm>"
+    with daemon.proxy() as proxy:
+        units = {"filters": "NotLynx", "cost_functions": "Cold=2;Near=1", "api_key": "hidden"}
+        assert proxy.selectHost("best", hosts_document(*HOSTS), vm, units) == PUMA
+    (record,) = records(daemon, method="selectHost")
+    assert record["vm"] == {"id": WEB, "name": "web"}
+    assert [(unit["name"], unit["kind"]) for unit in record["units"]] == [
+        ("NotLynx", "filter"), ("Cold", "cost function"), ("Near", "cost function"),
+        ("best", "scheduler"),
+    ]  # fmt: skip
+    assert all(unit["checksum"].startswith("sha256:") for unit in record["units"])
+    assert verdicts(record) == {"lynx": ["removed"], "puma": ["passed"], "ocelot": ["passed"]}
+    totals = {host["name"]: host.get("total") for host in record["hosts"]}
+    assert totals == {"lynx": None, "puma": 12, "ocelot": 15}
+    assert record["answer"] == [PUMA, OCELOT]
+    assert record["decisive"] == ["Near"]
+    assert record["properties"]["api_key"] == "\u2026"
+
+
+@pytest.mark.parametrize("by", [WEB, "web", "lynx", LYNX], ids=["id", "name", "host", "host id"])
+def test_decisions_are_found_by_id_and_by_name(daemon: Daemon, by: str):
+    """Of VMs and of hosts."""
+    vm = f"<vm id='{WEB}'><name>web</name></vm>"
+    with daemon.proxy() as proxy:
+        proxy.runFilters(["NotLynx"], hosts_document(LYNX), vm, {"asked": by})
+    reader = Reader(daemon.state / "history.sqlite")
+    query = Query(host=by) if by in ("lynx", LYNX) else Query(vm=by)
+    wait_until(lambda: by in [each["properties"]["asked"] for each in asked_in(reader, query)])
+
+
+def asked_in(reader: Reader, query: Query) -> List[Record]:
+    found = reader.decisions(query)
+    return [each for each in found if "asked" in each.get("properties", {})]
+
+
+def test_a_vm_that_is_yet_to_be_made_is_found_by_its_name(daemon: Daemon):
+    """It has no id."""
+    with daemon.proxy() as proxy:
+        proxy.runFilters(["NotLynx"], hosts_document(*HOSTS), "<vm><name>new</name></vm>", {})
+    (record,) = records(daemon, vm="new")
+    assert record["vm"] == {"name": "new"}
+
+
+def test_migrations_are_found_by_the_vms_that_they_move(daemon: Daemon):
+    """Of a balance and of a scheduler."""
+    with daemon.proxy() as proxy:
+        proxy.runLoadBalancing("Moves", HOSTS, {})
+        proxy.loadBalance("best", HOSTS, [WEB], {})
+    (balance,) = records(daemon, vm=WEB, method="runLoadBalancing")
+    assert balance["answer"] == {"vm": WEB, "hosts": [PUMA]}
+    (record,) = records(daemon, vm=WEB, method="loadBalance")
+    assert record["answer"] == {WEB: [LYNX, PUMA]}
+
+
+def test_of_a_topic_neither_arguments_nor_the_answer_are_kept(daemon: Daemon):
+    """Whatever they are, they are nobody else's."""
+    with daemon.proxy() as proxy:
+        assert proxy.schedule("speaks", "repeat", {"word": "s3cret"}) == "s3cret"
+    (record,) = records(daemon, method="schedule")
+    assert record["units"][0]["name"] == "speaks"
+    assert "answer" not in record
+    assert "s3cret" not in str(record)
+
+
+def test_a_clusters_own_calls_are_kept(driven):
+    """Hooks, timers and balancing, with the cluster's name and the engine's."""
+    driven.start("dry-run", "[[Default]]\nscheduler = recorder\nload_balance_interval = 0.004")
+    (record, *_) = records(driven.daemon, method="loadBalance")
+    assert record["form"] == "daemon"
+    assert record["cluster"] == "Default"
+    assert [host["name"] for host in record["hosts"]] == ["lynx", "puma"]
+    driven.engine.vms[0].status = "paused"
+    (hook, *_) = records(driven.daemon, method="onVmStatusChanged", vm="web")
+    assert hook["cluster"] == "Default"
+    assert hook["id"] != record["id"]

@@ -80,16 +80,14 @@ def ensure(folder: Path) -> CertificateFiles:
             _make(folder)
         missing = [file for file in files if not file.exists()]
     except OSError as error:
-        message = (
+        raise ConfigError(
             f"a certificate cannot be made here: {error.strerror}; make the folder writable, "
-            "or name ssl_certificate and ssl_key in scheduler.conf"
-        )
-        raise ConfigError(message, str(folder)) from None
+            "or name ssl_certificate and ssl_key in scheduler.conf",
+            str(folder),
+        ) from None
     if missing:
-        message = (
-            f"is missing beside its counterpart; put it back, or remove {folder} for a new pair"
-        )
-        raise ConfigError(message, str(missing[0]))
+        problem = f"is missing beside its counterpart; put it back, or remove {folder} for new ones"
+        raise ConfigError(problem, str(missing[0]))
     return files
 
 
@@ -133,8 +131,7 @@ def check(certificate: Path, key: Path) -> None:
     """
     leaf = _read_chain(certificate)[0]
     if leaf.public_key().public_bytes(*_PUBLIC_FORM) != _read_public_half(key):
-        message = f"is not the key of the first certificate in {certificate}"
-        raise ConfigError(message, str(key))
+        raise ConfigError(f"is not the key of the first certificate in {certificate}", str(key))
 
 
 def fingerprint(certificate: Path) -> str:
@@ -174,9 +171,8 @@ def pem(certificate: Path) -> str:
     Raises:
         ConfigError: the file holds no certificate, or cannot be read.
     """
-    _read_chain(certificate)
-    blocks = (found.group() for found in _CERTIFICATE.finditer(_read(certificate)))
-    return "".join(f"{block.decode('ascii')}\n" for block in blocks)
+    encoding = serialization.Encoding.PEM
+    return b"".join(each.public_bytes(encoding) for each in _read_chain(certificate)).decode()
 
 
 def _has_entries(folder: Path) -> bool:
@@ -248,17 +244,15 @@ def _read_chain(path: Path) -> List[x509.Certificate]:
     data = _read(path)
     blocks = [found.group() for found in _CERTIFICATE.finditer(data)]
     if not blocks:
-        message = "holds no PEM certificate"
-        if _KEY.search(data):
-            message += " but a private key: name the certificate's file (or are the two swapped?)"
-        raise ConfigError(message, str(path))
+        but = " but a private key: name the certificate's file (or are the two swapped?)"
+        raise ConfigError(f"holds no PEM certificate{but if _KEY.search(data) else ''}", str(path))
     chain = []
     for number, block in enumerate(blocks, 1):
         try:
             chain.append(x509.load_pem_x509_certificate(block))
         except ValueError:
-            message = f"certificate {number} in it cannot be read; is it damaged?"
-            raise ConfigError(message, str(path)) from None
+            problem = f"certificate {number} in it cannot be read; is it damaged?"
+            raise ConfigError(problem, str(path)) from None
     return chain
 
 
@@ -267,21 +261,20 @@ def _read_public_half(path: Path) -> bytes:
     data = _read(path)
     found = _KEY.search(data)
     if found is None:
-        message = "holds no PEM private key"
-        if _CERTIFICATE.search(data):
-            message += " but a certificate; are ssl_certificate and ssl_key swapped?"
-        raise ConfigError(message, str(path))
+        but = " but a certificate; are ssl_certificate and ssl_key swapped?"
+        problem = f"holds no PEM private key{but if _CERTIFICATE.search(data) else ''}"
+        raise ConfigError(problem, str(path))
     if _ENCRYPTED.search(found.group()):
-        message = (
+        raise ConfigError(
             "is encrypted, and nobody is there to type the passphrase when the daemon starts; "
-            f"write the key without one: openssl pkey -in {path} -out NEW"
+            f"write the key without one: openssl pkey -in {path} -out NEW",
+            str(path),
         )
-        raise ConfigError(message, str(path))
     try:
         private_key = serialization.load_pem_private_key(found.group(), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        message = "holds a private key that cannot be read; is it damaged?"
-        raise ConfigError(message, str(path)) from None
+        problem = "holds a private key that cannot be read; is it damaged?"
+        raise ConfigError(problem, str(path)) from None
     return private_key.public_key().public_bytes(*_PUBLIC_FORM)
 
 

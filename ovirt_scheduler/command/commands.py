@@ -30,6 +30,7 @@ from ovirt_scheduler.command.check import check as check_all
 from ovirt_scheduler.command.check import check_plugins
 from ovirt_scheduler.command.inputs import CallInputs
 from ovirt_scheduler.command.setup import engine, run
+from ovirt_scheduler.command.setup.files import CONF
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import certificate_report, daemon
@@ -261,13 +262,13 @@ def setup(options: argparse.Namespace) -> int:
         raise BadUsage("--remove undoes all that setup did: leave --engine and --adopt out")
     if options.remove:
         return 1 if run.remove(machine, options.dry_run, sys.stdout) else 0
-    wishes = run.Wishes(options.engine, options.adopt, options.dry_run)
-    left = run.install(machine, wishes, sys.stdout)
+    wanted = run.SetupOptions(options.engine, options.adopt, options.dry_run)
+    left = run.install(machine, wanted, sys.stdout)
     well = True
     adopted = machine.path(engine.ADOPTED)
     if options.adopt and adopted.exists() and not options.dry_run:
         sys.stdout.write(f"\novirt-scheduler check --plugins {adopted}\n")
-        settings = config.load(machine.path(engine.CONF), os.environ)
+        settings = config.load(machine.path(CONF), os.environ)
         well = check_plugins(replace(settings, plugins_path=(adopted,)), sys.stdout)
     if left:
         sys.stdout.write(f"left to you: {left} of the steps, see above\n")

@@ -1,4 +1,4 @@
-"""The steps for the engine: scheduler.conf, its trust store and settings, the old proxy's plugins.
+"""The steps for the engine: its trust store and settings, and the old proxy's plugins.
 
 docs/engine.md describes ``engine-config`` and the Java that the engine uses.
 """
@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
-from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Callable, List, NamedTuple, Optional, Tuple
 
 from ovirt_scheduler import manual
-from ovirt_scheduler.command.setup.files import CONF_FOLDER, ShippedFile, shipped
+from ovirt_scheduler.command.setup.files import CONF, CONF_FOLDER, SchedulerConf
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.command.setup.record import Record
 from ovirt_scheduler.command.setup.step import Plan, Step
 from ovirt_scheduler.command.setup.steps import Certificate
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.security import certificates, trust
-from ovirt_scheduler.settings import config
-from ovirt_scheduler.settings.file import ConfFile
 from ovirt_scheduler.settings.values import url_host
 
-CONF = f"{CONF_FOLDER}/scheduler.conf"
 OLD_PLUGINS = "/usr/share/ovirt-scheduler-proxy/plugins"
 ADOPTED = f"{CONF_FOLDER}/old-plugins"
 
@@ -30,71 +27,6 @@ _JAVA_HOME = "/usr/share/ovirt-engine/bin/java-home"  # prints which Java the en
 _STORES = ("lib/security/cacerts", "jre/lib/security/cacerts")  # of Java 11 and later, and of 8
 _ALIAS = "ovirt-scheduler"
 _PASSWORD = "changeit"  # noqa: S105  every Java's; the store holds certificates alone
-
-
-_REASONS = {  # why setup sets a key
-    "root_api": "the engine calls / and expects its own form of answer there",
-    "ssl": "no Java of the engine's is found here that could be made to trust a certificate",
-    "plugins_path": "the plugins of the old proxy are called beside the samples",
-}
-
-
-class SchedulerConf(ShippedFile):
-    """Installs scheduler.conf as it is shipped, with some keys set."""
-
-    def __init__(self, machine: Machine, record: Record, keys: Dict[str, str]) -> None:
-        """Make the step.
-
-        Args:
-            keys: of the part above the sections, with their values. The record keeps them for
-                the next run.
-        """
-        self._keys = keys
-        plain = shipped("etc/scheduler.conf").read_bytes()
-        super().__init__(machine, record, CONF, _with_keys(plain, keys), plain)
-
-    def plan(self) -> Plan:
-        """Plan as for any file. The administrator has to set the keys in one that was edited."""
-        plan = super().plan()
-        missing = self.missing()
-        if not missing:
-            set_anew = [key for key in self._keys if plan.act and not self.edited]
-            why = "".join(f"\n    {key}: {_REASONS[key]}" for key in set_anew)
-            return plan._replace(words=plan.words + why)
-        lines = " and ".join(f"'{key} = {value}'" for key, value in missing.items())
-        return plan._replace(words=f"{plan.words}; add {lines} to it yourself", left=True)
-
-    def missing(self) -> Dict[str, str]:
-        """The keys that an edited file sets otherwise, with their values."""
-        if not self.edited:
-            return {}
-        present, wanted = self.values(), self._parsed(self._data)
-        return {key: value for key, value in self._keys.items() if present[key] != wanted[key]}
-
-    def values(self) -> ConfFile:
-        """The settings as they are after this step.
-
-        Raises:
-            ConfigError: the file was edited, and is wrong.
-        """
-        edited = self._machine.read(self.name) if self.edited else None
-        return self._parsed(self._data if edited is None else edited)
-
-    def _parsed(self, data: bytes) -> ConfFile:
-        return config.parse(data, self._machine.path(self.name))
-
-    def _note(self, found: bool) -> None:
-        super()._note(found)
-        self._record.conf_keys = self._keys
-
-
-def _with_keys(plain: bytes, keys: Dict[str, str]) -> bytes:
-    """Put each key's line in the place of the comment that shows its default."""
-    lines = plain.decode().splitlines()
-    for key, value in keys.items():
-        (place,) = [at for at, line in enumerate(lines) if line.startswith(f"#{key} =")]
-        lines[place] = f"{key} = {value}"
-    return "\n".join([*lines, ""]).encode()
 
 
 class Java(NamedTuple):

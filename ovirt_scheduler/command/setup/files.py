@@ -10,21 +10,30 @@ import difflib
 import os
 import re
 from pathlib import Path
-from typing import Iterator, List, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.command.setup.record import Record, checksum
 from ovirt_scheduler.command.setup.step import Plan, Step
 from ovirt_scheduler.errors import StepFailed
+from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings.file import ConfFile
 
 UNIT = "ovirt-scheduler.service"
 CONF_FOLDER = "/etc/ovirt/scheduler"
+CONF = f"{CONF_FOLDER}/scheduler.conf"
 PACKAGES = ("/usr/lib", "/lib")  # where a package has what setup puts into /etc
 
 _MOST_LINES = 40  # of a difference that is shown
 
 # The unit hides these from the daemon (ProtectHome, PrivateTmp).
 _HIDDEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/")  # noqa: S108
+
+_REASONS = {  # why setup sets a key
+    "root_api": "the engine calls / and expects its own form of answer there",
+    "ssl": "no Java of the engine's is found here that could be made to trust a certificate",
+    "plugins_path": "the plugins of the old proxy are called beside the samples",
+}
 
 
 def shipped(name: str) -> Path:
@@ -151,6 +160,70 @@ class ShippedFile(Step):
     def _unlink(self) -> None:
         self._machine.path(self.name).unlink()
         del self._record.files[self.name]
+
+
+class SchedulerConf(ShippedFile):
+    """Installs scheduler.conf as it is shipped, with some keys set."""
+
+    def __init__(self, machine: Machine, record: Record, keys: Dict[str, str]) -> None:
+        """Make the step.
+
+        Args:
+            keys: of the part above the sections, with their values. The record keeps them for
+                the next run.
+        """
+        self._keys = keys
+        plain = shipped("etc/scheduler.conf").read_bytes()
+        super().__init__(machine, record, CONF, _with_keys(plain, keys), plain)
+
+    def plan(self) -> Plan:
+        """Plan as for any file. The administrator has to set the keys in one that was edited."""
+        plan = super().plan()
+        missing = self.missing()
+        if not missing:
+            set_anew = [key for key in self._keys if plan.act and not self.edited]
+            why = "".join(f"\n    {key}: {_REASONS[key]}" for key in set_anew)
+            return plan._replace(words=plan.words + why)
+        lines = " and ".join(f"'{key} = {value}'" for key, value in missing.items())
+        return plan._replace(words=f"{plan.words}; add {lines} to it yourself", left=True)
+
+    def missing(self) -> Dict[str, str]:
+        """The keys that an edited file sets otherwise, with their values."""
+        if not self.edited:
+            return {}
+        present, wanted = self.values(), self._parsed(self._data)
+        return {key: value for key, value in self._keys.items() if present[key] != wanted[key]}
+
+    def values(self) -> ConfFile:
+        """The settings as they are after this step.
+
+        Raises:
+            ConfigError: the file was edited, and is wrong.
+        """
+        edited = self._machine.read(self.name) if self.edited else None
+        return self._parsed(self._data if edited is None else edited)
+
+    @property
+    def makes_certificate(self) -> bool:
+        """Whether the settings have TLS without a certificate of their own."""
+        values = self.values()
+        return values["ssl"] and values["ssl_certificate"] is None
+
+    def _parsed(self, data: bytes) -> ConfFile:
+        return config.parse(data, self._machine.path(self.name))
+
+    def _note(self, found: bool) -> None:
+        super()._note(found)
+        self._record.conf_keys = self._keys
+
+
+def _with_keys(plain: bytes, keys: Dict[str, str]) -> bytes:
+    """Put each key's line in the place of the comment that shows its default."""
+    lines = plain.decode().splitlines()
+    for key, value in keys.items():
+        (place,) = [at for at, line in enumerate(lines) if line.startswith(f"#{key} =")]
+        lines[place] = f"{key} = {value}"
+    return "\n".join([*lines, ""]).encode()
 
 
 class UnitFile(ShippedFile):

@@ -14,12 +14,11 @@ from ovirt_scheduler.command.setup.engine import (
     ADOPTED,
     OLD_PLUGINS,
     OldPlugins,
-    SchedulerConf,
     TrustStore,
     engine_settings,
     java,
 )
-from ovirt_scheduler.command.setup.files import UnitFile, companions, sample_confs
+from ovirt_scheduler.command.setup.files import SchedulerConf, UnitFile, companions, sample_confs
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.command.setup.record import Record
 from ovirt_scheduler.command.setup.step import Plan, Step
@@ -30,7 +29,7 @@ _PLUGINS_PATH = f"$PYTHONPATH/ovirt_scheduler/plugins:{ADOPTED}"
 
 
 @dataclass(frozen=True)
-class Wishes:
+class SetupOptions:
     """The options of the command line."""
 
     engine: bool = False  # set up the engine's side too
@@ -38,7 +37,7 @@ class Wishes:
     dry_run: bool = False  # show the plans, and change nothing
 
 
-def install(machine: Machine, wishes: Wishes, out: TextIO) -> int:
+def install(machine: Machine, options: SetupOptions, out: TextIO) -> int:
     """Set the machine up.
 
     Returns:
@@ -49,14 +48,14 @@ def install(machine: Machine, wishes: Wishes, out: TextIO) -> int:
         ConfigError: scheduler.conf exists, and is wrong.
     """
     record = install_record.load(machine) or Record()
-    steps = _steps(machine, record, _conf(machine, record, wishes), wishes)
-    left = _run(machine, record, [step.plan for step in steps], wishes.dry_run, out)
-    if OldPlugins.found(machine) and not wishes.adopt and "plugins_path" not in record.conf_keys:
+    steps = _steps(machine, record, _conf(machine, record, options), options)
+    left = _run(machine, record, [step.plan for step in steps], options.dry_run, out)
+    if OldPlugins.found(machine) and not options.adopt and "plugins_path" not in record.conf_keys:
         out.write(
             f"found the old proxy's plugins: ovirt-scheduler check --plugins {OLD_PLUGINS} tells "
             f"which are to be ported, ovirt-scheduler setup --adopt copies them to {ADOPTED}\n"
         )
-    if wishes.engine:
+    if options.engine:
         out.write("the engine asks for units when it starts: systemctl restart ovirt-engine\n")
     return left
 
@@ -75,7 +74,7 @@ def remove(machine: Machine, dry_run: bool, out: TextIO) -> int:
         out.write(f"nothing to undo: there is no {machine.path(install_record.FILE)}\n")
         return 0
     conf = SchedulerConf(machine, record, record.conf_keys)
-    steps = _steps(machine, record, conf, Wishes(engine=True, adopt=True))
+    steps = _steps(machine, record, conf, SetupOptions(engine=True, adopt=True))
     left = _run(machine, record, [step.plan_removal for step in reversed(steps)], dry_run, out)
     if not dry_run:
         install_record.forget(machine)
@@ -126,32 +125,28 @@ def _show(text: str, out: TextIO, dry_run: bool) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
 
 
-def _steps(machine: Machine, record: Record, conf: SchedulerConf, wishes: Wishes) -> List[Step]:
+def _steps(
+    machine: Machine, record: Record, conf: SchedulerConf, options: SetupOptions
+) -> List[Step]:
     unit = UnitFile(machine, record)  # comes first, as it refuses a program that cannot be started
     steps: List[Step] = [unit, User(machine, record), *folders(machine, record)]
     steps += [*links(machine, record), *companions(machine, record), conf]
-    steps += sample_confs(machine, record)
-    steps += [Certificate(machine, record, lambda: _makes_certificate(conf))]
-    if wishes.engine:
+    steps += [*sample_confs(machine, record), Certificate(machine, record, conf)]
+    if options.engine:
         steps += [TrustStore(machine, record, conf), *engine_settings(machine, record, conf)]
-    if wishes.adopt:
+    if options.adopt:
         steps.append(OldPlugins(machine, record))
     return [*steps, Service(machine, record, (unit, conf))]
 
 
-def _conf(machine: Machine, record: Record, wishes: Wishes) -> SchedulerConf:
+def _conf(machine: Machine, record: Record, options: SetupOptions) -> SchedulerConf:
     """scheduler.conf with the keys of earlier runs, and those of this one."""
     keys = dict(record.conf_keys)
-    if wishes.engine:
+    if options.engine:
         keys["root_api"] = "engine"
         keys.pop("ssl", None)
         if not machine.live or java(machine) is None:
             keys["ssl"] = "false"  # nobody would trust the certificate (contract 3.0)
-    if wishes.adopt and (OldPlugins.found(machine) or machine.path(ADOPTED).exists()):
+    if options.adopt and (OldPlugins.found(machine) or machine.path(ADOPTED).exists()):
         keys["plugins_path"] = _PLUGINS_PATH
     return SchedulerConf(machine, record, keys)
-
-
-def _makes_certificate(conf: SchedulerConf) -> bool:
-    values = conf.values()
-    return bool(values["ssl"]) and values["ssl_certificate"] is None

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 import time
 from pathlib import Path
-from typing import Callable, Iterator, List, Optional, Sequence
+from typing import Iterator, List, Optional, Sequence
 
 from ovirt_scheduler import manual
-from ovirt_scheduler.command.setup.files import PACKAGES, UNIT, ShippedFile, shipped
+from ovirt_scheduler.command.setup.files import PACKAGES, UNIT, SchedulerConf, ShippedFile, shipped
 from ovirt_scheduler.command.setup.machine import Machine, Owner, acting_as
 from ovirt_scheduler.command.setup.record import Record, checksum
 from ovirt_scheduler.command.setup.step import Plan, Step
@@ -233,13 +233,13 @@ class Certificate(Step):
 
     name = f"{STATE_FOLDER}/certificate"
 
-    def __init__(self, machine: Machine, record: Record, wanted: Callable[[], bool]) -> None:
+    def __init__(self, machine: Machine, record: Record, conf: SchedulerConf) -> None:
         super().__init__(machine, record)
-        self._wanted = wanted  # whether the settings have TLS without a certificate of their own
+        self._conf = conf
 
     def plan(self) -> Plan:
         """Plan to make the certificate, as the daemon's user."""
-        if not self._wanted():
+        if not self._conf.makes_certificate:
             return Plan("already so: scheduler.conf needs no certificate to be made")
         if certificates.files_in(self._machine.path(self.name)).certificate.exists():
             return Plan(f"already so: the certificate in {self.name}")

@@ -16,7 +16,7 @@ import pytest
 from ovirt_scheduler.command import cli
 from ovirt_scheduler.command.setup import run as installation
 from ovirt_scheduler.command.setup.machine import Machine
-from ovirt_scheduler.command.setup.run import Wishes
+from ovirt_scheduler.command.setup.run import SetupOptions
 from ovirt_scheduler.security import certificates
 from tests.support.paths import OLD_PLUGINS, PROJECT
 
@@ -224,7 +224,7 @@ def test_the_engines_java_trusts_the_certificate(root, monkeypatch):
         if remove:
             assert installation.remove(machine, False, out) == 0
         else:
-            assert installation.install(machine, Wishes(engine=True), out) == 0
+            assert installation.install(machine, SetupOptions(engine=True), out) == 0
         return out.getvalue()
 
     run()

@@ -10,7 +10,7 @@ import pytest
 
 from ovirt_scheduler.command.setup import run
 from ovirt_scheduler.command.setup.machine import Machine
-from ovirt_scheduler.command.setup.run import Wishes
+from ovirt_scheduler.command.setup.run import SetupOptions
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.security import certificates, trust
 from tests.support import setup_root
@@ -57,7 +57,7 @@ esac
 
     def install(self) -> str:
         out = io.StringIO()
-        assert run.install(Machine(self.root, live=True), Wishes(), out) == 0
+        assert run.install(Machine(self.root, live=True), SetupOptions(), out) == 0
         return out.getvalue()
 
     def remove(self) -> str:

@@ -27,8 +27,7 @@ SCHEDULER: Tuple[Key, ...] = (
         "whole",
         "18781",
         "TCP port. 0 lets the kernel choose one, which is printed at start.",
-        least="0",
-        most="65535",
+        bounds=("0", "65535"),
         other_names=("listening port", "listerning port"),
     ),
     Key(
@@ -131,16 +130,14 @@ SCHEDULER: Tuple[Key, ...] = (
         "seconds",
         "30",
         "Time that one plugin call may take. No longer than request_timeout.",
-        least="0.1",
-        most="119",
+        bounds=("0.1", "119"),
     ),
     Key(
         "request_timeout",
         "seconds",
         "100",
         "Time that a whole request may take, waiting included. The engine gives up at 120.",
-        least="0.1",
-        most="119",
+        bounds=("0.1", "119"),
     ),
     Key(
         "on_failure",
@@ -157,8 +154,7 @@ SCHEDULER: Tuple[Key, ...] = (
         None,
         "Plugin calls that run at the same time, of all requests together. A request takes at "
         "most half of those that are free; with 1, a request may have to wait for a slow one.",
-        least="1",
-        most="4096",
+        bounds=("1", "4096"),
         unset="two for each processor",
     ),
     Key(
@@ -167,8 +163,7 @@ SCHEDULER: Tuple[Key, ...] = (
         "1000",
         "Calls that a plugin's process serves before it is replaced. With 1, each call has a "
         "process of its own.",
-        least="1",
-        most="1000000",
+        bounds=("1", "1000000"),
     ),
     Key(
         "kept_processes",
@@ -176,8 +171,7 @@ SCHEDULER: Tuple[Key, ...] = (
         "64",
         "Processes of plugins that are kept between calls. Beyond them, those that were used "
         "longest ago end.",
-        least="0",
-        most="65536",
+        bounds=("0", "65536"),
     ),
     Key(
         "max_connections",
@@ -185,24 +179,21 @@ SCHEDULER: Tuple[Key, ...] = (
         "512",
         "Open connections. When all are taken, the one that is idle for longest is closed, "
         "else a new one has to wait.",
-        least="1",
-        most="65536",
+        bounds=("1", "65536"),
     ),
     Key(
         "max_waiting",
         "whole",
         "1024",
         "Requests that wait for their turn. Further ones get the fault 104.",
-        least="0",
-        most="65536",
+        bounds=("0", "65536"),
     ),
     Key(
         "max_request_size",
         "size",
         "64 MiB",
         "Bytes of a request's body, after decompression too.",
-        least="1 KiB",
-        most="4 GiB",
+        bounds=("1 KiB", "4 GiB"),
     ),
     Key(
         "connection_timeout",
@@ -210,32 +201,28 @@ SCHEDULER: Tuple[Key, ...] = (
         "10",
         "Time for a TLS handshake, and for a request to arrive. A kept connection may idle for "
         "60 seconds.",
-        least="0.1",
-        most="120",
+        bounds=("0.1", "120"),
     ),
     Key(
         "memory_limit",
         "size",
         "512 MiB",
         "Memory of each plugin call, above what its process has when the call begins.",
-        least="1 MiB",
-        most="1024 GiB",
+        bounds=("1 MiB", "1024 GiB"),
     ),
     Key(
         "cpu_limit",
         "whole_seconds",
         "60",
         "Processor time of each plugin call, and of each process that it starts.",
-        least="1",
-        most="86400",
+        bounds=("1", "86400"),
     ),
     Key(
         "files_limit",
         "whole",
         "256",
         "Files that each process of a plugin call may have open.",
-        least="16",
-        most="1048576",
+        bounds=("16", "1048576"),
     ),
     Key(
         "log_file",
@@ -270,16 +257,14 @@ SCHEDULER: Tuple[Key, ...] = (
         "whole",
         "30",
         "Days that a decision is kept.",
-        least="1",
-        most="36500",
+        bounds=("1", "36500"),
     ),
     Key(
         "history_size",
         "size",
         "256 MiB",
         "Bytes that the history may take. Beyond them the oldest decisions go.",
-        least="1 MiB",
-        most="1024 GiB",
+        bounds=("1 MiB", "1024 GiB"),
     ),
     Key(
         "drive",
@@ -325,8 +310,7 @@ SCHEDULER: Tuple[Key, ...] = (
         "seconds",
         "5",
         "How long an answer of the engine is used again.",
-        least="0",
-        most="3600",
+        bounds=("0", "3600"),
         section="engine",
     ),
 )
@@ -352,24 +336,21 @@ CLUSTER: Tuple[Key, ...] = (
         "minutes",
         "1",
         "How often it is asked what to migrate. 0 is never.",
-        least="0",
-        most="10080",
+        bounds=("0", "10080"),
     ),
     Key(
         "timer_interval",
         "minutes",
         "10",
         "How often it is called by the timer. 0 is never.",
-        least="0",
-        most="10080",
+        bounds=("0", "10080"),
     ),
     Key(
         "migrations_per_vm",
         "whole",
         "4",
         "How often one VM is migrated within an hour, at most; then it stays where it is.",
-        least="1",
-        most="1000",
+        bounds=("1", "1000"),
     ),
 )
 
@@ -406,8 +387,7 @@ PLUGIN: Tuple[Key, ...] = (
         "seconds",
         None,
         "Time that one call of this plugin may take.",
-        least="0.1",
-        most="119",
+        bounds=("0.1", "119"),
         unset="plugin_timeout of scheduler.conf",
     ),
     Key(
@@ -415,8 +395,7 @@ PLUGIN: Tuple[Key, ...] = (
         "size",
         None,
         "Memory of each call of this plugin, above what its process has when the call begins.",
-        least="1 MiB",
-        most="1024 GiB",
+        bounds=("1 MiB", "1024 GiB"),
         unset="memory_limit of scheduler.conf",
     ),
     Key(
@@ -425,8 +404,7 @@ PLUGIN: Tuple[Key, ...] = (
         None,
         "Calls that a process of this plugin serves before it is replaced; 1 for a plugin whose "
         "calls must not share what they change inside a library.",
-        least="1",
-        most="1000000",
+        bounds=("1", "1000000"),
         unset="calls_per_process of scheduler.conf",
     ),
     Key(

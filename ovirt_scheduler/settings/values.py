@@ -211,8 +211,7 @@ class Key:
     value_type: str  # of its values, in ``TYPES``
     default: Optional[str]
     help: str
-    least: Optional[str] = None
-    most: Optional[str] = None
+    bounds: Optional[Tuple[str, str]] = None  # the least and the greatest value
     choices: Union[Tuple[str, ...], Type[Enum]] = ()  # an Enum's are its values
     unset: str = "none"  # what holds in words, where there is no default to write down
     section: str = ""
@@ -225,9 +224,7 @@ class Key:
         if self.choices:
             choices = (each.value if isinstance(each, Enum) else each for each in self.choices)
             return f"{words} {', '.join(choices)}"
-        if self.least is not None and self.most is not None:
-            return f"{words}, from {self.least} to {self.most}"
-        return f"{words}, at least {self.least}" if self.least is not None else words
+        return f"{words}, from {self.bounds[0]} to {self.bounds[1]}" if self.bounds else words
 
     def cast(self, text: str) -> Any:
         """The typed value that a text stands for.
@@ -240,11 +237,8 @@ class Key:
         if isinstance(self.choices, type):
             many = isinstance(value, tuple)
             return frozenset(map(self.choices, value)) if many else self.choices(value)
-        allowed = (
-            (not self.choices or value in self.choices)
-            and (self.least is None or read(self.least) <= value)
-            and (self.most is None or value <= read(self.most))
-        )
-        if not allowed:
+        if self.choices and value not in self.choices:
+            raise ValueError(text)
+        if self.bounds and not read(self.bounds[0]) <= value <= read(self.bounds[1]):
             raise ValueError(text)
         return value

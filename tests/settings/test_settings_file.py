@@ -11,7 +11,7 @@ from ovirt_scheduler.settings.file import ConfFile
 from ovirt_scheduler.settings.values import Key
 
 TABLE = (
-    Key("speed", "whole", "5", "How fast.", least="1", most="9", other_names=("the speed",)),
+    Key("speed", "whole", "5", "How fast.", bounds=("1", "9"), other_names=("the speed",)),
     Key("folder", "path", None, "Where to."),
     Key("colour", "choice", "red", "Which.", choices=("red", "green"), section="paint"),
 )

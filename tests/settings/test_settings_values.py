@@ -87,13 +87,13 @@ def test_what_may_be_meant_otherwise_is_refused(name, text):
 @pytest.mark.parametrize(
     ("key", "good", "bad"),
     [
-        (Key("k", "whole", None, "", least="1", most="9"), ["1", "9"], ["0", "10"]),
+        (Key("k", "whole", None, "", bounds=("1", "9")), ["1", "9"], ["0", "10"]),
         (
-            Key("k", "size", None, "", least="1 KiB", most="1 MiB"),
+            Key("k", "size", None, "", bounds=("1 KiB", "1 MiB")),
             ["1024", "1 MiB"],
             ["1023", "2 MiB"],
         ),
-        (Key("k", "seconds", None, "", least="0.1"), ["0.1", "1000"], ["0.05"]),
+        (Key("k", "seconds", None, "", bounds=("0.1", "7")), ["0.1", "7"], ["0.05", "7.1"]),
         (
             Key("k", "choice", None, "", choices=("one", "two")),
             ["one", "two"],

@@ -22,10 +22,10 @@ A plugin that fails while it runs is no exception: it is a ``model.CallResult``.
      +-- ConfigError             the administrator's file: the daemon does not start, exit status 78
      |    +-- AddressUnavailable   where it is to listen, just now: exit status 75
      +-- PluginError             a plugin's file, or its conf: that plugin is not loaded
-     +-- ExecutorUnavailable     no zygote could be started
+     +-- ExecutorUnavailable     no zygote could be started: exit status 70
      +-- EngineUnavailable       the engine's REST API gives no answer that can be used
      +-- UnreadableState         what one process packed for another is no entities
-     +-- CommandError            a command cannot be done; its exit status is in sysexits.h
+     +-- CommandError            a command cannot be done; its exit status
           +-- BadUsage             2
           +-- BadInput            66
           +-- NoAnswer            69
@@ -43,7 +43,12 @@ from typing import ClassVar, Optional
 
 
 class SchedulerError(Exception):
-    """The root of the tree; its text is a sentence for the one who has to act on it."""
+    """The root of the tree; its text is a sentence for the one who has to act on it.
+
+    ``exit_status`` is that of a command that ends with it, or of the daemon (sysexits.h).
+    """
+
+    exit_status: ClassVar[int] = 1
 
 
 class RequestError(SchedulerError):
@@ -124,10 +129,10 @@ class HistoryUnreadable(RequestError):
 class ConfigError(_InFile):
     """scheduler.conf, a certificate or another file the daemon cannot start without.
 
-    ``exit_status`` is the daemon's; systemd does not try again after this one.
+    systemd does not try again after this exit status.
     """
 
-    exit_status: ClassVar[int] = os.EX_CONFIG
+    exit_status = os.EX_CONFIG
 
 
 class AddressUnavailable(ConfigError):
@@ -143,6 +148,8 @@ class PluginError(_InFile):
 class ExecutorUnavailable(SchedulerError):
     """The zygote does not start; the text says what it said last."""
 
+    exit_status = os.EX_SOFTWARE
+
 
 class EngineUnavailable(SchedulerError):
     """The engine's REST API; the text says what was asked, and what came instead."""
@@ -153,9 +160,7 @@ class UnreadableState(SchedulerError):
 
 
 class CommandError(SchedulerError):
-    """A command of the command line cannot be done; ``exit_status`` is the program's."""
-
-    exit_status: ClassVar[int]
+    """A command of the command line cannot be done."""
 
 
 class BadUsage(CommandError):
@@ -179,13 +184,9 @@ class NoAnswer(CommandError):
 class CallRefused(CommandError):
     """The daemon answered with a fault; the text is the fault's."""
 
-    exit_status = 1
-
 
 class NotRecorded(CommandError):
     """The history has no such decision."""
-
-    exit_status = 1
 
 
 class NotOverwritten(CommandError):
@@ -196,8 +197,6 @@ class NotOverwritten(CommandError):
 
 class StepFailed(CommandError):
     """A step of the installer cannot be done; those before it are done, and stay."""
-
-    exit_status = 1
 
 
 class NotPermitted(CommandError):

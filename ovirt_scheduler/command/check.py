@@ -1,4 +1,4 @@
-"""``ovirt-scheduler check``: what the daemon would do with settings, certificates and plugins."""
+"""``ovirt-scheduler check``: finds what is wrong with settings, certificates and plugins."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Sequence, TextIO, Tuple, Union
+from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple, Union
 
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.clusters import check as cluster_report
 from ovirt_scheduler.command import settings_check, tables
+from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import certificate_report, runtime
 from ovirt_scheduler.daemon.certificate_report import CertificateReport
 from ovirt_scheduler.daemon.runtime import Services
@@ -29,7 +30,7 @@ _Certificates = Tuple[CertificateReport, ...]
 
 
 class _Plugins(NamedTuple):
-    """What came of the plugins' files."""
+    """What there is in the plugins' files, and what is wrong with them."""
 
     catalogue: Catalogue
     remarks: Tuple[PluginError, ...]  # on those that load
@@ -40,14 +41,11 @@ class _Plugins(NamedTuple):
         return len(self.catalogue.faults) + len(self.remarks)
 
 
-def check(settings: Settings, state: Path, as_json: bool, out: TextIO) -> bool:
-    """Do what the daemon does at its start, as far as it changes nothing, and tell what came of it.
+def check(settings: Settings, state: Path) -> Shown:
+    """Do what the daemon does at its start, as far as it changes nothing.
 
     Args:
         state: the state folder; it is read only.
-
-    Returns:
-        Whether all is well.
 
     Raises:
         ExecutorUnavailable: no process can be started to load plugins in.
@@ -63,36 +61,25 @@ def check(settings: Settings, state: Path, as_json: bool, out: TextIO) -> bool:
             *_engine_problems(running.services),
             *_cluster_problems(settings, plugins.catalogue),
         )
-    bad = [each for each in certificates if each.problem]
-    wrong = plugins.wrong + len(bad) + len(problems)
-    if as_json:
-        told = {"ok": not wrong, **_fields(plugins.catalogue, certificates)}
-        told.update(listening=listening.fields(), settings=problems)
-        told["remarks"] = list(map(_located, plugins.remarks))
-        out.write(tables.document(told))
-    else:
-        for each in certificates:
-            out.write(each.line())
-        out.write(listening.line())
-        _tell(plugins.catalogue, settings, out)
-        _conclude(problems, plugins, wrong, out)
-    return not wrong
+    wrong = plugins.wrong + sum(bool(each.problem) for each in certificates) + len(problems)
+    fields = {"ok": not wrong, **_fields(plugins.catalogue, certificates)}
+    fields.update(listening=listening.fields(), settings=problems)
+    fields["remarks"] = list(map(_located, plugins.remarks))
+    lines = [*(each.line() for each in certificates), listening.line()]
+    lines += _lines(settings, plugins, problems, wrong)
+    return Shown("".join(lines), fields, not wrong)
 
 
-def check_plugins(settings: Settings, out: TextIO) -> bool:
-    """Load every plugin as the daemon does, and tell what came of it.
-
-    Returns:
-        Whether all is well with them.
+def check_plugins(settings: Settings) -> Shown:
+    """Load every plugin as the daemon does.
 
     Raises:
         ExecutorUnavailable: no process can be started to load plugins in.
     """
     with runtime.started(settings) as running:
         plugins = _plugins(running.registry)
-    _tell(plugins.catalogue, settings, out)
-    _conclude((), plugins, plugins.wrong, out)
-    return not plugins.wrong
+    text = "".join(_lines(settings, plugins, (), plugins.wrong))
+    return Shown(text, None, not plugins.wrong)
 
 
 def _plugins(registry: Registry) -> _Plugins:
@@ -102,15 +89,8 @@ def _plugins(registry: Registry) -> _Plugins:
     return _Plugins(replace(catalogue, warnings=tuple(others)), remarks, unread)
 
 
-def _conclude(problems: Sequence[str], plugins: _Plugins, wrong: int, out: TextIO) -> None:
-    out.write(plugins.unread)
-    to_mend = (*problems, *plugins.catalogue.faults, *plugins.remarks)
-    out.writelines(f"{problem}\n" for problem in to_mend)
-    out.write(f"{wrong} to mend\n" if wrong else "all is well\n")
-
-
 def _engine_problems(services: Services) -> Iterator[str]:
-    """Log in to the engine; whether the files of ``[engine]`` can be used is told already."""
+    """Why the engine's login fails; nothing if a file of ``[engine]`` has a problem already."""
     engine, inventory = services.settings.engine, services.inventory
     if engine is None or inventory is None or any(settings_check.engine_problems(engine)):
         return
@@ -128,16 +108,16 @@ def _cluster_problems(settings: Settings, catalogue: Catalogue) -> Iterator[str]
 
 
 def _remarks(catalogue: Catalogue) -> Tuple[Tuple[PluginError, ...], str]:
-    """What is Python 2 in the plugins' files, and which names nobody defines.
+    """Remarks on Python 2 in the plugins' files, and on names that nobody defines.
 
-    Where they cannot be read for it: why not.
+    If the files cannot be read for it, there are none, and a warning that says why.
     """
     plugins = [unit.plugin for unit in catalogue.units.values()]
     plugins += [driver.plugin for driver in catalogue.drivers.values() if not driver.shipped]
     files = {module.path for plugin in plugins for module in plugin.modules}
     faulty = (fault.file or "" for fault in catalogue.faults)
     files.update(file for file in faulty if file.endswith(".py"))
-    told = {(fault.file, fault.line) for fault in catalogue.faults}
+    faulty_lines = {(fault.file, fault.line) for fault in catalogue.faults}
     try:
         found = json.loads(
             launch.aside("processes.loading.names_check", json.dumps(sorted(files)), _READ_SECONDS)
@@ -147,7 +127,7 @@ def _remarks(catalogue: Catalogue) -> Tuple[Tuple[PluginError, ...], str]:
     return tuple(
         PluginError(message, file, line)
         for file, line, message in found
-        if (file, line) not in told
+        if (file, line) not in faulty_lines
     ), ""
 
 
@@ -200,12 +180,15 @@ def _fields(catalogue: Catalogue, certificates: _Certificates) -> Dict[str, obje
     }
 
 
-def _tell(catalogue: Catalogue, settings: Settings, out: TextIO) -> None:
-    """The units that there are, and what is none though it may be meant as one."""
-    rows = [
+def _lines(
+    settings: Settings, plugins: _Plugins, problems: Sequence[str], wrong: int
+) -> Iterator[str]:
+    """What there is to call, what may be meant as such and is not called, and what is to mend."""
+    catalogue = plugins.catalogue
+    units = [
         (unit.name, unit.kind.words, _file(unit), unit.description) for unit in _units(catalogue)
     ]
-    out.write(tables.table(("UNIT", "KIND", "FILE", "DESCRIPTION"), rows))
+    yield tables.table(("UNIT", "KIND", "FILE", "DESCRIPTION"), units)
     drivers = [
         (
             driver.name,
@@ -216,15 +199,18 @@ def _tell(catalogue: Catalogue, settings: Settings, out: TextIO) -> None:
         )
         for driver in _drivers(catalogue)
     ]
-    headings = ("DRIVER", "TOPIC", "INTERFACES", "FILE", "DESCRIPTION")
-    out.write(tables.table(headings, drivers))
+    yield tables.table(("DRIVER", "TOPIC", "INTERFACES", "FILE", "DESCRIPTION"), drivers)
     if catalogue.empty:
         folders = ", ".join(map(str, settings.plugins_path)) or "no folder: set plugins_path"
-        out.write(f"no plugins but our own; looked in {folders}\n")
+        yield f"no plugins but our own; looked in {folders}\n"
     for warning in catalogue.warnings:
-        out.write(f"warning: {warning}\n")
+        yield f"warning: {warning}\n"
     for path in catalogue.unused:
-        out.write(
+        yield (
             f"{path}: nothing in it is called, and no plugin that loads imports it; a unit has "
             "do_filter, do_score or do_balance\n"
         )
+    yield plugins.unread
+    for problem in (*problems, *catalogue.faults, *plugins.remarks):
+        yield f"{problem}\n"
+    yield f"{wrong} to mend\n" if wrong else "all is well\n"

@@ -28,14 +28,7 @@ from ovirt_scheduler import __version__
 from ovirt_scheduler.command import commands
 from ovirt_scheduler.command.setup import engine
 from ovirt_scheduler.daemon import certificate_report
-from ovirt_scheduler.errors import (
-    BadUsage,
-    CommandError,
-    ConfigError,
-    ExecutorUnavailable,
-    PluginError,
-    RequestError,
-)
+from ovirt_scheduler.errors import BadUsage, SchedulerError
 from ovirt_scheduler.history.query import OUTCOMES
 from ovirt_scheduler.model import near
 from ovirt_scheduler.model.units import Kind
@@ -79,22 +72,12 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     logging.getLogger("ovirt_scheduler").addHandler(logging.NullHandler())
     try:
         return int(options.run(options))
-    except ConfigError as error:
-        return _fail(error, error.exit_status)
-    except ExecutorUnavailable as error:
-        return _fail(error, os.EX_SOFTWARE)
-    except CommandError as error:
-        return _fail(error, error.exit_status)
-    except (PluginError, RequestError) as error:
-        return _fail(error, 1)
+    except SchedulerError as error:
+        print(f"ovirt-scheduler: {error}", file=sys.stderr)  # noqa: T201
+        return error.exit_status
     except BrokenPipeError:  # whoever read has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-
-
-def _fail(error: Exception, status: int) -> int:
-    print(f"ovirt-scheduler: {error}", file=sys.stderr)  # noqa: T201
-    return status
 
 
 _Add = Callable[..., argparse.ArgumentParser]  # adds a command's parser

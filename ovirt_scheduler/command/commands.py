@@ -66,8 +66,8 @@ def serve(options: argparse.Namespace) -> int:
 
 def check(options: argparse.Namespace) -> int:
     """Check settings, certificates and plugins."""
-    settings = _settings(options, for_daemon=True)
-    return 0 if check_all(settings, _state(), options.output == "json", sys.stdout) else 1
+    shown = check_all(_settings(options, for_daemon=True), _state())
+    return _show(shown, options.output or "table")
 
 
 def call(options: argparse.Namespace) -> int:
@@ -269,7 +269,7 @@ def setup(options: argparse.Namespace) -> int:
     if options.adopt and adopted.exists() and not options.dry_run:
         sys.stdout.write(f"\novirt-scheduler check --plugins {adopted}\n")
         settings = config.load(machine.path(CONF), os.environ)
-        well = check_plugins(replace(settings, plugins_path=(adopted,)), sys.stdout)
+        well = not _show(check_plugins(replace(settings, plugins_path=(adopted,))), "table")
     if left:
         sys.stdout.write(f"left to you: {left} of the steps, see above\n")
     return 0 if well and not left else 1

@@ -25,10 +25,10 @@ class CallInputs(NamedTuple):
     vm: str = NO_VM  # a document, or an id
     properties: Mapping[str, str] = {}
 
-    @property
-    def hosts_parameter(self) -> object:
-        """The hosts as XML-RPC takes them."""
-        return self.hosts if isinstance(self.hosts, str) else list(self.hosts)
+    def parameters(self, with_vm: bool = True) -> Tuple[object, ...]:
+        """Hosts, VM and properties, as the methods of XML-RPC take them."""
+        hosts = self.hosts if isinstance(self.hosts, str) else list(self.hosts)
+        return (hosts, self.vm, self.properties) if with_vm else (hosts, self.properties)
 
 
 _ID = re.compile(r"[\w.:-]+")
@@ -69,7 +69,7 @@ def vm(file: str) -> str:
 
 
 def pairs(items: Iterable[str]) -> Dict[str, str]:
-    """``key=value`` each.
+    """Read items of the form ``key=value``.
 
     Raises:
         BadUsage: one has no ``=``.
@@ -84,9 +84,9 @@ def pairs(items: Iterable[str]) -> Dict[str, str]:
 
 
 def arguments(items: Iterable[str]) -> Dict[str, object]:
-    """``key=value`` each: a value that is JSON counts as that, any other is text.
+    """Read items of the form ``key=value``, where a value is JSON, or else text.
 
-    ``key=@FILE`` is the text of a file, such as a document of hosts.
+    ``key=@FILE`` stands for the text of a file, such as a document of hosts.
 
     Raises:
         BadUsage: one has no ``=``.

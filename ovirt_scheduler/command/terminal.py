@@ -1,7 +1,7 @@
-"""The operations for somebody at a terminal: asked of a running daemon, or done right here.
+"""The calls of the command line: to a running daemon, or to plugins in this process.
 
-Runs are asked in the engine form, which tells of the units that failed; ``discover`` in the
-design form, which tells more of each unit.
+Units and schedulers are called in the engine form, whose answers name the units that failed.
+They are listed in the design form, which says more of each.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.server.method import Reply
 from ovirt_scheduler.settings.config import Settings
 
-# Calls a method: answer form, name, parameters. The reply has the results where the plugins ran
-# right here, as XML-RPC tells nothing of what they printed.
+# Calls a method: answer form, name, parameters. The reply has the results of the plugins' calls if
+# they ran in this process; XML-RPC has nothing of what they printed.
 Call = Callable[..., Reply]
 
 # By their elements in the discover document (contract 2.1).
@@ -44,7 +44,7 @@ _NO_HOSTS = "no hosts\n"
 
 @contextlib.contextmanager
 def remote(url: str, certificate: Optional[Path]) -> Iterator[Call]:
-    """Calls to a running daemon.
+    """Call a running daemon.
 
     Args:
         url: of the daemon, without a path.
@@ -94,7 +94,7 @@ def remote(url: str, certificate: Optional[Path]) -> Iterator[Call]:
 
 @contextlib.contextmanager
 def local(settings: Settings) -> Iterator[Call]:
-    """The same calls, answered in this process by what a daemon consists of; keeps no state.
+    """Call the plugins of the settings in this process; no state is kept.
 
     Raises:
         ExecutorUnavailable: no process can be started to run plugins in.
@@ -106,7 +106,7 @@ def local(settings: Settings) -> Iterator[Call]:
 
 
 def here(services: Services) -> Call:
-    """Calls to services of this process."""
+    """Call services of this process."""
     offered = {(form, each.name): each for each in services.methods() for form in each.forms}
 
     def call(form: AnswerForm, name: str, *parameters: object) -> Reply:
@@ -117,7 +117,7 @@ def here(services: Services) -> Call:
 
 
 def discover(call: Call) -> Shown:
-    """Every policy unit."""
+    """List every policy unit."""
     document = str(call(_DESIGN, "discover").answer)
     root = ElementTree.fromstring(document)  # noqa: S314  of a daemon that is trusted
     elements = [element for group in root for element in group]
@@ -132,9 +132,8 @@ def discover(call: Call) -> Shown:
 
 
 def run_filters(call: Call, units: Sequence[str], inputs: CallInputs) -> Shown:
-    """Which hosts every filter accepts."""
-    hosts, vm, properties = inputs.hosts_parameter, inputs.vm, inputs.properties
-    answer = _Answer(call(_ENGINE, "runFilters", list(units), hosts, vm, properties))
+    """Ask which hosts every filter accepts."""
+    answer = _Answer(call(_ENGINE, "runFilters", list(units), *inputs.parameters()))
     accepted = answer.result
     host_names = names(inputs.hosts)
     rejected = [host for host in host_names if host not in accepted]
@@ -146,10 +145,8 @@ def run_filters(call: Call, units: Sequence[str], inputs: CallInputs) -> Shown:
 
 
 def run_cost_functions(call: Call, factors: Mapping[str, int], inputs: CallInputs) -> Shown:
-    """The weighted sum of costs for each host, the best host first."""
-    hosts, vm, properties = inputs.hosts_parameter, inputs.vm, inputs.properties
-    wanted = [[name, factor] for name, factor in factors.items()]
-    answer = _Answer(call(_ENGINE, "runCostFunctions", wanted, hosts, vm, properties))
+    """Ask for the weighted sum of costs of each host; the best host comes first."""
+    answer = _Answer(call(_ENGINE, "runCostFunctions", dict(factors), *inputs.parameters()))
     costs: Dict[str, int] = {}
     for host, cost, *unit in answer.result:
         # With a unit's name it is that unit's own cost (contract 3.4).
@@ -162,9 +159,8 @@ def run_cost_functions(call: Call, factors: Mapping[str, int], inputs: CallInput
 
 
 def run_balance(call: Call, unit: str, inputs: CallInputs) -> Shown:
-    """The VM to migrate, and where it may go."""
-    parameters = (unit, inputs.hosts_parameter, inputs.properties)
-    answer = _Answer(call(_ENGINE, "runLoadBalancing", *parameters))
+    """Ask which VM to migrate, and where it may go."""
+    answer = _Answer(call(_ENGINE, "runLoadBalancing", unit, *inputs.parameters(with_vm=False)))
     vm, targets = answer.result
     if not vm:
         return answer.shown("", {"migration": None}, nothing="nothing to do\n")
@@ -175,7 +171,7 @@ def run_balance(call: Call, unit: str, inputs: CallInputs) -> Shown:
 
 
 def schedulers(call: Call) -> Shown:
-    """Every scheduler, with what it takes."""
+    """List every scheduler, with its properties."""
     found = call(_DESIGN, "getSchedulers").answer
     rows = [
         (
@@ -193,7 +189,7 @@ def schedulers(call: Call) -> Shown:
 
 
 def topics(call: Call) -> Shown:
-    """Every topic, with its driver's methods."""
+    """List every topic, with the methods of its driver."""
     found = call(_DESIGN, "getTopics").answer
     rows = [
         (each["topic"], each["driver"], f"{method['name']}{method['signature']}", method["help"])
@@ -205,9 +201,8 @@ def topics(call: Call) -> Shown:
 
 
 def select_host(call: Call, scheduler: str, inputs: CallInputs) -> Shown:
-    """The host that a scheduler would start the VM on."""
-    parameters = (scheduler, inputs.hosts_parameter, inputs.vm, inputs.properties)
-    answer = _Answer(call(_ENGINE, "selectHost", *parameters))
+    """Ask which host a scheduler would start the VM on."""
+    answer = _Answer(call(_ENGINE, "selectHost", scheduler, *inputs.parameters()))
     host = answer.result
     if not host:
         return answer.shown("", {"host": None}, nothing="no host\n")
@@ -217,7 +212,7 @@ def select_host(call: Call, scheduler: str, inputs: CallInputs) -> Shown:
 
 
 def schedule(call: Call, topic: str, method: str, arguments: Mapping[str, object]) -> Shown:
-    """What the method of a topic's driver returns, as JSON."""
+    """Call a method of a topic's driver, and show what it returns as JSON."""
     answer = _Answer(call(_ENGINE, "schedule", topic, method, arguments))
     result = _plain(answer.result)
     text = tables.document(result)
@@ -241,7 +236,7 @@ def _plain(value: object) -> object:
 
 
 def factors(items: Sequence[str]) -> Dict[str, int]:
-    """``NAME`` or ``NAME=FACTOR`` each; the factor is 1 unless said.
+    """Read items of the form ``NAME`` or ``NAME=FACTOR``; the factor is 1 by default.
 
     Raises:
         BadUsage: a factor is no integer.
@@ -273,10 +268,10 @@ class _Answer:
     def shown(
         self, text: str, fields: Mapping[str, object], names: Sequence[str] = (), nothing: str = ""
     ) -> Shown:
-        """The answer and its problems; of calls right here also what they printed, and tracebacks.
+        """Show the answer and its problems; of calls in this process also output and tracebacks.
 
         Args:
-            nothing: is shown where there is neither a text nor a problem.
+            nothing: shown if there is neither a text nor a problem.
         """
         lines = [text or ("" if self._problems else nothing)]
         lines += [f"problem: {problem}\n" for problem in self._problems]

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
-from dataclasses import asdict
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from ovirt_scheduler.model.analysis import (
-    Analysis,
-    FileFault,
-    FoundDriver,
-    FoundUnit,
-    PublishedMethod,
-)
+from ovirt_scheduler.model import records
+from ovirt_scheduler.model.analysis import Analysis
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
-from ovirt_scheduler.model.plugins import Module
 from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.tasks import CallInputs, Function, Returns
 from ovirt_scheduler.model.text import one_line
-from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.protocol.frames import FrameError
 from ovirt_scheduler.processes.protocol.shapes import MISSHAPEN, SHAPES, Unpacked, text, texts
 
@@ -198,87 +189,31 @@ def unpack_cluster_state(state: Any) -> ClusterState:
         raise FrameError(f"not the state of a cluster: {error!r:.200}") from None
 
 
-def pack_analysis(analysis: Analysis) -> bytes:
-    fields = asdict(analysis)
-    for unit in fields["units"]:
-        unit["kind"] = unit["kind"].value
-    for module in fields["modules"]:
-        module["source"] = base64.b64encode(module["source"]).decode("ascii")
-        module["code"] = base64.b64encode(module["code"]).decode("ascii")
-    return pack(**fields)
-
-
 def unpack_analysis(payload: bytes) -> Analysis:
-    """What an analysing call found.
+    """What an analysing process found: ``records.dump`` wrote it.
 
     Raises:
         FrameError: it has not the shape of an analysis.
     """
     try:
-        fields = unpack(payload, _ANALYSIS_VALUES)
-        fault = fields["fault"]
-        return Analysis(
-            units=tuple(
-                FoundUnit(
-                    text(unit["name"]),
-                    Kind(unit["kind"]),
-                    text(unit["description"]),
-                    int(unit["line"]),
-                    _text_or_none(unit["class_name"]),
-                    text(unit["properties"]),
-                )
-                for unit in fields["units"]
-            ),
-            drivers=tuple(map(_driver, fields["drivers"])),
-            modules=tuple(
-                Module(
-                    text(module["name"]),
-                    text(module["path"]),
-                    base64.b64decode(module["source"], validate=True),
-                    base64.b64decode(module["code"], validate=True),
-                )
-                for module in fields["modules"]
-            ),
-            wants_engine=bool(fields["wants_engine"]),
-            wants_statistics=bool(fields["wants_statistics"]),
-            fault=None if fault is None else _fault(fault),
-            doubts=tuple(map(_fault, fields["doubts"])),
-        )
-    except MISSHAPEN as error:
-        raise FrameError(f"not an analysis: {error!r:.200}") from None
+        fields = _loaded(payload, _ANALYSIS_VALUES)
+        _look_at_texts(fields)
+        analysis: Analysis = records.checked(fields, Analysis)
+    except (ValueError, RecursionError) as error:
+        raise FrameError(f"not an analysis: {error!s:.200}") from None
+    return analysis
 
 
-def _fault(fields: Dict[str, Any]) -> FileFault:
-    line = fields["line"]
-    return FileFault(
-        text(fields["file"]), None if line is None else int(line), text(fields["message"])
-    )
-
-
-def _driver(fields: Dict[str, Any]) -> FoundDriver:
-    return FoundDriver(
-        class_name=text(fields["class_name"]),
-        line=int(fields["line"]),
-        description=text(fields["description"]),
-        name=text(fields["name"]),
-        topic=_text_or_none(fields["topic"]),
-        interfaces=texts(fields["interfaces"]),
-        methods=tuple(
-            PublishedMethod(
-                text(method["name"]),
-                text(method["help"]),
-                text(method["signature"]),
-                texts(method["required"]),
-                texts(method["optional"]),
-            )
-            for method in fields["methods"]
-        ),
-        policies=texts(fields["policies"]),
-        version=_text_or_none(fields["version"]),
-        written_for=_text_or_none(fields["written_for"]),
-        properties=text(fields["properties"]),
-        default_values=text(fields["default_values"]),
-    )
+def _look_at_texts(value: object) -> None:
+    """
+    Raises:
+        ValueError: a text in it cannot be written.
+    """
+    if isinstance(value, str):
+        text(value)
+    elif isinstance(value, (list, dict)):
+        for each in value.values() if isinstance(value, dict) else value:
+            _look_at_texts(each)
 
 
 def _text_or_none(value: object) -> Optional[str]:

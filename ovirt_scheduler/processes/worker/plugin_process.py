@@ -127,9 +127,11 @@ class PluginProcess:
         self._send(frames.READY, nonce)
         while True:
             task, nonce, descriptors = frames.receive_task(self._daemon)
+            called = isinstance(task, CallTask)
             if self._do(task, nonce, descriptors):
                 return
-            ends = self._settled() if isinstance(task, CallTask) else ""
+            del task  # before memory is looked at: it may have many hosts
+            ends = self._settled() if called else ""
             if ends:
                 self._send(frames.DIFFERS, nonce, ends.encode())
                 return

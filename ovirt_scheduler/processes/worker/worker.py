@@ -23,12 +23,13 @@ import traceback
 from pathlib import Path
 from typing import NoReturn, Optional, Tuple
 
+from ovirt_scheduler.model import records
 from ovirt_scheduler.model.analysis import Analysis, FileFault
 from ovirt_scheduler.model.plugins import Candidate
 from ovirt_scheduler.model.tasks import ANALYSIS_LIMITS, ReadTask, Setup
 from ovirt_scheduler.processes.kernel import limits, titles
 from ovirt_scheduler.processes.loading.analysis import analyse
-from ovirt_scheduler.processes.protocol import frames, messages
+from ovirt_scheduler.processes.protocol import frames
 from ovirt_scheduler.processes.worker import reader
 from ovirt_scheduler.processes.worker.plugin_process import PluginProcess
 
@@ -56,7 +57,7 @@ def serve(zygote: int, channel: int, stdout: int, stderr: int) -> NoReturn:
             titles.show(f"loading {task.source.name}")
             _be_plugins()
             limits.apply(ANALYSIS_LIMITS)
-            answer = messages.pack_analysis(_analysis(task))
+            answer = records.dump(_analysis(task))
             _flush()
             frames.send(daemon, frames.pack(frames.ANSWER, nonce, answer))
         elif isinstance(task, Setup):

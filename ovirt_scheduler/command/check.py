@@ -20,7 +20,7 @@ from ovirt_scheduler.daemon.runtime import Services
 from ovirt_scheduler.errors import EngineUnavailable, PluginError
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.units import PolicyUnit
-from ovirt_scheduler.processes import launch
+from ovirt_scheduler.processes import interpreter
 from ovirt_scheduler.settings.config import Settings
 
 _READ_SECONDS = 60.0  # for all files
@@ -120,7 +120,9 @@ def _remarks(catalogue: Catalogue) -> Tuple[Tuple[PluginError, ...], str]:
     faulty_lines = {(fault.file, fault.line) for fault in catalogue.faults}
     try:
         found = json.loads(
-            launch.aside("processes.loading.names_check", json.dumps(sorted(files)), _READ_SECONDS)
+            interpreter.run_main(
+                "processes.loading.names_check", json.dumps(sorted(files)), _READ_SECONDS
+            )
         )
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         return (), f"warning: the names in the plugins' files are not looked at: {error}\n"

@@ -19,8 +19,8 @@ from typing import Callable, Deque, Dict, Iterator, List, Optional, Sequence, Tu
 
 from ovirt_scheduler.model.tasks import ENDS
 from ovirt_scheduler.model.text import one_line
+from ovirt_scheduler.processes.handles import Worker
 from ovirt_scheduler.processes.protocol import frames
-from ovirt_scheduler.processes.workers import Worker
 
 SHORT = 1000  # bytes of what a worker says between answers
 _CHUNK = 1 << 16

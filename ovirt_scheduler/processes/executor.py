@@ -45,9 +45,9 @@ from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 from ovirt_scheduler.processes import plugin_call
 from ovirt_scheduler.processes.plugin_call import OUTPUT_LIMIT, PluginCall
 from ovirt_scheduler.processes.pool import key_of
-from ovirt_scheduler.processes.processes import Processes
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.frames import FrameError
+from ovirt_scheduler.processes.runner import Runner
 
 # Of one role: each is a descriptor that a plugin's process has open, of the few that it may have.
 _MOST_PACKS = 2
@@ -86,35 +86,35 @@ class Executor:
         adopts: bool = False,
         kept: int = 64,
     ) -> None:
-        self._processes = Processes(parallel, max_waiting, kept, user, adopts)
+        self._runner = Runner(parallel, max_waiting, kept, user, adopts)
 
     def start(self) -> None:
         """
         Raises:
             ExecutorUnavailable: the zygote does not start.
         """
-        self._processes.start()
+        self._runner.start()
 
     def close(self) -> None:
         """End everything below this process; returns when it is gone."""
-        self._processes.close()
+        self._runner.close()
 
     @property
     def zygote_pid(self) -> Optional[int]:
-        return self._processes.zygote_pid
+        return self._runner.zygote_pid
 
     def keep(self, most: int) -> None:
         """Keep so many processes of plugins between calls from now on."""
-        self._processes.pool.keep(most)
+        self._runner.pool.keep(most)
 
     @property
     def replaced(self) -> Mapping[str, int]:
         """How many processes of plugins have ended, by the reason."""
-        return self._processes.pool.replaced
+        return self._runner.pool.replaced
 
     def want(self, plugins: Sequence[Tuple[PluginCode, Limits]]) -> None:
         """Have a process of each of these plugins ready before it is called."""
-        self._processes.pool.want({key_of(*each): each for each in plugins})
+        self._runner.pool.want({key_of(*each): each for each in plugins})
 
     def analyse(self, candidate: Candidate) -> Analysis:
         """Look at a plugin's file in a process of its own; a fault in it is in the result.
@@ -122,7 +122,7 @@ class Executor:
         Raises:
             ExecutorUnavailable: no process is to be had for it.
         """
-        return self._processes.analyse(candidate)
+        return self._runner.analyse(candidate)
 
     def run(self, job: Job) -> Execution:
         """Call the policy units of a job.
@@ -137,7 +137,7 @@ class Executor:
             ExecutorUnavailable: no process is to be had for it.
         """
         wanted = len(job.calls) if job.kind is Kind.COST_FUNCTION else 1
-        with self._processes.places(wanted, job.deadline) as parallel:
+        with self._runner.places(wanted, job.deadline) as parallel:
             by_ids = all(call.unit.class_name is not None for call in job.calls)
             replies = EngineReplies() if by_ids else job.replies
             subjects = Subjects(hosts=job.hosts, vm=job.vm)
@@ -152,7 +152,7 @@ class Executor:
             if job.kind is Kind.FILTER:
                 results = self._filtered(job.calls, calls, job.deadline)
             else:
-                results = self._processes.call(calls, job.deadline, parallel)
+                results = self._runner.call(calls, job.deadline, parallel)
         return Execution(inputs.hosts, inputs.vm, tuple(results), problems, inputs.names)
 
     def run_driver(self, job: DriverJob) -> DriverExecution:
@@ -162,7 +162,7 @@ class Executor:
             BadParameters: the host whose status has changed is not among the hosts.
             And what ``run`` raises.
         """
-        with self._processes.places(len(job.cost_functions), job.deadline) as parallel:
+        with self._runner.places(len(job.cost_functions), job.deadline) as parallel:
             inputs, problems = self._read(job.subjects, job.replies, job.deadline)
             filters = [_unit_call(call, inputs, job.engine) for call in job.filters]
             costs = [_unit_call(call, inputs, job.engine) for call in job.cost_functions]
@@ -176,7 +176,7 @@ class Executor:
             total: Mapping[str, int] = {}
             if left:
                 costs = [replace(call, inputs=replace(inputs, hosts=left)) for call in costs]
-                scored = self._processes.call(costs, job.deadline, parallel)
+                scored = self._runner.call(costs, job.deadline, parallel)
                 total, _, _ = aggregate.summed(job.wanted_costs, scored, len(job.wanted_costs))
             execution = DriverExecution(
                 inputs.hosts, tuple(filtered), tuple(scored), problems,
@@ -196,7 +196,7 @@ class Executor:
         Raises:
             UnreadableDocument, Overloaded, ExecutorUnavailable: as for ``run``.
         """
-        with self._processes.places(1, job.deadline):
+        with self._runner.places(1, job.deadline):
             inputs, problems = self._read(job.subjects, job.replies, job.deadline)
             for number, change in enumerate(changes.all):
                 if number and time.monotonic() >= changes.until:
@@ -216,8 +216,8 @@ class Executor:
             Overloaded, ExecutorUnavailable: as for ``run``.
         """
         unread = [Unread(Role.HOSTS, documents.hosts), Unread(Role.VMS, documents.vms)]
-        with self._processes.places(1, documents.deadline):
-            _, read, state = self._processes.read(unread, documents.deadline, tells_states=True)
+        with self._runner.places(1, documents.deadline):
+            _, read, state = self._runner.read(unread, documents.deadline, tells_states=True)
         for each in read:
             if each.problem:
                 raise UnreadableDocument(each.problem)
@@ -229,7 +229,7 @@ class Executor:
     def _called(
         self, method: PluginCall, execution: DriverExecution, job: DriverJob
     ) -> DriverExecution:
-        (result,) = self._processes.call([method], job.deadline)
+        (result,) = self._runner.call([method], job.deadline)
         return replace(execution, result=replace(result, value=None), answer=result.value)
 
     def _filtered(
@@ -241,7 +241,7 @@ class Executor:
         for unit, call in zip(units, calls):
             if left is not call.inputs.hosts:
                 call = replace(call, inputs=replace(call.inputs, hosts=left))  # noqa: PLW2901
-            (result,) = self._processes.call([call], deadline)
+            (result,) = self._runner.call([call], deadline)
             results.append(result)
             left = aggregate.narrow(left, result, unit.unit.on_failure)
             if not left:
@@ -256,7 +256,7 @@ class Executor:
         checks = [call.checked() for call in calls if call.has_values]
         if not checks:
             return
-        for result in self._processes.call(checks, deadline, parallel):
+        for result in self._runner.call(checks, deadline, parallel):
             if not result.ok:
                 raise RefusedProperty(result.message)
 
@@ -311,7 +311,7 @@ class Executor:
             documents: List[messages.ReadDocument] = []
             for first in range(0, len(unread), frames.MOST_DESCRIPTORS):
                 some = unread[first : first + frames.MOST_DESCRIPTORS]
-                read, about, _ = self._processes.read(some, deadline)
+                read, about, _ = self._runner.read(some, deadline)
                 packs += read
                 documents += about
             left = iter(packs)

@@ -11,7 +11,7 @@ from typing import Deque, Iterator
 from ovirt_scheduler.errors import Overloaded
 
 
-class Slots:
+class Places:
     """``capacity`` places; at most ``max_waiting`` askers wait for one."""
 
     def __init__(self, capacity: int, max_waiting: int) -> None:

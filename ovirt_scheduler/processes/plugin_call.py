@@ -21,10 +21,10 @@ from ovirt_scheduler.model.tasks import (
 )
 from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.processes.exchange import Capture, Exchange, State
+from ovirt_scheduler.processes.handles import Worker
 from ovirt_scheduler.processes.kernel import memory_files
 from ovirt_scheduler.processes.protocol import frames
 from ovirt_scheduler.processes.protocol.messages import Answered
-from ovirt_scheduler.processes.workers import Worker
 
 OUTPUT_LIMIT = 1 << 20  # bytes kept of each of a call's stdout and stderr (contract 5.4)
 

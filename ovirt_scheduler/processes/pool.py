@@ -29,8 +29,8 @@ from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import Limits, PluginCode
 from ovirt_scheduler.model.tasks import ENDS, Setup
 from ovirt_scheduler.processes import exchange
+from ovirt_scheduler.processes.handles import Worker
 from ovirt_scheduler.processes.protocol import frames
-from ovirt_scheduler.processes.workers import Worker
 
 _log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.units import Kind
-from ovirt_scheduler.processes import exchange, pool, processes, workers
+from ovirt_scheduler.processes import exchange, handles, pool, runner
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.processes.pool import SPARE
 from tests.support.jobs import HOSTS, LIMITS, job_of, only
@@ -66,7 +66,7 @@ def test_a_stopped_zygote_is_replaced_and_its_request_served_by_the_next(
 ):
     """SIGSTOP: it gives no sign of life when a request hears nothing."""
     monkeypatch.setattr(exchange, "_QUIET", 0.2)
-    monkeypatch.setattr(workers, "_OBEY_SECONDS", 0.5)
+    monkeypatch.setattr(handles, "_OBEY_SECONDS", 0.5)
     stopped = executor.zygote_pid
     unit = unit_named("keeps_all")
     os.kill(stopped, signal.SIGSTOP)
@@ -79,7 +79,7 @@ def test_a_stopped_zygote_is_replaced_and_its_request_served_by_the_next(
 def test_a_zygote_that_works_is_asked_and_stays(executor, unit_named, monkeypatch):
     """A call that takes its time is no sign of a zygote that hangs."""
     monkeypatch.setattr(exchange, "_QUIET", 0.1)
-    monkeypatch.setattr(workers, "_OBEY_SECONDS", 3.0)
+    monkeypatch.setattr(handles, "_OBEY_SECONDS", 3.0)
     zygote = executor.zygote_pid
     unit = unit_named("sleeps_forever", limits=replace(LIMITS, timeout=1.5))
     assert only(executor.run(job_of([unit]))).outcome is Outcome.TIMED_OUT
@@ -100,7 +100,7 @@ def test_a_call_ends_where_another_of_its_request_gets_no_process(
     unit_named, tmp_path, monkeypatch
 ):
     """Nobody waits for it any more; the zygote has no descriptors for the other."""
-    monkeypatch.setattr(processes, "_PATIENCE", 5.0)  # the machine may be busy
+    monkeypatch.setattr(runner, "_PATIENCE", 5.0)  # the machine may be busy
     for number in range(5):
         (tmp_path / f"p{number}.py").write_text(
             "import os, time\n"
@@ -186,7 +186,7 @@ def test_a_request_that_closing_cuts_off_is_told_of_the_end(unit_named):
         os.kill(pid, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as pool:
         request = pool.submit(closing.run, job_of([unit]))
-        wait_until(lambda: not closing._processes._slots._free)
+        wait_until(lambda: not closing._runner._places._free)
         closing.close()
         with pytest.raises(Overloaded, match="shutting down"):
             request.result(30)

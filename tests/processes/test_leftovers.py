@@ -19,7 +19,7 @@ from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import CallResult, Outcome
 from ovirt_scheduler.model.units import PolicyUnit
-from ovirt_scheduler.processes import pool, workers
+from ovirt_scheduler.processes import handles, pool
 from ovirt_scheduler.processes.executor import Executor
 from tests.support.jobs import HOSTS, LIMITS, job_of, only
 from tests.support.processes import offspring, processes_with
@@ -230,7 +230,7 @@ def test_a_plugins_process_that_does_not_end_is_told(
     own, unit_named, tmp_path, caplog, monkeypatch
 ):
     """Killed, and still there: the call is over all the same."""
-    monkeypatch.setattr(workers, "_END_SECONDS", 0.5)
+    monkeypatch.setattr(handles, "_END_SECONDS", 0.5)
     running = tmp_path / "running"
     (tmp_path / "Sleeps.py").write_text(
         "import os, pathlib, time\n"
@@ -269,7 +269,7 @@ def test_closing_does_not_wait_for_a_zygote_that_is_starting():
     os.kill(zygote, signal.SIGSTOP)
     began = time.monotonic()
     starting.close()
-    assert time.monotonic() - began < workers._START_SECONDS / 2
+    assert time.monotonic() - began < handles._START_SECONDS / 2
     thread.join(5)
     assert not thread.is_alive()
     assert len(failed) == 1
@@ -291,14 +291,14 @@ def test_a_zygote_that_is_killed_while_it_starts_costs_no_request(own, unit_name
 
 def test_a_stopped_zygote_holds_up_nobody_who_has_a_message_for_it(monkeypatch, unit_named, caplog):
     """However many there are already: it is replaced."""
-    monkeypatch.setattr(workers, "_OBEY_SECONDS", 1.0)
+    monkeypatch.setattr(handles, "_OBEY_SECONDS", 1.0)
     caplog.set_level(logging.ERROR)
     stuck = Executor(parallel=4, max_waiting=64)
     stuck.start()
     try:
         zygote = stuck.zygote_pid
         os.kill(zygote, signal.SIGSTOP)
-        worker = stuck._processes.pool.spare()
+        worker = stuck._runner.pool.spare()
         for _ in range(5000):
             worker.kill()
             if "gives no sign of life" in caplog.text:

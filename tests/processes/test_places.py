@@ -10,7 +10,7 @@ from typing import Callable, List
 import pytest
 
 from ovirt_scheduler.errors import Overloaded
-from ovirt_scheduler.processes.places import Slots
+from ovirt_scheduler.processes.places import Places
 from tests.support.waiting import wait_until
 
 LONG = 10.0  # more than enough for a turn to come
@@ -21,7 +21,7 @@ def soon() -> float:
     return time.monotonic() + 10 * LONG
 
 
-def start(slots: Slots, then: Callable[[], object]) -> threading.Thread:
+def start(slots: Places, then: Callable[[], object]) -> threading.Thread:
     """A thread that waits for its turn; when this returns it stands in the queue."""
     waiting = len(slots._queue)
 
@@ -38,7 +38,7 @@ def start(slots: Slots, then: Callable[[], object]) -> threading.Thread:
 @pytest.mark.parametrize(("wanted", "held"), [(1, 1), (2, 2), (3, 3), (9, 3)])
 def test_an_asker_gets_what_it_wants_or_half_of_what_is_free(wanted, held):
     """And gives all of it back."""
-    slots = Slots(6, 0)
+    slots = Places(6, 0)
     for _ in range(3):
         with slots.taken(wanted, soon()) as got:
             assert got == held
@@ -47,20 +47,20 @@ def test_an_asker_gets_what_it_wants_or_half_of_what_is_free(wanted, held):
 @pytest.mark.parametrize(("places", "held"), [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3)])
 def test_half_is_rounded_up_and_leaves_a_place_where_there_are_two(places, held):
     """Whoever holds its places for long does not keep the next one waiting."""
-    with Slots(places, 0).taken(9, soon()) as got:
+    with Places(places, 0).taken(9, soon()) as got:
         assert got == held
 
 
 def test_the_second_gets_half_of_what_the_first_left():
     """One free place is enough to begin with."""
-    slots = Slots(4, 0)
+    slots = Places(4, 0)
     with slots.taken(9, soon()) as first, slots.taken(9, soon()) as second:
         assert (first, second) == (2, 1)
 
 
 def test_who_is_served_while_others_wait_has_an_equal_share():
     """Of the places that come free at once, each of three gets some, and one is left."""
-    slots = Slots(9, 10)
+    slots = Places(9, 10)
     held: List[int] = []
     together = threading.Barrier(3, timeout=LONG)
 
@@ -84,7 +84,7 @@ def test_who_is_served_while_others_wait_has_an_equal_share():
 
 def test_places_are_given_back_when_the_holder_fails():
     """Whatever it raises."""
-    slots = Slots(1, 0)
+    slots = Places(1, 0)
     with contextlib.suppress(ZeroDivisionError), slots.taken(1, soon()):
         raise ZeroDivisionError
     with slots.taken(1, soon()) as got:
@@ -93,7 +93,7 @@ def test_places_are_given_back_when_the_holder_fails():
 
 def test_no_more_wait_than_may():
     """The one beyond is refused at once, and told what holds it up (fault 104)."""
-    slots = Slots(1, 1)
+    slots = Places(1, 1)
     with slots.taken(1, soon()):
         thread = start(slots, lambda: None)
         refused = pytest.raises(Overloaded, match="1 requests wait already, as many as max_wait")
@@ -105,7 +105,7 @@ def test_no_more_wait_than_may():
 
 def test_who_waits_for_nothing_to_become_free_is_refused_when_the_time_is_over():
     """And leaves the queue as it was."""
-    slots = Slots(1, 5)
+    slots = Places(1, 5)
     with slots.taken(1, soon()):
         refused = pytest.raises(Overloaded, match="no plugin process became free")
         with refused, slots.taken(1, time.monotonic() + 0.05):
@@ -117,7 +117,7 @@ def test_who_waits_for_nothing_to_become_free_is_refused_when_the_time_is_over()
 
 def test_turns_come_in_the_order_of_asking():
     """Twenty threads, one place."""
-    slots = Slots(1, 100)
+    slots = Places(1, 100)
     order: List[int] = []
     with slots.taken(1, soon()):
         threads = [start(slots, lambda number=number: order.append(number)) for number in range(20)]
@@ -128,7 +128,7 @@ def test_turns_come_in_the_order_of_asking():
 
 def test_one_who_gives_up_lets_the_next_have_the_turn():
     """The head of the queue leaves it, and who stood behind is served."""
-    slots = Slots(1, 10)
+    slots = Places(1, 10)
     gave_up = threading.Event()
 
     def impatient() -> None:
@@ -151,7 +151,7 @@ def test_one_who_gives_up_lets_the_next_have_the_turn():
 
 def test_several_places_given_back_at_once_serve_several():
     """Each that is served wakes the next, as long as places are free."""
-    slots = Slots(4, 10)
+    slots = Places(4, 10)
     together = threading.Barrier(4, timeout=LONG)
     with slots.taken(2, soon()), slots.taken(1, soon()), slots.taken(1, soon()):
         threads = [start(slots, together.wait) for _ in range(4)]
@@ -162,7 +162,7 @@ def test_several_places_given_back_at_once_serve_several():
 
 def test_never_more_than_the_capacity_is_held():
     """Under a crowd that wants different numbers, and nothing is left over after it."""
-    slots = Slots(4, 1000)
+    slots = Places(4, 1000)
     lock = threading.Lock()
     held_now, most = [0], [0]
 

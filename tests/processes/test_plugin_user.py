@@ -21,7 +21,7 @@ import pytest
 
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.model.plugins import PluginUser
-from ovirt_scheduler.processes import launch
+from ovirt_scheduler.processes import interpreter
 from ovirt_scheduler.settings import config
 from tests.support.daemon import Daemon
 from tests.support.paths import PROJECT
@@ -241,10 +241,10 @@ def test_a_folder_for_temporary_files_is_not_passed_on():
     """The daemon's may be closed to that user."""
     user = PluginUser("somebody", 12, 34, (34,), "/home/somebody")
     environ = {"TMPDIR": "/root/tmp", "HOME": "/root", "A_SECRET": "x", "LC_ALL": "C"}
-    assert launch.environment(environ, user) == {
+    assert interpreter.environment(environ, user) == {
         "HOME": "/home/somebody", "USER": "somebody", "LOGNAME": "somebody", "LC_ALL": "C",
     }  # fmt: skip
-    assert launch.environment(environ, None) == {
+    assert interpreter.environment(environ, None) == {
         "TMPDIR": "/root/tmp", "HOME": "/root", "LC_ALL": "C",
     }  # fmt: skip
 

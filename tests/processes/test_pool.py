@@ -19,9 +19,9 @@ from ovirt_scheduler.model import properties
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.units import Kind, PolicyUnit
-from ovirt_scheduler.processes import pool, processes
+from ovirt_scheduler.processes import pool, runner
 from ovirt_scheduler.processes.executor import Executor
-from ovirt_scheduler.processes.workers import Worker
+from ovirt_scheduler.processes.handles import Worker
 from tests.support.jobs import HOSTS, LIMITS, job_of, only
 from tests.support.processes import offspring
 from tests.support.waiting import wait_until
@@ -49,7 +49,7 @@ def below(executor: Executor) -> List[int]:
 
 def test_a_plugins_process_serves_one_call_after_another(own, unit_named, monkeypatch):
     """And no other plugin's."""
-    monkeypatch.setattr(processes, "_PATIENCE", 5.0)  # the machine may be busy
+    monkeypatch.setattr(runner, "_PATIENCE", 5.0)  # the machine may be busy
     unit, other = unit_named("tells_its_pid"), unit_named("prints")
     pids = {pid_of(own, unit) for _ in range(20)}
     assert len(pids) == 1
@@ -59,7 +59,7 @@ def test_a_plugins_process_serves_one_call_after_another(own, unit_named, monkey
 
 def test_values_of_properties_cost_no_process(own, unit_named, monkeypatch):
     """The alarm under which they are held to their patterns is taken back."""
-    monkeypatch.setattr(processes, "_PATIENCE", 5.0)  # the machine may be busy
+    monkeypatch.setattr(runner, "_PATIENCE", 5.0)  # the machine may be busy
     unit = replace(
         unit_named("tells_its_pid"), properties=properties.parse("tells_its_pid", "a=x+", "")
     )
@@ -70,7 +70,7 @@ def test_values_of_properties_cost_no_process(own, unit_named, monkeypatch):
 
 def test_units_of_one_plugin_share_its_process(own, unit_named, tmp_path, monkeypatch):
     """Filter and cost function of a file are functions of the same code."""
-    monkeypatch.setattr(processes, "_PATIENCE", 5.0)  # the machine may be busy
+    monkeypatch.setattr(runner, "_PATIENCE", 5.0)  # the machine may be busy
     (tmp_path / "Both.py").write_text(
         "import os\n"
         "def do_filter(hosts, vm, properties):\n    print(os.getpid())\n    return hosts\n"
@@ -172,7 +172,7 @@ def test_what_is_not_wanted_any_more_ends(own, unit_named, monkeypatch):
 
 def test_a_process_that_is_always_in_use_is_replaced_when_it_is_old(own, unit_named, monkeypatch):
     """By its birth, however short ago its last call was: libraries are updated under it."""
-    monkeypatch.setattr(processes, "_PATIENCE", 5.0)  # the machine may be busy
+    monkeypatch.setattr(runner, "_PATIENCE", 5.0)  # the machine may be busy
     monkeypatch.setattr(pool, "_LIFE_SECONDS", 2.0)
     unit = unit_named("tells_its_pid")
     pid = pid_of(own, unit)
@@ -215,7 +215,7 @@ def test_a_call_that_gets_no_process_is_counted_nowhere(own, unit_named):
     own.close()
     with pytest.raises(Overloaded):
         own.run(job_of([unit]))
-    assert own._processes.pool.kept == 0
+    assert own._runner.pool.kept == 0
 
 
 def test_idle_processes_may_be_killed_and_no_request_notices(own, unit_named):
@@ -339,12 +339,12 @@ def test_a_task_that_cannot_be_told_keeps_no_process(own, unit_named):
         deep = [deep]
     unit = unit_named("keeps_all")
     own.run(job_of([unit]))
-    before = own._processes.pool.kept
+    before = own._runner.pool.kept
     job = job_of([unit])
     job = replace(job, calls=tuple(replace(each, properties={"a": deep}) for each in job.calls))
     with pytest.raises(RecursionError):
         own.run(job)
-    assert own._processes.pool.kept == before - 1
+    assert own._runner.pool.kept == before - 1
 
 
 def test_what_is_loaded_ahead_may_print_a_lot(own, unit_named, tmp_path):
@@ -375,8 +375,8 @@ def test_a_process_that_was_loaded_ahead_is_replaced_as_often_as_it_is_killed(ow
 
 def _ready(executor: Executor) -> int:
     """The pid of the process that is kept of a plugin, once it is ready; else 0."""
-    with executor._processes.pool._news:
-        benches = [[*bench] for bench in executor._processes.pool._idle.values()]
+    with executor._runner.pool._news:
+        benches = [[*bench] for bench in executor._runner.pool._idle.values()]
     if not any(kept.ready for bench in benches for kept in bench):
         return 0
     return next((pid for pid in below(executor) if _title(pid).startswith("plugin")), 0)
@@ -393,7 +393,7 @@ def test_a_spare_process_that_ends_as_it_is_made_is_not_kept(own, unit_named):
     """What was told of its end came too early: else a request would find it, much later."""
 
     def ended() -> Worker:
-        worker = own._processes._fork()
+        worker = own._runner._fork()
         worker.end()
         return worker
 
@@ -416,7 +416,7 @@ def test_what_is_asked_for_while_no_process_can_be_had_is_not_forgotten(
             refused.append(True)
             kept.want({key: (unit.plugin, unit.limits)})
             raise ExecutorUnavailable("not now")
-        return own._processes._fork()
+        return own._runner._fork()
 
     kept = pool.Pool(fork, 4, 1)
     kept.start()
@@ -435,12 +435,12 @@ def test_many_processes_that_end_together_are_no_knot(unit_named, tmp_path):
     many = Executor(parallel=2, max_waiting=8, kept=_MANY)
     many.start()
     try:
-        zygote = many._processes._zygote
+        zygote = many._runner._zygote
         zygote._control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # holds few messages
         unit = unit_named("keeps_all")
         more = [replace(unit.limits, cpu=unit.limits.cpu + number) for number in range(_MANY)]
         many.want([(unit.plugin, limits) for limits in more])
-        wait_until(lambda: many._processes.pool.kept == _MANY)
+        wait_until(lambda: many._runner.pool.kept == _MANY)
         many.keep(2)
         wait_until(lambda: len(zygote._workers) <= 2 + pool.SPARE)
         assert only(many.run(job_of([unit]))).value == HOSTS

@@ -1,5 +1,16 @@
-"""The zygote and what it forks: processes of plugins, and readers of documents.
+"""What runs in the zygote and in the processes that it forks.
 
-Nobody on the daemon's side imports it: the daemon starts it as a program. It imports ``loading``,
-``documents``, ``protocol``, ``kernel`` and ``plugin``.
+::
+
+    zygote            forks workers, and ends them
+    main              what a worker does first: its task says what it becomes
+    reader            it reads the documents of one request
+    plugin_process    it calls the functions of one plugin
+    answers           what a function returned, or printed, as an answer
+    baseline          what the process was like before a call: compared after it
+    saved_state       the part of that which is restored
+    loaded_modules    the part of that which concerns libraries
+
+Nobody on the daemon's side imports them: the daemon starts the zygote as a program. They import
+``loading``, ``documents``, ``protocol``, ``kernel`` and ``plugin``.
 """

@@ -2,7 +2,7 @@
 
 ::
 
-    before the first load ─ PutBack: the plugin may change it whenever it is loaded
+    before the first load ─ SavedState: the plugin may change it whenever it is loaded
     after it ────────────── the rest: what is looked at after each call
 
 A call may change its process as it likes; the next one must not see it (contract 5.4). What a
@@ -36,7 +36,7 @@ from typing import Any, Callable, Dict, List, Tuple
 from ovirt_scheduler.model.plugins import Limits
 from ovirt_scheduler.processes.kernel import limits, malloc
 from ovirt_scheduler.processes.worker import loaded_modules
-from ovirt_scheduler.processes.worker.put_back import PutBack
+from ovirt_scheduler.processes.worker.saved_state import SavedState
 
 MOST_GROWTH = 8 << 20  # bytes of memory that calls may leave in use, but for what they imported
 
@@ -87,7 +87,7 @@ class Baseline:
 
     def __init__(self) -> None:
         weakref.finalize(self, int).detach()  # the first one ever has itself called at the exit
-        self._put_back = PutBack()
+        self._saved = SavedState()
         self._modules = loaded_modules.known()
         self._status = _Status()
         self._timers = _opened("/proc/self/timers")
@@ -103,10 +103,10 @@ class Baseline:
         for timer in _TIMERS:
             signal.setitimer(timer, 0)
         new = self._modules.new()
-        self._put_back.keep_filters()
-        self._put_back.let_go(new)
+        self._saved.keep_filters()
+        self._saved.release(new)
         _collect()
-        self._put_back.put_back()
+        self._saved.restore()
         _disallow()
         self._modules.take_in(new)
         self._status.keep()
@@ -123,7 +123,7 @@ class Baseline:
         """Straight after the plugin's function: put back what our own code needs from here on."""
         _set_recursion_limit(self._recursion_limit)
         try:
-            self._mended = self._modules.put_back_needed()
+            self._mended = self._modules.restore_needed()
         except BaseException as error:  # noqa: BLE001  whatever the plugin made of it
             self._mended = type(error).__name__
 
@@ -144,9 +144,9 @@ class Baseline:
             nothing does. Whatever is raised differs too.
         """
         new = self._modules.new()
-        self._put_back.let_go(new)
+        self._saved.release(new)
         _collect()  # else finalizers run in the next call
-        self._put_back.put_back()
+        self._saved.restore()
         _disallow()
         changed = self._mended or self._modules.difference() or self._modules.put_there(new)
         if changed:

@@ -119,7 +119,7 @@ class LoadedModules:
         if words in _NEEDED or words.partition(".")[0] == _PACKAGE:
             self._needed.add(found, first=words == "builtins")
 
-    def put_back_needed(self) -> str:
+    def restore_needed(self) -> str:
         """Put back what our own code needs from here on, before it uses it.
 
         Returns:

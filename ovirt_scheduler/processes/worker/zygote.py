@@ -27,7 +27,8 @@ from typing import Dict, List, NamedTuple, NoReturn, Optional, Sequence, Set
 
 from ovirt_scheduler.processes.kernel import limits, malloc, privileges, secrecy, titles
 from ovirt_scheduler.processes.protocol import frames
-from ovirt_scheduler.processes.worker import loaded_modules, worker
+from ovirt_scheduler.processes.worker import loaded_modules
+from ovirt_scheduler.processes.worker.main import serve
 
 # Loaded once, here, for every process of a plugin.
 _PRELOADED = ("lxml.etree", "ovirtsdk4.services", "ovirtsdk4.types", "ovirtsdk4.writers")
@@ -154,7 +155,7 @@ class _Zygote:
             return
         if pid == 0:
             try:
-                worker.serve(parent, *descriptors)
+                serve(parent, *descriptors)
             finally:
                 os._exit(os.EX_SOFTWARE)
         self._workers[pid] = serial

@@ -128,7 +128,7 @@ def test_an_interpreter_that_says_no_version_of_a_dict_is_looked_at_all_the_same
     modules = loaded_modules.LoadedModules()
     assert modules.difference() == ""
     monkeypatch.setattr(json, "dumps", None)
-    assert modules.put_back_needed() == "json.dumps"
+    assert modules.restore_needed() == "json.dumps"
     assert json.dumps is not None
     monkeypatch.setattr(bisect, "insort", None)
     assert modules.difference() == "bisect.insort"

@@ -25,7 +25,7 @@ from typing import Callable, Dict, List, Optional
 
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import PluginUser
-from ovirt_scheduler.processes import launch
+from ovirt_scheduler.processes import interpreter
 from ovirt_scheduler.processes.kernel import limits
 from ovirt_scheduler.processes.protocol import frames
 from ovirt_scheduler.processes.protocol.frames import Unframer
@@ -181,7 +181,7 @@ class Zygote:
         )
         with theirs:
             try:
-                self._process = launch.zygote(theirs.fileno(), user)
+                self._process = interpreter.start_zygote(theirs.fileno(), user)
             except OSError as error:
                 self._control.close()
                 raise ExecutorUnavailable(lacking("a zygote", error)) from None

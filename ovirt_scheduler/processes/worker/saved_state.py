@@ -57,7 +57,7 @@ class _Settings(NamedTuple):
     disabled: bool
 
 
-class PutBack:
+class SavedState:
     """These things as they are when this is made: before the plugin is first loaded."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class PutBack:
         """
         self._lists[-1] = _List(warnings, "filters")
 
-    def let_go(self, new: Collection[str]) -> None:
+    def release(self, new: Collection[str]) -> None:
         """Put back what may hold on to objects of the plugin.
 
         Args:
@@ -91,9 +91,9 @@ class PutBack:
                 imported stays.
         """
         for each in self._lists:
-            each.put_back(())
+            each.restore(())
         for each in self._hooks:
-            if each.put_back(new):
+            if each.restore(new):
                 sys.path_importer_cache.clear()
         _notice_filters()  # also: what was warned of once is warned of again
         manager = logging.root.manager
@@ -112,18 +112,18 @@ class PutBack:
                 logger.filters[:] = before.filters
                 logger.propagate, logger.disabled = before.propagate, before.disabled
 
-    def put_back(self) -> None:
+    def restore(self) -> None:
         """Put back the rest."""
         _umask(self._mask)
         for get, put, value in self._settings:
             if get() != value:
                 put(value)
         sys.dont_write_bytecode = self._bytecode
-        self._put_back_environment()
+        self._restore_environment()
         _set_wakeup(-1)
         _seed()
 
-    def _put_back_environment(self) -> None:
+    def _restore_environment(self) -> None:
         os.environ = self._environ  # noqa: B003  the same object again
         python, c = self._environment
         if self._variables != python or _c_environment() != c:
@@ -146,7 +146,7 @@ class _List:
         self._list: List[Any] = getattr(module, name)
         self._members = [*self._list]
 
-    def put_back(self, new: Collection[str]) -> bool:
+    def restore(self, new: Collection[str]) -> bool:
         """Whether there was anything to do. What modules of these names put there stays."""
         now: List[Any] = getattr(self._module, self._name)
         if now is self._list and now == self._members:

@@ -23,7 +23,7 @@ _BOOT = (
 )
 
 
-def zygote(control: int, user: Optional[PluginUser]) -> subprocess.Popen[bytes]:
+def start_zygote(control: int, user: Optional[PluginUser]) -> subprocess.Popen[bytes]:
     """Start a zygote.
 
     Args:
@@ -42,10 +42,10 @@ def zygote(control: int, user: Optional[PluginUser]) -> subprocess.Popen[bytes]:
     )
 
 
-_ASIDE = "import sys; sys.path[:] = sys.argv[1:]; from ovirt_scheduler.{} import main; main()"
+_MAIN = "import sys; sys.path[:] = sys.argv[1:]; from ovirt_scheduler.{} import main; main()"
 
 
-def aside(module: str, given: str, seconds: float) -> str:
+def run_main(module: str, given: str, seconds: float) -> str:
     """Run a module's ``main`` in a process of its own, and give what it prints.
 
     Args:
@@ -56,7 +56,7 @@ def aside(module: str, given: str, seconds: float) -> str:
         subprocess.TimeoutExpired: it takes longer.
     """
     done = subprocess.run(
-        [sys.executable, "-I", "-c", _ASIDE.format(module), *_paths()],
+        [sys.executable, "-I", "-c", _MAIN.format(module), *_paths()],
         input=given.encode("utf-8"),
         capture_output=True,
         env=environment(os.environ, None),

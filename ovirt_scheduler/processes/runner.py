@@ -37,14 +37,14 @@ from ovirt_scheduler.model.tasks import (
 from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.processes import exchange, plugin_call
 from ovirt_scheduler.processes.exchange import Exchange, State
+from ovirt_scheduler.processes.handles import LACKS, Worker, Zygote, lacking
 from ovirt_scheduler.processes.kernel import limits
-from ovirt_scheduler.processes.places import Slots
+from ovirt_scheduler.processes.places import Places
 from ovirt_scheduler.processes.plugin_call import PluginCall
 from ovirt_scheduler.processes.pool import SPARE, Kept, Pool, new_nonce
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.frames import FrameError
 from ovirt_scheduler.processes.protocol.messages import Answered
-from ovirt_scheduler.processes.workers import LACKS, Worker, Zygote, lacking
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class _Running:
     printed: Optional[Exchange] = None  # the call's own exchange, while its output is read
 
 
-class Processes:
+class Runner:
     """Safe to use from many threads.
 
     Args:
@@ -94,7 +94,7 @@ class Processes:
             limits.become_subreaper()
         self._adopts = adopts
         self._user = user
-        self._slots = Slots(parallel, max_waiting)
+        self._places = Places(parallel, max_waiting)
         self._lock = threading.Lock()
         self._starting = threading.Lock()
         self._zygote: Optional[Zygote] = None
@@ -133,7 +133,7 @@ class Processes:
         Raises:
             Overloaded: none became free in time, too many wait, or this is closed.
         """
-        return self._slots.taken(max(1, wanted), deadline)
+        return self._places.taken(max(1, wanted), deadline)
 
     def call(
         self, calls: Sequence[PluginCall], deadline: float, parallel: int = 1

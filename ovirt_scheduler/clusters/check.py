@@ -1,4 +1,4 @@
-"""Whether what scheduler.conf says of a cluster fits the schedulers and units that there are."""
+"""Checks a cluster's section of scheduler.conf against the schedulers and units that are loaded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Units = Mapping[Tuple[Kind, str], PolicyUnit]
 def problem(
     cluster: ClusterSettings, drivers: Mapping[str, DriverUnit], units: Units
 ) -> Optional[ConfigError]:
-    """What is wrong in the cluster's section, and what to write there; None: all is well.
+    """The first mistake in the cluster's section, and what to write there; None if there is none.
 
     Args:
         drivers: by name.
@@ -51,7 +51,7 @@ def _problems(
 
 
 def _of_marks(cluster: ClusterSettings, scheduler: DriverUnit) -> Iterator[ConfigError]:
-    """A host below the low mark is filled, and one above the high mark is relieved."""
+    """Check that the low mark is not above the high one."""
     if not {_LOW, _HIGH} <= {each.name for each in scheduler.properties.properties}:
         return
     values = properties.fill(scheduler.properties, cluster.properties)

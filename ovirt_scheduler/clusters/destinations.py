@@ -1,8 +1,8 @@
-"""Where the VMs of one cluster may be migrated to, by the filters and cost functions it names.
+"""Where the VMs of a cluster may go, by the filters and cost functions of its settings.
 
-These are asked about a VM when a scheduler's answer names it for the first time, and not about
-each VM of the cluster: they take a process each. The scheduler is called again then, knowing
-what they said, where its answer does not fit.
+These are called for a VM when a scheduler's answer names it for the first time, not for each VM
+of the cluster, as that takes long. If the answer does not fit theirs, the scheduler is called
+again with what they answered.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ovirt_scheduler.settings.config import ClusterSettings
 
 
 class ClusterDestinations:
-    """As far as they are known for one call of a scheduler; used by one thread.
+    """The destinations that are known for one call of a scheduler; used by one thread.
 
     Args:
         hosts: the cluster's, as ``seen`` was read from them.
         staying: VMs that are not to be migrated now.
-        stopping: set when no other unit is to be asked.
+        stopping: set when no other unit is to be called.
     """
 
     def __init__(
@@ -34,27 +34,28 @@ class ClusterDestinations:
         service: Service,
         settings: ClusterSettings,
         hosts: Document,
-        seen: ClusterState,
+        state: ClusterState,
         staying: Iterable[str],
         stopping: threading.Event,
     ) -> None:
         self._service = service
         self._settings = settings
         self._hosts = hosts
-        self._seen = seen
+        self._state = state
         self._stopping = stopping
         self.staying = frozenset(staying)
         self._known: Dict[str, Mapping[str, int]] = {vm: {} for vm in self.staying}
 
     @property
     def known(self) -> Destinations:
+        """By the VMs' ids, for those that the units were called for."""
         return self._known
 
     def learn(self, answer: Migrations) -> bool:
-        """Ask the units about the VMs of an answer that they were not asked about yet.
+        """Call the units for the VMs of an answer that they were not called for yet.
 
         Returns:
-            Whether the scheduler, knowing what they said, is to answer again.
+            Whether the answer does not fit theirs, so that the scheduler is to be called again.
 
         Raises:
             SchedulerError: no process is to be had for it.
@@ -64,7 +65,7 @@ class ClusterDestinations:
         for vm, hosts in answer.items():
             if self._stopping.is_set() or not (settings.filters or settings.cost_functions):
                 return False
-            if vm in self._seen.vms and vm not in self._known:
+            if vm in self._state.vms and vm not in self._known:
                 self._known[vm] = self._ask(vm)
                 misfit |= self.best(vm, hosts) != _first(hosts)
         return misfit
@@ -73,16 +74,16 @@ class ClusterDestinations:
         """The host to migrate a VM to.
 
         Args:
-            offered: by the scheduler, the best first; none is any.
+            offered: the hosts that the scheduler answered, the best first; empty for any host.
 
         Returns:
-            An id; empty for any host; None where the VM has to stay.
+            Its id; empty for any host; None where the VM has to stay.
         """
         left = self._known.get(vm)
         if left is None:
             return _first(offered)
-        here = self._seen.vms[vm].host
-        others = [host for host in self._seen.hosts if host != here]
+        here = self._state.vms[vm].host
+        others = [host for host in self._state.hosts if host != here]
         if not offered and others and all(left.get(host) == 0 for host in others):
             return ""
         if offered:
@@ -97,9 +98,9 @@ class ClusterDestinations:
         )
 
     def _ask(self, vm: str) -> Mapping[str, int]:
-        """The hosts that the filters leave, each with what the cost functions come to."""
+        """The hosts that the filters leave, each with the sum of the cost functions."""
         settings = self._settings
-        left: List[str] = list(self._seen.hosts)
+        left: List[str] = list(self._state.hosts)
         if settings.filters:
             left = list(cast("Tuple[str, ...]", self._answer(vm, Kind.FILTER, settings.filters)))
         if not left or not settings.cost_functions:

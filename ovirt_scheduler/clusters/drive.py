@@ -1,4 +1,4 @@
-"""Looks after one cluster: tells its scheduler what happens, and acts on what it answers.
+"""Drives one cluster: calls its scheduler when something happens, and acts on the answers.
 
 ::
 
@@ -10,8 +10,8 @@
                                                 │
                               migrations: logged (dry-run), or made and followed to their end
 
-Whatever goes wrong, with the engine, the scheduler or a migration, is told and tried again at
-the next look; nothing of one cluster reaches another.
+Whatever goes wrong, with the engine, the scheduler or a migration, is logged, and tried again at
+the next look. Clusters do not affect each other.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from ovirt_scheduler.settings.config import ClusterSettings
 
 _log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 60.0  # for the engine's answers and their reading
+_READ_SECONDS = 60.0  # for the engine's answers and their reading
 _FOLLOW_EVERY = 2.0  # seconds between looks while VMs are migrated
 _HOOKS_AT_ONCE = 1.0  # seconds in which hooks are begun before their answers are acted on
 _MOST_ANSWERS = 5  # of a scheduler that learns where VMs may go
@@ -58,16 +58,16 @@ _HOOKS_SECONDS = 5.0  # in which hooks are begun before what else is due
 
 
 @dataclass(frozen=True)
-class _Look:
-    """The cluster at one moment: as documents for the scheduler, and as seen."""
+class _View:
+    """The cluster at one moment: the engine's documents, which schedulers get, and its state."""
 
     hosts: Document
     vms: Document
-    seen: ClusterState
+    state: ClusterState
 
 
 class ClusterDrive:
-    """Looks after one cluster when it is told to; used by one thread.
+    """Does what is due for one cluster; used by one thread.
 
     Args:
         makes: make the migrations, rather than log them.
@@ -100,32 +100,32 @@ class ClusterDrive:
         self._look_at = now  # when to look again though nothing has happened
 
     def stop(self) -> None:
-        """Begin nothing more; for another thread."""
+        """Begin nothing more; other threads may call this."""
         self._stopping.set()
 
-    def go(self, woken: bool) -> float:
+    def run_due(self, woken: bool) -> float:
         """Do what is due.
 
         Args:
-            woken: something has happened in the engine since the last time.
+            woken: the engine has had an event since the last time.
 
         Returns:
             When there is something to do again, on the monotonic clock.
         """
         with self._store.alone(self.name):
-            return time.monotonic() if self._stopping.is_set() else self._go_alone(woken)
+            return time.monotonic() if self._stopping.is_set() else self._run_due_alone(woken)
 
-    def _go_alone(self, woken: bool) -> float:
+    def _run_due_alone(self, woken: bool) -> float:
         now = time.monotonic()
         balance = self._settings.load_balance_interval > 0 and now >= self._balance_at
         timer = self._settings.timer_interval > 0 and now >= self._timer_at
         all_told = True
         try:
             if woken or balance or timer or now >= self._look_at:
-                all_told = self._go(timer, balance)
-            self._tell(None)
+                all_told = self._run(timer, balance)
+            self._report(None)
         except SchedulerError as error:
-            self._tell(error)
+            self._report(error)
         now = time.monotonic()
         if balance:
             self._balance_at = now + self._settings.load_balance_interval
@@ -133,132 +133,136 @@ class ClusterDrive:
             self._timer_at = now + self._settings.timer_interval
         self._look_at = now
         if all_told:
-            self._look_at += _FOLLOW_EVERY if self._migrations.under_way else _LOOK_SECONDS
+            self._look_at += _FOLLOW_EVERY if self._migrations.under_way else _READ_SECONDS
         return min(
             self._look_at,
             self._balance_at if self._settings.load_balance_interval else self._look_at,
             self._timer_at if self._settings.timer_interval else self._look_at,
         )
 
-    def _go(self, timer: bool, balance: bool) -> bool:
-        """
+    def _run(self, timer: bool, balance: bool) -> bool:
+        """Look at the cluster, tell what has changed, and call the scheduler where that is due.
+
         Returns:
             Whether all changes are told.
         """
         self._scheduler()  # the engine may be away: what is wrong in the section is told first
-        look = self._look()
-        self._migrations.follow(look.seen)
-        all_told = self._tell_changes(look)
+        view = self._read()
+        self._migrations.follow(view.state)
+        all_told = self._tell_changes(view)
         if timer and not self._stopping.is_set():
-            self._invoke_timer(look)
+            self._invoke_timer(view)
         if balance and not self._migrations.under_way and not self._stopping.is_set():
-            self._balance(look)
+            self._balance(view)
         return all_told
 
-    def _look(self) -> _Look:
-        deadline = time.monotonic() + _LOOK_SECONDS
+    def _read(self) -> _View:
+        deadline = time.monotonic() + _READ_SECONDS
         hosts, vms = self._inventory.cluster(self.name, deadline)
         try:
-            seen = self._executor.read_cluster(ClusterDocuments(hosts, vms, deadline))
+            state = self._executor.read_cluster(ClusterDocuments(hosts, vms, deadline))
         except UnreadableDocument as error:
             raise UnreadableDocument(f"what the engine told cannot be read: {error}") from None
-        if not seen.hosts:
+        if not state.hosts:
             raise SchedulerError(
                 "the engine knows no host in it; is there a cluster of that name, and may the "
                 "user of [engine] see it?"
             )
-        return _Look(hosts, vms, seen)
+        return _View(hosts, vms, state)
 
-    def _tell_changes(self, look: _Look) -> bool:
-        """Call the hooks for each status that is another than the one told last.
+    def _tell_changes(self, view: _View) -> bool:
+        """Call the hooks for each status that has changed since they were called last.
 
         Returns:
-            Whether all are told; else there was no more time, and the next look tells the others.
+            Whether all were called; else there was no time left, and the next look goes on.
         """
-        memory, seen = self._memory, look.seen
-        hosts = {key: host.status for key, host in seen.hosts.items()}
-        vms = {key: vm.status for key, vm in seen.vms.items()}
+        memory, state = self._memory, view.state
+        hosts = {key: host.status for key, host in state.hosts.items()}
+        vms = {key: vm.status for key, vm in state.vms.items()}
         memory.hosts, host_changes = _changes(memory.hosts, hosts)
         memory.vms, vm_changes = _changes(memory.vms, vms)
         self._store.save(self.name)
         give_up = time.monotonic() + _HOOKS_SECONDS
-        for method, told, changes in (
+        for method, statuses, changes in (
             ("on_host_status_changed", memory.hosts, host_changes),
             ("on_vm_status_changed", memory.vms, vm_changes),
         ):
             while changes and not self._stopping.is_set():
                 if time.monotonic() >= give_up:
                     return False
-                self._call_hook(method, look, told, changes)
+                self._call_hook(method, view, statuses, changes)
         return True
 
     def _call_hook(
-        self, method: str, look: _Look, told: Dict[str, str], changes: Deque[StatusChange]
+        self, method: str, view: _View, statuses: Dict[str, str], changes: Deque[StatusChange]
     ) -> None:
-        """Tell the first of the changes, as many as there is time for, and act on the answers."""
+        """Call a hook for as many changes as there is time for, and act on the answers."""
         answers: Dict[str, Tuple[str, ...]] = {}
 
-        def heard(change: StatusChange, answer: Optional[Migrations]) -> None:
+        def handle_answer(change: StatusChange, answer: Optional[Migrations]) -> None:
             for vm, hosts in (answer or {}).items():
                 answers.setdefault(vm, hosts)
-            del told[change.subject]  # goes to the end: what was told longest ago is first
-            told[change.subject] = change.new_status
+            del statuses[change.subject]  # goes to the end: those told longest ago come first
+            statuses[change.subject] = change.new_status
             changes.popleft()
             self._store.save(self.name)
 
         driver = self._scheduler()
         if driver.defines(method) is None:
-            told.update((change.subject, change.new_status) for change in changes)
+            statuses.update((change.subject, change.new_status) for change in changes)
             changes.clear()
             self._store.save(self.name)
             return
-        destinations = self._destinations(look)
+        destinations = self._destinations(view)
         try:
-            request = self._request(driver, method, look, destinations)
-            self._scheduling.tell_changes(request, tuple(changes), _HOOKS_AT_ONCE, heard)
+            request = self._request(driver, method, view, destinations)
+            self._scheduling.tell_changes(request, tuple(changes), _HOOKS_AT_ONCE, handle_answer)
         finally:
             destinations.learn(answers)  # the hook is not called again for the same change
-            wanted = self._migrations.want(method, answers, look.seen, destinations)
+            wanted = self._migrations.want(method, answers, view.state, destinations)
             self._store.save(self.name)
-            self._migrations.make(wanted, look.seen)
+            self._migrations.make(wanted, view.state)
 
-    def _balance(self, look: _Look) -> None:
-        """A VM that the last balancing moved stays this time: it may have been moved in vain."""
-        destinations = self._destinations(look, self._memory.moved)
-        answer = self._ask("load_balance", look, destinations)
-        wanted = self._migrations.want("load_balance", answer, look.seen, destinations)
+    def _balance(self, view: _View) -> None:
+        """Have the scheduler balance the cluster.
+
+        A VM that the last balancing moved stays this time: it may have been moved in vain.
+        """
+        destinations = self._destinations(view, self._memory.moved)
+        answer = self._ask("load_balance", view, destinations)
+        wanted = self._migrations.want("load_balance", answer, view.state, destinations)
         self._memory.moved = list(wanted)
         self._store.save(self.name)
-        self._memory.moved = self._migrations.make(wanted, look.seen)
+        self._memory.moved = self._migrations.make(wanted, view.state)
         self._store.save(self.name)
 
-    def _invoke_timer(self, look: _Look) -> None:
-        destinations = self._destinations(look)
-        answer = self._ask("on_timer_invoked", look, destinations)
-        wanted = self._migrations.want("on_timer_invoked", answer, look.seen, destinations)
+    def _invoke_timer(self, view: _View) -> None:
+        destinations = self._destinations(view)
+        answer = self._ask("on_timer_invoked", view, destinations)
+        wanted = self._migrations.want("on_timer_invoked", answer, view.state, destinations)
         self._store.save(self.name)
-        self._migrations.make(wanted, look.seen)
+        self._migrations.make(wanted, view.state)
 
-    def _destinations(self, look: _Look, staying: Iterable[str] = ()) -> ClusterDestinations:
+    def _destinations(self, view: _View, staying: Iterable[str] = ()) -> ClusterDestinations:
         return ClusterDestinations(
             self._service,
             self._settings,
-            look.hosts,
-            look.seen,
+            view.hosts,
+            view.state,
             (*staying, *self._migrations.under_way, *self._migrations.exhausted()),
             self._stopping,
         )
 
-    def _ask(self, method: str, look: _Look, destinations: ClusterDestinations) -> Migrations:
-        """What the scheduler answers: nothing, where it fails or does not define the method.
+    def _ask(self, method: str, view: _View, destinations: ClusterDestinations) -> Migrations:
+        """Call the scheduler; the answer is empty where it fails or does not define the method.
 
-        It is asked again while it learns of VMs that may not go where it wants them.
+        It is called again while it learns of VMs that may not go where it wants them.
         """
         driver = self._scheduler()
         if driver.defines(method) is None:
             return {}
         for _ in range(_MOST_ANSWERS):
-            request = self._request(driver, method, look, destinations)
+            request = self._request(driver, method, view, destinations)
             # Of a failure the log tells, and the answer is that there is nothing to do.
             answer: Migrations = self._scheduling.decide(request).answer
             if not destinations.learn(answer):
@@ -266,22 +270,22 @@ class ClusterDrive:
         return answer
 
     def _request(
-        self, driver: DriverUnit, method: str, look: _Look, destinations: ClusterDestinations
+        self, driver: DriverUnit, method: str, view: _View, destinations: ClusterDestinations
     ) -> DriverRequest:
         return DriverRequest(
             caller=Caller.of_cluster(self.name),
             driver=driver,
             method=method,
-            subjects=Subjects(hosts=look.hosts, vms=look.vms),
+            subjects=Subjects(hosts=view.hosts, vms=view.vms),
             properties=self._settings.properties,
             destinations=destinations.known,
         )
 
     def _scheduler(self) -> DriverUnit:
-        """The scheduler that there is for the cluster now.
+        """The cluster's scheduler, as it is loaded now.
 
         Raises:
-            ConfigError: there is none, or it or a unit is not as the settings say.
+            ConfigError: there is none, or the cluster's settings do not fit it or a unit.
         """
         catalogue = self._scheduling.catalogue()
         problem = check.problem(self._settings, catalogue.drivers, catalogue.units)
@@ -289,36 +293,37 @@ class ClusterDrive:
             raise problem
         return catalogue.drivers[self._settings.scheduler]
 
-    def _tell(self, problem: Optional[SchedulerError]) -> None:
-        """Say what is wrong, once; and when it is well again."""
+    def _report(self, problem: Optional[SchedulerError]) -> None:
+        """Log a problem once, and when it is over."""
         if problem is None and self._problem is not None:
             _log.info("cluster %(cluster)s: is looked after again", {"cluster": self.name})
         elif problem is not None and not _is_same(problem, self._problem):
-            told = {"cluster": self.name, "reason": str(problem)}
+            fields = {"cluster": self.name, "reason": str(problem)}
             if isinstance(problem, ConfigError):
                 place = {"file": problem.file, "line": problem.line}
-                _log.error("cluster %(cluster)s: %(reason)s", {**told, **place})
+                _log.error("cluster %(cluster)s: %(reason)s", {**fields, **place})
             else:
-                _log.warning("cluster %(cluster)s: %(reason)s", told)
+                _log.warning("cluster %(cluster)s: %(reason)s", fields)
         self._problem = problem
 
 
 def _is_same(problem: SchedulerError, former: Optional[SchedulerError]) -> bool:
-    """Whether it is no news; an engine that is away is away at any address, after any time."""
+    """Whether a problem was logged already; for an engine that is away the text does not count."""
     if isinstance(problem, EngineUnavailable):
         return isinstance(former, EngineUnavailable)
     return str(problem) == str(former)
 
 
 def _changes(
-    told: Mapping[str, str], seen: Mapping[str, str]
+    before: Mapping[str, str], now: Mapping[str, str]
 ) -> Tuple[Dict[str, str], Deque[StatusChange]]:
-    """What is known of those that are still there, and in what they are another now.
+    """The statuses to remember, and what changed since the last look.
 
-    The first status of one that is new is no change.
+    Those of hosts or VMs, by id. A changed status is remembered when its hook was called. The
+    first status of a new host or VM is no change, and comes last.
     """
-    known = {key: told[key] for key in told if key in seen}
+    remembered = {key: status for key, status in before.items() if key in now}
     changes = deque(
-        StatusChange(key, before, seen[key]) for key, before in known.items() if before != seen[key]
+        StatusChange(key, old, now[key]) for key, old in remembered.items() if old != now[key]
     )
-    return {**known, **{key: seen[key] for key in seen if key not in known}}, changes
+    return {**remembered, **{key: now[key] for key in now if key not in remembered}}, changes

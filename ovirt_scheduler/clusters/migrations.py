@@ -1,4 +1,4 @@
-"""Makes the migrations of one cluster, or says which it would make, and follows them to their end.
+"""Makes the migrations of one cluster, or logs which it would make, and follows them to their end.
 
 ::
 
@@ -6,9 +6,9 @@
                   (may go)    (on disk)          │                   or is not
                                                  └─► refused: forgotten again
 
-A migration is remembered before the engine is asked for it. So whatever happens to the daemon, to
-the call that asks or to the engine's answer, none can be under way that nobody follows: what
-the VM does tells what became of it.
+A migration is remembered before the engine is asked for it. So each migration under way is
+followed, whatever happens to the daemon, to the call or to the engine's answer: the state of the
+VM shows how it ended.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Wanted = Mapping[str, str]  # the id of a VM to the host that it is to go to; ""
 
 
 class ClusterMigrations:
-    """Those of one cluster; used by the thread that looks after it.
+    """The migrations of one cluster; used by the thread that looks after it.
 
     Args:
         makes: make them, rather than log them.
@@ -66,8 +66,8 @@ class ClusterMigrations:
         self._migrating = memory.cluster(settings.name).migrating
         self._migrated = memory.cluster(settings.name).migrated
         self._stopping = stopping
-        # By method, so that it is told once.
-        self._shown: Dict[str, Wanted] = {}
+        # By method, so that it is logged once.
+        self._planned: Dict[str, Wanted] = {}
         self._unfit: Dict[str, Wanted] = {}
 
     @property
@@ -86,32 +86,38 @@ class ClusterMigrations:
         return tuple(vm for vm, times in self._migrated.items() if len(times) >= most)
 
     def want(
-        self, method: str, answer: Migrations, seen: ClusterState, destinations: ClusterDestinations
+        self,
+        method: str,
+        answer: Migrations,
+        state: ClusterState,
+        destinations: ClusterDestinations,
     ) -> Wanted:
-        """What is to be made of a scheduler's answer, entered as under way; none in a dry run.
+        """Choose the migrations to make of a scheduler's answer; none in a dry run.
+
+        They are entered as under way.
 
         Args:
             destinations: which know the VMs of the answer.
 
         Returns:
-            What ``make`` is to be called with, as soon as the memory is saved.
+            The argument for ``make``, which is to be called when the memory is saved.
         """
-        wanted = self._possible(method, answer, seen, destinations)
+        wanted = self._possible(method, answer, state, destinations)
         if not self._makes:
-            self._tell_plan(method, wanted, seen)
+            self._log_plan(method, wanted, state)
             return {}
         for vm, target in wanted.items():
-            found = seen.vms[vm]
+            found = state.vms[vm]
             now = time.monotonic()
             self._migrating[vm] = Migrating(found.name, found.host, target, now)
             self._migrated.setdefault(vm, []).append(now)
         return wanted
 
-    def make(self, wanted: Wanted, seen: ClusterState) -> List[str]:
-        """Ask for migrations that are wanted, some at a time.
+    def make(self, wanted: Wanted, state: ClusterState) -> List[str]:
+        """Ask the engine for migrations, some at a time.
 
         Returns:
-            The VMs that are migrated, as far as is known.
+            The VMs that the engine does not refuse to migrate.
 
         Raises:
             SchedulerError: no process is to be had for it; those not asked for are forgotten.
@@ -124,54 +130,62 @@ class ClusterMigrations:
                 refused, unanswered = self._ask(asked)
                 for vm, target in asked.items():
                     del left[vm]
-                    self._tell_asked(vm, target, seen, refused.get(vm), unanswered.get(vm))
+                    self._log_asked(vm, target, state, refused.get(vm), unanswered.get(vm))
                     if vm in refused:
                         self._forget(vm)
                     else:
                         self._migrating[vm].begun = time.monotonic()
                         taken.append(vm)
-                        self._tell_often(vm, seen)
+                        self._log_often(vm, state)
                 self._store.save(self._cluster)
         finally:
             for vm, target in left.items():
-                self._tell_asked(vm, target, seen, _NOT_ASKED, None)
+                self._log_asked(vm, target, state, _NOT_ASKED, None)
                 self._forget(vm)
             if left:
                 self._store.save(self._cluster)
         return taken
 
     def _forget(self, vm: str) -> None:
-        """A migration that was wanted, and is not made."""
+        """Take back that a migration is under way: it is not made."""
         del self._migrating[vm]
         self._migrated[vm].pop()
 
-    def follow(self, seen: ClusterState) -> None:
-        """See what has become of those under way."""
+    def follow(self, state: ClusterState) -> None:
+        """Log the migrations that have ended, and forget them."""
         before = tuple(self._migrating.items())
         for vm, migrating in before:
-            outcome = _outcome(vm, migrating, seen)
+            outcome = _outcome(vm, migrating, state)
             if outcome is not None:
-                self._tell_end(migrating, seen, *outcome)
+                self._log_end(migrating, state, *outcome)
                 del self._migrating[vm]
         if len(self._migrating) < len(before):
             self._store.save(self._cluster)
 
     def _possible(
-        self, method: str, answer: Migrations, seen: ClusterState, destinations: ClusterDestinations
+        self,
+        method: str,
+        answer: Migrations,
+        state: ClusterState,
+        destinations: ClusterDestinations,
     ) -> Wanted:
         possible: Dict[str, str] = {}
         unfit: Dict[str, str] = {}
         for vm, offered in answer.items():
-            target = destinations.best(vm, offered) if vm in seen.vms else None
-            if target is not None and target != seen.vms[vm].host:
+            target = destinations.best(vm, offered) if vm in state.vms else None
+            if target is not None and target != state.vms[vm].host:
                 possible[vm] = target
-            elif target is None and vm in seen.vms and vm not in destinations.staying:
+            elif target is None and vm in state.vms and vm not in destinations.staying:
                 unfit[vm] = offered[0] if offered else ""
-        self._tell_unfit(method, unfit, seen)
+        self._log_unfit(method, unfit, state)
         return possible
 
     def _ask(self, wanted: Wanted) -> Tuple[Mapping[str, str], Mapping[str, str]]:
-        """Why the engine refuses a VM's migration, and why it is not known whether it does."""
+        """Ask the engine to migrate VMs.
+
+        Returns:
+            VM to why the engine refuses, and VM to why that is not known.
+        """
         maker = self._scheduling.driver(_MAKER)
         decision = self._scheduling.decide(
             DriverRequest(
@@ -182,75 +196,75 @@ class ClusterMigrations:
             return {}, dict.fromkeys(wanted, decision.failure)
         return decision.answer["refused"], decision.answer["unanswered"]
 
-    def _tell_unfit(self, method: str, unfit: Wanted, seen: ClusterState) -> None:
-        """What the cluster's filters do not let happen; the same again and again is said once."""
+    def _log_unfit(self, method: str, unfit: Wanted, state: ClusterState) -> None:
+        """Log migrations that the cluster's filters do not allow; those repeated often once."""
         for vm, target in unfit.items():
             if method not in _AGAIN_AND_AGAIN or vm not in self._unfit.get(method, {}):
                 _log.info(
                     "cluster %(cluster)s: %(vm)s stays on %(source_host)s: the filters of the "
                     "cluster do not let it go to %(target_host)s",
-                    self._named(seen, vm, target),
+                    self._named(state, vm, target),
                 )
         self._unfit[method] = unfit
 
-    def _tell_plan(self, method: str, wanted: Wanted, seen: ClusterState) -> None:
-        """What would be done; the same again and again is said once."""
-        if method not in _AGAIN_AND_AGAIN or wanted != self._shown.get(method, {}):
+    def _log_plan(self, method: str, wanted: Wanted, state: ClusterState) -> None:
+        """Log the migrations that would be made; those repeated often once."""
+        if method not in _AGAIN_AND_AGAIN or wanted != self._planned.get(method, {}):
             for vm, target in wanted.items():
                 _log.info(
                     "cluster %(cluster)s: would migrate %(vm)s from %(source_host)s "
                     "to %(target_host)s",
-                    self._named(seen, vm, target),
+                    self._named(state, vm, target),
                 )
-        self._shown[method] = wanted
+        self._planned[method] = wanted
 
-    def _tell_asked(
+    def _log_asked(
         self,
         vm: str,
         target: str,
-        seen: ClusterState,
+        state: ClusterState,
         refused: Optional[str],
         unanswered: Optional[str],
     ) -> None:
-        told = {**self._named(seen, vm, target), "reason": refused or unanswered}
+        fields = {**self._named(state, vm, target), "reason": refused or unanswered}
         if refused is not None:
             _log.warning(
                 "cluster %(cluster)s: cannot migrate %(vm)s from %(source_host)s "
                 "to %(target_host)s: %(reason)s",
-                told,
+                fields,
             )
         elif unanswered is not None:
             _log.warning(
                 "cluster %(cluster)s: whether %(vm)s migrates from %(source_host)s "
                 "to %(target_host)s will be seen: %(reason)s",
-                told,
+                fields,
             )
         else:
             _log.info(
                 "cluster %(cluster)s: migrating %(vm)s from %(source_host)s to %(target_host)s",
-                told,
+                fields,
             )
 
-    def _tell_often(self, vm: str, seen: ClusterState) -> None:
+    def _log_often(self, vm: str, state: ClusterState) -> None:
         count = len(self._migrated[vm])
         if count >= self._settings.migrations_per_vm:
-            told = {
+            fields = {
                 "cluster": self._cluster,
-                "vm": seen.vms[vm].name,
+                "vm": state.vms[vm].name,
                 "count": count,
                 "unit": self._settings.scheduler,
             }
             _log.warning(
                 "cluster %(cluster)s: %(vm)s was migrated %(count)d times within an hour, and now "
                 "stays where it is: does the scheduler %(unit)s move it back and forth?",
-                told,
+                fields,
             )
 
-    def _tell_end(self, migrating: Migrating, seen: ClusterState, level: int, words: str) -> None:
-        told = {
+    def _log_end(self, migrating: Migrating, state: ClusterState, level: int, words: str) -> None:
+        fields = {
             "cluster": self._cluster,
             "vm": migrating.name,
-            "target_host": seen.host_name(migrating.target),
+            "target_host": state.host_name(migrating.target),
             "reason": words,
             "seconds": time.monotonic() - migrating.begun,
         }
@@ -258,30 +272,30 @@ class ClusterMigrations:
             _log.info(
                 "cluster %(cluster)s: the migration of %(vm)s to %(target_host)s is done "
                 "after %(seconds).0f s",
-                told,
+                fields,
             )
         else:
             _log.warning(
                 "cluster %(cluster)s: the migration of %(vm)s to %(target_host)s "
                 "%(reason)s after %(seconds).0f s",
-                told,
+                fields,
             )
 
-    def _named(self, seen: ClusterState, vm: str, target: str) -> Dict[str, object]:
-        """A migration for the log: names, as an administrator knows them."""
-        found = seen.vms[vm]
+    def _named(self, state: ClusterState, vm: str, target: str) -> Dict[str, object]:
+        """The fields of a migration in the log: names, as an administrator knows them."""
+        found = state.vms[vm]
         return {
             "cluster": self._cluster,
             "vm": found.name,
-            "source_host": "nowhere" if found.host is None else seen.host_name(found.host),
-            "target_host": seen.host_name(target),
+            "source_host": "nowhere" if found.host is None else state.host_name(found.host),
+            "target_host": state.host_name(target),
         }
 
 
-def _outcome(vm: str, migrating: Migrating, seen: ClusterState) -> Optional[Tuple[int, str]]:
-    """How a migration ended, with the level of its line in the log; None while it goes on."""
+def _outcome(vm: str, migrating: Migrating, state: ClusterState) -> Optional[Tuple[int, str]]:
+    """How a migration ended, and the level to log that with; None while it goes on."""
     age = time.monotonic() - migrating.begun
-    found = seen.vms.get(vm)
+    found = state.vms.get(vm)
     if found is None:
         return logging.WARNING, "ended with the VM, which is gone,"
     if found.status in _MOVING:
@@ -293,5 +307,5 @@ def _outcome(vm: str, migrating: Migrating, seen: ClusterState) -> Optional[Tupl
         return logging.INFO, "is done"
     if not migrating.moving and age <= _BEGIN_SECONDS:
         return None
-    where = f"is {found.status or 'off'}" if found.host is None else seen.host_name(found.host)
+    where = f"is {found.status or 'off'}" if found.host is None else state.host_name(found.host)
     return logging.WARNING, f"failed, the VM {'' if found.host is None else 'is on '}{where},"

@@ -1,7 +1,7 @@
-"""Looks after the clusters of scheduler.conf: a thread for each, and one that watches for events.
+"""The threads that drive the clusters of scheduler.conf: one for each, and one for events.
 
-An event of the engine's says only that something has happened; what it is, each cluster finds
-when it looks. So no event is lost: a cluster is looked at when the daemon starts, too.
+An event of the engine only wakes the clusters; each then looks for what has changed. So no change
+is lost: a cluster is looked at when the daemon starts, too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WATCH_SECONDS = 20.0  # for one answer
 
 
 class ClusterThreads:
-    """Runs until it is stopped.
+    """Drives the clusters from ``start`` to ``stop``.
 
     Args:
         clusters: each is used by a thread of its own.
@@ -40,6 +40,7 @@ class ClusterThreads:
         self._threads.append(threading.Thread(target=self._watch, name="events", daemon=True))
 
     def start(self) -> None:
+        """Begin with a look at each cluster."""
         for thread in self._threads:
             thread.start()
 
@@ -91,7 +92,7 @@ class _Thread:
         while not self._stopped.is_set():
             again = time.monotonic() + _WATCH_EVERY
             try:
-                again = self._cluster.go(woken)
+                again = self._cluster.run_due(woken)
             except Exception:  # noqa: BLE001  the other clusters go on, and so does this one
                 _log.exception(
                     "cluster %(cluster)s: looking after it failed; it is tried again",

@@ -1,4 +1,4 @@
-"""What lies in the folders of plugins: names, places and stamps. Opens no file.
+"""Lists the folders of plugins: names, paths and stamps. Opens no file.
 
 A folder below with an ``__init__.py`` is a package, and so on down; its modules are helpers. One
 that somebody else may write is not looked into.
@@ -48,7 +48,8 @@ class Listing:
 
 
 def listing(folder: Path) -> Listing:
-    """
+    """List a folder of plugins, and the packages in it.
+
     Raises:
         OSError: the folder cannot be listed. A package that cannot be is passed over.
     """
@@ -66,12 +67,12 @@ def listing(folder: Path) -> Listing:
 
 
 def stamp(path: Path) -> Optional[Stamp]:
-    """What tells whether a file or a folder has changed since; None where there is nothing."""
+    """The stamp of a file or folder, which differs when it has changed; None: there is none."""
     try:
         status = path.stat()
     except OSError:
         return None
-    # The last number differs at every look while the times cannot be relied on.
+    # The last number differs at every scan while the times cannot be relied on.
     just_written = abs(time.time_ns() - status.st_mtime_ns) < _CLOCK_STEP_NS
     return (
         status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns,
@@ -114,5 +115,5 @@ def _inner(
         if not trust.tampering(folder):
             yield from _below(folder, package, (*above, its_stamp[:2]))
         elif (folder / _PACKAGE).exists():
-            # It is refused for this file. There may be more, put there so that looking never ends.
+            # It is refused for this file. There may be more, put there so that the scan never ends.
             yield folder / _PACKAGE, package, stamp(folder / _PACKAGE)

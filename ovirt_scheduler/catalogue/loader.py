@@ -1,7 +1,7 @@
-"""Finds plugins' files and makes policy units and drivers of them: data only, never a module.
+"""Finds plugins' files, and makes policy units and drivers of them without importing them.
 
-The bytes that are read here are what is analysed, what is run and what the checksum is over;
-an edit that comes meanwhile is seen at the next look.
+The same bytes are analysed, run and checksummed; an edit that comes meanwhile counts at the next
+scan.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _READ_TRIES = 3
 
 @dataclass(frozen=True)
 class FolderScan:
-    """What is in the folders now."""
+    """The files in the plugins' folders at one moment."""
 
     started: float  # seconds since the epoch
     files: Tuple[PluginFile, ...]  # in the order of the folders, then by name
     stamps: Stamps  # of the files, of the folders and of every conf file
     problems: Tuple[PluginError, ...]
-    folders: Tuple[Path, ...]  # all that are looked into, in their order
+    folders: Tuple[Path, ...]  # all that are scanned, in their order
     unreadable: Tuple[Path, ...]  # folders that are there, and cannot be listed or trusted
     orphaned: Tuple[Path, ...]  # conf files whose plugin is in no folder
 
@@ -52,7 +52,7 @@ class FolderScan:
 
     @staticmethod
     def all_in(folder: Path) -> Path:
-        """Whose stamp, in ``stamps``, differs when anything in a folder does."""
+        """The path whose stamp changes when anything in a folder does."""
         return folder / "*"
 
 
@@ -71,15 +71,16 @@ class LoadedPlugin:
 
     @property
     def enabled(self) -> bool:
+        """Whether its conf file lets it be used."""
         return bool(self.checksum)
 
 
 class Loader:
-    """Looks into the folders of ``plugins_path`` and loads what is there.
+    """Scans the folders of ``plugins_path``, and loads the plugins that are there.
 
     Args:
         settings: where plugins and conf files are, and the limits of calls.
-        analyse: looks at one file in a process of its own.
+        analyse: analyses one file in a process of its own.
         shipped: a folder with plugins of our own, after all others; what is in it gives way to
             them. None: no such folder.
     """
@@ -103,6 +104,7 @@ class Loader:
 
     @property
     def folders(self) -> Tuple[Path, ...]:
+        """The folders of plugins in their order, that of the package last."""
         shipped = () if self._shipped is None else (self._shipped,)
         return (*self._settings.plugins_path, *shipped)
 
@@ -174,6 +176,7 @@ class Loader:
             return default is OnFailure.REJECT
 
     def conf_path(self, name: str) -> Path:
+        """Where a plugin's conf file is, if there is one."""
         return self._settings.plugins_conf_path / f"{name}.conf"
 
     def load(self, file: PluginFile, scan: FolderScan) -> LoadedPlugin:

@@ -1,6 +1,6 @@
-"""Which policy units and drivers there are: the last good version of every plugin.
+"""Keeps the catalogue of policy units and drivers up to date with the plugins' folders.
 
-A look at the folders tells which files changed; only those are loaded again. A change that
+A scan of the folders shows which files have changed; only those are loaded again. A change that
 does not load leaves the version before it in use, also across a restart. Readers take the
 whole catalogue at once, so one request never sees half a change (contract 4.6).
 """
@@ -38,14 +38,14 @@ from ovirt_scheduler.model.units import Kind, OnFailure, PolicyUnit
 _log = logging.getLogger(__name__)
 
 _LOADS_AT_ONCE = 4
-_REFRESH_EVERY = 1.0  # seconds between looks by the run calls
+_REFRESH_EVERY = 1.0  # seconds between refreshes by the run calls
 _RETRY_EVERY = 30.0  # seconds: what did not load may have lacked memory, or have been killed
-_WAIT_FOR_REFRESH = 1.0  # seconds from its start that run calls wait for a look
+_WAIT_FOR_REFRESH = 1.0  # seconds from its start that run calls wait for a refresh
 
 # An edit passes through an empty file, or through none where an editor moves the old one away
 # first. What takes units away counts only when it has stood for so many seconds.
 _SETTLE = 0.5
-_SETTLE_AT_MOST = 2.0  # seconds that a look waits for that, should it go on
+_SETTLE_AT_MOST = 2.0  # seconds that a refresh waits for that, should it go on
 
 _REJECTS = "its filter accepts no host (on_failure = reject)"
 
@@ -65,17 +65,17 @@ class Store(Protocol):
 
 @dataclass(frozen=True)
 class _State:
-    """What is known of one plugin's file."""
+    """The state of one plugin's file: its last good version, and what is wrong with it now."""
 
     depends: Stamps  # of the files that its loading depended on
     good: Optional[LoadedPlugin]
     fault: Optional[PluginError] = None
     missed: Tuple[str, ...] = ()  # filters that should be there, and accept no host as they are not
-    unsettled: bool = False  # its file has just gone, or lost units: look again
-    seen: float = field(default_factory=time.monotonic)
+    unsettled: bool = False  # its file has just gone, or lost units: scan again soon
+    made_at: float = field(default_factory=time.monotonic)
 
     def stale(self, scan: FolderScan) -> bool:
-        if self.fault is not None and time.monotonic() > self.seen + _RETRY_EVERY:
+        if self.fault is not None and time.monotonic() > self.made_at + _RETRY_EVERY:
             return True
         return self.unsettled or any(
             scan.stamps.get(path) != stamp for path, stamp in self.depends.items()
@@ -108,10 +108,10 @@ class Registry:
         self._background: Optional[threading.Thread] = None
         self._wait_until = 0.0  # until when run calls wait for it, on the monotonic clock
         self._refresh_at = 0.0  # on the monotonic clock
-        self._refreshed_at = 0.0  # when the last whole look began, on the same clock
+        self._refreshed_at = 0.0  # when the last ``refresh`` began, on the same clock
 
     def renew(self, loader: Loader) -> None:
-        """Load everything anew with another loader, at the next look.
+        """Load everything anew with another loader, at the next refresh.
 
         What does not load then leaves the version before it in use, as an edit does.
         """
@@ -128,9 +128,9 @@ class Registry:
                 self._refresh_at = 0.0
 
     def refresh(self) -> Catalogue:
-        """Look at the folders afresh, and at all that did not load before, and wait for it.
+        """Load what has changed, and again what did not load before; waits for all of it.
 
-        Many who ask at once share a look that begins after they asked.
+        Many callers at once share one refresh that begins after they asked.
 
         Raises:
             ExecutorUnavailable: no process can be had to analyse a plugin in.
@@ -149,7 +149,7 @@ class Registry:
         return self._catalogue
 
     def current(self) -> Catalogue:
-        """What there is, looked at within the last second; never waits long for a slow import."""
+        """The catalogue, at most a second old; a slow import makes it older, not the call slow."""
         with self._lock:
             if time.monotonic() < self._refresh_at:
                 return self._catalogue
@@ -218,13 +218,13 @@ class Registry:
         order = sorted(states, key=lambda path: (scan.folders.index(path.parent), path.name))
         states = {path: states[path] for path in order}
         catalogue = _catalogue(states, orphaned, scan.problems)
-        _tell_changes(before, states, self._catalogue, catalogue)
+        _log_changes(before, states, self._catalogue, catalogue)
         self._states, self._orphaned, self._catalogue = states, orphaned, catalogue
         if due or before.keys() != states.keys():
             self._use(catalogue.plugins)
 
     def _orphaned_confs(self, scan: FolderScan) -> Dict[Path, _State]:
-        """The conf files whose plugin is gone: it may have had a filter that rejects then."""
+        """The conf files whose plugin is gone: it may have had a filter that then rejects."""
         if scan.unreadable:
             return self._orphaned
         orphaned: Dict[Path, _State] = {}
@@ -250,7 +250,7 @@ class Registry:
         return orphaned
 
     def _load_all(self, files: Sequence[PluginFile], scan: FolderScan) -> Dict[Path, _State]:
-        """Load some at a time: of those whose import hangs, each one holds up a place, not all."""
+        """Load some files at a time, so that one whose import hangs does not hold up the others."""
 
         def load(file: PluginFile) -> Optional[_State]:
             return self._load(file, scan, self._states.get(file.path))
@@ -268,7 +268,7 @@ class Registry:
         conf = self._loader.conf_path(file.name)
         try:
             loaded = self._loader.load(file, scan)
-        except FileNotFoundError:  # since the look
+        except FileNotFoundError:  # since the scan
             return before
         except PluginError as fault:
             good = before.good if before else self._store.restore(file.path, self._loader)
@@ -277,8 +277,7 @@ class Registry:
             if not _holds(good) and self._loader.rejects(conf):
                 missed = tuple(dict.fromkeys((file.name, *self._store.filters(file.path))))
                 message = f"{fault.message}; until then {_REJECTS}"
-                told = PluginError(message, fault.file, fault.line)
-                return _State(depends, good, told, missed)
+                return _State(depends, good, PluginError(message, fault.file, fault.line), missed)
             return _State(depends, good, _kept(fault, good))
         depends = _stamps(scan, [conf, *(Path(source.path) for source in loaded.sources)])
         good = before.good if before else None
@@ -389,7 +388,7 @@ def _unit_claims(plugin: LoadedPlugin) -> Dict[Claim, str]:
 
 
 def _driver_claims(driver: DriverUnit) -> Dict[Claim, str]:
-    """Its name and its topic; one that comes with the package gives way."""
+    """A driver's name and topic; a driver that comes with the package gives way."""
     claims: Dict[Claim, str] = {}
     if not driver.shipped:
         claims["driver", driver.name] = "has that name already; set another name in one of them"
@@ -400,24 +399,24 @@ def _driver_claims(driver: DriverUnit) -> Dict[Claim, str]:
     return claims
 
 
-def _tell_problems(before: Catalogue, now: Catalogue) -> None:
-    """Those that are new."""
-    told = set(map(str, (*before.faults, *before.warnings)))
+def _log_problems(before: Catalogue, now: Catalogue) -> None:
+    """Log the problems that are new."""
+    logged = set(map(str, (*before.faults, *before.warnings)))
     for fault in now.faults:
-        if str(fault) not in told:
+        if str(fault) not in logged:
             _log.error("cannot be loaded: %(reason)s", _problem(fault))
     for warning in now.warnings:
-        if str(warning) not in told:
+        if str(warning) not in logged:
             _log.warning("noted: %(reason)s", _problem(warning))
 
 
-def _tell_changes(
+def _log_changes(
     states_before: Mapping[Path, _State],
     states: Mapping[Path, _State],
     before: Catalogue,
     now: Catalogue,
 ) -> None:
-    _tell_problems(before, now)
+    _log_problems(before, now)
     over = {fault.file for fault in before.faults} - {fault.file for fault in now.faults}
     for path in sorted(states_before.keys() | states.keys()):
         old = states_before[path].good if path in states_before else None
@@ -448,7 +447,7 @@ def _filters(plugin: Optional[LoadedPlugin]) -> Tuple[str, ...]:
 
 
 def _holds(plugin: Optional[LoadedPlugin]) -> List[str]:
-    """What a plugin has, in words."""
+    """The units and drivers of a plugin, in words."""
     if plugin is None:
         return []
     units = [(unit.kind.words, unit.class_name) for unit in plugin.units]
@@ -458,7 +457,7 @@ def _holds(plugin: Optional[LoadedPlugin]) -> List[str]:
 
 
 def _kept(fault: PluginError, good: Optional[LoadedPlugin]) -> PluginError:
-    """The fault, saying what it means for the units."""
+    """The fault, with a note that the last good version stays in use, where there is one."""
     if not _holds(good) or good is None:
         return fault
     message = f"{fault.message}; the last version that loaded stays in use ({good.checksum:.19})"
@@ -472,7 +471,7 @@ def _key(unit: PolicyUnit) -> Key:
 def _just_written(path: Path, scan: FolderScan) -> bool:
     """Whether a file or a folder has changed so late that the change may not be all.
 
-    Asks the disk once more: it may have changed after the look, and before it was read.
+    Asks the disk once more: it may have changed after the scan, and before it was read.
     """
     try:
         return scan.started - _SETTLE < path.stat().st_mtime <= time.time()

@@ -1,4 +1,4 @@
-"""The texts of plugins' files: each is read once a look, and goes only where it may be imported.
+"""The texts of plugins' files: each is read once a scan, and goes only where it may be imported.
 
 What a file may import is guessed from the words in its text, as the daemon does not parse it: too
 many do no harm.
@@ -26,7 +26,7 @@ _Read = Union[Source, PluginError, FileNotFoundError]
 
 
 class Sources:
-    """Of the files that one look has seen. Safe to use from many threads.
+    """The texts of the files that one scan has found. Safe to use from many threads.
 
     Args:
         read: reads one; raises FileNotFoundError or PluginError.
@@ -43,9 +43,10 @@ class Sources:
                 named.setdefault(file.name.partition(".")[0], []).append(file)
 
     def of(self, file: PluginFile) -> Source:
-        """
+        """The text of a file.
+
         Raises:
-            FileNotFoundError: it has gone since the look.
+            FileNotFoundError: it has gone since the scan.
             PluginError: it cannot be read or trusted.
         """
         had = self._had.get(file)
@@ -60,7 +61,7 @@ class Sources:
         raise had.with_traceback(None)
 
     def importable(self, file: PluginFile) -> Tuple[List[Source], List[Tuple[str, str]]]:
-        """What a file of its folder may import, and what these may in turn.
+        """The files of its folder that a file may import, directly or through others.
 
         Returns:
             The sources by name; and the names of those that are not to be run, each with why.
@@ -96,7 +97,7 @@ class Sources:
 
 
 def _words(text: bytes) -> Optional[FrozenSet[str]]:
-    """All that may be a module's name in a text; None where it may be any."""
+    """The words of a text that may name a module; None where it may import any."""
     if _OTHER_ENCODING.match(text):
         return None
     decoded = text.decode("utf-8", "replace")

@@ -1,7 +1,7 @@
-"""Drivers and schedulers on decoded requests: which there are, and what one decides.
+"""Decides requests for drivers and schedulers: which is called, with which units before it.
 
-What ``service`` is for policy units. A ``DriverDecision`` comes out that holds all that was
-found, for whoever shows it or acts on it.
+As ``units`` does for policy units. A ``DriverDecision`` holds all that was found, for whoever
+shows it or acts on it.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class Scheduling:
 
         Args:
             request: without the arguments that a change brings.
-            seconds: after which no call is begun; those that are left were not told.
+            seconds: after which no call is begun; the changes that are left were not told.
             hear: called at once with each change that was told, and what the hook answered;
                 None where it failed, which the log has then.
 
@@ -218,7 +218,7 @@ class Scheduling:
         """
         started = time.monotonic()
 
-        def told(change: StatusChange, execution: DriverExecution) -> None:
+        def handle(change: StatusChange, execution: DriverExecution) -> None:
             one = replace(request, caller=Caller.of_cluster(request.caller.cluster))
             _log_calls(one, execution)
             ended = execution.result
@@ -239,7 +239,7 @@ class Scheduling:
         until = started + seconds
         # The last one has its whole time.
         job, engine_errors = self._with_engine(self._job(request, until))
-        self._executor.tell_changes(job, Changes(tuple(changes), until), told)
+        self._executor.tell_changes(job, Changes(tuple(changes), until), handle)
 
     def _job(self, request: DriverRequest, begun: float) -> DriverJob:
         """A request's job, without the units before it.

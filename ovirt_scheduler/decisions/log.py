@@ -6,12 +6,14 @@ It has plugins' messages and what they printed, but no document, and no property
 from __future__ import annotations
 
 import logging
-from typing import Dict, Mapping, Sequence, Tuple
+from typing import Collection, Dict, Mapping, Sequence, Tuple, Union, cast
 
 from ovirt_scheduler.log.fields import Block, Costs, Name, Names
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.decisions import Decision
+from ovirt_scheduler.model.drivers import DriverDecision
 from ovirt_scheduler.model.results import CallResult, Migration, Outcome
+from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind
 
 _log = logging.getLogger(__name__)
@@ -23,10 +25,33 @@ def fields(decision: Decision) -> Dict[str, object]:
     """The fields of the log's line on the request: units, hosts in and out, who had problems."""
     answer = decision.answer
     hosts = answer.hosts if isinstance(answer, Migration) else answer or ()
+    units = [wanted.name for wanted in decision.request.wanted]
+    return _request_fields(units, decision.hosts, hosts, decision)
+
+
+def driver_fields(decision: DriverDecision) -> Dict[str, object]:
+    """The same fields for a call of a driver, with the units that ran before it."""
+    request, hosts = decision.request, decision.answer
+    defined = request.driver.defines(request.method)
+    if defined is None or defined.returns is Returns.TRUTH:
+        hosts = ()
+    elif isinstance(hosts, Mapping):  # those that VMs may go to
+        hosts = {host for several in hosts.values() for host in several}
+    named = (*request.filters, *request.cost_functions)
+    units = [request.driver.name, *(unit.name for unit in named)]
+    return _request_fields(units, decision.execution.hosts, cast("Sequence[str]", hosts), decision)
+
+
+def _request_fields(
+    units: Sequence[str],
+    hosts_in: Collection[str],
+    hosts_out: Collection[str],
+    decision: Union[Decision, DriverDecision],
+) -> Dict[str, object]:
     return {
-        "units": Names([wanted.name for wanted in decision.request.wanted]),
-        "hosts_in": len(decision.hosts),
-        "hosts_out": len(hosts),
+        "units": Names(units),
+        "hosts_in": len(hosts_in),
+        "hosts_out": len(hosts_out),
         "problems": Names(list(decision.unit_errors)) if decision.unit_errors else None,
         "outcome": "degraded" if decision.unit_errors or decision.errors else "ok",
     }

@@ -1,4 +1,4 @@
-"""The operations on decoded requests: which units run, and what their results come to.
+"""Decides requests for policy units: which units run, and what their results come to.
 
 Knows nothing of sockets and XML: registry and executor are handed in, and a ``Decision`` comes
 out that holds all that was found, for whoever shows it.

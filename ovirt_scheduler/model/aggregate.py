@@ -1,7 +1,7 @@
-"""What the answers of single units make together (contract 4.1 to 4.4 and 3.6).
+"""Combines the answers of single units (contract 4.1 to 4.4 and 3.6).
 
-Pure arithmetic on ids and numbers. While calls run, it tells which hosts the next filter sees;
-afterwards it makes the request's answer. So both mean the same.
+Pure arithmetic on ids and numbers. While calls run, it says which hosts the next filter gets;
+afterwards it makes the request's answer. So both follow the same rules.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _SUM_BOUND = 10**9
 Ids = Tuple[str, ...]
 
 
-def among(given: Sequence[str], answered: Sequence[str]) -> Tuple[Ids, Ids]:
-    """Hold a plugin's hosts against those that it was given.
+def among(asked: Sequence[str], answered: Sequence[str]) -> Tuple[Ids, Ids]:
+    """Split the hosts that a plugin answered into those asked about, and others.
 
     Returns:
-        The hosts of both, in the order given and none twice; and the answered ones that
-        were not given, in the order answered and none twice.
+        The answered hosts that were asked about, in that order; and the others, in the order
+        answered. None is there twice.
     """
     chosen = set(answered)
-    known = set(given)
+    known = set(asked)
     return (
-        tuple(host for host in given if host in chosen),
+        tuple(host for host in asked if host in chosen),
         tuple(dict.fromkeys(host for host in answered if host not in known)),
     )
 
@@ -46,16 +46,16 @@ def narrow(left: Ids, result: CallResult, on_failure: OnFailure) -> Ids:
 
 
 def filtered(
-    given: Ids, results: Sequence[CallResult], on_failure: Sequence[OnFailure]
+    hosts: Ids, results: Sequence[CallResult], on_failure: Sequence[OnFailure]
 ) -> Tuple[Ids, Ids]:
-    """The answer of a chain of filters, with the errors that belong to no single one.
+    """The answer of a chain of filters, and the errors that belong to no single one.
 
     Args:
-        given: the hosts of the request.
+        hosts: of the request.
         results: of the filters that ran, in their order.
         on_failure: of all filters asked for, in the same order.
     """
-    left = given
+    left = hosts
     for result, policy in zip(results, on_failure):
         left = narrow(left, result, policy)
     all_ran = bool(results) and len(results) == len(on_failure)  # none rejected all hosts before
@@ -96,12 +96,12 @@ def held(costs: Mapping[str, int], factor: int, functions: int) -> Tuple[Mapping
 def summed(
     wanted: Sequence[WantedUnit], results: Sequence[CallResult], functions: int
 ) -> Tuple[Dict[str, int], Tuple[CallResult, ...], Tuple[str, ...]]:
-    """What a call's cost functions come to, each held within its bound (contract 3.6).
+    """The weighted sum of the costs, each held within its bound (contract 3.6).
 
     Args:
         wanted: those that were called, with their factors.
         results: of them, in the same order.
-        functions: in the call, those that there are not included.
+        functions: how many the call names, with those that do not exist.
 
     Returns:
         The weighted sum; the results as they count for it; the errors of no single function.

@@ -1,4 +1,4 @@
-"""From a request to its decision: the calls to make, what they brought, what it comes to."""
+"""The job of a request, its execution, and the decision that is made of it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Execution:
-    """What the executor brings back for one request."""
+    """What the executor returns for one request."""
 
     hosts: Tuple[str, ...]  # ids in the order given
     vm: Optional[str]

@@ -138,10 +138,10 @@ class StatusChange:
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes that a hook is to be told of, one after another, and until when one is begun."""
+    """Changes to call a hook for, one after another, and until when a call may begin."""
 
     all: Tuple[StatusChange, ...]
-    until: float  # seconds on the monotonic clock; the first is told whatever the time
+    until: float  # seconds on the monotonic clock; the first call is always made
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The name that somebody may have meant, of those that there are."""
+"""Suggests the name that somebody may have meant, of those that exist."""
 
 from __future__ import annotations
 

@@ -104,30 +104,30 @@ def matches(prop: Property, value: str) -> bool:
 
 
 class Filled(Dict[str, str]):
-    """What a plugin gets; one that it looks up and that is not there, is told in words."""
+    """The properties that a plugin gets; looking up a missing one raises a KeyError in words."""
 
     def __missing__(self, key: object) -> str:
         raise KeyError(f"property {key} was not given, and has no default in a conf file")
 
 
-def fill(properties: PropertySet, given: Mapping[str, str]) -> Filled:
-    """What a plugin gets: the defaults, and over them all that was given, known or not."""
+def fill(properties: PropertySet, values: Mapping[str, str]) -> Filled:
+    """The properties that a plugin gets: the defaults, overridden by all values of the call."""
     defaults = {
         prop.name: prop.default for prop in properties.properties if prop.default is not None
     }
-    return Filled({**defaults, **given})
+    return Filled({**defaults, **values})
 
 
-def refused(properties: PropertySet, given: Mapping[str, str]) -> Optional[str]:
+def refused(properties: PropertySet, values: Mapping[str, str]) -> Optional[str]:
     """A sentence about the first value that its property refuses; None where all are good."""
     for prop in properties.properties:
-        value = given.get(prop.name)
+        value = values.get(prop.name)
         if value is not None and not matches(prop, value):
             return f"property {prop.name}: {_refusal(prop, value)}"
     return None
 
 
-def check(owner: str, properties: PropertySet, given: Mapping[str, str], seconds: float) -> None:
+def check(owner: str, properties: PropertySet, values: Mapping[str, str], seconds: float) -> None:
     """Hold a call's values to their patterns. For the main thread of a process.
 
     Args:
@@ -147,7 +147,7 @@ def check(owner: str, properties: PropertySet, given: Mapping[str, str], seconds
             f"{seconds:.3g} s; write one that does not try so many ways"
         )
 
-    if seconds <= 0 or not given:
+    if seconds <= 0 or not values:
         return
     before = signal.signal(signal.SIGALRM, give_up)  # the search for a match looks for signals
     try:
@@ -155,7 +155,7 @@ def check(owner: str, properties: PropertySet, given: Mapping[str, str], seconds
         try:
             for prop in properties.properties:
                 name = prop.name
-                refusal = refused(PropertySet(owner, (prop,)), given)
+                refusal = refused(PropertySet(owner, (prop,)), values)
                 if refusal:
                     raise RefusedProperty(f"{owner}: {refusal}")
         finally:

@@ -1,4 +1,4 @@
-"""What a process below the zygote is asked to do, and what it is given for it.
+"""The tasks of the processes below the zygote, and the data that they get with these.
 
 Pickled by the daemon alone, so a process trusts it. Entities travel beside a task, as sealed
 files in memory (``Pack``) whose descriptors come with it.
@@ -169,7 +169,7 @@ class Function(NamedTuple):
 
 @dataclass(frozen=True)
 class Setup:
-    """What makes a process one of a plugin: the first that it is told."""
+    """The first task of a plugin's process: which plugin it serves."""
 
     plugin: PluginCode
     limits: Limits

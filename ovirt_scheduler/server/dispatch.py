@@ -1,4 +1,4 @@
-"""From the body of a call to the body of its answer: one method run, whatever happens.
+"""Answers the body of a call: decodes it, runs its method, and encodes the result or a fault.
 
 Everything that goes wrong is a fault in the answer (contract 1.5); nothing is raised.
 """
@@ -31,7 +31,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.]{1,60}")
 
 
 class Dispatcher:
-    """The methods offered, by name, with the three that tell about them.
+    """Answers calls of the methods, and of the three ``system.`` methods that list them.
 
     Args:
         methods: each with a name of its own in each of its answer forms.
@@ -46,7 +46,7 @@ class Dispatcher:
         self._refusing = threading.Event()
 
     def refuse_calls(self) -> None:
-        """From now on answer every call with fault 104: the daemon is shutting down."""
+        """Answer each call with fault 104 from now on: the daemon is shutting down."""
         self._refusing.set()
 
     def answer(self, caller: Caller, body: bytes) -> bytes:
@@ -61,24 +61,24 @@ class Dispatcher:
         """
         started = time.monotonic()
         name = "-"
-        told: Dict[str, object] = {"outcome": "ok"}
+        fields: Dict[str, object] = {"outcome": "ok"}
         try:
             if self._refusing.is_set():
                 raise Overloaded("the daemon is shutting down; ask again when it has started")
             name, parameters = decode_call(body)
             document, more = self._run(caller, name, parameters)
-            told.update(more)
+            fields.update(more)
         except RequestError as error:
-            document, told = _refused(error)
+            document, fields = _refused(error)
         except MemoryError:
-            document, told = _refused(_out_of_memory(caller))
-        _tell(
+            document, fields = _refused(_out_of_memory(caller))
+        _log_request(
             {
                 "request": caller.request_id,
                 "method": Name(name),
                 "form": caller.form.value,
                 "peer": caller.peer,
-                **told,
+                **fields,
                 "milliseconds": round((time.monotonic() - started) * 1000, 1),
             }
         )
@@ -87,12 +87,12 @@ class Dispatcher:
     def _run(
         self, caller: Caller, name: str, parameters: Tuple[object, ...]
     ) -> Tuple[bytes, Mapping[str, object]]:
-        """The document of the answer, and what the log tells of it."""
+        """The document of the answer, and the log's fields on it."""
         method = self._method(caller, name)
         try:
             answer = method.run(caller, parameters)
             reply = answer if isinstance(answer, Reply) else Reply(answer, {})
-            return encode_answer(reply.answer), reply.told
+            return encode_answer(reply.answer), reply.log_fields
         except (RequestError, MemoryError):
             raise
         except ExecutorUnavailable as error:
@@ -112,8 +112,8 @@ class Dispatcher:
         methods = self._methods[caller.form]
         method = methods.get(name)
         if method is None:
-            known = ", ".join(sorted(methods))
-            raise UnknownMethod(f"there is no method {_shown(name)}; there are {known}")
+            offered = ", ".join(sorted(methods))
+            raise UnknownMethod(f"there is no method {_shown(name)}; there are {offered}")
         return method
 
     def _introspection(self) -> Tuple[Method, ...]:
@@ -146,31 +146,31 @@ class Dispatcher:
 
 
 def _refused(refusal: RequestError) -> Tuple[bytes, Dict[str, object]]:
-    """The document of the fault, and what the log tells of it."""
+    """The document of the fault, and the log's fields on it."""
     document = encode_fault(refusal.fault_code, str(refusal))
     return document, {"outcome": f"fault {refusal.fault_code}"}
 
 
-def _tell(told: Mapping[str, object]) -> None:
-    """The log's one line on a request."""
-    if told.get("problems"):
+def _log_request(fields: Mapping[str, object]) -> None:
+    """Log a request in one line."""
+    if fields.get("problems"):
         logger.info(
             "request %(request)s %(method)s, %(form)s form, %(peer)s: %(outcome)s; "
             "units %(units)s; hosts %(hosts_in)d in, %(hosts_out)d out; "
             "problems with %(problems)s; %(milliseconds).1f ms",
-            told,
+            fields,
         )
-    elif "units" in told:
+    elif "units" in fields:
         logger.info(
             "request %(request)s %(method)s, %(form)s form, %(peer)s: %(outcome)s; "
             "units %(units)s; hosts %(hosts_in)d in, %(hosts_out)d out; %(milliseconds).1f ms",
-            told,
+            fields,
         )
     else:
         logger.info(
             "request %(request)s %(method)s, %(form)s form, %(peer)s: %(outcome)s; "
             "%(milliseconds).1f ms",
-            told,
+            fields,
         )
 
 

@@ -7,14 +7,13 @@ such answer, so its failures are faults in the design form.
 from __future__ import annotations
 
 import itertools
-from typing import Callable, Dict, Iterator, Mapping, NamedTuple, Tuple
+from typing import Callable, Iterator, NamedTuple, Tuple
 
+from ovirt_scheduler.decisions import log
 from ovirt_scheduler.decisions.drivers import Scheduling
 from ovirt_scheduler.errors import DriverFailed, UnknownUnit
-from ovirt_scheduler.log.fields import Names
-from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverAnswer, DriverDecision
+from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverDecision
 from ovirt_scheduler.model.requests import AnswerForm, Caller
-from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.server import driver_wire, values
 from ovirt_scheduler.server.method import Method, Reply
 
@@ -120,13 +119,13 @@ Gives back what the method of the topic's driver returned.""",
         "getSchedulers",
         "getSchedulers()\n\nAll schedulers, each a struct: what it is, and what it takes.",
         (("array",),),
-        _telling("getSchedulers", lambda: driver_wire.schedulers(scheduling.schedulers())),
+        _listing("getSchedulers", lambda: driver_wire.schedulers(scheduling.schedulers())),
     )
     yield method(
         "getTopics",
         "getTopics()\n\nAll topics, each a struct: its driver, and the methods of that.",
         (("array",),),
-        _telling("getTopics", lambda: driver_wire.topics(scheduling.topics())),
+        _listing("getTopics", lambda: driver_wire.topics(scheduling.topics())),
     )
 
 
@@ -161,17 +160,17 @@ def _scheduling(scheduling: Scheduling) -> Callable[[Caller, Parameters], object
     return answer
 
 
-def _telling(name: str, tell: Callable[[], object]) -> Callable[[Caller, Parameters], object]:
+def _listing(name: str, read: Callable[[], object]) -> Callable[[Caller, Parameters], object]:
     def answer(caller: Caller, parameters: Parameters) -> object:
         driver_wire.no_parameters(name, parameters)
-        told = tell()
-        return told if caller.form is AnswerForm.DESIGN else values.envelope(told, {}, ())
+        result = read()
+        return result if caller.form is AnswerForm.DESIGN else values.envelope(result, {}, ())
 
     return answer
 
 
 def _unknown(caller: Caller, name: str, error: UnknownUnit, nothing: object) -> object:
-    """A name that nobody bears: a fault, or told in the envelope (contract 4.3)."""
+    """Answer a call for an unknown name: with a fault, or in the envelope (contract 4.3)."""
     if caller.form is AnswerForm.DESIGN:
         raise error
     return values.envelope(nothing, {name: (str(error),)}, ())
@@ -181,27 +180,4 @@ def _reply(decision: DriverDecision) -> Reply:
     result = driver_wire.result(decision)
     if decision.request.caller.form is AnswerForm.ENGINE:
         result = values.envelope(result, decision.unit_errors, decision.errors)
-    return Reply(result, _told(decision), decision.execution.results)
-
-
-def _told(decision: DriverDecision) -> Dict[str, object]:
-    """What the log's line on the request tells: the driver and its units, hosts in and out."""
-    request = decision.request
-    units = [each.name for each in (*request.filters, *request.cost_functions)]
-    answer = decision.answer
-    defined = request.driver.defines(request.method)
-    selected = defined is not None and defined.returns is not Returns.TRUTH
-    return {
-        "units": Names([request.driver.name, *units]),
-        "hosts_in": len(decision.execution.hosts),
-        "hosts_out": _hosts_in(answer) if selected else 0,
-        "problems": Names(list(decision.unit_errors)) if decision.unit_errors else None,
-        "outcome": "degraded" if decision.unit_errors or decision.errors else "ok",
-    }
-
-
-def _hosts_in(answer: DriverAnswer) -> int:
-    """The hosts of a selection, or those that VMs may go to."""
-    if isinstance(answer, Mapping):
-        return len({host for hosts in answer.values() for host in hosts})
-    return len(answer)
+    return Reply(result, log.driver_fields(decision), decision.execution.results)

@@ -165,14 +165,11 @@ def topics(drivers: Mapping[str, DriverUnit]) -> List[Dict[str, object]]:
 
 
 def _subjects(arguments: Mapping[str, object]) -> Subjects:
-    def given(name: str) -> bool:
-        return name in arguments
-
     return Subjects(
-        hosts=values.hosts(arguments["hosts"]) if given("hosts") else (),
-        vms=values.hosts(arguments["vms"], "vms") if given("vms") else (),
-        vm=values.vm(arguments["vm"]) if given("vm") else None,
-        host=values.vm(arguments["host"], "host") if given("host") else None,
+        hosts=values.hosts(arguments.get("hosts", [])),
+        vms=values.hosts(arguments.get("vms", []), "vms"),
+        vm=values.vm(arguments["vm"]) if "vm" in arguments else None,
+        host=values.vm(arguments["host"], "host") if "host" in arguments else None,
     )
 
 

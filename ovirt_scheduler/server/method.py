@@ -1,4 +1,4 @@
-"""What a method of the XML-RPC interface is, and what one answers."""
+"""The type of a method of the XML-RPC interface, and of its reply."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ovirt_scheduler.model.results import CallResult
 
 @dataclass(frozen=True)
 class Reply:
-    """A method's answer, with the fields that the log's line on the request has besides.
+    """A method's answer, and how each plugin call of it ended.
 
-    ``results`` tell how each plugin call ended.
+    ``log_fields`` are added to the log's line on the request.
     """
 
     answer: Any  # what XML-RPC can carry
-    told: Mapping[str, object] = field(default_factory=dict)
+    log_fields: Mapping[str, object] = field(default_factory=dict)
     results: Tuple[CallResult, ...] = ()
 
 
@@ -25,8 +25,8 @@ class Reply:
 class Method:
     """A method that the server offers.
 
-    ``signatures`` is what ``system.methodSignature`` tells: per signature the type of the
-    result, then of each parameter, in XML-RPC's words. ``run`` gives the answer, or a ``Reply``.
+    ``signatures`` is what ``system.methodSignature`` answers: for each signature the type of the
+    result, then of each parameter, in XML-RPC's words. ``run`` returns the answer, or a ``Reply``.
     """
 
     name: str

@@ -37,7 +37,7 @@ def filters_request(caller: Caller, parameters: Parameters) -> Request:
     Raises:
         BadParameters: which parameter, and what was expected.
     """
-    names, hosts, vm, given = values.counted("runFilters", _FILTERS, parameters)
+    names, hosts, vm, custom = values.counted("runFilters", _FILTERS, parameters)
     wanted = tuple(WantedUnit(name) for name in values.strings("filters", names))
     values.at_most_units("filters", wanted)
     return Request(
@@ -46,7 +46,7 @@ def filters_request(caller: Caller, parameters: Parameters) -> Request:
         wanted,
         values.hosts(hosts),
         values.vm(vm),
-        values.properties(given),
+        values.properties(custom),
     )
 
 
@@ -56,14 +56,14 @@ def cost_functions_request(caller: Caller, parameters: Parameters) -> Request:
     Raises:
         BadParameters: which parameter, and what was expected.
     """
-    functions, hosts, vm, given = values.counted("runCostFunctions", _COST_FUNCTIONS, parameters)
+    functions, hosts, vm, custom = values.counted("runCostFunctions", _COST_FUNCTIONS, parameters)
     return Request(
         caller,
         Kind.COST_FUNCTION,
         _factors(functions),
         values.hosts(hosts),
         values.vm(vm),
-        values.properties(given),
+        values.properties(custom),
     )
 
 
@@ -73,10 +73,10 @@ def balance_request(caller: Caller, parameters: Parameters) -> Request:
     Raises:
         BadParameters: which parameter, and what was expected.
     """
-    name, hosts, given = values.counted("runLoadBalancing", _BALANCE, parameters)
+    name, hosts, custom = values.counted("runLoadBalancing", _BALANCE, parameters)
     wanted = (WantedUnit(values.string("balance", name)),)
     return Request(
-        caller, Kind.BALANCE, wanted, values.hosts(hosts), None, values.properties(given)
+        caller, Kind.BALANCE, wanted, values.hosts(hosts), None, values.properties(custom)
     )
 
 

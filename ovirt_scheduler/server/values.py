@@ -1,7 +1,7 @@
-"""What the calls have in common: their parameters' values, and the envelope of answers. Pure.
+"""Reads the values of calls' parameters, and wraps results in the engine form's envelope. Pure.
 
-What a value is, its type says (contract 1.4): hosts as one string are a document, as an array
-they are ids; a VM that starts with ``<`` is a document, else an id.
+The type of a value says what it is (contract 1.4): hosts as one string are a document, as an
+array they are ids; a VM that starts with ``<`` is a document, else an id.
 """
 
 from __future__ import annotations
@@ -68,16 +68,16 @@ def hosts(value: object, place: str = "hosts") -> Hosts:
         return _document(value)
     if not isinstance(value, list):
         raise expected(place, "an XML document as a string, or an array of ids", value)
-    seen: Dict[str, int] = {}
+    first: Dict[str, int] = {}
     for position, each in enumerate(strings(place, value)):
         if not each.strip():
             raise BadParameters(f"{place}[{position}]: an empty id")
-        if each in seen:
+        if each in first:
             raise BadParameters(
-                f"{place}[{position}]: {each!r:.80} is {place}[{seen[each]}] already; give it once"
+                f"{place}[{position}]: {each!r:.80} is {place}[{first[each]}] already; give it once"
             )
-        seen[each] = position
-    return tuple(seen)
+        first[each] = position
+    return tuple(first)
 
 
 def vm(value: object, place: str = "vm") -> Vm:

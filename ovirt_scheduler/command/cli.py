@@ -130,7 +130,7 @@ examples:
   ovirt-scheduler discover                         what the running daemon offers
   ovirt-scheduler setup --dry-run                  how this machine would be set up for it
 
-COMMAND --help tells more of each; man ovirt-scheduler has all of it.
+COMMAND --help shows more of each; man ovirt-scheduler has all of it.
 
 {_STATUSES}""",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -202,10 +202,10 @@ def _add_serve(add: _Add) -> None:
 
 def _add_check(add: _Add) -> None:
     _command(
-        add, "check", commands.check, "tell what settings, certificates and plugins come to",
+        add, "check", commands.check, "find what is wrong with settings, certificates and plugins",
         "Check settings and certificates, bind the port unless the daemon has it, log in to the\n"
         "engine of [engine], load every plugin as the daemon does, and list the policy units.\n"
-        "Then what is to be mended, with file, line and what to do.",
+        "Each thing that is wrong is shown with its file, its line, and what to do.",
         "check", "check --plugins plugins", "check -o json",
     )  # fmt: skip
 
@@ -388,10 +388,11 @@ def _add_cert(add: _Add) -> None:
     command = _command(
         add, "cert", commands.cert, "make, show, check, export or renew the daemon's certificate",
         "make: a self-signed certificate in the state folder, as the first start makes; one that "
-        "is\nthere stays. show: where it lies, its names, days left and fingerprint. check: the "
-        "same, and\nexit status 1 when it cannot be used, or has fewer days left than --days.\n"
-        "export: the certificate itself, in PEM, for callers to trust. renew: the one that is to "
-        "follow,\nand who has to trust it first; with --switch it takes the other's place.",
+        "is\nthere stays. show: its place, names, days left and fingerprint. check: the same, and\n"
+        "exit status 1 when it cannot be used, or has fewer days left than --days.\n"
+        "export: the certificate itself, in PEM, for callers to trust. renew: makes the next one,\n"
+        "and shows who has to trust it first; with --switch the daemon uses it from its next "
+        "reload on.",
         "cert show", "cert check --days 60", "cert show -o json", "cert export", "cert renew",
         "cert renew --switch",
         settings=("config",),
@@ -399,7 +400,7 @@ def _add_cert(add: _Add) -> None:
     command.add_argument("action", choices=("make", "show", "check", "export", "renew"))
     command.add_argument(
         "--days", type=int, default=certificate_report.DAYS,
-        help="that a certificate is to have left (default: %(default)s)",
+        help="fewer days left than this are a problem (default: %(default)s)",
     )  # fmt: skip
     command.add_argument(
         "--switch", action="store_true", help="of renew: put the next certificate in use"
@@ -410,14 +411,14 @@ def _add_setup(add: _Add) -> None:
     command = _command(
         add, "setup", commands.setup, "make this machine ready for the daemon, and start it",
         "Make the user, the folders, the configuration, the certificate and the unit, and start "
-        "the\ndaemon. Each step is told before it is done; what is so already stays, so it may be "
+        "the\ndaemon. Each step is shown before it is done; what is so already stays, so it may be "
         "run again at\nany time, and after an upgrade. A file that was edited is never "
         "overwritten: the new one is put\nbeside it. Exit status 1 when something is left for you "
         "to do.",
         "setup --dry-run", "setup --engine", "setup --engine --adopt", "setup --remove",
         "setup --root /mnt/image", output=(), settings=(),
     )  # fmt: skip
-    command.add_argument("--dry-run", action="store_true", help="tell each step, do nothing")
+    command.add_argument("--dry-run", action="store_true", help="show each step, do nothing")
     command.add_argument(
         "--root", metavar="DIR", type=Path,
         help="set up the files of the machine whose / is DIR; starts nothing",

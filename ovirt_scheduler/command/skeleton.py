@@ -19,7 +19,7 @@ def running(host):
     return host.summary.active if host.summary else 0
 '''
 
-_PARTS: Mapping[Kind, str] = {
+_FUNCTIONS: Mapping[Kind, str] = {
     Kind.FILTER: '''
 
 def do_filter(hosts, vm, properties):
@@ -83,7 +83,7 @@ PROPERTIES = {"most": "20"}
 class $name${suffix}(unittest.TestCase):
 '''
 
-_TEST_PARTS: Mapping[Kind, str] = {
+_TEST_METHODS: Mapping[Kind, str] = {
     Kind.FILTER: """\
     def test_a_busy_host_is_rejected(self):
         self.assertEqual($name.do_filter([IDLE, BUSY], VM, PROPERTIES), [IDLE])
@@ -113,8 +113,7 @@ if __name__ == "__main__":
 def write(folder: Path, name: str, kinds: Collection[Kind]) -> Tuple[Path, ...]:
     """Write NAME.py, NAME.conf and tests/test_NAME.py; all of them or none.
 
-    The test lies in a folder of its own, as the daemon looks at every Python file that lies
-    beside plugins.
+    The test is in a folder of its own: the daemon would load it as a plugin beside plugins.
 
     Returns:
         The three files.
@@ -142,13 +141,13 @@ def write(folder: Path, name: str, kinds: Collection[Kind]) -> Tuple[Path, ...]:
 def _plugin(name: str, kinds: Collection[Kind]) -> str:
     wants_engine = Kind.BALANCE in kinds
     imports = "\nfrom ovirt_scheduler.plugin import engine_connection\n" if wants_engine else ""
-    parts = "".join(part for kind, part in _PARTS.items() if kind in kinds)
-    return string.Template(_HEAD + parts).substitute(name=name, imports=imports)
+    functions = "".join(text for kind, text in _FUNCTIONS.items() if kind in kinds)
+    return string.Template(_HEAD + functions).substitute(name=name, imports=imports)
 
 
 def _test(name: str, kinds: Collection[Kind]) -> str:
-    parts = "\n".join(part for kind, part in _TEST_PARTS.items() if kind in kinds)
-    text = string.Template(_TEST_HEAD + parts + _TEST_FOOT)
+    methods = "\n".join(text for kind, text in _TEST_METHODS.items() if kind in kinds)
+    text = string.Template(_TEST_HEAD + methods + _TEST_FOOT)
     written = text.substitute(name=name, suffix="Test", test=f"tests/test_{name}.py")
     if Kind.BALANCE in kinds:
         written = written.replace("import unittest\n", "import unittest\nimport unittest.mock\n")

@@ -1,7 +1,6 @@
 """What a command shows: columns for a person, JSON or bare names for a program.
 
-Columns of plain text are all that is wanted, which is a dozen lines; no library that draws tables
-is in EL9 itself.
+Columns of plain text take a dozen lines, and EL9 has no library that draws them.
 """
 
 from __future__ import annotations
@@ -17,21 +16,29 @@ _NARROWEST = 12  # characters that a column is folded to, at the least
 
 
 class Shown(NamedTuple):
-    """What a command shows, in each way."""
+    """What a command shows, for each value of ``--output``.
+
+    Attributes:
+        text: for a person.
+        fields: for JSON.
+        well: whether all is well; if not, the exit status is 1.
+        names: of what was found.
+        problems: shown with the names; ``text`` and ``fields`` have them already.
+    """
 
     text: str
-    fields: Any  # for JSON
-    well: bool = True  # no unit failed
-    names: Sequence[str] = ()  # of what was found
-    problems: Sequence[str] = ()  # that are in text and fields, but in no names
+    fields: Any
+    well: bool = True
+    names: Sequence[str] = ()
+    problems: Sequence[str] = ()
 
 
 def table(
     headings: Sequence[str], rows: Sequence[Sequence[object]], width: Optional[int] = None
 ) -> str:
-    """Columns as wide as they need to be, headings first; every line ends with a newline.
+    """Make columns as wide as they need to be, headings first; every line ends with a newline.
 
-    Only the first line of a cell is shown. No rows: nothing, not even the headings.
+    Only the first line of a cell is shown. Without rows there are no headings either.
 
     Args:
         width: characters that a line may have: the widest columns are folded until it fits.
@@ -46,7 +53,7 @@ def table(
 
 
 def document(value: object) -> str:
-    """JSON that is the same for the same value, to be read by programs and by eye."""
+    """Write a value as indented JSON, which is the same for the same value."""
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -59,7 +66,7 @@ def _terminal_width() -> Optional[int]:
 
 
 def _narrow(widths: List[int], wanted: Optional[int]) -> None:
-    """Take from the widest column, again and again, until a line fits."""
+    """Make the widest column narrower, again and again, until a line fits."""
     if wanted is None:
         return
     for _ in range(sum(widths) + len(_GAP) * (len(widths) - 1) - wanted):

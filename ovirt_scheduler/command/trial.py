@@ -1,4 +1,4 @@
-"""``ovirt-scheduler try``: one plugin's file, run as the daemon runs it, with no daemon.
+"""``ovirt-scheduler try``: runs one plugin's file as the daemon does, without a daemon.
 
 It goes the whole way but for the network: the file is loaded, its units are called in processes
 of their own, and the answer is the one that the engine would get.
@@ -23,7 +23,7 @@ from ovirt_scheduler.settings.config import Settings
 
 
 class _OneFile:
-    """The units of the file that is tried."""
+    """The units of one file, in the place of a registry."""
 
     def __init__(self, units: Tuple[PolicyUnit, ...]) -> None:
         self._catalogue = Catalogue({(unit.kind, unit.name): unit for unit in units})
@@ -91,7 +91,7 @@ def _load(loader: Loader, path: Path) -> LoadedPlugin:
     scan = loader.scan()
     file = next((file for file in scan.files if file.path == wanted), None)
     if file is None:
-        # What the loader passes over is told by its own words where it has some.
+        # The loader may know why it does not see the file.
         raise BadInput(next(map(str, scan.problems), f"{path}: {_no_plugin(path)}"))
     try:
         return loader.load(file, scan)
@@ -100,7 +100,7 @@ def _load(loader: Loader, path: Path) -> LoadedPlugin:
 
 
 def _no_plugin(path: Path) -> str:
-    """Why the loader sees none there, and what to do."""
+    """Why the loader finds no plugin at the path, and what to do."""
     if path.is_dir():
         return "is a folder; name the plugin's file in it"
     if path.exists():
@@ -149,7 +149,7 @@ def _text(unit: PolicyUnit, shown: Shown) -> str:
 
 
 def _fields(unit: PolicyUnit, shown: Shown, notes: Sequence[str]) -> Dict[str, object]:
-    """The same for JSON, with what is known of the call itself."""
+    """The answer for JSON, together with how the call ended."""
     fields = {"unit": unit.name, "kind": unit.kind.value, **shown.fields}
     (call,) = fields.pop("calls", [{"outcome": "not called", "notes": []}])
     return {**fields, **call, "notes": [*notes, *call["notes"]]}

@@ -1,4 +1,4 @@
-"""One task handed to a worker, and what comes of it: answers, output, its end, all without a block.
+"""The exchange of one task and its answer with a worker, without ever blocking.
 
 One thread waits for one exchange or for several: a poll over the workers' sockets and pipes,
 until the nearest deadline. A worker that still compares itself with what it was gets the task
@@ -56,6 +56,7 @@ class Capture:
         self._most = most
 
     def feed(self, data: bytes) -> None:
+        """Keep these bytes, as far as there is room, and count them all."""
         self.data += data[: self._most - len(self.data)]
         self.length += len(data)
 
@@ -109,10 +110,12 @@ class Exchange:
 
     @property
     def open(self) -> bool:
+        """Whether there is still something to wait for."""
         return self.state in _OPEN
 
     @property
     def seconds(self) -> float:
+        """How long it took."""
         return self.ended - self.started
 
     def begin(self) -> None:
@@ -138,6 +141,7 @@ class Exchange:
         self.send()
 
     def send(self) -> None:
+        """Send what the socket takes without waiting."""
         try:
             while self.unsent:
                 view, descriptors = self.unsent[0]
@@ -155,7 +159,7 @@ class Exchange:
             self._end(State.MISLED)
 
     def take(self) -> None:
-        """Take what has come from the worker."""
+        """Read what the worker has sent, without waiting."""
         try:
             if self.most_descriptors:
                 data, came = self._receive_with_descriptors()
@@ -228,7 +232,11 @@ class Exchange:
         self.ended = time.monotonic()
 
     def read(self, pipe: int, into: Capture) -> bool:
-        """Read once from one of the worker's pipes; whether that has ended."""
+        """Read once from one of the worker's pipes.
+
+        Returns:
+            Whether the pipe has ended.
+        """
         try:
             data = os.read(pipe, _CHUNK)
         except BlockingIOError:
@@ -238,6 +246,7 @@ class Exchange:
         return not data
 
     def look_at_time(self, now: float) -> None:
+        """End the exchange where its time, or the patience with its worker, is over."""
         if now >= self.deadline:
             self._end(State.TIMED_OUT)
         elif self.state is State.SETTLING and now >= self.patience:
@@ -250,11 +259,11 @@ class Exchange:
 
 
 def _forgotten(_: bytes) -> None:
-    """Output that came when no call was under way."""
+    """Throw away output that came while no call was under way."""
 
 
 def reason(frame: frames.Frame, nonce: Optional[int]) -> str:
-    """Why a worker ends, as its frame says: one of ``ENDS``, and more about it after a colon."""
+    """The reason that a worker gives for its end: one of ``ENDS``, with details after a colon."""
     if frame.kind == frames.DIFFERS and frame.nonce == nonce:
         text = one_line(frame.payload.decode("utf-8", "replace"), _REASON)
         if text.partition(":")[0] in ENDS:
@@ -295,7 +304,7 @@ def wait(exchanges: Sequence[Exchange]) -> List[Exchange]:
 def _handlers(
     exchange: Exchange, poller: select.poll
 ) -> Iterator[Tuple[int, Callable[[int], None]]]:
-    """Each descriptor of an exchange, with what is done when something happens to it."""
+    """Each descriptor of an exchange, with the function to call when it is ready."""
     worker = exchange.worker
     channel = worker.channel.fileno()
 

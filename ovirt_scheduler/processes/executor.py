@@ -1,4 +1,4 @@
-"""What a request's job comes to: its documents are read, its plugins called in their order.
+"""Runs the jobs of requests: reads their documents, and calls their plugins in order.
 
 ::
 
@@ -89,7 +89,8 @@ class Executor:
         self._runner = Runner(parallel, max_waiting, kept, user, adopts)
 
     def start(self) -> None:
-        """
+        """Start the zygote and what keeps processes ready.
+
         Raises:
             ExecutorUnavailable: the zygote does not start.
         """
@@ -101,10 +102,11 @@ class Executor:
 
     @property
     def zygote_pid(self) -> Optional[int]:
+        """The process id of the zygote; None where there is none just now."""
         return self._runner.zygote_pid
 
     def keep(self, most: int) -> None:
-        """Keep so many processes of plugins between calls from now on."""
+        """Change how many processes of plugins are kept between calls."""
         self._runner.pool.keep(most)
 
     @property
@@ -249,7 +251,8 @@ class Executor:
         return results
 
     def _refuse(self, calls: Sequence[PluginCall], deadline: float, parallel: int) -> None:
-        """
+        """Check the properties of these calls before any of them runs.
+
         Raises:
             RefusedProperty: one of these does not take a value that was given (contract 1.5).
         """
@@ -292,7 +295,7 @@ class Executor:
         by_role: Mapping[Role, Sequence[EngineReply]],
         deadline: float,
     ) -> Dict[Role, Tuple[Pack, ...]]:
-        """Read what nobody has read before."""
+        """The packs of each role: of documents that were read before, or are read now."""
         unread = [Unread(role, document) for role, document in brought.items()]
         due = [
             (role, each)
@@ -333,7 +336,8 @@ class Executor:
 
 
 def _call_inputs(subjects: Subjects, packs: Dict[Role, Tuple[Pack, ...]]) -> CallInputs:
-    """
+    """The inputs of a request's calls, of its subjects and the packs that were read.
+
     Raises:
         BadParameters: the host whose status has changed is not among the hosts.
     """
@@ -422,7 +426,7 @@ def _method_call(
 
 
 def _method(driver: DriverUnit, name: str) -> Function:
-    """A method of a driver: one of an interface, or one that it publishes."""
+    """The function of a driver's method: one of an interface, or one that it publishes."""
     defined = driver.defines(name)
     returns = Returns.VALUE if defined is None else defined.returns
     if defined is not None and returns is Returns.SELECTION and "hosts" not in defined.parameters:
@@ -439,6 +443,6 @@ def _method(driver: DriverUnit, name: str) -> Function:
 
 
 def _selects(job: DriverJob) -> bool:
-    """Whether the method is one that can find nothing without hosts."""
+    """Whether the method selects a host, so that it finds nothing without hosts."""
     defined = job.driver.defines(job.method)
     return defined is not None and defined.interface == "HostSelector" and bool(defined.parameters)

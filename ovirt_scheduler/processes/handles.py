@@ -1,4 +1,4 @@
-"""The daemon's ends of a zygote and of the processes below it.
+"""The daemon's handles of the zygote and of the workers that it forks.
 
 ::
 
@@ -47,11 +47,12 @@ _SERIALS = itertools.count(1)
 
 
 def lacking(wanted: str, error: OSError) -> str:
+    """The message of an error for want of descriptors or memory."""
     return f"{wanted} cannot be had: {error.strerror}"
 
 
 class Worker:
-    """The daemon's end of one process that the zygote forked; used by one thread at a time.
+    """The daemon's handle of one process that the zygote forked; used by one thread at a time.
 
     Attributes:
         status: as waitpid(2) gives it, once it has ended; negative: an errno, and it was never
@@ -76,7 +77,7 @@ class Worker:
             os.set_blocking(pipe, False)
 
     def send(self, frame: memoryview, descriptors: List[int]) -> int:
-        """Send what goes without waiting.
+        """Send as much as the socket takes without waiting.
 
         Returns:
             How many bytes went; 0: none just now.
@@ -92,7 +93,7 @@ class Worker:
             return 0
 
     def receive(self) -> Optional[bytes]:
-        """What has come, without waiting: None where that is nothing, empty at the end.
+        """Read what has come, without waiting: None where that is nothing, empty at the end.
 
         Raises:
             ConnectionError: the process has ended without having read all that was sent.
@@ -103,7 +104,7 @@ class Worker:
             return None
 
     def drain(self, descriptor: int, feed: Callable[[bytes], None]) -> None:
-        """Take what one of its pipes holds, without waiting for its end."""
+        """Read what one of its pipes holds, without waiting for more."""
         for _ in range(_FINAL_CHUNKS):
             try:
                 data = os.read(descriptor, _CHUNK)
@@ -132,15 +133,16 @@ class Worker:
         return self._zygote.await_end(self)
 
     def prove_zygote(self) -> None:
-        """Have the zygote killed where it gives no sign of life: it may never have forked this."""
+        """Have the zygote killed where it does not answer: it may never have forked this worker."""
         self._zygote.prove()
 
     @property
     def zygote_lives(self) -> bool:
+        """Whether the zygote that forked it has not ended."""
         return self._zygote.alive
 
     def close(self) -> None:
-        """Be done with it: it ends when it sees that. Harmless where that is done already."""
+        """Close the daemon's ends; the worker ends when it sees that. Harmless when repeated."""
         if self.channel.fileno() >= 0:
             self.channel.close()
             os.close(self.stdout)
@@ -148,7 +150,7 @@ class Worker:
 
 
 class Zygote:
-    """A running zygote, and the thread that watches it.
+    """The daemon's handle of a running zygote, with the thread that watches it.
 
     Args:
         on_end: called with each worker that has ended, in the watching thread.
@@ -251,6 +253,7 @@ class Zygote:
             return worker
 
     def kill(self, worker: Worker) -> None:
+        """Have the zygote kill a worker."""
         try:
             self._control.send(frames.ORDER.pack(frames.KILL, worker.serial))
         except BlockingIOError:  # it has taken no message for a while
@@ -266,7 +269,7 @@ class Zygote:
             )
 
     def await_end(self, worker: Worker) -> Optional[int]:
-        """The status of a worker that has been killed."""
+        """Wait for the end of a worker that has been killed; its status."""
         if not self.has_ended(worker, _END_SECONDS) and self.prove() and worker.status is None:
             _log.error(
                 "a process of a plugin was killed and does not end (below the zygote, pid %(pid)d)",
@@ -275,7 +278,7 @@ class Zygote:
         return worker.status
 
     def prove(self) -> bool:
-        """Ask for a sign of life; kill it where none comes: it is stopped, by a plugin maybe.
+        """Ask the zygote for an answer, and kill it where none comes: it may be stopped.
 
         Returns:
             Whether it lives.
@@ -299,12 +302,12 @@ class Zygote:
         self._process.kill()
 
     def bury(self) -> None:
-        """Make sure that it is dead, and know it."""
+        """Kill the zygote, and wait until the watching thread has seen its end."""
         self._process.kill()
         self._watcher.join()
 
     def stop(self) -> None:
-        """End it: it kills what it has forked, and goes. One that is starting is killed."""
+        """End the zygote, which kills what it has forked. One that is starting is killed."""
         self._stopping = True
         if not self.alive:
             self._process.kill()
@@ -339,7 +342,7 @@ class Zygote:
         self._control.settimeout(None)
 
     def _watch(self) -> None:
-        """Note how workers end, until the zygote does."""
+        """Note how workers end, until the zygote ends."""
         with contextlib.suppress(OSError):
             while True:
                 message = self._control.recv(64)

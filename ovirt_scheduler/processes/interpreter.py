@@ -1,4 +1,4 @@
-"""Starts the zygote's process: with one descriptor of the daemon's, and nothing secret.
+"""Starts Python interpreters: the zygote's, and one to run a single module aside.
 
 As another user than the daemon's it is started as root, and changes itself (``privileges``): until
 then nobody else may look into it, or send it a signal.
@@ -46,7 +46,7 @@ _MAIN = "import sys; sys.path[:] = sys.argv[1:]; from ovirt_scheduler.{} import 
 
 
 def run_main(module: str, given: str, seconds: float) -> str:
-    """Run a module's ``main`` in a process of its own, and give what it prints.
+    """Run a module's ``main`` in a process of its own, and return what it prints.
 
     Args:
         given: its standard input.
@@ -75,6 +75,7 @@ def _paths() -> List[str]:
 
 
 def environment(environ: Mapping[str, str], user: Optional[PluginUser]) -> Dict[str, str]:
+    """The environment that the zygote gets: of the daemon's only what is surely no secret."""
     passed_on = {
         name: value
         for name, value in environ.items()

@@ -1,4 +1,4 @@
-"""Places for work that may run at once, given out in the order in which they were asked for."""
+"""Places for plugin calls that run at once, given out in the order of asking."""
 
 from __future__ import annotations
 

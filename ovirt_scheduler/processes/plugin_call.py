@@ -1,4 +1,4 @@
-"""One call of a function of a plugin, and what came of it as the daemon itself saw it."""
+"""One call of a plugin's function: its task, and its result as the daemon saw it."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class PluginCall:
 
     @property
     def kept(self) -> int:
-        """Bytes to keep of each while it runs: a class unit may print its answer."""
+        """Bytes to keep of each stream while it runs: a class unit may print its answer."""
         return OUTPUT_LIMIT if self.function.takes_ids else self.shown
 
     def checked(self) -> PluginCall:
-        """The same, but that nothing of the plugin runs."""
+        """A copy that only checks the properties' values, and runs nothing of the plugin."""
         return replace(
             self,
             function=self.function._replace(returns=Returns.TRUTH),
@@ -60,14 +60,14 @@ class PluginCall:
 
     @property
     def has_values(self) -> bool:
-        """Whether there is a value that the function's properties may refuse."""
+        """Whether it has a value that the function's properties may refuse."""
         properties = self.function.properties
         return properties is not None and any(
             each.name in self.properties for each in properties.properties
         )
 
     def task(self, seconds: float) -> Tuple[Task, List[int]]:
-        """What its process is told, and the descriptors that go with it."""
+        """The task for its process, and the descriptors that go with it."""
         if self.checks:
             return CheckTask(self.function, self.properties, seconds), []
         inputs = self.inputs
@@ -87,7 +87,7 @@ class PluginCall:
 
 
 def joined(packs: Sequence[Pack]) -> Pack:
-    """Several packs in one file.
+    """Copy several packs into one file, one after another.
 
     Raises:
         ExecutorUnavailable: descriptors or memory lack.
@@ -105,7 +105,7 @@ def joined(packs: Sequence[Pack]) -> Pack:
 
 
 def result(call: PluginCall, done: Exchange, told: Answered) -> CallResult:
-    """A call's result, with what the daemon itself saw of it."""
+    """The result of a call that was answered, or that failed."""
     most = max(done.stdout.length, done.stderr.length)
     cut: Tuple[str, ...] = ()
     if most > OUTPUT_LIMIT:
@@ -124,14 +124,17 @@ def result(call: PluginCall, done: Exchange, told: Answered) -> CallResult:
 
 
 def never_started(status: int) -> ExecutorUnavailable:
+    """The error for a process that could not be forked."""
     return ExecutorUnavailable(f"a process cannot be had: {os.strerror(-status)}")
 
 
 def printed(capture: Capture, most: int = OUTPUT_LIMIT) -> str:
+    """The text of captured output."""
     return capture.data[:most].decode("utf-8", "replace")
 
 
 def not_started(call: PluginCall) -> CallResult:
+    """The result of a call for which the request had no time left."""
     message = "did not start: the request's time was over"
     return CallResult(call.function.unit, Outcome.TIMED_OUT, message=message)
 
@@ -139,7 +142,7 @@ def not_started(call: PluginCall) -> CallResult:
 def how_it_ended(
     done: Exchange, status: Optional[int], bounds: Limits, worker: Worker
 ) -> Tuple[Outcome, str]:
-    """A process without an answer: what happened to it, for an administrator."""
+    """Why a call has no answer, in a sentence for an administrator."""
     if done.state is State.MISLED:
         return Outcome.BAD_ANSWER, done.problem
     if done.state is State.TIMED_OUT:
@@ -158,7 +161,7 @@ def how_it_ended(
 
 
 def how_a_reader_ended(done: Exchange, status: Optional[int]) -> str:
-    """How the process ended that read documents."""
+    """Why a reader of documents has no answer, as the end of a sentence."""
     if done.state is State.TIMED_OUT:
         return "did not answer in time"
     if done.state is State.MISLED:

@@ -1,4 +1,4 @@
-"""The processes of plugins that are kept between calls, and spare ones that are nobody's yet.
+"""The pool of processes: those of plugins, kept between calls, and spare ones for any use.
 
 ::
 
@@ -65,14 +65,14 @@ Key = Tuple[str, int, int, int, int]
 
 
 def key_of(plugin: PluginCode, limits: Limits) -> Key:
-    """What a process is one of."""
+    """The key of a plugin's processes: its version and its limits."""
     return (
         plugin.version, limits.memory, limits.cpu, limits.open_files, limits.calls_per_process,
     )  # fmt: skip
 
 
 def _in_words(why: str) -> str:
-    """A reason as the log tells it, with what is known besides: ``memory``, ``modules: json.x``."""
+    """A reason for the log, with its details: ``memory``, ``modules: json.x``."""
     reason, colon, more = why.partition(":")
     return f"{_ENDED_FOR.get(reason, reason)}{colon}{more}"
 
@@ -91,7 +91,7 @@ def new_nonce() -> int:
 
 @dataclass(eq=False)
 class Kept:
-    """A process of a plugin.
+    """A process of a plugin that is kept between calls.
 
     Attributes:
         nonce: of what it was told last; it says READY to that when it can take a call.
@@ -124,7 +124,7 @@ class Kept:
                 self.setup = self.setup[sent:] or None
 
     def hear(self) -> str:
-        """Take what it has said since its last answer, without waiting.
+        """Read what the process has said since its last answer, without waiting.
 
         Returns:
             Why it ends; empty where it does not.
@@ -144,7 +144,8 @@ class Kept:
 
 
 class Pool:
-    """
+    """Processes of plugins and spare workers; safe to use from many threads.
+
     Args:
         fork: gives a new worker; raises ExecutorUnavailable.
         most: processes to keep.
@@ -169,7 +170,8 @@ class Pool:
         self._keeper = threading.Thread(target=self._keep, name="keeper", daemon=True)
 
     def start(self) -> None:
-        """
+        """Start the thread that keeps processes ready.
+
         Raises:
             ExecutorUnavailable: there is no thread for it.
         """
@@ -179,19 +181,19 @@ class Pool:
             raise ExecutorUnavailable(f"no thread to keep processes with: {error}") from None
 
     def stop(self) -> None:
-        """Keep nothing any more: all processes are about to end."""
+        """Keep nothing from now on: all processes are about to end."""
         with self._news:
             self._closed = True
             self._news.notify_all()
 
     def close(self) -> None:
-        """Be done, once ``stop`` was called and the zygote has ended."""
+        """Forget everything; to be called after ``stop``, once the zygote has ended."""
         if self._keeper.is_alive():
             self._keeper.join(1.0)  # it may wait for a zygote that starts
         self.clear()
 
     def clear(self) -> None:
-        """Forget all: their zygote has ended, or is about to."""
+        """Forget all processes: their zygote has ended, or is about to."""
         with self._news:
             gone = [kept.worker for bench in self._idle.values() for kept in bench]
             gone += self._spare
@@ -215,13 +217,14 @@ class Pool:
             return sum(map(len, self._idle.values())) + sum(self._busy.values())
 
     def want(self, plugins: Mapping[Key, Tuple[PluginCode, Limits]]) -> None:
-        """Have a process of each of these ready, and none of any other for longer than needed."""
+        """Keep a process of each of these plugins ready, and end those of all others soon."""
         with self._news:
             self._wanted = dict(plugins)
             self._failed.clear()
             self._wake()
 
     def keep(self, most: int) -> None:
+        """Change how many processes are kept at most."""
         with self._news:
             self._most = most
             self._wake()
@@ -239,7 +242,7 @@ class Pool:
         return found or self._fork()
 
     def take(self, plugin: PluginCode, limits: Limits, fresh: bool = False) -> Kept:
-        """A process of a plugin, for one call; it may have to settle first.
+        """Take a process of a plugin for one call; it may still be settling.
 
         Args:
             fresh: a new one, whoever is idle.
@@ -285,7 +288,7 @@ class Pool:
         )
 
     def give_back(self, kept: Kept, nonce: int, ready: bool, called: bool) -> None:
-        """Keep a process that has answered, unless it was for one call and has had it.
+        """Keep a process that has answered, unless it serves one call only.
 
         Args:
             nonce: of the task that it had; READY to it is what it says next.
@@ -301,7 +304,7 @@ class Pool:
         self._put(kept)
 
     def put_back(self, kept: Kept) -> None:
-        """Keep a process that took too long to be ready, and was not called."""
+        """Keep a process that was not ready in time for a call, and was not called."""
         self._put(kept)
 
     def _put(self, kept: Kept) -> None:
@@ -315,7 +318,7 @@ class Pool:
             self._end(kept, "ended")
 
     def discard(self, kept: Kept, why: str) -> None:
-        """Be done with a process that has ended, or has to."""
+        """End a process, or forget one that has ended."""
         self._no_longer_busy(kept.key)
         self._end(kept, why)
 
@@ -326,7 +329,7 @@ class Pool:
                 del self._busy[key]
 
     def _end(self, kept: Kept, why: str) -> None:
-        """End a process that is in nobody's hands but the caller's.
+        """End a process that nobody else uses.
 
         Not many while the lock is held: the zygote would wait for somebody to hear how they ended,
         which takes the lock, and take no further message.
@@ -352,7 +355,7 @@ class Pool:
         self._end(kept, why)
 
     def ended(self, worker: Worker) -> None:
-        """A worker has ended; if it was idle, it is nobody's any more."""
+        """Note that a worker has ended; an idle one is forgotten."""
         with self._news:
             if worker in self._spare:
                 self._spare.remove(worker)
@@ -368,7 +371,7 @@ class Pool:
                         return
 
     def _wake(self) -> None:
-        """Have the keeping thread look soon, and not rest before it has."""
+        """Have the keeping thread look again soon."""
         self._stirred = True
         if self._resting:
             self._resting = False
@@ -398,7 +401,11 @@ class Pool:
                 self._news.wait(_TICK)
 
     def _look(self) -> Tuple[bool, List[Tuple[Kept, str]]]:
-        """Whether all that stay are settled; who has to end, and why: they are nobody's now."""
+        """Look at all idle processes.
+
+        Returns:
+            Whether all that stay are ready for a call; and those that have to end, with the reason.
+        """
         now = time.monotonic()
         settled = True
         over: List[Tuple[Kept, str]] = []
@@ -426,7 +433,7 @@ class Pool:
         return settled, over
 
     def _superfluous(self, kept: Kept, now: float, too_many: bool) -> str:
-        """Why a process that is ready is not to be kept; empty where it is."""
+        """Why a process that is ready should not be kept; empty where it should."""
         if kept.key not in self._wanted and now >= kept.used + _IDLE_SECONDS:
             return "not in use"
         if too_many:
@@ -441,7 +448,7 @@ class Pool:
         return _AHEAD_OF_SINGLE if key[-1] == 1 else 1
 
     def _missing(self) -> Iterator[Key]:
-        """The plugins in use that have too few processes, each as often as they are."""
+        """The plugins in use that have too few processes; one that lacks two comes twice."""
         room = self._most - sum(map(len, self._idle.values())) - sum(self._busy.values())
         now = time.monotonic()
         for key in self._wanted:
@@ -452,7 +459,7 @@ class Pool:
                     yield key
 
     def _make(self, missing: List[Key], few: int) -> bool:
-        """Fork what is missing; whether there was anything to do."""
+        """Fork the processes that are missing; whether there was anything to do."""
         try:
             for _ in range(few):
                 worker = self._fork()
@@ -470,7 +477,7 @@ class Pool:
         return bool(missing or few > 0)
 
     def _load(self, kept: Kept) -> None:
-        """Have a process load its plugin, before a call asks for it."""
+        """Have a process load its plugin before a call needs it."""
         kept.ready_by = time.monotonic() + _LOAD_SECONDS
         kept.worker.unframer.limit = exchange.SHORT
         kept.send_setup()
@@ -481,12 +488,12 @@ class Pool:
                 self._end_idle(kept, "ended")
 
     def _lives(self, worker: Worker) -> bool:
-        """Whether a worker that nobody had can be kept; ``ended`` is told of its end if it can."""
+        """Whether a worker can be kept: it lives, and its end would be noticed."""
         return not self._closed and worker.status is None and worker.zygote_lives
 
 
 def _with_news(everyone: Iterable[Kept]) -> Set[int]:
-    """The descriptors of these processes from which something can be read."""
+    """The descriptors of these processes that can be read without waiting."""
     poller = select.poll()
     for kept in everyone:
         for descriptor in (kept.worker.channel.fileno(), kept.worker.stdout, kept.worker.stderr):
@@ -495,4 +502,4 @@ def _with_news(everyone: Iterable[Kept]) -> Set[int]:
 
 
 def _forgotten(_: bytes) -> None:
-    """Output that came when no call was under way."""
+    """Throw away output that came while no call was under way."""

@@ -1,4 +1,4 @@
-"""Everything that runs below the daemon: calls of plugins, readers of documents, analyses.
+"""Runs calls of plugins, readers of documents and analyses in worker processes.
 
 ::
 
@@ -71,7 +71,7 @@ class _Running:
 
 
 class Runner:
-    """Safe to use from many threads.
+    """Runs tasks in worker processes. Safe to use from many threads.
 
     Args:
         parallel: plugin calls that may run at once, over all requests.
@@ -102,7 +102,8 @@ class Runner:
         self.pool = Pool(self._fork, kept, parallel)
 
     def start(self) -> None:
-        """
+        """Start the zygote, and the thread that keeps processes ready.
+
         Raises:
             ExecutorUnavailable: the zygote does not start.
         """
@@ -121,6 +122,7 @@ class Runner:
 
     @property
     def zygote_pid(self) -> Optional[int]:
+        """The process id of the zygote; None where there is none just now."""
         with self._lock:
             return self._zygote.pid if self._zygote else None
 
@@ -196,8 +198,10 @@ class Runner:
         return _Running(index, call, tries, kept, begun)
 
     def _taken(self, call: PluginCall, tries_left: int) -> Kept:
-        """A process for a call: first one that is idle, then a new one; at last whichever there is,
-        however long it takes to settle, as a new one may not be to be had.
+        """Take a process for a call.
+
+        First one that is idle, then a new one; on the last try whichever there is, however long it
+        takes to settle, as there may be no new one.
 
         Raises:
             ExecutorUnavailable: there is none at all.
@@ -243,8 +247,11 @@ class Runner:
         return begun
 
     def _finished(self, running: _Running) -> Union[CallResult, _Running, None]:
-        """What came of an exchange: the call's result, what is under way instead, or None, where
-        the call is to be made again.
+        """Take in an exchange that has ended.
+
+        Returns:
+            The call's result; or what is under way in its place; or None, where the call has to be
+            made again.
         """
         done, kept = running.exchange, running.kept
         if done.state is State.ANSWERED:
@@ -289,7 +296,7 @@ class Runner:
         return self._reading(running, shown, _TRIES)
 
     def _reading(self, running: _Running, shown: Exchange, tries: int) -> _Running:
-        """Have all of a call's output read: more was printed than went by way of Python."""
+        """Have another process read all that a call printed: it printed past Python's streams."""
         call = running.call
         task = PrintedTask(
             call.function, call.inputs.hosts, bytes(shown.stdout.data), bytes(shown.stderr.data)
@@ -300,7 +307,7 @@ class Runner:
         return _Running(running.index, call, tries, kept, begun, shown)
 
     def _again(self, running: _Running) -> Optional[_Running]:
-        """After a process that did not take its task: None, where that is a call."""
+        """Try again after a process that did not take its task; None where that task was a call."""
         if running.printed is None:
             return None
         return self._reading(running, running.printed, running.tries_left - 1)
@@ -380,7 +387,7 @@ class Runner:
     def _alone(
         self, task: Task, deadline: float, limit: int, most_descriptors: int = 0
     ) -> Exchange:
-        """Have a worker that is nobody's do a task, and wait for what comes of it."""
+        """Have a spare worker do one task, and wait until that has ended."""
         nonce = new_nonce()
         frame = frames.pack_task(task, nonce)
         for tries_left in reversed(range(_TRIES)):
@@ -413,7 +420,7 @@ class Runner:
         return error
 
     def _fork(self) -> Worker:
-        """A new worker; of a new zygote if the present one has died.
+        """Fork a new worker, of a new zygote if the present one has died.
 
         Raises:
             ExecutorUnavailable: there is none to be had.
@@ -432,7 +439,7 @@ class Runner:
         raise AssertionError("the last try returns or raises")
 
     def _live_zygote(self) -> Zygote:
-        """The zygote; a new one where there is none that lives.
+        """The zygote that lives; a new one where there is none.
 
         Raises:
             ExecutorUnavailable: it does not start, or this is closed.
@@ -457,7 +464,7 @@ class Runner:
         raise AssertionError("the last try returns or raises")
 
     def _replace(self) -> None:
-        """The zygote has died: have the next one warm before it is asked for."""
+        """Start the next zygote at once when one has died."""
         self.pool.clear()
         try:
             self._live_zygote()
@@ -478,7 +485,7 @@ def _patience(kept: Kept) -> float:
 
 
 def _bounded(analysis: Analysis) -> Analysis:
-    """As the process tells that ran the file: it may say anything, at any length."""
+    """The analysis with a bounded message: the process that ran the file may say anything."""
     fault = analysis.fault
     if fault is None:
         return analysis

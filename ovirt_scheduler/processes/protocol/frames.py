@@ -48,10 +48,12 @@ _CHUNK = 1 << 18
 
 
 class FrameError(Exception):
-    """Bytes that are no frame of ours, or whose content is not what it has to be."""
+    """Bytes that are no frame, or a frame whose content has not the expected shape."""
 
 
 class Frame(NamedTuple):
+    """One message of a worker."""
+
     kind: bytes
     nonce: int
     payload: bytes
@@ -66,6 +68,7 @@ def signal_name(number: int) -> str:
 
 
 def pack(kind: bytes, nonce: int, payload: bytes = b"") -> bytes:
+    """The bytes of a frame."""
     return HEADER.pack(kind, nonce, len(payload)) + payload
 
 
@@ -154,7 +157,7 @@ def receive_task(channel: socket.socket) -> Tuple[Task, int, List[int]]:
 
 
 def send(channel: socket.socket, frame: bytes, descriptors: Sequence[int] = ()) -> None:
-    """Send a frame from a process below the zygote, whatever the plugin did to the socket.
+    """Send a frame to the daemon, from a process below the zygote.
 
     Raises:
         OSError: the daemon has closed its end.

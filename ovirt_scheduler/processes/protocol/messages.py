@@ -1,4 +1,4 @@
-"""What processes below the zygote tell the daemon, as JSON that it reads with suspicion."""
+"""The messages of worker processes to the daemon: JSON that the daemon reads with suspicion."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _scan: Any = vars(json.JSONDecoder())["scan_once"]  # ``json.loads`` looks for t
 
 
 class Answered(NamedTuple):
-    """What a process told of a call."""
+    """The answer of a process to a call."""
 
     outcome: Outcome
     answer: Unpacked = Unpacked(None)
@@ -49,18 +49,19 @@ def answer_limit(function: Function, inputs: CallInputs) -> int:
 def pack_answer(
     returns: Returns, value: object, hosts: Sequence[str], read: Optional[Tuple[int, int]] = None
 ) -> bytes:
-    """A good answer, as ``answers`` made it of what the plugin returned."""
+    """The message of a good answer."""
     return _JSON.encode(["ok", SHAPES[returns].pack(value, hosts), "", "", read]).encode("ascii")
 
 
 def pack_failure(
     outcome: Outcome, message: str, trace: str = "", read: Optional[Tuple[int, int]] = None
 ) -> bytes:
+    """The message of a call that failed."""
     return _JSON.encode([outcome.value, None, message, trace, read]).encode("ascii")
 
 
 def unpack_answer(payload: bytes, function: Function, inputs: CallInputs) -> Answered:
-    """What a process told of a call, held to what it was given.
+    """Read the answer to a call, and check it against the call's inputs.
 
     Raises:
         FrameError: it has not the shape.
@@ -80,7 +81,7 @@ def unpack_answer(payload: bytes, function: Function, inputs: CallInputs) -> Ans
 
 
 def _loaded(payload: bytes, most: int) -> Any:
-    """The JSON of a message.
+    """Read the JSON of a message.
 
     What it holds is counted before it is made: a value may take sixty times the memory that it
     is written in.
@@ -110,11 +111,13 @@ def _loaded(payload: bytes, most: int) -> Any:
 
 
 def pack(**fields: object) -> bytes:
+    """The message of an object with these fields."""
     return _JSON.encode(fields).encode("ascii")
 
 
 def unpack(payload: bytes, most: int) -> Dict[str, Any]:
-    """
+    """Read a message that is an object.
+
     Args:
         most: values that it may hold, beside a few.
 
@@ -140,6 +143,7 @@ class ReadDocument(NamedTuple):
 
 
 def pack_read(documents: Sequence[ReadDocument], seen: Sequence[Dict[str, List[object]]]) -> bytes:
+    """The message of a reader."""
     return pack(documents=documents, seen=seen)
 
 
@@ -149,7 +153,7 @@ def read_limit(size: int) -> int:
 
 
 def unpack_read(payload: bytes, size: int) -> Tuple[Tuple[ReadDocument, ...], object]:
-    """What a reader told of documents of so many bytes; and what was seen, not looked at yet.
+    """Read the message of a reader of so many bytes of documents.
 
     Raises:
         FrameError: it has not the shape.
@@ -190,7 +194,7 @@ def unpack_cluster_state(state: Any) -> ClusterState:
 
 
 def unpack_analysis(payload: bytes) -> Analysis:
-    """What an analysing process found: ``records.dump`` wrote it.
+    """Read the message of an analysing process, which ``records.dump`` wrote.
 
     Raises:
         FrameError: it has not the shape of an analysis.
@@ -205,7 +209,8 @@ def unpack_analysis(payload: bytes) -> Analysis:
 
 
 def _look_at_texts(value: object) -> None:
-    """
+    """Check that all texts in a value can be written.
+
     Raises:
         ValueError: a text in it cannot be written.
     """

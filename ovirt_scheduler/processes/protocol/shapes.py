@@ -1,4 +1,4 @@
-"""What plugins' functions answer, as it crosses from a plugin's process to the daemon.
+"""The shapes of plugins' answers on their way from a plugin's process to the daemon.
 
 Hosts and VMs that were given travel as their places among these, so an answer has a bound that
 follows from what was given, and says nothing of others but how many there were and the first of
@@ -50,13 +50,13 @@ _IDS_BYTES = 4 << 20  # of ids that are answered where none were given
 
 @dataclass(frozen=True)
 class Strangers:
-    """Hosts, or VMs, of an answer that were not among those given."""
+    """Hosts or VMs of an answer that were not among the call's inputs."""
 
     count: int
     first: Ids
 
     def note(self, what: str) -> Tuple[str, ...]:
-        """What to say of them; nothing where there are none."""
+        """The note on them; empty where there are none."""
         if not self.count:
             return ()
         shown = ", ".join(self.first) + (", ..." if self.count > len(self.first) else "")
@@ -64,7 +64,7 @@ class Strangers:
 
 
 class Unpacked(NamedTuple):
-    """An answer, held to what was given, and what to say of what it had beside that."""
+    """An answer that was checked against the call's inputs, with notes on what was dropped."""
 
     value: object
     notes: Tuple[str, ...] = ()
@@ -127,7 +127,7 @@ def _strangers(count: object, first: object) -> Strangers:
 
 
 def _unpack_places(packed: Any, hosts: Ids) -> Tuple[List[int], Strangers]:
-    """Places in the order answered, none twice."""
+    """The places in the order of the answer, none twice; and the strangers."""
     places, count, first = packed
     if not isinstance(places, list) or not set(map(type, places)) <= {int}:
         raise TypeError("no list of places")
@@ -138,7 +138,7 @@ def _unpack_places(packed: Any, hosts: Ids) -> Tuple[List[int], Strangers]:
 
 
 def _hosts_from(packed: Any, inputs: CallInputs) -> Unpacked:
-    """In the order given (contract 2.2)."""
+    """The hosts of the answer, in the order of the inputs (contract 2.2)."""
     places, strangers = _unpack_places(packed, inputs.hosts)
     hosts = inputs.hosts
     kept = hosts if len(places) == len(hosts) else tuple(hosts[place] for place in sorted(places))

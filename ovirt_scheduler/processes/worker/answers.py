@@ -1,4 +1,4 @@
-"""From what a plugin's function returned, or printed, to an answer.
+"""Makes an answer of what a plugin's function returned or printed.
 
 Entities become their ids, numbers become integers; anything else is refused with a sentence
 that says what was expected (contract 5.2, 5.3). Which hosts and VMs were given is not known here.
@@ -27,14 +27,16 @@ _MOST_LEVELS = 16  # arrays and structs within each other
 
 
 class BadAnswer(Exception):
-    """The plugin returned something else than its function is to return."""
+    """The plugin returned something that its function must not return."""
 
 
 def accepted_hosts(value: object) -> Tuple[str, ...]:
+    """The ids of the hosts that a filter keeps."""
     return tuple(entity_id(host) for host in items(value, "the hosts to keep"))
 
 
 def costs(value: object) -> Dict[str, int]:
+    """The cost of each host, as a cost function returned it."""
     wanted = "(host, cost) pairs or a dict of them"
     pairs = value.items() if isinstance(value, Mapping) else items(value, wanted)
     found: Dict[str, int] = {}
@@ -51,6 +53,7 @@ def costs(value: object) -> Dict[str, int]:
 
 
 def migration(value: object) -> Optional[Migration]:
+    """The VM and the hosts that a balance returned; None where there is nothing to do."""
     wanted = "a VM and the hosts it may go to, or None"
     if value is None:
         return None
@@ -67,7 +70,7 @@ def migration(value: object) -> Optional[Migration]:
 
 
 def selection(value: object) -> Tuple[str, ...]:
-    """One host, or several with the best first; None is none."""
+    """The ids of one host, or of several with the best first; empty for None."""
     if value is None:
         return ()
     if isinstance(value, str) or hasattr(value, "id"):
@@ -76,13 +79,14 @@ def selection(value: object) -> Tuple[str, ...]:
 
 
 def truth(value: object) -> bool:
+    """The bool that was returned."""
     if not isinstance(value, bool):
         raise BadAnswer(f"returned {_shown(value)}; expected True or False")
     return value
 
 
 def migrations(value: object) -> Dict[str, Tuple[str, ...]]:
-    """VMs to the hosts that each may go to; None is nothing to do."""
+    """The ids of VMs, each with the hosts that it may go to; empty for None."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -101,8 +105,10 @@ def _ids(value: object, wanted: str) -> Tuple[str, ...]:
 
 
 def plain(value: object) -> object:
-    """What XML-RPC carries: texts, booleans, ints of 32 bits, finite doubles, bytes, dates,
-    lists and dicts of these.
+    """A copy of a value that XML-RPC carries.
+
+    That is texts, booleans, ints of 32 bits, finite doubles, bytes, dates, and lists and dicts of
+    these.
     """
     return _Plain().of(value, "", 0)
 
@@ -120,7 +126,7 @@ READERS: Mapping[Returns, Callable[[object], object]] = {
 
 
 def read_returned(function: Function, value: object) -> object:
-    """What a function returned, as the answer of its kind.
+    """Read what a function returned as an answer of its kind.
 
     Raises:
         BadAnswer: it is something else; one sentence that names the function.
@@ -176,7 +182,7 @@ def _is_statement_of_python_2(line: str) -> bool:
 
 
 def items(value: object, wanted: str) -> List[object]:
-    """The members of what is to hold several; ``wanted`` says what, for the message."""
+    """The members of a value that has to hold several; ``wanted`` says which, for the message."""
     if value is None:
         raise BadAnswer(f"returned nothing; expected {wanted}")
     if isinstance(value, list):  # no need to ask what else it may be
@@ -208,6 +214,7 @@ class _Plain:
         self._characters = 0
 
     def of(self, value: object, place: str, level: int) -> object:
+        """A copy of a value; ``place`` says where it lies, for the message."""
         self._values += 1
         if self._values > MOST_VALUES:
             raise BadAnswer(f"returned more than {MOST_VALUES} values")

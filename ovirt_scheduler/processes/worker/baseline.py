@@ -1,4 +1,4 @@
-"""What a plugin's process was like before a call: put back after it, or found to differ.
+"""Compares a plugin's process after each call with what it was before, and restores what it can.
 
 ::
 
@@ -83,7 +83,7 @@ _python_threads: Callable[[], int] = vars(importlib.import_module("_thread"))["_
 
 
 class Baseline:
-    """The state of this process. Made before its plugin is first loaded."""
+    """The state that the process had before its plugin was first loaded."""
 
     def __init__(self) -> None:
         weakref.finalize(self, int).detach()  # the first one ever has itself called at the exit
@@ -97,7 +97,7 @@ class Baseline:
         self._state: Dict[str, object] = {}
 
     def begin(self) -> None:
-        """Take what there is as what has to be: the plugin has been loaded, and forgotten."""
+        """Compare with the present state from now on: the plugin was loaded, and forgotten."""
         if _has_children():
             limits.end_children(1.0)
         for timer in _TIMERS:
@@ -120,7 +120,7 @@ class Baseline:
         limits.allow(bounds, self._status.number("VmData"), self._status.number("VmSize"))
 
     def mend(self) -> None:
-        """Straight after the plugin's function: put back what our own code needs from here on."""
+        """Restore what our own code needs, straight after the plugin's function."""
         _set_recursion_limit(self._recursion_limit)
         try:
             self._mended = self._modules.restore_needed()
@@ -128,7 +128,7 @@ class Baseline:
             self._mended = type(error).__name__
 
     def left_running(self) -> str:
-        """What a call left that may still do something; empty where there is nothing."""
+        """What the call left running, ``child processes`` or ``threads``; empty for nothing."""
         if _has_children():
             for _ in limits.reap(()):  # those that have ended are no trouble
                 pass
@@ -137,7 +137,7 @@ class Baseline:
         return "threads" if _stays(_python_threads) else ""
 
     def settle(self) -> str:
-        """Put back what can be, and look at the rest. The call's modules have been dropped.
+        """Restore what can be restored, and compare the rest, once the call's modules are dropped.
 
         Returns:
             What differs: one of ``tasks.ENDS``, and after a colon more about it; empty where
@@ -160,7 +160,7 @@ class Baseline:
         return differs
 
     def _left(self, imported: bool) -> str:
-        """What runs, or would run at the end, that did not before."""
+        """Whether the call left something that runs, or would run at the exit."""
         left = self.left_running()
         if left or imported:  # which may have brought native threads, and functions for the exit
             return left
@@ -185,12 +185,12 @@ class Baseline:
         return "memory" if grown or self._status.number("VmData") > self._data + limits.ROOM else ""
 
     def _take_in_new(self) -> None:
-        """Threads, functions for the exit and memory may have come with what was imported."""
+        """Take threads, functions for the exit and memory as they are after an import."""
         self._threads, self._memory = self._status.number("Threads"), self._status.memory
         self._atexit = atexit._ncallbacks()  # noqa: SLF001
 
     def _look(self) -> Dict[str, object]:
-        """What is compared, by the words that name it."""
+        """The values that are compared, by the words that name them."""
         interpreter = {**vars(sys)}
         for name in _VOLATILE:
             interpreter.pop(name, None)
@@ -211,7 +211,7 @@ class Baseline:
 
 
 class _Status:
-    """/proc/self/status, by the numbers of its lines: they stay the same."""
+    """The lines of /proc/self/status, by their numbers, which stay the same."""
 
     def __init__(self) -> None:
         self._file = _opened("/proc/self/status")
@@ -229,24 +229,27 @@ class _Status:
         self._before: List[bytes] = []
 
     def read(self) -> _Status:
+        """Read the file again."""
         self._lines = _pread(self._file, _CHUNK, 0).split(b"\n")
         return self
 
     def keep(self) -> None:
+        """Read the file, and compare with this reading from now on."""
         self.read()
         self._before = self._lines
 
     def number(self, name: str) -> int:
-        """Of a line; bytes where it is of memory."""
+        """The number in a line; in bytes where the line is about memory."""
         words = self._lines[self._numbers[name]].split()
         return int(words[1]) << (10 if len(words) > 2 else 0)
 
     @property
     def memory(self) -> int:
-        """Bytes that are this process's own, in memory or swapped out."""
+        """Bytes of memory that are this process's own, swapped out or not."""
         return self.number("RssAnon") + self.number("VmSwap")
 
     def difference(self) -> str:
+        """The first line that differs, after the word for it; empty where none does."""
         for number, words in self._compared:
             now, before = self._lines[number], self._before[number]
             if now != before and _but_for_libc(now) != _but_for_libc(before):
@@ -261,7 +264,7 @@ def _but_for_libc(line: bytes) -> object:
 
 
 def _stays(look: Callable[[], object]) -> bool:
-    """Whether something is there that does not go within the time that is given to it."""
+    """Whether something is still there after the time that it is given to go."""
     give_up = _now() + _GRACE_SECONDS
     while look():
         if _now() > give_up:
@@ -310,7 +313,7 @@ def _threading_hooks() -> Tuple[object, ...]:
 
 
 def _tools() -> Tuple[object, ...]:
-    """Of sys.monitoring (Python 3.12), and whether allocations are traced."""
+    """The tools of sys.monitoring (Python 3.12), and whether allocations are traced."""
     if sys.version_info >= (3, 12):
         return (tracemalloc.is_tracing(), *map(sys.monitoring.get_tool, range(6)))
     return (tracemalloc.is_tracing(),)

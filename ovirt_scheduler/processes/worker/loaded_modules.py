@@ -1,5 +1,4 @@
-"""Which modules a process has loaded, and what their names stand for: to find what a plugin put
-there, and to put back what our own code needs.
+"""Finds what a plugin changed in loaded modules, and restores what our own code needs.
 
 To look at twenty thousand values means to count a reference to each, which copies most of the
 memory that a process shares with the zygote. So the zygote notes the names (``know``), and a
@@ -29,13 +28,14 @@ _SDK = "ovirtsdk4.types"  # whose classes are looked at like modules: every answ
 
 
 class _Values:
-    """In place of a version: the values themselves."""
+    """The values of a dict, where the interpreter keeps no version of it."""
 
     def __init__(self, content: Dict[str, object]) -> None:
         self._content = content
 
     @property
     def value(self) -> List[object]:
+        """The values as they are now."""
         return [*self._content.values()]
 
 
@@ -43,7 +43,7 @@ _Version = Union[ctypes.c_uint64, _Values]
 
 
 def _number(content: Dict[Any, Any]) -> ctypes.c_uint64:
-    """Where CPython 3.9 to 3.13 keep the version of a dict; within the dict in any case."""
+    """The version of a dict, where CPython 3.9 to 3.13 keep it."""
     return ctypes.c_uint64.from_address(id(content) + 3 * ctypes.sizeof(ctypes.c_void_p))
 
 
@@ -61,7 +61,7 @@ _HAS_VERSIONS = _has_versions()
 
 
 class _Globals(NamedTuple):
-    """The names of one module or class, with what they stood for."""
+    """The names of one module or class, with their values."""
 
     words: str
     names: Dict[str, object]
@@ -70,7 +70,7 @@ class _Globals(NamedTuple):
 
 
 class LoadedModules:
-    """Those of this process as they are when this is made, without a plugin's."""
+    """The modules that were loaded when this was made, before a plugin's."""
 
     def __init__(self) -> None:
         self._modules: Dict[str, object] = {}
@@ -87,7 +87,7 @@ class LoadedModules:
         return {name: module for name, module in now if name not in self._modules}
 
     def put_there(self, new: Mapping[str, object]) -> str:
-        """The first of these that nobody imported; empty where there is none.
+        """The first of these modules that was not imported but put there; empty where none was.
 
         Another name of a module that there was (``__mp_main__``) is none.
         """
@@ -97,7 +97,7 @@ class LoadedModules:
         return ""
 
     def take_in(self, new: Mapping[str, object]) -> None:
-        """From now on these are to be as they are, and the others as well."""
+        """Take these modules, and the present state of the others, as what has to stay."""
         self._all.renew()
         self._needed.renew()
         for name, module in new.items():
@@ -120,7 +120,7 @@ class LoadedModules:
             self._needed.add(found, first=words == "builtins")
 
     def restore_needed(self) -> str:
-        """Put back what our own code needs from here on, before it uses it.
+        """Restore what our own code needs from here on, before it uses it.
 
         Returns:
             What had been changed, in a few words.
@@ -133,7 +133,7 @@ class LoadedModules:
         return changed
 
     def difference(self) -> str:
-        """What differs of the modules that were there, in a few words."""
+        """The first name that differs in the modules that were there; empty where none does."""
         if [*sys.modules.values()][: len(self._order)] != self._order:
             for name, module in self._modules.items():
                 if sys.modules.get(name) is not module:
@@ -150,7 +150,7 @@ class LoadedModules:
 
 
 class _Watched:
-    """Dicts, each with its version as it was last seen."""
+    """Dicts, each with the version that it had when it was last looked at."""
 
     def __init__(self) -> None:
         self._globals: List[_Globals] = []
@@ -158,20 +158,21 @@ class _Watched:
         self._seen: List[object] = []
 
     def add(self, found: _Globals, first: bool = False) -> None:
+        """Watch one more dict."""
         place = 0 if first else len(self._globals)
         self._globals.insert(place, found)
         self._versions.insert(place, found.version)
         self._seen.insert(place, found.version.value)
 
     def touched(self) -> List[_Globals]:
-        """Those that were changed, or changed and put back."""
+        """The dicts that were changed since, even where they were changed back."""
         now = [version.value for version in self._versions]
         if now == self._seen:
             return []
         return [found for found, one, other in _zip(self._globals, now, self._seen) if one != other]
 
     def renew(self) -> None:
-        """Take them all as they are."""
+        """Take all dicts as they are now."""
         for _, names, content, _ in self.touched():
             names.clear()
             names.update(content)
@@ -179,7 +180,7 @@ class _Watched:
 
 
 def _changed(words: str, before: Mapping[str, object], now: Mapping[str, object]) -> str:
-    """The first name whose change is not one of the library's own; empty where there is none."""
+    """The first changed name that no library changes by itself; empty where there is none."""
     for name, value in now.items():
         if name not in before:
             by_itself = _may_add(words, name, before, value)
@@ -209,11 +210,11 @@ _known: Optional[LoadedModules] = None
 
 
 def know() -> None:
-    """For the zygote: note what there is, for all processes that are forked from it."""
+    """Note the modules of this process, the zygote, for all processes that are forked from it."""
     global _known  # noqa: PLW0603  one process, and what is forked from it
     _known = LoadedModules()
 
 
 def known() -> LoadedModules:
-    """What the zygote noted; what there is where it did not."""
+    """The modules that the zygote noted; those of this process where it noted none."""
     return _known or LoadedModules()

@@ -1,4 +1,4 @@
-"""A process that the zygote forked: it waits for its first task, which says what it becomes.
+"""What a process does that the zygote has just forked: its first task says what it becomes.
 
 ::
 
@@ -38,7 +38,7 @@ _ASIDE = 16  # above these
 
 
 def serve(zygote: int, channel: int, stdout: int, stderr: int) -> NoReturn:
-    """Be the process.
+    """Do the first task, and whatever follows from it; never return.
 
     Args:
         zygote: its pid.
@@ -81,7 +81,7 @@ def serve(zygote: int, channel: int, stdout: int, stderr: int) -> NoReturn:
 
 
 def _enter(zygote: int, channel: int, pipes: Tuple[int, int]) -> socket.socket:
-    """Leave what is the zygote's; the descriptors become the same in every worker."""
+    """Leave the zygote's session, signals and descriptors."""
     os.setsid()
     limits.die_with_parent(zygote)
     limits.become_subreaper()
@@ -94,7 +94,7 @@ def _enter(zygote: int, channel: int, pipes: Tuple[int, int]) -> socket.socket:
 
 
 def _be_plugins() -> None:
-    """From now on a plugin's code may run: what it prints is captured."""
+    """Capture what is printed: from now on a plugin's code may run."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     for standard, descriptor in enumerate((nothing, *_DESCRIPTORS[1:])):
         os.dup2(descriptor, standard)
@@ -120,7 +120,7 @@ def _analysis(candidate: Candidate) -> Analysis:
 
 
 def _closed(folder: Path) -> Optional[Path]:
-    """The first folder on the way that is there, and that this process's user cannot enter."""
+    """The first folder on the way to this one that the process's user cannot enter."""
     way = (*reversed(folder.parents), folder)
     shut = (place for place in way if os.path.lexists(place) and not os.access(place, os.X_OK))
     return next(shut, None)

@@ -75,26 +75,29 @@ _CHILDREN_SECONDS = 1.0  # for what a call left running to be gone, once it is k
 
 
 class _Output(io.FileIO):
-    """Standard output or error, keeping what comes by way of Python: it may be the answer."""
+    """Standard output or error that keeps what Python writes to it: it may be the answer."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor, "wb", closefd=False)
         self.kept = bytearray()
 
     def write(self, data: ReadableBuffer) -> int:
+        """Write, and keep what is written."""
         written = super().write(data)
         self.kept += memoryview(data)[: min(written, KEPT_OUTPUT - len(self.kept))]
         return written
 
     def seekable(self) -> bool:
+        """False: it is a pipe."""
         return False
 
     def tell(self) -> int:
+        """Refuse: a pipe has no position."""
         raise io.UnsupportedOperation("a pipe has no position")
 
 
 class PluginProcess:
-    """What the process does from its setup on.
+    """A process of one plugin, from its setup to its end.
 
     Args:
         daemon: the socket from which tasks come.
@@ -112,7 +115,7 @@ class PluginProcess:
         self._baseline: Baseline
 
     def serve(self, nonce: int) -> None:
-        """Load the plugin, and take tasks until the daemon has no more, or this has to end."""
+        """Load the plugin, and do tasks until there are no more or the process has to end."""
         limits.bound(self._limits)
         self._make_outputs()
         limits.enter_folder(self._plugin.folder)
@@ -138,7 +141,7 @@ class PluginProcess:
             self._send(frames.READY, nonce)
 
     def _send(self, kind: bytes, nonce: int, content: bytes = b"") -> None:
-        """Tell the daemon, unless the plugin closed the connection: the number may be a file's."""
+        """Send a frame; end the process where the plugin closed the connection."""
         try:
             connected = os.fstat(self._daemon.fileno())[1:3] == self._connection
         except OSError:
@@ -174,7 +177,11 @@ class PluginProcess:
         return ends
 
     def _called(self, task: CallTask, descriptors: Sequence[int]) -> Tuple[bytes, str]:
-        """Call the function; the answer, and why the process has to end, if it has to."""
+        """Call the function.
+
+        Returns:
+            The answer; and why the process has to end, empty where it need not.
+        """
         function = task.function
         try:
             _check(function, task.properties, task.seconds)
@@ -199,7 +206,7 @@ class PluginProcess:
         return answer, ""
 
     def _returned(self, task: CallTask, descriptors: Sequence[int]) -> object:
-        """What the function returns, of a module that is run anew for it."""
+        """Run the plugin's module anew, and give what its function returns."""
         plugin.provide(task.engine)
         module = self._finder.run(self._plugin.name)
         target: Any = module
@@ -210,7 +217,7 @@ class PluginProcess:
         return _returned(target, task, descriptors)
 
     def _printed(self, task: CallTask) -> bytes:
-        """The answer that a class unit printed, as far as this process knows of it."""
+        """Read the answer that a class unit printed, as far as this process has it."""
         self._flush()
         if limits.has_children():
             limits.end_children(_CHILDREN_SECONDS)
@@ -218,7 +225,11 @@ class PluginProcess:
         return _read_printed(PrintedTask(task.function, task.hosts, told[0], told[1]))
 
     def _settled(self) -> str:
-        """Forget the call; why the process has to end, if it has to: one of ``ENDS``."""
+        """Forget the call.
+
+        Returns:
+            Why the process has to end: one of ``ENDS``; empty where it need not.
+        """
         self._calls_left -= 1
         if not self._calls_left:
             return "calls_per_process"
@@ -260,12 +271,13 @@ class PluginProcess:
 
 
 def _with_jitter(calls: int) -> int:
-    """So that processes which were forked together are not replaced together."""
+    """A number of calls, a little less at random: processes forked together end one by one."""
     return calls - random.randrange(calls // 10 + 1)  # noqa: S311  no secret
 
 
 def _check(function: Function, values: Mapping[str, str], seconds: float) -> None:
-    """
+    """Check the values of the function's properties.
+
     Raises:
         RefusedProperty: the function's properties do not take a value.
     """
@@ -305,13 +317,13 @@ def _returned(target: object, task: CallTask, descriptors: Sequence[int]) -> obj
 
 
 def _selecting(scheduler: interfaces.HostSelector) -> str:
-    """The one of the two methods that its class defines; select_host where it has both."""
+    """Which of the two methods its class defines; ``select_host`` where it has both."""
     own = type(scheduler).select_host is not interfaces.HostSelector.select_host
     return "select_host" if own else "candidates"
 
 
 def _arguments(task: CallTask, descriptors: Sequence[int]) -> Dict[str, Callable[[], object]]:
-    """What makes the argument of each name, when it is wanted."""
+    """For each name of a parameter, the function that makes its argument."""
     function = task.function
 
     def filled() -> object:
@@ -339,7 +351,7 @@ def _arguments(task: CallTask, descriptors: Sequence[int]) -> Dict[str, Callable
 def _entities(
     role: Role, ids: Sequence[str], task: CallTask, descriptors: Sequence[int]
 ) -> List[Any]:
-    """The entities of these ids, in their order; those of the first pack that has them."""
+    """The entities of these ids, in their order; each from the first pack that has it."""
     sources: List[Union[int, bytes]] = []
     for place, sizes in task.packs.get(role.value, ()):
         sources += _parts(descriptors[place], sizes) if sizes else [descriptors[place]]
@@ -358,7 +370,7 @@ def _entities(
 
 
 def _parts(descriptor: int, sizes: Sequence[int]) -> Iterator[bytes]:
-    """The packs that lie in one file."""
+    """The packs that lie in one file, one after another."""
     place = 0
     for size in sizes:
         yield os.pread(descriptor, size, place)
@@ -368,7 +380,7 @@ def _parts(descriptor: int, sizes: Sequence[int]) -> Iterator[bytes]:
 def _entity(
     role: Role, wanted: Optional[str], task: CallTask, descriptors: Sequence[int]
 ) -> Optional[Any]:
-    """The one entity of a role; a VM that is yet to be made has no id."""
+    """The one entity of a role; without an id it is a VM that is yet to be made."""
     places = task.packs.get(role.value, ())
     if wanted is None:
         return packed.unpack(descriptors[places[0][0]])[0] if places else None
@@ -386,7 +398,7 @@ def _read_printed(task: PrintedTask) -> bytes:
 
 
 def _raised(code: PluginCode, error: BaseException) -> bytes:
-    """The failure of a call whose plugin raised, with the plugin's own lines of the traceback."""
+    """The message of a call whose plugin raised, with the plugin's own lines of the traceback."""
     own = {module.path for module in code.modules}
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename not in own:

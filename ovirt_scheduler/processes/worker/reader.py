@@ -32,7 +32,7 @@ _KINDS = {Role.HOSTS: HOSTS, Role.VMS: VMS, Role.VM: VM, Role.HOST: HOST}
 
 
 def serve(task: ReadTask, nonce: int, daemon: socket.socket) -> None:
-    """Do the task, and tell the daemon; the descriptors of the packs go with the answer."""
+    """Read the documents of the task; the packs' descriptors go with the answer."""
     documents: List[ReadDocument] = []
     descriptors: List[int] = []
     seen: List[Dict[str, List[object]]] = []
@@ -52,13 +52,13 @@ def serve(task: ReadTask, nonce: int, daemon: socket.socket) -> None:
 
 
 def _read(unread: Unread) -> Tuple[List[State], str]:
-    """The states of what is in a document, and what is to be said of it."""
+    """The states of a document's entities, and a note on what was left out."""
     found = entities.read_states(unread.document, _KINDS[unread.role])
     return (found, "") if unread.asked is None else _asked(found, unread.asked, unread.role)
 
 
 def _asked(found: Sequence[State], asked: Ids, role: Role) -> Tuple[List[State], str]:
-    """What the engine told of the ids that it was asked for, with the ids as they were asked."""
+    """The entities that the engine was asked for, with their ids as they were asked."""
     wanted = {each.lower(): each for each in asked}  # the engine writes its ids in small letters
     kept: Dict[str, State] = {}
     strangers: List[str] = []
@@ -101,7 +101,7 @@ def _seen(found: Sequence[State]) -> Dict[str, List[object]]:
 
 @contextlib.contextmanager
 def _bounded(documents: Sequence[Unread]) -> Iterator[None]:
-    """Around the reading of documents.
+    """Bound the memory that reading these documents takes.
 
     Raises:
         UnreadableDocument: it takes more memory than it may have.

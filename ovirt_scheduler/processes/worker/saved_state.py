@@ -1,4 +1,4 @@
-"""What a plugin's file may well change each time that it is loaded: it is put back.
+"""Restores what a plugin's file may well change each time that it is loaded.
 
 The functions are bound here, before any plugin could put others in their place.
 """
@@ -48,7 +48,7 @@ if sys.version_info >= (3, 11):
 
 
 class _Settings(NamedTuple):
-    """Of a logger."""
+    """The settings of a logger."""
 
     level: int
     handlers: List[logging.Handler]
@@ -58,7 +58,7 @@ class _Settings(NamedTuple):
 
 
 class SavedState:
-    """These things as they are when this is made: before the plugin is first loaded."""
+    """The state to restore, as it is when this is made: before the plugin is first loaded."""
 
     def __init__(self) -> None:
         self._environ = os.environ
@@ -77,14 +77,14 @@ class SavedState:
         self._levels = [(each, {**each}) for each in names]
 
     def keep_filters(self) -> None:
-        """Have the filters for warnings be those of now: libraries that were loaded made some.
+        """Take the present filters for warnings as those to restore: libraries have made some.
 
         A plugin that makes the same again in each call changes nothing by that.
         """
         self._lists[-1] = _List(warnings, "filters")
 
     def release(self, new: Collection[str]) -> None:
-        """Put back what may hold on to objects of the plugin.
+        """Restore what may hold on to objects of the plugin.
 
         Args:
             new: names of libraries that were imported meanwhile; how they have others be
@@ -113,7 +113,7 @@ class SavedState:
                 logger.propagate, logger.disabled = before.propagate, before.disabled
 
     def restore(self) -> None:
-        """Put back the rest."""
+        """Restore the rest."""
         _umask(self._mask)
         for get, put, value in self._settings:
             if get() != value:
@@ -139,7 +139,7 @@ class SavedState:
 
 
 class _List:
-    """One of the interpreter's lists, which a plugin may change, or put another in its place."""
+    """One of the interpreter's lists, which a plugin may change or replace."""
 
     def __init__(self, module: Any, name: str) -> None:
         self._module, self._name = module, name
@@ -147,7 +147,11 @@ class _List:
         self._members = [*self._list]
 
     def restore(self, new: Collection[str]) -> bool:
-        """Whether there was anything to do. What modules of these names put there stays."""
+        """Restore the list, but for what modules of these names have put there.
+
+        Returns:
+            Whether there was anything to do.
+        """
         now: List[Any] = getattr(self._module, self._name)
         if now is self._list and now == self._members:
             return False
@@ -164,7 +168,7 @@ class _List:
 
 
 def _c_environment() -> List[Optional[bytes]]:
-    """What the C library has: ``os.putenv`` changes it, and ``os.environ`` does not show that."""
+    """The environment of the C library, which ``os.putenv`` changes unseen by ``os.environ``."""
     found: List[Optional[bytes]] = []
     while _ENVIRON and _ENVIRON[len(found)] is not None:
         found.append(_ENVIRON[len(found)])
@@ -183,7 +187,7 @@ def _settings(logger: logging.Logger) -> _Settings:
 
 
 def _of_new(logger: logging.Logger) -> _Settings:
-    """What a logger begins with; a library's own has the handler that does nothing."""
+    """The settings that a new logger has; a library's keeps the handler that does nothing."""
     quiet: List[logging.Handler] = [
         each for each in logger.handlers if type(each) is logging.NullHandler
     ]

@@ -1,4 +1,4 @@
-"""The warm process that all processes of plugins and readers are forked from; it forks, and reaps.
+"""The zygote: the process that all workers are forked from. It forks them, and reaps them.
 
 ::
 
@@ -104,6 +104,7 @@ class _Zygote:
         signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
 
     def run(self) -> None:
+        """Take orders until the daemon has gone, then end everything."""
         self._control.send(frames.ALIVE)
         with selectors.PollSelector() as selector:
             selector.register(self._control, selectors.EVENT_READ)
@@ -118,7 +119,7 @@ class _Zygote:
         self._end_all()
 
     def _pause(self) -> Optional[float]:
-        """Seconds until the next pass where nothing happens; None: none is due."""
+        """Seconds to wait for the next event; None: without end."""
         if limits.one_has_ended():  # the pass before took as many as it may
             return 0.0
         return _SWEEP_EVERY if self._sweeping else None
@@ -161,7 +162,7 @@ class _Zygote:
         self._workers[pid] = serial
 
     def _reap(self) -> None:
-        """Collect who has ended, and kill what they left: one pass, which takes a bounded time."""
+        """Collect the workers that have ended, and kill what they left, in a bounded time."""
         now = time.monotonic()
         for pid, status in limits.reap(self._workers):
             self._ended.append(_Ended(self._workers.pop(pid), status, now + _SWEEP_SECONDS))

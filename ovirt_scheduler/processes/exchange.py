@@ -135,7 +135,7 @@ class Exchange:
         self.worker.unframer.limit = self.limit
         # What comes before the task is what the one before left to say.
         for pipe in (self.worker.stdout, self.worker.stderr):
-            self.worker.drain(pipe, _forgotten)
+            self.worker.drain(pipe)
         frame, descriptors = self.task
         self.unsent.append((memoryview(frame), descriptors))
         self.send()
@@ -256,10 +256,6 @@ class Exchange:
     def due(self) -> float:
         """When to look at the time again."""
         return min(self.deadline, self.patience if self.state is State.SETTLING else self.deadline)
-
-
-def _forgotten(_: bytes) -> None:
-    """Throw away output that came while no call was under way."""
 
 
 def reason(frame: frames.Frame, nonce: Optional[int]) -> str:

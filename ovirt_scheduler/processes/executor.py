@@ -193,7 +193,7 @@ class Executor:
         """Call a hook for each of the changes that there is time for, one after another.
 
         Args:
-            hear: called with each change that was told, and how that ended, at once.
+            hear: called at once with each change, and with how its call ended.
 
         Raises:
             UnreadableDocument, Overloaded, ExecutorUnavailable: as for ``run``.
@@ -254,7 +254,7 @@ class Executor:
         """Check the properties of these calls before any of them runs.
 
         Raises:
-            RefusedProperty: one of these does not take a value that was given (contract 1.5).
+            RefusedProperty: one of these does not take its value (contract 1.5).
         """
         checks = [call.checked() for call in calls if call.has_values]
         if not checks:

@@ -103,7 +103,7 @@ class Worker:
         except BlockingIOError:
             return None
 
-    def drain(self, descriptor: int, feed: Callable[[bytes], None]) -> None:
+    def drain(self, descriptor: int, feed: Optional[Callable[[bytes], None]] = None) -> None:
         """Read what one of its pipes holds, without waiting for more."""
         for _ in range(_FINAL_CHUNKS):
             try:
@@ -112,7 +112,8 @@ class Worker:
                 return
             if not data:
                 return
-            feed(data)
+            if feed is not None:  # else it came while no call was under way
+                feed(data)
 
     def kill(self) -> None:
         """Have the zygote end it, and whatever it started."""

@@ -45,11 +45,11 @@ def start_zygote(control: int, user: Optional[PluginUser]) -> subprocess.Popen[b
 _MAIN = "import sys; sys.path[:] = sys.argv[1:]; from ovirt_scheduler.{} import main; main()"
 
 
-def run_main(module: str, given: str, seconds: float) -> str:
+def run_main(module: str, stdin: str, seconds: float) -> str:
     """Run a module's ``main`` in a process of its own, and return what it prints.
 
     Args:
-        given: its standard input.
+        stdin: its standard input.
 
     Raises:
         OSError: it cannot be started, or ends with a failure; the text says why.
@@ -57,7 +57,7 @@ def run_main(module: str, given: str, seconds: float) -> str:
     """
     done = subprocess.run(
         [sys.executable, "-I", "-c", _MAIN.format(module), *_paths()],
-        input=given.encode("utf-8"),
+        input=stdin.encode("utf-8"),
         capture_output=True,
         env=environment(os.environ, None),
         cwd="/",

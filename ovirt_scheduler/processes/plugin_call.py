@@ -104,7 +104,7 @@ def joined(packs: Sequence[Pack]) -> Pack:
     return one
 
 
-def result(call: PluginCall, done: Exchange, told: Answered) -> CallResult:
+def result(call: PluginCall, done: Exchange, answered: Answered) -> CallResult:
     """The result of a call that was answered, or that failed."""
     most = max(done.stdout.length, done.stderr.length)
     cut: Tuple[str, ...] = ()
@@ -112,14 +112,14 @@ def result(call: PluginCall, done: Exchange, told: Answered) -> CallResult:
         cut = (f"printed more than {OUTPUT_LIMIT >> 20} MiB; the rest was cut",)
     return CallResult(
         call.function.unit,
-        told.outcome,
-        told.answer.value,
-        told.message,
+        answered.outcome,
+        answered.answer.value,
+        answered.message,
         done.seconds,
-        (*map(one_line, told.answer.notes), *cut),
+        (*map(one_line, answered.answer.notes), *cut),
         printed(done.stdout, call.shown),
         printed(done.stderr, call.shown),
-        told.traceback,
+        answered.traceback,
     )
 
 

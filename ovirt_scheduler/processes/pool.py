@@ -94,12 +94,12 @@ class Kept:
     """A process of a plugin that is kept between calls.
 
     Attributes:
-        nonce: of what it was told last; it says READY to that when it can take a call.
+        nonce: of its last task, or its setup; it answers READY to that when it can take a call.
         ready: it has.
         ready_by: when it has to have, on the monotonic clock.
-        loading: it was told its setup last.
+        loading: its last task was the setup.
         patient: a call had better wait until ``ready_by`` than use another process.
-        setup: what is still to be sent of the frame that it has to be told first; None: nothing.
+        setup: what is still to be sent of the frame that has to come first; None: nothing.
     """
 
     worker: Worker
@@ -301,13 +301,10 @@ class Pool:
         now = time.monotonic()
         kept.nonce, kept.ready, kept.loading = nonce, ready, False
         kept.ready_by, kept.used = now + _SETTLE_SECONDS, now
-        self._put(kept)
+        self.put_back(kept)
 
     def put_back(self, kept: Kept) -> None:
-        """Keep a process that was not ready in time for a call, and was not called."""
-        self._put(kept)
-
-    def _put(self, kept: Kept) -> None:
+        """Keep a process, or see that it ended; also one that was not ready in time for a call."""
         with self._news:
             self._no_longer_busy(kept.key)
             lives = self._lives(kept.worker)
@@ -421,7 +418,7 @@ class Pool:
                 kept.send_setup()
                 why = "did not get ready" if now >= kept.ready_by else ""
             for pipe in {kept.worker.stdout, kept.worker.stderr} & spoke:
-                kept.worker.drain(pipe, _forgotten)
+                kept.worker.drain(pipe)
             if not why and kept.ready:
                 self._failed.pop(kept.key, None)
                 why = self._superfluous(kept, now, place < too_many)
@@ -499,7 +496,3 @@ def _with_news(everyone: Iterable[Kept]) -> Set[int]:
         for descriptor in (kept.worker.channel.fileno(), kept.worker.stdout, kept.worker.stderr):
             poller.register(descriptor, select.POLLIN)
     return {descriptor for descriptor, _ in poller.poll(0)}
-
-
-def _forgotten(_: bytes) -> None:
-    """Throw away output that came while no call was under way."""

@@ -278,7 +278,7 @@ class Runner:
             kept.worker.end()
         shown = running.printed or done
         try:
-            told = messages.unpack_answer(done.answer, call.function, call.inputs)
+            answered = messages.unpack_answer(done.answer, call.function, call.inputs)
         except FrameError as error:
             kept.worker.end()
             self.pool.discard(kept, "misled")
@@ -291,8 +291,8 @@ class Runner:
             called = not call.checks and running.printed is None
             self.pool.give_back(kept, done.nonce, done.ready, called)
         read = (len(shown.stdout.data), len(shown.stderr.data))
-        if told.read is None or told.read == read or running.printed is not None:
-            return plugin_call.result(call, shown, told)
+        if answered.read is None or answered.read == read or running.printed is not None:
+            return plugin_call.result(call, shown, answered)
         return self._reading(running, shown, _TRIES)
 
     def _reading(self, running: _Running, shown: Exchange, tries: int) -> _Running:
@@ -343,18 +343,18 @@ class Runner:
         done.worker.kill()  # it has no more to do, whatever a document made of it
         done.worker.close()
         try:
-            told, seen = messages.unpack_read(done.answer, size)
+            found, seen = messages.unpack_read(done.answer, size)
         except FrameError as error:
             raise UnreadableDocument(
-                f"the process that read the documents told what cannot be read ({error})"
+                f"the process that read the documents answered what cannot be read ({error})"
             ) from None
-        good = [each for each in told if not each.problem]
-        if len(good) != len(packs) or len(told) != len(documents):
+        good = [each for each in found if not each.problem]
+        if len(good) != len(packs) or len(found) != len(documents):
             raise UnreadableDocument("the process that read the documents lost some of them")
         for pack, each in zip(packs, good):
             pack.ids = each.ids
             pack.names = {key or "": name for key, name in zip(each.ids, each.names) if name}
-        return packs, told, seen
+        return packs, found, seen
 
     def analyse(self, candidate: Candidate) -> Analysis:
         """Look at a plugin's file in a process of its own; a fault in it is in the result.

@@ -110,29 +110,6 @@ def _loaded(payload: bytes, most: int) -> Any:
     return value
 
 
-def pack(**fields: object) -> bytes:
-    """The message of an object with these fields."""
-    return _JSON.encode(fields).encode("ascii")
-
-
-def unpack(payload: bytes, most: int) -> Dict[str, Any]:
-    """Read a message that is an object.
-
-    Args:
-        most: values that it may hold, beside a few.
-
-    Raises:
-        FrameError: it is not a JSON object, or holds more.
-    """
-    try:
-        fields = _loaded(payload, most)
-    except (ValueError, RecursionError) as error:
-        raise FrameError(f"not JSON: {error}") from None
-    if not isinstance(fields, dict):
-        raise FrameError("not an object")
-    return fields
-
-
 class ReadDocument(NamedTuple):
     """What a reader found in one document."""
 
@@ -144,7 +121,7 @@ class ReadDocument(NamedTuple):
 
 def pack_read(documents: Sequence[ReadDocument], seen: Sequence[Dict[str, List[object]]]) -> bytes:
     """The message of a reader."""
-    return pack(documents=documents, seen=seen)
+    return _JSON.encode([documents, seen]).encode("ascii")
 
 
 def read_limit(size: int) -> int:
@@ -159,16 +136,16 @@ def unpack_read(payload: bytes, size: int) -> Tuple[Tuple[ReadDocument, ...], ob
         FrameError: it has not the shape.
     """
     try:
-        fields = unpack(payload, size // _ENTITY_BYTES)
-        documents = tuple(
+        documents, seen = _loaded(payload, size // _ENTITY_BYTES)
+        read = tuple(
             ReadDocument(
                 tuple(_text_or_none(each) for each in ids), texts(names), text(problem), text(note)
             )
-            for ids, names, problem, note in fields["documents"]
+            for ids, names, problem, note in documents
         )
-        return documents, fields["seen"]
     except MISSHAPEN as error:
         raise FrameError(f"not what a reader tells: {error!r:.200}") from None
+    return read, seen
 
 
 def unpack_cluster_state(state: Any) -> ClusterState:

@@ -168,7 +168,7 @@ class PluginProcess:
             answer = _checked(task)
         else:
             raise TypeError(f"a task of type {type(task).__name__}")
-        if ends:  # told before: the answer is to wait for the end of all that was started
+        if ends:  # this goes first: the answer is to wait for the end of all that was started
             self._send(frames.DIFFERS, nonce, ends.encode())
         self._send(frames.ANSWER, nonce, answer)
         for descriptor in descriptors:
@@ -221,8 +221,8 @@ class PluginProcess:
         self._flush()
         if limits.has_children():
             limits.end_children(_CHILDREN_SECONDS)
-        told = [bytes(output.kept) for output in self._outputs]
-        return _read_printed(PrintedTask(task.function, task.hosts, told[0], told[1]))
+        stdout, stderr = (bytes(output.kept) for output in self._outputs)
+        return _read_printed(PrintedTask(task.function, task.hosts, stdout, stderr))
 
     def _settled(self) -> str:
         """Forget the call.

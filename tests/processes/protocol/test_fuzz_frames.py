@@ -80,19 +80,15 @@ ANALYSES = st.fixed_dictionaries(
         "doubts": mostly(st.just([]), st.lists(changed(FAULT), max_size=2)),
     }
 )
-DOCUMENTS = st.fixed_dictionaries(
-    {
-        "documents": mostly(
-            st.lists(st.tuples(st.lists(st.one_of(st.none(), TEXTS)), TEXTS, TEXTS)), JSON
+DOCUMENTS = st.tuples(
+    mostly(st.lists(st.tuples(st.lists(st.one_of(st.none(), TEXTS)), TEXTS, TEXTS)), JSON),
+    mostly(
+        st.tuples(
+            st.dictionaries(TEXTS, st.tuples(TEXTS, TEXTS), max_size=2),
+            st.dictionaries(TEXTS, st.tuples(TEXTS, TEXTS, SCALARS), max_size=2),
         ),
-        "seen": mostly(
-            st.tuples(
-                st.dictionaries(TEXTS, st.tuples(TEXTS, TEXTS), max_size=2),
-                st.dictionaries(TEXTS, st.tuples(TEXTS, TEXTS, SCALARS), max_size=2),
-            ),
-            JSON,
-        ),
-    }
+        JSON,
+    ),
 )
 TOKENS = [
     b"{", b"}", b"[", b'"', b",", b"NaN", b"-", b"\xff", b"\0", b"\\ud800", b"9" * 5000, b"[" * 9999,

@@ -196,9 +196,9 @@ def test_what_was_read_arrives(size):
 
 @pytest.mark.parametrize(
     "payload",
-    [b"", b"[]", b"{}", b'{"documents": []}', b'{"documents": 1, "seen": []}',
-     b'{"documents": [[]], "seen": []}', b'{"documents": [[[7], "", ""]], "seen": []}',
-     b'{"documents": [[[], null, ""]], "seen": []}', b'{"documents": [["", 1, ""]], "seen": []}'],
+    [b"", b"[]", b"{}", b'[[]]', b'[1, []]',
+     b'[[[]], []]', b'[[[[7], "", ""]], []]',
+     b'[[[[], null, ""]], []]', b'[[["", 1, ""]], []]'],
 )  # fmt: skip
 def test_what_no_reader_tells_is_refused(payload):
     """It has read documents from outside, and is not trusted either."""

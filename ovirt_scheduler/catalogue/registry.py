@@ -56,11 +56,20 @@ Claim = Tuple[str, str]
 class Store(Protocol):
     """Keeps the last good version of each plugin over a restart."""
 
-    def save(self, plugin: LoadedPlugin) -> None: ...
-    def catch_up(self) -> None: ...
-    def drop(self, path: Path, filters: Sequence[str] = ()) -> None: ...
-    def filters(self, path: Path) -> Tuple[str, ...]: ...
-    def restore(self, path: Path, loader: Loader) -> Optional[LoadedPlugin]: ...
+    def save(self, plugin: LoadedPlugin) -> None:
+        """Keep a version that has loaded."""
+
+    def catch_up(self) -> None:
+        """Save again what could not be saved before."""
+
+    def drop(self, path: Path, filters: Sequence[str] = ()) -> None:
+        """Forget a plugin whose file is gone, but for the names of these filters."""
+
+    def filters(self, path: Path) -> Tuple[str, ...]:
+        """The names of the filters that a plugin's last good version had."""
+
+    def restore(self, path: Path, loader: Loader) -> Optional[LoadedPlugin]:
+        """The last good version, made again; None where there is none."""
 
 
 @dataclass(frozen=True)

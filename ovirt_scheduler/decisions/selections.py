@@ -16,10 +16,12 @@ class Selections:
         self._selected: Dict[str, Tuple[str, ...]] = {}
 
     def keep(self, scheduler: str, hosts: Sequence[str]) -> None:
+        """Remember the hosts that a scheduler selected, the best first."""
         with self._lock:
             self._selected[scheduler] = tuple(hosts[:_MOST_KEPT])
 
     def last(self, scheduler: str) -> Tuple[str, ...]:
+        """The hosts that a scheduler selected last; empty where it selected none."""
         with self._lock:
             return self._selected.get(scheduler, ())
 

@@ -74,9 +74,11 @@ class DriverUnit:
 
     @property
     def words(self) -> str:
+        """What it is, in a sentence."""
         return "scheduler" if self.interfaces else "driver"
 
     def method(self, name: str) -> Optional[PublishedMethod]:
+        """The published method of that name; None where there is none."""
         return next((method for method in self.methods if method.name == name), None)
 
     def defines(self, method: str) -> Optional[InterfaceMethod]:
@@ -165,6 +167,7 @@ class DriverJob:
 
     @property
     def returns(self) -> Returns:
+        """What the method of the job returns."""
         found = self.driver.defines(self.method)
         return Returns.VALUE if found is None else found.returns
 

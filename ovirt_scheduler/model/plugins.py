@@ -72,6 +72,8 @@ class Property:
 
 @dataclass(frozen=True)
 class PropertySet:
+    """The custom properties of a unit or a driver."""
+
     name: str
     properties: Tuple[Property, ...]
     text: Optional[str] = None  # as the engine gets it; None: made of the properties

@@ -16,6 +16,11 @@ Parameters = Tuple[object, ...]
 
 
 def counted(method: str, names: Sequence[str], parameters: Parameters) -> Parameters:
+    """The parameters, if there are as many as names.
+
+    Raises:
+        BadParameters: there are not.
+    """
     if len(parameters) != len(names):
         raise BadParameters(
             f"{method} takes {len(names)} parameters ({', '.join(names)}), not {len(parameters)}"
@@ -33,16 +38,27 @@ def type_of(value: object) -> str:
 
 
 def expected(place: str, wanted: str, value: object) -> BadParameters:
+    """The error for a value of a wrong type."""
     return BadParameters(f"{place}: expected {wanted}, not {type_of(value)}")
 
 
 def string(place: str, value: object) -> str:
+    """The value, if it is a string.
+
+    Raises:
+        BadParameters: it is not.
+    """
     if not isinstance(value, str):
         raise expected(place, "a string", value)
     return value
 
 
 def strings(place: str, value: object) -> List[str]:
+    """The value, if it is an array of strings.
+
+    Raises:
+        BadParameters: it is not.
+    """
     if not isinstance(value, list):
         raise expected(place, "an array of strings", value)
     for position, item in enumerate(value):

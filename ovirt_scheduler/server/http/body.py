@@ -39,6 +39,7 @@ class Room:
             return enough
 
     def give_back(self, size: int) -> None:
+        """Free bytes that were taken."""
         with self._lock:
             self._free += size
 

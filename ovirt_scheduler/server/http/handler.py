@@ -69,7 +69,8 @@ class Server(Protocol):
     connections: Connections
 
     @property
-    def stopping(self) -> bool: ...
+    def stopping(self) -> bool:
+        """Whether each connection is to end after its answer."""
 
 
 class ConnectionHandler:

@@ -31,6 +31,8 @@ class RequestRefused(Exception):
 
 
 class FirstLine(NamedTuple):
+    """The first line of a request: verb, target and version."""
+
     method: str
     target: str
     version: str  # HTTP/1.0, or HTTP/1.1 for that and any later 1.x
@@ -105,6 +107,7 @@ def listed(headers: Headers, name: str) -> List[str]:
 
 
 def bad(text: str) -> RequestRefused:
+    """A refusal of the request with status 400."""
     return RequestRefused(HTTPStatus.BAD_REQUEST, text)
 
 

@@ -138,6 +138,7 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
 
     @property
     def stopping(self) -> bool:
+        """Whether ``stop`` was called."""
         return self._stopping.is_set()
 
     def finish_request(self, request: Any, client_address: Any) -> None:

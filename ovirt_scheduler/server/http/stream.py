@@ -142,9 +142,11 @@ class Stream(io.RawIOBase):
         return clients.subject_of(certificate) if certificate else None
 
     def readable(self) -> bool:
+        """Yes; for ``io``."""
         return True
 
     def writable(self) -> bool:
+        """Yes; for ``io``."""
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:

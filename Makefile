@@ -1,6 +1,6 @@
 # make run    the daemon with the sample plugins, one call of each kind, then it serves
-# make test   the tests, but for those that take long
-# make test-long   those: real systemd, torture, recovery, fuzzing, each change of a process by itself
+# make test   the tests, but for those that take long; a fifth of the fuzzing
+# make test-long   those: real systemd, a JVM, torture, recovery, fuzzing, each change of a process
 # make lint   ruff, mypy, and import-linter: who may import whom
 # make bench  the benchmark, into docs/performance.md; QUICK=1: a minute, and prints only;
 #             BEFORE=DIR: with the daemon of the checkout there beside this one
@@ -20,10 +20,10 @@ run: $(VENV)/.run
 
 # One worker more than processors: tests wait for processes about as long as they compute.
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist worksteal $(or $(ARGS),-m "not long")
+	HYPOTHESIS_PROFILE=$(or $(HYPOTHESIS_PROFILE),short) $(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist worksteal $(or $(ARGS),-m "not long")
 
 test-long: $(VENV)/.test
-	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist worksteal -m long $(ARGS)
+	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist worksteal -m "long or hypothesis" $(ARGS)
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

@@ -12,7 +12,7 @@ from ovirt_scheduler.log.fields import Block, Costs, Name, Names
 from ovirt_scheduler.log.format import kind
 from ovirt_scheduler.log.journal import JournalHandler, is_standard_error
 from tests.support.journal_reader import Journal, fields_of
-from tests.support.log_messages import HOSTILE, MANUAL, MESSAGES, shown
+from tests.support.log_messages import HOSTILE, MANUAL, messages, shown
 
 OURS = "SCHEDULER_"
 EVERY_ENTRY = {
@@ -82,8 +82,8 @@ def test_every_kind_of_line_has_its_own_id(journal, log):
     assert first == [[kind("pid PID, MILLISECONDS ms")], [kind("signal SIGNAL")]]
     words = re.findall(r"MESSAGE_ID=([0-9a-f]{32})\n\nThe last shows .*?: `(.*?)`", MANUAL)
     assert [kind(each) for _, each in words] == [number for number, _ in words] != []
-    kinds = {kind(message.text) for message in MESSAGES}
-    assert len(kinds) == len({shown(message.text) for message in MESSAGES})
+    kinds = {kind(message.text) for message in messages()}
+    assert len(kinds) == len({shown(message.text) for message in messages()})
 
 
 @pytest.mark.parametrize(

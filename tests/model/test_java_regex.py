@@ -39,6 +39,7 @@ def test_what_java_does_not_compile_is_refused(pattern):
     assert 10 < len(reason) < 100
 
 
+@pytest.mark.long
 @needs_java
 def test_the_lists_of_these_tests_are_javas():
     """A real one takes the first, and refuses the second."""
@@ -46,6 +47,7 @@ def test_the_lists_of_these_tests_are_javas():
     assert {*java_matches(REFUSED)} == {"refused"}
 
 
+@pytest.mark.long
 @needs_java
 @pytest.mark.parametrize("opening", ["", "["])
 def test_java_takes_what_is_said_to_be_taken(opening):

@@ -300,6 +300,7 @@ a b A 1 0 - _ # ( ) (?: (?= (?! (?<= (?<! (?i) (?s: (?i: (?-i: (?m) (?x) (?P<n> 
 VALUES = r"a b ab ba aa aaa aab 1 10 a1 - _ # A AB Aa a-b [ ] { } {2} a{ & && || \ . 11 a] -] = d"
 
 
+@pytest.mark.long
 @needs_java
 def test_java_reads_what_is_taken_as_python_does():
     """Patterns put together at random, as far as they are taken, against a real Java."""
@@ -315,6 +316,7 @@ def test_java_reads_what_is_taken_as_python_does():
         assert answer == "".join("01"[match] for match in matched), pattern
 
 
+@pytest.mark.long
 @needs_java
 def test_java_reads_a_class_units_texts_as_they_are_checked():
     """What Java refuses is refused; what is checked here takes the same values as there."""

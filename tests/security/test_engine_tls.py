@@ -12,9 +12,12 @@ import pytest
 from tests.support import engine_reader
 from tests.support.paths import JAVA, PROJECT
 
-pytestmark = pytest.mark.skipif(
-    not shutil.which("java") or not shutil.which("keytool"), reason="there is no JVM here"
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        not shutil.which("java") or not shutil.which("keytool"), reason="there is no JVM here"
+    ),
+]
 
 CLIENT = JAVA / "Discover.java"
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
-from typing import Iterator, NamedTuple
+from typing import Iterator, NamedTuple, Tuple
 
 from tests.support.paths import PROJECT
 
@@ -45,8 +46,13 @@ class Message(NamedTuple):
     fields: object  # the node of the argument, or None
 
 
-def messages() -> Iterator[Message]:
+@functools.lru_cache
+def messages() -> Tuple[Message, ...]:
     """Every message that the package logs, as it stands in the code."""
+    return tuple(_messages())
+
+
+def _messages() -> Iterator[Message]:
     for path in sorted((PROJECT / "ovirt_scheduler").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_bytes())):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
@@ -61,9 +67,6 @@ def messages() -> Iterator[Message]:
                 assert len(rest) <= 1, f"{path.name}:{node.lineno}: one argument, the fields"
                 place = f"{path.name}:{node.lineno}"
                 yield Message(place, LEVELS[node.func.attr], text.value, rest[0] if rest else None)
-
-
-MESSAGES = list(messages())
 
 
 def shown(text: str) -> str:

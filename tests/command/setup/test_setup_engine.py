@@ -198,6 +198,7 @@ def test_a_failing_engine_config_stops_the_run_with_its_words(root, setup):
     assert setup("--engine")[0] == 0
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not shutil.which("keytool"), reason="there is no JVM here")
 def test_the_engines_java_trusts_the_certificate(root, monkeypatch):
     """A new certificate takes the place of the old one; removal leaves the others."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import uuid
 from pathlib import Path
-from typing import Callable, Generator, Iterator, List, Optional, Sequence, Union
+from typing import Callable, Generator, Iterator, List, Mapping, Optional, Sequence, Union
 
 import pytest
 
@@ -17,7 +16,7 @@ from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.security import trust
 from tests.support.daemon import Daemon, StartDaemon
 from tests.support.driven import Driven
-from tests.support.jobs import LIMITS
+from tests.support.jobs import LIMITS, running
 from tests.support.paths import PLUGINS, PROJECT
 from tests.support.place import Place
 
@@ -60,10 +59,8 @@ def marker() -> str:
 @pytest.fixture(scope="session")
 def executor() -> Iterator[Executor]:
     """One for all tests of a worker, which leave it as it is; ``tests/processes`` has others."""
-    started = Executor(parallel=4, max_waiting=16)
-    started.start()
-    yield started
-    started.close()
+    with running() as started:
+        yield started
 
 
 @pytest.fixture
@@ -97,20 +94,24 @@ def start_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartDaem
     started: List[Daemon] = []
 
     def run(
-        plugins: Union[Path, str, Sequence[str]] = ("keeps_all", "keeps_first"),
+        plugins: Union[Path, str, Mapping[str, str], Sequence[str]] = ("keeps_all", "keeps_first"),
         settings: str = "",
         options: Optional[List[str]] = None,
         before: Sequence[str] = (),
         folder: Optional[Path] = None,
     ) -> Daemon:
-        """Start one with a folder of plugins, or with those of ``PLUGINS`` that are named.
+        """Start one.
 
-        All of these take seconds to load.
+        Args:
+            plugins: a folder of them, or the text of each by its name, or the names of some of
+                ``PLUGINS``, which take seconds to load all.
         """
         if not isinstance(plugins, (Path, str)):
-            named, plugins = plugins, tmp_path_factory.mktemp("plugins")
-            for name in named:
-                shutil.copy(PLUGINS / f"{name}.py", plugins)
+            texts, plugins = plugins, tmp_path_factory.mktemp("plugins")
+            if not isinstance(texts, Mapping):
+                texts = {name: (PLUGINS / f"{name}.py").read_text("utf-8") for name in texts}
+            for name, text in texts.items():
+                (plugins / f"{name}.py").write_text(text, "utf-8")
         folder = folder or tmp_path_factory.mktemp("daemon")
         daemon = Daemon(folder, plugins, settings, options or [], before)
         started.append(daemon)

@@ -266,7 +266,7 @@ def test_a_helper_that_comes_late_mends_the_plugin_that_lacks_it(place):
         os.utime(written, LONG_AGO)
     assert place.versions() == {}
     place.write("zhelp", "x = 1")
-    wait_until(lambda: versions(place.registry.current()) == {"a": "1"})
+    wait_until(lambda: versions(place.registry.current()), suits=lambda seen: seen == {"a": "1"})
 
 
 def test_an_edited_conf_file_is_followed_and_a_broken_one_is_not(place):

@@ -23,7 +23,7 @@ def test_run_calls_see_what_has_come_changed_and_gone(place):
 
     def is_seen(expected: Dict[str, str]) -> None:
         started = time.monotonic()
-        wait_until(lambda: versions(place.registry.current()) == expected)
+        wait_until(lambda: versions(place.registry.current()), suits=lambda seen: seen == expected)
         assert time.monotonic() - started < 5
 
     for version in (1, 2):
@@ -46,7 +46,10 @@ def test_a_slow_import_holds_up_run_calls_for_a_moment_only(place, tmp_path):
         assert versions(place.registry.current()) == {"a": "1"}
     assert time.monotonic() - started < 8
     gate.open("w").close()
-    wait_until(lambda: versions(place.registry.current()) == {"a": "1", "slow": "1"})
+    wait_until(
+        lambda: versions(place.registry.current()),
+        suits=lambda seen: seen == {"a": "1", "slow": "1"},
+    )
 
 
 def test_imports_do_not_wait_for_one_another(place, tmp_path):
@@ -132,4 +135,4 @@ def test_what_did_not_load_is_tried_again_without_a_change_of_its_file(
         os.utime(file, (1, 1))
     assert place.versions() == {}
     lacking.unlink()
-    wait_until(lambda: versions(place.registry.current()) == {"a": "1"})
+    wait_until(lambda: versions(place.registry.current()), suits=lambda seen: seen == {"a": "1"})

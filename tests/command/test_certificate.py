@@ -57,7 +57,7 @@ def test_a_certificate_that_ends_soon_is_told_and_renewed(tmp_path, start_daemon
     assert f"whoever has a copy of the one in use (--ca, --cacert): {following}, too\n" in out
     assert der(following) == new
     daemon.process.send_signal(signal.SIGHUP)
-    wait_until(lambda: daemon.log.count(told) == 2)
+    wait_until(lambda: daemon.log.count(told), suits=lambda seen: seen == 2)
     assert (served(daemon), der(daemon.certificate)) == (old, old)
 
     status, out, err = run(tmp_path, "cert", "renew", "--switch", "-o", "json")
@@ -68,7 +68,7 @@ def test_a_certificate_that_ends_soon_is_told_and_renewed(tmp_path, start_daemon
     assert not following.exists()
     daemon.process.send_signal(signal.SIGHUP)
     wait_until(lambda: "certificates and plugins are read again" in daemon.log.rpartition(told)[2])
-    wait_until(lambda: served(daemon) == new)
+    wait_until(lambda: served(daemon), suits=lambda seen: seen == new)
     assert daemon.log.count(told) == 2
 
 

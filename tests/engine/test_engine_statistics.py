@@ -53,11 +53,8 @@ def engine(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def daemon(start_daemon, tmp_path_factory, engine):
-    folder = tmp_path_factory.mktemp("plugins")
-    for name, text in PLUGINS.items():
-        (folder / f"{name}.py").write_text(text)
-    return start_daemon(folder, f"ssl = false\n{engine.conf(cache_seconds=0)}")
+def daemon(start_daemon, engine):
+    return start_daemon(PLUGINS, f"ssl = false\n{engine.conf(cache_seconds=0)}")
 
 
 def asked_by(engine, call, *arguments):

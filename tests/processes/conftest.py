@@ -7,11 +7,17 @@ from typing import Iterator
 import pytest
 
 from ovirt_scheduler.processes.executor import Executor
+from tests.support.jobs import running
 
 
 @pytest.fixture(scope="module")
 def executor() -> Iterator[Executor]:
-    started = Executor(parallel=4, max_waiting=16)
-    started.start()
-    yield started
-    started.close()
+    with running() as started:
+        yield started
+
+
+@pytest.fixture
+def own() -> Iterator[Executor]:
+    """One for a single test."""
+    with running(max_waiting=64) as started:
+        yield started

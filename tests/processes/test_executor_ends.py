@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import operator
 import os
 import resource
 import signal
@@ -123,7 +124,7 @@ def test_a_call_ends_where_another_of_its_request_gets_no_process(
         resource.prlimit(own.zygote_pid, resource.RLIMIT_NOFILE, (few, few))
         with pytest.raises(ExecutorUnavailable, match="Too many open files"):
             own.run(job_of(units, properties={"seconds": "3600"}))
-        wait_until(lambda: pid not in offspring(own.zygote_pid))
+        wait_until(lambda: offspring(own.zygote_pid), suits=lambda seen: pid not in seen)
     finally:
         own.close()
 
@@ -181,12 +182,12 @@ def test_a_request_that_closing_cuts_off_is_told_of_the_end(unit_named):
     closing = Executor(parallel=1, max_waiting=1)
     closing.start()
     # All that are forked ahead: one that is not stopped would answer.
-    wait_until(lambda: len(offspring(closing.zygote_pid)) == SPARE)
+    wait_until(lambda: offspring(closing.zygote_pid), suits=lambda seen: len(seen) == SPARE)
     for pid in offspring(closing.zygote_pid):
         os.kill(pid, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as pool:
         request = pool.submit(closing.run, job_of([unit]))
-        wait_until(lambda: not closing._runner._places._free)
+        wait_until(lambda: closing._runner._places._free, suits=operator.not_)
         closing.close()
         with pytest.raises(Overloaded, match="shutting down"):
             request.result(30)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import operator
 import os
 import signal
 import threading
@@ -11,7 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Callable, Iterator, List, Tuple
+from typing import Callable, List, Tuple
 
 import pytest
 
@@ -50,14 +51,6 @@ def do_filter(hosts, vm, properties):
     {then}
     return hosts
 """
-
-
-@pytest.fixture
-def own() -> Iterator[Executor]:
-    started = Executor(parallel=4, max_waiting=64)
-    started.start()
-    yield started
-    started.close()
 
 
 class Chains:
@@ -223,8 +216,8 @@ def test_what_cannot_be_ended_is_told_and_holds_up_its_own_call_alone(
         assert "does not end" not in caplog.text
     finally:
         held.let_go()
-    wait_until(lambda: not processes_with(marker))
-    wait_until(lambda: len(offspring(own.zygote_pid)) <= 2 + pool.SPARE)
+    wait_until(lambda: processes_with(marker), suits=operator.not_)
+    wait_until(lambda: offspring(own.zygote_pid), suits=lambda seen: len(seen) <= 2 + pool.SPARE)
 
 
 def test_a_plugins_process_that_does_not_end_is_told(

@@ -31,7 +31,7 @@ def start(slots: Places, then: Callable[[], object]) -> threading.Thread:
 
     thread = threading.Thread(target=run)
     thread.start()
-    wait_until(lambda: len(slots._queue) == waiting + 1)
+    wait_until(lambda: slots._queue, suits=lambda seen: len(seen) == waiting + 1)
     return thread
 
 
@@ -76,7 +76,7 @@ def test_who_is_served_while_others_wait_has_an_equal_share():
                 others.enter_context(slots.taken(1, soon()))
             for thread in threads:
                 thread.start()
-            wait_until(lambda: len(slots._queue) == 3)
+            wait_until(lambda: slots._queue, suits=lambda seen: len(seen) == 3)
         for thread in threads:
             thread.join(LONG)
     assert sorted(held) == [1, 1, 2]
@@ -139,7 +139,7 @@ def test_one_who_gives_up_lets_the_next_have_the_turn():
     first = threading.Thread(target=impatient)
     with slots.taken(1, soon()):
         first.start()
-        wait_until(lambda: len(slots._queue) == 1)
+        wait_until(lambda: slots._queue, suits=lambda seen: len(seen) == 1)
         served = threading.Event()
         second = start(slots, served.set)
         assert gave_up.wait(LONG)

@@ -10,7 +10,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Callable, Iterator, List
+from typing import Callable, List
 
 import pytest
 
@@ -29,14 +29,6 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.long
 
 _MANY = 450  # whose ends are more than a socket holds
-
-
-@pytest.fixture
-def own() -> Iterator[Executor]:
-    started = Executor(parallel=4, max_waiting=64)
-    started.start()
-    yield started
-    started.close()
 
 
 def pid_of(executor: Executor, unit: PolicyUnit) -> int:
@@ -130,7 +122,7 @@ def test_a_process_that_does_not_take_its_setup_keeps_no_other_from_being_made(
     (tmp_path / "Small.py").write_text(f"open({str(loaded)!r}, 'w').close()\n{function}")
     units = [unit_named(name, folder=tmp_path) for name in ("Large1", "Large2", "Small")]
     loaded.unlink()
-    wait_until(lambda: len(below(own)) == pool.SPARE)
+    wait_until(lambda: below(own), suits=lambda seen: len(seen) == pool.SPARE)
     for pid in below(own):
         os.kill(pid, signal.SIGSTOP)
     own.want([(unit.plugin, unit.limits) for unit in units])
@@ -166,7 +158,7 @@ def test_what_is_not_wanted_any_more_ends(own, unit_named, monkeypatch):
     unit = unit_named("tells_its_pid")
     pid = pid_of(own, unit)
     own.want([])
-    wait_until(lambda: pid not in below(own))
+    wait_until(lambda: below(own), suits=lambda seen: pid not in seen)
     assert own.replaced["not in use"] == 1
 
 
@@ -176,7 +168,7 @@ def test_a_process_that_is_always_in_use_is_replaced_when_it_is_old(own, unit_na
     monkeypatch.setattr(pool, "_LIFE_SECONDS", 2.0)
     unit = unit_named("tells_its_pid")
     pid = pid_of(own, unit)
-    wait_until(lambda: pid_of(own, unit) != pid)
+    wait_until(lambda: pid_of(own, unit), suits=lambda seen: seen != pid)
     assert own.replaced == {"age": 1}
 
 
@@ -188,7 +180,7 @@ def test_after_a_rush_one_process_of_a_plugin_is_left(own, unit_named, monkeypat
     own.want([(unit.plugin, unit.limits)])
     with ThreadPoolExecutor(16) as threads:
         list(threads.map(lambda _: own.run(job_of([unit])), range(200)))
-    wait_until(lambda: len(below(own)) == 1 + pool.SPARE)
+    wait_until(lambda: below(own), suits=lambda seen: len(seen) == 1 + pool.SPARE)
 
 
 def test_no_more_processes_are_kept_than_are_allowed(unit_named, tmp_path):
@@ -203,7 +195,7 @@ def test_no_more_processes_are_kept_than_are_allowed(unit_named, tmp_path):
             )
         units = [unit_named(f"p{number}", folder=tmp_path) for number in range(4)]
         pids = [pid_of(few, unit) for unit in units]
-        wait_until(lambda: len(set(pids) & set(below(few))) == 2)
+        wait_until(lambda: set(pids) & set(below(few)), suits=lambda seen: len(seen) == 2)
         assert set(pids[2:]) <= set(below(few))
     finally:
         few.close()
@@ -274,7 +266,7 @@ def test_a_reader_that_is_killed_fails_its_request_alone(own, unit_named):
         b"<hosts>" + b"".join(b"<host id='%d'/>" % n for n in range(50_000)) + b"</hosts>"
     )
     unit = unit_named("keeps_all")
-    spare = set(wait_until(lambda: len(below(own)) >= pool.SPARE and below(own)))
+    spare = set(wait_until(lambda: below(own), suits=lambda seen: len(seen) >= pool.SPARE))
     found: List[object] = []
 
     def ask() -> None:
@@ -310,7 +302,7 @@ def test_idle_there_are_spare_processes_and_one_of_each_plugin(
     unit = unit_named("keeps_all")
     for _ in range(3):
         own.run(job_of([unit], hosts=Document(b"<hosts><host id='a'/></hosts>")))
-    wait_until(lambda: len(below(own)) == 1 + pool.SPARE)
+    wait_until(lambda: below(own), suits=lambda seen: len(seen) == 1 + pool.SPARE)
 
 
 def test_a_process_that_is_never_ready_again_costs_no_later_call(unit_named, tmp_path):
@@ -369,7 +361,7 @@ def test_a_process_that_was_loaded_ahead_is_replaced_as_often_as_it_is_killed(ow
     for _ in range(5):
         kept = wait_until(lambda: _ready(own))
         os.kill(kept, signal.SIGKILL)
-        wait_until(lambda gone=kept: gone not in below(own))
+        wait_until(lambda: below(own), suits=lambda seen, gone=kept: gone not in seen)
     assert wait_until(lambda: _ready(own))
 
 
@@ -440,9 +432,9 @@ def test_many_processes_that_end_together_are_no_knot(unit_named, tmp_path):
         unit = unit_named("keeps_all")
         more = [replace(unit.limits, cpu=unit.limits.cpu + number) for number in range(_MANY)]
         many.want([(unit.plugin, limits) for limits in more])
-        wait_until(lambda: many._runner.pool.kept == _MANY)
+        wait_until(lambda: many._runner.pool.kept, suits=lambda seen: seen == _MANY)
         many.keep(2)
-        wait_until(lambda: len(zygote._workers) <= 2 + pool.SPARE)
+        wait_until(lambda: zygote._workers, suits=lambda seen: len(seen) <= 2 + pool.SPARE)
         assert only(many.run(job_of([unit]))).value == HOSTS
         assert many.zygote_pid == zygote.pid
         assert not zygote.was_killed

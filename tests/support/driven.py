@@ -141,7 +141,17 @@ class Driven:
         return next(vm for vm in self.engine.vms if vm.name == name)
 
     def wait(self, condition, what="it did not happen") -> None:
-        wait_until(condition, lambda: f"{what}:\n{self.daemon.log}\n{self.told.read_text()}")
+        wait_until(condition, lambda: f"{what}; {self._seen()}")
+
+    def _seen(self) -> str:
+        """What a test may have waited for."""
+        vms = {vm.name: (vm.host, vm.status) for vm in self.engine.vms[:20]}
+        hosts = {host.name: host.status for host in self.engine.hosts[:20]}
+        return (
+            f"migrations asked for: {self.engine.migrations[:20]}\nhosts: {hosts}\nVMs: {vms}\n"
+            f"looks: {self.looks()}\nthe scheduler was told:\n{self.told.read_text()}\n"
+            f"log:\n{self.daemon.log}"
+        )
 
     def wait_for_log(self, words: str) -> None:
         self.wait(lambda: words in self.daemon.log, f"the log never said {words!r}")

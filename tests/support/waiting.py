@@ -11,17 +11,22 @@ Found = TypeVar("Found")
 _LONG = 60.0  # seconds, which nothing takes that happens at all
 
 
-def wait_until(look: Callable[[], Found], told: Callable[[], str] = str) -> Found:
-    """What ``look`` gives as soon as it gives something; fails where it never does.
+def wait_until(
+    look: Callable[[], Found],
+    told: Callable[[], str] = str,
+    suits: Callable[[Found], object] = bool,
+) -> Found:
+    """What ``look`` gives as soon as it suits; fails where it never does, and shows the last of it.
 
     Args:
-        told: what there is to say of it then, such as a log.
+        told: what else there is to say of it then, such as a log.
     """
     give_up = time.monotonic() + _LONG
     pause = threading.Event()
     while True:
         found = look()
-        if found:
+        if suits(found):
             return found
-        assert time.monotonic() < give_up, f"it did not happen in time\n{told()}"
+        if time.monotonic() > give_up:
+            raise AssertionError(f"it did not happen in {_LONG:g} s; at last: {found!r}\n{told()}")
         pause.wait(0.01)

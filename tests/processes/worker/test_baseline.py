@@ -5,22 +5,216 @@ from __future__ import annotations
 import bisect
 import json
 import logging
+import os
+import sys
+from typing import Iterator, List, NamedTuple
 
 import pytest
 
 from ovirt_scheduler.model.tasks import ENDS
 from ovirt_scheduler.processes.worker import loaded_modules
 from tests.support.jobs import HOSTS
-from tests.support.process_changes import PUT_BACK, REPLACED, changing
 from tests.support.settled_calls import ordinary, seen
 
 pytestmark = pytest.mark.long
+
+IMPORTS = (
+    "atexit, builtins, contextvars, ctypes, decimal, faulthandler, gc, io, json, locale, logging, "
+    "os, random, resource, signal, socket, subprocess, sys, threading, time, tracemalloc, types, "
+    "warnings, _thread, ovirt_scheduler.processes.protocol.frames, ovirtsdk4.types"
+)
+PLUGIN = """
+import {imports}
+
+LIBC = ctypes.CDLL(None)
+KEPT = []
+VARIABLE = contextvars.ContextVar("VARIABLE", default=0)
+
+class Filter(ctypes.Structure):
+    _fields_ = [("c", ctypes.c_ushort), ("t", ctypes.c_ubyte), ("f", ctypes.c_ubyte),
+                ("k", ctypes.c_uint)]
+
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("filters", ctypes.POINTER(Filter))]
+
+def allow_all():
+    filters = (Filter * 1)(Filter(6, 0, 0, 0x7FFF0000))
+    assert LIBC.prctl(22, 2, ctypes.byref(Program(1, filters))) == 0
+
+def status(name):
+    (line,) = [line for line in open("/proc/self/status") if line.startswith(name + ":")]
+    return line
+
+def fork_twice():
+    child = os.fork()
+    if not child:
+        if not os.fork():
+            time.sleep(3600)
+        os._exit(0)
+    os.waitpid(child, 0)
+
+def prctl_into(option):
+    value = ctypes.c_int()
+    LIBC.prctl(option, ctypes.byref(value), 0, 0, 0)
+    return value.value
+
+def children():
+    return open(f"/proc/self/task/{{os.getpid()}}/children").read()
+
+def do_filter(hosts, vm, properties):
+    print(os.getpid(), ascii({look}), flush=True)
+    {change}
+    return hosts
+"""
+
+
+class Change(NamedTuple):
+    """What a call looks at, and then does; how its process ends by that, unless it is put back."""
+
+    what: str
+    look: str
+    change: str
+    ends: str = ""
+
+    @property
+    def plugin(self) -> str:
+        return PLUGIN.format(imports=IMPORTS, look=self.look, change=self.change)
+
+
+def rows(table: str) -> Iterator[List[str]]:
+    return (line.split(" | ") for line in table.strip().splitlines())
+
+
+# What is changed; what a call sees of it; how it is changed.
+PUT_BACK = [Change(*row) for row in rows(r"""
+a global | KEPT | KEPT.append(1)
+entities | hosts[0].comment | hosts[0].comment = 'seen'
+folder | os.getcwd() | os.chdir('/')
+umask | status('Umask') | os.umask(0)
+environment | dict(os.environ) | os.environ['TRACE'] = '1'
+less environment | dict(os.environ) | os.environ.clear()
+os.environ | type(os.environ) | os.environ = {}
+putenv | LIBC.getenv(b'TRACE') | os.putenv('TRACE', '1')
+time zone | time.localtime(0).tm_zone | os.environ['TZ'] = 'XYZ-9'; time.tzset(); del os.environ['TZ']
+time zone with its variable | time.localtime(0).tm_zone | os.environ['TZ'] = 'XYZ-9'; time.tzset()
+sys.path | sys.path | sys.path.append('/trace')
+another sys.path | sys.path | sys.path = ['/trace']
+sys.argv | sys.argv | sys.argv[:] = ['trace']
+meta_path | len(sys.meta_path) | sys.meta_path.append(sys.meta_path[0])
+path_hooks | len(sys.path_hooks) | sys.path_hooks.pop()
+warnings | warnings.filters | warnings.simplefilter('error')
+logging | logging.root.level | logging.basicConfig(level=10)
+handler | logging.root.handlers | logging.root.addHandler(logging.Handler())
+level of a logger | logging.getLogger('trace').isEnabledFor(50) | logging.getLogger('trace').setLevel(60)
+disabled logging | logging.getLogger('trace').isEnabledFor(50) | logging.disable(50); logging.getLogger('trace').isEnabledFor(50)
+level names | logging.getLevelName(33) | logging.addLevelName(33, 'TRACE')
+locale | locale.setlocale(locale.LC_ALL) | locale.setlocale(locale.LC_NUMERIC, 'C.UTF-8')
+socket timeout | socket.getdefaulttimeout() | socket.setdefaulttimeout(3)
+recursion limit | sys.getrecursionlimit() | sys.setrecursionlimit(9999)
+low recursion limit | sys.getrecursionlimit() | sys.setrecursionlimit(60)
+switch interval | sys.getswitchinterval() | sys.setswitchinterval(1)
+stack size | threading.stack_size() | threading.stack_size(1 << 20)
+bytecode | sys.dont_write_bytecode | sys.dont_write_bytecode ^= True
+gc | gc.isenabled() | gc.disable()
+gc threshold | gc.get_threshold() | gc.set_threshold(10)
+asyncgen hooks | sys.get_asyncgen_hooks() | sys.set_asyncgen_hooks(print)
+random | random.getstate() == random.Random(1).getstate() | random.seed(1)
+decimal context | decimal.getcontext().prec | decimal.getcontext().prec = 5
+context variable | VARIABLE.get() | VARIABLE.set(1)
+stdout | type(sys.stdout).__name__ | sys.stdout = io.StringIO()
+closed stdout | sys.stdout.closed | sys.stdout.close()
+child that has ended | children() | os.fork() or os._exit(0); os.waitid(os.P_ALL, 0, os.WEXITED + os.WNOWAIT)
+""")]  # fmt: skip
+if sys.version_info >= (3, 11):
+    PUT_BACK.append(
+        Change("digits", "sys.get_int_max_str_digits()", "sys.set_int_max_str_digits(0)")
+    )
+
+# Why the process is ended, and the same.
+REPLACED = [Change(*row, ends=ends) for ends, *row in rows(r"""
+child processes | child | children() | subprocess.Popen(['sleep', '3600'])
+child processes | child of a child | children() | fork_twice()
+threads | thread | threading.active_count() | threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
+threads | bare thread | status('Threads') | _thread.start_new_thread(time.sleep, (3600,))
+threads | traceback later | status('Threads') | faulthandler.dump_traceback_later(3600, file=sys.__stdin__)
+descriptors | file | os.listdir('/proc/self/fd') | os.open('/', 0)
+descriptors | closed descriptor | os.fstat(0).st_mode | os.close(0)
+descriptors | other stdout | os.fstat(1).st_mode | os.dup2(os.open('/', 0), 1)
+descriptors | non-blocking | os.get_blocking(1) | os.set_blocking(1, False)
+descriptors | wakeup | signal.set_wakeup_fd(-1) | a, b = os.pipe(); os.set_blocking(b, False); signal.set_wakeup_fd(b)
+sys | closed stdin | sys.stdin.closed | sys.stdin.close()
+sys | excepthook | sys.excepthook | sys.excepthook = print
+sys | unraisablehook | sys.unraisablehook | sys.unraisablehook = print
+signals | signal handler | signal.getsignal(10) | signal.signal(10, lambda *_: None)
+signals | signal ignored by C | status('SigIgn') | LIBC.signal(10, 1)
+signals | signal mask | status('SigBlk') | signal.pthread_sigmask(0, {10})
+signals | pending signal | status('ShdPnd') | signal.pthread_sigmask(0, {10}); os.kill(os.getpid(), 10)
+timers | alarm | signal.getitimer(0) | signal.alarm(3600)
+timers | timer | signal.getitimer(2) | signal.setitimer(2, 3600)
+timers | timer of POSIX | open('/proc/self/timers').read() | LIBC.timer_create(1, None, ctypes.byref(ctypes.c_void_p()))
+resource limits | resource limit | resource.getrlimit(resource.RLIMIT_NOFILE) | resource.setrlimit(resource.RLIMIT_NOFILE, (99, 99))
+resource limits | limit of memory | resource.getrlimit(resource.RLIMIT_DATA)[1] > 10**8 | resource.setrlimit(resource.RLIMIT_DATA, (10**8, 10**8))
+priority | nice | os.nice(0) | os.nice(1)
+priority | scheduling | os.sched_getscheduler(0) | os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+seccomp | seccomp | status('Seccomp') | allow_all()
+prctl | dumpable | LIBC.prctl(3) | LIBC.prctl(4, 1)
+prctl | subreaper | prctl_into(37) | LIBC.prctl(36, 0, 0, 0, 0)
+prctl | parent's death | prctl_into(2) | LIBC.prctl(1, 0)
+prctl | timer slack | LIBC.prctl(30) | LIBC.prctl(29, 7)
+tracing | trace | sys.gettrace() | sys.settrace(lambda *_: None)
+tracing | profile | sys.getprofile() | sys.setprofile(lambda *_: None)
+tracing | threads' trace | threading._trace_hook | threading.settrace(print)
+tracing | tracemalloc | tracemalloc.is_tracing() | tracemalloc.start()
+modules | threads' excepthook | threading.excepthook | threading.excepthook = print
+modules | builtin | len(hosts) | builtins.len = lambda _: 0
+modules | isinstance | isinstance(hosts, list) | builtins.isinstance = None
+modules | further builtin | hasattr(builtins, 'trace') | builtins.trace = 1
+modules | other module | sys.modules['json'] is json | sys.modules['json'] = types.ModuleType('json')
+modules | lost module | 'json' in sys.modules | del sys.modules['json']
+modules | made module | 'trace' in sys.modules | sys.modules['trace'] = types.ModuleType('trace')
+modules | os.write | os.write | os.write = None
+modules | os.listdir | os.listdir | os.listdir = None
+modules | json | json.encoder.c_make_encoder | json.encoder.c_make_encoder = 1
+modules | gc.collect | gc.collect | gc.collect = None
+modules | a library's constant | socket.AF_INET | socket.AF_INET = 0
+modules | a library's private function | os.path._get_sep.__name__ | os.path._get_sep = lambda _: '/'
+modules | a library's name | hasattr(json, 'trace') | json.trace = {}
+modules | sys.modules | len(sys.modules) > 9 | sys.modules = {}
+modules | our frames | ovirt_scheduler.processes.protocol.frames.send | ovirt_scheduler.processes.protocol.frames.send = None
+modules | the SDK's attribute | hosts[0].name | ovirtsdk4.types.Host.name = property(lambda _: 'trace')
+modules | the SDK's class | hasattr(ovirtsdk4.types.Host, 'trace') | ovirtsdk4.types.Host.trace = 1
+atexit | atexit | atexit._ncallbacks() | atexit.register(print)
+faulthandler | faulthandler | faulthandler.is_enabled() | faulthandler.enable()
+garbage collection | gc callback | gc.callbacks | gc.callbacks.append(lambda *_: None)
+decimal | decimal's template | decimal.DefaultContext | decimal.DefaultContext.prec = 5
+memory | memory | hasattr(json, '_trace') | json._trace = b'x' * (32 << 20)
+""")]  # fmt: skip
+if sys.version_info >= (3, 12):
+    REPLACED.append(
+        Change(
+            "monitoring", "sys.monitoring.get_tool(3)", "sys.monitoring.use_tool_id(3, 'trace')",
+            "tracing",
+        )
+    )  # fmt: skip
+if len(os.sched_getaffinity(0)) > 1:
+    REPLACED.append(
+        Change(
+            "affinity", "sorted(os.sched_getaffinity(0))",
+            "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})", "affinity",
+        )
+    )  # fmt: skip
+if os.getuid() == 0:
+    REPLACED += [
+        Change("groups", "os.getgroups()", "os.setgroups([99])", "user"),
+        Change("capabilities", "status('CapBnd')", "LIBC.prctl(24, 36, 0, 0, 0)", "capabilities"),
+        Change("root folder", "os.stat('/').st_ino", "os.chroot('/tmp')", "comparison"),
+    ]
 
 
 @pytest.mark.parametrize("change", PUT_BACK, ids=lambda change: change.what)
 def test_what_a_plugin_may_well_change_is_put_back(calls_of, change):
     """In the same process, the next call finds it as it was."""
-    calls = calls_of(changing(change))
+    calls = calls_of(change.plugin)
     found = [seen(calls.call()) for _ in range(3)]
     assert found[0] == found[1] == found[2]
     assert calls.replaced == {}
@@ -30,7 +224,7 @@ def test_what_a_plugin_may_well_change_is_put_back(calls_of, change):
 def test_a_process_that_differs_otherwise_is_replaced(calls_of, caplog, change):
     """The next call has another one, in which it is as it was; why is counted and logged."""
     caplog.set_level(logging.DEBUG, "ovirt_scheduler.processes.pool")
-    calls = calls_of(changing(change))
+    calls = calls_of(change.plugin)
     (pid, found), (next_pid, next_found) = seen(calls.call()), seen(calls.call())
     assert calls.replaced == {change.ends: 2}
     assert next_pid != pid
@@ -42,7 +236,7 @@ def test_a_process_that_differs_otherwise_is_replaced(calls_of, caplog, change):
 @pytest.mark.parametrize("change", [*PUT_BACK, *REPLACED], ids=lambda change: change.what)
 def test_with_one_call_for_each_process_nothing_is_seen_either(calls_of, change):
     """Each call has a process of its own, made ahead."""
-    calls = calls_of(changing(change), calls_per_process=1)
+    calls = calls_of(change.plugin, calls_per_process=1)
     (pid, found), (next_pid, next_found) = seen(calls.call()), seen(calls.call())
     assert sum(calls.replaced.values()) == 2
     assert next_pid != pid

@@ -38,6 +38,7 @@ class _Plugins(NamedTuple):
 
     @property
     def wrong(self) -> int:
+        """How many things are to be mended."""
         return len(self.catalogue.faults) + len(self.remarks)
 
 

@@ -130,6 +130,7 @@ QUESTIONS: Mapping[str, Callable[[terminal.Call, argparse.Namespace], Shown]] = 
 
 
 def ask_why(options: argparse.Namespace) -> int:
+    """Show why a VM was placed where it was, or why one decision came out as it did."""
     if (options.vm is None) == (options.decision is None):
         raise BadUsage("say of what: a VM, by its name or id, or --decision and its id")
     output = options.output or "table"
@@ -143,6 +144,7 @@ def ask_why(options: argparse.Namespace) -> int:
 
 
 def list_decisions(options: argparse.Namespace) -> int:
+    """List the decisions of the history that fit the options."""
     on_terminal = sys.stdout.isatty()
     piped = "jsonl" if options.follow else "json"
     wanted = decisions.query(options, time.time())

@@ -29,9 +29,11 @@ class _OneFile:
         self._catalogue = Catalogue({(unit.kind, unit.name): unit for unit in units})
 
     def refresh(self) -> Catalogue:
+        """The units that were loaded; a registry would look for changes first."""
         return self._catalogue
 
     def current(self) -> Catalogue:
+        """The units that were loaded."""
         return self._catalogue
 
 

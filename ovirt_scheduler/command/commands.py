@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, ContextManager, Iterator, Mapping
 
@@ -109,7 +110,9 @@ def _of_daemon(options: argparse.Namespace) -> ContextManager[terminal.Call]:
     host = listening.known_as(url_host(settings.listening_address))
     url = options.url or f"{scheme}://{host}:{settings.listening_port}"
     made = certificate_report.server_files(settings, _state()).certificate
-    return terminal.remote(url, options.ca or made)
+    file = store.Reader(_state() / store.FILE)
+    find = partial(recorded.awaited, file, named=options.url is not None)
+    return terminal.remote(url, options.ca or made, find if settings.history else terminal.nowhere)
 
 
 # What each of the calls asks, by the command's name.

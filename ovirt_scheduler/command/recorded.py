@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from datetime import datetime, timezone
 from typing import Any, ContextManager, Dict, Iterator, List, Optional, Protocol, cast
 
 from ovirt_scheduler.command.terminal import Call
+from ovirt_scheduler.errors import CallRefused, HistoryUnreadable, NoAnswer
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.model.requests import AnswerForm
+
+_SECONDS, _PAUSE = 1.0, 0.05  # for which a record is waited for, and between two looks
 
 Record = Dict[str, Any]  # a decision (contract 8.1)
 
@@ -21,6 +25,31 @@ class Recorded(Protocol):
 
     def decisions(self, query: Query) -> List[Record]:
         """The records that fit, the newest first."""
+
+
+def awaited(file: Recorded, call: Call, decision: str, named: bool) -> Optional[Record]:
+    """The record of a decision that a daemon has just made, which it writes within a second.
+
+    Args:
+        file: the history in the state folder, which may not be readable.
+        call: to the daemon.
+        named: the daemon may be another's than that whose history this is.
+
+    Returns:
+        None where nobody has it in time, or tells it.
+    """
+    kept = [_OfDaemon(call), file] if named else [file]
+    until = time.monotonic() + _SECONDS
+    while kept and time.monotonic() < until:
+        time.sleep(_PAUSE)
+        try:
+            found = kept[0].decision(decision)
+        except (CallRefused, NoAnswer, HistoryUnreadable):
+            del kept[0]
+            continue
+        if found is not None:
+            return found
+    return None
 
 
 @contextlib.contextmanager

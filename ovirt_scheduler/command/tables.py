@@ -11,6 +11,8 @@ import sys
 import textwrap
 from typing import Any, List, NamedTuple, Optional, Sequence
 
+from ovirt_scheduler.log.format import printable
+
 _GAP = "  "
 _NARROWEST = 12  # characters that a column is folded to, at the least
 
@@ -53,12 +55,22 @@ def table(
 
 
 def document(value: object) -> str:
-    """Write a value as indented JSON, which is the same for the same value."""
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    """Write a value as indented JSON, which is the same for the same value.
+
+    Characters that cannot be seen, or that steer a terminal, are escaped.
+    """
+    lines = json.dumps(value, indent=2, ensure_ascii=False).split("\n")
+    return "".join(f"{_seen(line)}\n" for line in lines)
+
+
+def _seen(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
 
 
 def _cell(value: object) -> str:
-    return ("" if value is None else str(value)).partition("\n")[0]
+    return printable(("" if value is None else str(value)).partition("\n")[0])
 
 
 def _terminal_width() -> Optional[int]:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import http.client
 import itertools
 import ssl
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 from xml.etree import ElementTree
 from xml.parsers.expat import ExpatError
-from xmlrpc.client import Fault, ProtocolError, ServerProxy
+from xmlrpc.client import Fault, ProtocolError, SafeTransport, ServerProxy, Transport
 
 from ovirt_scheduler.command import tables
 from ovirt_scheduler.command.inputs import CallInputs, names
@@ -24,6 +25,8 @@ from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.daemon.runtime import Services
 from ovirt_scheduler.errors import BadInput, BadUsage, CallRefused, NoAnswer, UnreadableDocument
+from ovirt_scheduler.history import explanation, schema
+from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.units import Kind
@@ -31,8 +34,11 @@ from ovirt_scheduler.server.method import Reply
 from ovirt_scheduler.settings.config import Settings
 
 # Calls a method: answer form, name, parameters. The reply has the results of the plugins' calls if
-# they ran in this process; XML-RPC has nothing of what they printed.
+# they ran in this process; XML-RPC has nothing of what they printed. It has the record of what was
+# decided, where that can be had.
 Call = Callable[..., Reply]
+# Looks for the record of a decision that a daemon has just made: the daemon's calls, the id.
+Find = Callable[[Call, str], Optional[Mapping[str, Any]]]
 
 # By their elements in the discover document (contract 2.1).
 _KINDS = {"Filter": Kind.FILTER, "CostFunction": Kind.COST_FUNCTION, "Balance": Kind.BALANCE}
@@ -42,13 +48,18 @@ _DESIGN, _ENGINE = AnswerForm.DESIGN, AnswerForm.ENGINE
 _NO_HOSTS = "no hosts\n"
 
 
+def nowhere(_call: Call, _decision: str) -> None:
+    """No record can be found."""
+
+
 @contextlib.contextmanager
-def remote(url: str, certificate: Optional[Path]) -> Iterator[Call]:
+def remote(url: str, certificate: Optional[Path], find: Find = nowhere) -> Iterator[Call]:
     """Call a running daemon.
 
     Args:
         url: of the daemon, without a path.
         certificate: PEM, to trust beside the system's authorities.
+        find: for the records of what is decided.
 
     Raises:
         BadUsage: the URL is neither https: nor http:.
@@ -65,8 +76,14 @@ def remote(url: str, certificate: Optional[Path]) -> Iterator[Call]:
     def call(form: AnswerForm, name: str, *parameters: object) -> Reply:
         try:
             address = f"{url.rstrip('/')}/{form.value}"
-            with ServerProxy(address, context=context, use_builtin_types=True) as proxy:
-                return Reply(getattr(proxy, name)(*parameters))
+            transport = (
+                _Http(use_builtin_types=True)
+                if context is None
+                else _Https(use_builtin_types=True, context=context)
+            )
+            with ServerProxy(address, transport) as proxy:
+                answer = getattr(proxy, name)(*parameters)
+            return Reply(answer, record=lambda: find(call, transport.request_id))
         except Fault as fault:
             if fault.faultCode == UnreadableDocument.fault_code:
                 raise UnreadableDocument(fault.faultString) from None
@@ -140,7 +157,7 @@ def run_filters(call: Call, units: Sequence[str], inputs: CallInputs) -> Shown:
     rows = [(host_names.get(host), host, "accepted") for host in accepted]
     rows += [(host_names[host], host, "rejected") for host in rejected]
     fields = {"accepted": accepted, "rejected": rejected}
-    text = tables.table(("HOST", "ID", "VERDICT"), rows)
+    text = answer.table(("HOST", "ID", "VERDICT"), rows)
     return answer.shown(text, fields, _called(accepted, host_names), _NO_HOSTS)
 
 
@@ -154,7 +171,7 @@ def run_cost_functions(call: Call, factors: Mapping[str, int], inputs: CallInput
     host_names = names(inputs.hosts)
     best_first = sorted(costs, key=lambda host: costs[host])
     rows = [(host_names.get(host), host, costs[host]) for host in best_first]
-    text = tables.table(("HOST", "ID", "COST"), rows)
+    text = answer.table(("HOST", "ID", "COST"), rows)
     return answer.shown(text, {"costs": costs}, _called(best_first, host_names), _NO_HOSTS)
 
 
@@ -162,11 +179,12 @@ def run_balance(call: Call, unit: str, inputs: CallInputs) -> Shown:
     """Ask which VM to migrate, and where it may go."""
     answer = _Answer(call(_ENGINE, "runLoadBalancing", unit, *inputs.parameters(with_vm=False)))
     vm, targets = answer.result
-    if not vm:
-        return answer.shown("", {"migration": None}, nothing="nothing to do\n")
     host_names = names(inputs.hosts)
+    why = answer.reasons(host_names)
+    if not vm:
+        return answer.shown("", {"migration": None}, nothing=f"nothing to do\n{why}")
     rows = [(vm, host_names.get(host), host) for host in targets] or [(vm, "any host", "")]
-    text = tables.table(("VM", "TO HOST", "ID"), rows)
+    text = tables.table(("VM", "TO HOST", "ID"), rows) + why
     return answer.shown(text, {"migration": {"vm": vm, "hosts": targets}}, [vm])
 
 
@@ -204,10 +222,17 @@ def select_host(call: Call, scheduler: str, inputs: CallInputs) -> Shown:
     """Ask which host a scheduler would start the VM on."""
     answer = _Answer(call(_ENGINE, "selectHost", scheduler, *inputs.parameters()))
     host = answer.result
-    if not host:
-        return answer.shown("", {"host": None}, nothing="no host\n")
     host_names = names(inputs.hosts)
-    text = tables.table(("HOST", "ID"), [(host_names.get(host), host)])
+    others = [each for each in answer.best_first(host_names) if each != host]
+    rows: List[Tuple[Optional[str], str, str]] = [
+        (host_names[each], each, "not selected") for each in others
+    ]
+    if not host:
+        removed = answer.reasons(host_names)
+        left = f": {explanation.left(answer.decision)}" if answer.decision and removed else ""
+        return answer.shown("", {"host": None}, nothing=f"no host{left}\n{removed}")
+    rows.insert(0, (host_names.get(host), host, "selected"))
+    text = answer.table(("HOST", "ID", "VERDICT"), rows)
     return answer.shown(text, {"host": host}, _called([host], host_names))
 
 
@@ -264,6 +289,41 @@ class _Answer:
             for message in messages
         ]
         self._problems += fields.get("errors", [])
+        self._record = reply.record
+
+    @functools.cached_property
+    def record(self) -> Optional[Mapping[str, Any]]:
+        """What was decided (contract 8.1)."""
+        record = self._record()
+        if record is None or isinstance(record["time"], str):
+            return record
+        return {**record, "time": schema.written(record["time"])}
+
+    @property
+    def decision(self) -> Optional[Mapping[str, Any]]:
+        """The same for a person to read."""
+        return None if self.record is None else explanation.cleaned(self.record)
+
+    def table(self, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+        """Hosts, whose ids are in the second column, with the reasons where they are known."""
+        decision = self.decision
+        if decision is None:
+            return tables.table(headings, rows)
+        why = [explanation.why(decision, str(row[1])) for row in rows]
+        if not any(why) or explanation.is_plain(decision):
+            return tables.table(headings, rows)
+        return tables.table([*headings, "WHY"], [[*row, told] for row, told in zip(rows, why)])
+
+    def best_first(self, hosts: Iterable[str]) -> List[str]:
+        """The hosts by their ranks, where these are known; those that have none come last."""
+        decided = () if self.record is None else self.record.get("hosts", ())
+        ranks = {each["id"]: each["rank"] for each in decided if "rank" in each}
+        return sorted(hosts, key=lambda host: ranks.get(host, len(ranks) + 1))
+
+    def reasons(self, host_names: Mapping[str, str]) -> str:
+        """A table of the hosts, if there is a reason for one of them."""
+        table = self.table(("HOST", "ID"), [(name, host) for host, name in host_names.items()])
+        return table if table.partition("\n")[0].endswith("WHY") else ""
 
     def shown(
         self, text: str, fields: Mapping[str, object], names: Sequence[str] = (), nothing: str = ""
@@ -274,8 +334,10 @@ class _Answer:
             nothing: shown if there is neither a text nor a problem.
         """
         lines = [text or ("" if self._problems else nothing)]
-        lines += [f"problem: {problem}\n" for problem in self._problems]
+        lines += [f"problem: {printable(problem)}\n" for problem in self._problems]
         fields = {**fields, "problems": self._problems}
+        if vars(self).get("record") is not None:  # that of a topic's method is not waited for
+            fields["decision"] = self.record
         if self._calls:
             fields["calls"] = [_call_fields(result) for result in self._calls]
             lines += itertools.chain.from_iterable(map(_printed, self._calls))
@@ -314,6 +376,20 @@ def _unit(element: ElementTree.Element) -> Dict[str, object]:
         "defaults": element.findtext("Properties/default_values") or "",
         "checksum": element.get("checksum", ""),
     }
+
+
+class _Http(Transport):
+    """Notes the id of what was asked last, which is the decision's (contract 8.4)."""
+
+    request_id = ""
+
+    def parse_response(self, response: Any) -> Any:
+        self.request_id = response.getheader("X-Request-Id", "")
+        return super().parse_response(response)
+
+
+class _Https(SafeTransport, _Http):
+    """The same over TLS."""
 
 
 def _trust(certificate: Optional[Path]) -> ssl.SSLContext:

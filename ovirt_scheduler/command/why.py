@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, List, Optional, Sequence
+from functools import partial
+from typing import Callable, Iterable, Iterator, Optional, Sequence
 
 from ovirt_scheduler.command import tables
 from ovirt_scheduler.command.recorded import Recorded
@@ -39,10 +40,11 @@ def of_vm(recorded: Recorded, vm: str, host: Optional[str], coloured: bool) -> S
             f"no decision on a VM {vm!r} is recorded{near.hint(vm, sorted(names))}; "
             "ovirt-scheduler decisions lists those that there are"
         )
-    ids = list(dict.fromkeys(each["vm"]["id"] for each in found if "vm" in each))
+    ids = list(dict.fromkeys(each["vm"]["id"] for each in found if "id" in each.get("vm", {})))
     if len(ids) > 1 and vm not in ids:
         raise BadUsage(f"several VMs have the name {vm}: say which: {', '.join(ids)}")
-    return _shown(story.of_last(found), host, coloured)
+    calls = story.of_last(found)
+    return _shown(calls, partial(story.lines, explanation.cleaned(calls)), host, coloured)
 
 
 def of_decision(recorded: Recorded, decision: str, host: Optional[str], coloured: bool) -> Shown:
@@ -57,32 +59,39 @@ def of_decision(recorded: Recorded, decision: str, host: Optional[str], coloured
             f"no decision {decision!r} is recorded; ovirt-scheduler decisions lists those that "
             "there are"
         )
-    return _shown([found], host, coloured)
+    cleaned = explanation.cleaned(found)
+    return _shown([found], partial(explanation.lines, cleaned), host, coloured)
 
 
-def _shown(decisions: Sequence[Decision], host: Optional[str], coloured: bool) -> Shown:
-    cleaned = [explanation.cleaned(each) for each in decisions]
+def _shown(
+    decisions: Sequence[Decision],
+    tell: Callable[[Optional[str]], Iterable[Line]],
+    host: Optional[str],
+    coloured: bool,
+) -> Shown:
+    """
+    Args:
+        tell: gives the lines, of the host of an id or of all.
+    """
+    cleaned = explanation.cleaned(decisions)
+    table = ""
     if host is None:
-        told: List[Line] = [*story.lines(cleaned)]
+        told = tell(None)
         headings, rows = grid(cleaned)
         table = tables.table(headings, rows) if len(headings) > 1 else ""
     else:
-        told, table = [*_of_host(cleaned, explanation.cleaned(host))], ""
+        hosts = story.hosts(cleaned)
+        wanted = [found for found, name in hosts.items() if host in (found, name)]
+        told = tell(wanted[0]) if wanted else _not_asked_about(cleaned[-1], host, hosts.values())
     text = "".join(_painted(told, coloured)) + (f"\n{table}" if table else "")
-    return Shown(text, decisions, names=[each["id"] for each in decisions])
+    return Shown(text, decisions)
 
 
-def _of_host(decisions: Sequence[Decision], host: str) -> Iterator[Line]:
-    hosts = story.hosts(decisions)
-    wanted = [found for found, name in hosts.items() if host in (found, name)]
-    if wanted:
-        yield from story.lines(decisions, wanted[0])
-        return
-    last = decisions[-1]
+def _not_asked_about(last: Decision, host: str, hosts: Iterable[str]) -> Iterator[Line]:
     yield Line(f"{explanation.when(last)}  {explanation.heading(last)}", Tone.HEADING)
     yield Line(
-        f"  {host}: not among the hosts that were asked about: whoever asked had left it out "
-        f"before{near.hint(host, [*hosts.values()])}",
+        f"  {explanation.cleaned(host)}: not among the hosts that were asked about: whoever asked "
+        f"had left it out before{near.hint(host, hosts)}",
         Tone.BAD,
     )
 

@@ -18,6 +18,8 @@ from ovirt_scheduler.model.units import Kind
 
 _PASSED, _REMOVED = "passed", "removed"  # of the verdicts
 _NOT_ASKED = "not asked"  # the outcome of a unit
+_TOPIC = "schedule"  # the call of a method of a topic
+_DRIVERS = ("scheduler", "driver")  # kinds of units
 _MOST_NAMED = 10  # hosts or migrations in a heading
 _ENDED = {
     "raised": "raised an error",
@@ -62,7 +64,8 @@ def lines(decision: Decision, host: Optional[str] = None) -> Iterator[Line]:
     """
     yield Line(f"{when(decision)}  {heading(decision)}", Tone.HEADING)
     yield Line(f"  {_circumstances(decision)}")
-    for line in (*_of_hosts(decision, host), *_of_units(decision), *_decisive(decision)):
+    decisive = _decisive(decision) if host is None else ()
+    for line in (*_of_hosts(decision, host), *_of_units(decision), *decisive):
         yield Line(f"  {line.text}", line.tone)
 
 
@@ -81,7 +84,9 @@ def heading(decision: Decision) -> str:
     moved = isinstance(decision.get("answer"), Mapping)  # the answer names what is migrated
     subject = f" for VM {vm_name(decision)}" if decision.get("vm") and not moved else ""
     cluster = f" of cluster {decision['cluster']}" if decision.get("cluster") else ""
-    return f"{decision.get('method', 'a call')}{subject}{cluster}: {outcome(decision)}"
+    drivers = (each["name"] for each in decision.get("units", ()) if each.get("kind") in _DRIVERS)
+    asked = "".join(f" of {name}" for name in drivers)
+    return f"{decision.get('method', 'a call')}{asked}{subject}{cluster}: {outcome(decision)}"
 
 
 def outcome(decision: Decision) -> str:
@@ -95,33 +100,62 @@ def outcome(decision: Decision) -> str:
     if isinstance(answer, bool):
         return "yes" if answer else "no"
     if kinds and kinds <= {Kind.FILTER.words}:
-        return f"{count}: {left(decision)}"
-    if kinds and kinds <= {Kind.COST_FUNCTION.words}:
+        told = left(decision)
+    elif kinds and kinds <= {Kind.COST_FUNCTION.words}:
         best = ranking.ranking(decision).best
-        return f"{count}: {'no costs' if best is None else host_name(decision, best) + ' is best'}"
-    failed = [unit["name"] for unit in decision.get("units", ()) if has_failed(unit)]
-    if isinstance(answer, list) and Kind.BALANCE.words not in kinds:
+        told = "no costs" if best is None else f"{host_name(decision, best)} is best"
+    elif isinstance(answer, list) and Kind.BALANCE.words not in kinds:
         names = [host_name(decision, each) for each in answer]
-        return f"{count}: {_listed(names, 'then') if names else f'no host: {left(decision)}'}"
-    return f"{' and '.join(failed)} failed" if failed else "nothing to do"
+        told = _listed(names, "then") if names else f"no host: {left(decision)}"
+    else:
+        return _without_answer(decision)
+    return f"{count}: {told}"
+
+
+def _without_answer(decision: Decision) -> str:
+    failed = [unit["name"] for unit in decision.get("units", ()) if has_failed(unit)]
+    if failed:
+        return f"{' and '.join(failed)} failed"
+    return "answered, which is not kept" if decision.get("method") == _TOPIC else "nothing to do"
 
 
 def left(decision: Decision) -> str:
     """How many hosts the filters left, and how many each removed."""
-    found = [removed_by(decision, host) for host in decision.get("hosts", ())]
-    removed = Counter(name for name in found if name is not None)
-    rest = len(found) - sum(removed.values())
-    words = [f"{rest or 'none'} left"]
-    for name, number in removed.items():
-        words.append(f"{number} {'by' if words[1:] else 'removed by'} {name}")
+    removed = Counter(removed_by(decision, host) for host in decision.get("hosts", ()))
+    words = [f"{removed.pop(None, 0) or 'none'} left"]
+    for unit in ranking.live_units(decision, Kind.FILTER):
+        if unit["name"] in removed:
+            by = "by" if words[1:] else "removed by"
+            words.append(f"{removed[unit['name']]} {by} {unit['name']}")
     return ", ".join(words)
 
 
 def removed_by(decision: Decision, host: Mapping[str, Any]) -> Optional[str]:
     """The filter that removed a host; None where all passed it."""
-    shadows = _shadows(decision)
+    filters = {unit["name"] for unit in ranking.live_units(decision, Kind.FILTER)}
     by = (each["unit"] for each in host.get("verdicts", ()) if each.get("verdict") == _REMOVED)
-    return next((unit for unit in by if unit not in shadows), None)
+    return next((unit for unit in by if unit in filters), None)
+
+
+def why(decision: Decision, host: str) -> str:
+    """In a cell of a table: ``MaxVms: runs 12 VMs``, or the sum of the host's costs."""
+    found: Mapping[str, Any] = next(
+        (each for each in decision.get("hosts", ()) if each["id"] == host), {}
+    )
+    by = removed_by(decision, found)
+    if by is not None:
+        return _remover(found, by)
+    if found.get("costs"):
+        return _sum(decision, found)
+    said = (each for each in found.get("verdicts", ()) if each.get("reason"))
+    return "; ".join(f"{each['unit']}: {each['reason']}" for each in said)
+
+
+def is_plain(decision: Decision) -> bool:
+    """Whether one unit decided all, and gave no reasons: there is nothing to add to its answer."""
+    hosts = decision.get("hosts", ())
+    said = (each for host in hosts for part in ("verdicts", "costs") for each in host.get(part, ()))
+    return len(decision.get("units", ())) < 2 and not any(each.get("reason") for each in said)
 
 
 def host_name(decision: Decision, host: str) -> str:
@@ -210,30 +244,36 @@ def _of_hosts(decision: Decision, host: Optional[str]) -> Iterator[Line]:
 
 
 def _verdicts(decision: Decision, host: Mapping[str, Any], in_full: bool) -> Iterator[Line]:
-    """What the filters said of a host, and whatever else has a reason.
+    """What the filters said of a host, and what balances and schedulers gave as a reason.
 
     Args:
         in_full: the filters that it passed are named where it has costs or is out, too.
     """
     shadows = _shadows(decision)
-    passed = []
-    out = None
+    filters = {unit["name"] for unit in ranking.live_units(decision, Kind.FILTER)}
+    out = removed_by(decision, host)
+    passed, reasons = [], []
     for each in host.get("verdicts", ()):
         unit, verdict = each["unit"], each.get("verdict")
         because = f": {each['reason']}" if each.get("reason") else ""
         if unit in shadows:
             if verdict == _REMOVED:
                 yield Line(f"{unit} would have removed it, and only looks on (shadow){because}")
-        elif verdict == _REMOVED:
-            out = Line(f"removed by {unit}{because}", Tone.BAD)
+        elif unit not in filters:
+            reasons.append(f"{unit}{because}")
         elif verdict == _PASSED:
             passed.append(f"{unit} ({each['reason']})" if because else unit)
-        elif because and verdict is None:
-            yield Line(f"{unit}{because}")
     if passed and (in_full or (out is None and not host.get("costs"))):
         yield Line(f"passed {_listed(passed, 'and')}")
     if out is not None:
-        yield out
+        yield Line(f"removed by {_remover(host, out)}", Tone.BAD)
+    yield from map(Line, reasons)
+
+
+def _remover(host: Mapping[str, Any], unit: str) -> str:
+    """The unit that removed the host, with its reason where it gave one."""
+    said = [one.get("reason") for one in host["verdicts"] if one["unit"] == unit]
+    return ": ".join([unit, *filter(None, said[:1])])
 
 
 def _rank(
@@ -243,18 +283,21 @@ def _rank(
     others: Mapping[str, ranking.Ranking],
 ) -> str:
     """``2nd of 3, cost 14 = EvenVms 2 × 4 + Memory 1 × 6; without Memory it would be 1st``."""
-    shadows = _shadows(decision)
     name, place = host["id"], whole.places[host["id"]]
-    shares = [_share(cost) for cost in host["costs"] if cost["unit"] not in shadows]
-    told = [
-        f"{ordinal(place)} of {len(whole.totals)}, cost {whole.totals[name]} = {' + '.join(shares)}"
-    ]
+    total = f"cost {whole.totals[name]} = {_sum(decision, host)}"
+    told = [f"{ordinal(place)} of {len(whole.totals)}, {total}"]
     for unit, other in others.items() if len(others) > 1 else ():
         if name not in other.totals:
             told.append(f"without {unit} it would have no cost")
         elif other.places[name] != place:
             told.append(f"without {unit} it would be {ordinal(other.places[name])}")
     return "; ".join(told)
+
+
+def _sum(decision: Decision, host: Mapping[str, Any]) -> str:
+    """What a host's total is made of."""
+    shadows = _shadows(decision)
+    return " + ".join(_share(cost) for cost in host["costs"] if cost["unit"] not in shadows)
 
 
 def _share(cost: Mapping[str, Any]) -> str:
@@ -275,7 +318,10 @@ def _decisive(decision: Decision) -> Iterator[Line]:
     for unit, other in found.items():
         yield Line(f"{unit} was decisive: without it {host_name(decision, other)} would be best")
     if not found:
-        yield Line(f"{host_name(decision, best)} would be best without any one of them, too")
+        yield Line(
+            "no cost function was decisive: without any one of them "
+            f"{host_name(decision, best)} would be best, too"
+        )
 
 
 def _migrations(decision: Decision, answer: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ bound that it would have had (contract 3.6). A decision is the struct of contrac
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.units import Kind
@@ -14,22 +14,19 @@ from ovirt_scheduler.model.units import Kind
 Decision = Mapping[str, Any]
 
 
-class Ranking(NamedTuple):
-    """Hosts by their ids with their totals, the best first; one that no unit scored is not there.
+class Ranking:
+    """Hosts by their totals; equal totals rank in the order in which the hosts were given.
 
-    Equal totals rank in the order in which the hosts were given.
+    Attributes:
+        totals: host id to total, the best first; a host that no unit scored is not there.
+        places: host id to rank, from 1.
+        best: None where no host was scored.
     """
 
-    totals: Mapping[str, int]
-
-    @property
-    def best(self) -> Optional[str]:
-        return next(iter(self.totals), None)
-
-    @property
-    def places(self) -> Dict[str, int]:
-        """Host to its rank, from 1."""
-        return {host: place for place, host in enumerate(self.totals, start=1)}
+    def __init__(self, totals: Mapping[str, int]) -> None:
+        self.totals = dict(sorted(totals.items(), key=lambda item: item[1]))
+        self.places = {host: place for place, host in enumerate(self.totals, start=1)}
+        self.best: Optional[str] = next(iter(self.totals), None)
 
 
 def live_units(decision: Decision, kind: Kind) -> List[Mapping[str, Any]]:
@@ -44,7 +41,7 @@ def live_units(decision: Decision, kind: Kind) -> List[Mapping[str, Any]]:
 def ranking(decision: Decision) -> Ranking:
     """The hosts by their totals."""
     shares = _shares(decision, len(live_units(decision, Kind.COST_FUNCTION)))
-    return _sorted({host: sum(of_host.values()) for host, of_host in shares.items() if of_host})
+    return Ranking({host: sum(of_host.values()) for host, of_host in shares.items() if of_host})
 
 
 def without_each(decision: Decision) -> Dict[str, Ranking]:
@@ -65,7 +62,7 @@ def without_each(decision: Decision) -> Dict[str, Ranking]:
                 for host, of_host in shares.items()
                 if len(of_host) > (name in of_host)
             }
-            found[name] = _sorted(totals or dict.fromkeys(shares, 0))
+            found[name] = Ranking(totals or dict.fromkeys(shares, 0))
     return found
 
 
@@ -93,7 +90,3 @@ def _weighted(cost: Mapping[str, Any], functions: int) -> int:
     factor = int(cost.get("factor", 1))
     limit = aggregate.bound(factor, functions)
     return factor * max(-limit, min(limit, int(cost["cost"])))
-
-
-def _sorted(totals: Mapping[str, int]) -> Ranking:
-    return Ranking(dict(sorted(totals.items(), key=lambda item: item[1])))

@@ -50,14 +50,17 @@ def lines(decisions: Sequence[Decision], host: Optional[str] = None) -> Iterator
         host: the id of a host, of which alone it is told.
     """
     before: Optional[Decision] = None
+    about: List[Decision] = []
     for decision in decisions:
         if before is not None:
             yield from _between(before, decision, host)
-        yield from explanation.lines(decision, host)
+        if host is None or host in hosts([decision]):
+            yield from explanation.lines(decision, host)
+            about.append(decision)
         before = decision
-    if before is not None:
-        for text in _afterwards(before):
-            yield Line(text)
+    for last in about[-1:]:
+        if last is before and (host is None or host in _answered(last)):
+            yield from map(Line, _afterwards(last))
 
 
 def _leads_to(decision: Decision, later: Decision) -> bool:
@@ -105,6 +108,12 @@ def _afterwards(last: Decision) -> Iterator[str]:
         yield _NOT_TOLD
     elif method == BALANCE and answer:
         yield "Whether it migrates the VM, the engine decides."
+
+
+def _answered(decision: Decision) -> Sequence[str]:
+    """The hosts that whoever asked was given."""
+    answer = decision.get("answer")
+    return answer if isinstance(answer, list) else ()
 
 
 def _time(decision: Decision) -> float:

@@ -7,11 +7,13 @@ such answer, so its failures are faults in the design form.
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import Callable, Iterator, NamedTuple, Tuple
 
 from ovirt_scheduler.decisions import log
 from ovirt_scheduler.decisions.drivers import Scheduling
 from ovirt_scheduler.errors import DriverFailed, UnknownUnit
+from ovirt_scheduler.history import record
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverDecision
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.server import driver_wire, values
@@ -180,4 +182,5 @@ def _reply(decision: DriverDecision) -> Reply:
     result = driver_wire.result(decision)
     if decision.request.caller.form is AnswerForm.ENGINE:
         result = values.envelope(result, decision.unit_errors, decision.errors)
-    return Reply(result, log.driver_fields(decision), decision.execution.results)
+    made = partial(record.of_driver, decision)
+    return Reply(result, log.driver_fields(decision), decision.execution.results, made)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Callable, FrozenSet, Mapping, Tuple
+from typing import Any, Callable, FrozenSet, Mapping, Optional, Tuple
 
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.model.results import CallResult
@@ -13,12 +13,14 @@ from ovirt_scheduler.model.results import CallResult
 class Reply:
     """A method's answer, and how each plugin call of it ended.
 
-    ``log_fields`` are added to the log's line on the request.
+    ``log_fields`` are added to the log's line on the request. ``record`` makes the record of what
+    was decided (contract 8.1), or None where there is none.
     """
 
     answer: Any  # what XML-RPC can carry
     log_fields: Mapping[str, object] = field(default_factory=dict)
     results: Tuple[CallResult, ...] = ()
+    record: Callable[[], Optional[Mapping[str, Any]]] = lambda: None
 
 
 @dataclass(frozen=True)

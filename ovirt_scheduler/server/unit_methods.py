@@ -10,6 +10,7 @@ from typing import Callable, Iterator, NamedTuple, Tuple
 
 from ovirt_scheduler.decisions import log
 from ovirt_scheduler.decisions.units import Service
+from ovirt_scheduler.history import record
 from ovirt_scheduler.model.decisions import Decision
 from ovirt_scheduler.model.requests import AnswerForm, Caller, EngineScores, Request
 from ovirt_scheduler.model.units import PolicyUnit
@@ -136,4 +137,5 @@ def _decide(
     parameters: Parameters,
 ) -> Reply:
     decision = service.decide(read(caller, parameters))
-    return Reply(show(decision), log.fields(decision), decision.results)
+    made = partial(record.of_units, decision)
+    return Reply(show(decision), log.fields(decision), decision.results, made)

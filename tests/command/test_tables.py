@@ -17,6 +17,15 @@ def test_a_cell_is_one_line():
     assert table(("A", "B"), [("one\ntwo", None)]) == "A    B\none\n"
 
 
+def test_nothing_steers_a_terminal():
+    """In a cell as in JSON, which stays what it is."""
+    bad = "a\x1b[2J\x7f\x9b\u202eb\ud800"
+    assert table(("A",), [(bad,)]) == "A\na\\x1b[2J\\x7f\\x9b\\u202eb\\ud800\n"
+    text = document({bad: bad})
+    assert all(line.isprintable() for line in text.splitlines())
+    assert json.loads(text) == {bad: bad}
+
+
 def test_no_rows_are_no_table():
     """What is said instead, the command knows."""
     assert table(("A",), []) == ""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import socket
+from functools import partial
 from xml.etree import ElementTree
 
 import pytest
 
-from ovirt_scheduler.command import terminal
+from ovirt_scheduler.command import recorded, terminal
 from ovirt_scheduler.command.inputs import CallInputs
 from ovirt_scheduler.errors import BadInput, BadUsage, NoAnswer, UnreadableDocument
+from ovirt_scheduler.history.store import FILE, Reader
 from ovirt_scheduler.settings import config
 from tests.support.paths import PROJECT
 
@@ -67,6 +70,7 @@ def plugins(tmp_path_factory):
     folder = tmp_path_factory.mktemp("plugins")
     (folder / "First.py").write_text(PLUGIN)
     (folder / "Falls.py").write_text(FALLS)
+    (folder / "Empty.py").write_text("def do_filter(hosts, vm, properties):\n    return []\n")
     (folder / "night.py").write_text(TOPIC)
     return folder
 
@@ -81,7 +85,8 @@ def call(request, start_daemon, plugins):
     """Calls to a daemon, with either form of its answers, and the same without it."""
     if request.param != "local":
         daemon = start_daemon(plugins, f"engine_scores = {request.param}")
-        with terminal.remote(daemon.url, daemon.certificate) as calls:
+        find = partial(recorded.awaited, Reader(daemon.state / FILE), named=False)
+        with terminal.remote(daemon.url, daemon.certificate, find) as calls:
             yield calls
     else:
         settings = config.load(None, {})
@@ -99,6 +104,7 @@ def test_discover_lists_the_units(call):
     assert set(units) == {
         ("Falls", "filter"), ("Falls", "cost_function"),
         ("First", "filter"), ("First", "cost_function"), ("First", "balance"),
+        ("Empty", "filter"),
     }  # fmt: skip
     assert units["First", "filter"]["description"] == "Keep the first."
     assert units["First", "filter"]["checksum"].startswith("sha256:")
@@ -122,6 +128,33 @@ def test_costs_are_multiplied_and_summed(call):
     shown = terminal.run_cost_functions(call, {"First": 3}, CallInputs(HOSTS))
     assert shown.fields["costs"] == {host: -3 * position for position, host in enumerate(IDS)}
     assert shown.text.splitlines()[1].endswith(f"{IDS[-1]}  -9")
+
+
+def test_each_host_is_told_with_what_decided_it(call):
+    """Which of several units removed it, what its costs are made of; the whole record for JSON."""
+    shown = terminal.run_filters(call, ["Falls", "First"], CallInputs(HOSTS))
+    assert shown.text.splitlines()[:3] == [
+        f"HOST    ID{' ' * 36}VERDICT   WHY",
+        f"lynx    {IDS[0]}  accepted",
+        f"puma    {IDS[1]}  rejected  First",
+    ]
+    kept = shown.fields["decision"]
+    assert kept["method"] == "runFilters"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z", kept["time"])
+    assert [host["verdicts"][1]["verdict"] for host in kept["hosts"]] == ["passed"] + 3 * [
+        "removed"
+    ]
+    shown = terminal.run_cost_functions(call, {"Falls": 2, "First": 3}, CallInputs(HOSTS))
+    assert shown.text.splitlines()[1].endswith(f"  {IDS[3]}  -9    First 3 × (-3)")
+
+
+def test_who_removed_all_hosts_is_told(call, plugins):
+    """By a selection that finds none."""
+    properties = {"filters": "First;Empty"}
+    shown = terminal.select_host(call, "default", CallInputs(HOSTS, VM_ID, properties))
+    first, _, *lines = shown.text.splitlines()
+    assert first == "no host: none left, 3 removed by First, 1 by Empty"
+    assert [line.split()[-1] for line in lines] == ["Empty", "First", "First", "First"]
 
 
 def test_a_balance_tells_what_to_move(call):
@@ -257,7 +290,9 @@ def test_a_scheduler_is_asked_for_a_host(call):
     """By name and id; none is said, and so is what failed."""
     shown = terminal.select_host(call, "default", CallInputs(HOSTS, VM_ID, {"filters": "First"}))
     assert (shown.fields["host"], shown.names, shown.problems) == (IDS[0], ["lynx"], [])
-    assert shown.text.splitlines()[1].split() == ["lynx", IDS[0]]
+    assert [line.split()[1:] for line in shown.text.splitlines()[1:]] == [
+        [IDS[0], "selected"], *([each, "not", "selected", "First"] for each in IDS[1:])
+    ]  # fmt: skip
     shown = terminal.select_host(call, "default", CallInputs((), VM_ID, {}))
     assert (shown.text, shown.fields["host"], shown.well) == ("no host\n", None, True)
     shown = terminal.select_host(call, "defualt", CallInputs(HOSTS, VM_ID, {}))

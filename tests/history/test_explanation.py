@@ -160,7 +160,7 @@ def test_no_unit_alone_is_decisive():
     """Which is said, too."""
     made = scored({"a": 1, "b": 1}, {"lynx": (1, 1), "puma": (2, 2)})
     assert text(explanation.lines(made))[-1] == (
-        "  lynx would be best without any one of them, too"
+        "  no cost function was decisive: without any one of them lynx would be best, too"
     )
 
 
@@ -219,7 +219,7 @@ def test_a_shadow_is_told_and_counts_for_nothing():
         vm=WEB,
     )
     told = text(explanation.lines(made))
-    assert told[0].endswith("  selectHost for VM web: 2 hosts: lynx")
+    assert told[0].endswith("  selectHost of default for VM web: 2 hosts: lynx")
     assert told[2:] == [
         "  lynx: New would have removed it, and only looks on (shadow): too warm",
         "  lynx: 1st of 2, cost 1 = Even 1 × 1",
@@ -239,16 +239,16 @@ def test_a_shadow_is_told_and_counts_for_nothing():
         (decision("runLoadBalancing", [unit("Memory", "balance", "killed")], [host("lynx")], []),
          "runLoadBalancing: Memory failed"),
         (decision("onTimerInvoked", [unit("Spread", "scheduler")], [host("lynx"), host("puma")], {"vm-1": ["id-of-puma"], "vm-2": ["id-of-puma", "id-of-lynx"]}, cluster="Default", form="daemon"),
-         "onTimerInvoked of cluster Default: migrate VM vm-1 to puma; VM vm-2 to puma or lynx"),
+         "onTimerInvoked of Spread of cluster Default: migrate VM vm-1 to puma; VM vm-2 to puma or lynx"),
         (decision("onHostStatusChanged", [unit("Spread", "scheduler")], [host("lynx")], {}),
-         "onHostStatusChanged: nothing to do"),
+         "onHostStatusChanged of Spread: nothing to do"),
         (decision("selectHost", [unit("MaxVms"), unit("default", "scheduler")], [host("lynx", {"MaxVms": ("removed", "")})], [], vm=WEB),
-         "selectHost for VM web: 1 host: no host: none left, 1 removed by MaxVms"),
+         "selectHost of default for VM web: 1 host: no host: none left, 1 removed by MaxVms"),
         (decision("candidates", [unit("default", "scheduler")], [host("lynx"), host("puma")], ["id-of-puma", "id-of-lynx"], vm=WEB),
-         "candidates for VM web: 2 hosts: puma, then lynx"),
+         "candidates of default for VM web: 2 hosts: puma, then lynx"),
         (decision("hasAnyHosts", [unit("default", "scheduler")], [host("lynx")], True),
-         "hasAnyHosts: yes"),
-        (decision("schedule", [unit("night", "driver")]), "schedule: nothing to do"),
+         "hasAnyHosts of default: yes"),
+        (decision("schedule", [unit("night", "driver")]), "schedule of night: answered, which is not kept"),
         (decision("runCostFunctions", [function("a", outcome="raised")], [host("lynx")], []),
          "runCostFunctions: 1 host: no costs"),
     ],
@@ -259,9 +259,14 @@ def test_every_kind_of_call_has_its_heading(made, told):
 
 
 def test_reasons_of_balances_are_told():
-    """A host's entry without a verdict is a reason alone."""
-    made = decision("runLoadBalancing", [unit("Even", "balance")], [host("lynx")], [])
-    made["hosts"][0]["verdicts"] = [{"unit": "Even", "reason": "CPU of lynx 84 %, of ocelot 31 %"}]
+    """And are no verdict: a balance removes no host."""
+    why = "CPU of lynx 84 %, of ocelot 31 %"
+    made = decision(
+        "runLoadBalancing",
+        [unit("Even", "balance")],
+        [host("lynx", {"Even": ("removed", why)})],
+        [],
+    )
     assert text(explanation.lines(made))[-1] == "  lynx: Even: CPU of lynx 84 %, of ocelot 31 %"
 
 
@@ -340,6 +345,22 @@ def test_a_balance_before_them_belongs_to_the_story():
     assert story.of_last([FILTERED, moved]) == [moved, FILTERED]
     older = {**FILTERED, "time": "2026-01-31T11:58:59Z"}
     assert story.of_last([FILTERED, moved, older]) == [moved, FILTERED]
+
+
+def test_a_host_that_is_out_is_told_up_to_there():
+    """Neither the costs of others, nor what the engine did with them; a host that is in, to the end."""
+    costs = {**scored({"Even": 1}, {"puma": (4,)}), "time": "2026-01-31T12:00:02Z"}
+    told = text(story.lines([FILTERED, costs], "id-of-serval"))
+    assert told[-2:] == [
+        "  serval: removed by Memory",
+        "  Broken raised an error, and was left out: ZeroDivisionError: division by zero",
+    ]
+    told = text(story.lines([FILTERED, costs], "id-of-ocelot"))
+    assert told[-1].startswith("  ocelot: left by our filters, but the engine asked for no costs")
+    told = text(story.lines([FILTERED, costs], "id-of-puma"))
+    assert told[-1] == "  puma: 1st of 1, cost 4 = Even 1 × 4"
+    told = text(story.lines([FILTERED, {**costs, "answer": ["id-of-puma"]}], "id-of-puma"))
+    assert told[-1] == "Which host it took, it tells nobody."
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ import socket
 import sys
 import time
 import traceback
+from types import ModuleType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -112,6 +113,7 @@ class PluginProcess:
         self._finder = modules.finder_of(setup.plugin)
         self._outputs: List[_Output] = []
         self._calls_left = _with_jitter(setup.limits.calls_per_process)
+        self._module: Optional[ModuleType] = None  # for the next call; nothing of it has run
         self._baseline: Baseline
 
     def serve(self, nonce: int) -> None:
@@ -208,7 +210,8 @@ class PluginProcess:
     def _returned(self, task: CallTask, descriptors: Sequence[int]) -> object:
         """Run the plugin's module anew, and give what its function returns."""
         plugin.provide(task.engine)
-        module = self._finder.run(self._plugin.name)
+        made, self._module = self._module, None
+        module = self._finder.run(made or self._finder.make(self._plugin.name))
         target: Any = module
         if task.function.class_name is not None:
             target = getattr(module, task.function.class_name)()
@@ -241,6 +244,7 @@ class PluginProcess:
                 return differs
             self._flush()  # what was printed when objects of the call were freed
             self._make_outputs()
+            self._module = self._finder.make(self._plugin.name)
         except BaseException as error:  # noqa: BLE001  whatever the plugin made of it
             return f"comparison: {type(error).__name__}"
         return "cpu_limit" if time.process_time() >= self._limits.cpu else ""

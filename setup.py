@@ -37,6 +37,7 @@ setup(
     },
     package_data={
         "ovirt_scheduler": ["py.typed"],
+        "ovirt_scheduler.server.pages": ["templates/*"],
         "ovirt_scheduler.etc": ["*.conf", "plugins/*.conf"],
         "ovirt_scheduler.systemd": ["*.service", "*/*.conf"],
     },
@@ -63,6 +64,8 @@ setup(
         "cryptography>=36",
         "configobj>=5.0.6,<6",
         "argcomplete>=1.12",
+        "jinja2>=2.10",
+        "prometheus_client>=0.6",
         "pyflakes>=2.2",
     ],
     extras_require={

@@ -136,6 +136,11 @@ class Registry:
             with self._lock:
                 self._refresh_at = 0.0
 
+    @property
+    def catalogue(self) -> Catalogue:
+        """What there was at the latest refresh."""
+        return self._catalogue
+
     def refresh(self) -> Catalogue:
         """Load what has changed, and again what did not load before; waits for all of it.
 

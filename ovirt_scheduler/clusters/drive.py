@@ -37,6 +37,7 @@ from ovirt_scheduler.errors import (
     UnreadableDocument,
 )
 from ovirt_scheduler.model.cluster_state import ClusterDocuments, ClusterState
+from ovirt_scheduler.model.daemon_state import ClusterLook
 from ovirt_scheduler.model.drivers import (
     DriverRequest,
     DriverUnit,
@@ -85,6 +86,8 @@ class ClusterDrive:
     ) -> None:
         self.name = settings.name
         self._settings = settings
+        self._makes = makes
+        self._looked: Optional[float] = None  # seconds since 1970
         self._inventory = inventory
         self._scheduling = scheduling
         self._service = service
@@ -98,6 +101,12 @@ class ClusterDrive:
         self._balance_at = now
         self._timer_at = now + settings.timer_interval
         self._look_at = now  # when to look again though nothing has happened
+
+    def state(self) -> ClusterLook:
+        """When it was looked at, and what is wrong."""
+        problem = "" if self._problem is None else str(self._problem)
+        wait = max(0.0, self._look_at - time.monotonic())
+        return ClusterLook(self.name, self._makes, self._looked, time.time() + wait, problem)
 
     def stop(self) -> None:
         """Begin nothing more; other threads may call this."""
@@ -148,6 +157,7 @@ class ClusterDrive:
         """
         self._scheduler()  # the engine may be away: what is wrong in the section is told first
         view = self._read()
+        self._looked = time.time()
         self._migrations.follow(view.state)
         all_told = self._tell_changes(view)
         if timer and not self._stopping.is_set():

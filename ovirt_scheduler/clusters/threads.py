@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Optional, Sequence
+from typing import Optional, Sequence, Tuple
 
 from ovirt_scheduler.clusters.drive import ClusterDrive
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import EngineUnavailable
+from ovirt_scheduler.model.daemon_state import ClusterLook
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ class ClusterThreads:
 
     def __init__(self, clusters: Sequence[ClusterDrive], inventory: Inventory) -> None:
         self._inventory = inventory
+        self._drives = clusters
         self._stopped = threading.Event()
         self._clusters = [_Thread(cluster, self._stopped) for cluster in clusters]
         self._threads = [
@@ -43,6 +45,10 @@ class ClusterThreads:
         """Begin with a look at each cluster."""
         for thread in self._threads:
             thread.start()
+
+    def state(self) -> Tuple[ClusterLook, ...]:
+        """How each cluster is looked after."""
+        return tuple(each.state() for each in self._drives)
 
     def stop(self, seconds: float) -> None:
         """Begin nothing more, and wait so long for what is under way; may be called again."""

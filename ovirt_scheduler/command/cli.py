@@ -144,6 +144,7 @@ COMMAND --help shows more of each; man ovirt-scheduler has all of it.
     _add_calls(add)
     _add_why(add)
     _add_decisions(add)
+    _add_status(add)
     _add_try(add)
     _add_new(add)
     _add_cert(add)
@@ -319,6 +320,17 @@ def _add_decisions(add: _Add) -> None:
         help="the last ten, then each that comes, until Ctrl-C",
     )  # fmt: skip
     _add_url(command)
+
+
+def _add_status(add: _Add) -> None:
+    _command(
+        add, "status", commands.show_status, "how the daemon is",
+        "Tell how the daemon on this machine is: its units and drivers, what fails since when and\n"
+        "what to do next. Exit status 0: all is well; 1: something fails. Root may ask, and the\n"
+        "daemon's own user.",
+        "status", "status -o json",
+        settings=(),
+    )  # fmt: skip
 
 
 def _add_url(command: argparse.ArgumentParser) -> None:

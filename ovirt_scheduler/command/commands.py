@@ -22,6 +22,7 @@ from ovirt_scheduler.command import (
     inputs,
     recorded,
     skeleton,
+    status,
     tables,
     terminal,
     trial,
@@ -155,6 +156,10 @@ def list_decisions(options: argparse.Namespace) -> int:
         show = decisions.follow if options.follow else decisions.show
         show(kept, wanted, options.output or ("table" if on_terminal else piped))
     return 0
+
+
+def show_status(options: argparse.Namespace) -> int:
+    return status.show(_state(), options.output or "table")
 
 
 def _recorded(options: argparse.Namespace) -> ContextManager[recorded.Recorded]:

@@ -9,22 +9,35 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import time
 from pathlib import Path
-from typing import Optional
+from typing import Callable, Mapping, Optional
 
 from OpenSSL import SSL
 
 from ovirt_scheduler.clusters.drive import ClusterDrive
 from ovirt_scheduler.clusters.memory import DriveMemory
 from ovirt_scheduler.clusters.threads import ClusterThreads
+from ovirt_scheduler.daemon import observation
+from ovirt_scheduler.daemon.control import FILE as CONTROL
+from ovirt_scheduler.daemon.control import Command, Control
 from ovirt_scheduler.daemon.log_output import say
 from ovirt_scheduler.daemon.runtime import Runtime, Services
 from ovirt_scheduler.errors import ConfigError
+from ovirt_scheduler.history.store import FILE, Reader
+from ovirt_scheduler.history.tally import Tally
+from ovirt_scheduler.model.daemon_state import DaemonState
+from ovirt_scheduler.model.requests import Pages
 from ovirt_scheduler.security import certificates, trust
+from ovirt_scheduler.security.certificates import Description
 from ovirt_scheduler.security.clients import Clients
 from ovirt_scheduler.server.http.handler import ServerSettings
 from ovirt_scheduler.server.http.server import SchedulerServer
 from ovirt_scheduler.server.http.stream import tls_context
+from ovirt_scheduler.server.pages import status
+from ovirt_scheduler.server.pages.access import Access
+from ovirt_scheduler.server.pages.site import Site
+from ovirt_scheduler.server.pages.status import Status
 from ovirt_scheduler.settings.config import Settings
 from ovirt_scheduler.settings.values import Drive, is_loopback
 
@@ -50,6 +63,10 @@ class Assembly:
 
     def __init__(self, settings: Settings, state: Path) -> None:
         self._state = state
+        self._started = time.time()
+        self._control: Optional[Control] = None
+        self._certificate: Optional[Description] = None
+        self.stuck: Callable[[], str] = str  # why calls of plugins do not work
         self._lock = _lock(state)
         self.runtime = Runtime(settings, state)
         services = self.runtime.services
@@ -83,6 +100,11 @@ class Assembly:
         self.server.renew(server_settings, services.methods())
         self.start_drive()
 
+    def start_control(self) -> None:
+        """Answer on the control socket from now on."""
+        commands: Mapping[str, Command] = {"status": lambda _asked, _user: self.status()}
+        self._control = _control(self._state / CONTROL, commands)
+
     def start_drive(self) -> None:
         """Start the threads that look after the clusters of the settings."""
         if self._drive is not None:
@@ -102,6 +124,8 @@ class Assembly:
         self.runtime.executor.close()
         self.stop_drive(1.0)  # that a hook was cut off is remembered, too
         self.runtime.close()
+        if self._control is not None:
+            self._control.close()
 
     def _make_drive(self, services: Services) -> Optional[ClusterThreads]:
         settings, inventory, units, drivers = services
@@ -131,7 +155,27 @@ class Assembly:
             max_connections=settings.max_connections,
             max_request_size=settings.max_request_size,
             connection_timeout=settings.connection_timeout,
+            site=self._site(settings),
         )
+
+    def _site(self, settings: Settings) -> Optional[Site]:
+        history, described = self.runtime.history, self._certificate
+        if settings.pages is Pages.OFF or history is None:
+            return None
+        names = (settings.listening_address, *(described.names if described else ()))
+        access = Access(settings.pages, names)
+        return Site(access, self.observed, history.tally, Reader(self._state / FILE))
+
+    def observed(self) -> DaemonState:
+        """How the daemon is now."""
+        ends = self._certificate.ends.timestamp() if self._certificate else None
+        return observation.observe(self.runtime, self._drive, self._started, ends, self.stuck())
+
+    def status(self) -> Status:
+        """How the daemon is, in words and numbers."""
+        history = self.runtime.history
+        tally = Tally() if history is None else history.tally
+        return status.status(self.observed(), tally, time.time())
 
     def _tls(self, settings: Settings) -> SSL.Context:
         """The TLS context of the certificate of the settings, or of one that is made here."""
@@ -144,10 +188,25 @@ class Assembly:
                     raise ConfigError(problem, str(file))
             fingerprint = certificates.fingerprint(certificate)
             say(f"the certificate is self-signed: {certificate}, SHA-256 {fingerprint}")
+        self._certificate = certificates.describe(certificate)
         admitted = None
         if settings.ssl_client_ca is not None:
             admitted = Clients(settings.ssl_client_ca, settings.ssl_allowed_clients)
         return tls_context(certificate, key, admitted)
+
+
+def _control(path: Path, commands: Mapping[str, Command]) -> Optional[Control]:
+    """The control socket, which answers from now on; None, and told, where there can be none."""
+    try:
+        control = Control(path, commands)
+        control.start()
+    except (OSError, RuntimeError) as error:
+        _log.warning(
+            "ovirt-scheduler status cannot ask this daemon: %(reason)s",
+            {"reason": f"{path}: {error}", "file": str(path)},
+        )
+        return None
+    return control
 
 
 def _lock(state: Path) -> Optional[int]:

@@ -58,7 +58,8 @@ def serve(read: Callable[[], Settings]) -> None:
     notifier = Notifier(os.environ)
     state = config.state_folder(os.environ, os.getuid())
     assembly = Assembly(settings, state)
-    watchdog = Watchdog(notifier, assembly.runtime.executor)
+    watchdog = Watchdog(notifier, assembly.runtime.executor, lambda: assembly.status()["line"])
+    assembly.stuck = lambda: watchdog.problem
     certificates = CertificateWatch(state, lambda: assembly.settings)
     with assembly.server as server:
         try:
@@ -78,6 +79,7 @@ def serve(read: Callable[[], Settings]) -> None:
             notifier.ready(f"listening on {server.url}")
             watchdog.start()
             certificates.start()
+            assembly.start_control()
             assembly.start_drive()
             received = signals.next()
             while received == signal.SIGHUP:

@@ -42,6 +42,10 @@ class Notifier:
         """Say that the daemon stops."""
         self._send("STOPPING=1", "STATUS=waiting for the calls under way")
 
+    def tell(self, status: str) -> None:
+        """What ``systemctl status`` shows from now on, in one line."""
+        self._send(f"STATUS={status}")
+
     def alive(self) -> None:
         """Feed systemd's watchdog."""
         self._send("WATCHDOG=1")

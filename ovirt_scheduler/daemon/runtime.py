@@ -90,12 +90,11 @@ class Runtime:
         inventory = self._inventory(settings.engine)
         registry = registry or self.registry
         seconds = settings.request_timeout
-        history = self.history if settings.history else None
         return Services(
             settings,
             inventory,
-            Service(registry, self.executor, seconds, inventory, history),
-            Scheduling(registry, self.executor, seconds, self._selections, inventory, history),
+            Service(registry, self.executor, seconds, inventory, self.history),
+            Scheduling(registry, self.executor, seconds, self._selections, inventory, self.history),
         )
 
     def use(self, services: Services) -> None:
@@ -115,7 +114,7 @@ class Runtime:
 
     def _bound_history(self, settings: Settings) -> None:
         if self.history is not None:
-            self.history.bound(settings.history_days, settings.history_size)
+            self.history.bound(settings.history_days, settings.history_size, settings.history)
 
     def _inventory(self, engine: Optional[EngineSettings]) -> Optional[Inventory]:
         if engine is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from typing import Callable
 
 from ovirt_scheduler.daemon.notify import Notifier
 from ovirt_scheduler.errors import ExecutorUnavailable
@@ -18,25 +19,32 @@ from ovirt_scheduler.processes.executor import Executor
 
 _log = logging.getLogger(__name__)
 
+_LOOK_EVERY = 30.0  # seconds, at most
 _NOTHING = b"def do_filter(hosts, vm, properties):\n    return hosts\n"
 _PROBE = Candidate(Source("watchdog", "/watchdog.py", _NOTHING), "/", ())
 
 
 class Watchdog:
-    """A thread that feeds the watchdog twice in the time that systemd allows, if it watches."""
+    """A thread that looks whether calls work, and feeds the watchdog of systemd, if it watches.
 
-    def __init__(self, notifier: Notifier, executor: Executor) -> None:
+    It tells systemd the status, too.
+
+    Args:
+        line: the status in one line.
+    """
+
+    def __init__(self, notifier: Notifier, executor: Executor, line: Callable[[], str]) -> None:
+        self.problem = ""  # why plugin calls do not work; empty when they do
+        self._line = line
         self._notifier = notifier
         self._executor = executor
         self._ended = threading.Event()
 
     def start(self) -> None:
-        """Start the thread, unless systemd does not watch the daemon."""
+        """Start the thread: it looks twice in the time that systemd allows."""
         seconds = self._notifier.watchdog_seconds
-        if seconds is not None:
-            threading.Thread(
-                target=self._feed, args=(seconds / 2,), name="watchdog", daemon=True
-            ).start()
+        pause = _LOOK_EVERY if seconds is None else min(_LOOK_EVERY, seconds / 2)
+        threading.Thread(target=self._feed, args=(pause,), name="watchdog", daemon=True).start()
 
     def stop(self) -> None:
         """Feed the watchdog no more; systemd does not watch a daemon that stops."""
@@ -44,7 +52,7 @@ class Watchdog:
 
     def _feed(self, pause: float) -> None:
         while True:
-            problem = self._problem()
+            self.problem = problem = self._look()
             if self._ended.is_set():
                 return
             if problem:
@@ -54,10 +62,11 @@ class Watchdog:
                 )
             else:
                 self._notifier.alive()
+            self._notifier.tell(self._line())
             if self._ended.wait(pause):
                 return
 
-    def _problem(self) -> str:
+    def _look(self) -> str:
         """Why plugin calls do not work; empty when they do."""
         try:
             fault = self._executor.analyse(_PROBE).fault

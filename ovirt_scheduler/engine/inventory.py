@@ -14,12 +14,14 @@ import contextlib
 import re
 import threading
 import time
+from collections import Counter
 from concurrent.futures import Future, wait
 from typing import Dict, Iterator, Mapping, Optional, Sequence, Tuple, cast
 from urllib.parse import urlencode
 
 from ovirt_scheduler.engine.client import VM_PATH, EngineClient, without_query
 from ovirt_scheduler.errors import EngineUnavailable
+from ovirt_scheduler.model.daemon_state import EngineState
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import UUID, Document
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Ids
@@ -49,6 +51,8 @@ class Inventory:
         self._lock = threading.Lock()
         self._answers: Dict[str, Tuple[float, Future[Optional[EngineReply]]]] = {}  # by path
         self._failure: Optional[str] = None  # how the latest query ended
+        self._failing_since: Optional[float] = None  # seconds since 1970
+        self._answers_by: Counter[str] = Counter()  # ok and failed
         self._retry_at = 0.0
 
     def look_up(
@@ -123,6 +127,12 @@ class Inventory:
         with self._failing_fast():
             return cast("Document", self._client.get(path, deadline))  # only a VM may be missing
 
+    def state(self) -> EngineState:
+        """How the latest query ended, and how many ended how since the start."""
+        with self._lock:
+            answers = dict(self._answers_by)
+            return EngineState(self._client.url, self._failure or "", self._failing_since, answers)
+
     def close(self) -> None:
         """Log out."""
         self._client.close()
@@ -180,10 +190,13 @@ class Inventory:
         except EngineUnavailable as error:
             with self._lock:
                 self._failure = str(error)
+                self._failing_since = self._failing_since or time.time()
+                self._answers_by["failed"] += 1
                 self._retry_at = time.monotonic() + pause
             raise
         with self._lock:
-            self._failure = None
+            self._failure = self._failing_since = None
+            self._answers_by["ok"] += 1
 
 
 def _share(deadline: float) -> float:

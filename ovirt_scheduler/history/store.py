@@ -30,6 +30,8 @@ from ovirt_scheduler.history.query import MOST_ROWS, Query
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.schema import Named
 from ovirt_scheduler.history.tables import Tables
+from ovirt_scheduler.history.tally import Tally
+from ovirt_scheduler.model.daemon_state import HistoryState
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +58,8 @@ class History:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._days, self._size = 30.0, 256 << 20
+        self._days, self._size, self._keeps = 30.0, 256 << 20, True
+        self.tally = Tally()
         self._queue: Deque[Tuple[str, Make]] = deque()
         self._lock = threading.Lock()
         self._filled = threading.Event()
@@ -66,6 +69,7 @@ class History:
         self.dropped = 0  # records that were not written: the queue was full, or the disk
         self._told = ""  # what is wrong, as it was told last
         self._tables: Optional[Tables] = None
+        self._totals = (0, 0)  # decisions, bytes
         self._retry_at = 0.0
         self._old_at = 0.0
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
@@ -73,9 +77,13 @@ class History:
     def start(self) -> None:
         self._thread.start()
 
-    def bound(self, days: float, size: int) -> None:
-        """Keep records for so many days from now on, and within so many bytes."""
-        self._days, self._size, self._old_at = days, size, 0.0
+    def bound(self, days: float, size: int, keeps: bool = True) -> None:
+        """Keep records for so many days from now on, and within so many bytes.
+
+        Args:
+            keeps: or keep none: they are counted only.
+        """
+        self._days, self._size, self._keeps, self._old_at = days, size, keeps, 0.0
 
     def put(self, make: Make) -> None:
         """Have a decision's record written.
@@ -94,6 +102,11 @@ class History:
     def waiting(self) -> int:
         """How many records are not written yet."""
         return len(self._queue) + self._under_way
+
+    def state(self) -> HistoryState:
+        """How it is now."""
+        count, size = self._totals
+        return HistoryState(count, size, self.waiting, self.dropped, self._told)
 
     def close(self, seconds: float = 5.0) -> None:
         """Write what waits, and end."""
@@ -125,13 +138,29 @@ class History:
             waiting, self._queue = self._queue, deque()
             self._under_way = len(waiting)
         try:
-            self._write([made for made in map(_made, waiting) if made is not None])
+            made = [each for each in map(self._made, waiting) if each is not None]
+            if self._keeps:
+                self._write(made)
         except sqlite3.Error as error:
             self._fail(error, len(waiting))
         except Exception:  # noqa: BLE001  nobody else would tell
             _log.exception("the history: records could not be written, this is a bug")
         finally:
             self._under_way = 0
+
+    def _made(self, entry: Tuple[str, Make]) -> Optional[Tuple[str, Any]]:
+        """What is to be written, and counted; None, and told, where it cannot be made."""
+        kind, make = entry
+        time.sleep(_BREATH)
+        try:
+            record = make()
+            if kind != "decision":
+                return kind, record
+            self.tally.add(record, record["time"])
+            return kind, schema.pack(record)
+        except Exception:  # noqa: BLE001  nobody else would tell
+            _log.exception("the history: a record could not be made, this is a bug")
+            return None
 
     def _write(self, records: Sequence[Tuple[str, Any]]) -> None:
         tables = self._opened()
@@ -148,6 +177,7 @@ class History:
             self._old_at = now + _LOOK_FOR_OLD
             tables.forget_before(time.time() - self._days * _DAY)
         tables.keep_within(self._size)
+        self._totals = tables.totals()
 
     def _opened(self) -> Optional[Tables]:
         if self._tables is None and time.monotonic() >= self._retry_at:
@@ -194,18 +224,6 @@ class History:
             "the history begins anew, its file is damaged: %(reason)s; it is set aside as %(file)s",
             {"reason": problem, "file": str(aside)},
         )
-
-
-def _made(entry: Tuple[str, Make]) -> Optional[Tuple[str, Any]]:
-    """What is to be written; a record that cannot be made is a bug, and stops no other."""
-    kind, make = entry
-    time.sleep(_BREATH)
-    try:
-        record = make()
-        return kind, schema.pack(record) if kind == "decision" else record
-    except Exception:  # noqa: BLE001  nobody else would tell
-        _log.exception("the history: a record could not be made, this is a bug")
-        return None
 
 
 class Reader:

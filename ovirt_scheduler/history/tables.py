@@ -180,6 +180,11 @@ class Tables:
                 self._sweep()
             self._db.execute("PRAGMA incremental_vacuum").fetchall()
 
+    def totals(self) -> Tuple[int, int]:
+        """How many decisions there are, and how many bytes are in use."""
+        first, last = self._db.execute("SELECT min(number), max(number) FROM decisions").fetchone()
+        return (0 if first is None else last - first + 1), self._bytes()
+
     def _bytes(self) -> int:
         counts = [
             self._db.execute(f"PRAGMA {name}").fetchone()[0]

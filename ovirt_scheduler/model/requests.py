@@ -21,6 +21,15 @@ class AnswerForm(enum.Enum):
     ENGINE = "engine"
 
 
+class Pages(enum.Enum):
+    """What GET serves, and to whom (contract 6)."""
+
+    OFF = "off"
+    HEALTH = "health"
+    LOOPBACK = "loopback"
+    CALLERS = "callers"
+
+
 class EngineScores(enum.Enum):
     """What the engine form answers to ``runCostFunctions`` (contract 3.4)."""
 

@@ -19,6 +19,7 @@ from ovirt_scheduler.errors import BadParameters, RefusedProperty, UnreadableDoc
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.analysis import Analysis
 from ovirt_scheduler.model.cluster_state import ClusterDocuments, ClusterState
+from ovirt_scheduler.model.daemon_state import ProcessesState
 from ovirt_scheduler.model.decisions import Execution, Job
 from ovirt_scheduler.model.drivers import (
     Changes,
@@ -104,6 +105,14 @@ class Executor:
     def zygote_pid(self) -> Optional[int]:
         """The process id of the zygote; None where there is none just now."""
         return self._runner.zygote_pid
+
+    def state(self) -> ProcessesState:
+        """How the processes are, and what came to pass since the start."""
+        runner, places = self._runner, self._runner.held
+        return ProcessesState(
+            runner.pool.kept, runner.started, runner.pool.replaced, runner.zygotes,
+            places.busy, places.capacity, places.waiting, places.refused,
+        )  # fmt: skip
 
     def keep(self, most: int) -> None:
         """Change how many processes of plugins are kept between calls."""

@@ -15,7 +15,8 @@ class Places:
     """``capacity`` places; at most ``max_waiting`` askers wait for one."""
 
     def __init__(self, capacity: int, max_waiting: int) -> None:
-        self._free = capacity
+        self._capacity = self._free = capacity
+        self.refused = 0  # askers
         self._max_waiting = max_waiting
         self._lock = threading.Lock()
         # Each asker waits on a condition of its own, so that one free place wakes one thread.
@@ -41,6 +42,7 @@ class Places:
         turn = threading.Condition(self._lock)
         with self._lock:
             if not self._free and len(self._queue) >= self._max_waiting:
+                self.refused += 1
                 raise Overloaded(
                     f"{len(self._queue)} requests wait already, as many as max_waiting allows; "
                     "try again later"
@@ -50,6 +52,7 @@ class Places:
                 while not self._free or self._queue[0] is not turn:
                     left = deadline - time.monotonic()
                     if left <= 0:
+                        self.refused += 1
                         raise Overloaded("no plugin process became free in the request's time")
                     turn.wait(left)
                 askers = len(self._queue) + 1  # this one is in the queue
@@ -64,6 +67,21 @@ class Places:
             with self._lock:
                 self._free += held
                 self._wake_next()
+
+    @property
+    def busy(self) -> int:
+        """How many places are held."""
+        return self._capacity - self._free
+
+    @property
+    def capacity(self) -> int:
+        """How many places there are."""
+        return self._capacity
+
+    @property
+    def waiting(self) -> int:
+        """How many askers wait for a place."""
+        return len(self._queue)
 
     def _wake_next(self) -> None:
         if self._free and self._queue:

@@ -94,11 +94,12 @@ class Runner:
             limits.become_subreaper()
         self._adopts = adopts
         self._user = user
-        self._places = Places(parallel, max_waiting)
+        self.held = Places(parallel, max_waiting)
         self._lock = threading.Lock()
         self._starting = threading.Lock()
         self._zygote: Optional[Zygote] = None
         self._closed = False
+        self.started = self.zygotes = 0  # processes since the start
         self.pool = Pool(self._fork, kept, parallel)
 
     def start(self) -> None:
@@ -135,7 +136,7 @@ class Runner:
         Raises:
             Overloaded: none became free in time, too many wait, or this is closed.
         """
-        return self._places.taken(max(1, wanted), deadline)
+        return self.held.taken(max(1, wanted), deadline)
 
     def call(
         self, calls: Sequence[PluginCall], deadline: float, parallel: int = 1
@@ -426,6 +427,7 @@ class Runner:
             ExecutorUnavailable: there is none to be had.
         """
         zygote = self._live_zygote()
+        self.started += 1
         for tries_left in reversed(range(2)):
             try:
                 return zygote.fork()
@@ -452,6 +454,7 @@ class Runner:
                     if self._zygote is not None and self._zygote.alive:
                         return self._zygote
                     # close() finds it, and need not wait until it has started
+                    self.zygotes += 1
                     zygote = Zygote(self.pool.ended, self._replace, self._user, self._adopts)
                     self._zygote = zygote
                 try:

@@ -16,7 +16,7 @@ from typing import Dict, FrozenSet, Iterator, Mapping, Optional, Tuple
 
 from ovirt_scheduler.errors import ConfigError, PluginError
 from ovirt_scheduler.model.plugins import PluginUser
-from ovirt_scheduler.model.requests import AnswerForm, EngineScores, WantedUnit
+from ovirt_scheduler.model.requests import AnswerForm, EngineScores, Pages, WantedUnit
 from ovirt_scheduler.model.units import Kind, OnFailure
 from ovirt_scheduler.security import trust
 from ovirt_scheduler.settings import syntax
@@ -121,6 +121,7 @@ class Settings:
     log_file: Optional[Path]  # None: standard error
     log_format: str  # auto, plain, json or journal
     log_level: str  # debug, info, warning or error
+    pages: Pages
     history: bool
     history_days: int
     history_size: int
@@ -286,6 +287,10 @@ def _check_listening(conf: ConfFile) -> None:
         raise conf.mistake("ssl_client_ca", "client certificates need ssl = true")
     if conf["ssl_allowed_clients"] and not conf["ssl_client_ca"]:
         raise conf.mistake("ssl_allowed_clients", "needs ssl_client_ca, which is not set")
+    if conf["pages"] is Pages.CALLERS and not conf["ssl_client_ca"]:
+        raise conf.mistake(
+            "pages", "callers has to know who calls: set ssl_client_ca, or say loopback"
+        )
     open_door = not conf["ssl_client_ca"] and not conf["allow_unauthenticated"]
     if open_door and not is_loopback(conf["listening_address"]):
         raise conf.mistake(

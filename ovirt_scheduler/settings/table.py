@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Tuple
 
-from ovirt_scheduler.model.requests import AnswerForm, EngineScores
+from ovirt_scheduler.model.requests import AnswerForm, EngineScores, Pages
 from ovirt_scheduler.model.units import Kind, OnFailure
 from ovirt_scheduler.settings.values import Drive, Key
 
@@ -245,6 +245,14 @@ SCHEDULER: Tuple[Key, ...] = (
         "info",
         "What is worth a line in the log.",
         choices=("debug", "info", "warning", "error"),
+    ),
+    Key(
+        "pages",
+        "choice",
+        "health",
+        "What GET serves. health: /health and /metrics, on this machine; loopback: all pages, on "
+        "this machine; callers: all pages, to whoever may call.",
+        choices=Pages,
     ),
     Key(
         "history",

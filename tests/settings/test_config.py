@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ovirt_scheduler.errors import ConfigError, PluginError
-from ovirt_scheduler.model.requests import AnswerForm, EngineScores, WantedUnit
+from ovirt_scheduler.model.requests import AnswerForm, EngineScores, Pages, WantedUnit
 from ovirt_scheduler.model.units import Kind, OnFailure
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import ClusterSettings, EngineSettings, PluginConf, Settings
@@ -50,6 +50,7 @@ DEFAULTS = Settings(
     log_file=None,
     log_format="auto",
     log_level="info",
+    pages=Pages.HEALTH,
     history=True,
     history_days=30,
     history_size=256 << 20,

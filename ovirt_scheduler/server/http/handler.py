@@ -28,6 +28,7 @@ from ovirt_scheduler.server.http.head import (
     stays_open,
 )
 from ovirt_scheduler.server.http.stream import Stream, TlsError
+from ovirt_scheduler.server.pages.site import Site, is_page
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +36,8 @@ _LINGER = 2.0  # seconds in which a client may read our last answer
 _SHOWN = 200  # characters of a text that may be the caller's own
 _BUFFER = 65536  # bytes in each direction of a connection
 _COMPRESSED = 16384  # bytes from which an answer is worth compressing
+
+_TOLD = frozenset((403, 421, 500, 503))  # answers to a GET that are worth a line in the log
 
 _PATHS: Mapping[str, Optional[AnswerForm]] = {  # None: what the settings say (contract 1.3)
     "/design": AnswerForm.DESIGN,
@@ -57,6 +60,7 @@ class ServerSettings:
     connection_timeout: float = 10.0  # for a handshake, for a request, for a stalled answer
     idle_timeout: float = 60.0  # between two requests
     answer_timeout: float = 60.0  # for the whole answer to be taken
+    site: Optional[Site] = None  # None: there are no pages
 
 
 class Server(Protocol):
@@ -157,7 +161,8 @@ class ConnectionHandler:
             },
         )
         self._goes_on = False
-        allow = ["Allow: POST"] if status is HTTPStatus.METHOD_NOT_ALLOWED else []
+        allowed = "GET, HEAD" if is_page(self._path) else "POST"
+        allow = [f"Allow: {allowed}"] if status is HTTPStatus.METHOD_NOT_ALLOWED else []
         headers = (*allow, "Content-Type: text/plain; charset=utf-8", "Connection: close")
         self._send(status, f"{text}\n".encode(), *headers)
 
@@ -176,7 +181,7 @@ class ConnectionHandler:
             f"HTTP/1.1 {status:d} {status.phrase}",
             "Server: ovirt-scheduler",
             time.strftime("Date: %a, %d %b %Y %H:%M:%S GMT", time.gmtime()),
-            f"Content-Length: {len(body)}",
+            *([] if status is HTTPStatus.NOT_MODIFIED else [f"Content-Length: {len(body)}"]),
             f"X-Request-Id: {self._request_id}",
             *headers,
         )
@@ -250,6 +255,13 @@ class ConnectionHandler:
             path = urlsplit(re.sub("^//+", "/", self._path)).path
         except ValueError:
             path = ""
+        site = self._server.settings.site
+        if site is not None and is_page(path):
+            if self._command in ("GET", "HEAD"):
+                self._show(site)
+                return False
+            self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "this is a page: read it with GET")
+            return False
         if path not in _PATHS:
             known = ", ".join(_PATHS)
             self._refuse(HTTPStatus.NOT_FOUND, f"there is nothing here; the paths are {known}")
@@ -263,6 +275,34 @@ class ConnectionHandler:
         self._form = _PATHS[path] or self._server.settings.root_form
         return True
 
+    def _show(self, site: Site) -> None:
+        """Answer a GET or a HEAD with a page."""
+        if self._headers.get("content-length", "0") != "0" or "transfer-encoding" in self._headers:
+            self._refuse(HTTPStatus.BAD_REQUEST, "a GET has no body here")
+            return
+        address, local = self._connection.getpeername()[0], self._connection.getsockname()[0]
+        page = site.answer(self._path, self._headers, address, local)
+        level = logging.INFO if page.status in _TOLD else logging.DEBUG
+        logger.log(
+            level,
+            "request %(request)s %(target)s, %(peer)s: %(outcome)s",
+            {
+                "request": self._request_id,
+                "target": Name(self._target()),
+                "peer": self._peer,
+                "outcome": f"HTTP {page.status}",
+            },
+        )
+        self._end_if_due()
+        ending = () if self._goes_on else ("Connection: close",)
+        headers = (f"{name}: {value}" for name, value in page.headers.items())
+        self._send(HTTPStatus(page.status), page.body, *headers, *ending)
+
+    def _end_if_due(self) -> None:
+        """Answer no further request where other rules hold by now, or the daemon stops."""
+        if self._context is not self._server.tls or self._server.stopping:
+            self._goes_on = False  # it comes back under the new rules, if they let it
+
     def _answer(self, body: bytes) -> None:
         caller = Caller(self._request_id, self._form, self._peer)
         document = self._server.dispatcher.answer(caller, body)
@@ -270,8 +310,7 @@ class ConnectionHandler:
         if len(document) >= _COMPRESSED and self._accepts_gzip():
             document = xmlrpc.client.gzip_encode(document)
             headers.append("Content-Encoding: gzip")
-        if self._context is not self._server.tls or self._server.stopping:
-            self._goes_on = False  # it comes back under the new rules, if they let it
+        self._end_if_due()
         if not self._goes_on:
             headers.append("Connection: close")
         elif self._version == "HTTP/1.0":

@@ -1,0 +1,94 @@
+"""``ovirt-scheduler status``: how the daemon is, what is wrong since when, and what to do next."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, List
+
+from ovirt_scheduler.command import tables
+from ovirt_scheduler.daemon.control import FILE, short_name
+from ovirt_scheduler.errors import CallRefused, NoAnswer
+from ovirt_scheduler.history import explanation
+from ovirt_scheduler.server.pages import status
+
+_SECONDS = 10.0
+_HEADINGS = ("NAME", "KIND", "STATE", "CALLS", "FAILED", "MEDIAN", "P99")
+
+
+def ask(state: Path, command: str, **further: object) -> Any:
+    """What the daemon of a state folder answers on its control socket.
+
+    Args:
+        command: and what it takes besides.
+
+    Raises:
+        NoAnswer: no daemon is there, or it may not be asked.
+        CallRefused: it refuses, and why.
+    """
+    asked = json.dumps({"command": command, **further})
+    try:
+        with socket.socket(socket.AF_UNIX) as channel, short_name(state / FILE) as name:
+            channel.settimeout(_SECONDS)
+            channel.connect(name)
+            channel.sendall(f"{asked}\n".encode())
+            with channel.makefile("rb") as file:
+                line = file.readline()
+    except PermissionError:
+        raise NoAnswer(
+            f"{state / FILE}: only root and the daemon's own user may ask; try it with sudo"
+        ) from None
+    except OSError as error:
+        raise NoAnswer(
+            f"no daemon answers at {state / FILE}: {os.strerror(error.errno or 0)}; is it running? "
+            "systemctl status ovirt-scheduler"
+        ) from None
+    told = json.loads(line or b'{"error": "the daemon ended before it answered"}')
+    if "error" in told:
+        raise CallRefused(told["error"])
+    return told["answer"]
+
+
+def show(state: Path, output: str) -> int:
+    """Print the status.
+
+    Returns:
+        The exit status: 0 where all is well, 1 where something fails.
+    """
+    told = ask(state, "status")
+    if output == "json":
+        sys.stdout.write(tables.document(told))
+    else:
+        sys.stdout.write(_text(explanation.cleaned(told)))
+    return 0 if told["well"] else 1
+
+
+def _text(told: Dict[str, Any]) -> str:
+    lines: List[str] = [told["line"]]
+    for problem in told["problems"]:
+        since = (
+            f", since {status.shown(problem['since'], time.time())}" if "since" in problem else ""
+        )
+        lines += ["", f"{problem['what']}{since}"]
+        lines += [f"  {problem[key]}" for key in ("detail", "mend") if key in problem]
+    rows = [
+        (
+            unit["name"], unit["kind"], unit["state"], unit["calls"], unit["failures"],
+            status.milliseconds(unit.get("median_ms")), status.milliseconds(unit.get("p99_ms")),
+        )
+        for unit in told["units"]
+    ]  # fmt: skip
+    facts = [*status.facts(told)]
+    width = max(len(term) for term, _ in facts)
+    shown = [f"{term:<{width}}  {text}" for term, text in facts]
+    for cluster in told["clusters"]:
+        look = cluster.get("last_look")
+        looked = f"looked at {status.shown(look, time.time())}" if look else "not looked at yet"
+        problem = f": {cluster['problem']}" if "problem" in cluster else ""
+        shown.append(f"{'Cluster ' + cluster['name']:<{width}}  {looked}{problem}")
+    table = tables.table(_HEADINGS, rows) if rows else "no policy unit is loaded\n"
+    return "\n".join(lines) + f"\n\n{table}\n" + "\n".join(shown) + "\n"

@@ -1,0 +1,118 @@
+"""The control socket: what only root and the daemon's own user may ask or do (contract 9).
+
+A Unix socket in the state folder, which nobody else can enter. The kernel says who the peer is.
+One line of JSON comes, ``{"command": …}``, one goes: ``{"answer": …}`` or ``{"error": …}``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import socket
+import socketserver
+import struct
+import threading
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, Mapping
+
+from ovirt_scheduler.errors import SchedulerError
+
+_log = logging.getLogger(__name__)
+
+FILE = "control"
+
+Peer = int  # a user's number
+Command = Callable[[Mapping[str, Any], Peer], object]
+
+_LONGEST = 64 << 10  # bytes of what is asked
+_SECONDS = 10.0  # for one question, and for its answer to be taken
+_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid: SO_PEERCRED of unix(7)
+
+
+class Control:
+    """Answers on the socket, each question in a thread of its own.
+
+    Args:
+        path: of the socket.
+        commands: by name; each gets what was asked, and the number of the user who did.
+
+    Raises:
+        OSError: the socket cannot be made.
+    """
+
+    def __init__(self, path: Path, commands: Mapping[str, Command]) -> None:
+        self._path = path
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+        self._server = _Server(path, commands)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="control", daemon=True
+        )
+
+    def start(self) -> None:
+        """Answer from now on."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Answer no more, and take the socket away."""
+        if self._thread.is_alive():
+            self._server.shutdown()
+        self._server.server_close()
+        with contextlib.suppress(FileNotFoundError):
+            self._path.unlink()
+
+
+@contextlib.contextmanager
+def short_name(path: Path) -> Iterator[str]:
+    """Another name of a file, within the 107 bytes that the name of a Unix socket may have."""
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, path: Path, commands: Mapping[str, Command]) -> None:
+        self.commands = commands
+        with short_name(path) as name:
+            before = os.umask(0o177)
+            try:
+                super().__init__(name, _Question)
+            finally:
+                os.umask(before)
+
+    def handle_error(self, *_: object) -> None:
+        """Tell of it in the log; the next question is answered."""
+        _log.exception("a question on the control socket could not be answered, this is a bug")
+
+
+class _Question(socketserver.StreamRequestHandler):
+    server: _Server
+    timeout = _SECONDS
+
+    def handle(self) -> None:
+        raw = self.request.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        _, user, _ = _CREDENTIALS.unpack(raw)
+        with contextlib.suppress(OSError):  # who asked is gone, or says nothing
+            line = self.rfile.readline(_LONGEST)
+            self.wfile.write(f"{json.dumps(self._answer(line, user))}\n".encode())
+
+    def _answer(self, line: bytes, user: int) -> Dict[str, object]:
+        if user not in (0, os.geteuid()):
+            return {"error": "only root and the daemon's user may ask here"}
+        try:
+            asked = json.loads(line)
+            command = self.server.commands[asked["command"]]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            known = ", ".join(sorted(self.server.commands))
+            return {"error": f"expected a line of JSON with a command, one of {known}"}
+        try:
+            return {"answer": command(asked, user)}
+        except SchedulerError as error:
+            return {"error": str(error)}

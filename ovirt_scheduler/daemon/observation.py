@@ -1,0 +1,68 @@
+"""How the daemon is at this moment, gathered from its parts: nothing is opened, nobody waits."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, Optional, Tuple
+
+from ovirt_scheduler import __version__
+from ovirt_scheduler.catalogue.snapshot import Catalogue
+from ovirt_scheduler.clusters.threads import ClusterThreads
+from ovirt_scheduler.daemon.runtime import Runtime
+from ovirt_scheduler.model.daemon_state import DaemonState, UnitState
+from ovirt_scheduler.model.plugins import PropertySet
+
+
+def observe(
+    runtime: Runtime,
+    drive: Optional[ClusterThreads],
+    started: float,
+    certificate_ends: Optional[float],
+    stuck: str,
+) -> DaemonState:
+    """Gather it.
+
+    Args:
+        drive: what looks after clusters, if there are any to look after.
+        started, certificate_ends: seconds since 1970.
+        stuck: why calls of plugins do not work; empty where they do.
+    """
+    settings, inventory, _, _ = runtime.services
+    catalogue = runtime.registry.catalogue
+    return DaemonState(
+        version=__version__,
+        started=started,
+        plugins_path=":".join(map(str, settings.plugins_path)),
+        units=tuple(_units(catalogue)),
+        processes=runtime.executor.state(),
+        faults=tuple(map(str, catalogue.faults)),
+        certificate_ends=certificate_ends,
+        engine=None if inventory is None else inventory.state(),
+        clusters=() if drive is None else drive.state(),
+        history=None
+        if runtime.history is None or not settings.history
+        else runtime.history.state(),
+        stuck=stuck,
+    )
+
+
+def _units(catalogue: Catalogue) -> Iterator[UnitState]:
+    """The policy units, then the drivers, in the order of their names."""
+    for unit in sorted(catalogue.units.values(), key=lambda unit: (unit.name, unit.kind.value)):
+        yield UnitState(
+            unit.name, unit.kind.words, unit.plugin.modules[0].path, unit.checksum,
+            unit.description, _properties(unit.properties),
+        )  # fmt: skip
+    for driver in sorted(catalogue.drivers.values(), key=lambda driver: driver.name):
+        if driver.shipped and not driver.interfaces and driver.topic is None:
+            continue  # the daemon's own
+        yield UnitState(
+            driver.name, driver.words, driver.plugin.modules[0].path, driver.checksum,
+            driver.description, _properties(driver.properties),
+        )  # fmt: skip
+
+
+def _properties(properties: Optional[PropertySet]) -> Tuple[Tuple[str, str], ...]:
+    found: Dict[str, str] = {}
+    for each in properties.properties if properties is not None else ():
+        found[each.name] = each.pattern
+    return tuple(found.items())

@@ -1,0 +1,186 @@
+"""What the decisions since the start come to: calls, failures and times, per unit and per method.
+
+``/metrics``, ``/status`` and ``ovirt-scheduler status`` read it. The history's thread adds each
+record to it, so that no call pays for the counting.
+"""
+
+from __future__ import annotations
+
+import bisect
+import threading
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import Any, Deque, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+# Seconds: upper ends of the histograms' buckets (contract 9).
+BUCKETS = (
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
+    1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0,
+)  # fmt: skip
+
+MINUTES = 60  # that a chart shows
+
+_RECENT = 500  # calls that median and p99 are taken of
+_MOST_UNITS = 2000  # names; those that were called longest ago are forgotten first
+_NOT_ASKED = "not asked"
+
+
+class Exemplar(NamedTuple):
+    """One call that fell into a bucket."""
+
+    decision: str  # id
+    seconds: float
+    time: float  # since 1970
+
+
+class Histogram:
+    """How long calls took: a count for each bucket, and the last call that fell into it."""
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BUCKETS) + 1)  # the last: beyond all buckets
+        self.exemplars: List[Optional[Exemplar]] = [None] * (len(BUCKETS) + 1)
+        self.sum = 0.0
+
+    def add(self, exemplar: Exemplar) -> None:
+        """Count a call."""
+        place = bisect.bisect_left(BUCKETS, exemplar.seconds)
+        self.counts[place] += 1
+        self.exemplars[place] = exemplar
+        self.sum += exemplar.seconds
+
+
+class Minute(NamedTuple):
+    """The calls of one minute of the last hour."""
+
+    calls: int
+    failures: int
+
+
+@dataclass
+class UnitTally:
+    """The calls of one policy unit or driver since the start."""
+
+    name: str
+    kind: str
+    outcomes: Counter[Tuple[str, str]] = field(default_factory=Counter)  # by outcome and mode
+    times: Histogram = field(default_factory=Histogram)
+    recent: Deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))  # seconds
+    minutes: Dict[int, List[int]] = field(default_factory=dict)  # minute: calls, failures
+    failing_since: Optional[float] = None  # seconds since 1970; None: its last call was well
+    last_error: str = ""
+    last_error_at: Optional[float] = None
+    hosts_removed: int = 0
+    decisive: int = 0
+
+    @property
+    def calls(self) -> int:
+        return sum(self.outcomes.values())
+
+    @property
+    def failures(self) -> int:
+        return sum(count for (outcome, _), count in self.outcomes.items() if outcome != "ok")
+
+    def quantile(self, share: float) -> Optional[float]:
+        """Seconds that this share of the recent calls took at most; None without a call."""
+        ordered = sorted(self.recent)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
+
+    def last_hour(self, now: float) -> List[Minute]:
+        """Each of the last 60 minutes, the oldest first."""
+        latest = int(now // 60)
+        return [
+            Minute(*self.minutes.get(minute, (0, 0)))
+            for minute in range(latest - MINUTES + 1, latest + 1)
+        ]
+
+
+class Tally:
+    """Counts records. One thread adds, any number read."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._units: Dict[Tuple[str, str], UnitTally] = {}
+        self._requests: Counter[Tuple[str, str, str]] = Counter()
+        self._times: Dict[str, Histogram] = {}
+
+    def add(self, record: Mapping[str, Any], time: float) -> None:
+        """Count a decision.
+
+        Args:
+            record: as the history keeps it (contract 8.1).
+            time: when it was made, seconds since 1970.
+        """
+        removed = _removed(record)
+        decisive = set(record.get("decisive", ()))
+        with self._lock:
+            failed = any(unit["outcome"] not in ("ok", _NOT_ASKED) for unit in record["units"])
+            outcome = "unit failed" if failed else "ok"
+            self._requests[record["method"], record["form"], outcome] += 1
+            seconds = record["milliseconds"] / 1000
+            times = self._times.setdefault(record["method"], Histogram())
+            times.add(Exemplar(record["id"], seconds, time))
+            for unit in record["units"]:
+                if unit["outcome"] != _NOT_ASKED:
+                    tally = self._unit(unit["name"], unit["kind"])
+                    _add_call(tally, unit, record["id"], time)
+                    tally.hosts_removed += removed[unit["name"]]
+                    tally.decisive += unit["name"] in decisive
+
+    def units(self) -> Sequence[UnitTally]:
+        """Those that were called since the start, in the order of their names."""
+        with self._lock:
+            return sorted(self._units.values(), key=lambda tally: (tally.name, tally.kind))
+
+    def unit(self, name: str, kind: str) -> UnitTally:
+        """The calls of one; empty where there was none."""
+        with self._lock:
+            return self._units.get((name, kind)) or UnitTally(name, kind)
+
+    def requests(self) -> Mapping[Tuple[str, str, str], int]:
+        """How many requests there were, by method, answer form and outcome."""
+        with self._lock:
+            return dict(self._requests)
+
+    def request_times(self) -> Mapping[str, Histogram]:
+        """How long requests took, by method."""
+        with self._lock:
+            return dict(self._times)
+
+    def _unit(self, name: str, kind: str) -> UnitTally:
+        tally = self._units.pop((name, kind), None)
+        if tally is None:
+            if len(self._units) >= _MOST_UNITS:
+                del self._units[next(iter(self._units))]
+            tally = UnitTally(name, kind)
+        self._units[name, kind] = tally  # the latest is the last
+        return tally
+
+
+def _removed(record: Mapping[str, Any]) -> Counter[str]:
+    """How many hosts each filter removed."""
+    return Counter(
+        verdict["unit"]
+        for host in record.get("hosts", ())
+        for verdict in host.get("verdicts", ())
+        if verdict["verdict"] == "removed"
+    )
+
+
+def _add_call(tally: UnitTally, unit: Mapping[str, Any], decision: str, time: float) -> None:
+    outcome, seconds = unit["outcome"], unit.get("milliseconds", 0.0) / 1000
+    failed = outcome != "ok"
+    tally.outcomes[outcome, unit.get("mode", "live")] += 1
+    tally.times.add(Exemplar(decision, seconds, time))
+    tally.recent.append(seconds)
+    minute = int(time // 60)
+    counts = tally.minutes.setdefault(minute, [0, 0])
+    counts[0] += 1
+    counts[1] += failed
+    for old in [each for each in tally.minutes if each <= minute - MINUTES]:
+        del tally.minutes[old]
+    if failed:
+        tally.last_error, tally.last_error_at = unit.get("message", outcome), time
+        if tally.failing_since is None:
+            tally.failing_since = time
+    else:
+        tally.failing_since = None

@@ -1,0 +1,83 @@
+"""How the daemon is at one moment: plain values, for pages, metrics and ``status``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Mapping, Optional, Tuple
+
+
+@dataclass(frozen=True)
+class UnitState:
+    """A policy unit or a driver that is loaded. Times are in seconds since 1970."""
+
+    name: str
+    kind: str  # in words: filter, cost function, balance, driver
+    file: str
+    checksum: str
+    description: str = ""
+    properties: Tuple[Tuple[str, str], ...] = ()  # name and pattern
+    old_since: Optional[float] = None  # since when an older version answers: its file does not load
+    old_because: str = ""
+
+
+@dataclass(frozen=True)
+class ClusterLook:
+    """A cluster that the daemon looks after by itself."""
+
+    name: str
+    makes_migrations: bool
+    last_look: Optional[float] = None  # seconds since 1970
+    next_look: Optional[float] = None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class EngineState:
+    """How the last question to the engine's REST API ended."""
+
+    url: str
+    problem: str = ""
+    since: Optional[float] = None  # seconds since 1970
+    answers: Mapping[str, int] = field(default_factory=dict)  # by ok and failed
+
+
+@dataclass(frozen=True)
+class HistoryState:
+    """The history of decisions, as far as its writer knows it."""
+
+    decisions: int
+    size: int  # bytes
+    waiting: int
+    dropped: int
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class ProcessesState:
+    """The processes below the daemon, and the calls in them."""
+
+    kept: int
+    started: int
+    replaced: Mapping[str, int]  # by reason
+    zygotes: int  # that were started, the present one included
+    busy: int  # places for calls
+    places: int
+    waiting: int  # requests
+    refused: int  # requests, for the daemon was at its limit
+
+
+@dataclass(frozen=True)
+class DaemonState:
+    """All of it. Times are in seconds since 1970."""
+
+    version: str
+    started: float
+    plugins_path: str
+    units: Tuple[UnitState, ...]
+    processes: ProcessesState
+    faults: Tuple[str, ...] = ()  # files of the plugins' folders that give no unit, and why
+    certificate_ends: Optional[float] = None
+    engine: Optional[EngineState] = None
+    clusters: Tuple[ClusterLook, ...] = ()
+    history: Optional[HistoryState] = None
+    stuck: str = ""  # why the watchdog would not be fed

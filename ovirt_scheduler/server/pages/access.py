@@ -1,0 +1,71 @@
+"""Who may read which page: the setting ``pages``, and the name that a browser asked for."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Collection, Optional
+from urllib.parse import urlsplit
+
+from ovirt_scheduler.model.requests import Pages
+
+
+class Access:
+    """Who may read what.
+
+    Args:
+        pages: as scheduler.conf says.
+        names: host names and addresses by which the daemon is known: those of the listener and of
+            its certificate. A page that another site's name leads to here is refused, since a
+            browser would let that site read it (DNS rebinding).
+    """
+
+    def __init__(self, pages: Pages, names: Collection[str]) -> None:
+        self.pages = pages
+        self._names = frozenset(name.lower() for name in names)
+
+    def may_read(self, peer: str, everything: bool) -> bool:
+        """Whether a client may read.
+
+        Args:
+            peer: its address.
+            everything: more than ``/health`` and ``/metrics``.
+        """
+        if self.pages is Pages.CALLERS:
+            return True
+        if self.pages is Pages.OFF or (everything and self.pages is Pages.HEALTH):
+            return False
+        return is_loopback(peer)
+
+    def is_ours(self, host: Optional[str], local: str) -> bool:
+        """Whether the ``Host`` of a request names this daemon.
+
+        Args:
+            local: the daemon's address, as the client reached it.
+        """
+        name = host_name(host or "")
+        return name is not None and (name in self._names or name == local or is_loopback(name))
+
+
+def host_name(host: str) -> Optional[str]:
+    """The name or address in a ``Host`` header, in lower case; None where it is none."""
+    try:
+        split = urlsplit(f"//{host}")
+        named = split.hostname
+        _ = split.port
+    except ValueError:
+        return None
+    if not named or split.username is not None or split.path or split.query:
+        return None
+    return named.rstrip(".").lower()
+
+
+def is_loopback(address: str) -> bool:
+    """Whether it is ``localhost`` or a loopback address."""
+    if address == "localhost":
+        return True
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    mapped = getattr(parsed, "ipv4_mapped", None)
+    return (mapped or parsed).is_loopback

@@ -1,0 +1,349 @@
+"""From the target of a GET to its answer: which page it is, who may read it, and what it says."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import re
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+
+from ovirt_scheduler.errors import BadParameters, HistoryUnreadable
+from ovirt_scheduler.history import query
+from ovirt_scheduler.history.store import Reader
+from ovirt_scheduler.history.tally import Minute, Tally
+from ovirt_scheduler.model.daemon_state import DaemonState
+from ovirt_scheduler.server.pages import charts, status, views
+from ovirt_scheduler.server.pages.access import Access
+from ovirt_scheduler.server.pages.metrics import Metrics
+
+_REFRESH = 10  # seconds
+_ROWS = 50  # of a list of decisions
+_LAST = 10  # decisions on other pages
+_FOLDER = Path(__file__).resolve().parent / "templates"
+_NOTHING = "No decision is kept yet: the engine has not asked, or history = false."
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src data:; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+_FIRST = frozenset(("health", "metrics", "status", "decisions", "units", "clusters", "style"))
+_FIELDS = (
+    ("vm", "VM", "name or id"), ("host", "Host", "name or id"), ("unit", "Unit", "name"),
+    ("method", "Method", "runFilters"), ("outcome", "A unit ended", ""),
+    ("since", "From", "2026-01-31T12:00"), ("until", "To", "2026-01-31T13:00"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Page:
+    """An answer to a GET."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def is_page(path: str) -> bool:
+    """Whether a path belongs to the pages."""
+    return path.lstrip("/").partition("/")[0].partition(".")[0] in _FIRST
+
+
+class _NotHere(Exception):
+    """There is no such page."""
+
+
+class Site:
+    """All pages. Safe to use from many threads.
+
+    Args:
+        state: how the daemon is now.
+        tally: what the decisions since the start came to.
+        reader: of the history.
+    """
+
+    def __init__(
+        self, access: Access, state: Callable[[], DaemonState], tally: Tally, reader: Reader
+    ) -> None:
+        self.access = access
+        self._state, self._tally, self._reader = state, tally, reader
+        self._metrics = Metrics(state, tally)
+        self._templates: Any = None
+        self._lock = threading.Lock()
+
+    def answer(
+        self, target: str, headers: Mapping[str, Sequence[str]], peer: str, local: str
+    ) -> Page:
+        """The answer to a GET, or a HEAD.
+
+        Args:
+            target: of the request: a path, and a query.
+            headers: of the request, their names in lower case.
+            peer: the client's address.
+            local: the daemon's, as the client reached it.
+        """
+        try:
+            split = urlsplit(re.sub("^//+", "/", target))
+        except ValueError:
+            return _text(404, "there is no such page; begin at /status")
+        path, asked = split.path, dict(parse_qsl(split.query))
+        sent = {name: ", ".join(values) for name, values in headers.items()}
+        refused = self._refused(path, sent.get("host"), peer, local)
+        return refused or self._found(path, asked, sent)
+
+    def _found(self, path: str, asked: Mapping[str, str], headers: Mapping[str, str]) -> Page:
+        try:
+            return _unchanged(self._page(path, asked, headers), headers)
+        except _NotHere:
+            return _text(404, "there is no such page; begin at /status")
+        except BadParameters as error:
+            return _text(400, str(error))
+        except HistoryUnreadable as error:
+            return _text(503, str(error))
+        except ImportError as error:
+            return _text(503, f"this page needs {error.name}, which is not installed")
+
+    def _refused(self, path: str, host: Optional[str], peer: str, local: str) -> Optional[Page]:
+        everything = path not in ("/health", "/metrics")
+        if not self.access.may_read(peer, everything):
+            return _text(
+                403 if self.access.may_read(peer, False) else 404,
+                "this page is not served here: see pages in scheduler.conf",
+            )
+        if not self.access.is_ours(host, local):
+            return _text(421, "this daemon is not known by that name; see the Host header")
+        return None
+
+    def _page(self, path: str, asked: Mapping[str, str], headers: Mapping[str, str]) -> Page:
+        as_json = path.endswith(".json")
+        first, *rest = (path[:-5] if as_json else path).lstrip("/").split("/")
+        if rest:
+            named = {"decisions": self._decision, "units": self._unit, "clusters": self._cluster}
+            if first not in named:
+                raise _NotHere
+            return named[first](unquote("/".join(rest)), as_json)
+        if first == "health":
+            return self._health(as_json or "application/json" in headers.get("accept", ""))
+        lists = {"status": self._status, "decisions": self._decisions}
+        if first in lists:
+            return lists[first](asked, as_json)
+        if path == "/metrics":
+            kind, body = self._metrics.write(headers.get("accept", ""))
+            return Page(200, body, {"Content-Type": kind})
+        if path == "/style.css":
+            return Page(200, (_FOLDER / first).read_bytes(), {"Content-Type": "text/css"})
+        raise _NotHere
+
+    def _health(self, as_json: bool) -> Page:
+        stuck = self._state().stuck
+        code = 503 if stuck else 200
+        if as_json:
+            return _json(code, {"ok": not stuck, **({"problem": stuck} if stuck else {})})
+        return _text(code, stuck or "ok")
+
+    def _status(self, asked: Mapping[str, str], as_json: bool) -> Page:
+        now = time.time()
+        told = status.status(self._state(), self._tally, now)
+        if as_json:
+            return _json(200, told)
+        refresh = 0 if asked.get("refresh") == "off" else _REFRESH
+        page = self._html(
+            200, "status.html", here="status", refresh=refresh, nothing=_NOTHING,
+            decisions=views.summaries(self._last()),
+            status={
+                **told,
+                "facts": status.facts(told),
+                "problems": [_shown_problem(each) for each in told["problems"]],
+                "units": [_shown_unit(unit) for unit in told["units"]],
+                "clusters": [_shown_cluster(each) for each in told["clusters"]],
+            },
+        )  # fmt: skip
+        headers = {**page.headers, "Refresh": str(refresh)} if refresh else page.headers
+        return Page(page.status, page.body, headers)
+
+    def _last(self, **wanted: str) -> List[Dict[str, Any]]:
+        try:
+            return self._reader.decisions(query.read({"limit": _LAST, **wanted}))
+        except HistoryUnreadable:
+            return []  # its own page says why
+
+    def _decisions(self, asked: Mapping[str, str], as_json: bool) -> Page:
+        wanted: Dict[str, object] = {name: value for name, value in asked.items() if value}
+        problem, found = "", []
+        try:
+            if "limit" in wanted:
+                wanted["limit"] = _number(str(wanted["limit"]))
+            found = self._reader.decisions(query.read({"limit": _ROWS, **wanted}))
+        except (BadParameters, HistoryUnreadable) as error:
+            if as_json:
+                raise
+            problem = str(error)
+        if as_json:
+            return _json_list(found)
+        fields = [
+            {
+                "name": name, "label": label, "hint": hint, "value": asked.get(name, ""),
+                "options": query.OUTCOMES if name == "outcome" else (),
+            }
+            for name, label, hint in _FIELDS
+        ]  # fmt: skip
+        older = ""
+        if len(found) == _ROWS:
+            older = f"/decisions?{urlencode({**asked, 'until': found[-1]['time']})}"
+        return self._html(
+            400 if problem else 200, "decisions.html", here="decisions", fields=fields,
+            problem=problem, decisions=views.summaries(found), older=older, nothing=_NOTHING,
+        )  # fmt: skip
+
+    def _decision(self, name: str, as_json: bool) -> Page:
+        found = self._reader.decision(name)
+        if found is None:
+            raise _NotHere
+        if as_json:
+            return _json(200, found)
+        return self._html(200, "decision.html", here="", decision=views.decision(found))
+
+    def _unit(self, name: str, as_json: bool) -> Page:
+        state = self._state()
+        told = status.status(state, self._tally, time.time())
+        units = [unit for unit in told["units"] if unit["name"] == name]
+        if not units:
+            raise _NotHere
+        known = {unit.kind: unit for unit in state.units if unit.name == name}
+        for unit in units:
+            of = known[unit["kind"]]
+            unit["description"] = of.description
+            unit["properties"] = dict(of.properties)
+        failures = views.failures(self._last_failures(name), name)
+        if as_json:
+            return _json(200, {"units": units, "failures": failures})
+        return self._html(
+            200, "unit.html", here="", nothing=_NOTHING,
+            unit=views.unit(name, [_shown_unit(unit, large=True) for unit in units], failures),
+            decisions=views.summaries(self._last(unit=name)),
+        )  # fmt: skip
+
+    def _last_failures(self, name: str) -> List[Dict[str, Any]]:
+        bad = (outcome for outcome in query.OUTCOMES if outcome not in ("ok", "not asked"))
+        found = [each for outcome in bad for each in self._last(unit=name, outcome=outcome)]
+        return sorted(found, key=lambda each: str(each["time"]), reverse=True)[:_LAST]
+
+    def _cluster(self, name: str, as_json: bool) -> Page:
+        told = status.status(self._state(), self._tally, time.time())
+        found = next((each for each in told["clusters"] if each["name"] == name), None)
+        if found is None:
+            raise _NotHere
+        if as_json:
+            return _json(200, found)
+        return self._html(
+            200, "cluster.html", here="", cluster=_shown_cluster(found), nothing=_NOTHING,
+            decisions=views.summaries(self._last(cluster=name)),
+        )  # fmt: skip
+
+    def _html(self, code: int, template: str, **values: object) -> Page:
+        with self._lock:
+            if self._templates is None:
+                self._templates = _environment()
+        now = time.strftime("%Y-%m-%d %H:%M:%S")
+        version = self._state().version
+        text = self._templates.get_template(template).render(now=now, version=version, **values)
+        headers = {"Content-Type": "text/html; charset=utf-8", **_HEADERS}
+        return Page(code, text.encode("utf-8", "replace"), headers)
+
+
+def _environment() -> Any:
+    """The templates; each value is escaped where it stands in one.
+
+    Raises:
+        ImportError: jinja2 is not installed.
+    """
+    jinja2 = importlib.import_module("jinja2")
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+    )
+
+
+def _number(text: str) -> object:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else text
+
+
+def _text(code: int, text: str) -> Page:
+    headers = {"Content-Type": "text/plain; charset=utf-8", **_HEADERS}
+    return Page(code, f"{text}\n".encode("utf-8", "replace"), headers)
+
+
+def _json(code: int, value: object) -> Page:
+    headers = {"Content-Type": "application/json", **_HEADERS}
+    return Page(code, f"{json.dumps(value)}\n".encode(), headers)
+
+
+def _json_list(values: Iterable[object]) -> Page:
+    """A list of which each element is written by itself: a long one holds the interpreter less."""
+    body = ",\n".join(json.dumps(value) for value in values)
+    return Page(200, f"[{body}]\n".encode(), {"Content-Type": "application/json", **_HEADERS})
+
+
+def _unchanged(page: Page, headers: Mapping[str, str]) -> Page:
+    """The page with its tag; without a body where the client has it already."""
+    if page.status != 200 or "version=" in page.headers["Content-Type"]:  # metrics: always others
+        return page
+    tag = f'"{hashlib.sha256(page.body).hexdigest()[:32]}"'
+    tagged = {**page.headers, "ETag": tag}
+    known = {
+        each.strip().removeprefix("W/") for each in headers.get("if-none-match", "").split(",")
+    }
+    if tag in known or "*" in known:
+        return Page(304, b"", tagged)
+    return Page(200, page.body, tagged)
+
+
+def _shown_problem(problem: Mapping[str, Any]) -> Dict[str, Any]:
+    return {"since": "", "detail": "", **problem, "since_text": _clock(problem.get("since"))}
+
+
+def _clock(text: Optional[str]) -> str:
+    return "" if text is None else status.shown(text, time.time())
+
+
+def _shown_unit(unit: Mapping[str, Any], large: bool = False) -> Dict[str, Any]:
+    minutes = [Minute(*minute) for minute in unit["last_hour"]]
+    moods = {"ok": "good", "old version": "doubt", "failing": "bad"}
+    chart = _markup(charts.last_hour(minutes, large))
+    return {
+        "since": "", "last_error": "", **unit,
+        "mood": moods[unit["state"]],
+        "median": status.milliseconds(unit.get("median_ms")),
+        "p99": status.milliseconds(unit.get("p99_ms")),
+        "since_text": _clock(unit.get("since")),
+        "hour_chart": chart,
+    }  # fmt: skip
+
+
+def _markup(svg: str) -> Any:
+    """What is written here and needs no escaping."""
+    return importlib.import_module("markupsafe").Markup(svg)
+
+
+def _shown_cluster(cluster: Mapping[str, Any]) -> Dict[str, Any]:
+    look = cluster.get("last_look")
+    facts: List[Tuple[str, str]] = [("Last look", _clock(look) or "none yet")]
+    facts += [("Next look", _clock(cluster["next_look"]))] if "next_look" in cluster else []
+    drive = "made" if cluster["makes_migrations"] else "only told (drive = dry-run)"
+    return {
+        **cluster,
+        "state": cluster.get("problem", "well"),
+        "mood": "bad" if "problem" in cluster else "good",
+        "drive_text": drive,
+        "look_text": _clock(look) or "none yet",
+        "facts": [*facts, ("Migrations are", drive)],
+    }

@@ -1,0 +1,261 @@
+"""The status: what is well, what is wrong since when, and what to do next. Pure."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from ovirt_scheduler.history.tally import Tally, UnitTally
+from ovirt_scheduler.model.daemon_state import DaemonState, UnitState
+
+Status = Dict[str, Any]
+
+_DAY = 86400.0
+_CERTIFICATE_DAYS = 30
+_MOST_NAMED = 3  # units in the line
+
+
+def status(state: DaemonState, tally: Tally, now: float) -> Status:
+    """The status, as ``/status.json`` and ``ovirt-scheduler status -o json`` give it.
+
+    Args:
+        now: seconds since 1970.
+    """
+    units = [_unit(unit, tally.unit(unit.name, unit.kind), now) for unit in state.units]
+    problems = [*_problems(state, units, now)]
+    processes = state.processes
+    told: Status = {
+        "version": state.version,
+        "started": moment(state.started),
+        "uptime_seconds": round(now - state.started),
+        "well": not problems,
+        "line": _line(units, problems, now),
+        "problems": problems,
+        "units": units,
+        "processes": {
+            "kept": processes.kept,
+            "started": processes.started,
+            "replaced": dict(processes.replaced),
+            "zygotes_started": processes.zygotes,
+        },
+        "calls": {
+            "running": processes.busy,
+            "places": processes.places,
+            "waiting": processes.waiting,
+            "refused": processes.refused,
+        },
+        "clusters": [
+            {
+                "name": cluster.name,
+                "makes_migrations": cluster.makes_migrations,
+                **_time("last_look", cluster.last_look),
+                **_time("next_look", cluster.next_look),
+                **({"problem": cluster.problem} if cluster.problem else {}),
+            }
+            for cluster in state.clusters
+        ],
+        "plugins_path": state.plugins_path,
+    }
+    if state.certificate_ends is not None:
+        told["certificate"] = {
+            "ends": moment(state.certificate_ends),
+            "days_left": int((state.certificate_ends - now) // _DAY),
+        }
+    if state.engine is not None:
+        engine = state.engine
+        told["engine"] = {
+            "url": engine.url,
+            "reachable": not engine.problem,
+            **_time("since", engine.since),
+            **({"problem": engine.problem} if engine.problem else {}),
+        }
+    if state.history is not None:
+        history = state.history
+        told["history"] = {
+            "decisions": history.decisions,
+            "bytes": history.size,
+            "waiting": history.waiting,
+            "dropped": history.dropped,
+            **({"problem": history.problem} if history.problem else {}),
+        }
+    return told
+
+
+def moment(seconds: float) -> str:
+    """A time as RFC 3339, in UTC, to the second."""
+    return datetime.datetime.fromtimestamp(int(seconds), datetime.timezone.utc).strftime(
+        "%Y-%m-%dT%H:%M:%SZ"
+    )
+
+
+def clock(seconds: float, now: float) -> str:
+    """A time for people, of this machine's time zone: ``02:14``, or with its day if not today's."""
+    local = datetime.datetime.fromtimestamp(seconds).astimezone()
+    today = datetime.datetime.fromtimestamp(now).astimezone().date()
+    return local.strftime("%H:%M" if local.date() == today else "%Y-%m-%d %H:%M")
+
+
+def duration(seconds: float) -> str:
+    """A span of time for people: ``3 days 4 h``, ``2 h 5 min``, ``7 s``."""
+    days, rest = divmod(int(seconds), 86400)
+    hours, rest = divmod(rest, 3600)
+    minutes, left = divmod(rest, 60)
+    if days:
+        return f"{days} day{'' if days == 1 else 's'} {hours} h"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {left} s" if minutes else f"{left} s"
+
+
+def milliseconds(number: Optional[float]) -> str:
+    """A time for people: ``0.8 ms``, ``12 ms``, ``1.5 s``; a dash where there is none."""
+    if number is None:
+        return "-"
+    if number >= 1000:
+        return f"{number / 1000:.1f} s"
+    return f"{number:.1f} ms" if number < 10 else f"{number:.0f} ms"
+
+
+def size(number: float) -> str:
+    """Bytes for people: ``12 MiB``."""
+    for unit in ("bytes", "KiB", "MiB"):
+        if number < 1024:
+            return f"{number:.0f} {unit}"
+        number /= 1024
+    return f"{number:.1f} GiB"
+
+
+def _time(name: str, seconds: Optional[float]) -> Dict[str, str]:
+    return {} if seconds is None else {name: moment(seconds)}
+
+
+def _unit(unit: UnitState, tally: UnitTally, now: float) -> Status:
+    median, p99 = tally.quantile(0.5), tally.quantile(0.99)
+    told: Status = {
+        "name": unit.name,
+        "kind": unit.kind,
+        "state": "ok",
+        "file": unit.file,
+        "checksum": unit.checksum,
+        "calls": tally.calls,
+        "failures": tally.failures,
+        "last_hour": [list(minute) for minute in tally.last_hour(now)],
+    }
+    if median is not None and p99 is not None:
+        told.update(median_ms=round(median * 1000, 2), p99_ms=round(p99 * 1000, 2))
+    if tally.last_error_at is not None:
+        told.update(last_error=tally.last_error, last_error_at=moment(tally.last_error_at))
+    if unit.old_since is not None:
+        told.update(state="old version", since=moment(unit.old_since), because=unit.old_because)
+    if tally.failing_since is not None:
+        told.update(state="failing", since=moment(tally.failing_since), because=tally.last_error)
+    return told
+
+
+def _line(units: List[Status], problems: List[Status], now: float) -> str:
+    """The whole in one line: ``8 units, 1 failing: Night, since 02:14``."""
+    told = f"{len(units)} unit{'' if len(units) == 1 else 's'}"
+    failing = [unit for unit in units if unit["state"] == "failing"]
+    if failing:
+        first = min(failing, key=lambda unit: str(unit["since"]))
+        names = ", ".join(unit["name"] for unit in failing[:_MOST_NAMED])
+        more = f" and {len(failing) - _MOST_NAMED} more" if len(failing) > _MOST_NAMED else ""
+        told += f", {len(failing)} failing: {names}{more}, since {shown(first['since'], now)}"
+    others = [problem["what"] for problem in problems if problem["kind"] != "failing"]
+    if others:
+        told += f"; {'; '.join(others[:_MOST_NAMED])}"
+        told += f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+    return told if problems else f"{told}, all well"
+
+
+def shown(text: str, now: float) -> str:
+    """What ``moment`` wrote, for people; see ``clock``."""
+    return clock(parsed(text), now)
+
+
+def parsed(text: str) -> float:
+    """Seconds since 1970 of what ``moment`` wrote."""
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def _problems(state: DaemonState, units: List[Status], now: float) -> Iterator[Status]:
+    """What is wrong, the worst first; each says what to do next."""
+    if state.stuck:
+        yield _problem("daemon", "calls of plugins do not work", state.stuck,
+                       "See the journal: journalctl -u ovirt-scheduler")  # fmt: skip
+    for unit in units:
+        if unit["state"] == "failing":
+            yield _problem(
+                "failing", f"{unit['name']} ({unit['kind']}) is failing", unit["because"],
+                f"See what it printed: ovirt-scheduler decisions --unit {unit['name']}; "
+                f"try it: ovirt-scheduler try {unit['file']}", unit["since"],
+            )  # fmt: skip
+        elif unit["state"] == "old version":
+            yield _problem(
+                "old version", f"an older version of {unit['name']} answers", unit["because"],
+                "Mend the file, or put its former text back: it is read again by itself",
+                unit["since"],
+            )  # fmt: skip
+    for fault in state.faults:
+        yield _problem("plugin", "a plugin is not loaded", fault,
+                       "Mend the file: it is read again by itself")  # fmt: skip
+    yield from _surroundings(state, now)
+
+
+def _surroundings(state: DaemonState, now: float) -> Iterator[Status]:
+    if state.certificate_ends is not None:
+        days = int((state.certificate_ends - now) // _DAY)
+        if days < _CERTIFICATE_DAYS:
+            what = f"ends in {days} days" if days >= 0 else "has ended"
+            yield _problem("certificate", f"the certificate {what}", "",
+                           "Renew it: ovirt-scheduler cert renew")  # fmt: skip
+    if state.engine is not None and state.engine.problem:
+        since = None if state.engine.since is None else moment(state.engine.since)
+        yield _problem("engine", "the engine does not answer", state.engine.problem,
+                       f"Is {state.engine.url} there, and is the [engine] section right? "
+                       "ovirt-scheduler check asks it", since)  # fmt: skip
+    for cluster in state.clusters:
+        if cluster.problem:
+            yield _problem("cluster", f"cluster {cluster.name} is not looked after",
+                           cluster.problem, "See its page, or the log")  # fmt: skip
+    if state.history is not None and state.history.problem:
+        yield _problem("history", "the history is not written", state.history.problem,
+                       "Make room on the disk, or mend the state folder's rights")  # fmt: skip
+
+
+def _problem(kind: str, what: str, detail: str, mend: str, since: Optional[str] = None) -> Status:
+    told = {"kind": kind, "what": what, "mend": mend}
+    if detail:
+        told["detail"] = detail
+    if since is not None:
+        told["since"] = since
+    return told
+
+
+def facts(told: Status) -> List[Tuple[str, str]]:
+    """What a person wants to know of the daemon besides its units: a term and a text each."""
+    processes, calls = told["processes"], told["calls"]
+    replaced = sum(processes["replaced"].values())
+    found = [
+        ("Runs for", duration(told["uptime_seconds"])),
+        ("Calls under way", f"{calls['running']} of {calls['places']}; {calls['waiting']} wait"),
+        ("Refused at the limit", str(calls["refused"])),
+        (
+            "Processes of plugins",
+            f"{processes['kept']} kept, {processes['started']} started, {replaced} replaced",
+        ),
+        *((f"Replaced: {reason}", str(count)) for reason, count in processes["replaced"].items()),
+    ]  # fmt: skip
+    if "certificate" in told:
+        days = told["certificate"]["days_left"]
+        found.append(("Certificate ends in", f"{days} days, {told['certificate']['ends'][:10]}"))
+    if "engine" in told:
+        well = "answers" if told["engine"]["reachable"] else "does not answer"
+        found.append(("Engine", f"{told['engine']['url']} {well}"))
+    if "history" in told:
+        history = told["history"]
+        lost = f", {history['dropped']} lost" if history["dropped"] else ""
+        found.append(
+            ("History", f"{history['decisions']} decisions, {size(history['bytes'])}{lost}")
+        )
+    return found

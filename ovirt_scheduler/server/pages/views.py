@@ -1,0 +1,180 @@
+"""What the templates of decisions are filled with. A decision is as in contract 8.1."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, List, Mapping, Sequence
+
+from ovirt_scheduler.history import explanation, ranking
+from ovirt_scheduler.history.ranking import Decision
+from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.server.pages import status
+
+View = Dict[str, Any]
+
+_WHAT = {
+    "runFilters": "Filters",
+    "runCostFunctions": "Cost functions",
+    "runLoadBalancing": "Balance",
+    "selectHost": "Selection of a host",
+    "hasAnyHosts": "Whether any host fits",
+    "loadBalance": "Load balancing",
+    "onTimerInvoked": "Timer",
+    "onVmStatusChanged": "Status of a VM changed",
+    "onHostStatusChanged": "Status of a host changed",
+}
+_VERDICTS = {
+    "passed": ("passed", "good"),
+    "removed": ("removed", "bad"),
+    "failed": ("the unit failed", "doubt"),
+    "never asked": ("not asked", "quiet"),
+}
+_NOTHING = ("-", "quiet")
+
+
+def summaries(decisions: Iterable[Decision]) -> List[View]:
+    """A row of a list of decisions for each."""
+    return [_summary(explanation.cleaned(decision)) for decision in decisions]
+
+
+def decision(of: Decision) -> View:
+    """All that the page of one decision shows."""
+    of = explanation.cleaned(of)
+    found = ranking.ranking(of)
+    decisive = set(of.get("decisive", ()))
+    columns = [unit for unit in of.get("units", ()) if unit.get("kind") in _COLUMNS]
+    facts = [("When", explanation.when(of)), ("Took", status.milliseconds(of.get("milliseconds")))]
+    facts += [("Asked by", of["caller"])] if of.get("caller") else []
+    facts += [("Cluster", of["cluster"])] if of.get("cluster") else []
+    facts += [(f"Property {name}", value) for name, value in of.get("properties", {}).items()]
+    facts += [("Decision", of["id"])]
+    return {
+        **_summary(of),
+        "facts": facts,
+        "errors": of.get("errors", ()),
+        "ranked": bool(found.totals),
+        "columns": [
+            {"name": unit["name"], "note": _note(unit), "decisive": unit["name"] in decisive}
+            for unit in columns
+        ],
+        "rows": _rows(of, columns, found) if columns else (),
+        "sentences": [line.text.strip() for line in [*explanation.lines(of)][2:]],
+        "units": [_unit(unit) for unit in of.get("units", ())],
+    }
+
+
+_COLUMNS = (Kind.FILTER.words, Kind.COST_FUNCTION.words)
+
+
+def _summary(of: Decision) -> View:
+    failed = any(map(explanation.has_failed, of.get("units", ())))
+    return {
+        "id": of["id"],
+        "time": of.get("time", ""),
+        "moment": explanation.when(of),
+        "what": _WHAT.get(of.get("method", ""), of.get("method", "A call")),
+        "vm": explanation.vm_name(of) if of.get("vm") else "",
+        "came_to": explanation.outcome(of),
+        "state": "bad" if failed or of.get("errors") else "good",
+        "took": status.milliseconds(of.get("milliseconds")),
+    }
+
+
+def _note(unit: Mapping[str, Any]) -> str:
+    factor = f", factor {unit['factor']}" if "factor" in unit else ""
+    shadow = ", looks on only" if unit.get("mode") == "shadow" else ""
+    failed = f", {unit['outcome']}" if explanation.has_failed(unit) else ""
+    return f"{unit['kind']}{factor}{shadow}{failed}"
+
+
+def _rows(of: Decision, columns: Sequence[Mapping[str, Any]], found: ranking.Ranking) -> List[View]:
+    """A row for each host: the best first, those that were removed last."""
+    hosts = list(of.get("hosts", ()))
+    places = found.places
+    hosts.sort(key=lambda host: places.get(host["id"], len(places) + 1))
+    hosts.sort(key=lambda host: explanation.removed_by(of, host) is not None)
+    rows = []
+    for host in hosts:
+        verdicts = {each["unit"]: each for each in host.get("verdicts", ())}
+        costs = {each["unit"]: each for each in host.get("costs", ())}
+        rows.append(
+            {
+                "host": host.get("name") or host["id"],
+                "rank": places.get(host["id"], "-"),
+                "total": found.totals.get(host["id"], "-"),
+                "chosen": host["id"] == found.best,
+                "cells": [_cell(unit, verdicts, costs) for unit in columns],
+            }
+        )
+    return rows
+
+
+def _cell(
+    unit: Mapping[str, Any], verdicts: Mapping[str, Decision], costs: Mapping[str, Decision]
+) -> View:
+    name = unit["name"]
+    if unit["kind"] == Kind.FILTER.words:
+        verdict = verdicts.get(name, {})
+        text, mood = _VERDICTS.get(verdict.get("verdict", ""), _NOTHING)
+        return {"text": text, "mood": mood, "reason": verdict.get("reason", "")}
+    cost = costs.get(name)
+    if cost is None:
+        mood = "doubt" if explanation.has_failed(unit) else "quiet"
+        return {"text": "-", "mood": mood, "reason": ""}
+    counted = cost.get("held", cost["cost"])
+    held = f", held; the unit said {cost['cost']}" if counted != cost["cost"] else ""
+    text = f"{cost['weighted']} = {cost['factor']} × {counted}{held}"
+    return {"text": text, "mood": "plain", "reason": cost.get("reason", "")}
+
+
+def _unit(unit: Mapping[str, Any]) -> View:
+    failed = explanation.has_failed(unit)
+    told = [unit["message"]] if unit.get("message") else []
+    return {
+        "name": unit["name"],
+        "kind": unit["kind"],
+        "outcome": unit.get("outcome", "ok"),
+        "mood": "bad" if failed else "quiet" if unit.get("outcome") == "not asked" else "good",
+        "took": status.milliseconds(unit.get("milliseconds")),
+        "message": "; ".join([*told, *unit.get("notes", ())]),
+        "version": unit.get("checksum", "").rpartition(":")[2][:12],
+    }
+
+
+def failures(decisions: Iterable[Decision], name: str) -> List[View]:
+    """The calls of a unit that failed, as its page and its JSON show them."""
+    return [
+        {
+            "decision": of["id"],
+            "time": of["time"],
+            "moment": explanation.when(of),
+            "message": unit.get("message", unit["outcome"]),
+        }
+        for of in map(explanation.cleaned, decisions)
+        for unit in of.get("units", ())
+        if unit["name"] == name and explanation.has_failed(unit)
+    ]
+
+
+def unit(name: str, units: Sequence[View], failed: Sequence[View]) -> View:
+    """What the page of a unit shows; a file may have units of one name and several kinds."""
+    lines, facts = [], []
+    for each in units:
+        since = f", since {each['since_text']}" if each["since_text"] else ""
+        because = f": {each['because']}" if each.get("because") else ""
+        text = f"{each['kind']}: {each['state']}{since}{because}"
+        lines.append({"mood": each["mood"], "text": text})
+        facts += [
+            (f"Calls ({each['kind']})", f"{each['calls']}, {each['failures']} failed"),
+            ("Median, p99", f"{each['median']}, {each['p99']}"),
+        ]
+    first = units[0]
+    facts += [("File", first["file"]), ("Version", first["checksum"].rpartition(":")[2][:12])]
+    facts += [(f"Property {key}", pattern) for key, pattern in first["properties"].items()]
+    return {
+        "name": name,
+        "lines": lines,
+        "description": first["description"],
+        "facts": facts,
+        "chart": first["hour_chart"],
+        "failures": failed,
+    }

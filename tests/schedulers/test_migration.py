@@ -18,7 +18,7 @@ def engine(tmp_path, monkeypatch):
     with RestServer(tmp_path, [Host("lynx"), Host("puma")], vms) as made:
         made.tokens.append("token")
         monkeypatch.setattr(
-            plugin, "_engine", EngineAccess(made.url, str(made.ca_file), made.tokens[0])
+            plugin, "_provided", [EngineAccess(made.url, str(made.ca_file), made.tokens[0])]
         )
         yield made
 
@@ -53,7 +53,9 @@ def test_an_answer_that_tells_nothing_is_none(engine, answer):
 
 def test_an_engine_that_is_away_is_told_in_words(engine, monkeypatch):
     """Of the SDK's list of libcurl's errors, which names an object in memory."""
-    monkeypatch.setattr(plugin, "_engine", EngineAccess("http://localhost:1/api", None, "token"))
+    monkeypatch.setattr(
+        plugin, "_provided", [EngineAccess("http://localhost:1/api", None, "token")]
+    )
     told = Migration().migrate({WEB: PUMA})["unanswered"][WEB]
     assert "onnect" in told
     assert "object" not in told
@@ -64,7 +66,7 @@ def test_without_a_login_nothing_is_asked(engine, monkeypatch, lost):
     """The token is no longer good, or the daemon has none."""
     engine.tokens.clear()
     if lost == "access":
-        monkeypatch.setattr(plugin, "_engine", NoEngine("no answer"))
+        monkeypatch.setattr(plugin, "_provided", [NoEngine("no answer")])
     told = Migration().migrate({WEB: PUMA, MAIL: PUMA})
     assert list(told["refused"]) == [WEB, MAIL]
     assert told["unanswered"] == {}

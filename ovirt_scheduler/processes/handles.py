@@ -220,8 +220,11 @@ class Zygote:
             self._control.close()
             raise ExecutorUnavailable(f"no thread for a zygote: {error}") from None
 
-    def fork(self) -> Worker:
+    def fork(self, order: bytes = frames.FORK) -> Worker:
         """A new worker; tasks can be sent to it at once, before it has started.
+
+        Args:
+            order: FORK, or FORK_READER for one that reads documents without the SDK.
 
         Raises:
             OSError: descriptors lack, or the zygote takes no message: it is as good as dead.
@@ -240,9 +243,9 @@ class Zygote:
             worker = Worker(self, serial, ours, stdout, stderr)
             with self._news:
                 self._workers[serial] = worker
-            order = frames.ORDER.pack(frames.FORK, serial)
+            message = frames.ORDER.pack(order, serial)
             try:
-                socket.send_fds(self._control, [order], [theirs.fileno(), stdout_w, stderr_w])
+                socket.send_fds(self._control, [message], [theirs.fileno(), stdout_w, stderr_w])
             except OSError:
                 with self._news:
                     self._workers.pop(serial, None)

@@ -34,7 +34,7 @@ from ovirt_scheduler.processes.protocol import frames
 
 _log = logging.getLogger(__name__)
 
-SPARE = 2  # workers forked ahead, for readers, analyses and plugins' processes
+SPARE = 2  # workers of each kind forked ahead: readers; analyses and plugins' processes
 
 _SETTLE_SECONDS = 1.0  # from an answer until the process has to be ready again
 _LOAD_SECONDS = 60.0  # from the setup until it has to be
@@ -147,19 +147,19 @@ class Pool:
     """Processes of plugins and spare workers; safe to use from many threads.
 
     Args:
-        fork: gives a new worker; raises ExecutorUnavailable.
+        fork: gives a new worker, of the order FORK or FORK_READER; raises ExecutorUnavailable.
         most: processes to keep.
         parallel: calls that there are at once: so many processes are enough for any plugin.
     """
 
-    def __init__(self, fork: Callable[[], Worker], most: int, parallel: int) -> None:
+    def __init__(self, fork: Callable[[bytes], Worker], most: int, parallel: int) -> None:
         self._fork = fork
         self._most = most
         self._parallel = parallel
         self._news = threading.Condition(threading.RLock())
         self._idle: Dict[Key, Deque[Kept]] = {}
         self._busy: Counter[Key] = Counter()
-        self._spare: List[Worker] = []
+        self._spare: Dict[bytes, List[Worker]] = {frames.FORK: [], frames.FORK_READER: []}
         self._wanted: Mapping[Key, Tuple[PluginCode, Limits]] = {}
         self._replaced: Counter[str] = Counter()
         # Loads ahead that came to nothing, in a row, and when the next may be tried.
@@ -196,9 +196,10 @@ class Pool:
         """Forget all processes: their zygote has ended, or is about to."""
         with self._news:
             gone = [kept.worker for bench in self._idle.values() for kept in bench]
-            gone += self._spare
+            for spare in self._spare.values():
+                gone += spare
+                spare.clear()
             self._idle.clear()
-            self._spare.clear()
             self._failed.clear()
             self._news.notify_all()
         for worker in gone:
@@ -229,17 +230,20 @@ class Pool:
             self._most = most
             self._wake()
 
-    def spare(self) -> Worker:
+    def spare(self, order: bytes = frames.FORK) -> Worker:
         """A worker that has done nothing yet.
+
+        Args:
+            order: FORK, or FORK_READER for one that reads documents without the SDK.
 
         Raises:
             ExecutorUnavailable: there is none to be had.
         """
         with self._news:
-            found = self._spare.pop() if self._spare else None
+            found = self._spare[order].pop() if self._spare[order] else None
             self._stirred = True
             self._news.notify_all()  # to have another one soon
-        return found or self._fork()
+        return found or self._fork(order)
 
     def take(self, plugin: PluginCode, limits: Limits, fresh: bool = False) -> Kept:
         """Take a process of a plugin for one call; it may still be settling.
@@ -354,11 +358,12 @@ class Pool:
     def ended(self, worker: Worker) -> None:
         """Note that a worker has ended; an idle one is forgotten."""
         with self._news:
-            if worker in self._spare:
-                self._spare.remove(worker)
-                worker.close()
-                self._wake()
-                return
+            for spare in self._spare.values():
+                if worker in spare:
+                    spare.remove(worker)
+                    worker.close()
+                    self._wake()
+                    return
             for bench in self._idle.values():
                 for kept in bench:
                     if kept.worker is worker:
@@ -382,7 +387,7 @@ class Pool:
                 self._stirred = False
                 settled, over = self._look()
                 missing = [*self._missing()]
-                few = SPARE - len(self._spare)
+                few = {order: SPARE - len(spare) for order, spare in self._spare.items()}
             for kept, why in over:
                 self._end_idle(kept, why)
             made = self._make(missing, few)
@@ -455,23 +460,24 @@ class Pool:
                     room -= 1
                     yield key
 
-    def _make(self, missing: List[Key], few: int) -> bool:
+    def _make(self, missing: List[Key], few: Mapping[bytes, int]) -> bool:
         """Fork the processes that are missing; whether there was anything to do."""
         try:
-            for _ in range(few):
-                worker = self._fork()
-                with self._news:
-                    if self._lives(worker):
-                        self._spare.append(worker)
-                    else:
-                        worker.close()
+            for order, number in few.items():
+                for _ in range(number):
+                    worker = self._fork(order)
+                    with self._news:
+                        if self._lives(worker):
+                            self._spare[order].append(worker)
+                        else:
+                            worker.close()
             for key in missing:
                 plugin, limits = self._wanted[key]
                 kept = self._new(plugin, limits, key)
                 self._load(kept)
         except (ExecutorUnavailable, KeyError):  # a request finds the same, and tells
             return False
-        return bool(missing or few > 0)
+        return bool(missing) or max(few.values()) > 0
 
     def _load(self, kept: Kept) -> None:
         """Have a process load its plugin before a call needs it."""

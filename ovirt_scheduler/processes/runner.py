@@ -327,10 +327,26 @@ class Runner:
             ExecutorUnavailable: no process is to be had.
             Overloaded: this is closed.
         """
-        size = sum(len(each.document.data) for each in documents)
         task = ReadTask(tuple(documents), tells_states)
+        packs, found, seen = self._read(task, deadline, frames.FORK_READER)
+        if documents and not found:  # one of them takes the SDK
+            packs, found, seen = self._read(task, deadline, frames.FORK)
+        good = [each for each in found if not each.problem]
+        if len(good) != len(packs) or len(found) != len(documents):
+            raise UnreadableDocument("the process that read the documents lost some of them")
+        for pack, each in zip(packs, good):
+            pack.ids = each.ids
+            pack.names = {key or "": name for key, name in zip(each.ids, each.names) if name}
+        return packs, found, seen
+
+    def _read(
+        self, task: ReadTask, deadline: float, order: bytes
+    ) -> Tuple[List[Pack], Tuple[messages.ReadDocument, ...], object]:
+        """Have a reader read: with the SDK where the order is FORK. What it tells is unchecked."""
+        size = sum(len(each.document.data) for each in task.documents)
+        limit, most = messages.read_limit(size), len(task.documents)
         try:
-            done = self._alone(task, deadline, messages.read_limit(size), len(documents))
+            done = self._alone(task, deadline, limit, most, order)
         except ExecutorUnavailable as error:
             raise self._unavailable(error) from None
         packs = [Pack(descriptor, ()) for descriptor in done.descriptors]
@@ -349,12 +365,6 @@ class Runner:
             raise UnreadableDocument(
                 f"the process that read the documents answered what cannot be read ({error})"
             ) from None
-        good = [each for each in found if not each.problem]
-        if len(good) != len(packs) or len(found) != len(documents):
-            raise UnreadableDocument("the process that read the documents lost some of them")
-        for pack, each in zip(packs, good):
-            pack.ids = each.ids
-            pack.names = {key or "": name for key, name in zip(each.ids, each.names) if name}
         return packs, found, seen
 
     def analyse(self, candidate: Candidate) -> Analysis:
@@ -386,13 +396,18 @@ class Runner:
         return Analysis(fault=FileFault(candidate.source.path, None, message))
 
     def _alone(
-        self, task: Task, deadline: float, limit: int, most_descriptors: int = 0
+        self,
+        task: Task,
+        deadline: float,
+        limit: int,
+        most_descriptors: int = 0,
+        order: bytes = frames.FORK,
     ) -> Exchange:
         """Have a spare worker do one task, and wait until that has ended."""
         nonce = new_nonce()
         frame = frames.pack_task(task, nonce)
         for tries_left in reversed(range(_TRIES)):
-            worker = self.pool.spare()
+            worker = self.pool.spare(order)
             done = Exchange(
                 worker,
                 (frame, []),
@@ -420,7 +435,7 @@ class Runner:
             return Overloaded("the daemon is shutting down; ask again when it has started")
         return error
 
-    def _fork(self) -> Worker:
+    def _fork(self, order: bytes) -> Worker:
         """Fork a new worker, of a new zygote if the present one has died.
 
         Raises:
@@ -430,7 +445,7 @@ class Runner:
         self.started += 1
         for tries_left in reversed(range(2)):
             try:
-                return zygote.fork()
+                return zygote.fork(order)
             except OSError as error:
                 if error.errno in LACKS:  # it is well, and others use it
                     raise ExecutorUnavailable(lacking("a process", error)) from None

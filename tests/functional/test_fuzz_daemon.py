@@ -18,12 +18,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_scheduler.processes import pool
 from tests.support.daemon import Daemon
 from tests.support.fuzzed_requests import CALLS, CHUNKED, FAULTS, TOKENS
 from tests.support.fuzzing import assert_told, corpus, damaged, tries
 from tests.support.paths import PLUGINS
-from tests.support.processes import offspring
+from tests.support.processes import SPARE_BELOW, offspring
 
 PATHS = ["/", "/RPC2", "/design", "/engine"]
 HOSTS = ["host-1", "host-2"]
@@ -103,7 +102,7 @@ STATUS = {
 
 # What an idle daemon holds at most with one place for calls: the process that forks, those that wait
 # for a task, and one of each plugin, the shipped ones included; three descriptors to talk to each of them.
-MOST_PROCESSES = 1 + pool.SPARE + len([*PLUGINS.glob("*.py")]) + 2
+MOST_PROCESSES = 1 + SPARE_BELOW + len([*PLUGINS.glob("*.py")]) + 2
 MOST_DESCRIPTORS = 13 + 3 * MOST_PROCESSES
 MOST_MEMORY = 300 << 20  # bytes
 

@@ -24,10 +24,9 @@ from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes import exchange, handles, pool, runner
 from ovirt_scheduler.processes.executor import Executor
-from ovirt_scheduler.processes.pool import SPARE
 from tests.support.jobs import HOSTS, LIMITS, job_of, only
 from tests.support.paths import PROJECT
-from tests.support.processes import offspring
+from tests.support.processes import SPARE_BELOW, offspring
 from tests.support.waiting import wait_until
 
 CLOSED = "closed descriptor 3, which connects its process with the daemon"
@@ -88,13 +87,13 @@ def test_a_zygote_that_works_is_asked_and_stays(executor, unit_named, monkeypatc
 
 
 def descriptors_at_rest(zygote: int) -> Set[int]:
-    """Those of a zygote that forks nothing just now: its own socket is the only one."""
+    """Those of a zygote that forks nothing just now: it has the daemon's socket and the readers'."""
     targets = {}
     for each in Path(f"/proc/{zygote}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
             targets[int(each.name)] = str(each.readlink())
     sockets = [target for target in targets.values() if target.startswith("socket:")]
-    return {*targets} if len(sockets) == 1 else set()
+    return {*targets} if len(sockets) == 2 else set()
 
 
 def test_a_call_ends_where_another_of_its_request_gets_no_process(
@@ -182,7 +181,7 @@ def test_a_request_that_closing_cuts_off_is_told_of_the_end(unit_named):
     closing = Executor(parallel=1, max_waiting=1)
     closing.start()
     # All that are forked ahead: one that is not stopped would answer.
-    wait_until(lambda: offspring(closing.zygote_pid), suits=lambda seen: len(seen) == SPARE)
+    wait_until(lambda: offspring(closing.zygote_pid), suits=lambda seen: len(seen) == SPARE_BELOW)
     for pid in offspring(closing.zygote_pid):
         os.kill(pid, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as pool:

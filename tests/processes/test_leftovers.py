@@ -20,10 +20,10 @@ from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import CallResult, Outcome
 from ovirt_scheduler.model.units import PolicyUnit
-from ovirt_scheduler.processes import handles, pool
+from ovirt_scheduler.processes import handles
 from ovirt_scheduler.processes.executor import Executor
 from tests.support.jobs import HOSTS, LIMITS, job_of, only
-from tests.support.processes import offspring, processes_with
+from tests.support.processes import SPARE_BELOW, offspring, processes_with
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.long
@@ -143,7 +143,7 @@ def test_hundreds_of_processes_that_a_call_leaves_are_gone_with_it(own, unit_nam
     unit = unit_named("Many", folder=tmp_path, limits=replace(LIMITS, timeout=60.0))
     result = only(own.run(job_of([unit], seconds=60.0)))
     assert result.value == HOSTS
-    assert len(offspring(own.zygote_pid)) <= 2 + pool.SPARE
+    assert len(offspring(own.zygote_pid)) <= 2 + SPARE_BELOW
 
 
 def test_a_process_that_closes_the_daemons_socket_is_ended(own, unit_named, tmp_path):
@@ -217,7 +217,7 @@ def test_what_cannot_be_ended_is_told_and_holds_up_its_own_call_alone(
     finally:
         held.let_go()
     wait_until(lambda: processes_with(marker), suits=operator.not_)
-    wait_until(lambda: offspring(own.zygote_pid), suits=lambda seen: len(seen) <= 2 + pool.SPARE)
+    wait_until(lambda: offspring(own.zygote_pid), suits=lambda seen: len(seen) <= 2 + SPARE_BELOW)
 
 
 def test_a_plugins_process_that_does_not_end_is_told(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import operator
 import os
 import resource
 import signal
@@ -14,16 +16,17 @@ from typing import Callable, List
 
 import pytest
 
-from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded
+from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded, UnreadableDocument
 from ovirt_scheduler.model import properties
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.units import Kind, PolicyUnit
-from ovirt_scheduler.processes import pool, runner
+from ovirt_scheduler.processes import exchange, handles, pool, runner
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.processes.handles import Worker
+from ovirt_scheduler.processes.protocol import frames
 from tests.support.jobs import HOSTS, LIMITS, job_of, only
-from tests.support.processes import offspring
+from tests.support.processes import SPARE_BELOW, offspring
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.long
@@ -122,7 +125,7 @@ def test_a_process_that_does_not_take_its_setup_keeps_no_other_from_being_made(
     (tmp_path / "Small.py").write_text(f"open({str(loaded)!r}, 'w').close()\n{function}")
     units = [unit_named(name, folder=tmp_path) for name in ("Large1", "Large2", "Small")]
     loaded.unlink()
-    wait_until(lambda: below(own), suits=lambda seen: len(seen) == pool.SPARE)
+    wait_until(lambda: below(own), suits=lambda seen: len(seen) == SPARE_BELOW)
     for pid in below(own):
         os.kill(pid, signal.SIGSTOP)
     own.want([(unit.plugin, unit.limits) for unit in units])
@@ -180,7 +183,7 @@ def test_after_a_rush_one_process_of_a_plugin_is_left(own, unit_named, monkeypat
     own.want([(unit.plugin, unit.limits)])
     with ThreadPoolExecutor(16) as threads:
         list(threads.map(lambda _: own.run(job_of([unit])), range(200)))
-    wait_until(lambda: below(own), suits=lambda seen: len(seen) == 1 + pool.SPARE)
+    wait_until(lambda: below(own), suits=lambda seen: len(seen) == 1 + SPARE_BELOW)
 
 
 def test_no_more_processes_are_kept_than_are_allowed(unit_named, tmp_path):
@@ -216,7 +219,8 @@ def test_idle_processes_may_be_killed_and_no_request_notices(own, unit_named):
     for _ in range(3):
         pid = pid_of(own, unit)
         for each in below(own):
-            os.kill(each, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it ended with the readers' zygote
+                os.kill(each, signal.SIGKILL)
         assert pid_of(own, unit) != pid
 
 
@@ -266,7 +270,7 @@ def test_a_reader_that_is_killed_fails_its_request_alone(own, unit_named):
         b"<hosts>" + b"".join(b"<host id='%d'/>" % n for n in range(50_000)) + b"</hosts>"
     )
     unit = unit_named("keeps_all")
-    spare = set(wait_until(lambda: below(own), suits=lambda seen: len(seen) >= pool.SPARE))
+    spare = set(wait_until(lambda: below(own), suits=lambda seen: len(seen) >= SPARE_BELOW))
     found: List[object] = []
 
     def ask() -> None:
@@ -283,6 +287,50 @@ def test_a_reader_that_is_killed_fails_its_request_alone(own, unit_named):
     assert "the process that read the documents died by SIGKILL" in str(found[0])
     good = Document(b"<hosts><host id='a'/></hosts>")
     assert only(own.run(job_of([unit], hosts=good))).value == ("a",)
+
+
+def readers_zygote(executor: Executor) -> int:
+    return wait_until(
+        lambda: next((pid for pid in below(executor) if _title(pid).startswith("zygote of")), 0)
+    )
+
+
+def test_a_readers_zygote_that_is_killed_costs_nobody_a_document(own, unit_named, tmp_path):
+    """Its readers end with it; the other forks them from then on, and no call of a plugin ends."""
+    unit, document = unit_named("keeps_all"), Document(b"<hosts><host id='a'/></hosts>")
+    pid = pid_of(own, unit_named("tells_its_pid"))
+    zygote = own.zygote_pid
+    killed = readers_zygote(own)
+    readers = offspring(killed)
+    os.kill(killed, signal.SIGKILL)
+    wait_until(lambda: {killed, *readers} & {*below(own)}, suits=operator.not_)
+    for _ in range(2 * pool.SPARE + 1):
+        assert only(own.run(job_of([unit], hosts=document))).value == ("a",)
+    assert own.zygote_pid == zygote
+    assert pid in below(own)
+    assert not any(_title(each).startswith("zygote of") for each in below(own))
+
+
+def test_a_readers_zygote_that_is_stopped_is_replaced(own, unit_named, monkeypatch):
+    """Like the other: it gives no sign of life."""
+    monkeypatch.setattr(exchange, "_QUIET", 0.2)
+    monkeypatch.setattr(handles, "_OBEY_SECONDS", 0.5)
+    unit, document = unit_named("keeps_all"), Document(b"<hosts><host id='a'/></hosts>")
+    zygote = own.zygote_pid
+    os.kill(readers_zygote(own), signal.SIGSTOP)
+    for _ in range(pool.SPARE + 1):  # those that were forked before are used first
+        assert only(own.run(job_of([unit], hosts=document))).value == ("a",)
+    assert own.zygote_pid != zygote
+
+
+def test_documents_that_take_the_sdk_are_read_with_it(own, unit_named):
+    """Of version 3, and with markup in a value: by a second reader, which has it."""
+    unit = unit_named("keeps_all")
+    for inside in ("<status><state>up</state></status>", "<memory>1<b/></memory>"):
+        document = Document(f"<hosts><host id='a'>{inside}</host></hosts>".encode())
+        assert only(own.run(job_of([unit], hosts=document))).value == ("a",)
+    with pytest.raises(UnreadableDocument, match="'x' is not an integer"):
+        own.run(job_of([unit], hosts=Document(b"<host id='a'><memory>x</memory></host>")))
 
 
 def _grown(pid: int) -> bool:
@@ -302,7 +350,7 @@ def test_idle_there_are_spare_processes_and_one_of_each_plugin(
     unit = unit_named("keeps_all")
     for _ in range(3):
         own.run(job_of([unit], hosts=Document(b"<hosts><host id='a'/></hosts>")))
-    wait_until(lambda: below(own), suits=lambda seen: len(seen) == 1 + pool.SPARE)
+    wait_until(lambda: below(own), suits=lambda seen: len(seen) == 1 + SPARE_BELOW)
 
 
 def test_a_process_that_is_never_ready_again_costs_no_later_call(unit_named, tmp_path):
@@ -384,14 +432,14 @@ def _title(pid: int) -> str:
 def test_a_spare_process_that_ends_as_it_is_made_is_not_kept(own, unit_named):
     """What was told of its end came too early: else a request would find it, much later."""
 
-    def ended() -> Worker:
-        worker = own._runner._fork()
+    def ended(_: bytes) -> Worker:
+        worker = own._runner._fork(frames.FORK)
         worker.end()
         return worker
 
     kept = pool.Pool(ended, 4, 1)
-    kept._make([], 2)
-    assert kept._spare == []
+    kept._make([], {frames.FORK: 2})
+    assert kept._spare[frames.FORK] == []
 
 
 def test_what_is_asked_for_while_no_process_can_be_had_is_not_forgotten(
@@ -403,12 +451,12 @@ def test_what_is_asked_for_while_no_process_can_be_had_is_not_forgotten(
     key = pool.key_of(unit.plugin, unit.limits)
     refused: List[bool] = []
 
-    def fork() -> Worker:
+    def fork(order: bytes) -> Worker:
         if not refused:
             refused.append(True)
             kept.want({key: (unit.plugin, unit.limits)})
             raise ExecutorUnavailable("not now")
-        return own._runner._fork()
+        return own._runner._fork(order)
 
     kept = pool.Pool(fork, 4, 1)
     kept.start()
@@ -434,7 +482,7 @@ def test_many_processes_that_end_together_are_no_knot(unit_named, tmp_path):
         many.want([(unit.plugin, limits) for limits in more])
         wait_until(lambda: many._runner.pool.kept, suits=lambda seen: seen == _MANY)
         many.keep(2)
-        wait_until(lambda: zygote._workers, suits=lambda seen: len(seen) <= 2 + pool.SPARE)
+        wait_until(lambda: zygote._workers, suits=lambda seen: len(seen) <= 2 + SPARE_BELOW)
         assert only(many.run(job_of([unit]))).value == HOSTS
         assert many.zygote_pid == zygote.pid
         assert not zygote.was_killed

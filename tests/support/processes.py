@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import List
 
+from ovirt_scheduler.processes import pool
+
 STRANGER = 12345
 
 
@@ -28,6 +30,10 @@ def processes_with(marker: str) -> List[int]:
             if marker.encode() in words:
                 found.append(int(entry.name))
     return found
+
+
+# What a zygote has below it where no plugin is in use: the readers' zygote, and spare processes.
+SPARE_BELOW = 1 + 2 * pool.SPARE
 
 
 def offspring(pid: int) -> List[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, List
 
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.processes.documents import packed
+from ovirt_scheduler.processes.documents import packing
 from ovirt_scheduler.processes.documents.entities import read_states
 from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS
 from ovirt_scheduler.processes.documents.states import entity_of
@@ -28,16 +28,16 @@ def read_vm(document: Document) -> Any:
 
 
 def pack_hosts(document: Document) -> bytes:
-    return packed.pack("Host", read_states(document, HOSTS))
+    return packing.pack("Host", read_states(document, HOSTS))
 
 
 def pack_vms(document: Document) -> bytes:
-    return packed.pack("Vm", read_states(document, VMS))
+    return packing.pack("Vm", read_states(document, VMS))
 
 
 def pack_host(document: Document) -> bytes:
-    return packed.pack("Host", read_states(document, HOST))
+    return packing.pack("Host", read_states(document, HOST))
 
 
 def pack_vm(document: Document) -> bytes:
-    return packed.pack("Vm", read_states(document, VM))
+    return packing.pack("Vm", read_states(document, VM))

@@ -14,10 +14,9 @@ and time and memory grow with its length and no faster.
 from __future__ import annotations
 
 import contextlib
-import gc
 import io
 import re
-from typing import Any, Iterator, List, Optional, Sequence
+from typing import Any, List, Optional
 
 from lxml import etree
 from ovirtsdk4 import readers, xml
@@ -25,9 +24,12 @@ from ovirtsdk4.reader import Reader
 
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.processes.documents import version3
-from ovirt_scheduler.processes.documents.parser import HOSTS, VMS, Kind, short, take, utf8
-from ovirt_scheduler.processes.documents.states import State, state_of
+from ovirt_scheduler.processes.documents import sdk_fields, version3
+from ovirt_scheduler.processes.documents.packing import State
+from ovirt_scheduler.processes.documents.parser import Kind, short, take, too_large, utf8
+from ovirt_scheduler.processes.documents.states import state_of
+
+TABLES = sdk_fields.make()
 
 _read_enums = Reader.read_enums
 
@@ -44,33 +46,12 @@ def read_states(document: Document, kind: Kind) -> List[State]:
     """Read the states (states.py) of the entities of that kind.
 
     Raises:
-        UnreadableDocument: always this, whatever goes wrong.
+        UnreadableDocument: whatever is wrong with the document.
+        MemoryError: it takes more memory than there is.
     """
-    with _without_collection():
-        try:
-            states = _states(document, kind)
-            return states if kind in (HOSTS, VMS) else [_only(states, kind)]
-        except MemoryError:
-            pass
-    raise _too_large(kind)
-
-
-@contextlib.contextmanager
-def _without_collection() -> Iterator[None]:
-    """Nothing of what reading makes is garbage; to look for some takes a third of the time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
-def _states(document: Document, kind: Kind) -> List[State]:
     try:
         data = utf8(document, kind)
-        passed = take(data, kind)
+        passed = take(data, kind, TABLES)
         states = passed.states
         if passed.maybe_version3:
             data, before = version3.to_version4(data), data
@@ -79,19 +60,19 @@ def _states(document: Document, kind: Kind) -> List[State]:
     except etree.XMLSyntaxError as mistake:
         line, column = mistake.position
         if not line:  # libxml2 has no words for this
-            raise _too_large(kind) from None
+            raise too_large(kind) from None
         raise UnreadableDocument(
             f"{kind.subject}, line {line}, column {column}: {short(mistake.msg)}"
         ) from None
     except etree.XPathEvalError:
-        raise _too_large(kind) from None
+        raise too_large(kind) from None
     return _states_by_the_sdk(data, kind) if states is None else states
 
 
 def _of_version3(data: bytes, kind: Kind) -> Optional[List[State]]:
     """The states of a document that was of version 3, where they are certain."""
     try:
-        return take(data, kind).states
+        return take(data, kind, TABLES).states
     except UnreadableDocument:  # it was changed: the place is not the caller's
         return None
 
@@ -104,20 +85,6 @@ def _states_by_the_sdk(data: bytes, kind: Kind) -> List[State]:
     except Exception as mistake:  # noqa: BLE001  (the SDK raises whatever comes up)
         raise UnreadableDocument(f"{_place(data, kind)}: {_reason(mistake)}") from None
     return [state_of(entity) for entity in (entities if isinstance(entities, list) else [entities])]
-
-
-def _only(found: Sequence[Any], kind: Kind) -> Any:
-    if len(found) != 1:
-        raise UnreadableDocument(
-            f"{kind.subject}: expected one <{kind.one}> in <{kind.many}>, found {len(found)}"
-        )
-    return found[0]
-
-
-def _too_large(kind: Kind) -> UnreadableDocument:
-    return UnreadableDocument(
-        f"{kind.subject}: the document needs more memory than a request may have"
-    )
 
 
 class _Watched:

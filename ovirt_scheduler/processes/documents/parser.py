@@ -20,15 +20,9 @@ from xml.parsers import expat
 
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.processes.documents import version3
-from ovirt_scheduler.processes.documents.sdk_fields import (
-    Field,
-    Table,
-    Unexpected,
-    know_all,
-    table_of,
-)
-from ovirt_scheduler.processes.documents.states import State
+from ovirt_scheduler.processes.documents.packing import State
+from ovirt_scheduler.processes.documents.tables import WRONG_VALUE, Field, Table, Tables
+from ovirt_scheduler.processes.documents.version3_signs import is_sign
 
 
 @dataclass(frozen=True)
@@ -38,16 +32,12 @@ class Kind:
     subject: str  # how a message begins
     one: str
     many: str
-    table: Table
 
 
-HOSTS = Kind("hosts", "host", "hosts", table_of("HostReader"))
-HOST = Kind("host", "host", "hosts", table_of("HostReader"))
-VM = Kind("VM", "vm", "vms", table_of("VmReader"))
-VMS = Kind("VMs", "vm", "vms", table_of("VmReader"))
-
-
-know_all()
+HOSTS = Kind("hosts", "host", "hosts")
+HOST = Kind("host", "host", "hosts")
+VM = Kind("VM", "vm", "vms")
+VMS = Kind("VMs", "vm", "vms")
 
 # Nothing that an engine writes comes near these. Beyond them libxml2 gives up in its own
 # words (depth), or its time grows with the square (100,000 attributes: 15 s).
@@ -134,11 +124,12 @@ class Passed:
     maybe_version3: bool
 
 
-def take(data: bytes, kind: Kind) -> Passed:
+def take(data: bytes, kind: Kind, tables: Tables) -> Passed:
     """Refuse whatever is no plain document of that kind, and read the rest.
 
     Args:
         data: what ``utf8`` gave.
+        tables: of what a host or a VM holds.
 
     Raises:
         UnreadableDocument: with line and column.
@@ -149,7 +140,7 @@ def take(data: bytes, kind: Kind) -> Passed:
         place = f"line {parser.CurrentLineNumber}, column {parser.CurrentColumnNumber + 1}"
         raise UnreadableDocument(f"{kind.subject}, {place}: {what}")
 
-    members = _Members(kind, refuse)
+    members = _Members(kind, tables[kind.one], refuse)
     parser.StartDoctypeDeclHandler = lambda *_: refuse("a document type is not allowed")
     parser.ProcessingInstructionHandler = lambda target, _: refuse(
         f"the processing instruction <?{short(target)}?> is not allowed"
@@ -167,6 +158,7 @@ def take(data: bytes, kind: Kind) -> Passed:
     finally:
         for handler in _HANDLERS:  # else these and the parser keep each other, and what was read
             setattr(parser, handler, None)
+    members.check_number()
     return passed
 
 
@@ -184,14 +176,16 @@ _HANDLERS = (
 _NO_FIELDS: Dict[str, Field] = {}
 _NO_LINKS: Dict[str, str] = {}
 _LINK = Field("", is_value=True)
-_WRONG_TEXT = (LookupError, TypeError, ValueError, OverflowError)  # what converting it raises
+
+
+def _holds_nothing(*_: object) -> None:
+    """What becomes of an element in an entity that has no fields."""
 
 
 def _walk(  # noqa: C901, PLR0915  (closures: see ``start``)
     parser: Any, data: bytes, members: _Members, refuse: _Refuse
 ) -> Passed:
     """Take the parser through the document."""
-    elements = version3.ELEMENTS
     look = False
     found: List[State] = []
     certain = not _has_long_runs(data)
@@ -215,15 +209,17 @@ def _walk(  # noqa: C901, PLR0915  (closures: see ``start``)
             if field is None:
                 if name == "link" and links and len(attributes) <= 2:
                     value = _LINK
-                    follow(attributes)
+                    attribute, href = links.get(attributes.get("rel", "")), attributes.get("href")
+                    if attribute and href:
+                        state.setdefault(attribute, ["list", None])[1] = href
                     return
-            elif not attributes and name not in elements:
+            elif not attributes:
                 if field.is_value:
                     value = field
                     texts.clear()
                     return
                 table = field.table
-                if table is not None and table.is_known and 0 < level < _MOST_LEVELS:
+                if table is not None and table.fields and 0 < level < _MOST_LEVELS:
                     around.append((state, lookup, links, level, value))
                     inside = {"": table.entity}
                     if field.attribute:
@@ -238,6 +234,8 @@ def _walk(  # noqa: C901, PLR0915  (closures: see ``start``)
     def end(_: str) -> None:
         nonlocal state, lookup, links, level, value, certain
         if value is None:
+            # What the SDK reads behind an entity that might have held something is its own affair.
+            certain = certain and (lookup is not _holds_nothing or is_empty_tag())
             state, lookup, links, level, value = around.pop()
             return
         field, value = value, None
@@ -247,7 +245,7 @@ def _walk(  # noqa: C901, PLR0915  (closures: see ``start``)
         if field.convert is not None and made is not None:
             try:
                 made = field.convert(made)
-            except _WRONG_TEXT:
+            except WRONG_VALUE:
                 certain = False
         if field.attribute:
             state[field.attribute] = made
@@ -259,11 +257,6 @@ def _walk(  # noqa: C901, PLR0915  (closures: see ``start``)
         """``<a/>``, which the SDK tells from ``<a></a>``; both end where expat is now."""
         place = parser.CurrentByteIndex
         return data[place - 2 : place] == b"/>"
-
-    def follow(attributes: Dict[str, str]) -> None:
-        attribute, href = links.get(attributes.get("rel", "")), attributes.get("href")
-        if attribute and href:
-            state.setdefault(attribute, ["list", None])[1] = href
 
     def enter(name: str, attributes: Dict[str, str], field: Optional[Field]) -> None:
         """Go into an element, unless it is a plain value after all."""
@@ -278,8 +271,7 @@ def _walk(  # noqa: C901, PLR0915  (closures: see ``start``)
             refuse(f"more than {_MOST_LEVELS} levels of elements")
         if len(attributes) > _MOST_ATTRIBUTES:
             refuse(f"<{short(name)}> has more than {_MOST_ATTRIBUTES} attributes")
-        if name in elements or (attributes and (name != "link" or len(attributes) > 2)):
-            look = look or version3.worth_a_look(name, attributes)
+        look = look or is_sign(name, attributes, field is not None)
         if value is None and field is not None and field.is_value:
             value = field
             texts.clear()
@@ -293,17 +285,24 @@ def _walk(  # noqa: C901, PLR0915  (closures: see ``start``)
     def open_field(field: Field, attributes: Dict[str, str]) -> None:
         nonlocal state, lookup, links, certain
         inside: Any = {}
-        each = field.each
-        if field.table is not None:
-            certain = _is_known(field.table) and certain
-            fields, links = field.table.fields, field.table.links
+        table, each = field.table, field.each
+        if table is not None:
+            certain = certain and table.is_known
             # Of what a host or VM holds, everything but links comes once.
-            lookup = fields.copy().pop if level == 1 else fields.get
-            inside[""] = field.table.entity
+            lookup = table.fields.copy().pop if level == 1 else table.fields.get
+            links = table.links
+            if not table.fields:
+                lookup = _holds_nothing
+            inside[""] = table.entity
             if "href" in attributes:
                 inside["_href"] = attributes["href"]
-            if field.table.has_id and "id" in attributes:
-                inside["_id"] = attributes["id"]
+            if table.identifier is not None and "id" in attributes:
+                identifier: Any = attributes["id"]
+                try:
+                    convert = table.identifier.convert
+                    inside["_id"] = identifier if convert is None else convert(identifier)
+                except WRONG_VALUE:
+                    certain = False
         elif each is not None:
             lookup = lambda *_: each  # noqa: E731
             inside = ["values"] if each.is_value else ["list", attributes.get("href")]
@@ -324,15 +323,6 @@ def _walk(  # noqa: C901, PLR0915  (closures: see ``start``)
     return Passed(found if certain else None, look or members.with_others)
 
 
-def _is_known(table: Table) -> bool:
-    """Whether it is certain what the SDK reads of an entity."""
-    try:
-        table.know()
-    except Unexpected:
-        return False
-    return True
-
-
 # libxml2 refuses a text of 10,000,000 bytes and a name of 50,000.
 _LONG_RUN = 20_000
 
@@ -348,11 +338,11 @@ def _has_long_runs(data: bytes) -> bool:
 class _Members:
     """The hosts or VMs of a document: the right ones, each with an id of its own."""
 
-    def __init__(self, kind: Kind, refuse: _Refuse):
+    def __init__(self, kind: Kind, table: Table, refuse: _Refuse):
         self.with_others = False  # the collection holds what version 4 keeps out of it
         self._kind = kind
-        self._member = Field("", table=kind.table)
-        self._known = kind.table.fields if _is_known(kind.table) else {}
+        self._member = Field("", table=table)
+        self._known = table.fields
         self._refuse = refuse
         self._in_collection = False
         self._latest = ""  # host or VM, in words
@@ -390,12 +380,27 @@ class _Members:
             self._refuse(f"a second <{short(name)}> in {self._latest}")
         self._unknown.add(name)
 
+    def check_number(self) -> None:
+        """Refuse another number of hosts or VMs than one, where it has to be one."""
+        kind = self._kind
+        if kind in (HOST, VM) and self._count != 1:
+            raise UnreadableDocument(
+                f"{kind.subject}: expected one <{kind.one}> in <{kind.many}>, found {self._count}"
+            )
+
     def _check_id(self, identifier: str) -> None:
         if not identifier.strip():
             self._refuse(f"{self._latest} has no id")
         if identifier in self._ids:
             self._refuse(f"{self._latest} has the id {short(identifier)} of another one")
         self._ids.add(identifier)
+
+
+def too_large(kind: Kind) -> UnreadableDocument:
+    """What is raised where memory does not suffice."""
+    return UnreadableDocument(
+        f"{kind.subject}: the document needs more memory than a request may have"
+    )
 
 
 def short(text: str) -> str:

@@ -9,145 +9,114 @@ reader that does anything unexpected has none: its documents are left to it.
 
 from __future__ import annotations
 
-import contextlib
 from types import CodeType, FunctionType
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ovirtsdk4 import Struct, readers, types
 
-from ovirt_scheduler.processes.documents import states
-
-Convert = Callable[[str], Any]
-
-
-class Field(NamedTuple):
-    """What becomes of an element in an entity: a plain value, an entity, or a list of either."""
-
-    attribute: str  # as an entity's ``__dict__`` has it: ``_cpu``; empty for what a list holds
-    is_value: bool = False
-    convert: Optional[Convert] = None  # of a plain value's text; None for the text as it is
-    table: Optional[Table] = None  # of an entity
-    each: Optional[Field] = None  # of each element of a list
+from ovirt_scheduler.processes.documents import tables
+from ovirt_scheduler.processes.documents.tables import Convert, Field, Table, Tables
 
 
 class Unexpected(Exception):
     """A reader did what no table can say."""
 
 
-class Table:
-    """The fields of one class of entities, made when ``know`` is first called.
+def _table_of(reader: str, made: Dict[str, Table]) -> Table:
+    """The table of a reader, by its name in ``ovirtsdk4.readers``; those in it are made later."""
+    return made.setdefault(reader, Table())
 
-    Attributes:
-        is_known: they are made.
-        entity: the name of the class in ``ovirtsdk4.types``.
-        has_id: whether the attribute ``id`` is read; ``href`` always is.
-        fields: what becomes of an element, by its name.
-        links: which attribute takes the ``href`` of a link, by its ``rel``.
+
+def make() -> Tables:
+    """Make the tables of hosts and VMs, and of all that can be in them: 0.1 s at most."""
+    made: Dict[str, Table] = {}
+    found = {"host": _table_of("HostReader", made), "vm": _table_of("VmReader", made)}
+    for name in (names := list(made)):  # grows while it runs
+        try:
+            _fill(made[name], getattr(readers, name), made)
+        except Exception:  # noqa: BLE001  (another SDK's reader may do whatever it likes)
+            made[name].fields = {}
+        names += made.keys() - set(names)
+    return found
+
+
+def _fill(table: Table, reader: Any, made: Dict[str, Table]) -> None:
     """
-
-    def __init__(self, reader: Any):
-        self.is_known = False
-        self.entity = ""
-        self.has_id = False
-        self.fields: Dict[str, Field] = {}
-        self.links: Dict[str, str] = {}
-        self._reader = reader
-
-    def know(self) -> None:
-        """Make the table.
-
-        Raises:
-            Unexpected: the SDK's reader is not of the form that is known.
-        """
-        if not self.is_known:
-            try:
-                self.fields = self._watch()
-            except Exception:  # noqa: BLE001  (another SDK's reader may do whatever it likes)
-                raise Unexpected(f"the SDK's {self._reader.__name__} is read by no table") from None
-            self.is_known = True
-
-    def _watch(self) -> Dict[str, Field]:
-        reader = _Watched(self._reader)
-        first = _Run(reader, "no such element")
-        if first.assigned or not first.passed_over or not first.entity:
+    Raises:
+        Unexpected: the SDK's reader is not of the form that is known. Or anything else.
+    """
+    watched = _Watched(reader)
+    first = _Run(watched, "no such element")
+    if first.assigned or not first.passed_over or not first.entity:
+        raise Unexpected
+    table.entity = first.entity
+    if "id" in first.attributes:
+        table.identifier = _identifier(first.attributes["id"])
+    for name in watched.words:
+        run = _Run(watched, name)
+        if run.attributes != first.attributes or run.entity != first.entity:
             raise Unexpected
-        self.entity = first.entity
-        self.has_id = "id" in first.attributes
-        fields = {}
-        for name in reader.words:
-            run = _Run(reader, name)
-            if run.attributes != first.attributes or run.entity != first.entity:
+        if run.links:
+            table.links = _links(reader)
+        elif not run.passed_over:
+            ((attribute, called),) = run.assigned.items()
+            table.fields[name] = _field(f"_{attribute}", called, made)
+    table.is_known = True
+
+
+def _links(reader: Any) -> Dict[str, str]:
+    process = reader._process_link  # noqa: SLF001  (there is no other way to know)
+    links = {}
+    for rel in _words(process.__code__):
+        entity = _Entity("")
+        _copy(process, {"List": _Called("List", None)})((rel, _HREF), entity)
+        if entity.assigned:
+            ((attribute, called),) = entity.assigned.items()
+            if called != ("List", None, (_HREF,)):
                 raise Unexpected
-            if run.links:
-                self.links = self._watch_links()
-            elif not run.passed_over:
-                ((attribute, called),) = run.assigned.items()
-                fields[name] = _field(f"_{attribute}", called)
-        return fields
-
-    def _watch_links(self) -> Dict[str, str]:
-        process = self._reader._process_link  # noqa: SLF001  (there is no other way to know)
-        links = {}
-        for rel in _words(process.__code__):
-            entity = _Entity("")
-            _copy(process, {"List": _Called("List", None)})((rel, _HREF), entity)
-            if entity.assigned:
-                ((attribute, called),) = entity.assigned.items()
-                if called != ("List", None, (_HREF,)):
-                    raise Unexpected
-                links[rel] = f"_{attribute}"
-        return links
-
-
-_TABLES: Dict[str, Table] = {}
-
-
-def table_of(reader: str) -> Table:
-    """The table of a reader, by its name in ``ovirtsdk4.readers``: ``HostReader``."""
-    if reader not in _TABLES:
-        _TABLES[reader] = Table(getattr(readers, reader))
-    return _TABLES[reader]
-
-
-def know_all() -> None:
-    """Make the tables of all that was asked for, and of all that can be in it: 0.1 s at most.
-
-    For a process that others are forked from: else each of them makes its own.
-    """
-    known: Set[str] = set()
-    while names := _TABLES.keys() - known:
-        for name in names:
-            with contextlib.suppress(Unexpected):
-                _TABLES[name].know()
-        known |= names
+            links[rel] = f"_{attribute}"
+    return links
 
 
 # -- values -------------------------------------------------------------------------------
 
 
-def _members(kind: _Called) -> Dict[str, Tuple[str, str, str]]:
+def _members(name: str) -> Dict[str, Tuple[str, str, str]]:
     """The state (states.py) of each member of an enumeration, by its text."""
-    return {member.value: ("enum", kind.name, member.value) for member in getattr(types, kind.name)}
+    return {member.value: ("enum", name, member.value) for member in getattr(types, name)}
 
 
-def _field(attribute: str, called: Any) -> Field:
+def _identifier(called: Any) -> Field:
+    """What becomes of the attribute ``id``: text, a number, or a member of an enumeration."""
+    if called == "@id":
+        return Field("_id", is_value=True)
+    method, owner, _ = called
+    if owner is None:
+        return Field("_id", is_value=True, convert=_members(method).__getitem__)
+    return Field("_id", is_value=True, convert=_PLAIN[method.replace("parse_", "read_")])
+
+
+def _field(attribute: str, called: Any, made: Dict[str, Table]) -> Field:
     method, owner, arguments = called
-    if owner == "Reader":
-        if method in _PLAIN and arguments == (_CURSOR,):
-            return Field(attribute, is_value=True, convert=_PLAIN[method])
-        if method in _PLAIN_LISTS and arguments == (_CURSOR,):
-            return Field(attribute, each=_field("", (_PLAIN_LISTS[method], owner, arguments)))
-        if method == "read_enum" and arguments[1:] == (_CURSOR,):
-            return Field(attribute, is_value=True, convert=_members(arguments[0]).get)
-        if method == "read_enums" and arguments[1:] == (_CURSOR,):
-            # A word that the enumeration does not have is no member of the list.
-            known = _members(arguments[0]).__getitem__
-            return Field(attribute, each=Field("", is_value=True, convert=known))
-    elif arguments == (_CURSOR,):
+    if arguments[-1:] != (_CURSOR,):
+        raise Unexpected
+    if owner != "Reader":
+        table = _table_of(owner, made)
         if method == "read_one":
-            return Field(attribute, table=table_of(owner))
+            return Field(attribute, table=table)
         if method == "read_many":
-            return Field(attribute, each=Field("", table=table_of(owner)))
+            return Field(attribute, each=Field("", table=table))
+    elif method in _PLAIN:
+        return Field(attribute, is_value=True, convert=_PLAIN[method])
+    elif method in _PLAIN_LISTS:
+        each = Field("", is_value=True, convert=_PLAIN[_PLAIN_LISTS[method]])
+        return Field(attribute, each=each)
+    elif method == "read_enum":
+        return Field(attribute, is_value=True, convert=_members(arguments[0].name).get)
+    elif method == "read_enums":
+        # A word that the enumeration does not have is no member of the list.
+        known = _members(arguments[0].name).__getitem__
+        return Field(attribute, each=Field("", is_value=True, convert=known))
     raise Unexpected
 
 
@@ -156,16 +125,12 @@ _TRUE, _FALSE = ("true", "True", "TRUE", "1"), ("false", "False", "FALSE", "0")
 _BOOLEANS = {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}
 
 
-def _date(text: str) -> Any:
-    return states.date_state(readers.Reader.parse_date(text))
-
-
 _PLAIN: Dict[str, Optional[Convert]] = {
     "read_string": None,
     "read_boolean": _BOOLEANS.__getitem__,
     "read_integer": int,
     "read_decimal": float,
-    "read_date": _date,
+    "read_date": tables.date,
 }
 _PLAIN_LISTS = {f"{name}s": name for name in _PLAIN}
 
@@ -275,7 +240,9 @@ class _Run:
         entity = reader.run(cursor)
         assigned: Dict[str, Any] = dict(entity.assigned)
         self.attributes = {
-            key: assigned.pop(key) for key in ("href", "id") if assigned.get(key) == f"@{key}"
+            key: assigned.pop(key)
+            for key in ("href", "id")
+            if assigned.get(key) == f"@{key}" or _arguments(assigned.get(key)) == (f"@{key}",)
         }
         self.entity: str = entity.name
         self.assigned = assigned
@@ -286,6 +253,10 @@ class _Run:
             raise Unexpected
         if reader.processed and not self.links:
             raise Unexpected
+
+
+def _arguments(called: Any) -> Any:
+    return called[2] if isinstance(called, tuple) else None
 
 
 def _copy(function: FunctionType, names: Dict[str, Any]) -> FunctionType:

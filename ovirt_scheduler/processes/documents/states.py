@@ -40,15 +40,14 @@ from ovirtsdk4 import Struct, types
 from ovirtsdk4.reader import TZ
 
 from ovirt_scheduler.errors import UnreadableState
-
-State = Dict[str, Any]
+from ovirt_scheduler.processes.documents.packing import State
 
 
 class Unread(Protocol):
     """A state that is read as far as somebody asks for it; each may raise what is in WRONG."""
 
     def plain(self) -> Mapping[str, Any]:
-        """Read the attributes that are texts, numbers and truths."""
+        """Read the attributes that are texts, numbers, truths and members of enumerations."""
 
     def names(self) -> Iterable[str]:
         """Read which attributes there are beside these."""
@@ -205,11 +204,11 @@ def _state(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return ("enum", kind.__name__, value.value)
     if kind is datetime.datetime:
-        return date_state(value)
+        return _date_state(value)
     return state_of(value)
 
 
-def date_state(date: datetime.datetime) -> Tuple[Any, ...]:
+def _date_state(date: datetime.datetime) -> Tuple[Any, ...]:
     """The state of a date as the SDK reads it: without a zone, or with a ``TZ``."""
     zone = date.tzinfo
     if zone is None:
@@ -264,9 +263,13 @@ def _read_plain(entity: Any, unread: Unread) -> None:
     if not plain.keys() <= _ATTRIBUTES[entity.__class__.__name__]:
         raise ValueError("another's attributes")
     for name, value in plain.items():
-        if value.__class__ not in _PLAIN:
-            raise TypeError(f"{name} is no plain value")
-        held.setdefault(name, value)
+        if value.__class__ in _PLAIN:
+            held.setdefault(name, value)
+        else:
+            form, kind, image = value
+            if form != "enum":
+                raise TypeError(f"{name} is no plain value")
+            held.setdefault(name, _MEMBERS[kind, image])
     held[_PLAIN_READ] = True
 
 

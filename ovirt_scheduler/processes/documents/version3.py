@@ -8,40 +8,14 @@ has to say which version it is, a mixed one works, and version 4 is left alone.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, Tuple
+from typing import Any, Callable, Tuple
 
 from lxml import etree
 
-# What version 3 writes as an attribute and version 4 as an element of the same name.
-ATTRIBUTES = frozenset(
-    {
-        *("major", "minor", "build", "revision", "full_version"),  # every kind of version
-        *("sockets", "cores", "threads", "index", "socket", "vcpu", "cpu_set", "mode"),  # CPU
-        *("type", "name", "value", "regexp", "enabled", "percent"),
-        *("address", "netmask", "gateway"),
-    }
-)
-# The elements that give version 3 away. A few are in version 4 too: these make us look.
-# A word that was spelled otherwise does not, as no document of version 3 has only that.
-ELEMENTS = frozenset(
-    {
-        *("state", "storage_manager", "selinux", "vmpool", "guest_info"),
-        *("timezone", "placement_policy", "disks"),
-    }
-)
+from ovirt_scheduler.processes.documents.version3_signs import ATTRIBUTES
 
 _Change = Callable[[Any], None]  # what is to be done to an lxml element
 _Difference = Tuple[etree.XPath, _Change]
-
-
-def worth_a_look(name: str, attributes: Mapping[str, str]) -> bool:
-    """Whether an element may be of version 3; without one, nothing in a document is."""
-    return (
-        name in ELEMENTS
-        or "dev" in attributes
-        or (name == "cpu" and "id" in attributes)
-        or not ATTRIBUTES.isdisjoint(attributes)
-    )
 
 
 def to_version4(data: bytes) -> bytes:

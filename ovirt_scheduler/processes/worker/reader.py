@@ -7,17 +7,18 @@ plugins take what they are asked about.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import socket
-from typing import Dict, Iterator, List, Sequence, Tuple
+from typing import Callable, Dict, List, Sequence, Tuple
 
 from ovirt_scheduler.errors import UnreadableDocument
+from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import Ids, ReadTask, Role, Unread
 from ovirt_scheduler.model.text import one_line
-from ovirt_scheduler.processes.documents import entities, packed
-from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS
-from ovirt_scheduler.processes.documents.states import State
+from ovirt_scheduler.processes.documents import packing, parser
+from ovirt_scheduler.processes.documents.packing import State
+from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS, Kind
+from ovirt_scheduler.processes.documents.tables import Tables
 from ovirt_scheduler.processes.kernel import limits, memory_files
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.messages import ReadDocument
@@ -25,36 +26,88 @@ from ovirt_scheduler.processes.protocol.messages import ReadDocument
 # For the entities of a request: so much, or so many times the documents' size.
 _READING_MEMORY = 1 << 30
 _READING_FACTOR = 24
+_WARM = 30  # runs; the interpreter looks at its code after a few
 
 _LONGEST_NAME = 255  # characters of a host's or a VM's
 
 _KINDS = {Role.HOSTS: HOSTS, Role.VMS: VMS, Role.VM: VM, Role.HOST: HOST}
 
+ReadStates = Callable[[Document, Kind], List[State]]
 
-def serve(task: ReadTask, nonce: int, daemon: socket.socket) -> None:
-    """Read the documents of the task; the packs' descriptors go with the answer."""
+
+class Uncertain(Exception):
+    """Only the SDK knows what it reads in a document."""
+
+
+def by_tables(tables: Tables) -> ReadStates:
+    """What reads documents without the SDK; it raises Uncertain where it takes the SDK."""
+
+    def read(document: Document, kind: Kind) -> List[State]:
+        passed = parser.take(parser.utf8(document, kind), kind, tables)
+        if passed.states is None or passed.maybe_version3:
+            raise Uncertain
+        return passed.states
+
+    return read
+
+
+def warm_up(read_states: ReadStates) -> None:
+    """Read and pack a host so often that the interpreter has made its code fast.
+
+    For the process that readers are forked from: what is done there need not be done in each.
+    """
+    host = "<name>a</name><memory>1</memory><cpu><topology><cores>1</cores></topology></cpu>"
+    document = Document(f"<hosts><host id='a'>{host}<tags/></host></hosts>".encode())
+    for _ in range(_WARM):
+        packing.pack("Host", read_states(document, HOSTS))
+
+
+def serve(task: ReadTask, nonce: int, daemon: socket.socket, read_states: ReadStates) -> None:
+    """Do the task, and tell the daemon; the descriptors of the packs go with the answer.
+
+    Where one of the documents takes the SDK, and it is not here, the answer tells of none.
+    """
     documents: List[ReadDocument] = []
     descriptors: List[int] = []
     seen: List[Dict[str, List[object]]] = []
-    for unread in task.documents:
-        try:
-            with _bounded([unread]):
-                found, note = _read(unread)
-                descriptors.append(memory_files.sealed([packed.pack(unread.role.kind, found)]))
-                ids = tuple(each.get("_id") for each in found)
-                documents.append(ReadDocument(ids, _names(found), note=note))
-                if task.tells_states:
-                    seen.append(_seen(found))
-        except UnreadableDocument as error:
-            documents.append(ReadDocument(problem=str(error)))
+    gc.disable()  # nothing of what reading makes is garbage
+    try:
+        for unread in task.documents:
+            try:
+                found, note, pack = _read(unread, read_states)
+            except UnreadableDocument as error:
+                documents.append(ReadDocument(problem=str(error)))
+                continue
+            descriptors.append(memory_files.sealed([pack]))
+            ids = tuple(each.get("_id") for each in found)
+            documents.append(ReadDocument(ids, _names(found), note=note))
+            if task.tells_states:
+                seen.append(_seen(found))
+    except Uncertain:
+        documents, descriptors = [], []
     answer = messages.pack_read(documents, seen)
     frames.send(daemon, frames.pack(frames.ANSWER, nonce, answer), descriptors)
 
 
-def _read(unread: Unread) -> Tuple[List[State], str]:
-    """The states of a document's entities, and a note on what was left out."""
-    found = entities.read_states(unread.document, _KINDS[unread.role])
-    return (found, "") if unread.asked is None else _asked(found, unread.asked, unread.role)
+def _read(unread: Unread, read_states: ReadStates) -> Tuple[List[State], str, bytes]:
+    """The states of what is in a document, what is to be said of it, and the states packed.
+
+    Raises:
+        UnreadableDocument: it takes more memory than it may have, too.
+    """
+    kind = _KINDS[unread.role]
+    limits.limit_memory(max(_READING_MEMORY, _READING_FACTOR * len(unread.document.data)))
+    try:
+        found = read_states(unread.document, kind)
+        note = ""
+        if unread.asked is not None:
+            found, note = _asked(found, unread.asked, unread.role)
+        return found, note, packing.pack(unread.role.kind, found)
+    except MemoryError:
+        pass  # what was read is freed behind this
+    finally:
+        limits.unlimit_memory()
+    raise parser.too_large(kind)
 
 
 def _asked(found: Sequence[State], asked: Ids, role: Role) -> Tuple[List[State], str]:
@@ -97,24 +150,3 @@ def _seen(found: Sequence[State]) -> Dict[str, List[object]]:
         ]
         for state in found
     }
-
-
-@contextlib.contextmanager
-def _bounded(documents: Sequence[Unread]) -> Iterator[None]:
-    """Bound the memory that reading these documents takes.
-
-    Raises:
-        UnreadableDocument: it takes more memory than it may have.
-    """
-    size = sum(len(unread.document.data) for unread in documents)
-    gc.disable()  # nothing of what reading makes is garbage
-    limits.limit_memory(max(_READING_MEMORY, _READING_FACTOR * size))
-    try:
-        yield
-    except MemoryError:
-        raise UnreadableDocument(
-            f"reading the documents ({size} bytes) takes more memory than they may have"
-        ) from None
-    finally:
-        limits.unlimit_memory()
-        gc.enable()

@@ -1,14 +1,20 @@
-"""The zygote: the process that all workers are forked from. It forks them, and reaps them.
+"""The zygotes: the processes that all workers are forked from. They fork them, and reap them.
 
 ::
 
-    daemon ──(FORK + 3 descriptors, KILL, ASK)──► zygote ──fork──► worker
-           ◄─(ALIVE, ENDED)──────────────────────┘
+    daemon ──(FORK, FORK_READER, KILL, ASK)──► zygote ──fork──► process of a plugin, ...
+           ◄─(ALIVE, ENDED)───────────────────┘  │ ▲
+                                                 ▼ │  the same, in both directions
+                                       zygote of the readers ──fork──► reader
 
-Started by exec with one descriptor, the daemon's control socket. It has one thread, no secret
-and no plugin, and never reads a task. What a worker leaves behind when it ends becomes the
-zygote's child, and is killed before the daemon is told of that end. When the control socket
-ends, so does everything that was forked from here, and then the zygote.
+The zygote is started by exec with one descriptor, the daemon's control socket. A fork costs what
+is mapped, and the SDK with its libraries is most of that. A reader hardly ever needs them, so
+readers have a small zygote of their own, which is forked before they are loaded.
+
+A zygote has one thread, no secret and no plugin, and never reads a task. What a process leaves
+behind when it ends becomes the zygote's child, and is killed before the daemon is told of that
+end. When the control socket ends, so does everything that was forked from here, and then the
+zygotes. Where that of the readers ends before, the other forks readers, too.
 """
 
 from __future__ import annotations
@@ -17,23 +23,25 @@ import contextlib
 import errno
 import gc
 import importlib
+import importlib.util
 import os
+import pickle
 import selectors
 import signal
 import socket
 import sys
 import time
-from typing import Dict, List, NamedTuple, NoReturn, Optional, Sequence, Set
+import traceback
+from typing import BinaryIO, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Set, Tuple
 
+from ovirt_scheduler.model.tasks import ReadTask, Task
 from ovirt_scheduler.processes.kernel import limits, malloc, privileges, secrecy, titles
 from ovirt_scheduler.processes.protocol import frames
-from ovirt_scheduler.processes.worker import loaded_modules
-from ovirt_scheduler.processes.worker.main import serve
+from ovirt_scheduler.processes.worker import entry, loaded_modules, reader
 
-# Loaded once, here, for every process of a plugin.
+# Loaded once, here, for every process of a plugin; after the readers' zygote was forked.
 _PRELOADED = ("lxml.etree", "ovirtsdk4.services", "ovirtsdk4.types", "ovirtsdk4.writers")
-# Where plugins import from: the standard library, other packages, and this one.
-_NEEDED = ("os", "ovirtsdk4", __name__)
+_MAIN = "ovirt_scheduler.processes.worker.main"
 
 _SWEEP_SECONDS = 2.0  # for what a worker left behind to be gone: then the daemon is told
 _SWEEP_EVERY = 0.05  # seconds between two passes where something does not end
@@ -56,24 +64,68 @@ def main(control_fd: int, user: Sequence[int]) -> NoReturn:
         _change_to(user)
     secrecy.leave_keyring()
     titles.show("zygote")
+    readers, tables = _fork_readers_zygote(control)
     for name in _PRELOADED:
         importlib.import_module(name)
+    main_of_workers = importlib.import_module(_MAIN)
+    with contextlib.suppress(BrokenPipeError), tables:  # it has ended: it was killed
+        pickle.dump(main_of_workers.entities.TABLES, tables)
     loaded_modules.know()
     gc.collect()
     gc.freeze()
-    _Zygote(control).run()
+    control.send(frames.ALIVE)
+    _Zygote(control, main_of_workers.do, readers).run()
     sys.exit(0)
+
+
+def _fork_readers_zygote(control: socket.socket) -> Tuple[_Readers, BinaryIO]:
+    """Fork the zygote of the readers; it waits for the tables, pickled."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    read_end, write_end = os.pipe()
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        theirs.close()
+        os.close(read_end)
+        return _Readers(pid, ours), os.fdopen(write_end, "wb")
+    try:
+        limits.die_with_parent(parent)
+        limits.become_subreaper()  # this is not inherited
+        for each in (control, ours):  # the daemon sees that the zygote has ended
+            each.close()
+        os.close(write_end)
+        titles.show("zygote of the readers")
+        with os.fdopen(read_end, "rb") as tables:
+            read_states = reader.by_tables(pickle.load(tables))  # noqa: S301  the zygote's
+
+        def do(task: Task, nonce: int, daemon: socket.socket) -> None:
+            titles.show("reader")
+            if isinstance(task, ReadTask):
+                reader.serve(task, nonce, daemon, read_states)
+
+        reader.warm_up(read_states)
+        gc.collect()
+        gc.freeze()
+        _Zygote(theirs, do).run()
+    except EOFError:  # the zygote has ended before
+        pass
+    except BaseException:  # noqa: BLE001  it says why, and the zygote ends with it
+        traceback.print_exc()
+    finally:
+        os._exit(os.EX_SOFTWARE)
 
 
 def _change_to(user: Sequence[int]) -> None:
     uid, gid, *groups = user
+    sdk = importlib.util.find_spec("ovirtsdk4")  # not loaded yet
+    # Where plugins import from: the standard library, other packages, and this one.
+    needed = (os.__file__, getattr(sdk, "origin", None) or "", __file__)
     try:
         privileges.become(uid, gid, groups)
     except privileges.NotGivenUp as error:
         sys.exit(f"plugin_user: {error}")
     secrecy.hide_memory()  # the change may have shown it
-    for name in _NEEDED:
-        file = sys.modules[name].__file__ or ""
+    for file in needed:
         if not os.access(file, os.R_OK):
             sys.exit(f"plugin_user: user {uid} cannot read {file}, and so not run plugins")
 
@@ -86,10 +138,31 @@ class _Ended(NamedTuple):
     until: float  # how long to wait for what it left, on the monotonic clock
 
 
+class _Readers(NamedTuple):
+    """The zygote of the readers, as the other sees it."""
+
+    pid: int
+    socket: socket.socket
+
+
 class _Zygote:
-    def __init__(self, control: socket.socket) -> None:
+    """
+    Args:
+        control: where orders come from, and where it is told who has ended.
+        do: what a process does with its task.
+        readers: who forks these; None: this one does.
+    """
+
+    def __init__(
+        self, control: socket.socket, do: entry.Do, readers: Optional[_Readers] = None
+    ) -> None:
         self._control = control
+        self._do = do
+        self._reading: Set[int] = set()  # serials: forked by the zygote of the readers
+        self._readers = readers
         self._workers: Dict[int, int] = {}  # pid: serial
+        if readers is not None:
+            self._workers[readers.pid] = 0
         self._ended: List[_Ended] = []
         self._lasting: Set[int] = (
             set()
@@ -105,15 +178,18 @@ class _Zygote:
 
     def run(self) -> None:
         """Take orders until the daemon has gone, then end everything."""
-        self._control.send(frames.ALIVE)
         with selectors.PollSelector() as selector:
             selector.register(self._control, selectors.EVENT_READ)
             selector.register(self._wakeup, selectors.EVENT_READ)
+            if self._readers is not None:
+                selector.register(self._readers.socket, selectors.EVENT_READ)
             while True:
                 ready = {key.fd for key, _ in selector.select(self._pause())}
                 if self._wakeup in ready:
                     os.read(self._wakeup, 4096)
                 self._reap()
+                if self._readers is not None and self._readers.socket.fileno() in ready:
+                    self._hear(self._readers.socket.recv(frames.ENDED.size), selector)
                 if self._control.fileno() in ready and not self._obey():
                     break
         self._end_all()
@@ -133,19 +209,50 @@ class _Zygote:
         if not message:
             return False
         order, serial = frames.ORDER.unpack(message)
-        if order == frames.ASK:
+        if order in (frames.FORK, frames.FORK_READER) and len(descriptors) < 3:
+            self._tell(serial, -errno.EMFILE)  # there was none left for it
+        elif self._passed_on(order, serial, descriptors):
+            pass
+        elif order == frames.ASK:
             self._control.send(frames.ALIVE)
-        elif order == frames.FORK and len(descriptors) < 3:  # there was none left for it
-            self._tell(serial, -errno.EMFILE)
-        elif order == frames.FORK:
-            self._fork(serial, descriptors)
+        elif order == frames.KILL:
+            for pid in [pid for pid, known in self._workers.items() if known == serial]:
+                limits.kill(pid)
         else:
-            for pid, known in self._workers.items():
-                if known == serial:
-                    limits.kill(pid)
+            self._fork(serial, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         return True
+
+    def _passed_on(self, order: bytes, serial: int, descriptors: Sequence[int]) -> bool:
+        """Have the zygote of the readers obey, where it has to; its answer to ASK shows that both
+        live.
+        """
+        if self._readers is None or order == frames.FORK:
+            return False
+        if order == frames.KILL and serial not in self._reading:
+            return False
+        if order == frames.FORK_READER:
+            self._reading.add(serial)
+        with contextlib.suppress(OSError):  # it has ended: the next pass sees that
+            message = frames.ORDER.pack(order, serial)
+            socket.send_fds(self._readers.socket, [message], descriptors)
+        return True
+
+    def _hear(self, message: bytes, selector: selectors.BaseSelector) -> None:
+        """Pass on what the zygote of the readers tells; without a message it has ended."""
+        if message:
+            if message != frames.ALIVE:
+                self._reading.discard(frames.ENDED.unpack(message)[0])
+            self._control.send(message)
+        elif self._readers is not None:
+            selector.unregister(self._readers.socket)
+            self._readers.socket.close()
+            self._readers = None
+            for serial in self._reading:  # they die with it
+                self._tell(serial, signal.SIGKILL)
+            self._reading.clear()
+            self._sweeping = True
 
     def _fork(self, serial: int, descriptors: Sequence[int]) -> None:
         parent = os.getpid()
@@ -156,7 +263,7 @@ class _Zygote:
             return
         if pid == 0:
             try:
-                serve(parent, *descriptors)
+                entry.serve(self._do, parent, *descriptors)
             finally:
                 os._exit(os.EX_SOFTWARE)
         self._workers[pid] = serial
@@ -165,7 +272,9 @@ class _Zygote:
         """Collect the workers that have ended, and kill what they left, in a bounded time."""
         now = time.monotonic()
         for pid, status in limits.reap(self._workers):
-            self._ended.append(_Ended(self._workers.pop(pid), status, now + _SWEEP_SECONDS))
+            serial = self._workers.pop(pid)
+            if serial:
+                self._ended.append(_Ended(serial, status, now + _SWEEP_SECONDS))
         if not self._ended and not self._sweeping:
             return
         # What they left has become this process's, and is not all here at once.

@@ -19,7 +19,7 @@ from bench.documents import host_ids
 from bench.documents import hosts as hosts_document
 from ovirt_scheduler.errors import UnreadableDocument, UnreadableState
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.processes.documents import packed, states
+from ovirt_scheduler.processes.documents import packed, packing, states
 from ovirt_scheduler.processes.kernel.memory_files import is_sealed, sealed
 from tests.support import reading
 from tests.support.paths import PROJECT
@@ -82,7 +82,7 @@ def test_none_at_all() -> None:
 def test_entities_of_the_sdk_are_packed() -> None:
     """Those that were read elsewhere, by way of their states."""
     read = Reader.read(HOSTS)
-    data = packed.pack("Host", [states.state_of(host) for host in read])
+    data = packing.pack("Host", [states.state_of(host) for host in read])
     for mine, other in zip(packed.unpack(data), read):
         assert list(differences(mine, other)) == []
 
@@ -99,14 +99,16 @@ def test_what_is_refused_is_not_packed(pack: Any) -> None:
         pack(Document(f"<{name} id='a'><memory>x</memory></{name}>".encode()))
 
 
-def test_entities_outlive_the_descriptor() -> None:
-    """They hold what is theirs, and no file."""
-    opened = sealed([PACKED])
+@pytest.mark.parametrize("count", [3, 30])
+def test_entities_outlive_the_descriptor(count: int) -> None:
+    """They hold what is theirs, or where it is mapped, and leave no file open behind them."""
+    opened = sealed([reading.pack_hosts(Document(hosts_document(count).encode()))])
     before = len(list(Path("/proc/self/fd").iterdir()))
     found = packed.unpack(opened)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
     os.close(opened)
-    assert found[7].summary.active == 7
+    assert found[2].summary.active == 2
+    del found
+    assert len(list(Path("/proc/self/fd").iterdir())) == before - 1
 
 
 def test_the_offset_of_a_descriptor_is_left_alone(descriptor: int) -> None:
@@ -147,11 +149,11 @@ def form(index: Any, *records: bytes, mark: bytes = b"oVsP") -> bytes:
     return mark + struct.pack("<I", len(head)) + head + b"".join(records)
 
 
-RECORD = b'{"_cpu":3}\n{"_name":"x"}\n[]\n{"":"Cpu"}'
+RECORD = b'{"_name":"x"}\n{"_cpu":3}\n[]\n{"":"Cpu"}'
 
 
-def one(*lines: str) -> bytes:
-    record = "\n".join(lines).encode()
+def one(places: str, plain: str = "", *lines: str) -> bytes:
+    record = "\n".join([plain, places, *lines] if plain else [places]).encode()
     return form(["Host", ["a"], [len(record)]], record)
 
 
@@ -212,6 +214,8 @@ def test_no_packed_form(data: bytes) -> None:
         one("{}", "[]", "[]"),
         one("{}", '{"__class__":"x"}', "[]"),
         one("{}", '{"_name":{"":"Cpu"}}', "[]"),
+        one("{}", '{"_status":["list","HostStatus","up"]}', "[]"),
+        one("{}", '{"_status":["enum","HostStatus","no"]}', "[]"),
         one("[]", "{}", "[]"),
         one('{"_cpu":"3"}', "{}", "[]"),
         one('{"_cpu":3}', "{}", "[]"),
@@ -226,7 +230,7 @@ def test_no_packed_form(data: bytes) -> None:
         one('{"_cpu":3}', "{}", "[]", '["enum","HostStatus","down down"]'),
         form(["Host", ["a"], [3]], b"\xff\n{"),
     ],
-    ids=range(19),
+    ids=range(21),
 )
 def test_a_wrong_state(data: bytes) -> None:
     """It is told by the one attribute that cannot be made, and by all that need every attribute."""

@@ -1,0 +1,41 @@
+"""What gives a document of version 3 of the engine's REST representation away.
+
+A sign makes ``version3`` look. Version 4 may have it too, so what looks need not find anything;
+but without a sign nothing in a document is of version 3.
+"""
+
+from __future__ import annotations
+
+from typing import Mapping
+
+# What version 3 writes as an attribute and version 4 as an element of the same name.
+ATTRIBUTES = frozenset(
+    {
+        *("major", "minor", "build", "revision", "full_version"),  # every kind of version
+        *("sockets", "cores", "threads", "index", "socket", "vcpu", "cpu_set", "mode"),  # CPU
+        *("type", "name", "value", "regexp", "enabled", "percent"),
+        *("address", "netmask", "gateway"),
+    }
+)
+# Elements where version 4 has none of that name. A word that was spelled otherwise is no sign, as
+# no document of version 3 has only that.
+_ELEMENTS = frozenset(
+    {
+        *("state", "storage_manager", "selinux", "vmpool", "guest_info", "timezone", "disks"),
+        "host",  # in a <placement_policy>
+    }
+)
+
+
+def is_sign(name: str, attributes: Mapping[str, str], is_known: bool) -> bool:
+    """Whether an element may be of version 3.
+
+    Args:
+        is_known: version 4 has one of that name there.
+    """
+    return (
+        (not is_known and name in _ELEMENTS)
+        or "dev" in attributes
+        or (name == "cpu" and "id" in attributes)
+        or not ATTRIBUTES.isdisjoint(attributes)
+    )

@@ -1,0 +1,75 @@
+"""A process that a zygote forked: it waits for its first task, does it, and ends.
+
+It leads a session of its own, and dies with its zygote. It never returns from here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import sys
+import traceback
+from typing import Callable, NoReturn, Tuple
+
+from ovirt_scheduler.model.tasks import Task
+from ovirt_scheduler.processes.kernel import limits, titles
+from ovirt_scheduler.processes.protocol import frames
+
+DESCRIPTORS = (3, 4, 5)  # the daemon's socket, what becomes stdout, what becomes stderr
+_ASIDE = 16  # above these
+
+Do = Callable[[Task, int, socket.socket], None]
+
+
+def serve(do: Do, zygote: int, channel: int, stdout: int, stderr: int) -> NoReturn:
+    """Be the process.
+
+    Args:
+        do: does the task, given it, its nonce and the daemon's socket.
+        zygote: its pid.
+        channel: the daemon's socket, from which tasks come.
+        stdout, stderr: pipes to the daemon.
+    """
+    status = 0
+    try:
+        titles.show("waiting")
+        daemon = _enter(zygote, channel, (stdout, stderr))
+        task, nonce, _ = frames.receive_task(daemon)
+        do(task, nonce, daemon)
+    except (EOFError, OSError):  # nobody is there to be told
+        status = os.EX_UNAVAILABLE
+    except MemoryError:
+        with contextlib.suppress(OSError):
+            os.write(2, b"a process below the zygote ran out of memory\n")
+        status = frames.OUT_OF_MEMORY
+    except BaseException:  # noqa: BLE001  our own fault: say where, and end
+        with contextlib.suppress(BaseException):
+            traceback.print_exc()
+        status = os.EX_SOFTWARE
+    finally:
+        with contextlib.suppress(BaseException):
+            flush()
+        os._exit(status)
+
+
+def _enter(zygote: int, channel: int, pipes: Tuple[int, int]) -> socket.socket:
+    """Leave what is the zygote's; the descriptors become the same in every worker."""
+    os.setsid()
+    limits.die_with_parent(zygote)
+    limits.become_subreaper()
+    limits.reset_signals([signal.SIGCHLD, signal.SIGINT])
+    aside = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, _ASIDE) for each in (channel, *pipes)]
+    for descriptor, wanted in zip(aside, DESCRIPTORS):
+        os.dup2(descriptor, wanted, inheritable=False)
+    limits.close_all_but(DESCRIPTORS)
+    return socket.socket(fileno=DESCRIPTORS[0])
+
+
+def flush() -> None:
+    """Write what stdout and stderr hold back."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BaseException):  # the plugin may have put anything there
+            stream.flush()

@@ -6,6 +6,7 @@ argparse reads it, as every machine with Python has it.
 from __future__ import annotations
 
 import argparse
+import io
 import logging
 import os
 import re
@@ -57,6 +58,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         The exit status (sysexits.h); ``--help`` has a list of them.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
+    if isinstance(sys.stdout, io.TextIOWrapper):  # names and signs that a terminal cannot show
+        sys.stdout.reconfigure(errors="backslashreplace")
     commands.answer_shell(os.environ, parser)
     top = parser(_Intermixed)
     command = next((word for word in arguments if not word.startswith("-")), None)
@@ -128,6 +131,7 @@ examples:
   ovirt-scheduler try Quiet.py --hosts hosts.xml   run it, without a daemon
   ovirt-scheduler check                            settings, certificates and plugins
   ovirt-scheduler discover                         what the running daemon offers
+  ovirt-scheduler why web                          who removed which host for a VM, what each cost
   ovirt-scheduler setup --dry-run                  how this machine would be set up for it
 
 COMMAND --help shows more of each; man ovirt-scheduler has all of it.

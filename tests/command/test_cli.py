@@ -27,7 +27,7 @@ class Night(Driver):
 """
 COMMANDS = (
     "serve", "check", "discover", "filter", "score", "balance", "try", "new", "cert", "setup",
-    "completion",
+    "completion", "why", "decisions",
 )  # fmt: skip
 HOSTS = str(PROJECT / "demo" / "hosts.xml")
 VM = str(PROJECT / "demo" / "vm.xml")

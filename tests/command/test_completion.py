@@ -32,6 +32,8 @@ echo "${COMPREPLY[@]}"
         ("cert exp", {"export"}),
         ("filter Quiet --hosts x --pro", {"--property"}),
         ("discover -o ", {"table", "json", "names"}),
+        ("why web --dec", {"--decision"}),
+        ("decisions --outcome r", {"raised", "refused"}),
     ],
 )
 def test_bash_completes(tmp_path, line, words):

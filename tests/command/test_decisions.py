@@ -117,6 +117,19 @@ def test_why_is_in_colours_on_a_terminal_alone(kept):
         assert ("\033[31m  lynx: removed by MaxVms: runs 12 VMs\033[0m" in told) == (not no_color)
 
 
+def test_a_terminal_that_knows_ascii_alone_is_told_too(kept):
+    """What it cannot show is escaped."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "ovirt_scheduler", "why", "web"],
+        cwd=PROJECT,
+        env={**os.environ, "STATE_DIRECTORY": str(kept / "state"), "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    assert b"cost 8 = EvenVms 2 \\xd7 4\n" in ended.stdout
+
+
 def test_why_of_vms_that_share_a_name(kept, tmp_path):
     """Which one is meant has to be said."""
     write(tmp_path, FILTERED, {**SCORED, "vm": {"id": "another", "name": "web"}})

@@ -44,8 +44,8 @@ from ovirt_scheduler.model.tasks import (
 )
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 from ovirt_scheduler.processes import plugin_call
+from ovirt_scheduler.processes.kept_process import key_of
 from ovirt_scheduler.processes.plugin_call import OUTPUT_LIMIT, PluginCall
-from ovirt_scheduler.processes.pool import key_of
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.frames import FrameError
 from ovirt_scheduler.processes.runner import Runner

@@ -14,12 +14,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-import math
 import os
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Deque, List, Optional, Sequence, Tuple, Union
 
 from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded, UnreadableDocument
@@ -38,10 +37,11 @@ from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.processes import exchange, plugin_call
 from ovirt_scheduler.processes.exchange import Exchange, State
 from ovirt_scheduler.processes.handles import LACKS, Worker, Zygote, lacking
+from ovirt_scheduler.processes.kept_process import Kept, new_nonce
 from ovirt_scheduler.processes.kernel import limits
 from ovirt_scheduler.processes.places import Places
 from ovirt_scheduler.processes.plugin_call import PluginCall
-from ovirt_scheduler.processes.pool import SPARE, Kept, Pool, new_nonce
+from ovirt_scheduler.processes.pool import SPARE, Pool
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.frames import FrameError
 from ovirt_scheduler.processes.protocol.messages import Answered
@@ -49,13 +49,11 @@ from ovirt_scheduler.processes.protocol.messages import Answered
 _log = logging.getLogger(__name__)
 
 
-_FAULT_LIMIT = 4096  # characters
 # To hand a task to a process that lives: an idle one, all spare ones and one that was just being
 # made may have been killed.
 _TRIES = SPARE + 3
 _GRACE = 0.25  # seconds for a process to tell that its properties' values took too long
 _LAST_SECONDS = 0.5  # for a process whose connection has ended to have ended itself
-_PATIENCE = 0.005  # seconds for a process to settle, before another is used
 
 
 @dataclass(eq=False)
@@ -240,7 +238,7 @@ class Runner:
             limit=limit,
             output=output,
             former=None if kept.ready else kept.nonce,
-            patience=_patience(kept),
+            patience=kept.patience(),
             setup=kept.setup,
         )
         kept.setup = None
@@ -386,7 +384,7 @@ class Runner:
         status = worker.end()
         worker.close()
         if analysis is not None:
-            return _bounded(analysis)
+            return analysis
         if not problem:
             _, problem = plugin_call.how_it_ended(done, status, ANALYSIS_LIMITS, worker)
         message = f"loading it failed: {problem}"
@@ -493,18 +491,3 @@ class Runner:
                     "%(reason)s",
                     {"reason": str(error)},
                 )
-
-
-def _patience(kept: Kept) -> float:
-    """Until when a call waits for a process to be ready, on the monotonic clock."""
-    if kept.loading:
-        return math.inf
-    return kept.ready_by if kept.patient else time.monotonic() + _PATIENCE
-
-
-def _bounded(analysis: Analysis) -> Analysis:
-    """The analysis with a bounded message: the process that ran the file may say anything."""
-    fault = analysis.fault
-    if fault is None:
-        return analysis
-    return replace(analysis, fault=replace(fault, message=one_line(fault.message, _FAULT_LIMIT)))

@@ -21,7 +21,7 @@ from ovirt_scheduler.model import properties
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.units import Kind, PolicyUnit
-from ovirt_scheduler.processes import exchange, handles, pool, runner
+from ovirt_scheduler.processes import exchange, handles, kept_process, pool
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.processes.handles import Worker
 from ovirt_scheduler.processes.protocol import frames
@@ -44,7 +44,7 @@ def below(executor: Executor) -> List[int]:
 
 def test_a_plugins_process_serves_one_call_after_another(own, unit_named, monkeypatch):
     """And no other plugin's."""
-    monkeypatch.setattr(runner, "_PATIENCE", 5.0)  # the machine may be busy
+    monkeypatch.setattr(kept_process, "_PATIENCE", 5.0)  # the machine may be busy
     unit, other = unit_named("tells_its_pid"), unit_named("prints")
     pids = {pid_of(own, unit) for _ in range(20)}
     assert len(pids) == 1
@@ -54,7 +54,7 @@ def test_a_plugins_process_serves_one_call_after_another(own, unit_named, monkey
 
 def test_values_of_properties_cost_no_process(own, unit_named, monkeypatch):
     """The alarm under which they are held to their patterns is taken back."""
-    monkeypatch.setattr(runner, "_PATIENCE", 5.0)  # the machine may be busy
+    monkeypatch.setattr(kept_process, "_PATIENCE", 5.0)  # the machine may be busy
     unit = replace(
         unit_named("tells_its_pid"), properties=properties.parse("tells_its_pid", "a=x+", "")
     )
@@ -65,7 +65,7 @@ def test_values_of_properties_cost_no_process(own, unit_named, monkeypatch):
 
 def test_units_of_one_plugin_share_its_process(own, unit_named, tmp_path, monkeypatch):
     """Filter and cost function of a file are functions of the same code."""
-    monkeypatch.setattr(runner, "_PATIENCE", 5.0)  # the machine may be busy
+    monkeypatch.setattr(kept_process, "_PATIENCE", 5.0)  # the machine may be busy
     (tmp_path / "Both.py").write_text(
         "import os\n"
         "def do_filter(hosts, vm, properties):\n    print(os.getpid())\n    return hosts\n"
@@ -167,7 +167,7 @@ def test_what_is_not_wanted_any_more_ends(own, unit_named, monkeypatch):
 
 def test_a_process_that_is_always_in_use_is_replaced_when_it_is_old(own, unit_named, monkeypatch):
     """By its birth, however short ago its last call was: libraries are updated under it."""
-    monkeypatch.setattr(runner, "_PATIENCE", 5.0)  # the machine may be busy
+    monkeypatch.setattr(kept_process, "_PATIENCE", 5.0)  # the machine may be busy
     monkeypatch.setattr(pool, "_LIFE_SECONDS", 2.0)
     unit = unit_named("tells_its_pid")
     pid = pid_of(own, unit)
@@ -448,7 +448,7 @@ def test_what_is_asked_for_while_no_process_can_be_had_is_not_forgotten(
     """The keeping thread looks again, and does not rest before."""
     monkeypatch.setattr(pool, "_REST", 3600.0)
     unit = unit_named("keeps_all")
-    key = pool.key_of(unit.plugin, unit.limits)
+    key = kept_process.key_of(unit.plugin, unit.limits)
     refused: List[bool] = []
 
     def fork(order: bytes) -> Worker:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ovirt_scheduler.model import records
@@ -18,6 +19,7 @@ from ovirt_scheduler.processes.protocol.shapes import MISSHAPEN, SHAPES, Unpacke
 TRACEBACK_LIMIT = 64 << 10  # characters
 
 ANALYSIS_LIMIT = 64 << 20  # bytes
+_FAULT_LIMIT = 4096  # characters
 _ANALYSIS_VALUES = 50_000  # in one: the units of a file, and all that it imports
 _ENTITY_BYTES = 4  # of a document, at least, for each value that is told of it
 # Beside the value: a message, and a traceback whose characters take six bytes at most.
@@ -182,7 +184,11 @@ def unpack_analysis(payload: bytes) -> Analysis:
         analysis: Analysis = records.checked(fields, Analysis)
     except (ValueError, RecursionError) as error:
         raise FrameError(f"not an analysis: {error!s:.200}") from None
-    return analysis
+    fault = analysis.fault
+    if fault is None:
+        return analysis
+    # The process ran the file, and may say anything.
+    return replace(analysis, fault=replace(fault, message=one_line(fault.message, _FAULT_LIMIT)))
 
 
 def _look_at_texts(value: object) -> None:

@@ -1,0 +1,99 @@
+"""A process of a plugin that is kept between calls: its key, and what it was told last."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import struct
+import time
+from dataclasses import dataclass, field
+from typing import List, Optional, Tuple
+
+from ovirt_scheduler.model.plugins import Limits, PluginCode
+from ovirt_scheduler.processes import exchange
+from ovirt_scheduler.processes.handles import Worker
+from ovirt_scheduler.processes.protocol import frames
+
+_PATIENCE = 0.005  # seconds for a process to settle, before another is used
+
+Key = Tuple[str, int, int, int, int]
+
+
+def key_of(plugin: PluginCode, limits: Limits) -> Key:
+    """The key of a plugin's processes: its version and its limits."""
+    return (
+        plugin.version, limits.memory, limits.cpu, limits.open_files, limits.calls_per_process,
+    )  # fmt: skip
+
+
+_nonces: List[int] = []  # asked of the kernel many at a time
+
+
+def new_nonce() -> int:
+    """A number that nobody can guess, and that is not 0."""
+    while True:
+        try:
+            return _nonces.pop()
+        except IndexError:  # another thread may do the same, which harms nobody
+            _nonces.extend(filter(None, struct.unpack("512Q", os.urandom(4096))))
+
+
+@dataclass(eq=False)
+class Kept:
+    """A process of a plugin that is kept between calls.
+
+    Attributes:
+        nonce: of its last task, or its setup; it answers READY to that when it can take a call.
+        ready: it has.
+        ready_by: when it has to have, on the monotonic clock.
+        loading: its last task was the setup.
+        patient: a call had better wait until ``ready_by`` than use another process.
+        setup: what is still to be sent of the frame that has to come first; None: nothing.
+    """
+
+    worker: Worker
+    key: Key
+    file: str
+    nonce: int = 0
+    ready: bool = False
+    ready_by: float = 0.0
+    loading: bool = False
+    patient: bool = False
+    setup: Optional[memoryview] = None
+    born: float = field(default_factory=time.monotonic)
+    used: float = field(default_factory=time.monotonic)
+
+    def send_setup(self) -> None:
+        """Send as much of the setup as goes without waiting; ``setup`` is what is left of it."""
+        with contextlib.suppress(ConnectionError):  # it has ended, as ``hear`` will find
+            while self.setup:
+                sent = self.worker.send(self.setup, [])
+                if not sent:
+                    return
+                self.setup = self.setup[sent:] or None
+
+    def hear(self) -> str:
+        """Read what the process has said since its last answer, without waiting.
+
+        Returns:
+            Why it ends; empty where it does not.
+        """
+        try:
+            data = self.worker.receive()
+            while data:
+                for frame in self.worker.unframer.feed(data):
+                    mine = frame.kind == frames.READY and frame.nonce == self.nonce
+                    if self.ready or not mine:
+                        return exchange.reason(frame, self.nonce)
+                    self.ready = True
+                data = self.worker.receive()
+        except (OSError, frames.FrameError):
+            return "ended"
+        return "" if data is None else "ended"
+
+    def patience(self) -> float:
+        """Until when a call waits for it to be ready, on the monotonic clock."""
+        if self.loading:
+            return math.inf
+        return self.ready_by if self.patient else time.monotonic() + _PATIENCE

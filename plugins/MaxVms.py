@@ -5,8 +5,15 @@ Property ``maximum_vm_count``: a host that runs so many VMs gets no further one.
 
 from _vms import vm_count
 
+from ovirt_scheduler.plugin import reason
+
 
 def do_filter(hosts, vm, properties):
     """Keep the hosts that run fewer VMs than maximum_vm_count (10 unless given)."""
     maximum = int(properties.get("maximum_vm_count") or 10)
-    return [host for host in hosts if vm_count(host) < maximum]
+    for host in hosts:
+        count = vm_count(host)
+        if count < maximum:
+            yield host
+        else:
+            reason(host, f"runs {count} VMs, maximum_vm_count is {maximum}")

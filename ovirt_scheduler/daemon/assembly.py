@@ -128,7 +128,7 @@ class Assembly:
             self._control.close()
 
     def _make_drive(self, services: Services) -> Optional[ClusterThreads]:
-        settings, inventory, units, drivers = services
+        settings, inventory, units, drivers, _ = services
         if settings.drive is Drive.OFF or inventory is None:
             return None
         makes = settings.drive is Drive.ON

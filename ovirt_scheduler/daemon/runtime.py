@@ -18,10 +18,11 @@ from ovirt_scheduler.decisions.drivers import Scheduling
 from ovirt_scheduler.decisions.selections import Selections
 from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.engine.inventory import Inventory
-from ovirt_scheduler.history.store import FILE, History
+from ovirt_scheduler.history.store import FILE, History, Reader
 from ovirt_scheduler.processes.executor import Executor
-from ovirt_scheduler.server import driver_methods, unit_methods
+from ovirt_scheduler.server import driver_methods, history_methods, unit_methods
 from ovirt_scheduler.server.method import Method
+from ovirt_scheduler.server.pages.access import Access
 from ovirt_scheduler.settings.config import EngineSettings, Settings
 
 
@@ -32,13 +33,19 @@ class Services(NamedTuple):
     inventory: Optional[Inventory]  # None where no engine is configured
     units: Service
     drivers: Scheduling
+    history: Optional[Reader] = None  # None for a command, which keeps nothing
 
     def methods(self) -> Tuple[Method, ...]:
         """The methods of the XML-RPC interface, which call these services."""
         return (
             *unit_methods.methods(self.units, self.settings.engine_scores),
             *driver_methods.methods(self.drivers),
+            *(() if self.history is None else self._history_methods(self.history)),
         )
+
+    def _history_methods(self, reader: Reader) -> Iterator[Method]:
+        access = Access(self.settings.pages, ())
+        return history_methods.methods(reader, lambda peer: access.may_read(peer, everything=True))
 
 
 class Runtime:
@@ -95,6 +102,7 @@ class Runtime:
             inventory,
             Service(registry, self.executor, seconds, inventory, self.history),
             Scheduling(registry, self.executor, seconds, self._selections, inventory, self.history),
+            None if self.history is None else self.history.reader,
         )
 
     def use(self, services: Services) -> None:

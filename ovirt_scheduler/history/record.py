@@ -9,6 +9,7 @@ import re
 from dataclasses import replace
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, cast
 
+from ovirt_scheduler.history import ranking
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.decisions import Decision
 from ovirt_scheduler.model.drivers import DriverDecision, Subjects
@@ -95,7 +96,7 @@ def of_units(decision: Decision) -> Record:
         record["answer"] = {"vm": answer.vm, "hosts": list(answer.hosts)}
     elif kind is Kind.COST_FUNCTION:
         record["answer"] = [host["id"] for host in best_first(hosts)]
-        record["decisive"] = decisive(hosts)
+        record["decisive"] = _decisive(record)
     elif kind is Kind.FILTER:
         record["answer"] = list(cast("Tuple[str, ...]", answer))
     return _ended(record, decision.errors, decision.secret)
@@ -140,7 +141,7 @@ def of_driver(decision: DriverDecision) -> Record:
         _put_reasons(hosts, (execution.result,), chosen)
     best = best_first(hosts)
     if best and isinstance(answer, tuple) and answer[:1] == (best[0]["id"],):
-        record["decisive"] = decisive(hosts)
+        record["decisive"] = _decisive(record)
     return _ended(record, decision.errors, decision.secret)
 
 
@@ -149,26 +150,11 @@ def best_first(hosts: Iterable[Record]) -> List[Record]:
     return sorted((host for host in hosts if "total" in host), key=lambda host: host["total"])
 
 
-def decisive(hosts: Sequence[Record]) -> List[str]:
-    """The cost functions without any one of which another host had the lowest total.
-
-    Without the only one, all hosts are equal, and the first of those given is the best.
-
-    Args:
-        hosts: as in a record, with totals and costs.
-    """
-    ranked = [host for host in hosts if "total" in host]
-    if not ranked:
-        return []
-    best = best_first(ranked)[0]["id"]
-    weighted = [{cost["unit"]: cost["weighted"] for cost in host["costs"]} for host in ranked]
-    units = dict.fromkeys(unit for costs in weighted for unit in costs)
-    found = []
-    for unit in units:
-        totals = [host["total"] - costs.get(unit, 0) for host, costs in zip(ranked, weighted)]
-        if ranked[totals.index(min(totals))]["id"] != best:
-            found.append(unit)
-    return found
+def _decisive(record: Record) -> List[str]:
+    """The cost functions without any one of which another host had the lowest total."""
+    best = ranking.ranking(record).best
+    without = ranking.without_each(record)
+    return [unit for unit, others in without.items() if others.best != best]
 
 
 def _ids(hosts: Hosts) -> Tuple[str, ...]:

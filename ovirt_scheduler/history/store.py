@@ -74,6 +74,10 @@ class History:
         self._old_at = 0.0
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
 
+    @property
+    def reader(self) -> Reader:
+        return Reader(self._path)
+
     def start(self) -> None:
         self._thread.start()
 

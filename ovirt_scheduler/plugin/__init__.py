@@ -1,5 +1,5 @@
-"""What a plugin may import: the interfaces of a scheduler and of a driver (``interfaces``), and a
-connection to the engine that needs no configuration of its own.
+"""What a plugin may import: the interfaces of a scheduler and of a driver (``interfaces``), a
+connection to the engine that needs no configuration of its own, and a way to say why (``reasons``).
 
 ::
 
@@ -8,6 +8,15 @@ connection to the engine that needs no configuration of its own.
     def do_filter(hosts, vm, properties):
         with engine_connection() as connection:
             clusters = connection.system_service().clusters_service().list()
+
+    from ovirt_scheduler.plugin import reason
+
+    def do_filter(hosts, vm, properties):
+        for host in hosts:
+            if host.cpu.cores >= 8:
+                yield host
+            else:
+                reason(host, f"has {host.cpu.cores} cores, 8 are needed")
 
 The daemon logs in, with what the section ``[engine]`` of scheduler.conf says, and hands the
 token to the calls of the plugins that name ``engine_connection`` in their code, or import version 3
@@ -34,6 +43,7 @@ from ovirt_scheduler.plugin.interfaces import (
     TimerInvokedScheduler,
     VmStatusChanged,
 )
+from ovirt_scheduler.plugin.reasons import reason
 
 __all__ = [
     "Driver",
@@ -47,6 +57,7 @@ __all__ = [
     "VmStatusChanged",
     "engine_connection",
     "provide",
+    "reason",
 ]
 
 _TIMEOUT = 20  # seconds for one answer; a silent engine should not use up all of a call's time

@@ -7,6 +7,7 @@ counts as nothing.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence
 
 from ovirtsdk4 import types
@@ -51,20 +52,36 @@ class HostUse:
 
     def takes(self, vm: types.Vm) -> bool:
         """Whether the VM may run here: the host is up, not shut out by the VM, and large enough."""
+        return not self.refusal(vm)
+
+    def refusal(self, vm: types.Vm, names: Mapping[str, str] = MappingProxyType({})) -> str:
+        """Why the VM may not run here; empty where it may.
+
+        Args:
+            names: of hosts, by id.
+        """
         host = self.host
         if host.status not in (None, types.HostStatus.UP):
-            return False
+            return f"is {host.status.value}"
         if host.cluster and vm.cluster and host.cluster.id != vm.cluster.id:
-            return False
+            return "is in another cluster"
         policy = vm.placement_policy
         if policy and policy.hosts and self.id not in {named.id for named in policy.hosts}:
-            return False
-        if self.processors and vcpus(vm) > self.processors:
-            return False
+            pinned = [named.name or names.get(named.id, named.id) for named in policy.hosts]
+            return f"pinned to {', '.join(pinned)}"
+        return self._lack(vm)
+
+    def _lack(self, vm: types.Vm) -> str:
+        """What it has too little of for the VM."""
         needed = vm.memory or 0
-        if self._room is not None and needed > self._room:
-            return False
-        return not self.memory or self.used_memory + needed <= self.memory
+        if self.processors and vcpus(vm) > self.processors:
+            return f"has {self.processors} processors, {vcpus(vm)} are needed"
+        room = self.memory - self.used_memory if self.memory else needed
+        if self._room is not None:
+            room = min(room, self._room)
+        if needed <= room:
+            return ""
+        return f"has {max(0, room) >> 20} MiB of memory left, {needed >> 20} MiB are needed"
 
     def processors_of(self, vm: types.Vm) -> float:
         """How many processors one of its VMs keeps busy."""

@@ -120,6 +120,7 @@ def result(call: PluginCall, done: Exchange, answered: Answered) -> CallResult:
         printed(done.stdout, call.shown),
         printed(done.stderr, call.shown),
         answered.traceback,
+        answered.reasons,
     )
 
 

@@ -9,11 +9,11 @@ hosts as stay within ``high_utilization``, and relieves a host only when it is a
 from __future__ import annotations
 
 import hashlib
-from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ovirtsdk4 import types
 
-from ovirt_scheduler.plugin import Scheduler
+from ovirt_scheduler.plugin import Scheduler, reason
 from ovirt_scheduler.plugin.cluster_use import (
     HostUse,
     is_highly_available,
@@ -60,7 +60,15 @@ class DefaultScheduler(Scheduler):
             cost = self.costs.get(use.id, worst)
             return cost, preferred(use, float(vcpus(vm)), vm.memory or 0), _lot(vm, use)
 
-        return [use.host for use in sorted(_taking(uses(hosts, ()), vm), key=rank)]
+        names = {host.id: host.name for host in hosts if host.name}
+        taking = []
+        for use in uses(hosts, ()):
+            refusal = use.refusal(vm, names)
+            if refusal:
+                reason(use.host, refusal)
+            else:
+                taking.append(use)
+        return [use.host for use in sorted(taking, key=rank)]
 
     def load_balance(self, hosts: Hosts, vms: Vms, properties: Properties) -> Migrations:
         """What the policy moves now: at most ``most_migrations`` VMs, or one host's."""
@@ -225,6 +233,7 @@ class _Plan:
     def _move(self, vm: types.Vm, source: HostUse, target: HostUse) -> float:
         """Gives the number of processors that go with it."""
         processors = source.processors_of(vm)
+        reason(target.host, _comparison(source, target))
         source.remove(vm, processors)
         target.add(vm, processors)
         self.migrations[vm] = [target.host]
@@ -263,8 +272,18 @@ def _preference(properties: Properties) -> Preference:
     return by_policy.get(properties["policy"], indifferent)
 
 
-def _taking(found: Iterable[HostUse], vm: types.Vm) -> List[HostUse]:
-    return [use for use in found if use.takes(vm)]
+def _comparison(source: HostUse, target: HostUse) -> str:
+    """How much of two hosts is used, before a VM goes from one to the other."""
+    used = [
+        (use.host.name or use.id, use.used_processors, use.processors, use.used_memory, use.memory)
+        for use in (source, target)
+    ]
+    if all(processors for _, _, processors, _, _ in used):
+        what, shares = "CPU", [(name, busy / all_of) for name, busy, all_of, _, _ in used]
+    else:
+        what, shares = "memory", [(name, taken / (all_of or 1)) for name, *_, taken, all_of in used]
+    (one, first), (other, second) = shares
+    return f"{what} of {one} {first:.0%}, of {other} {second:.0%}".replace("%", " %")
 
 
 def _fraction(use: HostUse) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ovirt_scheduler.model import records
 from ovirt_scheduler.model.analysis import Analysis
@@ -24,6 +24,9 @@ _ANALYSIS_VALUES = 50_000  # in one: the units of a file, and all that it import
 _ENTITY_BYTES = 4  # of a document, at least, for each value that is told of it
 # Beside the value: a message, and a traceback whose characters take six bytes at most.
 _BESIDE_VALUE = (6 * TRACEBACK_LIMIT) + (64 << 10)
+_LONGEST_REASON = 200  # characters for a host
+_REASON_BYTES = 6 * _LONGEST_REASON + 16
+_MOST_NOTES = 3
 _FEW_BYTES = 1 << 20  # whatever is in so many takes no memory that counts
 _MARKS = 5  # strings, brackets and commas of one value at most: "key":{"dateTime":"..."},
 _STRING = re.compile(rb'"[^"]*"')
@@ -41,18 +44,34 @@ class Answered(NamedTuple):
     traceback: str = ""
     # How much of stdout and stderr the answer was read from, where it was printed.
     read: Optional[Tuple[int, int]] = None
+    reasons: Mapping[str, str] = {}  # by host
+
+
+# What a call said beside its answer: a reason by host, and what could not be kept of it.
+Said = Tuple[Mapping[str, str], Sequence[str]]
+SILENT: Said = ({}, ())
 
 
 def answer_limit(function: Function, inputs: CallInputs) -> int:
     """The bytes that an answer can need."""
-    return _BESIDE_VALUE + SHAPES[function.returns].size(inputs)
+    return _BESIDE_VALUE + SHAPES[function.returns].size(inputs) + _REASON_BYTES * len(inputs.hosts)
 
 
 def pack_answer(
-    returns: Returns, value: object, hosts: Sequence[str], read: Optional[Tuple[int, int]] = None
+    returns: Returns,
+    value: object,
+    hosts: Sequence[str],
+    read: Optional[Tuple[int, int]] = None,
+    said: Said = SILENT,
 ) -> bytes:
     """The message of a good answer."""
-    return _JSON.encode(["ok", SHAPES[returns].pack(value, hosts), "", "", read]).encode("ascii")
+    fields: List[object] = ["ok", SHAPES[returns].pack(value, hosts), "", "", read]
+    if any(said):
+        reasons, notes = said
+        place_of = {host: place for place, host in enumerate(hosts)}
+        fields.append([[place_of[host], text] for host, text in reasons.items()])
+        fields.append(notes)
+    return _JSON.encode(fields).encode("ascii")
 
 
 def pack_failure(
@@ -70,16 +89,33 @@ def unpack_answer(payload: bytes, function: Function, inputs: CallInputs) -> Ans
     """
     shape = SHAPES[function.returns]
     try:
-        outcome, value, message, trace, read = _loaded(payload, shape.values(inputs))
+        most = shape.values(inputs) + 2 * len(inputs.hosts)
+        outcome, value, message, trace, read, *said = _loaded(payload, most)
+        answer = shape.unpack(value, inputs) if outcome == "ok" else Unpacked(None)
+        reasons: Mapping[str, str] = {}
+        if said:
+            reasons, notes = _unpack_said(said, inputs.hosts)
+            answer = Unpacked(answer.value, (*answer.notes, *notes))
         return Answered(
             Outcome(outcome),
-            shape.unpack(value, inputs) if outcome == "ok" else Unpacked(None),
+            answer,
             one_line(text(message)),
             text(trace)[-TRACEBACK_LIMIT:],
             None if read is None else (int(read[0]), int(read[1])),
+            reasons,
         )
     except MISSHAPEN as error:
         raise FrameError(f"not an answer of a {function.kind}: {error!r:.200}") from None
+
+
+def _unpack_said(said: Any, hosts: Sequence[str]) -> Tuple[Dict[str, str], Tuple[str, ...]]:
+    given, notes = said
+    reasons: Dict[str, str] = {}
+    for place, why in given:
+        if type(place) is not int or place < 0:
+            raise TypeError("no place of a host")
+        reasons[hosts[place]] = one_line(text(why), _LONGEST_REASON)
+    return reasons, tuple(one_line(note) for note in texts(notes)[:_MOST_NOTES])
 
 
 def _loaded(payload: bytes, most: int) -> Any:

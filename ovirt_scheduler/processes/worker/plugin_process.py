@@ -27,7 +27,7 @@ import socket
 import sys
 import time
 import traceback
-from types import ModuleType
+from types import GeneratorType, ModuleType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -58,7 +58,7 @@ from ovirt_scheduler.model.tasks import (
     Task,
 )
 from ovirt_scheduler.model.text import one_line
-from ovirt_scheduler.plugin import interfaces
+from ovirt_scheduler.plugin import interfaces, reasons
 from ovirt_scheduler.processes.documents import packed, states
 from ovirt_scheduler.processes.kernel import limits
 from ovirt_scheduler.processes.loading import modules
@@ -194,7 +194,7 @@ class PluginProcess:
             if returned is None and function.takes_ids:
                 return self._printed(task), ""
             value = answers.read_returned(function, returned)
-            answer = messages.pack_answer(function.returns, value, task.hosts)
+            answer = messages.pack_answer(function.returns, value, task.hosts, said=_said())
         except RefusedProperty as error:
             answer = _refusal(error)
         except BadAnswer as error:
@@ -210,6 +210,7 @@ class PluginProcess:
     def _returned(self, task: CallTask, descriptors: Sequence[int]) -> object:
         """Run the plugin's module anew, and give what its function returns."""
         plugin.provide(task.engine)
+        reasons.of_call.begin(task.hosts)
         made, self._module = self._module, None
         module = self._finder.run(made or self._finder.make(self._plugin.name))
         target: Any = module
@@ -225,7 +226,7 @@ class PluginProcess:
         if limits.has_children():
             limits.end_children(_CHILDREN_SECONDS)
         stdout, stderr = (bytes(output.kept) for output in self._outputs)
-        return _read_printed(PrintedTask(task.function, task.hosts, stdout, stderr))
+        return _read_printed(PrintedTask(task.function, task.hosts, stdout, stderr), _said())
 
     def _settled(self) -> str:
         """Forget the call.
@@ -313,7 +314,9 @@ def _returned(target: object, task: CallTask, descriptors: Sequence[int]) -> obj
         if name == "select_host" and isinstance(target, interfaces.HostSelector):
             name = _selecting(target)
         arguments = _arguments(task, descriptors)
-        return getattr(target, name)(*[arguments[each]() for each in function.parameters])
+        returned = getattr(target, name)(*[arguments[each]() for each in function.parameters])
+        # What a generator does belongs to the call.
+        return [*returned] if isinstance(returned, GeneratorType) else returned
     except SystemExit as error:
         if error.code in (None, 0):
             return None
@@ -391,14 +394,18 @@ def _entity(
     return _entities(role, [wanted], task, descriptors)[0]
 
 
-def _read_printed(task: PrintedTask) -> bytes:
+def _said() -> messages.Said:
+    return reasons.of_call.texts, reasons.of_call.notes
+
+
+def _read_printed(task: PrintedTask, said: messages.Said = messages.SILENT) -> bytes:
     read = (len(task.stdout), len(task.stderr))
     stdout, stderr = (text.decode("utf-8", "replace") for text in (task.stdout, task.stderr))
     try:
         value = answers.read_printed(task.function, stdout, stderr)
     except BadAnswer as error:
         return messages.pack_failure(Outcome.BAD_ANSWER, one_line(str(error)), read=read)
-    return messages.pack_answer(task.function.returns, value, task.hosts, read)
+    return messages.pack_answer(task.function.returns, value, task.hosts, read, said)
 
 
 def _raised(code: PluginCode, error: BaseException) -> bytes:

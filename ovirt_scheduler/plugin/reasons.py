@@ -1,0 +1,91 @@
+"""Why a unit or a driver decides as it does about a host (contract 8.2)."""
+
+from __future__ import annotations
+
+from typing import Dict, FrozenSet, List, Optional, Sequence, Tuple
+
+LONGEST = 200  # characters for each host
+_SHOWN = 60  # characters of a host that is not known
+
+
+class Reasons:
+    """What one call said of the hosts that it was given."""
+
+    def __init__(self) -> None:
+        self.begin(())
+
+    def begin(self, hosts: Sequence[str]) -> None:
+        """For the process of a call: forget what the call before it said."""
+        self._given = hosts
+        self._known: Optional[FrozenSet[str]] = None
+        self.texts: Dict[str, str] = {}
+        self._cut: Dict[str, None] = {}
+        self._strangers = 0
+        self._first_stranger = ""
+        self._no_texts = 0
+
+    def add(self, host: object, text: object) -> None:
+        if self._known is None:
+            self._known = frozenset(self._given)
+        key = host if isinstance(host, str) else getattr(host, "id", None)
+        if not isinstance(key, str) or key not in self._known:
+            self._strangers += 1
+            self._first_stranger = self._first_stranger or f"{key!r:.{_SHOWN}}"
+        elif not isinstance(text, str):
+            self._no_texts += 1
+        elif len(self.texts.get(key, "")) >= LONGEST:
+            self._cut[key] = None
+        else:
+            self._keep(key, text)
+
+    def _keep(self, host: str, text: str) -> None:
+        line = _readable(text)
+        if host in self.texts and line:
+            line = f"{self.texts[host]}; {line}"
+        if line:
+            self.texts[host] = line[:LONGEST]
+        if len(line) > LONGEST or len(text) > 2 * LONGEST:
+            self._cut[host] = None
+
+    @property
+    def notes(self) -> Tuple[str, ...]:
+        """What could not be kept, in words."""
+        notes: List[str] = []
+        if self._strangers:
+            notes.append(
+                "gave reasons for hosts that it was not given "
+                f"({self._strangers} dropped, the first for {self._first_stranger})"
+            )
+        if self._no_texts:
+            notes.append(f"gave reasons that are no text ({self._no_texts} dropped)")
+        if self._cut:
+            notes.append(
+                f"gave reasons of more than {LONGEST} characters for {len(self._cut)} hosts; the "
+                "rest is dropped"
+            )
+        return tuple(notes)
+
+
+of_call = Reasons()  # of the call that runs
+
+
+def reason(host: object, text: str) -> None:
+    """Say why a host is removed, kept, costs what it costs, or is chosen.
+
+    It is told by ``ovirt-scheduler why``, beside the unit's name. Several reasons for one host are
+    joined. A call never fails by what it says here: what cannot be kept is noted in the log.
+
+    Args:
+        host: one of those that the call was given, or its id.
+        text: a sentence without its unit's name, such as "runs 12 VMs, maximum_vm_count is 10"; at
+            most 200 characters for each host.
+    """
+    of_call.add(host, text)
+
+
+def _readable(text: str) -> str:
+    """The text in one line, with U+FFFD for what is no character to be seen."""
+    line = " ".join(text[: 2 * LONGEST].split())
+    if line.isprintable():
+        return line
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in line)

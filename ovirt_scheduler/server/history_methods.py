@@ -1,0 +1,82 @@
+"""The methods that tell what was decided, over XML-RPC; in the design form alone."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterator, List, Optional, Tuple
+
+from ovirt_scheduler.errors import BadParameters, HistoryUnreadable
+from ovirt_scheduler.history import query as queries
+from ovirt_scheduler.history.query import Query
+from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.history.store import Reader
+from ovirt_scheduler.model.requests import AnswerForm, Caller
+from ovirt_scheduler.server.method import Method
+
+Parameters = Tuple[object, ...]
+
+_DECISION = """decision(id)
+
+id: 16 hexadecimal digits, as in the header X-Request-Id of an answer.
+Gives the record of what was decided, a struct; an empty one where none is kept."""
+_DECISIONS = """decisions(query)
+
+query: struct of what has to fit, each member optional: vm and host (id or name), unit, method,
+outcome (ok, raised, timed out, killed, bad answer, refused, not asked), since and until (such as
+2026-01-31T12:00:00Z), limit (100 unless given, 1000 at most).
+Gives the records that fit, the newest first."""
+
+
+def methods(reader: Reader, may_read: Callable[[str], bool]) -> Iterator[Method]:
+    """``decision`` and ``decisions`` (contract 8.4).
+
+    Args:
+        may_read: whether a caller at that address may, as for the pages.
+    """
+    only = frozenset((AnswerForm.DESIGN,))
+    runs: Tuple[Tuple[str, str, Tuple[str, str], Callable[[Parameters], object]], ...] = (
+        ("decision", _DECISION, ("struct", "string"), lambda given: _decision(reader, given)),
+        ("decisions", _DECISIONS, ("array", "struct"), lambda given: _decisions(reader, given)),
+    )
+    for name, text, signature, run in runs:
+        yield Method(name, text, (signature,), _answering(run, may_read), only)
+
+
+def _answering(
+    run: Callable[[Parameters], object], may_read: Callable[[str], bool]
+) -> Callable[[Caller, Parameters], object]:
+    def answer(caller: Caller, parameters: Parameters) -> object:
+        address = caller.peer.rpartition(" ")[2].rpartition(":")[0].strip("[]")
+        if not may_read(address):
+            raise HistoryUnreadable(
+                "scheduler.conf lets you read no decisions: pages = loopback lets whoever is on the "
+                "daemon's machine, pages = callers whoever may call"
+            )
+        return run(parameters)
+
+    return answer
+
+
+def _decision(reader: Reader, parameters: Parameters) -> object:
+    if len(parameters) != 1 or not isinstance(parameters[0], str):
+        raise BadParameters("decision: expected one parameter, the id of a decision as a string")
+    found: Optional[Record] = reader.decision(parameters[0])
+    return {} if found is None else _plain(found)
+
+
+def _decisions(reader: Reader, parameters: Parameters) -> List[object]:
+    if len(parameters) > 1 or not all(isinstance(given, dict) for given in parameters):
+        raise BadParameters("decisions: expected one parameter, a struct of what has to fit")
+    (given,) = parameters or ({},)
+    query: Query = queries.read(given)  # type: ignore[arg-type]  # a struct's keys are strings
+    return [_plain(record) for record in reader.decisions(query)]
+
+
+def _plain(value: Any) -> object:
+    """What XML-RPC carries: a whole number beyond 32 bits as a double."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if type(value) is int and not -(2**31) <= value < 2**31:
+        return float(value)
+    return value

@@ -1,0 +1,173 @@
+"""What units and drivers say with ``reason``, on its way into the record."""
+
+from __future__ import annotations
+
+from typing import Dict, List
+
+import pytest
+
+from ovirt_scheduler.history.query import Query
+from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.history.store import Reader
+from tests.support.daemon import Daemon, StartDaemon, refusal
+from tests.support.waiting import wait_until
+
+LYNX, PUMA, OCELOT = HOSTS = [f"{digit * 8}-1111-2222-3333-{digit * 12}" for digit in "123"]
+
+FILTERS: Dict[str, str] = {
+    "Yields": """
+def do_filter(hosts, vm, properties):
+    for host in hosts:
+        if host.id[0] == "1":
+            yield host
+        else:
+            reason(host, f"is {host.id[0]}")
+""",
+    "SaysTooMuch": """
+def do_filter(hosts, vm, properties):
+    for number in range(100_000):
+        reason(hosts[0], "word " * 50)
+        reason(f"stranger {number}", "x")
+    reason(hosts[1], "a\\x1b[31m<b>\\x9b\\u202e\\nc\\x00")
+    reason(hosts[2], 42)
+    reason(None, "x")
+    return []
+""",
+    "Ids": """
+class Ids:
+    def do_filter(self, hosts_ids, vm_id, args_map):
+        reason(hosts_ids[0], "by its id")
+        print(hosts_ids[1:])
+""",
+    "Stops": """
+def do_filter(hosts, vm, properties):
+    yield hosts[0]
+    raise RuntimeError("half way")
+""",
+    "Dear": """
+def do_score(hosts, vm, properties):
+    reason(hosts[0], "uses 84 % of its memory")
+    return {host.id: 3 for host in hosts}
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def daemon(start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory) -> Daemon:
+    folder = tmp_path_factory.mktemp("reasons")
+    for name, text in FILTERS.items():
+        code = f"from ovirt_scheduler.plugin import reason\n{text}"
+        (folder / f"{name}.py").write_text(code, "utf-8")
+    return start_daemon(folder, "ssl = false\npages = loopback")
+
+
+def asked(daemon: Daemon, name: str) -> Record:
+    """The record of a call of that filter alone."""
+    with daemon.proxy() as proxy:
+        proxy.runFilters([name], HOSTS, "vm", {})
+    reader = Reader(daemon.state / "history.sqlite")
+    return wait_until(lambda: reader.decisions(Query(unit=name)))[0]
+
+
+def reasons(record: Record) -> List[str]:
+    return [host["verdicts"][0].get("reason", "") for host in record["hosts"]]
+
+
+def test_a_filter_yields_hosts_and_says_why_of_the_others(daemon: Daemon):
+    """A generator in the place of a list."""
+    record = asked(daemon, "Yields")
+    assert record["answer"] == [LYNX]
+    assert reasons(record) == ["", "is 2", "is 3"]
+
+
+def test_a_filter_that_stops_half_way_has_failed(daemon: Daemon):
+    """What it yielded before does not count."""
+    record = asked(daemon, "Stops")
+    assert record["units"][0]["outcome"] == "raised"
+    assert record["answer"] == HOSTS
+
+
+def test_a_class_unit_says_why_of_an_id(daemon: Daemon):
+    """Beside an answer that is printed."""
+    record = asked(daemon, "Ids")
+    assert record["answer"] == [PUMA, OCELOT]
+    assert reasons(record) == ["by its id", "", ""]
+
+
+def test_a_cost_has_its_reason(daemon: Daemon):
+    """Beside the number."""
+    with daemon.proxy() as proxy:
+        proxy.runCostFunctions([["Dear", 1]], HOSTS, "vm", {})
+    reader = Reader(daemon.state / "history.sqlite")
+    record = wait_until(lambda: reader.decisions(Query(unit="Dear")))[0]
+    assert record["hosts"][0]["costs"][0]["reason"] == "uses 84 % of its memory"
+
+
+def test_bad_reasons_are_cut_cleaned_or_noted(daemon: Daemon):
+    """A million, too long ones, ones on strangers, no texts, and escape sequences: no call fails."""
+    record = asked(daemon, "SaysTooMuch")
+    assert record["answer"] == []
+    first, second, third = reasons(record)
+    assert first == " ".join(["word"] * 40)
+    assert second == "a\ufffd[31m<b>\ufffd\ufffd c\ufffd"
+    assert third == ""
+    assert record["units"][0]["notes"] == [
+        "gave reasons for hosts that it was not given (100001 dropped, the first for 'stranger 0')",
+        "gave reasons that are no text (1 dropped)",
+        "gave reasons of more than 200 characters for 1 hosts; the rest is dropped",
+    ]
+
+
+def test_the_sample_and_the_default_scheduler_say_why(
+    start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory
+):
+    """In the words that an administrator understands without the plugin's code."""
+    daemon = start_daemon(settings="ssl = false", plugins=tmp_path_factory.mktemp("none"))
+    hosts = "".join(f"<host id='{each}'><name>h{each[0]}</name></host>" for each in HOSTS)
+    pinned = f"<placement_policy><hosts><host id='{PUMA}'/></hosts></placement_policy>"
+    with daemon.proxy() as proxy:
+        chosen = proxy.selectHost("default", f"<hosts>{hosts}</hosts>", f"<vm>{pinned}</vm>", {})
+    assert chosen == PUMA
+    reader = Reader(daemon.state / "history.sqlite")
+    (record,) = wait_until(lambda: reader.decisions(Query(method="selectHost")))
+    assert record["hosts"][0]["verdicts"] == [
+        {"unit": "default", "verdict": "removed", "reason": "pinned to h2"}
+    ]
+
+
+def test_decisions_are_told_to_those_who_may_read_the_pages(
+    start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory
+):
+    """Every user of the machine may call on loopback; pages = health tells none of them."""
+    daemon = start_daemon(tmp_path_factory.mktemp("closed"), "ssl = false")
+    with daemon.proxy() as proxy:
+        assert "pages = loopback" in refusal(106, proxy.decisions, {})
+        assert "pages = loopback" in refusal(106, proxy.decision, "0" * 16)
+
+
+def test_a_decision_is_told_over_xml_rpc(daemon: Daemon):
+    """By its id and by a query; nonsense is refused with what is meant."""
+    record = asked(daemon, "Yields")
+    with daemon.proxy() as proxy:
+        assert proxy.decision(record["id"]) == record
+        assert proxy.decision("0" * 16) == {}
+        assert record in proxy.decisions({"unit": "Yields", "since": "2000-01-01T00:00:00Z"})
+        assert proxy.decisions({"host": "nowhere"}) == []
+        assert proxy.system.methodSignature("decisions") == [["array", "struct"]]
+        assert "X-Request-Id" in proxy.system.methodHelp("decision")
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ({"hots": "x"}, "query: there is no 'hots'; there are vm, host, unit"),
+        ({"limit": 1001}, "query: limit: expected an int from 1 to 1000"),
+        ({"since": "yesterday"}, "query: since: 'yesterday' is no time; write it like 2026-"),
+        ({"outcome": "bad"}, "query: outcome: 'bad' is none; there are ok, raised"),
+        ({"vm": ""}, "query: vm: expected a text that is not empty"),
+    ],
+)
+def test_a_query_with_nonsense_is_refused(daemon: Daemon, query, told):
+    """With the member, and what it may be."""
+    with daemon.proxy() as proxy:
+        assert told in refusal(-32602, proxy.decisions, query)

@@ -49,6 +49,8 @@ _SETTLE_AT_MOST = 2.0  # seconds that a refresh waits for that, should it go on
 
 _REJECTS = "its filter accepts no host (on_failure = reject)"
 
+KeepEvent = Callable[[Mapping[str, object]], None]
+
 # What only one plugin may have: a kind, "driver" or "topic", and the name.
 Claim = Tuple[str, str]
 
@@ -98,6 +100,7 @@ class Registry:
         loader: finds and loads the plugins.
         store: keeps the last good version of each over a restart.
         use: called with the plugins that there are, when they have changed.
+        keep: called with what happens to a file, for the history.
     """
 
     def __init__(
@@ -105,10 +108,12 @@ class Registry:
         loader: Loader,
         store: Store,
         use: Callable[[Sequence[Tuple[PluginCode, Limits]]], None] = lambda _: None,
+        keep: KeepEvent = lambda _: None,
     ) -> None:
         self._loader = loader
         self._store = store
         self._use = use
+        self._keep = keep
         self._catalogue = Catalogue()
         self._states: Dict[Path, _State] = {}
         self._orphaned: Dict[Path, _State] = {}  # conf files without a plugin
@@ -232,7 +237,7 @@ class Registry:
         order = sorted(states, key=lambda path: (scan.folders.index(path.parent), path.name))
         states = {path: states[path] for path in order}
         catalogue = _catalogue(states, orphaned, scan.problems)
-        _log_changes(before, states, self._catalogue, catalogue)
+        _log_changes(before, states, self._catalogue, catalogue, self._keep)
         self._states, self._orphaned, self._catalogue = states, orphaned, catalogue
         if due or before.keys() != states.keys():
             self._use(catalogue.plugins)
@@ -413,12 +418,14 @@ def _driver_claims(driver: DriverUnit) -> Dict[Claim, str]:
     return claims
 
 
-def _log_problems(before: Catalogue, now: Catalogue) -> None:
+def _log_problems(before: Catalogue, now: Catalogue, keep: KeepEvent) -> None:
     """Log the problems that are new."""
     logged = set(map(str, (*before.faults, *before.warnings)))
     for fault in now.faults:
         if str(fault) not in logged:
             _log.error("cannot be loaded: %(reason)s", _problem(fault))
+            place = {"file": fault.file, "line": fault.line, "message": fault.message}
+            keep({"event": "not loaded", **{key: each for key, each in place.items() if each}})
     for warning in now.warnings:
         if str(warning) not in logged:
             _log.warning("noted: %(reason)s", _problem(warning))
@@ -429,8 +436,9 @@ def _log_changes(
     states: Mapping[Path, _State],
     before: Catalogue,
     now: Catalogue,
+    keep: KeepEvent,
 ) -> None:
-    _log_problems(before, now)
+    _log_problems(before, now, keep)
     over = {fault.file for fault in before.faults} - {fault.file for fault in now.faults}
     for path in sorted(states_before.keys() | states.keys()):
         old = states_before[path].good if path in states_before else None
@@ -441,9 +449,12 @@ def _log_changes(
                 "loaded %(file)s (%(kind)s), %(checksum)s",
                 {"file": str(path), "kind": ", ".join(holds), "checksum": new.checksum},
             )
+            event = {"event": "loaded", "file": str(path), "checksum": new.checksum}
+            keep(event if old is None else {**event, "event": "edited", "former": old.checksum})
         elif _holds(old) and not holds:
             how = "has nothing to call any more" if path in states else "is gone"
             _log.info("unloaded %(file)s: it %(reason)s", {"file": str(path), "reason": how})
+            keep({"event": "unloaded", "file": str(path)})
         else:
             continue
         over.discard(str(path))  # that line says it

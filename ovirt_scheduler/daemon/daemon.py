@@ -64,6 +64,7 @@ def serve(read: Callable[[], Settings]) -> None:
     with assembly.server as server:
         try:
             assembly.runtime.start()
+            assembly.runtime.keep_event({"event": "started", "version": __version__})
             catalogue = signals.unless_stopped(assembly.runtime.registry.refresh)
             if catalogue is None:
                 _log.info("stopping on %(signal)s", {"signal": signals.next().name})
@@ -174,6 +175,7 @@ def _reload(read: Callable[[], Settings], assembly: Assembly) -> bool:
             "SIGHUP: the settings are refused, the former ones go on: %(reason)s",
             {"reason": str(error), "file": error.file, "line": error.line},
         )
+        assembly.runtime.keep_event({"event": "reload refused", "message": str(error)})
     except ExecutorUnavailable as error:
         _log.error(
             "SIGHUP: no plugin can be loaded now, those that were go on: %(reason)s",
@@ -183,6 +185,7 @@ def _reload(read: Callable[[], Settings], assembly: Assembly) -> bool:
         _log.exception("SIGHUP: not all could be read again")
     else:
         _log.info("SIGHUP: settings, certificates and plugins are read again")
+        assembly.runtime.keep_event({"event": "reloaded"})
         if settings.plugins_path_optional and not before.plugins_path_optional:
             _log.warning(
                 "SIGHUP: scheduler.conf says nothing of plugins_path any more, and plugins come "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Dict, Iterator, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
 
 from ovirt_scheduler.catalogue.last_good import LastGood, NothingKept
 from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
@@ -38,7 +38,9 @@ class Services(NamedTuple):
     def methods(self) -> Tuple[Method, ...]:
         """The methods of the XML-RPC interface, which call these services."""
         return (
-            *unit_methods.methods(self.units, self.settings.engine_scores),
+            *unit_methods.methods(
+                self.units, self.settings.engine_scores, self.settings.engine_reasons
+            ),
             *driver_methods.methods(self.drivers),
             *(() if self.history is None else self._history_methods(self.history)),
         )
@@ -70,7 +72,9 @@ class Runtime:
             self.registry = Registry(self._loader(settings), NothingKept())
         else:
             store = LastGood(state / "plugins")
-            self.registry = Registry(self._loader(settings), store, self.executor.want)
+            self.registry = Registry(
+                self._loader(settings), store, self.executor.want, self.keep_event
+            )
         self.history = None if state is None else History(state / FILE)
         self._selections = Selections()
         # Calls under way may use a former one.
@@ -87,6 +91,11 @@ class Runtime:
         self.executor.start()
         if self.history is not None:
             self.history.start()
+
+    def keep_event(self, event: Mapping[str, object]) -> None:
+        """Keep what happened to the daemon, where the settings have a history kept."""
+        if self.history is not None and self.services.settings.history:
+            self.history.event(event)
 
     def prepare(self, settings: Settings, registry: Optional[CatalogueSource] = None) -> Services:
         """Make services of other settings, and leave those in force as they are.

@@ -1,23 +1,28 @@
 """The log of decisions: what each plugin call came to, and what was wrong with the request.
 
-It has plugins' messages and what they printed, but no document, and no property's value.
+It has plugins' messages and what they printed, but of documents the names of a VM and of the
+host that is chosen alone, and no property's value.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import Collection, Dict, Mapping, Sequence, Tuple, Union, cast
+import time
+from typing import Collection, Dict, Mapping, Optional, Sequence, Tuple, Union, cast
 
+from ovirt_scheduler.decisions.failures import Failing, Failures
 from ovirt_scheduler.log.fields import Block, Costs, Name, Names
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.decisions import Decision
 from ovirt_scheduler.model.drivers import DriverDecision
 from ovirt_scheduler.model.results import CallResult, Migration, Outcome
 from ovirt_scheduler.model.tasks import Returns
-from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.model.units import Kind, OnFailure
 
 _log = logging.getLogger(__name__)
+_failures = Failures()
 
+_SHOWN_UNITS = 8
 _SHOWN_OUTPUT = 2000  # characters of what a plugin printed
 
 
@@ -26,7 +31,13 @@ def fields(decision: Decision) -> Dict[str, object]:
     answer = decision.answer
     hosts = answer.hosts if isinstance(answer, Migration) else answer or ()
     units = [wanted.name for wanted in decision.request.wanted]
-    return _request_fields(units, decision.hosts, hosts, decision)
+    vm = answer.vm if isinstance(answer, Migration) else decision.vm
+    decided = _about(vm, decision.names) + summary(decision)
+    return {
+        **_request_fields(units, decision.hosts, hosts, decision),
+        "vm": Name(vm) if vm else None,
+        "decided": decided,
+    }
 
 
 def driver_fields(decision: DriverDecision) -> Dict[str, object]:
@@ -39,7 +50,12 @@ def driver_fields(decision: DriverDecision) -> Dict[str, object]:
         hosts = {host for several in hosts.values() for host in several}
     named = (*request.filters, *request.cost_functions)
     units = [request.driver.name, *(unit.name for unit in named)]
-    return _request_fields(units, decision.execution.hosts, cast("Sequence[str]", hosts), decision)
+    execution = decision.execution
+    return {
+        **_request_fields(units, execution.hosts, cast("Sequence[str]", hosts), decision),
+        "vm": Name(execution.vm) if execution.vm else None,
+        "decided": _about(execution.vm, execution.names) + _driver_summary(decision),
+    }
 
 
 def _request_fields(
@@ -55,6 +71,63 @@ def _request_fields(
         "problems": Names(list(decision.unit_errors)) if decision.unit_errors else None,
         "outcome": "degraded" if decision.unit_errors or decision.errors else "ok",
     }
+
+
+def summary(decision: Decision) -> str:
+    """What became of the hosts: ``12 hosts: 3 left, 7 removed by MaxVms, 2 by Memory``."""
+    hosts, answer = len(decision.hosts), decision.answer
+    if decision.request.kind is Kind.FILTER:
+        policies = [call.unit.on_failure for _, call in decision.calls]
+        return _left(hosts, decision.results, policies)
+    if isinstance(answer, Migration):
+        return f"{hosts} hosts: {len(answer.hosts) or 'any'} to migrate to"
+    if decision.request.kind is Kind.BALANCE:
+        return f"{hosts} hosts: nothing to migrate"
+    return f"{hosts} hosts: {len(answer or ())} with a cost"
+
+
+def _driver_summary(decision: DriverDecision) -> str:
+    execution, answer = decision.execution, decision.answer
+    policies = [call.unit.on_failure for _, call in decision.filters]
+    left = _left(len(execution.hosts), execution.filters, policies)
+    defined = decision.request.driver.defines(decision.request.method)
+    if defined is None or decision.failure is not None:
+        return left
+    if isinstance(answer, Mapping):
+        return f"{left}; {len(answer)} VMs to migrate"
+    if not isinstance(answer, tuple):
+        return left
+    return f"{left}; chosen {_named(answer[0], execution.names) if answer else 'none'}"
+
+
+def _left(hosts: int, filters: Sequence[CallResult], policies: Sequence[OnFailure]) -> str:
+    """How many hosts filters left, and which removed how many."""
+    left = hosts
+    removals = []
+    for result, policy in zip(filters, policies):
+        kept = len(result.value) if result.ok else 0 if policy is OnFailure.REJECT else left
+        if kept < left:
+            removals.append((Name(result.unit), left - kept))
+        left = kept
+    words = [f"{count} by {name}" for name, count in removals[:_SHOWN_UNITS]]
+    more = removals[_SHOWN_UNITS:]
+    if more:
+        words.append(f"{sum(count for _, count in more)} by {len(more)} more")
+    if words:
+        words[0] = words[0].replace(" by ", " removed by ", 1)
+    return f"{hosts} hosts: " + ", ".join((f"{left} left", *words))
+
+
+def _about(vm: Optional[str], names: Mapping[str, str]) -> str:
+    return f"VM {_named(vm, names)}, " if vm or "" in names else ""
+
+
+def _named(entity: Optional[str], names: Mapping[str, str]) -> str:
+    """Name and id, as far as they are known."""
+    name = names.get(entity or "")
+    if not entity or not name:
+        return str(Name(entity or name or ""))
+    return f"{Name(name)} ({Name(entity)})"
 
 
 def log_decision(decision: Decision) -> None:
@@ -75,11 +148,18 @@ def log_call(request_id: str, kind: str, result: CallResult) -> None:
     Args:
         kind: of what was called, in words.
     """
-    if result.ok and not (result.notes or result.stdout or result.stderr):
+    over = _failures.over(kind, result.unit) if result.ok else None
+    if result.ok and not (over or result.notes or result.stdout or result.stderr):
         return
     call = _call_fields(request_id, kind, result)
     if not result.ok:
-        _log_failure(call, result)
+        _log_failure(call, result, _failures.add(kind, result))
+    if over is not None:
+        _log.info(
+            "%(request)s %(kind)s %(unit)s works again; calls that failed since %(since)s: "
+            "%(count)d",
+            {**call, "count": over.count, "since": _written(over.since)},
+        )
     for note in result.notes:
         _log.warning("%(request)s %(kind)s %(unit)s: %(reason)s", {**call, "reason": note})
     for stream, printed in (("stdout", result.stdout), ("stderr", result.stderr)):
@@ -148,7 +228,19 @@ def _kept(result: CallResult, hosts: Tuple[str, ...]) -> Tuple[str, ...]:
     return aggregate.among(hosts, result.value)[0]
 
 
-def _log_failure(call: Mapping[str, object], result: CallResult) -> None:
+def _log_failure(call: Mapping[str, object], result: CallResult, failing: Failing) -> None:
+    if not failing.is_due:
+        return
+    if failing.count > 1:
+        _log.warning(
+            "%(request)s %(kind)s %(unit)s %(outcome)s, as %(count)d times since %(since)s: "
+            "%(reason)s",
+            {
+                **call, "count": failing.count, "since": _written(failing.since),
+                "reason": result.message,
+            },
+        )  # fmt: skip
+        return
     if result.outcome is Outcome.REFUSED:  # its message has the value
         _log.warning(
             "%(request)s %(kind)s %(unit)s did not run: its conf file refuses a property's value; "
@@ -161,6 +253,10 @@ def _log_failure(call: Mapping[str, object], result: CallResult) -> None:
         "%(request)s %(kind)s %(unit)s %(outcome)s after %(milliseconds).0f ms: %(reason)s",
         {**call, "reason": result.message, "traceback": trace},
     )
+
+
+def _written(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S%z", time.localtime(moment))
 
 
 def _output(text: str) -> Block:

@@ -22,7 +22,7 @@ import time
 import urllib.parse
 from collections import deque
 from pathlib import Path
-from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Deque, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ovirt_scheduler.errors import HistoryUnreadable
 from ovirt_scheduler.history import schema
@@ -97,9 +97,9 @@ class History:
         """
         self._put("decision", make)
 
-    def event(self, record: Record) -> None:
+    def event(self, event: Mapping[str, object]) -> None:
         """Have written what happened to the daemon: ``event`` says what; its time is added."""
-        record = {"time": time.time(), **record}
+        record: Record = {"time": time.time(), **event}
         self._put("event", lambda: record)
 
     @property

@@ -156,14 +156,13 @@ def _log_request(fields: Mapping[str, object]) -> None:
     if fields.get("problems"):
         logger.info(
             "request %(request)s %(method)s, %(form)s form, %(peer)s: %(outcome)s; "
-            "units %(units)s; hosts %(hosts_in)d in, %(hosts_out)d out; "
-            "problems with %(problems)s; %(milliseconds).1f ms",
+            "units %(units)s; %(decided)s; problems with %(problems)s; %(milliseconds).1f ms",
             fields,
         )
     elif "units" in fields:
         logger.info(
             "request %(request)s %(method)s, %(form)s form, %(peer)s: %(outcome)s; "
-            "units %(units)s; hosts %(hosts_in)d in, %(hosts_out)d out; %(milliseconds).1f ms",
+            "units %(units)s; %(decided)s; %(milliseconds).1f ms",
             fields,
         )
     else:

@@ -48,8 +48,8 @@ def _answering(
         address = caller.peer.rpartition(" ")[2].rpartition(":")[0].strip("[]")
         if not may_read(address):
             raise HistoryUnreadable(
-                "scheduler.conf lets you read no decisions: pages = loopback lets whoever is on the "
-                "daemon's machine, pages = callers whoever may call"
+                "scheduler.conf lets you read no decisions: pages = loopback lets whoever is on "
+                "the daemon's machine, pages = callers whoever may call"
             )
         return run(parameters)
 

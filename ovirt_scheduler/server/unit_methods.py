@@ -13,7 +13,7 @@ from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.history import record
 from ovirt_scheduler.model.decisions import Decision
 from ovirt_scheduler.model.requests import AnswerForm, Caller, EngineScores, Request
-from ovirt_scheduler.model.units import PolicyUnit
+from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.server import discovery, unit_wire
 from ovirt_scheduler.server.method import Method, Reply
 
@@ -75,11 +75,14 @@ Gives the VM to migrate and the hosts it may go to, or nothing.""",
 )
 
 
-def methods(service: Service, scores: EngineScores) -> Iterator[Method]:
+def methods(
+    service: Service, scores: EngineScores, engine_reasons: bool = False
+) -> Iterator[Method]:
     """The four operations in both answer forms (contract 2, 3), discover in both spellings.
 
     Args:
         scores: what the engine form tells of the costs.
+        engine_reasons: whether it tells who removed the hosts, where none is left (contract 8.5).
     """
     yield from _in_form(
         AnswerForm.DESIGN,
@@ -91,11 +94,17 @@ def methods(service: Service, scores: EngineScores) -> Iterator[Method]:
     yield from _in_form(
         AnswerForm.ENGINE,
         partial(_discover, service, unit_wire.engine_discovery),
-        partial(_decide, service, partial(unit_wire.engine_answer, scores=scores)),
+        partial(_decide, service, partial(_engine_answer, scores, engine_reasons)),
         "struct",
         "All policy units: a struct for filters, scores and balance each.",
         "\nThe answer is a struct: result_code, result, plugin_errors, errors.",
     )
+
+
+def _engine_answer(scores: EngineScores, engine_reasons: bool, decision: Decision) -> object:
+    filtered = decision.request.kind is Kind.FILTER and decision.hosts and not decision.answer
+    reasons = (log.summary(decision),) if engine_reasons and filtered else ()
+    return unit_wire.engine_answer(decision, scores, reasons)
 
 
 def _in_form(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, Mapping, Tuple, cast
+from typing import Dict, Iterable, List, Mapping, Sequence, Tuple, cast
 
 from ovirt_scheduler.errors import BadParameters
 from ovirt_scheduler.model import properties
@@ -103,8 +103,14 @@ def engine_discovery(units: Iterable[PolicyUnit]) -> Dict[str, object]:
     return dict(groups)
 
 
-def engine_answer(decision: Decision, scores: EngineScores) -> Dict[str, object]:
-    """The answer in the engine form: the envelope of contract 3.2 round a result of 3.3 to 3.5."""
+def engine_answer(
+    decision: Decision, scores: EngineScores, reasons: Sequence[str] = ()
+) -> Dict[str, object]:
+    """The answer in the engine form: the envelope of contract 3.2 round a result of 3.3 to 3.5.
+
+    Args:
+        reasons: for the engine's audit log, besides the errors.
+    """
     unit_errors = {name: list(messages) for name, messages in decision.unit_errors.items()}
     result: object
     if decision.request.kind is Kind.BALANCE:
@@ -121,7 +127,7 @@ def engine_answer(decision: Decision, scores: EngineScores) -> Dict[str, object]
         result = [[host, cost] for host, cost in costs.items()]
     else:
         result = list(cast("Tuple[str, ...]", decision.answer))
-    return values.envelope(result, unit_errors, decision.errors)
+    return values.envelope(result, unit_errors, (*decision.errors, *reasons))
 
 
 def _engine_migration(decision: Decision, unit_errors: Dict[str, List[str]]) -> List[object]:

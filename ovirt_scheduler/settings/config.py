@@ -122,6 +122,7 @@ class Settings:
     log_format: str  # auto, plain, json or journal
     log_level: str  # debug, info, warning or error
     pages: Pages
+    engine_reasons: bool
     history: bool
     history_days: int
     history_size: int

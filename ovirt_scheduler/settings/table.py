@@ -255,6 +255,13 @@ SCHEDULER: Tuple[Key, ...] = (
         choices=Pages,
     ),
     Key(
+        "engine_reasons",
+        "truth",
+        "false",
+        "Where filters leave no host, the engine form says in errors who removed how many. The "
+        "engine writes that into its audit log.",
+    ),
+    Key(
         "history",
         "truth",
         "true",

@@ -101,7 +101,7 @@ class Run:
         try:
             hosts = HOSTS.replace("<name>puma", "<name>in-a-name")
             assert hosts != HOSTS
-            vm = VM.replace("<name>", "<name>in-the-vm")
+            vm = VM.replace("<name>", "<description>in-the-vm</description><name>")
             given = {"anything": "in-a-value"}
             names = ["Keeps", "Raises", "Prints", FORGED]
             with daemon.proxy("/engine") as scheduler:
@@ -190,7 +190,7 @@ def test_each_request_has_one_line(run):
     degraded = lines[0]
     assert re.fullmatch(
         r"request \w+ runFilters, engine form, 127.0.0.1:\d+: degraded; units Keeps, Raises, Prints, "
-        r"'x\\n.*'; hosts \d+ in, 1 out; problems with '.*', Raises; [0-9.]+ ms",
+        r"'x\\n.*'; VM .*, \d+ hosts: 1 left, \d+ removed by Keeps; problems with '.*', Raises; [0-9.]+ ms",
         degraded,
     )
     assert re.search(r"'GET /nowhere', \S+: HTTP 404, there is nothing here", lines[6])

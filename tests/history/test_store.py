@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 import sqlite3
+import time
 from pathlib import Path
-from typing import Dict
+from typing import Dict, List
 
 import pytest
 
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.store import Reader
+from ovirt_scheduler.history.store import History, Reader
 from tests.support.daemon import Daemon, StartDaemon
 from tests.support.waiting import wait_until
 
@@ -112,3 +114,99 @@ def test_another_program_reads_the_file_meanwhile(daemon: Daemon):
     assert [method for method, _ in found] == ["runFilters"]
     modes = {each.name: each.stat().st_mode & 0o777 for each in daemon.state.glob("history.*")}
     assert set(modes.values()) == {0o600}
+
+
+def test_what_happens_to_plugins_and_settings_is_kept(
+    start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory
+):
+    """An auditor can tell which code decided, from when to when."""
+    folder = tmp_path_factory.mktemp("events")
+    files = plugins(folder / "plugins", {"Edited": FILTER.format(refused=HOSTS[0])})
+    daemon = start_daemon(files, "ssl = false", folder=folder)
+    reader = Reader(daemon.state / "history.sqlite")
+    path = files / "Edited.py"
+
+    def happened(event: str) -> Record:
+        def look() -> List[Record]:
+            named = [each for each in reader.events() if each["event"] == event]
+            return [each for each in named if each.get("file", str(path)) == str(path)]
+
+        return wait_until(look)[0]
+
+    assert "version" in happened("started")
+    loaded = happened("loaded")
+    with daemon.proxy() as proxy:
+        path.write_text(FILTER.format(refused=HOSTS[1]), "utf-8")
+        proxy.discover()
+        edited = happened("edited")
+        assert edited["former"] == loaded["checksum"] != edited["checksum"]
+        path.write_text("def do_filter(:\n", "utf-8")
+        proxy.discover()
+        assert (happened("not loaded")["line"], happened("not loaded")["file"]) == (1, str(path))
+        path.unlink()
+        proxy.discover()
+        happened("unloaded")
+    daemon.process.send_signal(signal.SIGHUP)
+    happened("reloaded")
+    (folder / "scheduler.conf").write_text("nonsense = 1\n", "utf-8")
+    daemon.process.send_signal(signal.SIGHUP)
+    assert "nonsense" in happened("reload refused")["message"]
+
+
+def test_a_killed_daemon_loses_no_more_than_the_last_second(
+    start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory
+):
+    """What was answered a second before is there, and the next daemon goes on with it."""
+    folder = tmp_path_factory.mktemp("killed")
+    files = plugins(folder / "plugins", {"First": FILTER.format(refused=HOSTS[0])})
+    daemon = start_daemon(files, "ssl = false", folder=folder)
+    with daemon.proxy() as proxy:
+        proxy.runFilters(["First"], HOSTS, "before", {})
+    newest(daemon, vm="before")
+    assert daemon.stop(signal.SIGKILL) == -signal.SIGKILL
+    again = start_daemon(files, "ssl = false", folder=folder)
+    assert newest(again, vm="before")["answer"] == HOSTS[1:]
+
+
+def test_a_damaged_history_is_set_aside(
+    start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory
+):
+    """It is told, no call is stopped, and another begins."""
+    folder = tmp_path_factory.mktemp("damaged")
+    (folder / "state").mkdir(mode=0o700)
+    (folder / "state" / "history.sqlite").write_bytes(b"no database at all " * 1000)
+    files = plugins(folder / "plugins", {"First": FILTER.format(refused=HOSTS[0])})
+    daemon = start_daemon(files, "ssl = false", folder=folder)
+    with daemon.proxy() as proxy:
+        assert proxy.runFilters(["First"], HOSTS, "after", {}) == HOSTS[1:]
+    wait_until(lambda: "the history begins anew, its file is damaged" in daemon.log)
+    with daemon.proxy() as proxy:
+        proxy.runFilters(["First"], HOSTS, "after", {})
+    newest(daemon, vm="after")
+    assert (daemon.state / "history.sqlite.damaged").exists()
+
+
+def test_the_oldest_go_when_the_history_is_full(tmp_path: Path):
+    """By bytes; what no decision names any more goes with them."""
+    history = History(tmp_path / "history.sqlite")
+    history.bound(30, 200_000)
+    history.start()
+    for number in range(1500):
+        record = {
+            "id": f"{number:016x}", "time": 1e9, "milliseconds": 1.0, "caller": "x" * 300,
+            "method": "runFilters", "form": "design", "vm": {"id": f"vm {number}"},
+            "units": [], "hosts": [{"id": f"host {number}"}], "answer": [],
+        }  # fmt: skip
+        record["time"] = time.time()
+        history.put(lambda record=record: record)
+    history.close()
+    reader = Reader(tmp_path / "history.sqlite")
+    assert reader.decisions(Query(vm="vm 1499"))
+    assert not reader.decisions(Query(vm="vm 0"))
+    with sqlite3.connect(tmp_path / "history.sqlite") as db:
+        (kept,) = db.execute("SELECT count(*) FROM decisions").fetchone()
+        assert db.execute("SELECT count(*) FROM vm_decisions").fetchone() == (kept,)
+        assert db.execute("SELECT count(*) FROM host_sets").fetchone() == (kept,)
+        assert db.execute("SELECT count(*) FROM names").fetchone() == (2 * kept,)
+    assert 0 < kept < 1500
+    db.close()

@@ -197,8 +197,8 @@ def test_each_call_is_logged_in_one_line(
 def test_a_reply_is_answered_and_its_fields_logged(caplog: pytest.LogCaptureFixture) -> None:
     """In the one line that the request has anyway."""
     caplog.set_level(logging.INFO)
-    told = {"units": Names(["Quiet"]), "hosts_in": 2, "hosts_out": 1}
+    told = {"units": Names(["Quiet"]), "decided": "2 hosts: 1 left", "hosts_in": 2, "hosts_out": 1}
     reply = Reply(["host-1"], told)
     assert call(Dispatcher([method("run", lambda *_: reply)]), "run") == ["host-1"]
     (record,) = caplog.records
-    assert ": ok; units Quiet; hosts 2 in, 1 out; " in record.getMessage()
+    assert ": ok; units Quiet; 2 hosts: 1 left; " in record.getMessage()

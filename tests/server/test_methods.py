@@ -54,7 +54,7 @@ def test_the_log_tells_of_a_request_in_one_line(daemon):
     (line,) = [line for line in daemon.log.splitlines() if "nobody_0" in line and "request" in line]
     told = re.fullmatch(
         r".* INFO +request [0-9a-f]+ runFilters, engine form, \S+: degraded; units keeps_first, "
-        r"'strange\\nname', nobody_0, .*, nobody_5 and 3 more; hosts 3 in, 2 out; "
+        r"'strange\\nname', nobody_0, .*, nobody_5 and 3 more; VM vm-1, 3 hosts: 2 left, 1 removed by keeps_first; "
         r"problems with 'strange\\nname', nobody_0, .*, nobody_6 and 2 more; \d+\.\d ms",
         line,
     )

@@ -51,6 +51,7 @@ DEFAULTS = Settings(
     log_format="auto",
     log_level="info",
     pages=Pages.HEALTH,
+    engine_reasons=False,
     history=True,
     history_days=30,
     history_size=256 << 20,

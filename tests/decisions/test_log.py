@@ -1,0 +1,82 @@
+"""What the log tells of decisions, as a running daemon writes it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.support.daemon import Daemon, StartDaemon
+from tests.support.waiting import wait_until
+
+HOSTS = [f"{digit * 8}-1111-2222-3333-{digit * 12}" for digit in "1234"]
+
+WEB = "99999999-aaaa-bbbb-cccc-999999999999"
+
+FIRST = """
+def do_filter(hosts, vm, properties):
+    return hosts[1:]
+"""
+NONE = """
+def do_filter(hosts, vm, properties):
+    return []
+"""
+FAILS = """
+import pathlib
+
+def do_filter(hosts, vm, properties):
+    if not pathlib.Path({mended!r}).exists():
+        raise OSError("no such thing")
+    return hosts
+"""
+
+
+@pytest.fixture(scope="module")
+def daemon(start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory) -> Daemon:
+    folder = tmp_path_factory.mktemp("logged")
+    (folder / "plugins").mkdir()
+    for name, text in {
+        "First": FIRST, "None_": NONE, "Fails": FAILS.format(mended=str(folder / "mended")),
+    }.items():  # fmt: skip
+        (folder / "plugins" / f"{name}.py").write_text(text, "utf-8")
+    return start_daemon(folder / "plugins", "ssl = false\nengine_reasons = true", folder=folder)
+
+
+def logged(daemon: Daemon, pattern: str) -> str:
+    found = wait_until(lambda: re.search(pattern, daemon.log), lambda: daemon.log)
+    return str(found.group(0))
+
+
+def test_the_requests_line_says_who_removed_how_many(daemon: Daemon):
+    """With the VM's name and id; of a selection the host that was chosen."""
+    hosts = "".join(f"<host id='{each}'><name>h{each[0]}</name></host>" for each in HOSTS)
+    vm = f"<vm id='{WEB}'><name>web</name></vm>"
+    with daemon.proxy() as proxy:
+        proxy.runFilters(["First", "None_"], f"<hosts>{hosts}</hosts>", vm, {})
+        chosen = proxy.selectHost("default", f"<hosts>{hosts}</hosts>", vm, {"filters": "First"})
+    about = rf"VM web \({WEB}\), 4 hosts: "
+    logged(daemon, rf"{about}0 left, 1 removed by First, 3 by None_; [0-9.]+ ms")
+    logged(daemon, rf"{about}3 left, 1 removed by First; chosen h\d \({chosen}\); [0-9.]+ ms")
+
+
+def test_the_engine_is_told_who_removed_the_hosts(daemon: Daemon):
+    """Its own message names all external filters together."""
+    with daemon.proxy("/engine") as proxy:
+        answer = proxy.runFilters(["First", "None_"], HOSTS, "vm", {})
+        assert "errors" not in proxy.runFilters(["First"], HOSTS, "vm", {})
+    assert answer["result"] == []
+    assert answer["errors"] == ["4 hosts: 0 left, 1 removed by First, 3 by None_"]
+
+
+def test_equal_failures_are_folded(daemon: Daemon):
+    """The first in full, the 10th in a line, and one when the unit works again."""
+    with daemon.proxy() as proxy:
+        for _ in range(12):
+            proxy.runFilters(["Fails"], HOSTS, "vm", {})
+        (daemon.state.parent / "mended").touch()
+        proxy.runFilters(["Fails"], HOSTS, "vm", {})
+    logged(daemon, r"filter Fails works again; calls that failed since [0-9-]{10} \S+: 12\n")
+    assert len(re.findall(r"filter Fails raised after", daemon.log)) == 1
+    tenth = r"filter Fails raised, as 10 times since \S+ \S+: OSError: no such thing"
+    assert len(re.findall(tenth, daemon.log)) == 1
+    assert len(re.findall(r"filter Fails raised", daemon.log)) == 2

@@ -27,6 +27,7 @@ from typing import (
     Tuple,
 )
 
+from ovirt_scheduler.catalogue import changes
 from ovirt_scheduler.catalogue.files import PluginFile, Stamps
 from ovirt_scheduler.catalogue.loader import FolderScan, LoadedPlugin, Loader
 from ovirt_scheduler.catalogue.snapshot import Catalogue, Key
@@ -48,8 +49,6 @@ _SETTLE = 0.5
 _SETTLE_AT_MOST = 2.0  # seconds that a refresh waits for that, should it go on
 
 _REJECTS = "its filter accepts no host (on_failure = reject)"
-
-KeepEvent = Callable[[Mapping[str, object]], None]
 
 # What only one plugin may have: a kind, "driver" or "topic", and the name.
 Claim = Tuple[str, str]
@@ -108,7 +107,7 @@ class Registry:
         loader: Loader,
         store: Store,
         use: Callable[[Sequence[Tuple[PluginCode, Limits]]], None] = lambda _: None,
-        keep: KeepEvent = lambda _: None,
+        keep: changes.KeepEvent = lambda _: None,
     ) -> None:
         self._loader = loader
         self._store = store
@@ -237,7 +236,13 @@ class Registry:
         order = sorted(states, key=lambda path: (scan.folders.index(path.parent), path.name))
         states = {path: states[path] for path in order}
         catalogue = _catalogue(states, orphaned, scan.problems)
-        _log_changes(before, states, self._catalogue, catalogue, self._keep)
+        changes.log(
+            {path: state.good for path, state in before.items()},
+            {path: state.good for path, state in states.items()},
+            self._catalogue,
+            catalogue,
+            self._keep,
+        )
         self._states, self._orphaned, self._catalogue = states, orphaned, catalogue
         if due or before.keys() != states.keys():
             self._use(catalogue.plugins)
@@ -293,7 +298,7 @@ class Registry:
             good = before.good if before else self._store.restore(file.path, self._loader)
             # Folders too: the helper that it lacks may yet come.
             depends = _stamps(scan, [conf, file.path, scan.all_in(file.folder)])
-            if not _holds(good) and self._loader.rejects(conf):
+            if not changes.holds(good) and self._loader.rejects(conf):
                 missed = tuple(dict.fromkeys((file.name, *self._store.filters(file.path))))
                 message = f"{fault.message}; until then {_REJECTS}"
                 return _State(depends, good, PluginError(message, fault.file, fault.line), missed)
@@ -418,72 +423,14 @@ def _driver_claims(driver: DriverUnit) -> Dict[Claim, str]:
     return claims
 
 
-def _log_problems(before: Catalogue, now: Catalogue, keep: KeepEvent) -> None:
-    """Log the problems that are new."""
-    logged = set(map(str, (*before.faults, *before.warnings)))
-    for fault in now.faults:
-        if str(fault) not in logged:
-            _log.error("cannot be loaded: %(reason)s", _problem(fault))
-            place = {"file": fault.file, "line": fault.line, "message": fault.message}
-            keep({"event": "not loaded", **{key: each for key, each in place.items() if each}})
-    for warning in now.warnings:
-        if str(warning) not in logged:
-            _log.warning("noted: %(reason)s", _problem(warning))
-
-
-def _log_changes(
-    states_before: Mapping[Path, _State],
-    states: Mapping[Path, _State],
-    before: Catalogue,
-    now: Catalogue,
-    keep: KeepEvent,
-) -> None:
-    _log_problems(before, now, keep)
-    over = {fault.file for fault in before.faults} - {fault.file for fault in now.faults}
-    for path in sorted(states_before.keys() | states.keys()):
-        old = states_before[path].good if path in states_before else None
-        new = states[path].good if path in states else None
-        holds = _holds(new)
-        if new is not None and holds and (old is None or old.checksum != new.checksum):
-            _log.info(
-                "loaded %(file)s (%(kind)s), %(checksum)s",
-                {"file": str(path), "kind": ", ".join(holds), "checksum": new.checksum},
-            )
-            event = {"event": "loaded", "file": str(path), "checksum": new.checksum}
-            keep(event if old is None else {**event, "event": "edited", "former": old.checksum})
-        elif _holds(old) and not holds:
-            how = "has nothing to call any more" if path in states else "is gone"
-            _log.info("unloaded %(file)s: it %(reason)s", {"file": str(path), "reason": how})
-            keep({"event": "unloaded", "file": str(path)})
-        else:
-            continue
-        over.discard(str(path))  # that line says it
-    for file in sorted(filter(None, over)):
-        _log.info("%(file)s: what was wrong is over", {"file": file})
-
-
-def _problem(problem: PluginError) -> Dict[str, object]:
-    return {"reason": str(problem), "file": problem.file, "line": problem.line}
-
-
 def _filters(plugin: Optional[LoadedPlugin]) -> Tuple[str, ...]:
     units = () if plugin is None else plugin.units
     return tuple(unit.name for unit in units if unit.kind is Kind.FILTER)
 
 
-def _holds(plugin: Optional[LoadedPlugin]) -> List[str]:
-    """The units and drivers of a plugin, in words."""
-    if plugin is None:
-        return []
-    units = [(unit.kind.words, unit.class_name) for unit in plugin.units]
-    return [f"{kind} {name}" if name else kind for kind, name in units] + [
-        f"{driver.words} {driver.name}" for driver in plugin.drivers
-    ]
-
-
 def _kept(fault: PluginError, good: Optional[LoadedPlugin]) -> PluginError:
     """The fault, with a note that the last good version stays in use, where there is one."""
-    if not _holds(good) or good is None:
+    if not changes.holds(good) or good is None:
         return fault
     message = f"{fault.message}; the last version that loaded stays in use ({good.checksum:.19})"
     return PluginError(message, fault.file, fault.line)

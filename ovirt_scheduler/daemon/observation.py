@@ -26,7 +26,7 @@ def observe(
         started, certificate_ends: seconds since 1970.
         stuck: why calls of plugins do not work; empty where they do.
     """
-    settings, inventory, _, _ = runtime.services[:4]
+    settings, inventory = runtime.services[:2]
     catalogue = runtime.registry.catalogue
     return DaemonState(
         version=__version__,

@@ -1,0 +1,79 @@
+"""What happened to plugins' files between two looks, for the log and for the history."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Callable, Dict, List, Mapping, Optional
+
+from ovirt_scheduler.catalogue.loader import LoadedPlugin
+from ovirt_scheduler.catalogue.snapshot import Catalogue
+from ovirt_scheduler.errors import PluginError
+
+_log = logging.getLogger(__name__)
+
+KeepEvent = Callable[[Mapping[str, object]], None]
+
+
+def _log_problems(before: Catalogue, now: Catalogue, keep: KeepEvent) -> None:
+    """Log the problems that are new."""
+    logged = set(map(str, (*before.faults, *before.warnings)))
+    for fault in now.faults:
+        if str(fault) not in logged:
+            _log.error("cannot be loaded: %(reason)s", _problem(fault))
+            place = {"file": fault.file, "line": fault.line, "message": fault.message}
+            keep({"event": "not loaded", **{key: each for key, each in place.items() if each}})
+    for warning in now.warnings:
+        if str(warning) not in logged:
+            _log.warning("noted: %(reason)s", _problem(warning))
+
+
+def log(
+    former: Mapping[Path, Optional[LoadedPlugin]],
+    plugins: Mapping[Path, Optional[LoadedPlugin]],
+    before: Catalogue,
+    now: Catalogue,
+    keep: KeepEvent,
+) -> None:
+    """Log what is another than before.
+
+    Args:
+        former, plugins: the version of each file that is in use, None where there is none.
+        keep: called with each event.
+    """
+    _log_problems(before, now, keep)
+    over = {fault.file for fault in before.faults} - {fault.file for fault in now.faults}
+    for path in sorted(former.keys() | plugins.keys()):
+        old = former.get(path)
+        new = plugins.get(path)
+        contents = holds(new)
+        if new is not None and contents and (old is None or old.checksum != new.checksum):
+            _log.info(
+                "loaded %(file)s (%(kind)s), %(checksum)s",
+                {"file": str(path), "kind": ", ".join(contents), "checksum": new.checksum},
+            )
+            event = {"event": "loaded", "file": str(path), "checksum": new.checksum}
+            keep(event if old is None else {**event, "event": "edited", "former": old.checksum})
+        elif holds(old) and not contents:
+            how = "has nothing to call any more" if path in plugins else "is gone"
+            _log.info("unloaded %(file)s: it %(reason)s", {"file": str(path), "reason": how})
+            keep({"event": "unloaded", "file": str(path)})
+        else:
+            continue
+        over.discard(str(path))  # that line says it
+    for file in sorted(filter(None, over)):
+        _log.info("%(file)s: what was wrong is over", {"file": file})
+
+
+def _problem(problem: PluginError) -> Dict[str, object]:
+    return {"reason": str(problem), "file": problem.file, "line": problem.line}
+
+
+def holds(plugin: Optional[LoadedPlugin]) -> List[str]:
+    """The units and drivers of a plugin, in words."""
+    if plugin is None:
+        return []
+    units = [(unit.kind.words, unit.class_name) for unit in plugin.units]
+    return [f"{kind} {name}" if name else kind for kind, name in units] + [
+        f"{driver.words} {driver.name}" for driver in plugin.drivers
+    ]

@@ -43,14 +43,24 @@ FILTERS = {
     # at most 9 VMs, at most 75 % of the memory, no host whose name begins with j
     "MaxVms": """
 from _facts import vms
+from ovirt_scheduler.plugin import reason
 
 def do_filter(hosts, vm, properties):
-    return [host for host in hosts if vms(host) <= int(properties["most"])]
+    most = int(properties["most"])
+    for host in hosts:
+        if vms(host) <= most:
+            yield host
+        else:
+            reason(host, f"runs {vms(host)} VMs, at most {most} may")
 """,
     "RoomyMemory": """
 from _facts import taken
+from ovirt_scheduler.plugin import reason
 
 def do_filter(hosts, vm, properties):
+    for host in hosts:
+        if taken(host) > 75:
+            reason(host, f"{taken(host)} % of its memory are taken")
     return [host for host in hosts if taken(host) <= 75]
 """,
     "NoJ": """
@@ -76,6 +86,15 @@ def do_score(hosts, vm, properties):
     return hosts[0].no_such_attribute
 """,
 }
+
+BALANCE = """
+from _facts import vms
+from ovirt_scheduler.plugin import reason
+
+def do_balance(hosts, properties):
+    reason(hosts[0], f"runs {vms(hosts[0])} VMs, which is few")
+    return None
+"""
 
 LEFT = [
     name for name, (vms, taken) in CLUSTER.items() if vms <= 9 and taken <= 75 and name[0] != "j"
@@ -104,9 +123,9 @@ def document(names):
 def daemon(start_daemon, tmp_path_factory):
     """A daemon that an engine has asked to place the VM web."""
     folder = tmp_path_factory.mktemp("plugins")
-    for name, text in {"_facts": HELPER, **FILTERS, **FUNCTIONS}.items():
+    for name, text in {"_facts": HELPER, "Few": BALANCE, **FILTERS, **FUNCTIONS}.items():
         (folder / f"{name}.py").write_text(text, "utf-8")
-    running = start_daemon(folder)
+    running = start_daemon(folder, "pages = loopback")  # it tells over XML-RPC, too
     with running.proxy("/engine") as engine:
         filtered = engine.runFilters([*FILTERS], document(CLUSTER), VM_DOCUMENT, {"most": "9"})
         assert filtered["result"] == [ID[name] for name in LEFT]
@@ -160,9 +179,9 @@ def told_of_costs(name):
 def told_of_removal(name):
     vms, taken = CLUSTER[name]
     if vms > 9:
-        return "removed by MaxVms"
+        return f"removed by MaxVms: runs {vms} VMs, at most 9 may"
     if taken > 75:
-        return "removed by RoomyMemory"
+        return f"removed by RoomyMemory: {taken} % of its memory are taken"
     return "removed by NoJ"
 
 
@@ -261,6 +280,22 @@ def test_decisions_are_listed(daemon):
     assert scored.endswith(f"web  {len(SCORED)} hosts: {BEST_FIRST[0]} is best; Broken failed")
 
 
+def test_the_daemon_is_asked_where_its_folder_cannot_be_read(daemon, tmp_path):
+    """And tells the same."""
+    asked = ("--url", daemon.url, "--ca", str(daemon.certificate))
+    for arguments in (("why", "web"), ("why", "web", "-o", "json"), ("decisions", "--vm", "web")):
+        assert run(tmp_path, *arguments, *asked) == command(daemon, *arguments)
+    since = ("decisions", "--since", "1h", "--unit", "EvenVms", "-o", "names")
+    assert run(tmp_path, *since, *asked)[1] == command(daemon, *since)[1] != ""
+    (number,) = command(daemon, "decisions", "--vm", "web", "--unit", "NoJ", "-o", "names")[
+        1
+    ].split()
+    one = ("why", "--decision", number)
+    assert run(tmp_path, *one, *asked) == command(daemon, *one)
+    status, _, err = run(tmp_path, "why", "--decision", "0" * 16, *asked)
+    assert (status, "is recorded; ovirt-scheduler decisions lists" in err) == (1, True)
+
+
 def test_the_calls_of_a_terminal_tell_the_same(daemon, tmp_path):
     """filter, score and select: who removed each host, and what its costs are made of."""
     (tmp_path / "hosts.xml").write_text(document(CLUSTER), "utf-8")
@@ -273,8 +308,9 @@ def test_the_calls_of_a_terminal_tell_the_same(daemon, tmp_path):
 
     most = ("--property", "most=9")
     for name, cells in why("filter", *FILTERS, *most).items():
-        removed = [told_of_removal(name).rpartition(" ")[2]] if name not in LEFT else []
-        assert cells == [ID[name], "rejected" if removed else "accepted", *removed]
+        removed = [] if name in LEFT else [told_of_removal(name).partition("removed by ")[2]]
+        assert cells[:2] == [ID[name], "rejected" if removed else "accepted"]
+        assert [" ".join(cells[2:])] == (removed or [""])
     for name, cells in why("score", "EvenVms=3", "FreeMemory").items():
         vms, taken = CLUSTER[name]
         sums = f"EvenVms 3 × {vms} + FreeMemory 1 × {taken}"
@@ -285,6 +321,9 @@ def test_the_calls_of_a_terminal_tell_the_same(daemon, tmp_path):
     best = min(LEFT, key=lambda name: 3 * CLUSTER[name][0] + CLUSTER[name][1])
     assert next(iter(selected)) == best
     assert selected["jaguar"][-1].endswith("NoJ")
+    lines = command(daemon, "balance", "Few", *asked)[1].splitlines()
+    assert lines[0] == "nothing to do"
+    assert lines[2].split(maxsplit=2)[2] == "Few: runs 3 VMs, which is few"
     none = ("--property", "most=0", "--property", "filters=RoomyMemory;MaxVms")
     first = command(daemon, "select", "default", *none, *asked)[1].splitlines()[0]
     assert first == "no host: none left, 3 removed by RoomyMemory, 9 by MaxVms"

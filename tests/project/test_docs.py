@@ -122,7 +122,8 @@ def test_every_conf_sample_is_accepted(block, tmp_path):
         assert config.parse_plugin_conf(path.read_bytes(), path).custom_properties
 
 
-@pytest.mark.parametrize("block", of("sh"))
+# Those of decisions.md are run in their order, by test_decisions_page.py.
+@pytest.mark.parametrize("block", [each for each in of("sh") if "decisions.md" not in each.id])
 def test_every_command_works(block, daemon, reader):
     """As it stands on the page, but for the port; serve is asked for its help only."""
     command = block.text.replace("18781", daemon.url.rpartition(":")[2])
@@ -139,7 +140,7 @@ def test_the_plugins_of_the_pages_are_called(daemon):
         groups = ElementTree.fromstring(scheduler.discover())
     found = {unit.get("name") or unit.findtext("name") for group in groups for unit in group}
     assert found == {
-        "Everything", "FreeMemory", "Quiet", "QuietNight", "Roomy", "few_vms", "max_vms",
+        "EnoughCores", "Everything", "FreeMemory", "Quiet", "QuietNight", "Roomy", "few_vms", "max_vms",
         "max_vms_4",
     }  # fmt: skip
 

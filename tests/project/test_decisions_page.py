@@ -1,0 +1,76 @@
+"""Every command of docs/decisions.md, run in its order, shows what the page shows."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from typing import Iterator, NamedTuple
+
+import pytest
+
+from tests.support.paths import PROJECT
+
+PAGE = PROJECT / "docs" / "decisions.md"
+BLOCK = re.compile(r"^```sh\n((?:.*\n)*?)```\n\n((?:(?: {4}.*)?\n)*)", re.MULTILINE)
+CALL = re.compile(r"ovirt-scheduler (?:filter|score|balance|select) .*")
+LIST = re.compile(r"ovirt-scheduler decisions (?!.* -o )")
+VARIES = {
+    r"\b[0-9a-f]{16}\b": "ID",
+    r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+Z)?": "TIME",
+    r"\d+\.\d+ ms": "MILLISECONDS",
+    r'("milliseconds":)\d+\.\d+': r"\1 MILLISECONDS",
+    r"127\.0\.0\.1:\d+": "CALLER",
+    r"sha256:[0-9a-f]{64}": "CHECKSUM",
+}
+
+
+class Block(NamedTuple):
+    command: str
+    shown: str
+
+
+def blocks() -> Iterator[Block]:
+    for command, shown in BLOCK.findall(PAGE.read_text("utf-8")):
+        yield Block(command, textwrap.dedent(shown).strip("\n"))
+
+
+def as_in_the_page(text: str) -> str:
+    """Without what is another each time."""
+    for varies, word in VARIES.items():
+        text = re.sub(varies, word, text)
+    return text.strip("\n")
+
+
+@pytest.fixture(scope="module")
+def reader(start_daemon, tmp_path_factory):
+    """A reader's folder and the daemon that the page asks, with the samples."""
+    folder = tmp_path_factory.mktemp("reader")
+    shutil.copytree(PROJECT / "demo", folder / "demo")
+    return folder, start_daemon(PROJECT / "plugins")
+
+
+def run(command: str, folder, daemon) -> str:
+    command = CALL.sub(rf"\g<0> -o table --url {daemon.url}", command)
+    command = LIST.sub(r"\g<0>-o table ", command)
+    ended = subprocess.run(
+        ["bash", "-euc", f'ovirt-scheduler() {{ {sys.executable} -m ovirt_scheduler "$@"; }}\n{command}'],
+        cwd=folder,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(PROJECT), "STATE_DIRECTORY": str(daemon.state)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def test_every_command_shows_what_the_page_shows(reader):
+    """But for ids, times, ports and checksums."""
+    found = list(blocks())
+    assert len(found) > 7
+    for block in found:
+        assert as_in_the_page(run(block.command, *reader)) == as_in_the_page(block.shown), block

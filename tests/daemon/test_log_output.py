@@ -101,7 +101,7 @@ class Run:
         try:
             hosts = HOSTS.replace("<name>puma", "<name>in-a-name")
             assert hosts != HOSTS
-            vm = VM.replace("<name>", "<description>in-the-vm</description><name>")
+            vm = VM.replace("<description>", "<description>in-the-vm ")
             given = {"anything": "in-a-value"}
             names = ["Keeps", "Raises", "Prints", FORGED]
             with daemon.proxy("/engine") as scheduler:

@@ -27,7 +27,7 @@ from ovirt_scheduler.daemon.log_output import say
 from ovirt_scheduler.daemon.notify import Notifier
 from ovirt_scheduler.daemon.watchdog import Watchdog
 from ovirt_scheduler.errors import ConfigError, ExecutorUnavailable
-from ovirt_scheduler.processes.kernel import malloc, secrecy
+from ovirt_scheduler.processes.kernel import malloc, prctl
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import Settings
 
@@ -49,7 +49,7 @@ def serve(read: Callable[[], Settings]) -> None:
         ExecutorUnavailable: no zygote could be started.
     """
     signals = _Signals()
-    secrecy.hide_memory()  # before there is a secret in it
+    prctl.hide_memory()  # before there is a secret in it
     malloc.give_back_large_blocks()
     settings = read()
     log_output.use(log_output.make_handler(settings, os.environ), settings.log_level)

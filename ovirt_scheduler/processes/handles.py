@@ -26,7 +26,7 @@ from typing import Callable, Dict, List, Optional
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import PluginUser
 from ovirt_scheduler.processes import interpreter
-from ovirt_scheduler.processes.kernel import limits
+from ovirt_scheduler.processes.kernel import children
 from ovirt_scheduler.processes.protocol import frames
 from ovirt_scheduler.processes.protocol.frames import Unframer
 
@@ -354,7 +354,7 @@ class Zygote:
                     break
                 self._hear(message)
         status = self._process.wait()
-        if self._adopts and not limits.end_children(_ORPHANS_SECONDS):
+        if self._adopts and not children.end_all(_ORPHANS_SECONDS):
             _log.error(
                 "what the zygote (pid %(pid)d) left behind cannot be killed", {"pid": self.pid}
             )

@@ -38,7 +38,7 @@ from ovirt_scheduler.processes import exchange, plugin_call
 from ovirt_scheduler.processes.exchange import Exchange, State
 from ovirt_scheduler.processes.handles import LACKS, Worker, Zygote, lacking
 from ovirt_scheduler.processes.kept_process import Kept, new_nonce
-from ovirt_scheduler.processes.kernel import limits
+from ovirt_scheduler.processes.kernel import prctl
 from ovirt_scheduler.processes.places import Places
 from ovirt_scheduler.processes.plugin_call import PluginCall
 from ovirt_scheduler.processes.pool import SPARE, Pool
@@ -89,7 +89,7 @@ class Runner:
         adopts: bool = False,
     ) -> None:
         if adopts:
-            limits.become_subreaper()
+            prctl.become_subreaper()
         self._adopts = adopts
         self._user = user
         self.held = Places(parallel, max_waiting)

@@ -1,7 +1,12 @@
-"""Changes a process of root's to another user, for good. ``credentials(7)``."""
+"""Takes from a process what it may do: the rights of root, and the keys of who started it.
+
+``credentials(7)``, ``session-keyring(7)``.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 from pathlib import Path
 from typing import Collection
@@ -10,6 +15,11 @@ from ovirt_scheduler import manual
 
 # What proc(5) lists of the capabilities that a process has, or hands on to what it starts.
 _HELD = ("CapPrm", "CapEff", "CapAmb")
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+# keyctl(2) has no function in libc, and its own number on each architecture.
+_KEYCTL = {"x86_64": 250, "aarch64": 219, "ppc64le": 271, "riscv64": 219, "s390x": 280}
+_JOIN_SESSION_KEYRING = 1
 
 
 class NotGivenUp(Exception):
@@ -48,3 +58,16 @@ def become(uid: int, gid: int, groups: Collection[int]) -> None:
         except PermissionError:
             continue
         raise NotGivenUp("the change can be taken back")
+
+
+def leave_keyring() -> None:
+    """Have an empty session keyring, in place of the one that whoever started the daemon has.
+
+    What is in that one can be read by all who inherit it, as other users too. systemd's
+    ``KeyringMode=private`` does the same for a service.
+    """
+    number = _KEYCTL.get(os.uname().machine)
+    if number is not None and _LIBC.syscall(number, _JOIN_SESSION_KEYRING, None) < 0:
+        error = ctypes.get_errno()
+        if error not in (errno.ENOSYS, errno.EPERM):  # then there are no keys to be had
+            raise OSError(error, os.strerror(error))

@@ -34,7 +34,7 @@ import weakref
 from typing import Any, Callable, Dict, List, Tuple
 
 from ovirt_scheduler.model.plugins import Limits
-from ovirt_scheduler.processes.kernel import limits, malloc
+from ovirt_scheduler.processes.kernel import children, limits, malloc
 from ovirt_scheduler.processes.worker import loaded_modules
 from ovirt_scheduler.processes.worker.saved_state import SavedState
 
@@ -76,7 +76,7 @@ _getrlimit, _getpriority, _getscheduler = (
     resource.getrlimit, os.getpriority, os.sched_getscheduler,
 )  # fmt: skip
 _set_recursion_limit = sys.setrecursionlimit
-_trim, _has_children, _disallow = malloc.give_back, limits.has_children, limits.disallow
+_trim, _has_children, _lift_limits = malloc.give_back, children.exist, limits.lift_soft
 # The functions of signal make an enumeration of each value, which takes ten times as long.
 _handler_of: Callable[[int], object] = importlib.import_module("_signal").getsignal
 _python_threads: Callable[[], int] = vars(importlib.import_module("_thread"))["_count"]
@@ -99,7 +99,7 @@ class Baseline:
     def begin(self) -> None:
         """Compare with the present state from now on: the plugin was loaded, and forgotten."""
         if _has_children():
-            limits.end_children(1.0)
+            children.end_all(1.0)
         for timer in _TIMERS:
             signal.setitimer(timer, 0)
         new = self._modules.new()
@@ -107,7 +107,7 @@ class Baseline:
         self._saved.release(new)
         _collect()
         self._saved.restore()
-        _disallow()
+        _lift_limits()
         self._modules.take_in(new)
         self._status.keep()
         self._take_in_new()
@@ -117,7 +117,7 @@ class Baseline:
 
     def allow(self, bounds: Limits) -> None:
         """Let the call that begins use so much beside what is used already."""
-        limits.allow(bounds, self._status.number("VmData"), self._status.number("VmSize"))
+        limits.set_soft(bounds, self._status.number("VmData"), self._status.number("VmSize"))
 
     def mend(self) -> None:
         """Restore what our own code needs, straight after the plugin's function."""
@@ -130,7 +130,7 @@ class Baseline:
     def left_running(self) -> str:
         """What the call left running, ``child processes`` or ``threads``; empty for nothing."""
         if _has_children():
-            for _ in limits.reap(()):  # those that have ended are no trouble
+            for _ in children.reap(()):  # those that have ended are no trouble
                 pass
             if _has_children():
                 return "child processes"
@@ -147,7 +147,7 @@ class Baseline:
         self._saved.release(new)
         _collect()  # else finalizers run in the next call
         self._saved.restore()
-        _disallow()
+        _lift_limits()
         changed = self._mended or self._modules.difference() or self._modules.put_there(new)
         if changed:
             return f"modules: {changed}"

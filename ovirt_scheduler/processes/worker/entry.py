@@ -15,7 +15,7 @@ import traceback
 from typing import Callable, NoReturn, Tuple
 
 from ovirt_scheduler.model.tasks import Task
-from ovirt_scheduler.processes.kernel import limits, titles
+from ovirt_scheduler.processes.kernel import children, prctl, titles
 from ovirt_scheduler.processes.protocol import frames
 
 DESCRIPTORS = (3, 4, 5)  # the daemon's socket, what becomes stdout, what becomes stderr
@@ -58,13 +58,13 @@ def serve(do: Do, zygote: int, channel: int, stdout: int, stderr: int) -> NoRetu
 def _enter(zygote: int, channel: int, pipes: Tuple[int, int]) -> socket.socket:
     """Leave what is the zygote's; the descriptors become the same in every worker."""
     os.setsid()
-    limits.die_with_parent(zygote)
-    limits.become_subreaper()
-    limits.reset_signals([signal.SIGCHLD, signal.SIGINT])
+    prctl.die_with_parent(zygote)
+    prctl.become_subreaper()
+    children.reset_signals([signal.SIGCHLD, signal.SIGINT])
     aside = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, _ASIDE) for each in (channel, *pipes)]
     for descriptor, wanted in zip(aside, DESCRIPTORS):
         os.dup2(descriptor, wanted, inheritable=False)
-    limits.close_all_but(DESCRIPTORS)
+    children.close_all_but(DESCRIPTORS)
     return socket.socket(fileno=DESCRIPTORS[0])
 
 
@@ -73,3 +73,11 @@ def flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(BaseException):  # the plugin may have put anything there
             stream.flush()
+
+
+def enter_folder(folder: str) -> None:
+    """Work in a folder; in / where it has vanished."""
+    for place in (folder, "/"):
+        with contextlib.suppress(OSError):
+            os.chdir(place)
+            return

@@ -26,7 +26,7 @@ from ovirt_scheduler.processes.kernel import limits, titles
 from ovirt_scheduler.processes.loading.analysis import analyse
 from ovirt_scheduler.processes.protocol import frames
 from ovirt_scheduler.processes.worker import reader
-from ovirt_scheduler.processes.worker.entry import DESCRIPTORS, flush
+from ovirt_scheduler.processes.worker.entry import DESCRIPTORS, enter_folder, flush
 from ovirt_scheduler.processes.worker.plugin_process import PluginProcess
 
 
@@ -38,7 +38,7 @@ def do(task: Task, nonce: int, daemon: socket.socket) -> None:
     elif isinstance(task, Candidate):
         titles.show(f"loading {task.source.name}")
         _be_plugins()
-        limits.apply(ANALYSIS_LIMITS)
+        limits.set_soft_and_hard(ANALYSIS_LIMITS)
         answer = records.dump(_analysis(task))
         flush()
         frames.send(daemon, frames.pack(frames.ANSWER, nonce, answer))
@@ -64,7 +64,7 @@ def _analysis(candidate: Candidate) -> Analysis:
             f"plugins run as; mend it: chmod o+x {shlex.quote(str(closed))}"
         )
         return Analysis(fault=FileFault(candidate.source.path, None, message))
-    limits.enter_folder(candidate.folder)
+    enter_folder(candidate.folder)
     return analyse(candidate)
 
 

@@ -60,12 +60,13 @@ from ovirt_scheduler.model.tasks import (
 from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.plugin import interfaces, reasons
 from ovirt_scheduler.processes.documents import packed, states
-from ovirt_scheduler.processes.kernel import limits
+from ovirt_scheduler.processes.kernel import children, limits
 from ovirt_scheduler.processes.loading import modules
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.worker import answers
 from ovirt_scheduler.processes.worker.answers import BadAnswer
 from ovirt_scheduler.processes.worker.baseline import Baseline
+from ovirt_scheduler.processes.worker.entry import enter_folder
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -118,15 +119,15 @@ class PluginProcess:
 
     def serve(self, nonce: int) -> None:
         """Load the plugin, and do tasks until there are no more or the process has to end."""
-        limits.bound(self._limits)
+        limits.set_hard(self._limits)
         self._make_outputs()
-        limits.enter_folder(self._plugin.folder)
+        enter_folder(self._plugin.folder)
         self._finder.install(self._plugin.folder)
         self._baseline = Baseline()
         self._baseline.allow(self._limits)
         contextvars.Context().run(self._load)
         self._forget_modules()
-        limits.bound(self._limits, loaded=True)
+        limits.set_hard(self._limits, loaded=True)
         self._baseline.begin()
         self._make_outputs()
         self._send(frames.READY, nonce)
@@ -160,7 +161,7 @@ class PluginProcess:
         """
         ends = ""
         if isinstance(task, CallTask):
-            limits.enter_folder(self._plugin.folder)  # it may have been closed meanwhile
+            enter_folder(self._plugin.folder)  # it may have been closed meanwhile
             self._baseline.allow(self._limits)
             answer, ends = contextvars.Context().run(self._called, task, descriptors)
             ends = ends or self._baseline.left_running()
@@ -223,8 +224,8 @@ class PluginProcess:
     def _printed(self, task: CallTask) -> bytes:
         """Read the answer that a class unit printed, as far as this process has it."""
         self._flush()
-        if limits.has_children():
-            limits.end_children(_CHILDREN_SECONDS)
+        if children.exist():
+            children.end_all(_CHILDREN_SECONDS)
         stdout, stderr = (bytes(output.kept) for output in self._outputs)
         return _read_printed(PrintedTask(task.function, task.hosts, stdout, stderr), _said())
 

@@ -35,7 +35,7 @@ import traceback
 from typing import BinaryIO, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Set, Tuple
 
 from ovirt_scheduler.model.tasks import ReadTask, Task
-from ovirt_scheduler.processes.kernel import limits, malloc, privileges, secrecy, titles
+from ovirt_scheduler.processes.kernel import children, limits, malloc, prctl, privileges, titles
 from ovirt_scheduler.processes.protocol import frames
 from ovirt_scheduler.processes.worker import entry, loaded_modules, reader
 
@@ -55,14 +55,14 @@ def main(control_fd: int, user: Sequence[int]) -> NoReturn:
         user: whom to run as: uid, gid, further groups; empty: the daemon's own user.
     """
     control = socket.socket(fileno=control_fd)
-    limits.become_subreaper()
-    limits.gain_no_privileges()
+    prctl.become_subreaper()
+    prctl.gain_no_privileges()
     limits.be_killed_first()
     malloc.give_back_large_blocks()
-    secrecy.hide_memory()
+    prctl.hide_memory()
     if user:
         _change_to(user)
-    secrecy.leave_keyring()
+    privileges.leave_keyring()
     titles.show("zygote")
     readers, tables = _fork_readers_zygote(control)
     for name in _PRELOADED:
@@ -89,8 +89,8 @@ def _fork_readers_zygote(control: socket.socket) -> Tuple[_Readers, BinaryIO]:
         os.close(read_end)
         return _Readers(pid, ours), os.fdopen(write_end, "wb")
     try:
-        limits.die_with_parent(parent)
-        limits.become_subreaper()  # this is not inherited
+        prctl.die_with_parent(parent)
+        prctl.become_subreaper()  # this is not inherited
         for each in (control, ours):  # the daemon sees that the zygote has ended
             each.close()
         os.close(write_end)
@@ -124,7 +124,7 @@ def _change_to(user: Sequence[int]) -> None:
         privileges.become(uid, gid, groups)
     except privileges.NotGivenUp as error:
         sys.exit(f"plugin_user: {error}")
-    secrecy.hide_memory()  # the change may have shown it
+    prctl.hide_memory()  # the change may have shown it
     for file in needed:
         if not os.access(file, os.R_OK):
             sys.exit(f"plugin_user: user {uid} cannot read {file}, and so not run plugins")
@@ -196,7 +196,7 @@ class _Zygote:
 
     def _pause(self) -> Optional[float]:
         """Seconds to wait for the next event; None: without end."""
-        if limits.one_has_ended():  # the pass before took as many as it may
+        if children.one_has_ended():  # the pass before took as many as it may
             return 0.0
         return _SWEEP_EVERY if self._sweeping else None
 
@@ -217,7 +217,7 @@ class _Zygote:
             self._control.send(frames.ALIVE)
         elif order == frames.KILL:
             for pid in [pid for pid, known in self._workers.items() if known == serial]:
-                limits.kill(pid)
+                children.kill(pid)
         else:
             self._fork(serial, descriptors)
         for descriptor in descriptors:
@@ -271,15 +271,15 @@ class _Zygote:
     def _reap(self) -> None:
         """Collect the workers that have ended, and kill what they left, in a bounded time."""
         now = time.monotonic()
-        for pid, status in limits.reap(self._workers):
+        for pid, status in children.reap(self._workers):
             serial = self._workers.pop(pid)
             if serial:
                 self._ended.append(_Ended(serial, status, now + _SWEEP_SECONDS))
         if not self._ended and not self._sweeping:
             return
         # What they left has become this process's, and is not all here at once.
-        left = limits.children(spared=self._workers)
-        limits.kill_all(left)
+        left = children.pids(spared=self._workers)
+        children.kill_all(left)
         self._sweeping = bool(left)
         self._lasting &= set(left)
         waited_for = set(left) - self._lasting
@@ -297,10 +297,10 @@ class _Zygote:
     def _end_all(self) -> None:
         while True:
             self._reap()
-            left = limits.children()
+            left = children.pids()
             if not left:
                 return
-            limits.kill_all(left)
+            children.kill_all(left)
             with selectors.PollSelector() as selector:
                 selector.register(self._wakeup, selectors.EVENT_READ)
                 selector.select(0.1)

@@ -1,0 +1,156 @@
+"""The children of a process: what a new one gives up of its parent's, and how all are ended.
+
+Used in the zygotes and in what they fork; in the daemon for what a dead zygote leaves behind.
+``waitid(2)``, ``proc(5)``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from typing import Collection, Iterable, Iterator, List, Optional, Tuple
+
+_PAUSE = 0.005  # seconds between two looks
+_READ_BYTES = 4096
+
+
+def reset_signals(
+    handled: Iterable[signal.Signals] = (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM),
+) -> None:
+    """Forget the handlers of the process that this one was forked from."""
+    signal.set_wakeup_fd(-1)
+    for number in handled:
+        signal.signal(number, signal.SIG_DFL)
+
+
+def close_all_but(kept: Collection[int]) -> None:
+    """Close every descriptor that was inherited and is not kept."""
+    listed = os.listdir("/proc/self/fd")  # noqa: PTH208  no objects on this path
+    first = 3
+    for beyond in (*sorted(kept), max(map(int, listed)) + 1):
+        os.closerange(first, beyond)  # the one that listed the folder is closed already
+        first = beyond + 1
+
+
+def reap(known: Collection[int], most: int = 256) -> Iterator[Tuple[int, int]]:
+    """Collect the children that have ended.
+
+    A known one's process group is killed first, while the zombie still holds its number.
+
+    Args:
+        known: pids; the caller forgets each one that is yielded before it asks for the next.
+        most: to collect at once; who forks and ends without a pause must not keep the caller.
+
+    Yields:
+        Pid and wait status of each known one.
+    """
+    for _ in range(most):
+        try:
+            ended = _first_ended()
+        except ChildProcessError:
+            return
+        if ended is None:
+            return
+        if ended.si_pid in known:
+            kill(ended.si_pid)
+        pid, status = os.waitpid(ended.si_pid, 0)
+        if pid in known:
+            yield pid, status
+
+
+def pids(spared: Collection[int] = ()) -> List[int]:
+    """The children of this process, but for those spared; ended ones too until they are reaped.
+
+    Args:
+        spared: children that are known to live.
+    """
+    if not spared and not exist():  # which needs no look around
+        return []
+    return [pid for pid in _children() if pid not in spared]
+
+
+def exist() -> bool:
+    """Whether there is a child, be it one that has ended."""
+    try:
+        _first_ended()
+    except ChildProcessError:
+        return False
+    return True
+
+
+def one_has_ended() -> bool:
+    """Whether there is a child to be reaped."""
+    try:
+        return _first_ended() is not None
+    except ChildProcessError:
+        return False
+
+
+def _first_ended() -> Optional[os.waitid_result]:
+    return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+
+
+def kill_all(killed: Iterable[int]) -> None:
+    """Kill children of this process.
+
+    Their own children become this process's in turn, so look again until there are none.
+    A child's pid cannot be another's: nobody but this process can reap it.
+    """
+    for pid in killed:
+        kill(pid)
+
+
+def end_all(seconds: float) -> bool:
+    """Kill and reap every child of this process, and what becomes its child by that.
+
+    Nothing tells a thread of their end, so it looks again and again.
+
+    Returns:
+        False where one is left after so many seconds.
+    """
+    give_up = time.monotonic() + seconds
+    while True:
+        for _ in reap(()):
+            pass
+        left = pids()
+        if not left or time.monotonic() > give_up:
+            return not left
+        kill_all(left)
+        time.sleep(_PAUSE)
+
+
+def kill(pid: int) -> None:
+    """Kill a process and the process group that it leads, if it leads one."""
+    for end in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            end(pid, signal.SIGKILL)
+
+
+def _children() -> List[int]:
+    own = os.getpid()
+    try:
+        listed = _read(f"/proc/self/task/{own}/children")
+    except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
+        every = (int(name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
+        return [pid for pid in every if _parent(pid) == own]
+    return [int(pid) for pid in listed.split()]
+
+
+def _parent(pid: int) -> int:
+    try:
+        stat = _read(f"/proc/{pid}/stat")
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    # pid (name) state ppid: the name may hold anything, a closing bracket too.
+    return int(stat[stat.rindex(b")") + 2 :].split()[1])
+
+
+def _read(path: str) -> bytes:
+    """A file of /proc, without the objects that open() makes: this is done in each call."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return b"".join(iter(lambda: os.read(descriptor, _READ_BYTES), b""))
+    finally:
+        os.close(descriptor)

@@ -316,12 +316,14 @@ def _returned(target: object, task: CallTask, descriptors: Sequence[int]) -> obj
             name = _selecting(target)
         arguments = _arguments(task, descriptors)
         returned = getattr(target, name)(*[arguments[each]() for each in function.parameters])
-        # What a generator does belongs to the call.
-        return [*returned] if isinstance(returned, GeneratorType) else returned
+        # What a generator does belongs to the call; the call may have changed isinstance().
+        if returned.__class__ is GeneratorType:
+            returned = [*returned]
     except SystemExit as error:
         if error.code in (None, 0):
             return None
         raise
+    return returned
 
 
 def _selecting(scheduler: interfaces.HostSelector) -> str:

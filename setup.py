@@ -72,7 +72,10 @@ setup(
         "test": ["pytest>=8", "pytest-xdist>=3.2", "hypothesis>=6"],
         "lint": ["ruff>=0.9", "mypy>=1.11", "import-linter>=2", "types-setuptools"],
     },
-    entry_points={"console_scripts": ["ovirt-scheduler = ovirt_scheduler.command.cli:main"]},
+    entry_points={
+        "console_scripts": ["ovirt-scheduler = ovirt_scheduler.command.cli:main"],
+        "pytest11": ["ovirt_scheduler.testing = ovirt_scheduler.testing"],
+    },
     classifiers=[
         "Environment :: No Input/Output (Daemon)",
         "Intended Audience :: System Administrators",

@@ -20,7 +20,10 @@ from tests.support.jobs import LIMITS, running
 from tests.support.paths import PLUGINS, PROJECT
 from tests.support.place import Place
 
-pytest_plugins = ["tests.support.served", "tests.support.settled_calls"]  # their fixtures
+# Their fixtures. The last is known without this where the project was installed since it is there.
+pytest_plugins = [
+    "tests.support.served", "tests.support.settled_calls", "ovirt_scheduler.testing",
+]  # fmt: skip
 
 # Else each of hundreds of daemons would compile the whole project anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -1,4 +1,5 @@
 """The command line, and what each command does.
 
-Only ``__main__`` and the console script import it. It may import everything on the daemon's side.
+Only ``__main__``, the console script and ``testing`` import it. It may import everything on the
+daemon's side.
 """

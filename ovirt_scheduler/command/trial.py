@@ -69,7 +69,7 @@ def run(
         ExecutorUnavailable: no process can be started at all.
     """
     with runtime.started(settings) as running:
-        loaded = _load(Loader(settings, running.executor.analyse), path)
+        loaded = load(Loader(settings, running.executor.analyse), path)
         if not loaded.units:
             raise _no_unit(loaded, path)
         units = [unit for unit in loaded.units if unit.kind in kinds]
@@ -88,7 +88,13 @@ def run(
     )
 
 
-def _load(loader: Loader, path: Path) -> LoadedPlugin:
+def load(loader: Loader, path: Path) -> LoadedPlugin:
+    """Load one file of a loader's folders.
+
+    Raises:
+        BadInput: there is no such file, or it is no plugin's.
+        PluginError: it does not load; where, why and what to do.
+    """
     wanted = path.absolute()
     scan = loader.scan()
     file = next((file for file in scan.files if file.path == wanted), None)

@@ -145,6 +145,15 @@ def test_the_plugins_of_the_pages_are_called(daemon):
     }  # fmt: skip
 
 
+def test_the_tests_of_the_pages_pass(reader):
+    """Saved beside the plugins of the pages."""
+    tests = sorted(path.name for path in (reader / "plugins").glob("test_*.py"))
+    assert tests
+    command = f"{sys.executable} -m pytest -p ovirt_scheduler.testing {' '.join(tests)}"
+    ended = run(command, reader / "plugins")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
 def test_the_schedulers_of_the_pages_are_called(daemon, reader):
     """The whole one on the hosts of the demonstration, and the topic that is not about VMs."""
     (spread,) = [block for block in plugins_of("schedulers.md") if block.file == "Spread.py"]

@@ -1,0 +1,142 @@
+"""The pytest plugin for authors of plugins: fixtures that make a cluster, and run plugins on it.
+
+::
+
+    PLUGIN = Path(__file__).parents[1] / "Quiet.py"
+
+    def test_a_busy_host_is_rejected(make_host, run_filter):
+        hosts = [make_host("idle", running=1), make_host("busy", running=30)]
+        assert run_filter(PLUGIN, hosts, properties={"most": 20}) == ["idle"]
+
+A plugin runs as in the daemon: its file is loaded with the conf file beside it, hosts and VMs
+reach it as documents, and each call is made in a process of the plugin's own, under its limits.
+Answers name hosts and VMs by their names. A call that fails fails the test, with the plugin's
+traceback.
+
+``engine_connection()`` reaches a made engine on the loopback, which has the hosts and VMs of the
+call. As with a real engine, tags, affinity labels and statistics are a query of their own.
+
+pytest loads this module in every run where the package is installed. All else, such as the SDK,
+is loaded by the first fixture that is used; processes start with the first plugin that is run.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import pytest
+
+if TYPE_CHECKING:
+    from ovirt_scheduler.testing.runs import Runs
+
+
+@pytest.fixture(scope="session")
+def _entities() -> Any:
+    return importlib.import_module("ovirt_scheduler.testing.entities")
+
+
+@pytest.fixture(scope="session")
+def _runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+    runs = importlib.import_module("ovirt_scheduler.testing.runs")
+    with runs.started(tmp_path_factory.mktemp("ovirt-scheduler")) as started:
+        yield started
+
+
+@pytest.fixture
+def make_host(_entities: Any) -> Callable[..., Any]:
+    """``make_host(name, …)`` makes a ``types.Host``: up, with 64 GiB and 16 processors.
+
+    Args:
+        name: of the host; its id is made of it.
+        running: VMs that run on it, for ``summary``.
+        processors: for ``cpu``, in one socket.
+        cluster: a ``types.Cluster``; one named Default unless said.
+        tags, affinity_labels: their names.
+        statistics: a dict of numbers by name, such as ``{"memory.free": 2**30}``.
+        Others: attributes of ``types.Host``; ``max_scheduling_memory`` is ``memory`` unless said.
+    """
+    made: Callable[..., Any] = _entities.make_host
+    return made
+
+
+@pytest.fixture
+def make_vm(_entities: Any) -> Callable[..., Any]:
+    """``make_vm(name, …)`` makes a ``types.Vm``: up, with 4 GiB and one processor.
+
+    Args:
+        name: of the VM; its id is made of it.
+        host: the ``types.Host`` that it runs on.
+        processors, cluster, tags, affinity_labels, statistics: as for ``make_host``.
+        Others: attributes of ``types.Vm``.
+    """
+    made: Callable[..., Any] = _entities.make_vm
+    return made
+
+
+@pytest.fixture
+def make_cluster(_entities: Any) -> Callable[..., Any]:
+    """``make_cluster(name, …)`` makes a ``types.Cluster``, with any of its attributes."""
+    made: Callable[..., Any] = _entities.make_cluster
+    return made
+
+
+@pytest.fixture
+def run_filter(_runs: Runs) -> Callable[..., List[str]]:
+    """``run_filter(plugin, hosts, vm, …)`` gives the names of the hosts that a filter keeps.
+
+    Args:
+        plugin: the path of its file.
+        hosts: those to choose from.
+        vm: the VM to start; one with the defaults of ``make_vm`` unless said.
+        vms: all VMs of the cluster, for plugins that ask the engine.
+        properties: values by name, as an administrator gives them.
+        unit: the unit's name, where the file has several.
+    """
+    return _runs.run_filter
+
+
+@pytest.fixture
+def run_score(_runs: Runs) -> Callable[..., Dict[str, int]]:
+    """``run_score(plugin, hosts, vm, …)`` gives the cost of each host by its name.
+
+    Takes what ``run_filter`` takes.
+    """
+    return _runs.run_score
+
+
+@pytest.fixture
+def run_balance(_runs: Runs) -> Callable[..., Optional[Tuple[str, List[str]]]]:
+    """``run_balance(plugin, hosts, vms=…)`` gives the VM to migrate, and where it may go.
+
+    Takes what ``run_filter`` takes, but for ``vm``. None: nothing is to be done.
+    """
+    return _runs.run_balance
+
+
+@pytest.fixture
+def run_scheduler(_runs: Runs) -> Callable[..., Any]:
+    """``run_scheduler(plugin, method, hosts, vms, …)`` calls a method of a scheduler.
+
+    Gives names of hosts, the best first, for ``candidates`` and ``select_host``; True or False
+    for ``has_any_hosts``; for others a dict: the VM's name to the names of its hosts.
+
+    Args:
+        plugin: the path of its file.
+        method: of one of the interfaces, such as ``load_balance``.
+        hosts, vms: of the cluster; ``vm.host`` is the host that one runs on.
+        vm: the VM to start, or whose status has changed.
+        host: the one whose status has changed.
+        old_status, new_status: the engine's words, such as ``maintenance``.
+        properties: values by name.
+        filters: paths of plugins whose filters run before.
+        cost_functions: a dict of factors by the paths of plugins, for ``self.costs``.
+        scheduler: its name, where the file has several.
+    """
+    return _runs.run_scheduler
+
+
+@pytest.fixture
+def run_topic(_runs: Runs) -> Callable[..., Any]:
+    """``run_topic(plugin, method, **arguments)`` gives what a driver's own method returns."""
+    return _runs.run_topic

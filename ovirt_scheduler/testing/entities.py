@@ -1,0 +1,89 @@
+"""Hosts, VMs and clusters of a made cluster: entities of the SDK, filled with likely values."""
+
+from __future__ import annotations
+
+import uuid
+from types import MappingProxyType
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from ovirtsdk4 import types
+
+GIB = 2**30
+
+
+def make_cluster(name: str = "Default", **attributes: Any) -> types.Cluster:
+    """A cluster; its id is made of its name, unless it is given."""
+    return types.Cluster(name=name, **{"id": _id("cluster", name), **attributes})
+
+
+def make_host(
+    name: str = "host",
+    *,
+    running: int = 0,
+    processors: int = 16,
+    cluster: Optional[types.Cluster] = None,
+    **attributes: Any,
+) -> types.Host:
+    """A host; the fixture of this name has what may be said of it."""
+    given = {
+        "id": _id("host", name),
+        "status": types.HostStatus.UP,
+        "memory": 64 * GIB,
+        "cpu": _cpu(processors),
+        "cluster": cluster or make_cluster(),
+        "summary": types.VmSummary(active=running, migrating=0, total=running),
+        **_collections(**attributes),
+    }
+    given.setdefault("max_scheduling_memory", given["memory"])
+    return types.Host(name=name, **given)
+
+
+def make_vm(
+    name: str = "vm",
+    *,
+    processors: int = 1,
+    cluster: Optional[types.Cluster] = None,
+    **attributes: Any,
+) -> types.Vm:
+    """A VM; the fixture of this name has what may be said of it."""
+    given = {
+        "id": _id("vm", name),
+        "status": types.VmStatus.UP,
+        "memory": 4 * GIB,
+        "cpu": _cpu(processors),
+        "cluster": cluster or make_cluster(),
+        **_collections(**attributes),
+    }
+    return types.Vm(name=name, **given)
+
+
+def _collections(
+    *,
+    tags: Sequence[str] = (),
+    affinity_labels: Sequence[str] = (),
+    statistics: Mapping[str, float] = MappingProxyType({}),
+    **others: Any,
+) -> Dict[str, Any]:
+    """The attributes of which the engine has collections; the others as they are."""
+    labels: List[types.AffinityLabel] = [
+        types.AffinityLabel(id=_id("label", name), name=name) for name in affinity_labels
+    ]
+    return {
+        **others,
+        "tags": [types.Tag(id=_id("tag", name), name=name) for name in tags],
+        "affinity_labels": labels,
+        "statistics": [
+            types.Statistic(
+                id=_id("statistic", name), name=name, values=[types.Value(datum=float(datum))]
+            )
+            for name, datum in statistics.items()
+        ],
+    }
+
+
+def _cpu(processors: int) -> types.Cpu:
+    return types.Cpu(topology=types.CpuTopology(sockets=1, cores=processors, threads=1))
+
+
+def _id(what: str, name: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{what}:{name}"))

@@ -121,9 +121,7 @@ def _remarks(catalogue: Catalogue) -> Tuple[Tuple[PluginError, ...], str]:
     faulty_lines = {(fault.file, fault.line) for fault in catalogue.faults}
     try:
         found = json.loads(
-            interpreter.run_main(
-                "processes.loading.names_check", json.dumps(sorted(files)), _READ_SECONDS
-            )
+            interpreter.run_main("processes.loading.lint", json.dumps(sorted(files)), _READ_SECONDS)
         )
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         return (), f"warning: the names in the plugins' files are not looked at: {error}\n"

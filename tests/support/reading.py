@@ -8,7 +8,7 @@ from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.documents import packing
 from ovirt_scheduler.processes.documents.entities import read_states
 from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS
-from ovirt_scheduler.processes.documents.states import entity_of
+from ovirt_scheduler.processes.documents.serialization import entity_of
 
 
 def read_hosts(document: Document) -> List[Any]:

@@ -24,12 +24,12 @@ from ovirtsdk4.reader import Reader
 
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.processes.documents import sdk_fields, version3
+from ovirt_scheduler.processes.documents import sdk_tables, version3
 from ovirt_scheduler.processes.documents.packing import State
 from ovirt_scheduler.processes.documents.parser import Kind, short, take, too_large, utf8
-from ovirt_scheduler.processes.documents.states import state_of
+from ovirt_scheduler.processes.documents.serialization import state_of
 
-TABLES = sdk_fields.make()
+TABLES = sdk_tables.make()
 
 _read_enums = Reader.read_enums
 
@@ -43,7 +43,7 @@ Reader.read_enums = staticmethod(_read_known_enums)
 
 
 def read_states(document: Document, kind: Kind) -> List[State]:
-    """Read the states (states.py) of the entities of that kind.
+    """Read the states (serialization.py) of the entities of that kind.
 
     Raises:
         UnreadableDocument: whatever is wrong with the document.

@@ -7,7 +7,7 @@
 
     bytes   "oVsP"  length of the index (4, little-endian)
             index   JSON: [kind, [id or null, ...], [length of each record, ...]]
-            records, one of each entity: its state (states.py) in lines of JSON
+            records, one of each entity: its state (serialization.py) in lines of JSON
                     {attribute: text, number, truth or member of an enumeration}
                     {attribute: its line, counted from 0, or -n for the n-th of the third line}
                     [href of a list with nothing in it, ...]
@@ -20,7 +20,7 @@ import json
 import struct
 from typing import Any, Dict, List, Sequence
 
-State = Dict[str, Any]  # of an entity (states.py)
+State = Dict[str, Any]  # of an entity (serialization.py)
 
 KINDS = ("Host", "Vm")
 FIRST_LINES = 3

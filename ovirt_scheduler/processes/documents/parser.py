@@ -3,10 +3,10 @@
 ::
 
     bytes ──► UTF-8 ──► expat ──┬─► refused, with line and column
-              without           ├─► states of the hosts or VMs (states.py)
+              without           ├─► states of the hosts or VMs (serialization.py)
               declaration       └─► nothing, where the SDK's reader may see something else
 
-What the SDK's readers make of an element is in tables (sdk_fields.py). What these do not know for
+What the SDK's readers make of an element is in tables (sdk_tables.py). What these do not know for
 certain is left to the SDK: markup within a value, a value that is wrong.
 """
 
@@ -22,7 +22,7 @@ from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.documents.packing import State
 from ovirt_scheduler.processes.documents.tables import WRONG_VALUE, Field, Table, Tables
-from ovirt_scheduler.processes.documents.version3_signs import is_sign
+from ovirt_scheduler.processes.documents.version3_detection import is_sign
 
 
 @dataclass(frozen=True)

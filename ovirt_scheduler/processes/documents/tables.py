@@ -1,6 +1,6 @@
 """Which element of a document becomes which attribute of an entity of the SDK: plain tables.
 
-``sdk_fields`` makes them of the SDK's readers. They can be pickled, and used without the SDK.
+``sdk_tables`` makes them of the SDK's readers. They can be pickled, and used without the SDK.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _DATE = re.compile(
 
 
 def date(text: str) -> Tuple[Any, ...]:
-    """The state (states.py) of a date as engines write it.
+    """The state (serialization.py) of a date as engines write it.
 
     Raises:
         ValueError: it is written otherwise.

@@ -12,7 +12,7 @@ from typing import Any, Callable, Tuple
 
 from lxml import etree
 
-from ovirt_scheduler.processes.documents.version3_signs import ATTRIBUTES
+from ovirt_scheduler.processes.documents.version3_detection import ATTRIBUTES
 
 _Change = Callable[[Any], None]  # what is to be done to an lxml element
 _Difference = Tuple[etree.XPath, _Change]

@@ -1,5 +1,5 @@
 """A plugin's file, read and loaded: its imports, its units, its drivers, its mistakes.
 
-``worker`` imports it; ``check`` runs ``names_check`` as a program. It imports ``model`` and
+``worker`` imports it; ``check`` runs ``lint`` as a program. It imports ``model`` and
 ``plugin``.
 """

@@ -20,7 +20,7 @@ from ovirt_scheduler.model.plugins import Candidate, Module, Source
 from ovirt_scheduler.model.text import NOT_IN_XML
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.loading import drivers as driver_analysis
-from ovirt_scheduler.processes.loading import engine_use, imports, python2
+from ovirt_scheduler.processes.loading import engine_access, imports, python2
 from ovirt_scheduler.processes.loading.drivers import UNWRITABLE, Misdefined, description_of
 from ovirt_scheduler.processes.loading.modules import (
     VERSION_3,
@@ -65,12 +65,12 @@ def analyse(candidate: Candidate) -> Analysis:
         units = tuple(_units(module, source))
         drivers = tuple(_drivers(module, _lines_of(tree)))
         modules = tuple(_compiled(candidate, finder))
-        wants_statistics = engine_use.wants_statistics(module, modules)
+        wants_statistics = engine_access.wants_statistics(module, modules)
     except Misdefined as wrong:
         return Analysis(fault=FileFault(source.path, wrong.line, wrong.message))
     except BaseException as error:  # noqa: BLE001  a plugin may raise anything
         return Analysis(fault=_load_fault(candidate, error))
-    wants_engine = engine_use.wants_connection(modules)
+    wants_engine = engine_access.wants_connection(modules)
     return Analysis(
         units,
         modules,

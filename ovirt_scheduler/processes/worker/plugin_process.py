@@ -59,7 +59,7 @@ from ovirt_scheduler.model.tasks import (
 )
 from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.plugin import interfaces, reasons
-from ovirt_scheduler.processes.documents import packed, states
+from ovirt_scheduler.processes.documents import serialization, unpacking
 from ovirt_scheduler.processes.kernel import children, limits
 from ovirt_scheduler.processes.loading import modules
 from ovirt_scheduler.processes.protocol import frames, messages
@@ -366,16 +366,16 @@ def _entities(
     for place, sizes in task.packs.get(role.value, ()):
         sources += _parts(descriptors[place], sizes) if sizes else [descriptors[place]]
     if not sources:
-        return states.of_ids(role.kind, ids)
+        return serialization.of_ids(role.kind, ids)
     if len(sources) == 1:
-        return packed.unpack(sources[0], ids)
+        return unpacking.unpack(sources[0], ids)
     found: Dict[str, Any] = {}
     for source in sources:
-        known = {each for each in packed.ids(source) if each is not None and each not in found}
+        known = {each for each in unpacking.ids(source) if each is not None and each not in found}
         wanted = [each for each in ids if each in known]
-        found.update(zip(wanted, packed.unpack(source, wanted)))
+        found.update(zip(wanted, unpacking.unpack(source, wanted)))
     missing = [each for each in ids if each not in found]
-    found.update(zip(missing, states.of_ids(role.kind, missing)))
+    found.update(zip(missing, serialization.of_ids(role.kind, missing)))
     return [found[each] for each in ids]
 
 
@@ -393,7 +393,7 @@ def _entity(
     """The one entity of a role; without an id it is a VM that is yet to be made."""
     places = task.packs.get(role.value, ())
     if wanted is None:
-        return packed.unpack(descriptors[places[0][0]])[0] if places else None
+        return unpacking.unpack(descriptors[places[0][0]])[0] if places else None
     return _entities(role, [wanted], task, descriptors)[0]
 
 

@@ -20,7 +20,7 @@ from ovirtsdk4 import Struct
 
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.processes.documents.states import of_ids
+from ovirt_scheduler.processes.documents.serialization import of_ids
 from tests.support.paths import PROJECT, SHARED
 from tests.support.reading import read_host, read_hosts, read_vm, read_vms
 

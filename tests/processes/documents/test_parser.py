@@ -17,10 +17,10 @@ from ovirtsdk4.reader import Reader
 from bench.documents import hosts as bench_hosts
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.processes.documents import parser, sdk_fields
+from ovirt_scheduler.processes.documents import parser, sdk_tables
 from ovirt_scheduler.processes.documents.entities import TABLES
 from ovirt_scheduler.processes.documents.parser import HOSTS, VMS, Kind
-from ovirt_scheduler.processes.documents.states import entity_of
+from ovirt_scheduler.processes.documents.serialization import entity_of
 from ovirt_scheduler.processes.documents.tables import Field, Table, Tables
 from tests.support import reading
 from tests.support.fuzzing import tries
@@ -159,7 +159,7 @@ def test_an_sdk_with_another_reader(monkeypatch: pytest.MonkeyPatch) -> None:
         return read_one(reader)
 
     monkeypatch.setattr(readers.HostReader, "read_one", staticmethod(other))
-    tables = sdk_fields.make()
+    tables = sdk_tables.make()
     assert states_of(b"<host id='a'><memory>5</memory></host>", HOSTS, tables) is None
     assert states_of(b"<vm id='a'><memory>5</memory></vm>", VMS, tables) is not None
 

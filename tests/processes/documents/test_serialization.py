@@ -17,7 +17,7 @@ from ovirtsdk4.reader import TZ
 
 from ovirt_scheduler.errors import UnreadableDocument, UnreadableState
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.processes.documents import packed, states
+from ovirt_scheduler.processes.documents import serialization, unpacking
 from tests.support import reading
 from tests.support.sdk_reading import by_the_sdk, differences, documents, written
 
@@ -42,7 +42,7 @@ def unpacked(data: bytes) -> List[Any]:
     """Hosts or VMs that are made when they are looked at."""
     document = Document(data)
     pack = reading.pack_vms if b"<vm" in data else reading.pack_hosts
-    return packed.unpack(pack(document))
+    return unpacking.unpack(pack(document))
 
 
 READ: List[Callable[[bytes], List[Any]]] = [read, unpacked]
@@ -89,8 +89,10 @@ def test_states_of_entities_are_those_of_the_document(as_read: Any) -> None:
     """What the SDK reads has the state that we read."""
     for data in (HOST, VM):
         (ours,), (theirs,) = as_read(data), by_the_sdk(data)
-        assert states.state_of(ours) == states.state_of(theirs)
-        assert list(differences(states.entity_of(states.state_of(theirs)), theirs)) == []
+        assert serialization.state_of(ours) == serialization.state_of(theirs)
+        assert (
+            list(differences(serialization.entity_of(serialization.state_of(theirs)), theirs)) == []
+        )
 
 
 # -- lazy attributes ----------------------------------------------------------------------
@@ -182,7 +184,7 @@ def test_made_by_a_plugin() -> None:
 
 def test_of_ids() -> None:
     """Hosts of which nothing is known have an id, and no attribute that fails."""
-    first, second = states.of_ids("Host", ["a", "b"])
+    first, second = serialization.of_ids("Host", ["a", "b"])
     assert (first.id, second.id, first.cpu, first.name) == ("a", "b", None, None)
     assert list(differences(first, types.Host(id="a"))) == []
     assert written(first) == written(types.Host(id="a"))
@@ -226,7 +228,7 @@ def test_a_date_with_a_zone_can_be_copied() -> None:
 def test_wrong_states(state: Any) -> None:
     """Nothing is made of what is no state; one kind of mistake says so."""
     with pytest.raises(UnreadableState):
-        states.entity_of(state)
+        serialization.entity_of(state)
 
 
 def test_a_state_is_as_deep_as_it_is() -> None:
@@ -235,7 +237,7 @@ def test_a_state_is_as_deep_as_it_is() -> None:
     for _ in range(100_000):
         state = {"": "Tag", "_parent": state}
     with pytest.raises(UnreadableState):
-        states.entity_of(state)
+        serialization.entity_of(state)
     while state:  # else it is freed by recursion
         state = state.get("_parent")
 
@@ -244,9 +246,9 @@ def test_a_state_is_as_deep_as_it_is() -> None:
 def test_no_state_of_anything_else(thing: Any) -> None:
     """Only what the SDK's readers make is packed."""
     with pytest.raises(TypeError):
-        states.state_of(thing)
+        serialization.state_of(thing)
     with pytest.raises(TypeError):
-        states.state_of(types.Host(comment=object(), cpu=None))
+        serialization.state_of(types.Host(comment=object(), cpu=None))
     zone = datetime.timezone.utc
     with pytest.raises(TypeError, match="time zone"):
-        states.state_of(types.Vm(start_time=datetime.datetime(2026, 7, 21, tzinfo=zone)))
+        serialization.state_of(types.Vm(start_time=datetime.datetime(2026, 7, 21, tzinfo=zone)))

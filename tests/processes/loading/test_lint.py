@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ovirt_scheduler.processes.loading import names_check
+from ovirt_scheduler.processes.loading import lint
 from tests.support.command import run
 
 
@@ -96,7 +96,7 @@ def test_a_file_that_loads_is_not_well_with_names_that_nobody_defines(plugins):
 )
 def test_what_is_meant_is_not_told(text):
     """Nor what may come from elsewhere."""
-    assert names_check.remarks(text.encode(), "/nowhere/a.py") == []
+    assert lint.remarks(text.encode(), "/nowhere/a.py") == []
 
 
 def test_a_status_compared_with_a_text_is_told_by_check(plugins):

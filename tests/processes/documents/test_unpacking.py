@@ -19,7 +19,7 @@ from bench.documents import host_ids
 from bench.documents import hosts as hosts_document
 from ovirt_scheduler.errors import UnreadableDocument, UnreadableState
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.processes.documents import packed, packing, states
+from ovirt_scheduler.processes.documents import packing, serialization, unpacking
 from ovirt_scheduler.processes.kernel.memory_files import is_sealed, sealed
 from tests.support import reading
 from tests.support.paths import PROJECT
@@ -40,8 +40,8 @@ def descriptor() -> Iterator[int]:
 def test_all_of_them(descriptor: int) -> None:
     """From bytes and from a descriptor, in the order of the document."""
     for source in (PACKED, descriptor):
-        assert packed.ids(source) == IDS
-        found = packed.unpack(source)
+        assert unpacking.ids(source) == IDS
+        found = unpacking.unpack(source)
         for mine, other in zip(found, Reader.read(HOSTS)):
             assert list(differences(mine, other)) == []
         assert [host.id for host in found] == IDS
@@ -51,7 +51,7 @@ def test_all_of_them(descriptor: int) -> None:
 def test_some_of_them(descriptor: int, wanted: List[str]) -> None:
     """Those that are asked for, in that order; asked for twice, two that share nothing."""
     for source in (PACKED, descriptor):
-        found = packed.unpack(source, wanted)
+        found = unpacking.unpack(source, wanted)
         assert [host.id for host in found] == wanted
         assert [host.name for host in found] == [f"host-{IDS.index(one)}" for one in wanted]
         assert len({id(host.cpu) for host in found}) == len(wanted)
@@ -60,7 +60,7 @@ def test_some_of_them(descriptor: int, wanted: List[str]) -> None:
 def test_an_id_that_was_not_packed(descriptor: int) -> None:
     """Nothing is known of it but the id."""
     for source in (PACKED, descriptor):
-        known, unknown = packed.unpack(source, [IDS[1], "x"])
+        known, unknown = unpacking.unpack(source, [IDS[1], "x"])
         assert (known.name, unknown.id, unknown.name) == ("host-1", "x", None)
         assert type(unknown) is types.Host
 
@@ -68,22 +68,22 @@ def test_an_id_that_was_not_packed(descriptor: int) -> None:
 def test_a_vm_without_an_id() -> None:
     """One that is yet to be made."""
     data = reading.pack_vm(Document(b"<vm><name>x</name></vm>"))
-    (vm,) = packed.unpack(data)
+    (vm,) = unpacking.unpack(data)
     assert (vm.id, vm.name) == (None, "x")
-    assert packed.ids(data) == [None]
+    assert unpacking.ids(data) == [None]
 
 
 def test_none_at_all() -> None:
     """No hosts are packed as well."""
     data = reading.pack_hosts(Document(b"<hosts/>"))
-    assert (packed.unpack(data), packed.ids(data)) == ([], [])
+    assert (unpacking.unpack(data), unpacking.ids(data)) == ([], [])
 
 
 def test_entities_of_the_sdk_are_packed() -> None:
     """Those that were read elsewhere, by way of their states."""
     read = Reader.read(HOSTS)
-    data = packing.pack("Host", [states.state_of(host) for host in read])
-    for mine, other in zip(packed.unpack(data), read):
+    data = packing.pack("Host", [serialization.state_of(host) for host in read])
+    for mine, other in zip(unpacking.unpack(data), read):
         assert list(differences(mine, other)) == []
 
 
@@ -104,7 +104,7 @@ def test_entities_outlive_the_descriptor(count: int) -> None:
     """They hold what is theirs, or where it is mapped, and leave no file open behind them."""
     opened = sealed([reading.pack_hosts(Document(hosts_document(count).encode()))])
     before = len(list(Path("/proc/self/fd").iterdir()))
-    found = packed.unpack(opened)
+    found = unpacking.unpack(opened)
     os.close(opened)
     assert found[2].summary.active == 2
     del found
@@ -114,8 +114,8 @@ def test_entities_outlive_the_descriptor(count: int) -> None:
 def test_the_offset_of_a_descriptor_is_left_alone(descriptor: int) -> None:
     """Several processes share it."""
     os.lseek(descriptor, 5, os.SEEK_SET)
-    packed.unpack(descriptor)
-    packed.unpack(descriptor, IDS[:2])
+    unpacking.unpack(descriptor)
+    unpacking.unpack(descriptor, IDS[:2])
     assert os.lseek(descriptor, 0, os.SEEK_CUR) == 5
 
 
@@ -159,7 +159,7 @@ def one(places: str, plain: str = "", *lines: str) -> bytes:
 
 def test_the_form_that_the_others_differ_from() -> None:
     """Made by hand, and read."""
-    (host,) = packed.unpack(form(["Host", ["a"], [len(RECORD)]], RECORD))
+    (host,) = unpacking.unpack(form(["Host", ["a"], [len(RECORD)]], RECORD))
     assert (host.id, host.name, type(host.cpu)) == ("a", "x", types.Cpu)
 
 
@@ -196,12 +196,12 @@ def test_the_form_that_the_others_differ_from() -> None:
 )
 def test_no_packed_form(data: bytes) -> None:
     """It is refused as a whole."""
-    for read in (packed.unpack, packed.ids):
+    for read in (unpacking.unpack, unpacking.ids):
         with pytest.raises(UnreadableState):
             read(data)
     opened = sealed([data])
     with pytest.raises(UnreadableState):
-        packed.unpack(opened, ["a"])
+        unpacking.unpack(opened, ["a"])
     os.close(opened)
 
 
@@ -234,13 +234,13 @@ def test_no_packed_form(data: bytes) -> None:
 )
 def test_a_wrong_state(data: bytes) -> None:
     """It is told by the one attribute that cannot be made, and by all that need every attribute."""
-    (host,) = packed.unpack(data)
+    (host,) = unpacking.unpack(data)
     assert host.id == "a"
     for _ in range(2):
         with pytest.raises(UnreadableState, match=r"^Host 'a'"):
             host.cpu  # noqa: B018
     with pytest.raises(UnreadableState):
-        states.complete(host)
+        serialization.complete(host)
 
 
 def test_damaged_bytes() -> None:
@@ -253,8 +253,8 @@ def test_damaged_bytes() -> None:
                 place = chance.randrange(min(len(data), chance.choice([40, 4000, len(data)])))
                 data[place] = chance.choice([chance.randrange(256), *b'"[]{},:\\\n019'])
         try:
-            for host in packed.unpack(bytes(data)):
-                states.complete(host)
+            for host in unpacking.unpack(bytes(data)):
+                serialization.complete(host)
         except UnreadableState as mistake:
             assert len(str(mistake)) < 300
 
@@ -263,18 +263,18 @@ def test_more_than_may_be(descriptor: int) -> None:
     """The size has a bound, which is looked at first."""
     for source in (PACKED, descriptor):
         with pytest.raises(UnreadableState, match="more than the 100 allowed"):
-            packed.unpack(source, most_bytes=100)
+            unpacking.unpack(source, most_bytes=100)
 
 
 FORGED = """
 import resource, sys
-from ovirt_scheduler.processes.documents import packed, states
+from ovirt_scheduler.processes.documents import serialization, unpacking
 data = sys.stdin.buffer.read()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
-    for host in packed.unpack(data):
-        states.complete(host)
-except packed.UnreadableState:
+    for host in unpacking.unpack(data):
+        serialization.complete(host)
+except unpacking.UnreadableState:
     pass
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / len(data))
 """

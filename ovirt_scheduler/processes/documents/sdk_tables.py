@@ -82,7 +82,7 @@ def _links(reader: Any) -> Dict[str, str]:
 
 
 def _members(name: str) -> Dict[str, Tuple[str, str, str]]:
-    """The state (states.py) of each member of an enumeration, by its text."""
+    """The state (serialization.py) of each member of an enumeration, by its text."""
     return {member.value: ("enum", name, member.value) for member in getattr(types, name)}
 
 

@@ -15,7 +15,7 @@ import struct
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Union, cast
 
 from ovirt_scheduler.errors import UnreadableState
-from ovirt_scheduler.processes.documents import states
+from ovirt_scheduler.processes.documents import serialization
 from ovirt_scheduler.processes.documents.packing import FIRST_LINES, HEAD, KINDS, MARK
 
 MOST_BYTES = 256 << 20  # some 150,000 hosts
@@ -69,11 +69,11 @@ def unpack(
     entities = []
     for identifier, number in zip(names if wanted is None else wanted, numbers):
         if number is None:
-            entities += states.of_ids(kind, [cast("str", identifier)])
+            entities += serialization.of_ids(kind, [cast("str", identifier)])
         else:
             end = ends[number]
             record = _Record(data, end - lengths[number], end)
-            entities.append(states.lazy(kind, identifier, record))
+            entities.append(serialization.lazy(kind, identifier, record))
     return entities
 
 

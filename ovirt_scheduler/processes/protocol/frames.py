@@ -46,6 +46,7 @@ OUT_OF_MEMORY = os.EX_OSERR
 DISCONNECTED = os.EX_PROTOCOL  # its descriptor of the daemon's socket is another file's by now
 
 _CHUNK = 1 << 18
+_FIRST = 1 << 14  # bytes: most tasks come in one piece
 
 
 class FrameError(Exception):
@@ -137,24 +138,22 @@ def receive_task(channel: socket.socket) -> Tuple[Task, int, List[int]]:
     Raises:
         EOFError: the daemon has closed its end.
     """
-    descriptors: List[int] = []
-    data = bytearray()
+    first, descriptors, _, _ = socket.recv_fds(channel, _FIRST, MOST_DESCRIPTORS)
+    data = bytearray(first)
     wanted = HEADER.size
     nonce = 0
-    while True:
-        piece, came, _, _ = socket.recv_fds(
-            channel, min(wanted - len(data), _CHUNK), 0 if descriptors else MOST_DESCRIPTORS
-        )
-        descriptors += came
-        if not piece:
-            raise EOFError
-        data += piece
-        if len(data) == wanted == HEADER.size:
-            _, nonce, length = HEADER.unpack(data)
+    while data:
+        if len(data) >= wanted == HEADER.size:
+            _, nonce, length = HEADER.unpack_from(data)
             wanted += length
-        if len(data) == wanted:
+        if len(data) >= wanted:  # no more: the daemon sends the next one when this is done
             content = pickle.loads(memoryview(data)[HEADER.size :])  # noqa: S301  the daemon's
             return _task_of(content), nonce, descriptors
+        piece = channel.recv(min(wanted - len(data), _CHUNK))
+        if not piece:
+            break
+        data += piece
+    raise EOFError
 
 
 def send(channel: socket.socket, frame: bytes, descriptors: Sequence[int] = ()) -> None:

@@ -94,6 +94,7 @@ class Baseline:
         self._mended = ""
         self._recursion_limit = sys.getrecursionlimit()
         self._threads = self._atexit = self._memory = self._data = 0
+        self._handled: List[int] = []  # signals
         self._state: Dict[str, object] = {}
 
     def begin(self) -> None:
@@ -112,6 +113,7 @@ class Baseline:
         self._status.keep()
         self._take_in_new()
         self._data = self._status.number("VmData")
+        self._handled = [number for number in _SIGNALS if callable(_handler_of(number))]
         self._state = self._look()
         _freeze()  # what there is now, this comparison's own memory as well, is never garbage
 
@@ -196,7 +198,7 @@ class Baseline:
             interpreter.pop(name, None)
         return {
             "descriptors": _descriptors(),
-            "signals": [*map(_handler_of, _SIGNALS)],
+            "signals": [*map(_handler_of, self._handled)],  # the status tells of all others
             "timers": (*map(signal.getitimer, _TIMERS), _pread(self._timers, _CHUNK, 0)),
             "resource limits": [*map(_getrlimit, _LIMITS)],
             "priority": (_getpriority(os.PRIO_PROCESS, 0), _getscheduler(0)),

@@ -12,7 +12,7 @@ import ctypes
 import gc
 import sys
 from types import ModuleType
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Union
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Union
 
 # What runs between a plugin's function and the end of its comparison, besides this package.
 _NEEDED = (
@@ -23,23 +23,11 @@ _NEEDED = (
 # What is put back by another way.
 _ELSEWHERE = {"os.environ", "time.tzname", "time.timezone", "time.altzone", "time.daylight"}
 _PACKAGE = __name__.partition(".")[0]
-_zip = zip  # bound before a plugin could put another in its place
+_zip, _view = zip, memoryview  # bound before a plugin could put others in their place
 _SDK = "ovirtsdk4.types"  # whose classes are looked at like modules: every answer is made of them
 
 
-class _Values:
-    """The values of a dict, where the interpreter keeps no version of it."""
-
-    def __init__(self, content: Dict[str, object]) -> None:
-        self._content = content
-
-    @property
-    def value(self) -> List[object]:
-        """The values as they are now."""
-        return [*self._content.values()]
-
-
-_Version = Union[ctypes.c_uint64, _Values]
+_Versions = Union[bytes, List[List[object]]]
 
 
 def _number(content: Dict[Any, Any]) -> ctypes.c_uint64:
@@ -66,7 +54,6 @@ class _Globals(NamedTuple):
     words: str
     names: Dict[str, object]
     content: Dict[str, object]
-    version: _Version
 
 
 class LoadedModules:
@@ -98,8 +85,7 @@ class LoadedModules:
 
     def take_in(self, new: Mapping[str, object]) -> None:
         """Take these modules, and the present state of the others, as what has to stay."""
-        self._all.renew()
-        self._needed.renew()
+        self._renew()
         for name, module in new.items():
             # Of sys, which changes all the time, baseline looks at what is to stay.
             if isinstance(module, ModuleType) and module is not sys:
@@ -109,12 +95,12 @@ class LoadedModules:
                 if isinstance(found, type):
                     (content,) = gc.get_referents(vars(found))  # of the proxy: the class's dict
                     self._watch(f"{_SDK}.{found.__name__}", content)
+        self._renew()  # what was added as well
         self._modules = {**sys.modules}
         self._order = [*self._modules.values()]
 
     def _watch(self, words: str, content: Dict[str, object]) -> None:
-        version = _number(content) if _HAS_VERSIONS else _Values(content)
-        found = _Globals(words, {**content}, content, version)
+        found = _Globals(words, {**content}, content)
         self._all.add(found)
         if words in _NEEDED or words.partition(".")[0] == _PACKAGE:
             self._needed.add(found, first=words == "builtins")
@@ -126,7 +112,7 @@ class LoadedModules:
             What had been changed, in a few words.
         """
         changed = ""
-        for words, names, content, _ in self._needed.touched():  # with nothing of builtins yet
+        for words, names, content in self._needed.touched():  # with nothing of builtins yet
             was = {**content}
             content.update(names)
             changed = changed or _changed(words, names, was)
@@ -139,14 +125,17 @@ class LoadedModules:
                 if sys.modules.get(name) is not module:
                     return name
         touched = self._all.touched()
-        for words, names, content, _ in touched:
+        for words, names, content in touched:
             changed = _changed(words, names, content)
             if changed:
                 return changed
         if touched:
-            self._all.renew()
-            self._needed.renew()
+            self._renew()
         return ""
+
+    def _renew(self) -> None:
+        self._all.renew()
+        self._needed.renew()
 
 
 class _Watched:
@@ -154,29 +143,40 @@ class _Watched:
 
     def __init__(self) -> None:
         self._globals: List[_Globals] = []
-        self._versions: List[_Version] = []
-        self._seen: List[object] = []
+        self._numbers: List[ctypes.c_uint64] = []
+        self._seen: _Versions = b""
 
     def add(self, found: _Globals, first: bool = False) -> None:
-        """Watch one more dict."""
+        """Watch one more dict, once ``renew`` is called."""
         place = 0 if first else len(self._globals)
         self._globals.insert(place, found)
-        self._versions.insert(place, found.version)
-        self._seen.insert(place, found.version.value)
+        if _HAS_VERSIONS:
+            self._numbers.insert(place, _number(found.content))
+
+    def _versions(self) -> _Versions:
+        """The versions of all dicts, 8 bytes each; their values where there are none."""
+        if _HAS_VERSIONS:
+            return b"".join(self._numbers)  # in one step: this is done twice in each call
+        return [[*found.content.values()] for found in self._globals]
 
     def touched(self) -> List[_Globals]:
         """The dicts that were changed since, even where they were changed back."""
-        now = [version.value for version in self._versions]
-        if now == self._seen:
+        now, seen = self._versions(), self._seen
+        if now == seen:
             return []
-        return [found for found, one, other in _zip(self._globals, now, self._seen) if one != other]
+        pairs = _zip(self._globals, _one_by_one(now), _one_by_one(seen))
+        return [found for found, one, other in pairs if one != other]
 
     def renew(self) -> None:
         """Take all dicts as they are now."""
-        for _, names, content, _ in self.touched():
+        for _, names, content in self.touched():
             names.clear()
             names.update(content)
-        self._seen = [version.value for version in self._versions]
+        self._seen = self._versions()
+
+
+def _one_by_one(versions: Any) -> Iterable[object]:
+    return _view(versions).cast("Q") if _HAS_VERSIONS else versions
 
 
 def _changed(words: str, before: Mapping[str, object], now: Mapping[str, object]) -> str:

@@ -26,7 +26,7 @@ from typing import (
 )
 
 from ovirt_scheduler import __version__
-from ovirt_scheduler.command import commands
+from ovirt_scheduler.command import commands, skeleton
 from ovirt_scheduler.command.setup import engine
 from ovirt_scheduler.daemon import certificate_report
 from ovirt_scheduler.errors import BadUsage, SchedulerError
@@ -388,13 +388,14 @@ def _add_try(add: _Add) -> None:
 def _add_new(add: _Add) -> None:
     command = _command(
         add, "new", commands.new, "write a plugin to start from",
-        "Write a plugin, its conf file and a test that passes. Nothing is overwritten.",
+        "Write a plugin, its conf file and tests that pass. Nothing is overwritten.",
         "new Quiet --filter --score", "new Quiet --balance --folder plugins",
+        "new Night --scheduler", "new Backups --driver",
         output=(), settings=(),
     )  # fmt: skip
     command.add_argument("name", metavar="NAME", help="of the plugin, and so of its units")
-    for kind in commands.KINDS:
-        command.add_argument(f"--{kind}", action="store_true", help=f"with a do_{kind}")
+    for name, part in skeleton.PARTS.items():
+        command.add_argument(f"--{name}", action="store_true", help=f"with {part.what}")
     command.add_argument(
         "--folder", metavar="DIR", type=Path, default=Path(), help="where to (default: here)",
     )  # fmt: skip

@@ -201,13 +201,16 @@ def _inputs(options: argparse.Namespace) -> CallInputs:
 
 def new(options: argparse.Namespace) -> int:
     """Write a plugin to start from."""
-    kinds = [kind for name, kind in KINDS.items() if getattr(options, name)]
-    if not kinds:
-        raise BadUsage("say what it is to be: --filter, --score, --balance")
-    plugin, conf, test = skeleton.write(options.folder, options.name, kinds)
+    parts = [part for part in skeleton.PARTS if getattr(options, part)]
+    if not parts:
+        there = ", ".join(f"--{part}" for part in skeleton.PARTS)
+        raise BadUsage(f"say what it is to be: {there}")
+    plugin, conf, test = skeleton.write(options.folder, options.name, parts)
+    units = not KINDS.keys().isdisjoint(parts)
+    tried = f", or ovirt-scheduler try {plugin} --hosts hosts.xml" if units else ""
     sys.stdout.write(
         f"{plugin}\n{conf}\n{test}\n"
-        f"next: ovirt-scheduler try {plugin} --hosts hosts.xml, or python3 {test};\n"
+        f"next: python3 -m pytest {test}{tried};\n"
         f"then put {plugin.name} into plugins_path, {conf.name} into plugins_conf_path\n"
     )
     return 0

@@ -1,9 +1,9 @@
-"""What ``new`` writes: a plugin that loads, a test that passes."""
+"""What ``new`` writes: a plugin that loads, tests that pass."""
 
 from __future__ import annotations
 
-import itertools
 import os
+import shutil
 import subprocess
 import sys
 
@@ -12,42 +12,88 @@ import pytest
 from ovirt_scheduler.command import skeleton
 from ovirt_scheduler.errors import BadUsage, NotOverwritten
 from ovirt_scheduler.model.plugins import Candidate, Source
-from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings.config import parse_plugin_conf
 from tests.support.paths import PROJECT
 
-SOME = [
-    kinds for count in (1, 2, 3) for kinds in itertools.combinations(Kind, count)
-]  # every choice there is
+UNITS = {"filter": "do_filter", "score": "do_score", "balance": "do_balance"}
+TESTS = {"filter": 1, "score": 1, "balance": 2, "scheduler": 2, "driver": 1}
 
 
-@pytest.mark.parametrize("kinds", SOME, ids=lambda kinds: "+".join(kind.value for kind in kinds))
-def test_the_plugin_loads_and_its_test_passes(tmp_path, executor, kinds):
-    """With exactly the units that were asked for."""
-    plugin, conf, test = skeleton.write(tmp_path, "Quiet", kinds)
+@pytest.mark.parametrize(
+    "parts", [*([part] for part in skeleton.PARTS), [*skeleton.PARTS]], ids="+".join
+)
+def test_the_plugin_loads_and_its_tests_pass(tmp_path, executor, parts):
+    """With exactly the units and drivers that were asked for."""
+    plugin, conf, test = skeleton.write(tmp_path, "Quiet", parts)
     candidate = Candidate(Source("Quiet", str(plugin), plugin.read_bytes()), str(tmp_path), ())
     analysis = executor.analyse(candidate)
     assert analysis.fault is None
-    assert {unit.kind for unit in analysis.units} == set(kinds)
-    assert parse_plugin_conf(conf.read_bytes(), conf).default_values == "20"
-    ended = subprocess.run(
-        [sys.executable, "-W", "error", str(test)],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(PROJECT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    assert {unit.kind.function for unit in analysis.units} == {
+        UNITS[part] for part in parts if part in UNITS
+    }
+    assert len(analysis.drivers) == len({"scheduler", "driver"} & {*parts})
+    assert parse_plugin_conf(conf.read_bytes(), conf).default_values == (
+        "" if parts == ["driver"] else "20"
     )
-    assert ended.returncode == 0, ended.stderr
-    assert f"Ran {len(kinds) + (Kind.BALANCE in kinds)} test" in ended.stderr
+    known = ["-p", "ovirt_scheduler.testing", "-W", "error"]
+    ended = pytest_of(sys.executable, test, known, PYTHONPATH=str(PROJECT))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert f"{sum(TESTS[part] for part in parts)} passed" in ended.stdout
+
+
+@pytest.mark.long
+def test_the_tests_pass_in_a_clean_environment(tmp_path):
+    """In which nothing was installed but this package and pytest."""
+    source = tmp_path / "source"
+    for folder in ("ovirt_scheduler", "plugins", "etc", "systemd", "docs", "completion"):
+        leftovers = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(PROJECT / folder, source / folder, ignore=leftovers)
+    for file in (
+        *PROJECT.glob("*.py"),
+        *PROJECT.glob("*.toml"),
+        *PROJECT.glob("*.md"),
+        PROJECT / "LICENSE",
+    ):
+        shutil.copy(file, source)
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True, timeout=120)
+    python = tmp_path / "venv" / "bin" / "python"
+    quiet = ["--quiet", "--disable-pip-version-check"]
+    installed = subprocess.run(
+        [python, "-m", "pip", "install", *quiet, source, "pytest>=8"],
+        env=environment(), capture_output=True, text=True, timeout=900, check=False,
+    )  # fmt: skip
+    if "No matching distribution" in installed.stderr:
+        pytest.skip("no package index can be reached")
+    assert installed.returncode == 0, installed.stderr
+    _, _, test = skeleton.write(tmp_path / "drafts", "Quiet", [*skeleton.PARTS])
+    ended = pytest_of(python, test, [])
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert f"{sum(TESTS.values())} passed" in ended.stdout
+
+
+def pytest_of(python, test, options, **variables):
+    return subprocess.run(
+        [python, "-m", "pytest", *options, test.relative_to(test.parents[1])],
+        cwd=test.parents[1], env=environment(**variables),
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+def environment(**variables):
+    """That of these tests, without what would bring the project in."""
+    mine = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTEST", "PYTHON"))
+    }
+    return {**mine, **variables}
 
 
 @pytest.mark.parametrize("name", ["", "a-b", "a.b", "../a", "class", "_helper", "x" * 129])
 def test_a_name_that_no_plugin_can_have_is_refused(tmp_path, name):
     """And nothing is written."""
     with pytest.raises(BadUsage):
-        skeleton.write(tmp_path, name, [Kind.FILTER])
+        skeleton.write(tmp_path, name, ["filter"])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -57,7 +103,7 @@ def test_nothing_is_overwritten(tmp_path, there):
     (tmp_path / there).parent.mkdir(exist_ok=True)
     (tmp_path / there).write_text("mine")
     with pytest.raises(NotOverwritten, match=there):
-        skeleton.write(tmp_path, "Quiet", [Kind.FILTER])
+        skeleton.write(tmp_path, "Quiet", ["filter"])
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert [path.read_text() for path in files] == ["mine"]
 
@@ -66,5 +112,5 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path):
     """By its name; what was written before is taken away."""
     (tmp_path / "tests").write_text("a file, no folder")
     with pytest.raises(NotOverwritten, match="tests"):
-        skeleton.write(tmp_path, "Quiet", [Kind.FILTER])
+        skeleton.write(tmp_path, "Quiet", ["filter"])
     assert [path.name for path in tmp_path.iterdir()] == ["tests"]

@@ -30,7 +30,7 @@ from typing import (
 from ovirt_scheduler.catalogue import changes
 from ovirt_scheduler.catalogue.files import PluginFile, Stamps
 from ovirt_scheduler.catalogue.loader import FolderScan, LoadedPlugin, Loader
-from ovirt_scheduler.catalogue.snapshot import Catalogue, Key
+from ovirt_scheduler.catalogue.snapshot import Catalogue, Key, Outdated
 from ovirt_scheduler.errors import ExecutorUnavailable, PluginError
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.plugins import Limits, PluginCode
@@ -50,8 +50,7 @@ _SETTLE_AT_MOST = 2.0  # seconds that a refresh waits for that, should it go on
 
 _REJECTS = "its filter accepts no host (on_failure = reject)"
 
-# What only one plugin may have: a kind, "driver" or "topic", and the name.
-Claim = Tuple[str, str]
+Claim = Tuple[str, str]  # what one plugin alone may have: a kind, "driver" or "topic"; a name
 
 
 class Store(Protocol):
@@ -80,6 +79,7 @@ class _State:
     depends: Stamps  # of the files that its loading depended on
     good: Optional[LoadedPlugin]
     fault: Optional[PluginError] = None
+    fault_since: float = 0.0  # seconds since 1970
     missed: Tuple[str, ...] = ()  # filters that should be there, and accept no host as they are not
     unsettled: bool = False  # its file has just gone, or lost units: scan again soon
     made_at: float = field(default_factory=time.monotonic)
@@ -296,13 +296,16 @@ class Registry:
             return before
         except PluginError as fault:
             good = before.good if before else self._store.restore(file.path, self._loader)
+            since = before.fault_since if before and before.fault else time.time()
             # Folders too: the helper that it lacks may yet come.
             depends = _stamps(scan, [conf, file.path, scan.all_in(file.folder)])
             if not changes.holds(good) and self._loader.rejects(conf):
                 missed = tuple(dict.fromkeys((file.name, *self._store.filters(file.path))))
-                message = f"{fault.message}; until then {_REJECTS}"
-                return _State(depends, good, PluginError(message, fault.file, fault.line), missed)
-            return _State(depends, good, _kept(fault, good))
+                fault = PluginError(
+                    f"{fault.message}; until then {_REJECTS}", fault.file, fault.line
+                )
+                return _State(depends, good, fault, since, missed)
+            return _State(depends, good, _kept(fault, good), since)
         depends = _stamps(scan, [conf, *(Path(source.path) for source in loaded.sources)])
         good = before.good if before else None
         lost = good is not None and _claims(good).keys() - _claims(loaded).keys()
@@ -325,6 +328,11 @@ def _catalogue(
     warnings: List[PluginError] = []
     missed: Dict[str, str] = {}
     not_loaded: Dict[str, str] = {}
+    outdated = {
+        str(path): Outdated(state.fault_since, state.fault)
+        for path, state in states.items()
+        if state.fault is not None and changes.holds(state.good)
+    }
     owners: Dict[Claim, str] = dict(_reserved(states))  # who has what, in words
     for path, state in (*states.items(), *orphaned.items()):
         if state.fault is not None:
@@ -345,7 +353,7 @@ def _catalogue(
             not_loaded.update((unit.name, why) for unit in state.good.units)
             continue
         warnings += state.good.warnings
-        units.update((_key(unit), unit) for unit in state.good.units)
+        units.update(((unit.kind, unit.name), unit) for unit in state.good.units)
         owners.update(dict.fromkeys(claims, str(path)))
         for driver in state.good.drivers:
             if driver.shipped and driver.name in drivers:
@@ -360,10 +368,10 @@ def _catalogue(
             drivers[driver.name] = driver
             if driver.topic is not None:
                 topics.setdefault(driver.topic, driver)
-    unused = tuple(_unused(states))
     return Catalogue(
-        units, tuple(faults), drivers, topics, tuple(warnings), unused, missed, not_loaded
-    )
+        units, tuple(faults), drivers, topics, tuple(warnings), tuple(_unused(states)), missed,
+        not_loaded, outdated,
+    )  # fmt: skip
 
 
 def _why_not_loaded(path: Path, fault: PluginError) -> str:
@@ -424,8 +432,7 @@ def _driver_claims(driver: DriverUnit) -> Dict[Claim, str]:
 
 
 def _filters(plugin: Optional[LoadedPlugin]) -> Tuple[str, ...]:
-    units = () if plugin is None else plugin.units
-    return tuple(unit.name for unit in units if unit.kind is Kind.FILTER)
+    return tuple(u.name for u in (plugin.units if plugin else ()) if u.kind is Kind.FILTER)
 
 
 def _kept(fault: PluginError, good: Optional[LoadedPlugin]) -> PluginError:
@@ -434,10 +441,6 @@ def _kept(fault: PluginError, good: Optional[LoadedPlugin]) -> PluginError:
         return fault
     message = f"{fault.message}; the last version that loaded stays in use ({good.checksum:.19})"
     return PluginError(message, fault.file, fault.line)
-
-
-def _key(unit: PolicyUnit) -> Key:
-    return unit.kind, unit.name
 
 
 def _just_written(path: Path, scan: FolderScan) -> bool:

@@ -28,6 +28,13 @@ class Chosen(NamedTuple):
     rejected: bool = False  # a filter that is not loaded accepts no host (contract 4.2)
 
 
+class Outdated(NamedTuple):
+    """Why the former version of a plugin answers: its file does not load any more."""
+
+    since: float  # seconds since 1970
+    fault: PluginError
+
+
 class CatalogueSource(Protocol):
     """Where policy units and drivers come from: the registry, or one file that is tried."""
 
@@ -50,6 +57,7 @@ class Catalogue:
     unused: Tuple[Path, ...] = ()  # files that have nothing to call and belong to no plugin
     missed: Mapping[str, str] = field(default_factory=dict)  # filters that should be: why not
     not_loaded: Mapping[str, str] = field(default_factory=dict)  # names of units: why not
+    outdated: Mapping[str, Outdated] = field(default_factory=dict)  # by the plugin's file
 
     @property
     def plugins(self) -> Tuple[Tuple[PluginCode, Limits], ...]:

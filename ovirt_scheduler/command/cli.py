@@ -308,6 +308,7 @@ def _add_decisions(add: _Add) -> None:
         ("vm", "VM", "on this VM, by its name or id"),
         ("host", "HOST", "about this host, by its name or id"),
         ("unit", "NAME", "in which this unit or scheduler was asked for"),
+        ("cluster", "CLUSTER", "that the daemon looked after by itself"),
         ("method", "METHOD", "of this call, such as runFilters"),
         ("since", "TIME", "from this time on: 2026-01-31T12:00:00, or how long ago: 90s, 10m, 2h"),
         ("until", "TIME", "before this time"),

@@ -29,7 +29,7 @@ def query(options: argparse.Namespace, now: float) -> Query:
     """What the options ask for.
 
     Args:
-        options: vm, host, unit, method, outcome, since, until; limit; follow.
+        options: vm, host, unit, cluster, method, outcome, since, until; limit; follow.
         now: seconds since 1970.
 
     Raises:
@@ -41,12 +41,12 @@ def query(options: argparse.Namespace, now: float) -> Query:
     limit = options.limit if options.limit is not None else _FEW if options.follow else _MANY
     if not 1 <= limit <= MOST_ROWS:
         raise BadUsage(f"--limit {limit}: write a number from 1 to {MOST_ROWS}")
-    for name in ("vm", "host", "unit", "method"):
+    for name in ("vm", "host", "unit", "cluster", "method"):
         if getattr(options, name) == "":
             raise BadUsage(f"--{name}: is empty; leave it out to have every one")
     return Query(
-        options.vm, options.host, options.unit, options.method, options.outcome, since, until,
-        limit,
+        options.vm, options.host, options.unit, options.cluster, options.method, options.outcome,
+        since, until, limit,
     )  # fmt: skip
 
 

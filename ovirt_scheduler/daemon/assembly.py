@@ -66,6 +66,7 @@ class Assembly:
         self._started = time.time()
         self._control: Optional[Control] = None
         self._certificate: Optional[Description] = None
+        self.reload_failed: Optional[float] = None  # seconds since 1970; None: the last was well
         self.stuck: Callable[[], str] = str  # why calls of plugins do not work
         self._lock = _lock(state)
         self.runtime = Runtime(settings, state)
@@ -169,7 +170,9 @@ class Assembly:
     def observed(self) -> DaemonState:
         """How the daemon is now."""
         ends = self._certificate.ends.timestamp() if self._certificate else None
-        return observation.observe(self.runtime, self._drive, self._started, ends, self.stuck())
+        return observation.observe(
+            self.runtime, self._drive, self._started, ends, self.reload_failed, self.stuck()
+        )
 
     def status(self) -> Status:
         """How the daemon is, in words and numbers."""

@@ -15,6 +15,7 @@ import os
 import select
 import signal
 import threading
+import time
 from collections import deque
 from concurrent.futures import Future
 from typing import Callable, Deque, Optional, TypeVar
@@ -85,7 +86,9 @@ def serve(read: Callable[[], Settings]) -> None:
             received = signals.next()
             while received == signal.SIGHUP:
                 notifier.reloading()
-                refused = "" if _reload(read, assembly) else "; the last reload failed, see the log"
+                well = _reload(read, assembly)
+                assembly.reload_failed = None if well else time.time()
+                refused = "" if well else "; the last reload failed, see the log"
                 certificates.check_now()
                 notifier.ready(f"listening on {server.url}{refused}")
                 received = signals.next()

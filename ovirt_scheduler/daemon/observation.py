@@ -1,4 +1,7 @@
-"""How the daemon is at this moment, gathered from its parts: nothing is opened, nobody waits."""
+"""How the daemon is at this moment, gathered from its parts.
+
+No document is opened, and nobody waits, but a second at most for a plugin that has just changed.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.clusters.threads import ClusterThreads
 from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.model.daemon_state import DaemonState, UnitState
-from ovirt_scheduler.model.plugins import PropertySet
+from ovirt_scheduler.model.plugins import PluginCode, PropertySet
 
 
 def observe(
@@ -17,30 +20,33 @@ def observe(
     drive: Optional[ClusterThreads],
     started: float,
     certificate_ends: Optional[float],
+    reload_failed: Optional[float],
     stuck: str,
 ) -> DaemonState:
     """Gather it.
 
     Args:
         drive: what looks after clusters, if there are any to look after.
-        started, certificate_ends: seconds since 1970.
+        started, certificate_ends, reload_failed: seconds since 1970.
         stuck: why calls of plugins do not work; empty where they do.
     """
     settings, inventory = runtime.services[:2]
-    catalogue = runtime.registry.catalogue
+    catalogue = runtime.registry.current()
+    outdated = [each.fault for each in catalogue.outdated.values()]
     return DaemonState(
         version=__version__,
         started=started,
         plugins_path=":".join(map(str, settings.plugins_path)),
         units=tuple(_units(catalogue)),
         processes=runtime.executor.state(),
-        faults=tuple(map(str, catalogue.faults)),
+        faults=tuple(str(fault) for fault in catalogue.faults if fault not in outdated),
         certificate_ends=certificate_ends,
         engine=None if inventory is None else inventory.state(),
         clusters=() if drive is None else drive.state(),
         history=None
         if runtime.history is None or not settings.history
         else runtime.history.state(),
+        reload_failed=reload_failed,
         stuck=stuck,
     )
 
@@ -50,7 +56,7 @@ def _units(catalogue: Catalogue) -> Iterator[UnitState]:
     for unit in sorted(catalogue.units.values(), key=lambda unit: (unit.name, unit.kind.value)):
         yield UnitState(
             unit.name, unit.kind.words, unit.plugin.modules[0].path, unit.checksum,
-            unit.description, _properties(unit.properties),
+            unit.description, _properties(unit.properties), *_outdated(catalogue, unit.plugin),
         )  # fmt: skip
     for driver in sorted(catalogue.drivers.values(), key=lambda driver: driver.name):
         if driver.shipped and not driver.interfaces and driver.topic is None:
@@ -58,7 +64,14 @@ def _units(catalogue: Catalogue) -> Iterator[UnitState]:
         yield UnitState(
             driver.name, driver.words, driver.plugin.modules[0].path, driver.checksum,
             driver.description, _properties(driver.properties),
+            *_outdated(catalogue, driver.plugin),
         )  # fmt: skip
+
+
+def _outdated(catalogue: Catalogue, plugin: PluginCode) -> Tuple[Optional[float], str]:
+    """Since when a former version answers, and why; None where it is the one of the file."""
+    found = catalogue.outdated.get(plugin.modules[0].path)
+    return (None, "") if found is None else (found.since, str(found.fault))
 
 
 def _properties(properties: Optional[PropertySet]) -> Tuple[Tuple[str, str], ...]:

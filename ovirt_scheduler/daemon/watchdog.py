@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import Callable
+import time
+from typing import Callable, Optional
 
 from ovirt_scheduler.daemon.notify import Notifier
 from ovirt_scheduler.errors import ExecutorUnavailable
@@ -20,6 +21,7 @@ from ovirt_scheduler.processes.executor import Executor
 _log = logging.getLogger(__name__)
 
 _LOOK_EVERY = 30.0  # seconds, at most
+_SLOW = 5.0  # seconds; a look takes some milliseconds
 _NOTHING = b"def do_filter(hosts, vm, properties):\n    return hosts\n"
 _PROBE = Candidate(Source("watchdog", "/watchdog.py", _NOTHING), "/", ())
 
@@ -34,11 +36,21 @@ class Watchdog:
     """
 
     def __init__(self, notifier: Notifier, executor: Executor, line: Callable[[], str]) -> None:
-        self.problem = ""  # why plugin calls do not work; empty when they do
+        self._problem = ""  # of the last look
+        self._looks_since: Optional[float] = None  # on the monotonic clock; None: it does not look
         self._line = line
         self._notifier = notifier
         self._executor = executor
         self._ended = threading.Event()
+
+    @property
+    def problem(self) -> str:
+        """Why plugin calls do not work; empty when they do."""
+        since = self._looks_since
+        waited = 0.0 if since is None else time.monotonic() - since
+        if waited > _SLOW:
+            return f"a plugin of two lines is waited for, {waited:.0f} s by now"
+        return self._problem
 
     def start(self) -> None:
         """Start the thread: it looks twice in the time that systemd allows."""
@@ -52,7 +64,9 @@ class Watchdog:
 
     def _feed(self, pause: float) -> None:
         while True:
-            self.problem = problem = self._look()
+            self._looks_since = time.monotonic()
+            self._problem = problem = self._look()
+            self._looks_since = None
             if self._ended.is_set():
                 return
             if problem:
@@ -62,9 +76,16 @@ class Watchdog:
                 )
             else:
                 self._notifier.alive()
-            self._notifier.tell(self._line())
+            self._tell()
             if self._ended.wait(pause):
                 return
+
+    def _tell(self) -> None:
+        """Tell systemd the status; a mistake in it must not end what feeds the watchdog."""
+        try:
+            self._notifier.tell(self._line())
+        except Exception:  # noqa: BLE001
+            _log.exception("systemd could not be told the status, this is a bug")
 
     def _look(self) -> str:
         """Why plugin calls do not work; empty when they do."""

@@ -14,7 +14,7 @@ MOST_ROWS = 1000
 OUTCOMES = ("ok", "raised", "timed out", "killed", "bad answer", "refused", "not asked")
 
 _LONGEST = 1024  # characters of a name or an id
-_TEXTS = ("vm", "host", "unit", "method")
+_TEXTS = ("vm", "host", "unit", "cluster", "method")
 _TIMES = ("since", "until")
 
 
@@ -25,6 +25,7 @@ class Query:
     Attributes:
         vm, host: an id, or a name.
         unit: name of a policy unit or a driver that was asked for.
+        cluster: that the daemon looked after by itself: its name.
         method: of XML-RPC, such as runFilters.
         outcome: one of ``OUTCOMES``: some unit ended so; with ``unit``, that one did.
         since, until: seconds since 1970; the second is not included.
@@ -34,6 +35,7 @@ class Query:
     vm: Optional[str] = None
     host: Optional[str] = None
     unit: Optional[str] = None
+    cluster: Optional[str] = None
     method: Optional[str] = None
     outcome: Optional[str] = None
     since: Optional[float] = None

@@ -35,9 +35,10 @@ CREATE TABLE unit_set_members (
     PRIMARY KEY (unit, outcome, unit_set)) WITHOUT ROWID;
 CREATE TABLE decisions (
     number INTEGER PRIMARY KEY, id INTEGER NOT NULL, time INTEGER NOT NULL, method TEXT NOT NULL,
-    vm INTEGER, host_set INTEGER NOT NULL, unit_set INTEGER NOT NULL,
+    vm INTEGER, cluster TEXT, host_set INTEGER NOT NULL, unit_set INTEGER NOT NULL,
     size INTEGER NOT NULL, body BLOB NOT NULL);
 CREATE INDEX decisions_by_id ON decisions (id);
+CREATE INDEX decisions_by_cluster ON decisions (cluster, number) WHERE cluster IS NOT NULL;
 CREATE INDEX newest ON decisions (number, time, method, host_set, unit_set);
 CREATE TABLE vm_decisions (
     vm INTEGER, decision INTEGER, PRIMARY KEY (vm, decision)) WITHOUT ROWID;
@@ -65,6 +66,7 @@ class Row(NamedTuple):
     method: str
     vm: Optional[Named]
     vms: Tuple[Named, ...]  # by which it is found: its own, and those that it migrates
+    cluster: Optional[str]  # that the daemon looked after by itself
     hosts: Tuple[Named, ...]
     units: str
     size: int
@@ -108,6 +110,7 @@ def pack(record: Record) -> Row:
         record["method"],
         vm,
         tuple(vms),
+        record.get("cluster"),
         tuple(map(_named, hosts)),
         as_json([[unit.get(name) for name in _OF_SET] for unit in units]),
         len(text),

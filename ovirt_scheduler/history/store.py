@@ -263,7 +263,8 @@ class Reader:
         conditions, values = _conditions(query)
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
         # The index has all that is looked for, and is some tenth of the table.
-        numbers = f"SELECT number FROM decisions INDEXED BY newest {where}"  # noqa: S608
+        index = "newest" if query.cluster is None else "decisions_by_cluster"
+        numbers = f"SELECT number FROM decisions INDEXED BY {index} {where}"  # noqa: S608
         if query.vm is not None:
             numbers = (
                 "SELECT number FROM decisions JOIN vm_decisions ON decision = number "  # noqa: S608
@@ -356,6 +357,8 @@ def _conditions(query: Query) -> Tuple[List[str], List[object]]:
         wanted = " AND ".join(f"{name} = ?" for name in asked)
         sets = f"SELECT unit_set FROM unit_set_members WHERE {wanted}"  # noqa: S608
         parts.append((f"unit_set IN ({sets})", tuple(asked.values())))
+    if query.cluster is not None:
+        parts.append(("cluster = ?", (query.cluster,)))
     if query.method is not None:
         parts.append(("method = ?", (query.method,)))
     if query.since is not None:

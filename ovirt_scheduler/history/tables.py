@@ -92,9 +92,9 @@ class Tables:
     def _write_decision(self, row: Row) -> None:
         vm = None if row.vm is None else self._name(row.vm)
         number = self._db.execute(
-            "INSERT INTO decisions (id, time, method, vm, host_set, unit_set, size, body) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (row.id, row.time, row.method, vm, self._host_set(row.hosts),
+            "INSERT INTO decisions (id, time, method, vm, cluster, host_set, unit_set, size, body) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (row.id, row.time, row.method, vm, row.cluster, self._host_set(row.hosts),
              self._unit_set(row.units), row.size, row.body),
         ).lastrowid  # fmt: skip
         self._db.executemany(

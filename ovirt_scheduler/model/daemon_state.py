@@ -80,4 +80,5 @@ class DaemonState:
     engine: Optional[EngineState] = None
     clusters: Tuple[ClusterLook, ...] = ()
     history: Optional[HistoryState] = None
+    reload_failed: Optional[float] = None  # when; None: the last reload was well
     stuck: str = ""  # why the watchdog would not be fed

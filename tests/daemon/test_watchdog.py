@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
+import time
 
 import pytest
 
@@ -27,13 +29,24 @@ def manager(tmp_path, monkeypatch):
         yield bound
 
 
+def told(manager):
+    """The next that the manager is told, but for the status alone, which comes with each look."""
+    while (message := manager.recv(4096).decode()).startswith("STATUS="):
+        pass
+    return message
+
+
 def fed(manager, seconds):
     """Whether the watchdog is fed within the time."""
-    manager.settimeout(seconds)
+    give_up = time.monotonic() + seconds
     try:
-        return manager.recv(4096) == b"WATCHDOG=1"
+        while (left := give_up - time.monotonic()) > 0:
+            manager.settimeout(left)
+            if manager.recv(4096) == b"WATCHDOG=1":
+                return True
     except socket.timeout:
-        return False
+        pass
+    return False
 
 
 def test_the_daemon_tells_how_it_is_from_start_to_end(manager, start_daemon):
@@ -42,10 +55,11 @@ def test_the_daemon_tells_how_it_is_from_start_to_end(manager, start_daemon):
     assert manager.recv(4096).decode() == f"READY=1\nSTATUS=listening on {daemon.url}"
     for _ in range(3):
         assert manager.recv(4096) == b"WATCHDOG=1"
+        assert re.fullmatch(rb"STATUS=\d+ units, all well", manager.recv(4096))
     daemon.process.send_signal(signal.SIGTERM)
-    while (message := manager.recv(4096)) == b"WATCHDOG=1":
+    while (message := told(manager)) == "WATCHDOG=1":
         pass
-    assert message.startswith(b"STOPPING=1")
+    assert message.startswith("STOPPING=1")
     assert daemon.stop() == 0
 
 
@@ -56,14 +70,16 @@ def test_the_daemon_tells_how_it_is_from_start_to_end(manager, start_daemon):
 def test_a_reload_is_told_from_its_beginning_to_its_end(manager, start_daemon, settings, outcome):
     """RELOADING with the time, then READY with what came of it (sd_notify(3))."""
     daemon = start_daemon(PROJECT / "plugins")
-    told = iter(lambda: manager.recv(4096).decode(), None)
-    states = (message for message in told if message != "WATCHDOG=1")
+    states = (message for message in iter(lambda: told(manager), None) if message != "WATCHDOG=1")
     assert next(states).startswith("READY=1")
     with daemon.state.with_name("scheduler.conf").open("a") as file:
         file.write(f"{settings}\n")
     daemon.process.send_signal(signal.SIGHUP)
     assert next(states).startswith("RELOADING=1\nMONOTONIC_USEC=")
     assert next(states) == f"READY=1\nSTATUS=listening on {daemon.url}{outcome}"
+    statuses = (message for message in iter(lambda: manager.recv(4096).decode(), None))
+    last = next(message for message in statuses if message.startswith("STATUS="))
+    assert last.endswith(outcome or ", all well")
 
 
 def test_the_watchdog_starves_while_calls_do_not_work(manager, start_daemon):

@@ -37,7 +37,7 @@ class Daemon:
         options: List[str],
         before: Sequence[str] = (),
     ) -> None:
-        self.state = folder / "state"
+        self.state, self.plugins = folder / "state", plugins
         self._log = folder / "log"
         config = folder / "scheduler.conf"
         config.write_text(f"listening_port = 0\n{settings}\n", "utf-8")

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from ovirt_scheduler.errors import BadParameters, HistoryUnreadable
 from ovirt_scheduler.history import query
@@ -37,6 +37,7 @@ _HEADERS = {
 _FIRST = frozenset(("health", "metrics", "status", "decisions", "units", "clusters", "style"))
 _FIELDS = (
     ("vm", "VM", "name or id"), ("host", "Host", "name or id"), ("unit", "Unit", "name"),
+    ("cluster", "Cluster", "name"),
     ("method", "Method", "runFilters"), ("outcome", "A unit ended", ""),
     ("since", "From", "2026-01-31T12:00"), ("until", "To", "2026-01-31T13:00"),
 )  # fmt: skip
@@ -265,12 +266,19 @@ def _environment() -> Any:
         ImportError: jinja2 is not installed.
     """
     jinja2 = importlib.import_module("jinja2")
-    return jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_FOLDER),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
     )
+    environment.filters["segment"] = _segment
+    return environment
+
+
+def _segment(name: object) -> str:
+    """A name within a path: neither its slashes nor its ``.json`` mean anything there."""
+    return quote(str(name), safe="").replace(".", "%2E")
 
 
 def _number(text: str) -> object:

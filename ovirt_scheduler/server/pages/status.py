@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import shlex
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ovirt_scheduler.history.tally import Tally, UnitTally
@@ -187,8 +188,8 @@ def _problems(state: DaemonState, units: List[Status], now: float) -> Iterator[S
         if unit["state"] == "failing":
             yield _problem(
                 "failing", f"{unit['name']} ({unit['kind']}) is failing", unit["because"],
-                f"See what it printed: ovirt-scheduler decisions --unit {unit['name']}; "
-                f"try it: ovirt-scheduler try {unit['file']}", unit["since"],
+                f"See its calls: ovirt-scheduler decisions --unit {shlex.quote(unit['name'])}; "
+                f"try it: ovirt-scheduler try {shlex.quote(unit['file'])}", unit["since"],
             )  # fmt: skip
         elif unit["state"] == "old version":
             yield _problem(
@@ -203,6 +204,10 @@ def _problems(state: DaemonState, units: List[Status], now: float) -> Iterator[S
 
 
 def _surroundings(state: DaemonState, now: float) -> Iterator[Status]:
+    if state.reload_failed is not None:
+        yield _problem("reload", "the last reload failed, see the log", "",
+                       "journalctl -u ovirt-scheduler; mend it, then systemctl reload "
+                       "ovirt-scheduler", moment(state.reload_failed))  # fmt: skip
     if state.certificate_ends is not None:
         days = int((state.certificate_ends - now) // _DAY)
         if days < _CERTIFICATE_DAYS:

@@ -1,0 +1,123 @@
+"""What ovirt-scheduler status prints and how it ends, of a real daemon and of none."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.command import run, spawned
+from tests.support.paths import PROJECT
+from tests.support.waiting import wait_until
+
+HOSTS = ["h1", "h2"]
+NIGHT = "def do_filter(hosts, vm, properties):\n    raise RuntimeError('it is dark')\n"
+WELL = "def do_filter(hosts, vm, properties):\n    return hosts\n"
+
+
+def status(daemon, *arguments):
+    return run(daemon.state.parent, "status", *arguments)
+
+
+def test_a_daemon_that_is_well(start_daemon):
+    """Exit status 0; the units, the processes, how long it runs."""
+    daemon = start_daemon({"Well": WELL}, "ssl = false")
+    ended, out, err = spawned(daemon.state.parent, "status")
+    assert (ended, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "2 units, all well"
+    assert lines[2].split() == ["NAME", "KIND", "STATE", "CALLS", "FAILED", "MEDIAN", "P99"]
+    assert lines[3].split() == ["Well", "filter", "ok", "0", "0", "-", "-"]
+    assert any(line.startswith("Processes of plugins") for line in lines)
+
+
+def test_a_daemon_in_which_something_fails(start_daemon):
+    """Exit status 1: what, since when, and what to do; as JSON, too; well again, 0 again."""
+    daemon = start_daemon({"Night": NIGHT, "Well": WELL}, "ssl = false")
+    with daemon.proxy() as scheduler:
+        assert scheduler.runFilters(["Night", "Well"], HOSTS, "vm", {}) == HOSTS
+    wait_until(lambda: status(daemon)[0] == 1)
+    _, out, err = status(daemon)
+    assert err == ""
+    assert out.startswith("3 units, 1 failing: Night, since ")
+    assert "RuntimeError: it is dark (Night.py:2)" in out
+    assert "ovirt-scheduler decisions --unit Night" in out
+    ended, out, _ = status(daemon, "-o", "json")
+    told = json.loads(out)
+    assert (ended, told["well"]) == (1, False)
+    night = next(unit for unit in told["units"] if unit["name"] == "Night")
+    assert (night["state"], night["calls"], night["failures"]) == ("failing", 1, 1)
+    file = next(daemon.plugins.glob("Night.py"))
+    file.write_text(WELL)
+    with daemon.proxy() as scheduler:
+
+        def again():
+            scheduler.runFilters(["Night"], HOSTS, "vm", {})
+            return status(daemon)[0] == 0
+
+        wait_until(again)
+
+
+def test_a_plugin_that_is_broken_by_an_edit_is_seen_without_a_call(start_daemon):
+    """Its former version answers: which, since when, and why."""
+    daemon = start_daemon({"Well": WELL}, "ssl = false")
+    (daemon.plugins / "Well.py").write_text("def do_filter(:\n")
+    wait_until(lambda: status(daemon)[0] == 1)
+    told = json.loads(status(daemon, "-o", "json")[1])
+    (well,) = [unit for unit in told["units"] if unit["name"] == "Well"]
+    assert (well["state"], "Well.py:1: syntax error" in well["because"]) == ("old version", True)
+    assert [problem["kind"] for problem in told["problems"]] == ["old version"]
+    (daemon.plugins / "Well.py").write_text(WELL)
+    wait_until(lambda: status(daemon)[0] == 0)
+
+
+def test_a_reload_that_failed_is_told(start_daemon):
+    """Until one goes well."""
+    daemon = start_daemon({"Well": WELL}, "ssl = false")
+    conf = daemon.state.with_name("scheduler.conf")
+    before = conf.read_text()
+    conf.write_text(f"{before}\nlog_levle = debug\n")
+    daemon.process.send_signal(1)
+    wait_until(lambda: "the last reload failed" in status(daemon)[1])
+    conf.write_text(before)
+    daemon.process.send_signal(1)
+    wait_until(lambda: status(daemon)[0] == 0)
+
+
+def test_no_daemon(tmp_path):
+    """Which one was asked, and what to look at."""
+    ended, out, err = run(tmp_path, "status")
+    assert out == ""
+    assert ended not in (0, 1)
+    assert f"no daemon answers at {tmp_path / 'state' / 'control'}" in err
+    assert "systemctl status ovirt-scheduler" in err
+
+
+ANOTHER = """
+import os, sys
+from ovirt_scheduler.command import cli, status
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+sys.exit(cli.main(["status"]))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+def test_another_user_may_not_ask(start_daemon):
+    """And is told how to."""
+    daemon = start_daemon({"Well": WELL}, "ssl = false")
+    ended = subprocess.run(
+        [sys.executable, "-c", ANOTHER],
+        cwd=PROJECT,
+        env={**os.environ, "STATE_DIRECTORY": str(daemon.state)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode not in (0, 1)
+    assert ended.stderr.endswith("try it with sudo\n")

@@ -1,0 +1,101 @@
+"""The control socket: one line of JSON comes, one goes."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from ovirt_scheduler.daemon.control import Control, short_name
+from ovirt_scheduler.errors import BadParameters
+
+
+def refuse(asked, user):
+    raise BadParameters(f"not {asked['what']}")
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Of a socket that answers; its name is longer than that of a socket may be."""
+    folder = tmp_path / ("long" * 40)
+    folder.mkdir()
+    commands = {"who": lambda _asked, user: {"user": user}, "refuse": refuse}
+    control = Control(folder / "control", commands)
+    control.start()
+    yield folder / "control"
+    control.close()
+    assert not (folder / "control").exists()
+
+
+def ask(path, line):
+    with socket.socket(socket.AF_UNIX) as channel, short_name(path) as name:
+        channel.settimeout(30)
+        channel.connect(name)
+        channel.sendall(line)
+        with channel.makefile() as file:
+            return json.loads(file.readline())
+
+
+def test_a_question_is_answered(path):
+    """With who asked, as the kernel says it; the socket is its owner's alone."""
+    assert ask(path, b'{"command": "who"}\n') == {"answer": {"user": os.geteuid()}}
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    "line", [b"\n", b"who\n", b"[]\n", b'{"command": "other"}\n', b'{"command": []}\n',
+             b"[" * 60_000 + b"\n", b'{"command": "who"' + b" " * 70_000],
+)  # fmt: skip
+def test_what_is_no_question_is_told(path, line):
+    """And what there is to ask."""
+    expected = "expected a line of JSON with a command, one of refuse, who"
+    assert ask(path, line) == {"error": expected}
+
+
+def test_a_refusal_is_told(path):
+    """With its reason, and the next question is answered."""
+    assert ask(path, b'{"command": "refuse", "what": "now"}\n') == {"error": "not now"}
+    assert "answer" in ask(path, b'{"command": "who"}\n')
+
+
+def test_a_socket_that_a_killed_daemon_left_is_in_nobodys_way(tmp_path):
+    """Another one takes its place."""
+    with socket.socket(socket.AF_UNIX) as left, short_name(tmp_path / "control") as name:
+        left.bind(name)
+    control = Control(tmp_path / "control", {"who": lambda _asked, user: user})
+    control.start()
+    assert ask(tmp_path / "control", b'{"command": "who"}\n') == {"answer": os.geteuid()}
+    control.close()
+
+
+ANOTHER = """
+import os, socket, sys
+channel = socket.socket(socket.AF_UNIX)
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+channel.connect("control")
+channel.sendall(b'{"command": "who"}\\n')
+sys.stdout.write(channel.makefile().readline())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+def test_another_user_is_refused_even_where_the_socket_lets_him_in(path):
+    """The kernel says who asks."""
+    path.parent.chmod(0o755)
+    path.chmod(0o666)
+    ended = subprocess.run(
+        [sys.executable, "-c", ANOTHER],
+        cwd=path.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert json.loads(ended.stdout) == {"error": "only root and the daemon's user may ask here"}

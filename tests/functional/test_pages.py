@@ -1,0 +1,104 @@
+"""Pages, metrics and health of a real daemon, over real connections."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.support.daemon import Daemon
+from tests.support.pages import get
+from tests.support.waiting import wait_until
+
+HOSTS = ["h1", "h2"]
+PLUGINS = {
+    "Night": "def do_filter(hosts, vm, properties):\n    raise RuntimeError('<b>it is dark</b>')\n",
+    "First": "def do_filter(hosts, vm, properties):\n    return hosts[:1]\n",
+}
+
+
+@pytest.fixture(scope="module")
+def daemon(start_daemon):
+    """One whose filters were asked once."""
+    running = start_daemon(PLUGINS, "ssl = false\npages = loopback")
+    with running.proxy() as scheduler:
+        assert scheduler.runFilters(["Night", "First"], HOSTS, "vm", {}) == ["h1"]
+    wait_until(lambda: get(running.url, "/decisions.json").json)
+    return running
+
+
+def test_what_was_decided_is_on_the_pages(daemon):
+    """The list leads to the decision, that to the unit; the metrics count it."""
+    (decision,) = get(daemon.url, "/decisions.json").json
+    page = get(daemon.url, f"/decisions/{decision['id']}").body
+    assert "&lt;b&gt;it is dark&lt;/b&gt;" in page
+    assert "<b>" not in page
+    assert decision["id"] in get(daemon.url, "/units/Night").body
+    assert "RuntimeError: &lt;b&gt;" in get(daemon.url, "/status").body
+    counted = 'unit_calls_total{kind="filter",mode="live",outcome="raised",unit="Night"} 1.0'
+    assert counted in get(daemon.url, "/metrics").body
+    assert get(daemon.url, "/status.json").json["line"].startswith("3 units, 1 failing: Night")
+
+
+def test_get_and_head_read_and_nothing_else(daemon):
+    """405 with what is allowed; a HEAD has the head of the GET, and no body."""
+    got, head = (get(daemon.url, "/style.css", method=method) for method in ("GET", "HEAD"))
+    assert (got.status, head.status, head.body) == (200, 200, "")
+    assert head.headers["content-length"] == str(len(got.body.encode()))
+    assert head.headers["etag"] == got.headers["etag"]
+    for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+        refused = get(daemon.url, "/status", method=method)
+        assert (refused.status, refused.headers["allow"]) == (405, "GET, HEAD")
+
+
+def test_another_sites_name_reads_nothing(daemon):
+    """421: a browser was led here by that site (DNS rebinding)."""
+    for path in ("/status", "/decisions.json", "/metrics", "/health"):
+        assert get(daemon.url, path, {"Host": "evil.example.net"}).status == 421
+
+
+def test_one_connection_reads_several_pages(daemon):
+    """With 304 for what has not changed, which has no body; then a call is still taken."""
+    where = urlsplit(daemon.url)
+    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=30)
+    connection.request("GET", "/style.css")
+    answer = connection.getresponse()
+    answer.read()
+    connection.request("GET", "/style.css", headers={"If-None-Match": answer.headers["ETag"]})
+    again = connection.getresponse()
+    assert (again.status, again.read()) == (304, b"")
+    connection.request("GET", "/nothing/here")
+    assert connection.getresponse().status == 404
+    connection.close()
+    assert get(daemon.url, "/units/Nobody").status == 404
+
+
+@pytest.mark.parametrize(
+    ("pages", "statuses"),
+    [("off", (404, 404, 404)), ("health", (200, 200, 403)), ("loopback", (200, 200, 200))],
+)
+def test_the_setting_says_what_is_served(start_daemon, pages, statuses):
+    """Nothing; health and metrics; all of it: to who comes from this machine."""
+    daemon = start_daemon(PLUGINS, f"ssl = false\npages = {pages}")
+    asked = ("/health", "/metrics", "/status")
+    assert tuple(get(daemon.url, path).status for path in asked) == statuses
+
+
+def test_health_is_what_the_watchdog_sees(start_daemon, tmp_path, monkeypatch):
+    """503 and why while calls do not work, 200 when they do again."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        monkeypatch.setenv("WATCHDOG_USEC", "1000000")
+        daemon: Daemon = start_daemon(PLUGINS, "ssl = false")
+    monkeypatch.undo()
+    assert get(daemon.url, "/health").status == 200
+    zygote = daemon.zygote
+    os.kill(zygote, signal.SIGSTOP)  # the daemon kills it some time later, and starts another
+    told = wait_until(lambda: get(daemon.url, "/health"), suits=lambda got: got.status == 503)
+    assert "is waited for" in told.body
+    wait_until(lambda: get(daemon.url, "/health").status == 200)

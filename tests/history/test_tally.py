@@ -1,0 +1,110 @@
+"""What decisions come to, since the start."""
+
+from __future__ import annotations
+
+import pytest
+
+from ovirt_scheduler.history.tally import BUCKETS, Tally
+from tests.support.site import call, record
+
+NOON = 1_800_000_000.0  # on a minute
+
+
+def tallied(*calls, **further):
+    """A tally of these, one a minute from noon on."""
+    tally = Tally()
+    for minute, each in enumerate(calls):
+        made = record([each], **further)
+        tally.add(made, NOON + 60 * minute)
+    return tally
+
+
+def night(outcome="ok", milliseconds=1.0, message="oh"):
+    return {**call("Night", outcome=outcome, message=message), "milliseconds": milliseconds}
+
+
+def test_a_unit_fails_since_its_first_failure_in_a_row():
+    """Until it works again; its last error stays."""
+    unit = tallied(night(), night("raised"), night("killed", message="by SIGKILL")).unit(
+        "Night", "filter"
+    )
+    assert unit.failing_since == NOON + 60
+    assert (unit.last_error, unit.last_error_at) == ("by SIGKILL", NOON + 120)
+    assert (unit.calls, unit.failures) == (3, 2)
+    unit = tallied(night("raised"), night()).unit("Night", "filter")
+    assert (unit.failing_since, unit.last_error) == (None, "oh")
+
+
+def test_units_of_one_name_and_several_kinds_are_several():
+    """A cost function does not fail because the filter of its name does."""
+    tally = Tally()
+    tally.add(record([night("raised"), call("Night", "cost function")]), NOON)
+    assert tally.unit("Night", "filter").failing_since == NOON
+    assert tally.unit("Night", "cost function").failing_since is None
+
+
+def test_who_was_not_asked_is_not_counted():
+    """Nor does it mend what fails."""
+    tally = tallied(night("raised"), night("not asked"))
+    assert tally.unit("Night", "filter").calls == 1
+    assert tally.unit("Night", "filter").failing_since == NOON
+
+
+def test_the_quantiles_are_of_recent_calls():
+    """The last 500; none without a call."""
+    slow = [night(milliseconds=5000.0)] * 500
+    fast = [night(milliseconds=float(n)) for n in range(500)]
+    unit = tallied(*slow, *fast).unit("Night", "filter")
+    assert unit.quantile(0.5) == pytest.approx(0.250)
+    assert unit.quantile(0.99) == pytest.approx(0.495)
+    assert Tally().unit("Night", "filter").quantile(0.5) is None
+
+
+def test_the_last_hour_has_each_minute():
+    """Sixty, the oldest first; what is older is forgotten."""
+    unit = tallied(*[night()] * 70, night("raised"), night()).unit("Night", "filter")
+    hour = unit.last_hour(NOON + 71 * 60)
+    assert [minute.calls for minute in hour] == [1] * 60
+    assert [minute.failures for minute in hour] == [0] * 58 + [1, 0]
+    assert len(unit.minutes) == 60
+    assert unit.last_hour(NOON + 100 * 60)[-29:] == [(0, 0)] * 29
+
+
+def test_a_time_falls_into_the_bucket_that_ends_there_or_later():
+    """With the decision as its example; beyond 100 s there is one more."""
+    tally = tallied(night(milliseconds=1.0), night(milliseconds=1.1), night(milliseconds=200_000.0))
+    times = tally.unit("Night", "filter").times
+    assert times.counts[BUCKETS.index(0.001)] == 1
+    assert times.counts[BUCKETS.index(0.0025)] == 1
+    assert times.counts[-1] == 1
+    assert times.sum == pytest.approx(200.0021)
+    assert times.exemplars[-1].decision == record([])["id"]
+
+
+def test_requests_are_counted_by_how_they_ended():
+    """By method and form, too; one in which a unit failed is told apart."""
+    tally = tallied(night(), night("raised"), night("not asked"))
+    assert tally.requests() == {
+        ("runFilters", "engine", "ok"): 2, ("runFilters", "engine", "unit failed"): 1,
+    }  # fmt: skip
+    assert sum(tally.request_times()["runFilters"].counts) == 3
+
+
+def test_what_a_unit_did_to_hosts_is_counted():
+    """How many it removed, and how often it was decisive."""
+    said = [{"unit": "Night", "verdict": word} for word in ("removed", "passed", "removed")]
+    hosts = [{"id": str(n), "verdicts": [each]} for n, each in enumerate(said)]
+    tally = Tally()
+    tally.add(record([night()], hosts, decisive=["Night"]), NOON)
+    unit = tally.unit("Night", "filter")
+    assert (unit.hosts_removed, unit.decisive) == (2, 1)
+
+
+def test_names_that_callers_make_up_do_not_fill_the_memory():
+    """At most 2,000 units are remembered: those that were called last."""
+    tally = Tally()
+    for number in range(2100):
+        tally.add(record([call(f"unit{number}")]), NOON)
+    assert len(tally.units()) == 2000
+    assert tally.unit("unit99", "filter").calls == 0
+    assert tally.unit("unit100", "filter").calls == 1

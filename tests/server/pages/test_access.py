@@ -1,0 +1,69 @@
+"""Who may read which page."""
+
+from __future__ import annotations
+
+import pytest
+
+from ovirt_scheduler.model.requests import Pages
+from ovirt_scheduler.server.pages.access import Access
+from tests.support.site import MadeSite
+
+NEAR, FAR = "127.0.0.1", "192.0.2.7"
+
+
+@pytest.mark.parametrize(
+    ("pages", "peer", "health", "all_of_it"),
+    [
+        (Pages.OFF, NEAR, False, False),
+        (Pages.HEALTH, NEAR, True, False),
+        (Pages.HEALTH, "::1", True, False),
+        (Pages.HEALTH, "::ffff:127.0.0.1", True, False),
+        (Pages.HEALTH, FAR, False, False),
+        (Pages.LOOPBACK, NEAR, True, True),
+        (Pages.LOOPBACK, FAR, False, False),
+        (Pages.LOOPBACK, "::ffff:192.0.2.7", False, False),
+        (Pages.CALLERS, NEAR, True, True),
+        (Pages.CALLERS, FAR, True, True),
+    ],
+)
+def test_what_a_peer_may_read(pages, peer, health, all_of_it):
+    """As pages in scheduler.conf says (contract 6)."""
+    access = Access(pages, ())
+    assert access.may_read(peer, everything=False) is health
+    assert access.may_read(peer, everything=True) is all_of_it
+
+
+@pytest.mark.parametrize(
+    ("host", "ours"),
+    [
+        ("scheduler.example.org", True),
+        ("SCHEDULER.example.org:18781", True),
+        ("scheduler.example.org.", True),
+        ("localhost:18781", True),
+        ("127.0.0.1:18781", True),
+        ("[::1]:18781", True),
+        ("192.0.2.1:18781", True),  # by which the client reached it
+        ("192.0.2.2", False),
+        ("evil.example.net", False),
+        ("scheduler.example.org.evil.example.net", False),
+        ("user@scheduler.example.org", False),
+        ("scheduler.example.org/x", False),
+        ("localhost:port", False),
+        ("[", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_the_name_that_was_asked_for(host, ours):
+    """One of the daemon's own; another site's name leads here by DNS rebinding."""
+    access = Access(Pages.CALLERS, ["scheduler.example.org"])
+    assert access.is_ours(host, "192.0.2.1") is ours
+
+
+def test_what_is_not_served_is_refused(tmp_path):
+    """404 where nothing is served to the peer, 403 where something else is, 421 for a name."""
+    assert MadeSite(tmp_path, pages=Pages.HEALTH).get("/status").status == 403
+    assert MadeSite(tmp_path, pages=Pages.HEALTH).get("/health").status == 200
+    assert MadeSite(tmp_path).get("/health", peer=FAR).status == 404
+    refused = MadeSite(tmp_path).get("/status", headers={"host": "evil.example.net"})
+    assert refused.status == 421

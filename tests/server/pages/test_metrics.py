@@ -1,0 +1,115 @@
+"""What Prometheus scrapes."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+from prometheus_client.openmetrics import parser as openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from ovirt_scheduler.model.daemon_state import (
+    ClusterLook,
+    EngineState,
+    HistoryState,
+    ProcessesState,
+)
+from tests.support.site import DECISION, MadeSite, call, record, unit_state
+
+OPENMETRICS = "application/openmetrics-text; version=1.0.0,text/plain;q=0.5"
+
+
+@pytest.fixture
+def site(tmp_path):
+    """Of which each metric that there is has a value."""
+    hosts = [{"id": "l", "name": "lynx", "verdicts": [{"unit": "Night", "verdict": "removed"}]}]
+    units = [call("Night", outcome="raised", message="oh"), call("EvenVms", "cost function")]
+    return MadeSite(
+        tmp_path, [record(units, hosts, decisive=["EvenVms"])],
+        units=(unit_state("Night"), unit_state("EvenVms", "cost function", old_since=1.0)),
+        faults=("Bad.py:1: syntax error",),
+        processes=ProcessesState(9, 29, {"killed": 1, "older": 2}, 3, 1, 4, 2, 5),
+        certificate_ends=1_900_000_000.0,
+        engine=EngineState("https://engine/api", "", None, {"ok": 7, "failed": 1}),
+        history=HistoryState(1, 4096, 0, 2),
+        clusters=(ClusterLook("East", True, 1_800_000_000.0),),
+    )  # fmt: skip
+
+
+def samples(site):
+    """Each sample by its name and what follows of its labels."""
+    text = site.text("/metrics")
+    return {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_the_metrics_say_what_happened(site):
+    """Calls, failures, what they did to hosts, and how the daemon is."""
+    told = samples(site)
+    of = "ovirt_scheduler_"
+    night, even = ("unit", "Night"), ("unit", "EvenVms")
+    failed = (("kind", "filter"), ("mode", "live"), ("outcome", "raised"), night)
+    assert told[(f"{of}unit_calls_total", *failed)] == 1
+    assert told[(f"{of}unit_failing", ("kind", "filter"), night)] == 1
+    assert told[(f"{of}unit_failing", ("kind", "cost function"), even)] == 0
+    assert told[(f"{of}unit_old_version", ("kind", "cost function"), even)] == 1
+    assert told[(f"{of}hosts_removed_total", night)] == 1
+    assert told[(f"{of}decisive_total", even)] == 1
+    assert told[(f"{of}plugin_files_failing",)] == 1
+    assert told[(f"{of}processes_replaced_total", ("reason", "older"))] == 2
+    assert told[(f"{of}zygotes_started_total",)] == 3
+    assert told[(f"{of}requests_waiting",)] == 2
+    assert told[(f"{of}requests_refused_total",)] == 5
+    assert told[(f"{of}engine_answers_total", ("outcome", "failed"))] == 1
+    assert told[(f"{of}history_dropped_total",)] == 2
+    assert told[(f"{of}certificate_expiry_timestamp_seconds",)] == 1_900_000_000
+    requests = (("form", "engine"), ("method", "runFilters"), ("outcome", "unit failed"))
+    assert told[(f"{of}requests_total", *requests)] == 1
+
+
+def test_the_buckets_add_up(site):
+    """From 100 µs to 100 s; the last one has all calls."""
+    times = {
+        labels["le"]: value
+        for (name, *pairs), value in samples(site).items()
+        for labels in [dict(pairs)]
+        if name == "ovirt_scheduler_unit_call_duration_seconds_bucket" and labels["unit"] == "Night"
+    }
+    assert (next(iter(times)), [*times][-2:]) == ("0.0001", ["100.0", "+Inf"])
+    assert (times["0.001"], times["0.0025"], times["+Inf"]) == (0, 1, 1)
+
+
+def test_a_bucket_has_a_decision_as_its_example(site):
+    """In OpenMetrics: from a slow call on a chart to the page that says why."""
+    page = site.get("/metrics", headers={"accept": OPENMETRICS})
+    assert page.headers["Content-Type"].startswith("application/openmetrics-text")
+    families = openmetrics.text_string_to_metric_families(page.body.decode())
+    examples = {
+        sample.exemplar.labels["decision"]
+        for family in families
+        for sample in family.samples
+        if sample.exemplar
+    }
+    assert examples == {DECISION}
+
+
+def test_no_label_holds_what_a_caller_may_multiply(site):
+    """No host, no VM, no message, no id."""
+    names = {label for _, *pairs in samples(site) for label, _ in pairs}
+    assert names == {
+        "unit", "kind", "outcome", "mode", "le", "method", "form", "reason", "cluster",
+    }  # fmt: skip
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="there is no promtool")
+def test_promtool_has_nothing_to_say(site):
+    """Names, types, units and texts are as Prometheus wants them."""
+    text = site.text("/metrics")
+    checked = subprocess.run(
+        ["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False
+    )
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")

@@ -1,0 +1,243 @@
+"""What each page says, of a real history."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import lxml.html
+import pytest
+
+from ovirt_scheduler.model.daemon_state import ClusterLook, EngineState
+from tests.support.site import DECISION, MadeSite, call, record, unit_state
+
+MARKUP = "<script>alert(1)</script><img src=x onerror=alert(2)>&\"'"
+LYNX, PUMA = {"id": "l", "name": "lynx"}, {"id": "p", "name": "puma"}
+
+
+def verdict(unit, said, **further):
+    return {"unit": unit, "verdict": said, **further}
+
+
+def cells(page):
+    """The grid of a decision: each host's row, by what its columns are named."""
+    (table,) = lxml.html.fromstring(page).xpath("//div[contains(@class, 'grid')]/table")
+    heads = [head.text_content().split()[0] for head in table.xpath("./thead/tr/th")]
+    rows = [[cell.text_content().strip() for cell in row] for row in table.xpath("./tbody/tr")]
+    return {row[0]: dict(zip(heads[1:], row[1:])) for row in rows}
+
+
+def test_the_grid_has_each_verdict(tmp_path):
+    """Who removed each host, with the reason; what failed; who was not asked any more."""
+    hosts = [
+        {**LYNX, "verdicts": [verdict("MaxVms", "removed", reason="runs 12 VMs"), verdict("Night", "never asked")]},
+        {**PUMA, "verdicts": [verdict("MaxVms", "passed"), verdict("Night", "failed")]},
+    ]  # fmt: skip
+    units = [call("MaxVms"), call("Night", outcome="raised", message="RuntimeError: no")]
+    site = MadeSite(tmp_path, [record(units, hosts)])
+    found = cells(site.text(f"/decisions/{DECISION}"))
+    assert [*found] == ["puma", "lynx"]  # those that were removed come last
+    assert found["puma"] == {"MaxVms": "passed", "Night": "the unit failed"}
+    assert found["lynx"] == {"MaxVms": "removedruns 12 VMs", "Night": "not asked"}
+
+
+def test_the_grid_has_each_cost(tmp_path):
+    """As factor times cost, with the sum and the rank; the best host first."""
+    hosts = [
+        {**LYNX, "costs": [{"unit": "EvenVms", "cost": 9, "factor": 3, "weighted": 27}]},
+        {**PUMA, "costs": [{"unit": "EvenVms", "cost": 2, "factor": 3, "weighted": 6}]},
+    ]
+    for host, rank in zip(hosts, (2, 1)):
+        host.update(total=host["costs"][0]["weighted"], rank=rank)
+    made = record([call("EvenVms", "cost function", factor=3)], hosts, method="runCostFunctions")
+    found = cells(MadeSite(tmp_path, [made]).text(f"/decisions/{DECISION}"))
+    assert [*found.items()] == [
+        ("puma", {"Rank": "1", "Cost": "6", "EvenVms": "6 = 3 × 2"}),
+        ("lynx", {"Rank": "2", "Cost": "27", "EvenVms": "27 = 3 × 9"}),
+    ]
+
+
+def test_markup_is_text_wherever_it_comes_from(tmp_path):
+    """Of names, messages, reasons, properties, descriptions and of what was searched for."""
+    hosts = [
+        {"id": MARKUP, "name": MARKUP, "verdicts": [verdict(MARKUP, "removed", reason=MARKUP)]}
+    ]
+    made = record(
+        [call(MARKUP, outcome="raised", message=MARKUP, notes=[MARKUP])], hosts,
+        vm={"id": MARKUP, "name": MARKUP}, caller=MARKUP, cluster=MARKUP,
+        properties={MARKUP: MARKUP}, errors=[MARKUP],
+    )  # fmt: skip
+    unit = unit_state(
+        MARKUP,
+        description=MARKUP,
+        properties=((MARKUP, MARKUP),),
+        old_since=1.0,
+        old_because=MARKUP,
+    )
+    site = MadeSite(
+        tmp_path, [made], units=(unit,), faults=(MARKUP,), stuck=MARKUP, plugins_path=MARKUP,
+        clusters=(ClusterLook(MARKUP, True, problem=MARKUP),), engine=EngineState(MARKUP, MARKUP),
+    )  # fmt: skip
+    (link,) = set(
+        lxml.html.fromstring(site.text("/status")).xpath("//a[contains(@href, 'units')]/@href")
+    )
+    (cluster,) = lxml.html.fromstring(site.text("/status")).xpath(
+        "//a[contains(@href, 'clusters')]/@href"
+    )
+    asked = f"/decisions?vm={link.rpartition('/')[2]}"
+    for target in ("/status", asked, f"/decisions/{DECISION}", link, cluster):
+        text = site.text(target)
+        page = lxml.html.fromstring(text)
+        assert "alert(1)" in page.text_content() or asked == target
+        assert not page.xpath("//script | //img | //iframe | //@*[starts-with(name(), 'on')]")
+        assert "<script" not in text
+
+
+@pytest.mark.parametrize("name", ["a/b", "../status", "Été", "50%", "x.json", "a b?c#d&e", "日本"])
+def test_the_page_of_a_unit_with_an_odd_name(tmp_path, name):
+    """The link on /status leads to it, and that to its JSON."""
+    made = record([call(name)])
+    site = MadeSite(tmp_path, [made], units=(unit_state(name), unit_state("Other")))
+    links = lxml.html.fromstring(site.text("/status")).xpath("//th/a/@href")
+    (link,) = [each for each in links if each != "/units/Other"]
+    assert lxml.html.fromstring(site.text(link)).findtext(".//h1") == name
+    told = json.loads(site.text(f"{link}.json"))
+    assert [each["name"] for each in told["units"]] == [name]
+    assert DECISION in site.text(link)
+
+
+def test_a_unit_that_fails_says_since_when_and_what_to_do(tmp_path):
+    """On /status, on its own page with its last failures, and in both as JSON."""
+    made = record([call("Night", outcome="raised", message="RuntimeError: no (Night.py:3)")])
+    site = MadeSite(tmp_path, [made], units=(unit_state("Night"), unit_state("Well")))
+    page = lxml.html.fromstring(site.text("/status")).text_content()
+    assert "2 units, 1 failing: Night, since " in page
+    assert "RuntimeError: no (Night.py:3)" in page
+    assert "ovirt-scheduler try /plugins/Night.py" in page
+    told = json.loads(site.text("/status.json"))
+    assert (told["well"], [each["state"] for each in told["units"]]) == (False, ["failing", "ok"])
+    (failure,) = json.loads(site.text("/units/Night.json"))["failures"]
+    assert (failure["decision"], failure["message"]) == (DECISION, "RuntimeError: no (Night.py:3)")
+    assert f"/decisions/{DECISION}" in site.text("/units/Night")
+
+
+def test_an_older_version_that_answers_is_told(tmp_path):
+    """Once: not as a file that is not loaded, too."""
+    unit = unit_state("Night", old_since=time.time(), old_because="Night.py:3: syntax error")
+    told = json.loads(MadeSite(tmp_path, units=(unit,)).text("/status.json"))
+    assert told["units"][0]["state"] == "old version"
+    assert [each["kind"] for each in told["problems"]] == ["old version"]
+
+
+def test_a_cluster_has_its_own_decisions(tmp_path):
+    """Those that the daemon made for it by itself, and no other's."""
+    one = record([call("even", "load balancer")], cluster="East", id="1" * 16, method="loadBalance")
+    two = record([call("even", "load balancer")], cluster="West", id="2" * 16, method="loadBalance")
+    looks = (ClusterLook("East", True, time.time()), ClusterLook("West", False))
+    site = MadeSite(tmp_path, [one, two], clusters=looks)
+    assert "1" * 16 in site.text("/clusters/East")
+    assert "2" * 16 not in site.text("/clusters/East")
+    assert json.loads(site.text("/clusters/West.json"))["makes_migrations"] is False
+    (found,) = json.loads(site.text("/decisions.json?cluster=West"))
+    assert found["id"] == "2" * 16
+
+
+def test_each_page_has_its_twin_in_json(tmp_path):
+    """At the path with .json."""
+    site = MadeSite(
+        tmp_path, [record([call("Night")])], units=(unit_state("Night"),),
+        clusters=(ClusterLook("East", True),),
+    )  # fmt: skip
+    pages = ("/status", "/decisions", f"/decisions/{DECISION}", "/units/Night", "/clusters/East")
+    for page in pages:
+        assert site.get(page).headers["Content-Type"] == "text/html; charset=utf-8"
+        assert site.get(f"{page}.json").headers["Content-Type"] == "application/json"
+        json.loads(site.text(f"{page}.json"))
+
+
+def test_health(tmp_path):
+    """200, or 503 and why; as JSON to who prefers that."""
+    site = MadeSite(tmp_path)
+    assert site.get("/health").body == b"ok\n"
+    as_json = {"accept": "application/json"}
+    assert json.loads(site.get("/health", headers=as_json).body) == {"ok": True}
+    site = MadeSite(tmp_path, stuck="the zygote does not start")
+    assert (site.get("/health").status, site.get("/health").body) == (503, b"the zygote does not start\n")  # fmt: skip
+    answer = json.loads(site.get("/health", headers=as_json).body)
+    assert answer == {"ok": False, "problem": "the zygote does not start"}
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["/units/Nobody", "/clusters/Nowhere", "/decisions/0000000000000000", "/decisions/x", "/units/",
+     "/status/x", "/metrics.json", "/style.json", "/health/x", "//[", "/units/..%2f..%2fetc"],
+)  # fmt: skip
+def test_what_is_not_there_is_404(tmp_path, target):
+    """And says where to begin."""
+    page = MadeSite(tmp_path, units=(unit_state("Night"),)).get(target)
+    assert (page.status, b"/status" in page.body) == (404, True)
+
+
+def test_a_search_that_makes_no_sense_is_400(tmp_path):
+    """Which field, and what was expected, on the page and as JSON."""
+    site = MadeSite(tmp_path)
+    for target in ("/decisions?since=noon", "/decisions.json?since=noon"):
+        page = site.get(target)
+        assert (page.status, b"since" in page.body) == (400, True)
+    assert site.get("/decisions.json?limit=1001").status == 400
+    assert site.get("/decisions.json?colour=red").status == 400
+
+
+def test_what_a_client_has_already_is_not_sent_again(tmp_path):
+    """304 for the tag of an answer; metrics are always new."""
+    site = MadeSite(tmp_path, [record([call("Night")])])
+    for target in ("/style.css", f"/decisions/{DECISION}.json", "/health"):
+        tag = site.get(target).headers["ETag"]
+        for sent in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+            again = site.get(target, headers={"if-none-match": sent})
+            assert (again.status, again.body, again.headers["ETag"]) == (304, b"", tag)
+        assert site.get(target, headers={"if-none-match": '"other"'}).status == 200
+    assert "ETag" not in site.get("/metrics").headers
+
+
+def test_each_answer_is_kept_from_doing_harm(tmp_path):
+    """A strict policy, no script, nothing from elsewhere, no frame."""
+    site = MadeSite(tmp_path)
+    for target in ("/status", "/decisions.json", "/health", "/nothing"):
+        headers = site.get(target).headers
+        assert headers["Content-Security-Policy"].startswith("default-src 'none'; style-src 'self'")
+        assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Referrer-Policy"] == "no-referrer"
+
+
+@pytest.mark.parametrize(
+    ("target", "module"),
+    [("/status", "jinja2"), ("/metrics", "prometheus_client")],
+)
+def test_a_library_that_is_missing_is_named(tmp_path, monkeypatch, target, module):
+    """503, and the rest is served."""
+    monkeypatch.setitem(sys.modules, module, None)
+    site = MadeSite(tmp_path)
+    page = site.get(target)
+    assert (page.status, module in page.body.decode()) == (503, True)
+    assert site.get("/status.json").status == 200
+
+
+def test_a_list_that_has_more_leads_to_older_ones(tmp_path):
+    """With what was searched for."""
+    made = [record([call("Night")], id=f"{n:016x}", time=time.time() + n) for n in range(1, 61)]
+    site = MadeSite(tmp_path, made)
+    page = lxml.html.fromstring(site.text("/decisions?unit=Night"))
+    (older,) = page.xpath("//a[@rel='next']/@href")
+    rest = lxml.html.fromstring(site.text(older)).xpath("//tbody//a/@href")
+    assert rest == [f"/decisions/{n:016x}" for n in range(10, 0, -1)]
+
+
+def test_a_daemon_that_has_just_begun_says_what_to_do(tmp_path):
+    """No unit, no decision: where plugins are put, and why there is nothing."""
+    page = MadeSite(tmp_path).text("/status")
+    assert "/etc/ovirt/scheduler/plugins" in page
+    assert "No decision is kept yet" in page
+    assert "0 units, all well" in page

@@ -1,0 +1,77 @@
+"""A site over a real history, for tests: what the daemon's parts would tell is made up."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import Any, Dict, Iterable, Mapping, Sequence
+
+from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.history.store import FILE, History, Reader
+from ovirt_scheduler.model.daemon_state import DaemonState, HistoryState, ProcessesState, UnitState
+from ovirt_scheduler.model.requests import Pages
+from ovirt_scheduler.server.pages.access import Access
+from ovirt_scheduler.server.pages.site import Page, Site
+
+DECISION = "0123456789abcdef"
+VM = {"id": "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b01", "name": "web"}
+
+STATE = DaemonState(
+    version="1.0.0",
+    started=time.time() - 7500,
+    plugins_path="/etc/ovirt/scheduler/plugins",
+    units=(),
+    processes=ProcessesState(9, 29, {"killed": 1}, 1, 0, 4, 0, 0),
+    history=HistoryState(0, 4096, 0, 0),
+)
+
+
+def unit_state(name: str, kind: str = "filter", **further: Any) -> UnitState:
+    return UnitState(name, kind, f"/plugins/{name}.py", "sha256:0123456789abcdef", **further)
+
+
+def call(name: str, kind: str = "filter", outcome: str = "ok", **further: Any) -> Record:
+    return {
+        "name": name, "kind": kind, "checksum": "sha256:0123456789abcdef", "mode": "live",
+        "outcome": outcome, "milliseconds": 1.5, **further,
+    }  # fmt: skip
+
+
+def record(units: Sequence[Record], hosts: Sequence[Record] = (), **further: Any) -> Record:
+    """A decision, as the history is given it."""
+    return {
+        "id": DECISION, "time": time.time(), "milliseconds": 2.5, "caller": "127.0.0.1:1",
+        "method": "runFilters", "form": "engine", "vm": VM, "units": list(units),
+        "hosts": list(hosts), "answer": [], **further,
+    }  # fmt: skip
+
+
+class MadeSite:
+    """Pages about these decisions, and about a daemon in this state."""
+
+    def __init__(
+        self, folder: Path, records: Iterable[Record] = (), pages: Pages = Pages.LOOPBACK,
+        **state: Any,
+    ) -> None:  # fmt: skip
+        history = History(folder / FILE)
+        for each in records:
+            history.put(lambda made=each: made)  # type: ignore[misc]
+        history.start()
+        history.close(30)
+        self.tally = history.tally
+        self.state = dataclasses.replace(STATE, **state)
+        access = Access(pages, ["scheduler.example.org"])
+        self.site = Site(access, lambda: self.state, history.tally, Reader(folder / FILE))
+
+    def get(
+        self, target: str, peer: str = "127.0.0.1", headers: Mapping[str, str] = {}
+    ) -> Page:  # fmt: skip
+        sent: Dict[str, Sequence[str]] = {"host": ["localhost:18781"]}
+        sent.update((name, [value]) for name, value in headers.items())
+        return self.site.answer(target, sent, peer, "127.0.0.1")
+
+    def text(self, target: str) -> str:
+        page = self.get(target)
+        assert page.status == 200, page.body
+        return page.body.decode()

@@ -140,8 +140,7 @@ def test_the_plugins_of_the_pages_are_called(daemon):
         groups = ElementTree.fromstring(scheduler.discover())
     found = {unit.get("name") or unit.findtext("name") for group in groups for unit in group}
     assert found == {
-        "EnoughCores", "Everything", "FreeMemory", "Quiet", "QuietNight", "Roomy", "few_vms", "max_vms",
-        "max_vms_4",
+        "Apart", "EnoughCores", "Everything", "FreeMemory", "Generation", "Licensed", "NightPacking", "OneNode", "Power", "Quiet", "QuietNight", "Racks", "Reserve", "Roomy", "Together", "Window", "few_vms", "max_vms", "max_vms_4",
     }  # fmt: skip
 
 

@@ -1,0 +1,180 @@
+"""The rules of the cookbook and the table of attributes: what they say is so."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+import pytest
+from ovirtsdk4 import types
+
+from tests.support.paths import DOCUMENTS, PROJECT
+from tests.support.sdk_reading import by_the_sdk
+
+GIB = 2**30
+BLOCK = re.compile(
+    r"^```(?:python|ini)\n# (\w+\.(?:py|conf))\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
+ATTRIBUTE = re.compile(
+    r"^\| `(host|vm)\.([\w.]+)` \|.*\| (ids|document|statistics|query) \|$", re.MULTILINE
+)
+
+
+@pytest.fixture(scope="module")
+def rules(tmp_path_factory):
+    """A folder with all of them."""
+    folder = tmp_path_factory.mktemp("rules")
+    for file, text in BLOCK.findall((PROJECT / "docs" / "cookbook.md").read_text("utf-8")):
+        (folder / file).write_text(text, "utf-8")
+    return folder
+
+
+@pytest.fixture
+def hosts(make_host):
+    """Three in two racks, of which lynx has the licence."""
+    return [
+        make_host("lynx", running=2, tags=["rack-1", "licence-oracle"]),
+        make_host("puma", running=1, tags=["rack-1"]),
+        make_host("ocelot", tags=["rack-2"]),
+    ]
+
+
+@pytest.fixture
+def service(make_vm, hosts):
+    """web-2 is to start; web-1 runs on lynx, and so does a VM that only sounds like it."""
+    lynx, puma, _ = hosts
+    return make_vm("web-2"), [
+        make_vm("web-1", host=lynx), make_vm("web-9"), make_vm("web-shop-1", host=puma),
+    ]  # fmt: skip
+
+
+def test_there_are_ten_rules(rules):
+    """Helpers are none; the table of the page names each."""
+    text = (PROJECT / "docs" / "cookbook.md").read_text("utf-8")
+    named = re.findall(r"^\|.*\| `(\w+)` \| (?:filter|cost function) \|", text, re.MULTILINE)
+    assert len(named) == 10
+    assert {path.stem for path in rules.glob("[!_]*.py")} == {*named}
+
+
+def test_maintenance_window(rules, hosts, run_filter):
+    """All day long, at no time, and for nobody unless said."""
+    window = {"window_hosts": "puma,ocelot", "window_begin": "00:00"}
+    always, never = {**window, "window_end": "24:00"}, {**window, "window_end": "00:00"}
+    assert run_filter(rules / "Window.py", hosts, properties=always) == ["lynx"]
+    assert len(run_filter(rules / "Window.py", hosts, properties=never)) == 3
+    assert len(run_filter(rules / "Window.py", hosts)) == 3
+
+
+def test_licence_bound_hosts(rules, hosts, make_vm, run_filter):
+    """A VM without such a tag runs anywhere, one whose licence no host has nowhere."""
+    bound, free = make_vm("a", tags=["licence-oracle", "other"]), make_vm("b", tags=["other"])
+    nowhere = make_vm("c", tags=["licence-oracle", "licence-sap"])
+    assert run_filter(rules / "Licensed.py", hosts, bound) == ["lynx"]
+    assert len(run_filter(rules / "Licensed.py", hosts, free)) == 3
+    assert run_filter(rules / "Licensed.py", hosts, nowhere) == []
+
+
+def test_keep_apart(rules, hosts, service, make_vm, run_filter):
+    """From running VMs of the same service alone."""
+    vm, vms = service
+    assert run_filter(rules / "Apart.py", hosts, vm, vms=vms) == ["puma", "ocelot"]
+    assert len(run_filter(rules / "Apart.py", hosts, make_vm("single"), vms=vms)) == 3
+
+
+def test_keep_together(rules, hosts, service, run_score):
+    """Where the service runs already."""
+    vm, vms = service
+    costs = run_score(rules / "Together.py", hosts, vm, vms=vms)
+    assert costs == {"lynx": -1, "puma": 0, "ocelot": 0}
+
+
+def test_numa(rules, make_host, make_vm, run_filter):
+    """Two sockets of eight processors and 32 GiB are not one of sixteen and 64 GiB."""
+    two = types.Cpu(topology=types.CpuTopology(sockets=2, cores=4, threads=2))
+    hosts = [make_host("one", processors=16), make_host("two", cpu=two)]
+    for vm, fit in (
+        (make_vm(processors=8, memory=32 * GIB), ["one", "two"]),
+        (make_vm(processors=9), ["one"]),
+        (make_vm(memory=33 * GIB), ["one"]),
+    ):
+        assert run_filter(rules / "OneNode.py", hosts, vm) == fit
+
+
+def test_generation_of_processor(rules, make_host, run_score):
+    """By the model's name; one that nobody knows is the oldest."""
+    models = {
+        "newest": "AMD EPYC 9354 32-Core Processor",
+        "newer": "Intel(R) Xeon(R) Gold 6338 CPU @ 2.00GHz",
+        "old": "AMD EPYC 7502 32-Core Processor",
+        "unknown": "Westmere",
+    }
+    hosts = [make_host(name, cpu=types.Cpu(name=model)) for name, model in models.items()]
+    costs = run_score(rules / "Generation.py", hosts)
+    assert costs == {"newest": 0, "newer": 1, "old": 2, "unknown": 3}
+
+
+def test_spread_by_rack(rules, hosts, service, make_host, run_score):
+    """A host in the same rack costs as the one on which the VM runs."""
+    vm, vms = service
+    costs = run_score(rules / "Racks.py", [*hosts, make_host("alone")], vm, vms=vms)
+    assert costs == {"lynx": 1, "puma": 1, "ocelot": 0, "alone": 0}
+
+
+def test_reserve_for_failover(rules, make_host, make_vm, run_filter):
+    """Of 64 GiB, 16 stay free; a highly available VM may take them."""
+    hosts = [make_host("roomy", max_scheduling_memory=20 * GIB),
+             make_host("full", max_scheduling_memory=19 * GIB)]  # fmt: skip
+    assert run_filter(rules / "Reserve.py", hosts, make_vm(memory=4 * GIB)) == ["roomy"]
+    available = make_vm(high_availability=types.HighAvailability(enabled=True))
+    assert run_filter(rules / "Reserve.py", hosts, available) == ["roomy", "full"]
+    assert len(run_filter(rules / "Reserve.py", hosts, properties={"reserve": 10})) == 2
+
+
+def test_pack_at_night(rules, make_host, run_score):
+    """Night that lasts all day, and one that never comes."""
+    hosts = [make_host("full", max_scheduling_memory=2 * GIB), make_host("empty")]
+    always = {"night_begin": "00:00", "night_end": "24:00"}
+    never = {"night_begin": "00:00", "night_end": "00:00"}
+    rule = rules / "NightPacking.py"
+    assert run_score(rule, hosts, properties=always) == {"full": 2, "empty": 64}
+    assert run_score(rule, hosts, properties=never) == {"full": -2, "empty": -64}
+
+
+def test_cost_by_power(rules, hosts, make_host, run_score):
+    """Of empty hosts; one whose watts nobody said costs a lot."""
+    costs = run_score(
+        rules / "Power.py", [*hosts, make_host("other")], properties={"watts": "ocelot:200,lynx:9"}
+    )
+    assert costs == {"lynx": 0, "puma": 0, "ocelot": 200, "other": 500}
+
+
+@pytest.mark.parametrize("kind", ["host", "vm"])
+def test_attributes_come_as_the_table_says(kind):
+    """In the documents at hand; those of the demonstration are as an engine gives them."""
+    table = ATTRIBUTE.findall((PROJECT / "docs" / "plugins.md").read_text("utf-8"))
+    demonstrated = entities_of(PROJECT / "demo" / ("hosts.xml" if kind == "host" else "vm.xml"))
+    (recorded,) = DOCUMENTS.glob(f"{kind}*-v4.xml")
+    known = [*demonstrated, *entities_of(recorded)]
+    rows = [(chain, comes) for of, chain, comes in table if of == kind]
+    assert len(rows) > 15
+    for chain, comes in rows:
+        in_document = comes in ("ids", "document")
+        entities = known if in_document else demonstrated
+        found = [functools.reduce(step, chain.split("."), each) for each in entities]
+        assert any(value not in (None, []) for value in found) == in_document, chain
+
+
+def test_the_enumerations_of_the_table_are_the_sdks():
+    """By name, as in HostStatus.UP."""
+    text = (PROJECT / "docs" / "plugins.md").read_text("utf-8")
+    named = re.findall(r"`(\w+(?:Status|Affinity))\.(\w+)`", text)
+    assert len(named) > 5
+    assert all(hasattr(getattr(types, name), member) for name, member in named)
+
+
+def entities_of(path):
+    return by_the_sdk(path.read_bytes())
+
+
+def step(value, attribute):
+    return None if value is None else getattr(value, attribute)

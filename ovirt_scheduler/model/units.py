@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Mapping, Optional
+from typing import Mapping, Optional, Tuple
 
 from ovirt_scheduler.model.plugins import Limits, PluginCode, PropertySet
 
@@ -23,6 +23,11 @@ class Kind(enum.Enum):
     def function(self) -> str:
         """The name of the plugin's function (contract 5.2)."""
         return _FUNCTIONS[self]
+
+    @property
+    def parameters(self) -> Tuple[str, ...]:
+        """What the function takes, in this order (contract 5.2)."""
+        return ("hosts", "properties") if self is Kind.BALANCE else ("hosts", "vm", "properties")
 
     @property
     def words(self) -> str:

@@ -290,7 +290,7 @@ def wait(exchanges: Sequence[Exchange]) -> List[Exchange]:
         for descriptor, events in happened:
             handlers[descriptor](events)
         if not happened and left > _QUIET:
-            exchanges[0].worker.prove_zygote()
+            exchanges[0].worker.zygote.prove()  # it may never have forked the worker
         now = time.monotonic()
         for exchange in exchanges:
             if exchange.open:

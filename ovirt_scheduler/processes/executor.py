@@ -60,11 +60,6 @@ _RETURNS = {
     Kind.COST_FUNCTION: Returns.COSTS,
     Kind.BALANCE: Returns.MIGRATION,
 }
-_PARAMETERS = {
-    Kind.FILTER: ("hosts", "vm", "properties"),
-    Kind.COST_FUNCTION: ("hosts", "vm", "properties"),
-    Kind.BALANCE: ("hosts", "properties"),
-}
 
 
 class Executor:
@@ -108,7 +103,7 @@ class Executor:
 
     def state(self) -> ProcessesState:
         """How the processes are, and what came to pass since the start."""
-        runner, places = self._runner, self._runner.held
+        runner, places = self._runner, self._runner.places
         return ProcessesState(
             runner.pool.kept, runner.started, runner.pool.replaced, runner.zygotes,
             places.busy, places.capacity, places.waiting, places.refused,
@@ -117,11 +112,6 @@ class Executor:
     def keep(self, most: int) -> None:
         """Change how many processes of plugins are kept between calls."""
         self._runner.pool.keep(most)
-
-    @property
-    def replaced(self) -> Mapping[str, int]:
-        """How many processes of plugins have ended, by the reason."""
-        return self._runner.pool.replaced
 
     def want(self, plugins: Sequence[Tuple[PluginCode, Limits]]) -> None:
         """Have a process of each of these plugins ready before it is called."""
@@ -148,7 +138,7 @@ class Executor:
             ExecutorUnavailable: no process is to be had for it.
         """
         wanted = len(job.calls) if job.kind is Kind.COST_FUNCTION else 1
-        with self._runner.places(wanted, job.deadline) as parallel:
+        with self._runner.places.taken(wanted, job.deadline) as parallel:
             by_ids = all(call.unit.class_name is not None for call in job.calls)
             replies = EngineReplies() if by_ids else job.replies
             subjects = Subjects(hosts=job.hosts, vm=job.vm)
@@ -173,7 +163,7 @@ class Executor:
             BadParameters: the host whose status has changed is not among the hosts.
             And what ``run`` raises.
         """
-        with self._runner.places(len(job.cost_functions), job.deadline) as parallel:
+        with self._runner.places.taken(len(job.cost_functions), job.deadline) as parallel:
             inputs, problems = self._read(job.subjects, job.replies, job.deadline)
             filters = [_unit_call(call, inputs, job.engine) for call in job.filters]
             costs = [_unit_call(call, inputs, job.engine) for call in job.cost_functions]
@@ -207,7 +197,7 @@ class Executor:
         Raises:
             UnreadableDocument, Overloaded, ExecutorUnavailable: as for ``run``.
         """
-        with self._runner.places(1, job.deadline):
+        with self._runner.places.taken(1, job.deadline):
             inputs, problems = self._read(job.subjects, job.replies, job.deadline)
             for number, change in enumerate(changes.all):
                 if number and time.monotonic() >= changes.until:
@@ -227,7 +217,7 @@ class Executor:
             Overloaded, ExecutorUnavailable: as for ``run``.
         """
         unread = [Unread(Role.HOSTS, documents.hosts), Unread(Role.VMS, documents.vms)]
-        with self._runner.places(1, documents.deadline):
+        with self._runner.places.taken(1, documents.deadline):
             _, read, state = self._runner.read(unread, documents.deadline, tells_states=True)
         for each in read:
             if each.problem:
@@ -407,7 +397,7 @@ def unit_function(unit: PolicyUnit) -> Function:
         unit.kind.function,
         _RETURNS[unit.kind],
         unit.class_name,
-        _PARAMETERS[unit.kind],
+        unit.kind.parameters,
         takes_ids=unit.class_name is not None,
         properties=unit.properties,
     )

@@ -64,7 +64,7 @@ class Worker:
     def __init__(
         self, zygote: Zygote, serial: int, channel: socket.socket, stdout: int, stderr: int
     ) -> None:
-        self._zygote = zygote
+        self.zygote = zygote
         self.serial = serial
         self.channel = channel
         self.stdout, self.stderr = stdout, stderr
@@ -117,7 +117,7 @@ class Worker:
 
     def kill(self) -> None:
         """Have the zygote end it, and whatever it started."""
-        self._zygote.kill(self)
+        self.zygote.kill(self)
 
     def end(self, by_itself: float = 0.0) -> Optional[int]:
         """Have it end, and wait until nothing of it is left.
@@ -129,18 +129,9 @@ class Worker:
             How it ended. None where the zygote does not tell.
         """
         if by_itself:
-            self.was_killed = not self._zygote.has_ended(self, by_itself)
+            self.was_killed = not self.zygote.has_ended(self, by_itself)
         self.kill()
-        return self._zygote.await_end(self)
-
-    def prove_zygote(self) -> None:
-        """Have the zygote killed where it does not answer: it may never have forked this worker."""
-        self._zygote.prove()
-
-    @property
-    def zygote_lives(self) -> bool:
-        """Whether the zygote that forked it has not ended."""
-        return self._zygote.alive
+        return self.zygote.await_end(self)
 
     def close(self) -> None:
         """Close the daemon's ends; the worker ends when it sees that. Harmless when repeated."""

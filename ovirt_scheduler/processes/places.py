@@ -15,7 +15,7 @@ class Places:
     """``capacity`` places; at most ``max_waiting`` askers wait for one."""
 
     def __init__(self, capacity: int, max_waiting: int) -> None:
-        self._capacity = self._free = capacity
+        self.capacity = self._free = capacity
         self.refused = 0  # askers
         self._max_waiting = max_waiting
         self._lock = threading.Lock()
@@ -30,7 +30,7 @@ class Places:
         more asker, who may come at any moment. So whoever holds its places for long leaves some.
 
         Args:
-            wanted: how many could be used, at least 1.
+            wanted: how many could be used.
             deadline: seconds on the monotonic clock.
 
         Yields:
@@ -56,7 +56,7 @@ class Places:
                         raise Overloaded("no plugin process became free in the request's time")
                     turn.wait(left)
                 askers = len(self._queue) + 1  # this one is in the queue
-                held = min(wanted, -(-self._free // askers))
+                held = min(max(1, wanted), -(-self._free // askers))
                 self._free -= held
             finally:
                 self._queue.remove(turn)
@@ -71,12 +71,7 @@ class Places:
     @property
     def busy(self) -> int:
         """How many places are held."""
-        return self._capacity - self._free
-
-    @property
-    def capacity(self) -> int:
-        """How many places there are."""
-        return self._capacity
+        return self.capacity - self._free
 
     @property
     def waiting(self) -> int:

@@ -172,7 +172,7 @@ def how_a_reader_ended(done: Exchange, status: Optional[int]) -> str:
 
 def _ending(worker: Worker, code: Optional[int], which: str = "") -> str:
     if code is None:
-        return "ended" if worker.zygote_lives else "ended with the zygote"
+        return "ended" if worker.zygote.alive else "ended with the zygote"
     if code < 0:
         return f"died by {frames.signal_name(-code)}"
     if code == frames.OUT_OF_MEMORY:

@@ -336,7 +336,7 @@ class Pool:
         everyone = sorted(
             (kept for bench in self._idle.values() for kept in bench), key=lambda kept: kept.used
         )
-        too_many = len(everyone) + sum(self._busy.values()) - self._most
+        too_many = self.kept - self._most
         spoke = _with_news(everyone)
         for place, kept in enumerate(everyone):  # those used longest ago first
             why = kept.hear() if kept.worker.channel.fileno() in spoke else ""
@@ -373,7 +373,7 @@ class Pool:
 
     def _missing(self) -> Iterator[Key]:
         """The plugins in use that have too few processes; one that lacks two comes twice."""
-        room = self._most - sum(map(len, self._idle.values())) - sum(self._busy.values())
+        room = self._most - self.kept
         now = time.monotonic()
         for key in self._wanted:
             there = len(self._idle.get(key, ())) + (0 if key[-1] == 1 else self._busy[key])
@@ -414,7 +414,7 @@ class Pool:
 
     def _lives(self, worker: Worker) -> bool:
         """Whether a worker can be kept: it lives, and its end would be noticed."""
-        return not self._closed and worker.status is None and worker.zygote_lives
+        return not self._closed and worker.status is None and worker.zygote.alive
 
 
 def _with_news(everyone: Iterable[Kept]) -> Set[int]:

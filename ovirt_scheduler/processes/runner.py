@@ -92,7 +92,7 @@ class Runner:
             prctl.become_subreaper()
         self._adopts = adopts
         self._user = user
-        self.held = Places(parallel, max_waiting)
+        self.places = Places(parallel, max_waiting)
         self._lock = threading.Lock()
         self._starting = threading.Lock()
         self._zygote: Optional[Zygote] = None
@@ -124,17 +124,6 @@ class Runner:
         """The process id of the zygote; None where there is none just now."""
         with self._lock:
             return self._zygote.pid if self._zygote else None
-
-    def places(self, wanted: int, deadline: float) -> contextlib.AbstractContextManager[int]:
-        """Hold the places of a request, all that it will have.
-
-        Yields:
-            How many calls it may have under way at once.
-
-        Raises:
-            Overloaded: none became free in time, too many wait, or this is closed.
-        """
-        return self.held.taken(max(1, wanted), deadline)
 
     def call(
         self, calls: Sequence[PluginCall], deadline: float, parallel: int = 1

@@ -295,13 +295,8 @@ def _lot(vm: types.Vm, use: HostUse) -> bytes:
     return hashlib.sha256(f"{vm.id} {use.id}".encode()).digest()
 
 
-def _size(vm: types.Vm) -> Tuple[int, int]:
-    return vm.memory or 0, vcpus(vm)
-
-
 def _largest_first(vm: types.Vm) -> Tuple[object, ...]:
-    memory, processors = _size(vm)
-    return -memory, -processors, vm.id
+    return -(vm.memory or 0), -vcpus(vm), vm.id
 
 
 def _least_important_first(vm: types.Vm) -> Tuple[object, ...]:

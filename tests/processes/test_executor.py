@@ -333,7 +333,7 @@ def test_a_request_waits_for_a_place_and_no_longer_than_its_time(unit_named):
         sleeper = unit_named("sleeps_forever", limits=replace(LIMITS, timeout=2.0))
         thread = threading.Thread(target=small.run, args=(job_of([sleeper]),))
         thread.start()
-        wait_until(lambda: not small._runner.held._free)
+        wait_until(lambda: not small._runner.places._free)
         with pytest.raises(Overloaded, match="no plugin process became free"):
             small.run(job_of([unit_named("keeps_all")], seconds=0.2))
         assert only(small.run(job_of([unit_named("keeps_all")]))).value == HOSTS

@@ -92,7 +92,7 @@ def test_who_answers_twice_is_not_called_again(executor, unit_named):
     how = {"goes on": "yes"}
     for _ in range(3):
         assert forged(executor, unit, good, **how).value == HOSTS[:1]
-    assert executor.replaced["spoke out of turn"] >= 2
+    assert executor.state().replaced["spoke out of turn"] >= 2
     assert still_works(executor, unit_named)
 
 
@@ -121,8 +121,8 @@ def test_a_long_frame_between_answers_ends_its_process_at_once(unit_named, tmp_p
     own.start()
     try:
         assert only(own.run(job_of([unit]))).value == HOSTS
-        wait_until(lambda: own.replaced)
-        assert {*own.replaced} <= {"ended", "spoke out of turn"}
+        wait_until(lambda: own.state().replaced)
+        assert {*own.state().replaced} <= {"ended", "spoke out of turn"}
     finally:
         own.close()
 

@@ -60,7 +60,7 @@ def test_values_of_properties_cost_no_process(own, unit_named, monkeypatch):
     )
     jobs = [job_of([unit], properties={"a": "xx"}) for _ in range(5)]
     assert len({only(own.run(job)).stdout for job in jobs}) == 1
-    assert own.replaced == {}
+    assert own.state().replaced == {}
 
 
 def test_units_of_one_plugin_share_its_process(own, unit_named, tmp_path, monkeypatch):
@@ -162,7 +162,7 @@ def test_what_is_not_wanted_any_more_ends(own, unit_named, monkeypatch):
     pid = pid_of(own, unit)
     own.want([])
     wait_until(lambda: below(own), suits=lambda seen: pid not in seen)
-    assert own.replaced["not in use"] == 1
+    assert own.state().replaced["not in use"] == 1
 
 
 def test_a_process_that_is_always_in_use_is_replaced_when_it_is_old(own, unit_named, monkeypatch):
@@ -172,7 +172,7 @@ def test_a_process_that_is_always_in_use_is_replaced_when_it_is_old(own, unit_na
     unit = unit_named("tells_its_pid")
     pid = pid_of(own, unit)
     wait_until(lambda: pid_of(own, unit), suits=lambda seen: seen != pid)
-    assert own.replaced == {"age": 1}
+    assert own.state().replaced == {"age": 1}
 
 
 def test_after_a_rush_one_process_of_a_plugin_is_left(own, unit_named, monkeypatch):

@@ -28,12 +28,12 @@ class Calls:
         executor.want([(unit.plugin, unit.limits)])
         self._ahead = 2 if unit.limits.calls_per_process == 1 else 1
         self._settle()
-        self._before = executor.replaced
+        self._before = executor.state().replaced
 
     @property
     def replaced(self) -> Dict[str, int]:
         """How many processes have ended since, by the reason."""
-        counts = Counter(self._executor.replaced)
+        counts = Counter(self._executor.state().replaced)
         counts.subtract(self._before)
         return {reason: count for reason, count in counts.items() if count}
 

@@ -9,7 +9,7 @@ from typing import Iterable
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
-def sealed(pieces: Iterable[bytes], name: str = "packed") -> int:
+def sealed(pieces: Iterable[bytes]) -> int:
     """Put bytes into a sealed file in memory.
 
     Returns:
@@ -18,7 +18,7 @@ def sealed(pieces: Iterable[bytes], name: str = "packed") -> int:
     Raises:
         OSError: no descriptor, no memory, or a kernel before 3.17.
     """
-    descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    descriptor = os.memfd_create("packed", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         for piece in pieces:
             rest = memoryview(piece)
@@ -29,12 +29,3 @@ def sealed(pieces: Iterable[bytes], name: str = "packed") -> int:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def is_sealed(descriptor: int) -> bool:
-    """Whether a descriptor is a file of memory that nobody can change any more."""
-    try:
-        seals: int = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
-    except OSError:
-        return False
-    return seals & _SEALS == _SEALS

@@ -30,16 +30,8 @@ from ovirt_scheduler.processes.loading.modules import (
     lines,
 )
 
-_ARGUMENTS = {
-    Kind.FILTER: ("hosts", "vm", "properties"),
-    Kind.COST_FUNCTION: ("hosts", "vm", "properties"),
-    Kind.BALANCE: ("hosts", "properties"),
-}
-_CLASS_ARGUMENTS = {
-    Kind.FILTER: ("hosts_ids", "vm_id", "args_map"),
-    Kind.COST_FUNCTION: ("hosts_ids", "vm_id", "args_map"),
-    Kind.BALANCE: ("hosts_ids", "args_map"),
-}
+# What class units call their parameters.
+_IN_A_CLASS = {"hosts": "hosts_ids", "vm": "vm_id", "properties": "args_map"}
 
 
 def analyse(candidate: Candidate) -> Analysis:
@@ -109,7 +101,7 @@ def _units(module: ModuleType, source: Source) -> Iterator[FoundUnit]:
         if function is None:
             continue
         line = _line(function, source.path)
-        _check_signature(function, kind, _ARGUMENTS[kind], line)
+        _check_signature(function, kind, kind.parameters, line)
         description = description_of(function, module)
         yield FoundUnit(source.name, kind, description, line)
     for found in _classes(module):
@@ -149,7 +141,7 @@ def _class_units(found: type, path: str) -> Iterator[FoundUnit]:
             continue
         line = _line(method, path)
         own = inspect.getattr_static(found, kind.function)
-        arguments = _CLASS_ARGUMENTS[kind]
+        arguments = tuple(_IN_A_CLASS[each] for each in kind.parameters)
         if not isinstance(own, (staticmethod, classmethod)):
             arguments = ("self", *arguments)
         _check_signature(method, kind, arguments, line)

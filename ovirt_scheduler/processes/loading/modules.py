@@ -52,8 +52,6 @@ class _Closed:
     ) -> None:
         return None
 
-    def invalidate_caches(self) -> None: ...
-
 
 _CLOSED = _Closed()
 

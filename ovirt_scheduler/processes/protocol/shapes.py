@@ -112,12 +112,8 @@ def _pack_places(ids: Iterable[str], hosts: Sequence[str]) -> List[object]:
             strangers[each] = None
         else:
             places.append(place)
-    return [places, *_packed_strangers(strangers)]
-
-
-def _packed_strangers(strangers: Mapping[str, None]) -> List[object]:
-    first = [stranger[:_LONGEST_STRANGER] for stranger in strangers][:_SHOWN_STRANGERS]
-    return [len(strangers), first]
+    first = [each[:_LONGEST_STRANGER] for each in list(strangers)[:_SHOWN_STRANGERS]]
+    return [places, len(strangers), first]
 
 
 def _strangers(count: object, first: object) -> Strangers:
@@ -172,22 +168,12 @@ def _migration_from(packed: Any, inputs: CallInputs) -> Unpacked:
     if packed is None:
         return Unpacked(None)
     vm, *rest = packed
-    target = _targets(rest, inputs)
-    value = None if target.value is None else Migration(text(vm), cast("Ids", target.value))
-    return Unpacked(value, target.notes)
-
-
-def _targets(packed: Any, inputs: CallInputs) -> Unpacked:
-    """The hosts that a VM may go to; None where those answered were all strangers.
-
-    No hosts stand for any host, so dropping strangers must not make it so.
-    """
-    places, strangers = _unpack_places(packed, inputs.hosts)
+    places, strangers = _unpack_places(rest, inputs.hosts)
     notes = strangers.note("hosts")
-    if not places and strangers.count:
+    if not places and strangers.count:  # no hosts stand for any host: dropping strangers must not
         return Unpacked(None, notes)
-    in_order = sorted(places)
-    return Unpacked(tuple(inputs.hosts[place] for place in in_order), notes)
+    hosts = tuple(inputs.hosts[place] for place in sorted(places))
+    return Unpacked(Migration(text(vm), hosts), notes)
 
 
 def _selection_from(packed: Any, inputs: CallInputs) -> Unpacked:

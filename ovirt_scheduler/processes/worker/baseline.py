@@ -205,7 +205,7 @@ class Baseline:
             "root folder": _stat("/")[1:3],
             "prctl": _prctl_flags(),
             "sys": (interpreter, sys.stdin.closed),
-            "tracing": (sys.gettrace(), sys.getprofile(), *_threading_hooks(), *_tools()),
+            "tracing": (sys.gettrace(), sys.getprofile(), *_tracers()),
             "garbage collection": ([*gc.callbacks], gc.get_debug()),
             "faulthandler": faulthandler.is_enabled(),
             "decimal": repr(decimal.DefaultContext),
@@ -309,13 +309,10 @@ def _prctl_flags() -> List[int]:
     return found
 
 
-def _threading_hooks() -> Tuple[object, ...]:
+def _tracers() -> Tuple[object, ...]:
+    """The hooks of threads, whether allocations are traced, the tools of sys.monitoring (3.12)."""
     hooks: Any = threading
-    return hooks._trace_hook, hooks._profile_hook  # noqa: SLF001
-
-
-def _tools() -> Tuple[object, ...]:
-    """The tools of sys.monitoring (Python 3.12), and whether allocations are traced."""
+    found = (hooks._trace_hook, hooks._profile_hook, tracemalloc.is_tracing())  # noqa: SLF001
     if sys.version_info >= (3, 12):
-        return (tracemalloc.is_tracing(), *map(sys.monitoring.get_tool, range(6)))
-    return (tracemalloc.is_tracing(),)
+        return (*found, *map(sys.monitoring.get_tool, range(6)))
+    return found

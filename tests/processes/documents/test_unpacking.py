@@ -20,7 +20,7 @@ from bench.documents import hosts as hosts_document
 from ovirt_scheduler.errors import UnreadableDocument, UnreadableState
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.documents import packing, serialization, unpacking
-from ovirt_scheduler.processes.kernel.memory_files import is_sealed, sealed
+from ovirt_scheduler.processes.kernel.memory_files import sealed
 from tests.support import reading
 from tests.support.paths import PROJECT
 from tests.support.sdk_reading import differences
@@ -121,7 +121,6 @@ def test_the_offset_of_a_descriptor_is_left_alone(descriptor: int) -> None:
 
 def test_a_sealed_file_stays_as_it_is(descriptor: int) -> None:
     """Neither written nor cut nor made longer, nor are its seals taken off."""
-    assert is_sealed(descriptor)
     for change in (
         lambda: os.pwrite(descriptor, b"x", 0),
         lambda: os.ftruncate(descriptor, 1),
@@ -130,15 +129,6 @@ def test_a_sealed_file_stays_as_it_is(descriptor: int) -> None:
         with pytest.raises(PermissionError):
             change()
     assert not os.get_inheritable(descriptor)
-
-
-def test_what_is_not_sealed(tmp_path: Path) -> None:
-    """A plain file, and a file of memory that is still open to changes."""
-    with (tmp_path / "file").open("wb") as file:
-        assert not is_sealed(file.fileno())
-    opened = os.memfd_create("x")
-    assert not is_sealed(opened)
-    os.close(opened)
 
 
 # -- what is no packed form ---------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Dict, Iterable, List, Mapping, Optional, Tuple, cast
 
 from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.model.cluster_state import ClusterState
-from ovirt_scheduler.model.drivers import Destinations, Migrations
+from ovirt_scheduler.model.drivers import Migrations
 from ovirt_scheduler.model.requests import Caller, Document, Request, WantedUnit
 from ovirt_scheduler.model.results import Answer
 from ovirt_scheduler.model.units import Kind
@@ -44,12 +44,8 @@ class ClusterDestinations:
         self._state = state
         self._stopping = stopping
         self.staying = frozenset(staying)
-        self._known: Dict[str, Mapping[str, int]] = {vm: {} for vm in self.staying}
-
-    @property
-    def known(self) -> Destinations:
-        """By the VMs' ids, for those that the units were called for."""
-        return self._known
+        # By the VMs' ids, for those that the units were called for.
+        self.known: Dict[str, Mapping[str, int]] = {vm: {} for vm in self.staying}
 
     def learn(self, answer: Migrations) -> bool:
         """Call the units for the VMs of an answer that they were not called for yet.
@@ -65,8 +61,8 @@ class ClusterDestinations:
         for vm, hosts in answer.items():
             if self._stopping.is_set() or not (settings.filters or settings.cost_functions):
                 return False
-            if vm in self._state.vms and vm not in self._known:
-                self._known[vm] = self._ask(vm)
+            if vm in self._state.vms and vm not in self.known:
+                self.known[vm] = self._ask(vm)
                 misfit |= self.best(vm, hosts) != _first(hosts)
         return misfit
 
@@ -79,7 +75,7 @@ class ClusterDestinations:
         Returns:
             Its id; empty for any host; None where the VM has to stay.
         """
-        left = self._known.get(vm)
+        left = self.known.get(vm)
         if left is None:
             return _first(offered)
         here = self._state.vms[vm].host

@@ -26,7 +26,7 @@ from typing import Deque, Dict, Iterable, Mapping, Optional, Tuple
 from ovirt_scheduler.clusters import check
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
 from ovirt_scheduler.clusters.memory import ClusterMemory, DriveMemory
-from ovirt_scheduler.clusters.migrations import ClusterMigrations
+from ovirt_scheduler.clusters.migrations import ClusterMigrations, Wanted
 from ovirt_scheduler.decisions.drivers import Scheduling
 from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.engine.inventory import Inventory
@@ -238,20 +238,21 @@ class ClusterDrive:
 
         A VM that the last balancing moved stays this time: it may have been moved in vain.
         """
-        destinations = self._destinations(view, self._memory.moved)
-        answer = self._ask("load_balance", view, destinations)
-        wanted = self._migrations.want("load_balance", answer, view.state, destinations)
+        wanted = self._wanted("load_balance", view, self._memory.moved)
         self._memory.moved = list(wanted)
         self._store.save(self.name)
         self._memory.moved = self._migrations.make(wanted, view.state)
         self._store.save(self.name)
 
     def _invoke_timer(self, view: _View) -> None:
-        destinations = self._destinations(view)
-        answer = self._ask("on_timer_invoked", view, destinations)
-        wanted = self._migrations.want("on_timer_invoked", answer, view.state, destinations)
+        wanted = self._wanted("on_timer_invoked", view)
         self._store.save(self.name)
         self._migrations.make(wanted, view.state)
+
+    def _wanted(self, method: str, view: _View, staying: Iterable[str] = ()) -> Wanted:
+        destinations = self._destinations(view, staying)
+        answer = self._ask(method, view, destinations)
+        return self._migrations.want(method, answer, view.state, destinations)
 
     def _destinations(self, view: _View, staying: Iterable[str] = ()) -> ClusterDestinations:
         return ClusterDestinations(

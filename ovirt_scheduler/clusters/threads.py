@@ -32,11 +32,10 @@ class ClusterThreads:
 
     def __init__(self, clusters: Sequence[ClusterDrive], inventory: Inventory) -> None:
         self._inventory = inventory
-        self._drives = clusters
         self._stopped = threading.Event()
         self._clusters = [_Thread(cluster, self._stopped) for cluster in clusters]
         self._threads = [
-            threading.Thread(target=each.run, name=f"cluster {each.name}", daemon=True)
+            threading.Thread(target=each.run, name=f"cluster {each.cluster.name}", daemon=True)
             for each in self._clusters
         ]
         self._threads.append(threading.Thread(target=self._watch, name="events", daemon=True))
@@ -48,7 +47,7 @@ class ClusterThreads:
 
     def state(self) -> Tuple[ClusterLook, ...]:
         """How each cluster is looked after."""
-        return tuple(each.state() for each in self._drives)
+        return tuple(each.cluster.state() for each in self._clusters)
 
     def stop(self, seconds: float) -> None:
         """Begin nothing more, and wait so long for what is under way; may be called again."""
@@ -81,8 +80,7 @@ class _Thread:
     """The thread of one cluster."""
 
     def __init__(self, cluster: ClusterDrive, stopped: threading.Event) -> None:
-        self.name = cluster.name
-        self._cluster = cluster
+        self.cluster = cluster
         self._stopped = stopped
         self._news = threading.Event()
 
@@ -90,7 +88,7 @@ class _Thread:
         self._news.set()
 
     def stop(self) -> None:
-        self._cluster.stop()
+        self.cluster.stop()
         self.wake()
 
     def run(self) -> None:
@@ -98,11 +96,11 @@ class _Thread:
         while not self._stopped.is_set():
             again = time.monotonic() + _WATCH_EVERY
             try:
-                again = self._cluster.run_due(woken)
+                again = self.cluster.run_due(woken)
             except Exception:  # noqa: BLE001  the other clusters go on, and so does this one
                 _log.exception(
                     "cluster %(cluster)s: looking after it failed; it is tried again",
-                    {"cluster": self.name},
+                    {"cluster": self.cluster.name},
                 )
             woken = self._news.wait(max(0.0, again - time.monotonic()))
             self._news.clear()

@@ -21,6 +21,7 @@ from ovirt_scheduler.errors import (
 )
 from ovirt_scheduler.log.fields import Name
 from ovirt_scheduler.model.requests import AnswerForm, Caller
+from ovirt_scheduler.server import values
 from ovirt_scheduler.server.codec import decode_call, encode_answer, encode_fault
 from ovirt_scheduler.server.method import Method, Reply
 
@@ -91,7 +92,7 @@ class Dispatcher:
         method = self._method(caller, name)
         try:
             answer = method.run(caller, parameters)
-            reply = answer if isinstance(answer, Reply) else Reply(answer, {})
+            reply = answer if isinstance(answer, Reply) else Reply(answer)
             return encode_answer(reply.answer), reply.log_fields
         except (RequestError, MemoryError):
             raise
@@ -140,8 +141,7 @@ class Dispatcher:
         )
 
     def _list_methods(self, caller: Caller, parameters: Tuple[object, ...]) -> object:
-        if parameters:
-            raise BadParameters("system.listMethods takes no parameters")
+        values.counted("system.listMethods", (), parameters)
         return sorted(self._methods[caller.form])
 
 

@@ -6,9 +6,8 @@ such answer, so its failures are faults in the design form.
 
 from __future__ import annotations
 
-import itertools
 from functools import partial
-from typing import Callable, Iterator, NamedTuple, Tuple
+from typing import Callable, Iterator, Mapping, NamedTuple, Tuple
 
 from ovirt_scheduler.decisions import log
 from ovirt_scheduler.decisions.drivers import Scheduling
@@ -17,16 +16,13 @@ from ovirt_scheduler.history import record
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverDecision
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.server import driver_wire, values
-from ovirt_scheduler.server.method import Method, Reply
+from ovirt_scheduler.server.method import ENVELOPE, Method, Parameters, Reply, signatures
 
-Parameters = Tuple[object, ...]
-
-_ENVELOPE = "\nThe answer is a struct: result_code, result, plugin_errors, errors."
 _ANYTHING = (
     "string", "int", "boolean", "double", "array", "struct", "base64", "dateTime.iso8601"
 )  # fmt: skip
-_MANY = ("string", "array")  # a document, or ids
-_TYPES = {"hosts": _MANY, "vms": _MANY, "properties": ("struct",)}  # others are strings
+# The results where there is no scheduler to ask, by their types.
+_NOTHING: Mapping[str, object] = {"string": "", "boolean": False, "array": [], "struct": {}}
 
 
 class _Call(NamedTuple):
@@ -89,23 +85,22 @@ def methods(scheduling: Scheduling) -> Iterator[Method]:
 def _in_form(form: AnswerForm, scheduling: Scheduling) -> Iterator[Method]:
     only = frozenset((form,))
     engine = form is AnswerForm.ENGINE
-    answered = _ENVELOPE if engine else ""
+    answered = ENVELOPE if engine else ""
 
     def method(
-        name: str, text: str, signatures: Tuple[Tuple[str, ...], ...],
+        name: str, text: str, ways: Tuple[Tuple[str, ...], ...],
         run: Callable[[Caller, Parameters], object],
     ) -> Method:  # fmt: skip
         if engine:
-            signatures = tuple(dict.fromkeys(("struct", *each[1:]) for each in signatures))
-        return Method(name, text + answered, signatures, run, only)
+            ways = tuple(dict.fromkeys(("struct", *each[1:]) for each in ways))
+        return Method(name, text + answered, ways, run, only)
 
     for call in _CALLS:
         parameters = ("scheduler", *INTERFACE_METHODS[call.method].parameters)
-        ways = itertools.product(*(_TYPES.get(each, ("string",)) for each in parameters))
         yield method(
             call.name,
             f"{call.name}({', '.join(parameters)})\n\n{call.help}",
-            tuple((call.result, *way) for way in ways),
+            signatures(call.result, parameters),
             _calling(call, scheduling),
         )
     yield method(
@@ -140,7 +135,7 @@ def _calling(call: _Call, scheduling: Scheduling) -> Callable[[Caller, Parameter
         try:
             driver = scheduling.scheduler(name, call.method)
         except UnknownUnit as error:
-            return _unknown(caller, name, error, driver_wire.nothing(call.method))
+            return _unknown(caller, name, error, _NOTHING[call.result])
         request = driver_wire.request(caller, driver, call.method, arguments)
         return _reply(scheduling.decide(request))
 
@@ -164,7 +159,7 @@ def _scheduling(scheduling: Scheduling) -> Callable[[Caller, Parameters], object
 
 def _listing(name: str, read: Callable[[], object]) -> Callable[[Caller, Parameters], object]:
     def answer(caller: Caller, parameters: Parameters) -> object:
-        driver_wire.no_parameters(name, parameters)
+        values.counted(name, (), parameters)
         result = read()
         return result if caller.form is AnswerForm.DESIGN else values.envelope(result, {}, ())
 

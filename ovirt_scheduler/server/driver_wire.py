@@ -17,18 +17,10 @@ from ovirt_scheduler.model.drivers import (
 from ovirt_scheduler.model.requests import Caller, WantedUnit
 from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.server import values
-from ovirt_scheduler.server.values import Parameters
+from ovirt_scheduler.server.method import Parameters
 
 _SCHEDULE = ("topic", "method", "arguments")
 _FACTOR = re.compile(r"-?[0-9]{1,10}")
-
-
-def no_parameters(method: str, parameters: Parameters) -> None:
-    """
-    Raises:
-        BadParameters: there are parameters.
-    """
-    values.counted(method, (), parameters)
 
 
 def named(method: str, names: Tuple[str, ...], parameters: Parameters) -> Dict[str, object]:
@@ -116,14 +108,6 @@ def result(decision: DriverDecision) -> object:
     if decision.request.method == "select_host":
         return decision.answer[0] if decision.answer else ""
     return list(decision.answer)
-
-
-def nothing(method: str) -> object:
-    """The result of a method of the interfaces where there is no scheduler to ask."""
-    nothings: Mapping[str, object] = {"select_host": "", "has_any_hosts": False}
-    if method in nothings:
-        return nothings[method]
-    return [] if method == "get_selected_hosts" else {}
 
 
 def schedulers(drivers: Iterable[DriverUnit]) -> List[Dict[str, object]]:

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
-from typing import Any, Callable, FrozenSet, Mapping, Optional, Tuple
+from typing import Any, Callable, FrozenSet, Mapping, Optional, Sequence, Tuple
 
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.model.results import CallResult
+
+ENVELOPE = "\nThe answer is a struct: result_code, result, plugin_errors, errors."
+
+Parameters = Tuple[object, ...]
+
+_MANY = ("string", "array")  # a document, or ids
+_TYPES = {  # of parameters, in XML-RPC's words; others are strings
+    "names": ("array",),
+    "functions": ("array", "struct"),
+    "hosts": _MANY,
+    "vms": _MANY,
+    "properties": ("struct",),
+}
 
 
 @dataclass(frozen=True)
@@ -34,5 +48,11 @@ class Method:
     name: str
     help: str
     signatures: Tuple[Tuple[str, ...], ...]
-    run: Callable[[Caller, Tuple[object, ...]], object]
+    run: Callable[[Caller, Parameters], object]
     forms: FrozenSet[AnswerForm] = frozenset(AnswerForm)  # in which it is offered like this
+
+
+def signatures(result: str, parameters: Sequence[str]) -> Tuple[Tuple[str, ...], ...]:
+    """The ways to call a method: the result, and each of the types that a parameter may have."""
+    ways = itertools.product(*(_TYPES.get(each, ("string",)) for each in parameters))
+    return tuple((result, *way) for way in ways)

@@ -14,10 +14,9 @@ from ovirt_scheduler.history import record
 from ovirt_scheduler.model.decisions import Decision
 from ovirt_scheduler.model.requests import AnswerForm, Caller, EngineScores, Request
 from ovirt_scheduler.model.units import Kind, PolicyUnit
-from ovirt_scheduler.server import discovery, unit_wire
-from ovirt_scheduler.server.method import Method, Reply
+from ovirt_scheduler.server import discovery, unit_wire, values
+from ovirt_scheduler.server.method import ENVELOPE, Method, Parameters, Reply, signatures
 
-Parameters = Tuple[object, ...]
 Units = Tuple[PolicyUnit, ...]
 _Read = Callable[[Caller, Parameters], Request]
 
@@ -27,7 +26,7 @@ class _Run(NamedTuple):
 
     name: str
     read: _Read
-    parameters: Tuple[Tuple[str, ...], ...]  # the ways to call it, in XML-RPC's words
+    parameters: Tuple[str, ...]
     result: str  # its type in the design form
     help: str
 
@@ -36,7 +35,7 @@ _RUNS = (
     _Run(
         "runFilters",
         unit_wire.filters_request,
-        (("array", "string", "string", "struct"), ("array", "array", "string", "struct")),
+        ("names", "hosts", "vm", "properties"),
         "array",
         """runFilters(names, hosts, vm, properties)
 
@@ -49,11 +48,7 @@ Gives the ids of the hosts that every filter accepted, in the order given.""",
     _Run(
         "runCostFunctions",
         unit_wire.cost_functions_request,
-        tuple(
-            (functions, hosts, "string", "struct")
-            for functions in ("array", "struct")
-            for hosts in ("string", "array")
-        ),
+        ("functions", "hosts", "vm", "properties"),
         "struct",
         """runCostFunctions(functions, hosts, vm, properties)
 
@@ -64,7 +59,7 @@ Gives for each host the sum of factor times cost; lower is better.""",
     _Run(
         "runLoadBalancing",
         unit_wire.balance_request,
-        (("string", "string", "struct"), ("string", "array", "struct")),
+        ("name", "hosts", "properties"),
         "struct",
         """runLoadBalancing(name, hosts, properties)
 
@@ -97,7 +92,7 @@ def methods(
         partial(_decide, service, partial(_engine_answer, scores, engine_reasons)),
         "struct",
         "All policy units: a struct for filters, scores and balance each.",
-        "\nThe answer is a struct: result_code, result, plugin_errors, errors.",
+        ENVELOPE,
     )
 
 
@@ -126,15 +121,15 @@ def _in_form(
         yield Method(name, f"{name}()\n\n{discover_help}", ((discovered,),), discover, only)
     for method in _RUNS:
         result = method.result if form is AnswerForm.DESIGN else "struct"
-        signatures = tuple((result, *parameters) for parameters in method.parameters)
+        ways = signatures(result, method.parameters)
         run = partial(decide, method.read)
-        yield Method(method.name, method.help + more_help, signatures, run, only)
+        yield Method(method.name, method.help + more_help, ways, run, only)
 
 
 def _discover(
     service: Service, show: Callable[[Units], object], _caller: Caller, parameters: Parameters
 ) -> object:
-    unit_wire.discover_request(parameters)
+    values.counted("discover", (), parameters)
     return show(service.discover())
 
 

@@ -11,7 +11,7 @@ from ovirt_scheduler.model.requests import UUID, Caller, EngineScores, Request, 
 from ovirt_scheduler.model.results import Migration
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.server import values
-from ovirt_scheduler.server.values import Parameters
+from ovirt_scheduler.server.method import Parameters
 
 # Structs of the engine's discover.
 _ENGINE_GROUPS = {Kind.FILTER: "filters", Kind.COST_FUNCTION: "scores", Kind.BALANCE: "balance"}
@@ -21,33 +21,15 @@ _COST_FUNCTIONS = ("cost functions", "hosts", "vm", "properties")
 _BALANCE = ("balance", "hosts", "properties")
 
 
-def discover_request(parameters: Parameters) -> None:
-    """``discover()`` takes nothing (contract 2.1).
-
-    Raises:
-        BadParameters: there are parameters.
-    """
-    if parameters:
-        raise BadParameters(f"discover takes no parameters, not {len(parameters)}")
-
-
 def filters_request(caller: Caller, parameters: Parameters) -> Request:
     """``runFilters(names, hosts, vm, properties)`` (contract 2.2).
 
     Raises:
         BadParameters: which parameter, and what was expected.
     """
-    names, hosts, vm, custom = values.counted("runFilters", _FILTERS, parameters)
-    wanted = tuple(WantedUnit(name) for name in values.strings("filters", names))
-    values.at_most_units("filters", wanted)
-    return Request(
-        caller,
-        Kind.FILTER,
-        wanted,
-        values.hosts(hosts),
-        values.vm(vm),
-        values.properties(custom),
-    )
+    names, *others = values.counted("runFilters", _FILTERS, parameters)
+    wanted = [WantedUnit(name) for name in values.strings("filters", names)]
+    return _request(caller, Kind.FILTER, wanted, *others)
 
 
 def cost_functions_request(caller: Caller, parameters: Parameters) -> Request:
@@ -56,15 +38,8 @@ def cost_functions_request(caller: Caller, parameters: Parameters) -> Request:
     Raises:
         BadParameters: which parameter, and what was expected.
     """
-    functions, hosts, vm, custom = values.counted("runCostFunctions", _COST_FUNCTIONS, parameters)
-    return Request(
-        caller,
-        Kind.COST_FUNCTION,
-        _factors(functions),
-        values.hosts(hosts),
-        values.vm(vm),
-        values.properties(custom),
-    )
+    functions, *others = values.counted("runCostFunctions", _COST_FUNCTIONS, parameters)
+    return _request(caller, Kind.COST_FUNCTION, _factors(functions), *others)
 
 
 def balance_request(caller: Caller, parameters: Parameters) -> Request:
@@ -78,6 +53,14 @@ def balance_request(caller: Caller, parameters: Parameters) -> Request:
     return Request(
         caller, Kind.BALANCE, wanted, values.hosts(hosts), None, values.properties(custom)
     )
+
+
+def _request(
+    caller: Caller, kind: Kind, wanted: List[WantedUnit], hosts: object, vm: object, custom: object
+) -> Request:
+    values.at_most_units(f"{kind.words}s", wanted)
+    given = values.hosts(hosts), values.vm(vm), values.properties(custom)
+    return Request(caller, kind, tuple(wanted), *given)
 
 
 def design_answer(decision: Decision) -> object:
@@ -145,7 +128,7 @@ def _engine_migration(decision: Decision, unit_errors: Dict[str, List[str]]) -> 
     return [migration.vm, list(migration.hosts)]
 
 
-def _factors(value: object) -> Tuple[WantedUnit, ...]:
+def _factors(value: object) -> List[WantedUnit]:
     place = "cost functions"
     if isinstance(value, dict):
         value = [list(item) for item in value.items()]
@@ -163,5 +146,4 @@ def _factors(value: object) -> Tuple[WantedUnit, ...]:
         if not -(2**31) <= factor < 2**31:
             raise BadParameters(f"{here}[1], the factor of {name:.80}: {factor} is beyond 32 bits")
         wanted.append(WantedUnit(name, factor))
-    values.at_most_units(place, wanted)
-    return tuple(wanted)
+    return wanted

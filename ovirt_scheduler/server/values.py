@@ -6,13 +6,12 @@ array they are ids; a VM that starts with ``<`` is a document, else an id.
 
 from __future__ import annotations
 
-from typing import Dict, List, Mapping, Sequence, Tuple, Union
+from typing import Dict, List, Mapping, Sequence, Union
 
 from ovirt_scheduler.errors import BadParameters
 from ovirt_scheduler.model.requests import Document, Hosts, Vm, WantedUnit, is_document
 from ovirt_scheduler.model.units import MOST_UNITS
-
-Parameters = Tuple[object, ...]
+from ovirt_scheduler.server.method import Parameters
 
 
 def counted(method: str, names: Sequence[str], parameters: Parameters) -> Parameters:
@@ -22,9 +21,8 @@ def counted(method: str, names: Sequence[str], parameters: Parameters) -> Parame
         BadParameters: there are not.
     """
     if len(parameters) != len(names):
-        raise BadParameters(
-            f"{method} takes {len(names)} parameters ({', '.join(names)}), not {len(parameters)}"
-        )
+        wanted = f"{len(names)} parameters ({', '.join(names)})" if names else "no parameters"
+        raise BadParameters(f"{method} takes {wanted}, not {len(parameters)}")
     return parameters
 
 

@@ -108,13 +108,6 @@ def test_no_properties_may_be_said_in_several_ways(given, properties):
     assert filters([], HOSTS, "vm", given).properties == properties
 
 
-def test_discover_takes_nothing():
-    """And says so."""
-    unit_wire.discover_request(())
-    with pytest.raises(BadParameters, match="discover takes no parameters, not 1"):
-        unit_wire.discover_request(("x",))
-
-
 F, C, B = unit_wire.filters_request, unit_wire.cost_functions_request, unit_wire.balance_request
 
 

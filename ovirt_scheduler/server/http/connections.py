@@ -48,7 +48,7 @@ class Connections:
         """
         with self._changed:
             while len(self._states) >= self._limit and not self._closed:
-                self._abort_longest_idle()
+                self.abort_longest_idle()
                 self._changed.wait()
             if not self._closed:
                 self._states[connection] = _State.IDLE
@@ -74,7 +74,12 @@ class Connections:
     def abort_longest_idle(self) -> None:
         """Break the connection that is idle for longest; none if a broken one is yet to leave."""
         with self._changed:
-            self._abort_longest_idle()
+            if _State.ABORTED in self._states.values():
+                return
+            for connection, state in self._states.items():
+                if state is _State.IDLE:
+                    self._abort(connection)
+                    return
 
     def wait_until_idle(self, deadline: float) -> bool:
         """Wait until none is busy, or the monotonic clock reads ``deadline``; True: none is."""
@@ -109,15 +114,6 @@ class Connections:
             if after is _State.IDLE:  # what others wait for
                 self._changed.notify_all()
             return True
-
-    def _abort_longest_idle(self) -> None:
-        # One at a time: the last one that was chosen may not have left yet.
-        if _State.ABORTED in self._states.values():
-            return
-        for connection, state in self._states.items():
-            if state is _State.IDLE:
-                self._abort(connection)
-                return
 
     def _abort(self, connection: socket.socket) -> None:
         self._states[connection] = _State.ABORTED

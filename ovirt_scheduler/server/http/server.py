@@ -76,9 +76,8 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         except OSError as error:
             self.server_close()
             raise listening.refusal(settings.address, settings.port, error) from None
-        host = f"[{settings.address}]" if ":" in settings.address else settings.address
         scheme = "http" if settings.tls is None else "https"
-        self.url = f"{scheme}://{host}:{self.server_address[1]}"
+        self.url = f"{scheme}://{_peer((settings.address, self.server_address[1]))}"
 
     def serve_forever(self, poll_interval: float = 0.5) -> None:  # noqa: ARG002  # nothing is polled
         """Accept connections until another thread calls ``stop``."""

@@ -14,7 +14,6 @@ from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model import records
 from ovirt_scheduler.model.plugins import Source
-from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.security import trust
 from ovirt_scheduler.security.whole_file import write_state
 
@@ -31,28 +30,28 @@ class _Version:
     sources: Tuple[Source, ...] = ()  # its file, then its helpers; none: the file is gone
 
 
-class NothingKept:
-    """Saves nothing and knows nothing, for commands that show the files as they are."""
+class Store:
+    """Where a registry keeps plugins. This one keeps nothing: commands show files as they are."""
 
     def save(self, plugin: LoadedPlugin) -> None:
-        """Save nothing."""
+        """Keep a version that has loaded."""
 
     def catch_up(self) -> None:
-        """Save nothing."""
+        """Save again what could not be saved before."""
 
     def drop(self, path: Path, filters: Sequence[str] = ()) -> None:
-        """Forget nothing, as nothing was saved."""
+        """Forget a plugin whose file is gone, but for the names of these filters."""
 
     def filters(self, path: Path) -> Tuple[str, ...]:  # noqa: ARG002
-        """No names."""
+        """The names of the filters that a plugin's last good version had."""
         return ()
 
     def restore(self, path: Path, loader: Loader) -> Optional[LoadedPlugin]:  # noqa: ARG002
-        """No version."""
+        """The last good version, made again; None where there is none."""
         return None
 
 
-class LastGood:
+class LastGood(Store):
     """Keeps the last good versions, in one file for each plugin."""
 
     def __init__(self, folder: Path) -> None:
@@ -63,8 +62,7 @@ class LastGood:
     def save(self, plugin: LoadedPlugin) -> None:
         """Keep a version that loads. If that fails, a warning says so, and it is tried again."""
         failed_before = plugin.path in self._unsaved
-        filters = tuple(unit.name for unit in plugin.units if unit.kind is Kind.FILTER)
-        version = _Version(str(plugin.path), filters, plugin.conf, tuple(plugin.sources))
+        version = _Version(str(plugin.path), plugin.filters, plugin.conf, plugin.sources)
         try:
             self._write(version)
         except OSError as error:

@@ -13,7 +13,7 @@ import stat
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
 from ovirt_scheduler.catalogue import drivers as driver_units
 from ovirt_scheduler.catalogue import files as plugin_files
@@ -73,6 +73,11 @@ class LoadedPlugin:
     def enabled(self) -> bool:
         """Whether its conf file lets it be used."""
         return bool(self.checksum)
+
+    @property
+    def filters(self) -> Tuple[str, ...]:
+        """The names of its filters."""
+        return tuple(unit.name for unit in self.units if unit.kind is Kind.FILTER)
 
 
 class Loader:
@@ -243,10 +248,13 @@ class Loader:
         units = tuple(self._unit(found, code, conf, checksum) for found in analysis.units)
         driver_units.check(analysis.drivers, source.path)
         made = [self._driver(found, code, conf, checksum) for found in analysis.drivers]
-        drivers = tuple(driver for driver in made if not self._too_new(driver))
+        too_new = [
+            each for each in made if driver_units.too_new(each, self._settings.engine_version)
+        ]
+        drivers = tuple(driver for driver in made if driver not in too_new)
         warnings = (
             *_unchecked_properties(units, source.path),
-            *(self._left_out(driver) for driver in made if self._too_new(driver)),
+            *map(self._left_out, too_new),
             *_misspelt(source),
             *(PluginError(each.message, source.path, each.line) for each in analysis.doubts),
         )
@@ -288,16 +296,9 @@ class Loader:
     def _driver(
         self, found: FoundDriver, code: PluginCode, conf: PluginConf, checksum: str
     ) -> DriverUnit:
-        try:
+        with self._naming_file(found, code, conf):
             driver = driver_units.make(found, code, conf, checksum, self._limits_of(conf))
-        except PluginError as error:
-            if conf.custom_properties:
-                raise PluginError(error.message, str(self.conf_path(code.name))) from None
-            raise PluginError(error.message, code.modules[0].path, found.line) from None
         return replace(driver, shipped=Path(code.folder) == self._shipped)
-
-    def _too_new(self, driver: DriverUnit) -> bool:
-        return driver_units.too_new(driver, self._settings.engine_version)
 
     def _left_out(self, driver: DriverUnit) -> PluginError:
         return PluginError(
@@ -318,19 +319,24 @@ class Loader:
         self, found: FoundUnit, code: PluginCode, conf: PluginConf
     ) -> Optional[PropertySet]:
         """The conf file's properties, or else those that a class unit declares itself."""
-        if conf.custom_properties:
-            if found.kind not in conf.kinds:
-                return None
-            declared = conf.name, conf.custom_properties, conf.default_values
-            try:
-                return properties.parse(*declared)
-            except PluginError as error:
-                raise PluginError(error.message, str(self.conf_path(code.name))) from None
-        if not found.properties:
-            return None
+        with self._naming_file(found, code, conf):
+            if not conf.custom_properties:
+                declared = found.properties
+                return properties.parse_for_java(found.name, declared) if declared else None
+            if found.kind in conf.kinds:
+                return properties.parse(conf.name, conf.custom_properties, conf.default_values)
+        return None
+
+    @contextlib.contextmanager
+    def _naming_file(
+        self, found: Union[FoundUnit, FoundDriver], code: PluginCode, conf: PluginConf
+    ) -> Iterator[None]:
+        """Name the file whose properties are wrong: the conf file, or else the plugin's."""
         try:
-            return properties.parse_for_java(found.name, found.properties)
+            yield
         except PluginError as error:
+            if conf.custom_properties:
+                raise PluginError(error.message, str(self.conf_path(code.name))) from None
             raise PluginError(error.message, code.modules[0].path, found.line) from None
 
 

@@ -22,13 +22,13 @@ from typing import (
     List,
     Mapping,
     Optional,
-    Protocol,
     Sequence,
     Tuple,
 )
 
 from ovirt_scheduler.catalogue import changes
 from ovirt_scheduler.catalogue.files import PluginFile, Stamps
+from ovirt_scheduler.catalogue.last_good import Store
 from ovirt_scheduler.catalogue.loader import FolderScan, LoadedPlugin, Loader
 from ovirt_scheduler.catalogue.snapshot import Catalogue, Key, Outdated
 from ovirt_scheduler.errors import ExecutorUnavailable, PluginError
@@ -51,25 +51,6 @@ _SETTLE_AT_MOST = 2.0  # seconds that a refresh waits for that, should it go on
 _REJECTS = "its filter accepts no host (on_failure = reject)"
 
 Claim = Tuple[str, str]  # what one plugin alone may have: a kind, "driver" or "topic"; a name
-
-
-class Store(Protocol):
-    """Keeps the last good version of each plugin over a restart."""
-
-    def save(self, plugin: LoadedPlugin) -> None:
-        """Keep a version that has loaded."""
-
-    def catch_up(self) -> None:
-        """Save again what could not be saved before."""
-
-    def drop(self, path: Path, filters: Sequence[str] = ()) -> None:
-        """Forget a plugin whose file is gone, but for the names of these filters."""
-
-    def filters(self, path: Path) -> Tuple[str, ...]:
-        """The names of the filters that a plugin's last good version had."""
-
-    def restore(self, path: Path, loader: Loader) -> Optional[LoadedPlugin]:
-        """The last good version, made again; None where there is none."""
 
 
 @dataclass(frozen=True)
@@ -230,7 +211,7 @@ class Registry:
                 states[path] = replace(state, unsettled=True)
             else:
                 alone = self._loader.conf_path(path.stem) in scan.orphaned
-                self._store.drop(path, _filters(state.good) if alone else ())
+                self._store.drop(path, state.good.filters if alone and state.good else ())
         orphaned = self._orphaned_confs(scan)
         # A folder that cannot be listed keeps its rank, and its plugins the names they have.
         order = sorted(states, key=lambda path: (scan.folders.index(path.parent), path.name))
@@ -429,10 +410,6 @@ def _driver_claims(driver: DriverUnit) -> Dict[Claim, str]:
             f"has the topic {driver.topic} already; set another topic in one of them"
         )
     return claims
-
-
-def _filters(plugin: Optional[LoadedPlugin]) -> Tuple[str, ...]:
-    return tuple(u.name for u in (plugin.units if plugin else ()) if u.kind is Kind.FILTER)
 
 
 def _kept(fault: PluginError, good: Optional[LoadedPlugin]) -> PluginError:

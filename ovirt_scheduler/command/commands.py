@@ -30,7 +30,7 @@ from ovirt_scheduler.command import (
 )
 from ovirt_scheduler.command.check import check as check_all
 from ovirt_scheduler.command.check import check_plugins
-from ovirt_scheduler.command.inputs import CallInputs
+from ovirt_scheduler.command.inputs import Inputs
 from ovirt_scheduler.command.setup import engine, run
 from ovirt_scheduler.command.setup.files import CONF
 from ovirt_scheduler.command.setup.machine import Machine
@@ -194,9 +194,9 @@ def kind(words: str) -> Kind:
     return found[spelt]
 
 
-def _inputs(options: argparse.Namespace) -> CallInputs:
+def _inputs(options: argparse.Namespace) -> Inputs:
     vm = inputs.vm(options.vm) if getattr(options, "vm", None) else inputs.NO_VM
-    return CallInputs(inputs.hosts(options.hosts), vm, inputs.pairs(options.property))
+    return Inputs(inputs.hosts(options.hosts), vm, inputs.pairs(options.property))
 
 
 def new(options: argparse.Namespace) -> int:

@@ -18,7 +18,7 @@ HostsInput = Union[str, Tuple[str, ...]]  # a document, or ids (contract 1.4)
 NO_VM = "00000000-0000-0000-0000-000000000000"
 
 
-class CallInputs(NamedTuple):
+class Inputs(NamedTuple):
     """What a call is about."""
 
     hosts: HostsInput

@@ -129,6 +129,6 @@ def _unchecked() -> ssl.SSLContext:
 
 def _sha256(certificate: Path) -> str:
     try:
-        return certificates.fingerprint(certificate).replace(":", "").lower()
+        return certificates.describe(certificate).fingerprint.replace(":", "").lower()
     except ConfigError:
         return ""

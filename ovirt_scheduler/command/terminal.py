@@ -20,7 +20,7 @@ from xml.parsers.expat import ExpatError
 from xmlrpc.client import Fault, ProtocolError, SafeTransport, ServerProxy, Transport
 
 from ovirt_scheduler.command import tables
-from ovirt_scheduler.command.inputs import CallInputs, names
+from ovirt_scheduler.command.inputs import Inputs, names
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.daemon.runtime import Services
@@ -148,7 +148,7 @@ def discover(call: Call) -> Shown:
     return Shown(text or "no policy units; ovirt-scheduler check tells why\n", units, names=named)
 
 
-def run_filters(call: Call, units: Sequence[str], inputs: CallInputs) -> Shown:
+def run_filters(call: Call, units: Sequence[str], inputs: Inputs) -> Shown:
     """Ask which hosts every filter accepts."""
     answer = _Answer(call(_ENGINE, "runFilters", list(units), *inputs.parameters()))
     accepted = answer.result
@@ -161,7 +161,7 @@ def run_filters(call: Call, units: Sequence[str], inputs: CallInputs) -> Shown:
     return answer.shown(text, fields, _called(accepted, host_names), _NO_HOSTS)
 
 
-def run_cost_functions(call: Call, factors: Mapping[str, int], inputs: CallInputs) -> Shown:
+def run_cost_functions(call: Call, factors: Mapping[str, int], inputs: Inputs) -> Shown:
     """Ask for the weighted sum of costs of each host; the best host comes first."""
     answer = _Answer(call(_ENGINE, "runCostFunctions", dict(factors), *inputs.parameters()))
     costs: Dict[str, int] = {}
@@ -175,7 +175,7 @@ def run_cost_functions(call: Call, factors: Mapping[str, int], inputs: CallInput
     return answer.shown(text, {"costs": costs}, _called(best_first, host_names), _NO_HOSTS)
 
 
-def run_balance(call: Call, unit: str, inputs: CallInputs) -> Shown:
+def run_balance(call: Call, unit: str, inputs: Inputs) -> Shown:
     """Ask which VM to migrate, and where it may go."""
     answer = _Answer(call(_ENGINE, "runLoadBalancing", unit, *inputs.parameters(with_vm=False)))
     vm, targets = answer.result
@@ -218,7 +218,7 @@ def topics(call: Call) -> Shown:
     return Shown(text or "no topics\n", found, names=[each["topic"] for each in found])
 
 
-def select_host(call: Call, scheduler: str, inputs: CallInputs) -> Shown:
+def select_host(call: Call, scheduler: str, inputs: Inputs) -> Shown:
     """Ask which host a scheduler would start the VM on."""
     answer = _Answer(call(_ENGINE, "selectHost", scheduler, *inputs.parameters()))
     host = answer.result

@@ -13,7 +13,7 @@ from typing import Dict, Iterator, Mapping, Sequence, Tuple
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
 from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.command import terminal
-from ovirt_scheduler.command.inputs import CallInputs
+from ovirt_scheduler.command.inputs import Inputs
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.errors import BadInput, BadUsage, PluginError
@@ -53,7 +53,7 @@ def run(
     settings: Settings,
     path: Path,
     kinds: Tuple[Kind, ...],
-    inputs: CallInputs,
+    inputs: Inputs,
 ) -> Shown:
     """Run every unit of a file that is of one of the kinds.
 
@@ -131,7 +131,7 @@ def _no_unit(loaded: LoadedPlugin, path: Path) -> PluginError:
     return PluginError(f"has no policy unit: {define}", str(path))
 
 
-def _ask(call: terminal.Call, unit: PolicyUnit, inputs: CallInputs) -> Shown:
+def _ask(call: terminal.Call, unit: PolicyUnit, inputs: Inputs) -> Shown:
     if unit.kind is Kind.FILTER:
         return terminal.run_filters(call, [unit.name], inputs)
     if unit.kind is Kind.COST_FUNCTION:

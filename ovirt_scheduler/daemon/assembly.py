@@ -189,8 +189,8 @@ class Assembly:
                 problem = problem_of(file.absolute())
                 if problem:
                     raise ConfigError(problem, str(file))
-            fingerprint = certificates.fingerprint(certificate)
-            say(f"the certificate is self-signed: {certificate}, SHA-256 {fingerprint}")
+            found = certificates.describe(certificate).fingerprint
+            say(f"the certificate is self-signed: {certificate}, SHA-256 {found}")
         self._certificate = certificates.describe(certificate)
         admitted = None
         if settings.ssl_client_ca is not None:

@@ -49,7 +49,7 @@ class Description(NamedTuple):
     names: Tuple[str, ...]  # for which it is valid: DNS names, then addresses
     begins: datetime.datetime
     ends: datetime.datetime
-    fingerprint: str  # SHA-256, as ``fingerprint`` gives it
+    fingerprint: str  # SHA-256, as keytool and openssl show it: ``AB:CD:…``
 
     @property
     def days_left(self) -> int:
@@ -132,15 +132,6 @@ def check(certificate: Path, key: Path) -> None:
     leaf = _read_chain(certificate)[0]
     if leaf.public_key().public_bytes(*_PUBLIC_FORM) != _read_public_half(key):
         raise ConfigError(f"is not the key of the first certificate in {certificate}", str(key))
-
-
-def fingerprint(certificate: Path) -> str:
-    """The SHA-256 of a file's first certificate, as keytool and openssl show it: ``AB:CD:…``.
-
-    Raises:
-        ConfigError: the file holds no certificate, or cannot be read.
-    """
-    return describe(certificate).fingerprint
 
 
 def describe(certificate: Path) -> Description:

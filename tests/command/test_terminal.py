@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from ovirt_scheduler.command import recorded, terminal
-from ovirt_scheduler.command.inputs import CallInputs
+from ovirt_scheduler.command.inputs import Inputs
 from ovirt_scheduler.errors import BadInput, BadUsage, NoAnswer, UnreadableDocument
 from ovirt_scheduler.history.store import FILE, Reader
 from ovirt_scheduler.settings import config
@@ -113,7 +113,7 @@ def test_discover_lists_the_units(call):
 
 def test_filters_tell_who_is_out(call):
     """Not only who is in."""
-    shown = terminal.run_filters(call, ["First"], CallInputs(HOSTS))
+    shown = terminal.run_filters(call, ["First"], Inputs(HOSTS))
     assert shown.well
     assert (
         shown.fields.items() >= {"accepted": IDS[:1], "rejected": IDS[1:], "problems": []}.items()
@@ -125,14 +125,14 @@ def test_filters_tell_who_is_out(call):
 
 def test_costs_are_multiplied_and_summed(call):
     """Whichever of the two the daemon is set to answer; the best host stands first."""
-    shown = terminal.run_cost_functions(call, {"First": 3}, CallInputs(HOSTS))
+    shown = terminal.run_cost_functions(call, {"First": 3}, Inputs(HOSTS))
     assert shown.fields["costs"] == {host: -3 * position for position, host in enumerate(IDS)}
     assert shown.text.splitlines()[1].endswith(f"{IDS[-1]}  -9")
 
 
 def test_each_host_is_told_with_what_decided_it(call):
     """Which of several units removed it, what its costs are made of; the whole record for JSON."""
-    shown = terminal.run_filters(call, ["Falls", "First"], CallInputs(HOSTS))
+    shown = terminal.run_filters(call, ["Falls", "First"], Inputs(HOSTS))
     assert shown.text.splitlines()[:3] == [
         f"HOST    ID{' ' * 36}VERDICT   WHY",
         f"lynx    {IDS[0]}  accepted",
@@ -144,14 +144,14 @@ def test_each_host_is_told_with_what_decided_it(call):
     assert [host["verdicts"][1]["verdict"] for host in kept["hosts"]] == ["passed"] + 3 * [
         "removed"
     ]
-    shown = terminal.run_cost_functions(call, {"Falls": 2, "First": 3}, CallInputs(HOSTS))
+    shown = terminal.run_cost_functions(call, {"Falls": 2, "First": 3}, Inputs(HOSTS))
     assert shown.text.splitlines()[1].endswith(f"  {IDS[3]}  -9    First 3 × (-3)")
 
 
 def test_who_removed_all_hosts_is_told(call, plugins):
     """By a selection that finds none."""
     properties = {"filters": "First;Empty"}
-    shown = terminal.select_host(call, "default", CallInputs(HOSTS, VM_ID, properties))
+    shown = terminal.select_host(call, "default", Inputs(HOSTS, VM_ID, properties))
     first, _, *lines = shown.text.splitlines()
     assert first == "no host: none left, 3 removed by First, 1 by Empty"
     assert [line.split()[-1] for line in lines] == ["Empty", "First", "First", "First"]
@@ -159,9 +159,9 @@ def test_who_removed_all_hosts_is_told(call, plugins):
 
 def test_a_balance_tells_what_to_move(call):
     """Or that there is nothing to do."""
-    shown = terminal.run_balance(call, "First", CallInputs(HOSTS, properties={"move": "1"}))
+    shown = terminal.run_balance(call, "First", Inputs(HOSTS, properties={"move": "1"}))
     assert shown.fields["migration"] == {"vm": VM_ID, "hosts": IDS[2:]}
-    assert terminal.run_balance(call, "First", CallInputs(HOSTS)).text == "nothing to do\n"
+    assert terminal.run_balance(call, "First", Inputs(HOSTS)).text == "nothing to do\n"
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_balance_tells_what_to_move(call):
 )
 def test_a_unit_that_fails_is_told(call, unit, told):
     """The answer stands without it, and all is not well."""
-    shown = terminal.run_filters(call, ["First", unit], CallInputs(HOSTS))
+    shown = terminal.run_filters(call, ["First", unit], Inputs(HOSTS))
     assert not shown.well
     assert shown.fields["accepted"] == IDS[:1]
     assert f"problem: {unit}: {told}" in shown.text
@@ -182,18 +182,18 @@ def test_a_unit_that_fails_is_told(call, unit, told):
 
 def test_nothing_is_said_of_an_answer_that_a_failure_emptied(call):
     """No hosts have costs, but that is not what there is to tell."""
-    shown = terminal.run_cost_functions(call, {"Falls": 1}, CallInputs(HOSTS))
+    shown = terminal.run_cost_functions(call, {"Falls": 1}, Inputs(HOSTS))
     assert shown.text.startswith("problem: Falls: ZeroDivisionError")
     assert "no hosts" not in shown.text
-    shown = terminal.run_filters(call, ["First"], CallInputs(()))
+    shown = terminal.run_filters(call, ["First"], Inputs(()))
     assert shown.text == "no hosts\n"
 
 
 def test_what_plugins_print_right_here_is_shown_with_their_tracebacks(call, request):
     """A daemon's answer tells nothing of it."""
     here = "local" in request.node.callspec.id
-    scored = terminal.run_cost_functions(call, {"Falls": 1}, CallInputs(HOSTS))
-    selected = terminal.select_host(call, "default", CallInputs(HOSTS, VM_ID, {"filters": "Falls"}))
+    scored = terminal.run_cost_functions(call, {"Falls": 1}, Inputs(HOSTS))
+    selected = terminal.select_host(call, "default", Inputs(HOSTS, VM_ID, {"filters": "Falls"}))
     for shown in (scored, selected):
         assert ("Falls: stdout:\nbefore the fall\n" in shown.text) is here
         assert ("Falls: traceback:\nTraceback" in shown.text) is here
@@ -207,7 +207,7 @@ def test_what_plugins_print_right_here_is_shown_with_their_tracebacks(call, requ
 def test_a_document_that_is_none_is_refused(call):
     """As the caller's mistake."""
     with pytest.raises(UnreadableDocument, match="hosts, line 1"):
-        terminal.run_filters(call, ["First"], CallInputs("<hosts"))
+        terminal.run_filters(call, ["First"], Inputs("<hosts"))
 
 
 def test_the_factor_is_one_unless_said():
@@ -288,14 +288,14 @@ def test_topics_are_listed_with_their_methods(call):
 
 def test_a_scheduler_is_asked_for_a_host(call):
     """By name and id; none is said, and so is what failed."""
-    shown = terminal.select_host(call, "default", CallInputs(HOSTS, VM_ID, {"filters": "First"}))
+    shown = terminal.select_host(call, "default", Inputs(HOSTS, VM_ID, {"filters": "First"}))
     assert (shown.fields["host"], shown.names, shown.problems) == (IDS[0], ["lynx"], [])
     assert [line.split()[1:] for line in shown.text.splitlines()[1:]] == [
         [IDS[0], "selected"], *([each, "not", "selected", "First"] for each in IDS[1:])
     ]  # fmt: skip
-    shown = terminal.select_host(call, "default", CallInputs((), VM_ID, {}))
+    shown = terminal.select_host(call, "default", Inputs((), VM_ID, {}))
     assert (shown.text, shown.fields["host"], shown.well) == ("no host\n", None, True)
-    shown = terminal.select_host(call, "defualt", CallInputs(HOSTS, VM_ID, {}))
+    shown = terminal.select_host(call, "defualt", Inputs(HOSTS, VM_ID, {}))
     assert shown.text == (
         "problem: defualt: 'defualt': there is no scheduler of that name; there are default; did "
         "you mean default?\n"

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from ovirt_scheduler.command import trial
-from ovirt_scheduler.command.inputs import CallInputs
+from ovirt_scheduler.command.inputs import Inputs
 from ovirt_scheduler.errors import (
     BadInput,
     BadUsage,
@@ -60,7 +60,7 @@ def plugin(tmp_path):
 
 def run(path, kinds=EVERY, hosts=HOSTS, properties=None):
     settings = trial.settings_for(config.load(None, {}), path)
-    return trial.run(settings, path, kinds, CallInputs(hosts, properties=properties or {}))
+    return trial.run(settings, path, kinds, Inputs(hosts, properties=properties or {}))
 
 
 def test_every_kind_that_the_file_has_is_run(plugin):
@@ -128,7 +128,7 @@ def test_limits_hold_as_in_the_daemon():
     settings = trial.settings_for(config.load(None, {}), path)
     settings = dataclasses.replace(settings, plugin_timeout=0.5)
     shown = trial.run(
-        settings, path, (Kind.FILTER,), CallInputs(HOSTS, properties={"marker": "1000000"})
+        settings, path, (Kind.FILTER,), Inputs(HOSTS, properties={"marker": "1000000"})
     )
     assert shown.fields[0]["outcome"] == "timed out"
 

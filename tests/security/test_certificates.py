@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
 from ovirt_scheduler.errors import ConfigError
-from ovirt_scheduler.security.certificates import CertificateFiles, check, ensure, fingerprint
+from ovirt_scheduler.security.certificates import CertificateFiles, check, describe, ensure
 
 PEM = serialization.Encoding.PEM
 NOW = datetime.datetime.now(datetime.timezone.utc)
@@ -142,7 +142,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 
 def make_at_once(folder: Path, barrier: Any, answers: Any) -> None:
     barrier.wait(30)
-    answers.put(fingerprint(ensure(folder).certificate))
+    answers.put(describe(ensure(folder).certificate).fingerprint)
 
 
 def test_processes_that_start_at_once_share_one_pair(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_javas_trust_store_takes_the_certificate(made: CertificateFiles, tmp_pat
     imported = ["-importcert", "-noprompt", "-file", made.certificate]
     subprocess.run(["keytool", *imported, *store], check=True, capture_output=True)
     listed = subprocess.run(["keytool", "-list", *store], check=True, capture_output=True)
-    assert fingerprint(made.certificate) in listed.stdout.decode()
+    assert describe(made.certificate).fingerprint in listed.stdout.decode()
 
 
 def test_a_made_pair_passes_the_check(made: CertificateFiles) -> None:
@@ -349,6 +349,7 @@ def test_the_fingerprint_is_the_certificates_sha256(made: CertificateFiles) -> N
     """It is written as openssl and keytool write it."""
     digest = ssl.PEM_cert_to_DER_cert(made.certificate.read_text())
     assert (
-        fingerprint(made.certificate).replace(":", "") == hashlib.sha256(digest).hexdigest().upper()
+        describe(made.certificate).fingerprint.replace(":", "")
+        == hashlib.sha256(digest).hexdigest().upper()
     )
-    assert fingerprint(made.certificate).count(":") == 31
+    assert describe(made.certificate).fingerprint.count(":") == 31

@@ -235,10 +235,10 @@ def test_the_engines_java_trusts_the_certificate(root, monkeypatch):
     assert f"already so: {store} trusts the certificate\n" in run()
     shutil.rmtree(made.parent)
     run()
-    assert certificates.fingerprint(made) in keytool("-list")
+    assert certificates.describe(made).fingerprint in keytool("-list")
     run(remove=True)
     listed = keytool("-list")
-    assert certificates.fingerprint(other) in listed
+    assert certificates.describe(other).fingerprint in listed
     assert "ovirt-scheduler" not in listed
 
 

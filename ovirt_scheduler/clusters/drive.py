@@ -17,6 +17,7 @@ the next look. Clusters do not affect each other.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -36,7 +37,7 @@ from ovirt_scheduler.errors import (
     SchedulerError,
     UnreadableDocument,
 )
-from ovirt_scheduler.model.cluster_state import ClusterDocuments, ClusterState
+from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.daemon_state import ClusterLook
 from ovirt_scheduler.model.drivers import (
     DriverRequest,
@@ -98,8 +99,9 @@ class ClusterDrive:
         self._stopping = threading.Event()
         self._migrations = ClusterMigrations(settings, makes, scheduling, memory, self._stopping)
         now = time.monotonic()
-        self._balance_at = now
-        self._timer_at = now + settings.timer_interval
+        # An interval of 0 is never.
+        self._balance_at = now if settings.load_balance_interval else math.inf
+        self._timer_at = now + (settings.timer_interval or math.inf)
         self._look_at = now  # when to look again though nothing has happened
 
     def state(self) -> ClusterLook:
@@ -126,8 +128,7 @@ class ClusterDrive:
 
     def _run_due_alone(self, woken: bool) -> float:
         now = time.monotonic()
-        balance = self._settings.load_balance_interval > 0 and now >= self._balance_at
-        timer = self._settings.timer_interval > 0 and now >= self._timer_at
+        balance, timer = now >= self._balance_at, now >= self._timer_at
         all_told = True
         try:
             if woken or balance or timer or now >= self._look_at:
@@ -143,11 +144,7 @@ class ClusterDrive:
         self._look_at = now
         if all_told:
             self._look_at += _FOLLOW_EVERY if self._migrations.under_way else _READ_SECONDS
-        return min(
-            self._look_at,
-            self._balance_at if self._settings.load_balance_interval else self._look_at,
-            self._timer_at if self._settings.timer_interval else self._look_at,
-        )
+        return min(self._look_at, self._balance_at, self._timer_at)
 
     def _run(self, timer: bool, balance: bool) -> bool:
         """Look at the cluster, tell what has changed, and call the scheduler where that is due.
@@ -170,7 +167,7 @@ class ClusterDrive:
         deadline = time.monotonic() + _READ_SECONDS
         hosts, vms = self._inventory.cluster(self.name, deadline)
         try:
-            state = self._executor.read_cluster(ClusterDocuments(hosts, vms, deadline))
+            state = self._executor.read_cluster(hosts, vms, deadline)
         except UnreadableDocument as error:
             raise UnreadableDocument(f"what the engine told cannot be read: {error}") from None
         if not state.hosts:

@@ -21,7 +21,6 @@ from ovirt_scheduler.history.store import History
 from ovirt_scheduler.model import aggregate, near
 from ovirt_scheduler.model.drivers import (
     INTERFACE_METHODS,
-    Changes,
     DriverAnswer,
     DriverDecision,
     DriverExecution,
@@ -40,6 +39,7 @@ from ovirt_scheduler.processes.executor import Executor
 
 _NOTHING: Mapping[Returns, DriverAnswer] = {
     Returns.SELECTION: (),
+    Returns.IDS: (),
     Returns.TRUTH: False,
     Returns.MIGRATIONS: {},
     Returns.VALUE: "",
@@ -239,7 +239,7 @@ class Scheduling:
         until = started + seconds
         # The last one has its whole time.
         job, engine_errors = self._with_engine(self._job(request, until))
-        self._executor.tell_changes(job, Changes(tuple(changes), until), handle)
+        self._executor.tell_changes(job, changes, until, handle)
 
     def _job(self, request: DriverRequest, begun: float) -> DriverJob:
         """A request's job, without the units before it.

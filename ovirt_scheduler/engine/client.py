@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import html
-import http
+import http.client
 import io
 import json
 import re
@@ -77,8 +77,8 @@ class _HttpReply(NamedTuple):
 
     @property
     def _status(self) -> str:
-        phrases = {status.value: f" {status.phrase}" for status in http.HTTPStatus}
-        return f"answered HTTP {self.status}{phrases.get(self.status, '')}"
+        phrase = http.client.responses.get(self.status, "")
+        return f"answered HTTP {self.status} {phrase}".rstrip()
 
 
 class EngineClient:

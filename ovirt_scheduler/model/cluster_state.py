@@ -1,24 +1,13 @@
 """The state of a cluster: the statuses of its hosts and VMs, and where each VM runs.
 
-The daemon opens no document. It hands the engine's ``ClusterDocuments`` to a reader, and gets
-back a ``ClusterState``: all that it needs to look after a cluster.
+The daemon opens no document. It hands the engine's to a reader, and gets back a
+``ClusterState``: all that it needs to look after a cluster.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Mapping, Optional
-
-from ovirt_scheduler.model.requests import Document
-
-
-@dataclass(frozen=True)
-class ClusterDocuments:
-    """The engine's documents on a cluster, in version 4 of the representation."""
-
-    hosts: Document
-    vms: Document
-    deadline: float  # seconds on the monotonic clock
 
 
 @dataclass(frozen=True)

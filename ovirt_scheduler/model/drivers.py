@@ -34,7 +34,7 @@ INTERFACE_METHODS: Mapping[str, InterfaceMethod] = {
     "candidates": InterfaceMethod("HostSelector", _SELECTS, Returns.SELECTION),
     "select_host": InterfaceMethod("HostSelector", _SELECTS, Returns.SELECTION),
     "has_any_hosts": InterfaceMethod("HostSelector", _SELECTS, Returns.TRUTH),
-    "get_selected_hosts": InterfaceMethod("HostSelector", (), Returns.SELECTION),
+    "get_selected_hosts": InterfaceMethod("HostSelector", (), Returns.IDS),
     "load_balance": InterfaceMethod("LoadBalancer", _BALANCES, Returns.MIGRATIONS),
     "on_timer_invoked": InterfaceMethod("TimerInvokedScheduler", _BALANCES, Returns.MIGRATIONS),
     "on_vm_status_changed": InterfaceMethod(
@@ -136,14 +136,6 @@ class StatusChange:
     subject: str  # the id of the host or VM, as the hook is one for hosts or for VMs
     old_status: str
     new_status: str
-
-
-@dataclass(frozen=True)
-class Changes:
-    """Changes to call a hook for, one after another, and until when a call may begin."""
-
-    all: Tuple[StatusChange, ...]
-    until: float  # seconds on the monotonic clock; the first call is always made
 
 
 @dataclass(frozen=True)

@@ -111,9 +111,7 @@ def _misshapen(place: str, problem: str) -> ValueError:
     return ValueError(f"{place[1:]}: {problem}" if place else problem)
 
 
-@functools.cache
-def _types(kind: Any) -> Dict[str, Any]:
-    return typing.get_type_hints(kind)
+_types = functools.cache(typing.get_type_hints)
 
 
 def _plain(value: Any) -> object:

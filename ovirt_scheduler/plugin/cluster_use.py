@@ -8,7 +8,7 @@ counts as nothing.
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import Dict, Iterable, List, Mapping, Optional, Sequence
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Union
 
 from ovirtsdk4 import types
 
@@ -142,14 +142,11 @@ def priority(vm: types.Vm) -> int:
 
 def vcpus(vm: types.Vm) -> int:
     """Its virtual processors."""
-    topology = vm.cpu and vm.cpu.topology
-    if not topology:
-        return 1
-    return (topology.sockets or 1) * (topology.cores or 1) * (topology.threads or 1)
+    return _processors(vm) or 1
 
 
-def _processors(host: types.Host) -> int:
-    topology = host.cpu and host.cpu.topology
+def _processors(entity: Union[types.Host, types.Vm]) -> int:
+    topology = entity.cpu and entity.cpu.topology
     if not topology:
         return 0
     return (topology.sockets or 1) * (topology.cores or 1) * (topology.threads or 1)

@@ -18,14 +18,12 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple, cas
 from ovirt_scheduler.errors import BadParameters, RefusedProperty, UnreadableDocument
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.analysis import Analysis
-from ovirt_scheduler.model.cluster_state import ClusterDocuments, ClusterState
+from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.daemon_state import ProcessesState
 from ovirt_scheduler.model.decisions import Execution, Job
 from ovirt_scheduler.model.drivers import (
-    Changes,
     DriverExecution,
     DriverJob,
-    DriverUnit,
     StatusChange,
     Subjects,
 )
@@ -188,10 +186,13 @@ class Executor:
             method = _method_call(job, replace(inputs, hosts=left), total)
             return self._called(method, execution, job)
 
-    def tell_changes(self, job: DriverJob, changes: Changes, hear: HearChange) -> None:
+    def tell_changes(
+        self, job: DriverJob, changes: Sequence[StatusChange], until: float, hear: HearChange
+    ) -> None:
         """Call a hook for each of the changes that there is time for, one after another.
 
         Args:
+            until: seconds on the monotonic clock, after which no call begins but the first.
             hear: called at once with each change, and with how its call ended.
 
         Raises:
@@ -199,8 +200,8 @@ class Executor:
         """
         with self._runner.places.taken(1, job.deadline):
             inputs, problems = self._read(job.subjects, job.replies, job.deadline)
-            for number, change in enumerate(changes.all):
-                if number and time.monotonic() >= changes.until:
+            for number, change in enumerate(changes):
+                if number and time.monotonic() >= until:
                     return
                 one = job.of(change)
                 of_one = _of_change(inputs, one.subjects)
@@ -209,16 +210,16 @@ class Executor:
                 )
                 hear(change, self._called(_method_call(one, of_one), execution, one))
 
-    def read_cluster(self, documents: ClusterDocuments) -> ClusterState:
+    def read_cluster(self, hosts: Document, vms: Document, deadline: float) -> ClusterState:
         """Read the engine's documents on a cluster, in a process of its own.
 
         Raises:
             UnreadableDocument: it cannot be read.
             Overloaded, ExecutorUnavailable: as for ``run``.
         """
-        unread = [Unread(Role.HOSTS, documents.hosts), Unread(Role.VMS, documents.vms)]
-        with self._runner.places.taken(1, documents.deadline):
-            _, read, state = self._runner.read(unread, documents.deadline, tells_states=True)
+        unread = [Unread(Role.HOSTS, hosts), Unread(Role.VMS, vms)]
+        with self._runner.places.taken(1, deadline):
+            _, read, state = self._runner.read(unread, deadline, tells_states=True)
         for each in read:
             if each.problem:
                 raise UnreadableDocument(each.problem)
@@ -413,7 +414,7 @@ def _method_call(
             "costs": costs or {}, "selected": job.selected, "destinations": job.destinations,
         }  # fmt: skip
     return PluginCall(
-        _method(driver, job.method),
+        _method(job),
         driver.plugin,
         driver.limits,
         inputs,
@@ -424,17 +425,15 @@ def _method_call(
     )
 
 
-def _method(driver: DriverUnit, name: str) -> Function:
+def _method(job: DriverJob) -> Function:
     """The function of a driver's method: one of an interface, or one that it publishes."""
-    defined = driver.defines(name)
-    returns = Returns.VALUE if defined is None else defined.returns
-    if defined is not None and returns is Returns.SELECTION and "hosts" not in defined.parameters:
-        returns = Returns.IDS
+    driver = job.driver
+    defined = driver.defines(job.method)
     return Function(
         driver.name,
         driver.words,
-        name,
-        returns,
+        job.method,
+        job.returns,
         driver.class_name,
         None if defined is None else defined.parameters,
         properties=driver.properties,

@@ -264,12 +264,8 @@ def _preference(properties: Properties) -> Preference:
         fraction = use.fraction_with(processors, memory)
         return (1, fraction) if fraction > high else (0, -fraction)
 
-    def indifferent(use: HostUse, processors: float, memory: float) -> Tuple[float, ...]:
-        del use, processors, memory
-        return ()
-
     by_policy = {EVENLY_DISTRIBUTE: evenly, POWER_SAVING: packed}
-    return by_policy.get(properties["policy"], indifferent)
+    return by_policy.get(properties["policy"], lambda *_: ())
 
 
 def _comparison(source: HostUse, target: HostUse) -> str:

@@ -203,12 +203,6 @@ class SchedulerConf(ShippedFile):
         edited = self._machine.read(self.name) if self.edited else None
         return self._parsed(self._data if edited is None else edited)
 
-    @property
-    def makes_certificate(self) -> bool:
-        """Whether the settings have TLS without a certificate of their own."""
-        values = self.values()
-        return values["ssl"] and values["ssl_certificate"] is None
-
     def _parsed(self, data: bytes) -> ConfFile:
         return config.parse(data, self._machine.path(self.name))
 

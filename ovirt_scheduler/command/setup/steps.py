@@ -239,7 +239,8 @@ class Certificate(Step):
 
     def plan(self) -> Plan:
         """Plan to make the certificate, as the daemon's user."""
-        if not self._conf.makes_certificate:
+        values = self._conf.values()
+        if not values["ssl"] or values["ssl_certificate"] is not None:
             return Plan("already so: scheduler.conf needs no certificate to be made")
         if certificates.files_in(self._machine.path(self.name)).certificate.exists():
             return Plan(f"already so: the certificate in {self.name}")

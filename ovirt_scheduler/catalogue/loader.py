@@ -124,8 +124,8 @@ class Loader:
             # Before it is listed: what comes later, shows later.
             stamps[folder] = plugin_files.stamp(folder)
             try:
-                distrust = trust.tampering(folder)
-                found = None if distrust else plugin_files.listing(folder)
+                problem = trust.tampering(folder)
+                found = None if problem else plugin_files.listing(folder)
             except FileNotFoundError:
                 if folder not in (*self._settings.plugins_path_optional, self._shipped):
                     problems.append(
@@ -134,12 +134,10 @@ class Loader:
                     )  # fmt: skip
                 continue
             except OSError as error:
-                unreadable.append(folder)
-                problems.append(PluginError(f"cannot be listed: {error.strerror}", str(folder)))
-                continue
+                found, problem = None, f"cannot be listed: {error.strerror}"
             if found is None:
                 unreadable.append(folder)
-                problems.append(PluginError(f"{distrust}", str(folder)))
+                problems.append(PluginError(f"{problem}", str(folder)))
                 continue
             files.extend(found.files)
             stamps.update(found.stamps)

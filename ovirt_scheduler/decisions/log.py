@@ -138,7 +138,7 @@ def log_decision(decision: Decision) -> None:
         if result.ok and _log.isEnabledFor(logging.DEBUG):
             _log_value(_call_fields(request_id, kind.words, result), kind, result, left)
             if kind is Kind.FILTER:
-                left = _kept(result, left)
+                left = aggregate.among(left, result.value)
         log_call(request_id, kind.words, result)
 
 
@@ -203,7 +203,7 @@ def _log_value(
 ) -> None:
     """Log what a unit decided; ``left`` are the hosts that the units before it left."""
     if kind is Kind.FILTER:
-        kept = frozenset(_kept(result, left))
+        kept = frozenset(aggregate.among(left, result.value))
         removed = Names([host for host in left if host not in kept])
         _log.debug(
             "%(request)s %(kind)s %(unit)s removed %(removed)s of %(hosts_in)d hosts in "
@@ -222,10 +222,6 @@ def _log_value(
             "%(request)s %(kind)s %(unit)s migrates %(vm)s to %(hosts)s in %(milliseconds).1f ms",
             {**call, **migration},
         )
-
-
-def _kept(result: CallResult, hosts: Tuple[str, ...]) -> Tuple[str, ...]:
-    return aggregate.among(hosts, result.value)[0]
 
 
 def _log_failure(call: Mapping[str, object], result: CallResult, failing: Failing) -> None:

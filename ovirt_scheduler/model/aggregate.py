@@ -23,25 +23,16 @@ _SUM_BOUND = 10**9
 Ids = Tuple[str, ...]
 
 
-def among(asked: Sequence[str], answered: Sequence[str]) -> Tuple[Ids, Ids]:
-    """Split the hosts that a plugin answered into those asked about, and others.
-
-    Returns:
-        The answered hosts that were asked about, in that order; and the others, in the order
-        answered. None is there twice.
-    """
+def among(asked: Sequence[str], answered: Sequence[str]) -> Ids:
+    """The hosts of a plugin's answer that were asked about, in that order."""
     chosen = set(answered)
-    known = set(asked)
-    return (
-        tuple(host for host in asked if host in chosen),
-        tuple(dict.fromkeys(host for host in answered if host not in known)),
-    )
+    return tuple(host for host in asked if host in chosen)
 
 
 def narrow(left: Ids, result: CallResult, on_failure: OnFailure) -> Ids:
     """The hosts that are left after one more filter (contract 4.1, 4.2)."""
     if result.ok:
-        return left if result.value == left else among(left, result.value)[0]
+        return left if result.value == left else among(left, result.value)
     return () if on_failure is OnFailure.REJECT else left
 
 

@@ -10,9 +10,7 @@ from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.store import Reader
 from ovirt_scheduler.model.requests import AnswerForm, Caller
-from ovirt_scheduler.server.method import Method
-
-Parameters = Tuple[object, ...]
+from ovirt_scheduler.server.method import Method, Parameters
 
 _DECISION = """decision(id)
 

@@ -16,9 +16,7 @@ _PAUSE = 0.005  # seconds between two looks
 _READ_BYTES = 4096
 
 
-def reset_signals(
-    handled: Iterable[signal.Signals] = (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM),
-) -> None:
+def reset_signals(handled: Iterable[signal.Signals]) -> None:
     """Forget the handlers of the process that this one was forked from."""
     signal.set_wakeup_fd(-1)
     for number in handled:

@@ -49,11 +49,7 @@ def unlimit_memory() -> None:
 
 def set_soft_and_hard(limits: Limits) -> None:
     """Put this process, and all that it starts, under a plugin call's limits for good."""
-    _set_memory(limits.memory)
-    # One second between: SIGXCPU comes at the soft limit, SIGKILL at the hard one.
-    _set(resource.RLIMIT_CPU, limits.cpu, limits.cpu + 1)
-    _set(resource.RLIMIT_NOFILE, limits.open_files, limits.open_files)
-    _set(resource.RLIMIT_CORE, 0, 0)
+    _set_for_good(limits, limits.memory, limits.cpu)
 
 
 def set_hard(limits: Limits, loaded: bool = False) -> None:
@@ -62,11 +58,9 @@ def set_hard(limits: Limits, loaded: bool = False) -> None:
     Args:
         loaded: False while it loads its plugin, which may take twice the memory of a call.
     """
-    _set_memory(ROOM + (limits.memory if loaded else 2 * limits.memory))
+    memory = ROOM + (limits.memory if loaded else 2 * limits.memory)
     # A call begins with less than cpu_limit used; SIGXCPU comes at its soft limit.
-    _set(resource.RLIMIT_CPU, 2 * limits.cpu + 1, 2 * limits.cpu + 2)
-    _set(resource.RLIMIT_NOFILE, limits.open_files, limits.open_files)
-    _set(resource.RLIMIT_CORE, 0, 0)
+    _set_for_good(limits, memory, 2 * limits.cpu + 1)
 
 
 def set_soft(limits: Limits, data: int, size: int) -> None:
@@ -86,9 +80,13 @@ def lift_soft() -> None:
         _set_soft(which, resource.RLIM_INFINITY)
 
 
-def _set_memory(extra: int) -> None:
+def _set_for_good(limits: Limits, memory: int, cpu: int) -> None:
     for which, now in zip(_MEMORY, _memory()):
-        _set(which, now + extra, now + extra)
+        _set(which, now + memory, now + memory)
+    # One second between: SIGXCPU comes at the soft limit, SIGKILL at the hard one.
+    _set(resource.RLIMIT_CPU, cpu, cpu + 1)
+    _set(resource.RLIMIT_NOFILE, limits.open_files, limits.open_files)
+    _set(resource.RLIMIT_CORE, 0, 0)
 
 
 def _set(which: int, soft: int, hard: int) -> None:

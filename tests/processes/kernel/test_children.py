@@ -13,7 +13,7 @@ os.set_blocking(write, False)
 signal.set_wakeup_fd(write)
 for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
     signal.signal(number, lambda *_: None)
-children.reset_signals()
+children.reset_signals([signal.SIGCHLD, signal.SIGINT, signal.SIGTERM])
 print(signal.set_wakeup_fd(-1))
 print({signal.getsignal(n) for n in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM)}
       == {signal.SIG_DFL})

@@ -64,7 +64,6 @@ class History:
         self._lock = threading.Lock()
         self._filled = threading.Event()
         self._closing = threading.Event()
-        self._written = threading.Condition(self._lock)
         self._under_way = 0
         self.dropped = 0  # records that were not written: the queue was full, or the disk
         self._told = ""  # what is wrong, as it was told last

@@ -198,6 +198,7 @@ _TEST_HEAD = '''\
 
 from pathlib import Path
 
+pytest_plugins = ["ovirt_scheduler.testing"]  # the fixtures; pip tells pytest of them, an RPM not
 PLUGIN = Path(__file__).resolve().parents[1] / "$name.py"
 '''
 

@@ -15,7 +15,7 @@ import socket
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Callable, Deque, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Deque, Dict, List, Optional, Sequence, Tuple
 
 from ovirt_scheduler.model.tasks import ENDS
 from ovirt_scheduler.model.text import one_line
@@ -134,7 +134,7 @@ class Exchange:
         self.state = State.UNDER_WAY
         self.worker.unframer.limit = self.limit
         # What comes before the task is what the one before left to say.
-        for pipe in (self.worker.stdout, self.worker.stderr):
+        for pipe in self.worker.pipes_with_output():
             self.worker.drain(pipe)
         frame, descriptors = self.task
         self.unsent.append((memoryview(frame), descriptors))
@@ -213,9 +213,8 @@ class Exchange:
                 return
             self.answer = frame.payload
             self.worker.unframer.limit = SHORT
-            for pipe, capture in (
-                (self.worker.stdout, self.stdout), (self.worker.stderr, self.stderr),
-            ):  # fmt: skip
+            for pipe in self.worker.pipes_with_output():
+                capture = self.stdout if pipe == self.worker.stdout else self.stderr
                 self.worker.drain(pipe, capture.feed)
             self._end(State.ANSWERED)
         elif frame.kind == frames.READY and frame.nonce == self.nonce:
@@ -276,11 +275,12 @@ def wait(exchanges: Sequence[Exchange]) -> List[Exchange]:
     Returns:
         Those that have ended.
     """
-    poller = select.poll()
-    handlers: Dict[int, Callable[[int], None]] = {}
+    # Most often there is one: all is registered with its worker's own.
+    poller = exchanges[0].worker.poller if len(exchanges) == 1 else select.poll()
+    captures: Dict[int, Tuple[Exchange, Optional[Capture]]] = {}
     for exchange in exchanges:
         if exchange.open:
-            handlers.update(_handlers(exchange, poller))
+            captures.update(_watched(exchange, poller))
     while True:
         ended = [exchange for exchange in exchanges if not exchange.open]
         if ended:
@@ -288,7 +288,9 @@ def wait(exchanges: Sequence[Exchange]) -> List[Exchange]:
         left = min(exchange.due for exchange in exchanges) - time.monotonic()
         happened = poller.poll(max(0.0, min(left, _QUIET)) * 1000)
         for descriptor, events in happened:
-            handlers[descriptor](events)
+            exchange, capture = captures[descriptor]
+            if exchange.open:
+                _handle(exchange, capture, descriptor, events, poller)
         if not happened and left > _QUIET:
             exchanges[0].worker.zygote.prove()  # it may never have forked the worker
         now = time.monotonic()
@@ -297,33 +299,41 @@ def wait(exchanges: Sequence[Exchange]) -> List[Exchange]:
                 exchange.look_at_time(now)
 
 
-def _handlers(
+def _watched(
     exchange: Exchange, poller: select.poll
-) -> Iterator[Tuple[int, Callable[[int], None]]]:
-    """Each descriptor of an exchange, with the function to call when it is ready."""
+) -> Dict[int, Tuple[Exchange, Optional[Capture]]]:
+    """Each descriptor of an exchange, with what is captured there; nothing is of its socket."""
     worker = exchange.worker
     channel = worker.channel.fileno()
-
-    def talk(events: int) -> None:
-        if exchange.open and events & select.POLLOUT:
-            exchange.send()
-        if exchange.open and events & ~select.POLLOUT:
-            exchange.take()
-        if exchange.open:
-            poller.modify(channel, _events(exchange))
-
-    def capture(pipe: int, into: Capture) -> Callable[[int], None]:
-        def read(_: int) -> None:
-            if exchange.open and exchange.read(pipe, into):
-                poller.unregister(pipe)
-
-        return read
-
     poller.register(channel, _events(exchange))
-    yield channel, talk
-    for pipe, into in ((worker.stdout, exchange.stdout), (worker.stderr, exchange.stderr)):
-        poller.register(pipe, select.POLLIN)
-        yield pipe, capture(pipe, into)
+    if poller is not worker.poller:
+        for pipe in (worker.stdout, worker.stderr):
+            poller.register(pipe, select.POLLIN)
+    return {
+        channel: (exchange, None),
+        worker.stdout: (exchange, exchange.stdout),
+        worker.stderr: (exchange, exchange.stderr),
+    }
+
+
+def _handle(
+    exchange: Exchange,
+    capture: Optional[Capture],
+    descriptor: int,
+    events: int,
+    poller: select.poll,
+) -> None:
+    """Read or send what one descriptor of an open exchange is ready for."""
+    if capture is not None:
+        if exchange.read(descriptor, capture):
+            poller.unregister(descriptor)
+        return
+    if events & select.POLLOUT:
+        exchange.send()
+    if exchange.open and events & ~select.POLLOUT:
+        exchange.take()
+    if exchange.open:
+        poller.modify(descriptor, _events(exchange))
 
 
 def _events(exchange: Exchange) -> int:

@@ -15,6 +15,7 @@ import errno
 import itertools
 import logging
 import os
+import select
 import socket
 import struct
 import subprocess
@@ -59,6 +60,7 @@ class Worker:
             started.
         left: something of it could not be ended with it.
         was_killed: it did not end by itself in the time that ``end`` gave it for that.
+        poller: over its socket and those of its pipes that have not ended.
     """
 
     def __init__(
@@ -73,8 +75,11 @@ class Worker:
         self.left = False
         self.was_killed = False
         channel.setblocking(False)
+        self.poller = select.poll()
+        self.poller.register(channel, select.POLLIN)
         for pipe in (stdout, stderr):
             os.set_blocking(pipe, False)
+            self.poller.register(pipe, select.POLLIN)
 
     def send(self, frame: memoryview, descriptors: List[int]) -> int:
         """Send as much as the socket takes without waiting.
@@ -102,6 +107,11 @@ class Worker:
             return self.channel.recv(_CHUNK)
         except BlockingIOError:
             return None
+
+    def pipes_with_output(self) -> List[int]:
+        """Those of its pipes from which something can be read: most calls print nothing."""
+        pipes = (self.stdout, self.stderr)
+        return [descriptor for descriptor, _ in self.poller.poll(0) if descriptor in pipes]
 
     def drain(self, descriptor: int, feed: Optional[Callable[[bytes], None]] = None) -> None:
         """Read what one of its pipes holds, without waiting for more."""

@@ -102,6 +102,7 @@ class Tally:
         self._units: Dict[Tuple[str, str], UnitTally] = {}
         self._requests: Counter[Tuple[str, str, str]] = Counter()
         self._times: Dict[str, Histogram] = {}
+        self._no_host_left: Counter[str] = Counter()
 
     def add(self, record: Mapping[str, Any], time: float) -> None:
         """Count a decision.
@@ -116,6 +117,7 @@ class Tally:
             failed = any(unit["outcome"] not in ("ok", _NOT_ASKED) for unit in record["units"])
             outcome = "unit failed" if failed else "ok"
             self._requests[record["method"], record["form"], outcome] += 1
+            self._no_host_left[record["method"]] += _no_host_left(record)
             seconds = record["milliseconds"] / 1000
             times = self._times.setdefault(record["method"], Histogram())
             times.add(Exemplar(record["id"], seconds, time))
@@ -146,6 +148,11 @@ class Tally:
         with self._lock:
             return dict(self._times)
 
+    def no_host_left(self) -> Mapping[str, int]:
+        """How many requests there were in which filters removed each host, by method."""
+        with self._lock:
+            return dict(self._no_host_left)
+
     def _unit(self, name: str, kind: str) -> UnitTally:
         tally = self._units.pop((name, kind), None)
         if tally is None:
@@ -163,6 +170,15 @@ def _removed(record: Mapping[str, Any]) -> Counter[str]:
         for host in record.get("hosts", ())
         for verdict in host.get("verdicts", ())
         if verdict["verdict"] == "removed"
+    )
+
+
+def _no_host_left(record: Mapping[str, Any]) -> bool:
+    """Whether there were hosts, and filters removed each."""
+    hosts = record.get("hosts", ())
+    return bool(hosts) and all(
+        any(verdict["verdict"] == "removed" for verdict in host.get("verdicts", ()))
+        for host in hosts
     )
 
 

@@ -98,6 +98,9 @@ def test_what_a_unit_did_to_hosts_is_counted():
     tally.add(record([night()], hosts, decisive=["Night"]), NOON)
     unit = tally.unit("Night", "filter")
     assert (unit.hosts_removed, unit.decisive) == (2, 1)
+    assert tally.no_host_left() == {"runFilters": 0}
+    tally.add(record([night()], hosts[::2]), NOON)
+    assert tally.no_host_left() == {"runFilters": 1}
 
 
 def test_names_that_callers_make_up_do_not_fill_the_memory():

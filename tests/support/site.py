@@ -7,9 +7,18 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Iterable, Mapping, Sequence
 
+import pytest
+
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.store import FILE, History, Reader
-from ovirt_scheduler.model.daemon_state import DaemonState, HistoryState, ProcessesState, UnitState
+from ovirt_scheduler.model.daemon_state import (
+    ClusterLook,
+    DaemonState,
+    EngineState,
+    HistoryState,
+    ProcessesState,
+    UnitState,
+)
 from ovirt_scheduler.model.requests import Pages
 from ovirt_scheduler.server.pages.access import Access
 from ovirt_scheduler.server.pages.site import Page, Site
@@ -75,3 +84,20 @@ class MadeSite:
         page = self.get(target)
         assert page.status == 200, page.body
         return page.body.decode()
+
+
+@pytest.fixture
+def full_site(tmp_path: Path) -> MadeSite:
+    """Of which each metric that there is has a value."""
+    hosts = [{"id": "l", "name": "lynx", "verdicts": [{"unit": "Night", "verdict": "removed"}]}]
+    units = [call("Night", outcome="raised", message="oh"), call("EvenVms", "cost function")]
+    return MadeSite(
+        tmp_path, [record(units, hosts, decisive=["EvenVms"])],
+        units=(unit_state("Night"), unit_state("EvenVms", "cost function", old_since=1.0)),
+        faults=("Bad.py:1: syntax error",),
+        processes=ProcessesState(9, 29, {"killed": 1, "older": 2}, 3, 1, 4, 2, 5),
+        certificate_ends=1_900_000_000.0,
+        engine=EngineState("https://engine/api", "", None, {"ok": 7, "failed": 1}),
+        history=HistoryState(1, 4096, 0, 2),
+        clusters=(ClusterLook("East", True, 1_800_000_000.0),),
+    )  # fmt: skip

@@ -101,7 +101,12 @@ class _Collector:
         times = self._histogram("request_duration_seconds", "Time of a request.", "method")
         for method, histogram in sorted(self._tally.request_times().items()):
             _add(times, [method], histogram)
-        yield from (requests, times)
+        none_left = self._counter(
+            "requests_no_host_left", "Requests in which filters removed each host.", "method"
+        )
+        for method, count in sorted(self._tally.no_host_left().items()):
+            none_left.add_metric([method], count)
+        yield from (requests, times, none_left)
 
     def _processes(self) -> Iterator[Any]:
         processes = self._daemon.processes

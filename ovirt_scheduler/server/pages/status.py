@@ -213,7 +213,7 @@ def _surroundings(state: DaemonState, now: float) -> Iterator[Status]:
         if days < _CERTIFICATE_DAYS:
             what = f"ends in {days} days" if days >= 0 else "has ended"
             yield _problem("certificate", f"the certificate {what}", "",
-                           "Renew it: ovirt-scheduler cert renew")  # fmt: skip
+                           "ovirt-scheduler cert check says how to renew it")  # fmt: skip
     if state.engine is not None and state.engine.problem:
         since = None if state.engine.since is None else moment(state.engine.since)
         yield _problem("engine", "the engine does not answer", state.engine.problem,

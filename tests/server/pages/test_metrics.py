@@ -9,32 +9,15 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from ovirt_scheduler.model.daemon_state import (
-    ClusterLook,
-    EngineState,
-    HistoryState,
-    ProcessesState,
-)
-from tests.support.site import DECISION, MadeSite, call, record, unit_state
+from tests.support.site import DECISION
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0,text/plain;q=0.5"
 
 
 @pytest.fixture
-def site(tmp_path):
+def site(full_site):
     """Of which each metric that there is has a value."""
-    hosts = [{"id": "l", "name": "lynx", "verdicts": [{"unit": "Night", "verdict": "removed"}]}]
-    units = [call("Night", outcome="raised", message="oh"), call("EvenVms", "cost function")]
-    return MadeSite(
-        tmp_path, [record(units, hosts, decisive=["EvenVms"])],
-        units=(unit_state("Night"), unit_state("EvenVms", "cost function", old_since=1.0)),
-        faults=("Bad.py:1: syntax error",),
-        processes=ProcessesState(9, 29, {"killed": 1, "older": 2}, 3, 1, 4, 2, 5),
-        certificate_ends=1_900_000_000.0,
-        engine=EngineState("https://engine/api", "", None, {"ok": 7, "failed": 1}),
-        history=HistoryState(1, 4096, 0, 2),
-        clusters=(ClusterLook("East", True, 1_800_000_000.0),),
-    )  # fmt: skip
+    return full_site
 
 
 def samples(site):
@@ -67,6 +50,7 @@ def test_the_metrics_say_what_happened(site):
     assert told[(f"{of}engine_answers_total", ("outcome", "failed"))] == 1
     assert told[(f"{of}history_dropped_total",)] == 2
     assert told[(f"{of}certificate_expiry_timestamp_seconds",)] == 1_900_000_000
+    assert told[(f"{of}requests_no_host_left_total", ("method", "runFilters"))] == 1
     requests = (("form", "engine"), ("method", "runFilters"), ("outcome", "unit failed"))
     assert told[(f"{of}requests_total", *requests)] == 1
 

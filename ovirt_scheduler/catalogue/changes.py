@@ -62,7 +62,7 @@ def log(
             continue
         over.discard(str(path))  # that line says it
     for file in sorted(filter(None, over)):
-        _log.info("%(file)s: what was wrong is over", {"file": file})
+        _log.info("%(file)s is in order again", {"file": file})
 
 
 def _problem(problem: PluginError) -> Dict[str, object]:

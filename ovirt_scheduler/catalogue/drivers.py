@@ -72,7 +72,7 @@ def _problem(found: FoundDriver) -> Optional[str]:
     if found.written_for is not None and not _VERSION.fullmatch(found.written_for):
         return "written_for: expected a version, such as 4.5"
     if len(set(found.policies)) < len(found.policies):
-        return "policies: one is there twice"
+        return "policies: one occurs twice"
     if not all(policy and policy.isprintable() for policy in found.policies):
         return "policies: expected printable names, none of them empty"
     return None

@@ -169,7 +169,7 @@ class ClusterDrive:
         try:
             state = self._executor.read_cluster(hosts, vms, deadline)
         except UnreadableDocument as error:
-            raise UnreadableDocument(f"what the engine told cannot be read: {error}") from None
+            raise UnreadableDocument(f"the engine's reply cannot be read: {error}") from None
         if not state.hosts:
             raise SchedulerError(
                 "the engine knows no host in it; is there a cluster of that name, and may the "

@@ -235,8 +235,8 @@ class ClusterMigrations:
             )
         elif unanswered is not None:
             _log.warning(
-                "cluster %(cluster)s: whether %(vm)s migrates from %(source_host)s "
-                "to %(target_host)s will be seen: %(reason)s",
+                "cluster %(cluster)s: the engine did not confirm that %(vm)s migrates from "
+                "%(source_host)s to %(target_host)s: %(reason)s",
                 fields,
             )
         else:

@@ -136,7 +136,7 @@ QUESTIONS: Mapping[str, Callable[[terminal.Call, argparse.Namespace], Shown]] = 
 def ask_why(options: argparse.Namespace) -> int:
     """Show why a VM was placed where it was, or why one decision came out as it did."""
     if (options.vm is None) == (options.decision is None):
-        raise BadUsage("say of what: a VM, by its name or id, or --decision and its id")
+        raise BadUsage("name a VM, by its name or id, or a decision with --decision")
     output = options.output or "table"
     coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     with _recorded(options) as kept:

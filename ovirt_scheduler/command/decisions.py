@@ -70,9 +70,9 @@ def follow(recorded: Recorded, wanted: Query, output: str) -> None:
         BadUsage: what has no end cannot be shown like that.
     """
     if output == "json":
-        raise BadUsage("--follow goes with -o table, jsonl and names: JSON has an end")
+        raise BadUsage("--follow needs -o table, jsonl or names")
     if wanted.until is not None:
-        raise BadUsage("--follow tells what comes: leave --until out")
+        raise BadUsage("--follow shows new decisions only: leave out --until")
     newest: Sequence[Record] = recorded.decisions(wanted)
     try:
         _print(newest, output)

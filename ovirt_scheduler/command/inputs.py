@@ -129,4 +129,4 @@ def _read(file: str) -> str:
     except OSError as error:
         raise BadInput(f"{file}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise BadInput(f"{file}: is not UTF-8; a document is to be in UTF-8 here") from None
+        raise BadInput(f"{file}: is not UTF-8; save the document as UTF-8") from None

@@ -272,7 +272,7 @@ def factors(items: Sequence[str]) -> Dict[str, int]:
         try:
             found[name] = int(factor) if equals else 1
         except ValueError:
-            raise BadUsage(f"{item!r}: the factor of {name} is to be an integer") from None
+            raise BadUsage(f"{item!r}: the factor of {name} has to be an integer") from None
     return found
 
 

@@ -145,7 +145,7 @@ class Assembly:
         if not settings.ssl_client_ca and not is_loopback(settings.listening_address):
             _log.warning(
                 "whoever reaches %(address)s may call: allow_unauthenticated = true; ssl_client_ca "
-                "lets in only whom it signed",
+                "lets in only clients whose certificates it signed",
                 {"address": settings.listening_address},
             )
         return ServerSettings(

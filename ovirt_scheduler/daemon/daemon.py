@@ -175,23 +175,23 @@ def _reload(read: Callable[[], Settings], assembly: Assembly) -> bool:
         assembly.runtime.registry.refresh()
     except ConfigError as error:
         _log.error(
-            "SIGHUP: the settings are refused, the former ones go on: %(reason)s",
+            "SIGHUP: the settings are refused, the former settings stay in use: %(reason)s",
             {"reason": str(error), "file": error.file, "line": error.line},
         )
         assembly.runtime.keep_event({"event": "reload refused", "message": str(error)})
     except ExecutorUnavailable as error:
         _log.error(
-            "SIGHUP: no plugin can be loaded now, those that were go on: %(reason)s",
+            "SIGHUP: no plugin can be loaded now, the loaded ones stay in use: %(reason)s",
             {"reason": str(error)},
         )
     except Exception:  # noqa: BLE001  what runs is to go on, whatever is lacking just now
-        _log.exception("SIGHUP: not all could be read again")
+        _log.exception("SIGHUP: not everything could be read again")
     else:
         _log.info("SIGHUP: settings, certificates and plugins are read again")
         assembly.runtime.keep_event({"event": "reloaded"})
         if settings.plugins_path_optional and not before.plugins_path_optional:
             _log.warning(
-                "SIGHUP: scheduler.conf says nothing of plugins_path any more, and plugins come "
+                "SIGHUP: plugins_path is no longer in scheduler.conf, so plugins come "
                 "from %(folders)s; is the end of the file missing?",
                 {"folders": ", ".join(map(str, settings.plugins_path))},
             )

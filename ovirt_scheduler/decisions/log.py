@@ -229,7 +229,7 @@ def _log_failure(call: Mapping[str, object], result: CallResult, failing: Failin
         return
     if failing.count > 1:
         _log.warning(
-            "%(request)s %(kind)s %(unit)s %(outcome)s, as %(count)d times since %(since)s: "
+            "%(request)s %(kind)s %(unit)s %(outcome)s again, %(count)d times since %(since)s: "
             "%(reason)s",
             {
                 **call, "count": failing.count, "since": _written(failing.since),

@@ -203,7 +203,7 @@ class EngineClient:
         """
         left = deadline - time.monotonic()
         if left <= 0:
-            raise EngineUnavailable(f"{without_query(url)}: the time was over before it was asked")
+            raise EngineUnavailable(f"{without_query(url)}: no time was left to ask it")
         body = _Body()
         curl = self._idle_curl()
         try:

@@ -211,7 +211,7 @@ class History:
         """Once, until it is well again."""
         if not self._told:
             _log.error(
-                "the history cannot be written, and misses what is decided meanwhile: %(reason)s",
+                "the history cannot be written, and loses the decisions of this time: %(reason)s",
                 {"reason": f"{self._path}: {problem}", "file": str(self._path)},
             )
         self._told = problem

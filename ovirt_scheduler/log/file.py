@@ -150,7 +150,8 @@ class LogFile(RotatingFileHandler):
         if not self._missed:
             return ""
         warning = self._warning(
-            "lines that could not be written here: %(count)d (%(reason)s); standard error got them",
+            "lines that could not be written here: %(count)d (%(reason)s); "
+            "they are on standard error",
             {"count": self._missed, "reason": self._reason},
         )
         return f"{warning}\n"

@@ -52,7 +52,7 @@ def parse(name: str, custom_properties: str, default_values: str) -> PropertySet
         default = defaults[position] if position < len(defaults) else ""
         properties.append(_property(text, default or None))
         if properties[-1].name in {before.name for before in properties[:-1]}:
-            raise PluginError(f"property {properties[-1].name}: is there twice")
+            raise PluginError(f"property {properties[-1].name}: occurs twice")
     if len(defaults) > len(properties):
         raise PluginError(
             f"there are {len(defaults)} default values for {len(properties)} properties"

@@ -324,7 +324,7 @@ class Executor:
                 found[role] = (next(left),)
             for (_, each), document in zip(due, documents[len(brought) :]):
                 if document.problem:
-                    each.problems = (f"what the engine told cannot be read: {document.problem}",)
+                    each.problems = (f"the engine's reply cannot be read: {document.problem}",)
                     continue
                 each.problems = (document.note,) if document.note else ()
                 each.pack = next(left)

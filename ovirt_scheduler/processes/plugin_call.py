@@ -97,7 +97,7 @@ def joined(packs: Sequence[Pack]) -> Pack:
     try:
         descriptor = memory_files.sealed(contents)
     except OSError as error:
-        raise ExecutorUnavailable(f"no entities can be had: {error.strerror}") from None
+        raise ExecutorUnavailable(f"documents cannot be passed on: {error.strerror}") from None
     one = Pack(descriptor, tuple(each for pack in packs for each in pack.ids), sizes)
     for pack in packs:
         one.names.update(pack.names)
@@ -126,7 +126,7 @@ def result(call: PluginCall, done: Exchange, answered: Answered) -> CallResult:
 
 def never_started(status: int) -> ExecutorUnavailable:
     """The error for a process that could not be forked."""
-    return ExecutorUnavailable(f"a process cannot be had: {os.strerror(-status)}")
+    return ExecutorUnavailable(f"no process can be started: {os.strerror(-status)}")
 
 
 def printed(capture: Capture, most: int = OUTPUT_LIMIT) -> str:

@@ -342,7 +342,8 @@ class Runner:
             how = plugin_call.how_a_reader_ended(done, status)
             done.worker.close()
             if done.lacks_descriptors:
-                raise ExecutorUnavailable(f"no entities can be had: {os.strerror(errno.EMFILE)}")
+                lacking = os.strerror(errno.EMFILE)
+                raise ExecutorUnavailable(f"documents cannot be passed on: {lacking}")
             raise UnreadableDocument(f"the process that read the documents {how}")
         done.worker.kill()  # it has no more to do, whatever a document made of it
         done.worker.close()

@@ -293,7 +293,7 @@ class _CallReader:
     def _take_name(self, name: str) -> None:
         """Two members of one name could be understood in two ways."""
         if name in self._structs[-1]:
-            raise self._refusal(f"the struct's member {name[:_SHOWN]!r} is there twice")
+            raise self._refusal(f"the struct's member {name[:_SHOWN]!r} occurs twice")
         self._values.append(name)
 
     def _taken(self) -> str:

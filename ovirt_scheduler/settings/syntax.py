@@ -122,7 +122,7 @@ def _unseen(line: str) -> str:
 def _unreadable(error: ConfigObjError) -> str:
     line = error.line.strip()[:_SHOWN]
     if isinstance(error, DuplicateError):
-        return f"`{line}`: is there twice; keep one of the two"
+        return f"`{line}`: occurs twice; keep one of the two"
     if isinstance(error, NestingError):
         return f"`{line}`: a section stands in `[name]`, one in a section in `[[name]]`"
     key, equals, _ = line.partition("=")

@@ -66,7 +66,7 @@ def test_properties_that_cannot_be_are_refused(changes, message):
         ({"topic": ""}, "topic: expected letters"),
         ({"topic": "a b"}, "topic: expected letters"),
         ({"written_for": "four"}, "written_for: expected a version"),
-        ({"policies": ("x", "x")}, "policies: one is there twice"),
+        ({"policies": ("x", "x")}, "policies: one occurs twice"),
         ({"policies": ("",)}, "policies: expected printable names"),
     ],
 )

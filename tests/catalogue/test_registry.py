@@ -483,7 +483,7 @@ def test_an_edit_back_to_the_good_version_closes_the_error_in_the_log(place, cap
         place.registry.refresh()
         broken, mended = caplog.messages
         assert broken.startswith(f"cannot be loaded: {file}:1: ")
-        assert mended == f"{file}: what was wrong is over"
+        assert mended == f"{file} is in order again"
     path.write_text("x = (\n")
     place.registry.refresh()
     caplog.clear()

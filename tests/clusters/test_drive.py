@@ -144,7 +144,7 @@ def test_an_engine_that_is_not_well_is_waited_for(driven):
     driven.want({"web": "puma"})
     driven.engine.broken = Reply(200, "application/xml", "<hosts><host id='1'><na")
     driven.start("dry-run", cluster(), driven.engine.conf(cache_seconds=0))
-    driven.wait_for_log("cluster Default: what the engine told cannot be read: hosts, line 1")
+    driven.wait_for_log("cluster Default: the engine's reply cannot be read: hosts, line 1")
     driven.engine.broken = Reply(503, "text/html", "<html>")
     driven.wait_for_log("answered HTTP 503")
     driven.engine.broken = Reply(502, "text/html", "<html>")

@@ -120,7 +120,7 @@ def test_a_migration_whose_answer_is_lost_is_followed(driven):
     driven.want({"web": "puma"})
     driven.engine.broken_action = Reply(502, "text/html", "<html>Bad gateway</html>")
     driven.start("on", cluster())
-    driven.wait_for_log("whether web migrates from lynx to puma will be seen: ")
+    driven.wait_for_log("the engine did not confirm that web migrates from lynx to puma: ")
     driven.engine.finish_migrations()
     driven.wait_for_log("the migration of web to puma is done after")
 

@@ -181,8 +181,8 @@ def test_none_that_fits_is_said(kept):
 @pytest.mark.parametrize(
     ("arguments", "status", "told"),
     [
-        (("why",), 2, "say of what: a VM, by its name or id, or --decision and its id"),
-        (("why", "web", "--decision", "0" * 16), 2, "say of what: "),
+        (("why",), 2, "name a VM, by its name or id, or a decision with --decision"),
+        (("why", "web", "--decision", "0" * 16), 2, "name a VM"),
         (("why", "wbe"), 1, "no decision on a VM 'wbe' is recorded; did you mean web?; "),
         (("why", "--decision", "none"), 1, "no decision 'none' is recorded; "),
         (("decisions", "--since", "yesterday"), 2, "--since 'yesterday' is no time: write it like"),
@@ -194,9 +194,13 @@ def test_none_that_fits_is_said(kept):
         (
             ("decisions", "--follow", "-o", "json"),
             2,
-            "--follow goes with -o table, jsonl and names",
+            "--follow needs -o table, jsonl or names",
         ),
-        (("decisions", "--follow", "--until", "1h"), 2, "--follow tells what comes: leave --until"),
+        (
+            ("decisions", "--follow", "--until", "1h"),
+            2,
+            "--follow shows new decisions only: leave out",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused(kept, arguments, status, told):

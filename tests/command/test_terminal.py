@@ -213,7 +213,7 @@ def test_a_document_that_is_none_is_refused(call):
 def test_the_factor_is_one_unless_said():
     """NAME or NAME=FACTOR."""
     assert terminal.factors(["a", "b=-3"]) == {"a": 1, "b": -3}
-    with pytest.raises(BadUsage, match="the factor of b is to be an integer"):
+    with pytest.raises(BadUsage, match="the factor of b has to be an integer"):
         terminal.factors(["b=much"])
 
 

@@ -186,7 +186,7 @@ def test_bad_settings_are_refused_as_a_whole(refusing, which, request):
     port = "" if "listening_port" in lines else "listening_port = 0\n"
     (refusing.folder / "scheduler.conf").write_text(f"root_api = engine\n{port}{lines}\n")
     told = refusing.hang_up()
-    assert told.startswith("the settings are refused, the former ones go on: ")
+    assert told.startswith("the settings are refused, the former settings stay in use: ")
     assert reason in told
     assert ask(connection).headers["Connection"] is None
     with refusing.daemon.proxy("/") as proxy:

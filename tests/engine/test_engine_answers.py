@@ -44,7 +44,7 @@ def says(engine):
 
 
 UNREADABLE = [
-    ("<hosts><host id='x'", "what the engine told cannot be read: {subject}, line 1, column "),
+    ("<hosts><host id='x'", "the engine's reply cannot be read: {subject}, line 1, column "),
     (
         "<fault><reason>no</reason></fault>",
         "cannot be read: {subject}, line 1, column 1: expected ",

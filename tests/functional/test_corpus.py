@@ -90,7 +90,7 @@ WRONG_CONF = {
     "key_turned_round": "1: holds the character U+202E, which cannot be seen",
     "key_with_a_hard_space": "1: holds the character U+00A0, which cannot be seen",
     "key_with_a_mark": "2: holds the character U+FEFF, which cannot be seen",
-    "key_twice": "2: `name = b`: is there twice",
+    "key_twice": "2: `name = b`: occurs twice",
     "kinds_empty": "not nothing",
     "line_too_long": "1: is longer than 4096 characters",
     "nul": "1: holds the control character U+0000",

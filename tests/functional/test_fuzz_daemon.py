@@ -79,8 +79,8 @@ NO_CALLS = {
     "doctype_external": "a document type declaration is not allowed",
     "encoding_of_pythons": "send UTF-8",
     "entity_bomb": "a document type declaration is not allowed",
-    "function_twice_in_a_struct": "the struct's member 'keeps_all' is there twice",
-    "member_twice": "the struct's member 'a' is there twice",
+    "function_twice_in_a_struct": "the struct's member 'keeps_all' occurs twice",
+    "member_twice": "the struct's member 'a' occurs twice",
     "member_without_a_value": "<member> ends early",
 }
 

@@ -260,7 +260,7 @@ def test_without_processes_calls_are_refused_and_told(strangers_daemon):
         proxy.runFilters(["Keeps"], IDS, "vm-1", {})
         at_rest(daemon)
         limit_processes(daemon, 1)
-        with pytest.raises(Fault, match="a process cannot be had"):
+        with pytest.raises(Fault, match="no process can be started"):
             for _ in range(AT_REST):
                 assert proxy.runFilters(["Keeps"], HOSTS, "vm-1", {}) == IDS[:1]
 
@@ -271,7 +271,7 @@ def test_without_processes_calls_are_refused_and_told(strangers_daemon):
 
         until(answered, daemon)
         assert (
-            "no process for plugin calls: a process cannot be had: Resource temporarily unavailable"
+            "no process for plugin calls: no process can be started: Resource temporarily unavailable"
         ) in daemon.log
         with pytest.raises(OSError):
             kept(daemon)

@@ -262,7 +262,7 @@ def test_a_reload_takes_new_settings_on_the_connections_there_are(running):
 def test_a_reload_with_bad_settings_goes_on_with_the_former_and_says_so(running):
     """In the journal, and in the status."""
     (running.root / CONF).write_text(f"{SETTINGS}log_levle = debug\n")
-    reload_done(running, "the settings are refused, the former ones go on")
+    reload_done(running, "the settings are refused, the former settings stay in use")
     assert show(running, "ActiveState") == "active"
     assert show(running, "StatusText").endswith("; the last reload failed, see the log")
     (running.root / CONF).write_text(SETTINGS)

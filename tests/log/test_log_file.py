@@ -126,7 +126,7 @@ def test_a_folder_that_is_gone_is_told_once_and_the_lines_come_to_standard_error
     away.rename(path.parent)
     log(handler, "three", "four")
     assert lines(path) == [
-        f"{MISSED}2 (No such file or directory); standard error got them",
+        f"{MISSED}2 (No such file or directory); they are on standard error",
         "three",
         "four",
     ]
@@ -147,7 +147,7 @@ def test_a_disk_without_room_for_a_whole_line_gets_no_half_of_it(path):
     log(handler, "five")
     handler.close()
     assert lines(path)[2:] == [
-        f"{MISSED}2 (File too large); standard error got them",
+        f"{MISSED}2 (File too large); they are on standard error",
         "five",
     ]
 

@@ -62,7 +62,7 @@ def test_defaults_go_by_position(custom, given, expected):
         ("a=b;;c=d", "", "'': expected key=regex"),
         ("a=[;]", "", "unterminated character set"),
         ("a=", "", "a: '': the regex is empty"),
-        ("a=b;a=c", "", "property a: is there twice"),
+        ("a=b;a=c", "", "property a: occurs twice"),
         ("a=b", "b;b", "2 default values for 1 properties"),
         ("", "b", "1 default values for 0 properties"),
         ("a=[0-9]*", "x", "property a: as its default 'x' is not allowed, but what matches [0-9]*"),

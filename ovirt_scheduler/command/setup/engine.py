@@ -101,7 +101,7 @@ class TrustStore(Step):
         """Plan to delete the certificate from the store."""
         found = java(self._machine) if self._record.trust_stores else None
         if found is None or self._machine.name(found.store) not in self._record.trust_stores:
-            return Plan("nothing to undo: setup had no trust store trust the certificate")
+            return Plan("nothing to undo: setup put the certificate into no trust store")
         command = keytool(found, "-delete")
         if self._stored(found) is None:
             return Plan(

@@ -149,7 +149,7 @@ class ShippedFile(Step):
         if checksum(present) not in self._ours:
             return Plan(f"kept: {self.name}, which was edited")
         if self.name in self._record.found:
-            return Plan(f"make {self.name} again what it was", self._restore)
+            return Plan(f"restore {self.name}", self._restore)
         return Plan(f"remove {self.name}", self._unlink, removes=self.name)
 
     def _restore(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import socket
 import time
 from pathlib import Path
 from typing import Callable, Mapping, Optional
@@ -61,7 +62,9 @@ class Assembly:
             state folder.
     """
 
-    def __init__(self, settings: Settings, state: Path) -> None:
+    def __init__(
+        self, settings: Settings, state: Path, listener: Optional[socket.socket] = None
+    ) -> None:
         self._state = state
         self._started = time.time()
         self._control: Optional[Control] = None
@@ -73,7 +76,7 @@ class Assembly:
         services = self.runtime.services
         self._drive_memory = DriveMemory(state / "clusters.json")
         self._drive = self._make_drive(services)
-        self.server = SchedulerServer(self._server_settings(settings), services.methods())
+        self.server = SchedulerServer(self._server_settings(settings), services.methods(), listener)
 
     @property
     def settings(self) -> Settings:

@@ -29,6 +29,7 @@ from ovirt_scheduler.daemon.notify import Notifier
 from ovirt_scheduler.daemon.watchdog import Watchdog
 from ovirt_scheduler.errors import ConfigError, ExecutorUnavailable
 from ovirt_scheduler.processes.kernel import malloc, prctl
+from ovirt_scheduler.server.http import listening
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import Settings
 
@@ -54,15 +55,18 @@ def serve(read: Callable[[], Settings]) -> None:
     malloc.give_back_large_blocks()
     settings = read()
     log_output.use(log_output.make_handler(settings, os.environ), settings.log_level)
-    about = {"version": __version__, "pid": os.getpid()}
-    _log.info("ovirt-scheduler %(version)s, pid %(pid)d", about)
+    _log.info(
+        "ovirt-scheduler %(version)s, pid %(pid)d", {"version": __version__, "pid": os.getpid()}
+    )
     notifier = Notifier(os.environ)
     state = config.state_folder(os.environ, os.getuid())
-    assembly = Assembly(settings, state)
+    address = (settings.listening_address, settings.listening_port)
+    assembly = Assembly(settings, state, listening.handed_over(os.environ, *address))
     watchdog = Watchdog(notifier, assembly.runtime.executor, lambda: assembly.status()["line"])
     assembly.stuck = lambda: watchdog.problem
     certificates = CertificateWatch(state, lambda: assembly.settings)
     with assembly.server as server:
+        server.kept = notifier.keep(server.socket)
         try:
             assembly.runtime.start()
             assembly.runtime.keep_event({"event": "started", "version": __version__})

@@ -5,15 +5,17 @@ Nothing is sent if systemd did not start the daemon (``NOTIFY_SOCKET`` is not se
 
 from __future__ import annotations
 
+import array
 import logging
 import os
 import socket
 import time
-from typing import Mapping, Optional
+from typing import Mapping, Optional, Sequence
 
 _log = logging.getLogger(__name__)
 
 _SEND_SECONDS = 1.0
+_LISTENER = "listener"
 
 
 class Notifier:
@@ -42,6 +44,19 @@ class Notifier:
         """Say that the daemon stops."""
         self._send("STOPPING=1", "STATUS=waiting for the calls under way")
 
+    def keep(self, listener: socket.socket) -> bool:
+        """Have systemd keep a listening socket for the next daemon, while the unit restarts.
+
+        Returns:
+            Whether it was handed to systemd, which keeps it if the unit says so
+            (FileDescriptorStoreMax). It keeps none without being told by the daemon.
+        """
+        # One that was kept before may be at another address.
+        self._send("FDSTOREREMOVE=1", f"FDNAME={_LISTENER}")
+        return self._send(
+            "FDSTORE=1", f"FDNAME={_LISTENER}", "FDPOLL=0", descriptors=[listener.fileno()]
+        )
+
     def tell(self, status: str) -> None:
         """What ``systemctl status`` shows from now on, in one line."""
         self._send(f"STATUS={status}")
@@ -50,19 +65,23 @@ class Notifier:
         """Feed systemd's watchdog."""
         self._send("WATCHDOG=1")
 
-    def _send(self, *lines: str) -> None:
+    def _send(self, *lines: str, descriptors: Sequence[int] = ()) -> bool:
         if not self._address:
-            return
+            return False
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
                 sender.settimeout(_SEND_SECONDS)
                 sender.connect(self._address)
-                sender.send("\n".join(line.replace("\n", " ") for line in lines).encode())
+                message = "\n".join(line.replace("\n", " ") for line in lines).encode()
+                rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))
+                sender.sendmsg([message], [rights] if descriptors else [])
         except OSError as error:
             _log.warning(
                 "systemd could not be told %(state)s: %(reason)s",
                 {"state": lines[0], "reason": error.strerror or str(error)},
             )
+            return False
+        return True
 
 
 def _watchdog_seconds(environ: Mapping[str, str]) -> Optional[float]:

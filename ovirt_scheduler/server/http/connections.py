@@ -11,13 +11,17 @@ import enum
 import socket
 import threading
 import time
-from typing import Dict, Set
+from typing import Dict, Sequence, Set
 
 
 class _State(enum.Enum):
+    FRESH = "fresh"  # no request has come yet
     IDLE = "idle"
     BUSY = "busy"
     ABORTED = "aborted"  # its thread has yet to notice
+
+
+_WAITING = (_State.FRESH, _State.IDLE)  # for a request
 
 
 class Connections:
@@ -51,7 +55,7 @@ class Connections:
                 self.abort_longest_idle()
                 self._changed.wait()
             if not self._closed:
-                self._states[connection] = _State.IDLE
+                self._states[connection] = _State.FRESH
             return not self._closed
 
     def remove(self, connection: socket.socket) -> None:
@@ -65,11 +69,11 @@ class Connections:
 
     def set_busy(self, connection: socket.socket) -> bool:
         """Note the first byte of a request; False: too late, the connection is aborted."""
-        return self._change(connection, _State.IDLE, _State.BUSY)
+        return self._change(connection, _WAITING, _State.BUSY)
 
     def set_idle(self, connection: socket.socket) -> bool:
         """Note that the answer is written; False: the connection is aborted."""
-        return self._change(connection, _State.BUSY, _State.IDLE)
+        return self._change(connection, (_State.BUSY,), _State.IDLE)
 
     def abort_longest_idle(self) -> None:
         """Break the connection that is idle for longest; none if a broken one is yet to leave."""
@@ -77,9 +81,20 @@ class Connections:
             if _State.ABORTED in self._states.values():
                 return
             for connection, state in self._states.items():
-                if state is _State.IDLE:
+                if state in _WAITING:
                     self._abort(connection)
                     return
+
+    def drain(self, seconds: float) -> None:
+        """Break the connections that wait for a further request: their clients open others.
+
+        Those without a request yet are given some time for it, as their clients would not.
+        """
+        with self._changed:
+            for connection, state in list(self._states.items()):
+                if state is _State.IDLE:
+                    self._abort(connection)
+            self._changed.wait_for(lambda: _State.FRESH not in self._states.values(), seconds)
 
     def wait_until_idle(self, deadline: float) -> bool:
         """Wait until none is busy, or the monotonic clock reads ``deadline``; True: none is."""
@@ -105,14 +120,13 @@ class Connections:
             thread.join(_seconds_until(deadline))
         return not left and not any(thread.is_alive() for thread in threads)
 
-    def _change(self, connection: socket.socket, before: _State, after: _State) -> bool:
+    def _change(self, connection: socket.socket, before: Sequence[_State], after: _State) -> bool:
         with self._changed:
-            if self._states.get(connection) is not before:
+            if self._states.get(connection) not in before:
                 return False
             del self._states[connection]
             self._states[connection] = after
-            if after is _State.IDLE:  # what others wait for
-                self._changed.notify_all()
+            self._changed.notify_all()
             return True
 
     def _abort(self, connection: socket.socket) -> None:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
+import os
 import socket
-from typing import Any, List, NamedTuple, Tuple
+from typing import Any, List, MutableMapping, NamedTuple, Optional, Tuple
 
 from ovirt_scheduler.errors import AddressUnavailable, ConfigError
+
+_log = logging.getLogger(__name__)
+
+_FIRST_DESCRIPTOR = 3  # SD_LISTEN_FDS_START
 
 # Where a machine does not know the name; as elsewhere, the one that a JVM would take comes first.
 _LOOPBACK = ("127.0.0.1", "::1")
@@ -55,6 +61,59 @@ def bound(address: str, port: int) -> socket.socket:
             if error.errno not in _ELSEWHERE or place is choices[-1]:
                 raise refusal(address, port, error) from None
     raise AssertionError("a name means at least one address")
+
+
+def handed_over(
+    environ: MutableMapping[str, str], address: str, port: int
+) -> Optional[socket.socket]:
+    """The listening socket that whoever started this process handed over (sd_listen_fds(3)).
+
+    systemd keeps it while the daemon restarts, so that no caller is refused meanwhile. Each socket
+    that is not the one wanted is closed, and the log says so.
+
+    Args:
+        environ: its LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES are taken out.
+        address, port: where to listen, as scheduler.conf says.
+
+    Raises:
+        AddressUnavailable, ConfigError: as ``places``.
+    """
+    told = {name: environ.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")}
+    count = told["LISTEN_FDS"]
+    if told["LISTEN_PID"] != str(os.getpid()) or not count.isdecimal() or len(count) > 3:
+        return None
+    wanted = [place.target[:2] for place in places(address, port)]
+    found = None
+    for descriptor in range(_FIRST_DESCRIPTOR, _FIRST_DESCRIPTOR + int(count)):
+        given = _listening(descriptor)
+        if given is None:
+            continue
+        at = given.getsockname()
+        if found is None and (at[:2] in wanted or (port == 0 and at[0] in dict(wanted))):
+            found = given
+            continue
+        given.close()
+        _log.warning(
+            "a listening socket that was handed over is closed: it is at %(address)s, which is not "
+            "what scheduler.conf says",
+            {"address": f"{at[0]} port {at[1]}"},
+        )
+    return found
+
+
+def _listening(descriptor: int) -> Optional[socket.socket]:
+    """The socket of a descriptor; None, and the descriptor is closed, where none listens there."""
+    try:
+        os.set_inheritable(descriptor, False)
+        given = socket.socket(fileno=descriptor)
+        listens = given.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        if listens and given.family in (socket.AF_INET, socket.AF_INET6):
+            return given
+        given.close()
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+    return None
 
 
 def known_as(host: str) -> str:

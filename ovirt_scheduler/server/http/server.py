@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import select
 import socket
 import socketserver
 import threading
 import time
 import xmlrpc.server
-from typing import Any, Callable, Sequence, Tuple
+from typing import Any, Callable, Optional, Sequence, Tuple
 
 from ovirt_scheduler.processes.kernel.malloc import Reclaim
 from ovirt_scheduler.server.dispatch import Dispatcher
@@ -33,6 +34,7 @@ from ovirt_scheduler.server.method import Method
 logger = logging.getLogger(__name__)
 
 _BODIES = 16  # bodies of the largest size that there is room for at one time
+_FRESH = 1.0  # seconds for a first request on a connection, when the server stops
 _STOPPING = 0.5  # seconds in which threads may end when their connections are broken
 _RECLAIM = 64  # connections that have ended: then free memory is given back
 _ACCEPT_PAUSE = 0.2  # seconds to wait where the system has no room for a connection
@@ -44,9 +46,12 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
     Attributes:
         url: where it is to be reached, with the port that it really has.
         tls: the context for connections to come; may be replaced by a new one at any time.
+        kept: somebody keeps the listening socket for the next daemon. Who comes while this one
+            stops waits for that, and is not refused.
 
     Args:
         methods: what is offered, beside the three ``system.`` methods that tell about them.
+        listener: the listening socket, where there is one already; see ``listening.handed_over``.
 
     Raises:
         AddressUnavailable: the port is taken, or the address is not here now.
@@ -57,7 +62,12 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
     daemon_threads = True  # stop() waits for them, and no longer than it is allowed to
     block_on_close = False
 
-    def __init__(self, settings: ServerSettings, methods: Sequence[Method]):
+    def __init__(
+        self,
+        settings: ServerSettings,
+        methods: Sequence[Method],
+        listener: Optional[socket.socket] = None,
+    ):
         self.settings = settings
         self.tls = settings.tls
         self.dispatcher = Dispatcher(methods)
@@ -66,7 +76,9 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         self._reclaim = Reclaim(_RECLAIM)
         self._stopping = threading.Event()
         self._accepting = threading.Lock()
-        bound = listening.bound(settings.address, settings.port)
+        bound = listener or listening.bound(settings.address, settings.port)
+        self.kept = False
+        self._woken, self._wake = socket.socketpair()
         self.address_family = bound.family
         super().__init__(bound.getsockname(), logRequests=False, bind_and_activate=False)
         self.socket.close()  # made, and not bound, by the standard library
@@ -76,6 +88,7 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         except OSError as error:
             self.server_close()
             raise listening.refusal(settings.address, settings.port, error) from None
+        self.socket.setblocking(False)  # a connection may be gone before it is accepted
         scheme = "http" if settings.tls is None else "https"
         self.url = f"{scheme}://{_peer((settings.address, self.server_address[1]))}"
 
@@ -96,7 +109,8 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
     def stop(self, grace: float, end_calls: Callable[[], None] = lambda: None) -> None:
         """Take no more calls, let those under way finish, and close every connection.
 
-        A call that arrives on an open connection meanwhile gets fault 104.
+        A call that arrives on an open connection meanwhile gets fault 104. Where the listening
+        socket is kept, it is served: only those who come later wait for the next daemon.
 
         Args:
             grace: seconds that calls under way may take; then they are ended, and there is half
@@ -105,9 +119,15 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         """
         deadline = time.monotonic() + grace
         self._stopping.set()
-        self.dispatcher.refuse_calls()
-        with contextlib.suppress(OSError):
-            self.socket.shutdown(socket.SHUT_RDWR)  # ends the accept that waits
+        if not self.kept:
+            self.dispatcher.refuse_calls()
+        with contextlib.suppress(OSError):  # it was stopped before
+            self._wake.send(b"!")  # ends the wait for a connection
+            if not self.kept:
+                self.socket.shutdown(socket.SHUT_RDWR)  # who comes now is refused at once
+        if self.kept:
+            with self._accepting:  # what is accepted is in the table
+                self.connections.drain(min(_FRESH, grace))
         if not self.connections.wait_until_idle(deadline):
             logger.warning(
                 "calls are still under way after %(seconds)g s; they are cut off",
@@ -119,6 +139,23 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
             logger.warning("a call did not end; its thread is left behind")
         with self._accepting:
             self.server_close()
+            self._wake.close()
+            self._woken.close()
+
+    def get_request(self) -> Tuple[socket.socket, Any]:
+        """Wait for a connection, and accept it.
+
+        Raises:
+            OSError: there is none to be had, or the server stops.
+        """
+        waiting = select.poll()
+        for each in (self.socket, self._woken):
+            waiting.register(each, select.POLLIN)
+        while not self._stopping.is_set():
+            waiting.poll()
+            with contextlib.suppress(BlockingIOError):
+                return self.socket.accept()
+        raise ConnectionAbortedError("the server stops")
 
     def renew(self, settings: ServerSettings, methods: Sequence[Method]) -> None:
         """Serve from now on like this; no connection and no call is broken.

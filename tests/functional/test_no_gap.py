@@ -1,0 +1,213 @@
+"""A restart that nobody notices: the listening socket is kept by who started the daemon."""
+
+from __future__ import annotations
+
+import array
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Dict, List, Optional
+from xmlrpc.client import ServerProxy
+
+import pytest
+
+from tests.support.paths import PROJECT
+from tests.support.waiting import wait_until
+
+CLIENTS = 16
+# What systemd does before it runs a program: the socket is descriptor 3, and this is its pid.
+_HAND_OVER = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.environ["LISTEN_PID"] = str(os.getpid())
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+KEEPS = "def do_filter(hosts, vm, properties):\n    return hosts[:1]\n"
+
+
+class Manager:
+    """Plays systemd's part: keeps the socket that the daemon hands over, and hands it on.
+
+    Args:
+        settings: further lines of scheduler.conf.
+    """
+
+    def __init__(self, folder: Path, settings: str = "") -> None:
+        self.folder, self.kept = folder, None
+        self.messages: List[bytes] = []
+        (folder / "plugins").mkdir()
+        (folder / "plugins" / "Keeps.py").write_text(KEEPS)
+        self.write(0, settings)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(str(folder / "notify"))
+        self._socket.settimeout(30)
+        self.daemon: Optional[subprocess.Popen[bytes]] = None
+
+    def write(self, port: int, settings: str = "") -> None:
+        (self.folder / "scheduler.conf").write_text(
+            f"listening_port = {port}\nssl = false\nlistening_address = 127.0.0.1\n{settings}\n"
+        )
+
+    def start(self) -> str:
+        """Start a daemon, and wait until it is ready; gives the URL that it tells."""
+        environment: Dict[str, str] = {
+            **os.environ,
+            "NOTIFY_SOCKET": str(self.folder / "notify"),
+            "STATE_DIRECTORY": str(self.folder / "state"),
+        }
+        command = [sys.executable, "-m", "ovirt_scheduler", "serve", "--config",
+                   str(self.folder / "scheduler.conf"), "--plugins",
+                   str(self.folder / "plugins")]  # fmt: skip
+        if self.kept is not None:
+            environment.update(LISTEN_FDS="1", LISTEN_FDNAMES="listener")
+            command = [sys.executable, "-c", _HAND_OVER, str(self.kept.fileno()), *command]
+        with (self.folder / "log").open("ab") as log:
+            self.daemon = subprocess.Popen(
+                command, cwd=PROJECT, env=environment, stderr=log, stdin=subprocess.DEVNULL,
+                pass_fds=() if self.kept is None else (self.kept.fileno(),),
+            )  # fmt: skip
+        while True:
+            message = self.receive()
+            if b"READY=1" in message:
+                found = re.search(rb"listening on (\S+)", message)
+                assert found
+                return found[1].decode()
+
+    def receive(self) -> bytes:
+        """The next message, and keep what comes with it."""
+        room = array.array("i", [0])
+        message, ancillary, _, _ = self._socket.recvmsg(4096, socket.CMSG_LEN(room.itemsize))
+        self.messages.append(message)
+        if b"FDSTOREREMOVE=1" in message and self.kept is not None:
+            self.kept.close()
+            self.kept = None
+        for _, _, data in ancillary:
+            room = array.array("i")
+            room.frombytes(data[: room.itemsize])
+            self.kept = socket.socket(fileno=room[0])
+        return message
+
+    def stop(self) -> None:
+        assert self.daemon is not None
+        self.daemon.send_signal(signal.SIGTERM)
+        assert self.daemon.wait(30) == 0
+
+    def close(self) -> None:
+        if self.daemon is not None and self.daemon.poll() is None:
+            self.stop()
+        self._socket.close()
+        if self.kept is not None:
+            self.kept.close()
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
+
+@pytest.fixture
+def manager(tmp_path):
+    playing = Manager(tmp_path)
+    yield playing
+    playing.close()
+
+
+class Callers:
+    """Clients that call without a pause, half of them on a new connection each time."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.answered = 0
+        self.failures: List[str] = []
+        self._stopped = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._call, args=(number % 2 == 0,))
+            for number in range(CLIENTS)
+        ]
+
+    def __enter__(self) -> Callers:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def _call(self, keeps: bool) -> None:
+        while not self._stopped.is_set():
+            with ServerProxy(f"{self._url}/design") as proxy:
+                self._call_once(proxy)
+                while keeps and not self._stopped.is_set():
+                    self._call_once(proxy)
+
+    def _call_once(self, proxy: ServerProxy) -> None:
+        try:
+            assert proxy.runFilters(["Keeps"], ["a", "b"], "vm", {}) == ["a"]
+            self.answered += 1
+        except Exception as error:  # noqa: BLE001  whatever it is, a caller would notice
+            self.failures.append(repr(error))
+
+
+@pytest.mark.parametrize("restarts", [2, pytest.param(20, marks=pytest.mark.long)])
+def test_a_restart_refuses_and_loses_no_call(manager, restarts):
+    """Whoever comes while no daemon runs waits for the next one."""
+    url = manager.start()
+    manager.write(int(url.rpartition(":")[2]))
+    with Callers(url) as callers:
+        for _ in range(restarts):
+            before = callers.answered
+            wait_until(lambda before=before: callers.answered > before + CLIENTS)
+            manager.stop()
+            assert manager.start() == url
+        before = callers.answered
+        wait_until(lambda: callers.answered > before + CLIENTS)
+    assert callers.failures == []
+
+
+def test_a_socket_at_another_address_is_closed_and_told(manager):
+    """Who moves the daemon finds it where scheduler.conf says."""
+    url = manager.start()
+    manager.stop()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    manager.write(port)
+    assert manager.start() == f"http://127.0.0.1:{port}"
+    assert f"is at 127.0.0.1 port {url.rpartition(':')[2]}, which is not what" in manager.log
+    assert manager.kept is not None
+    assert manager.kept.getsockname() == ("127.0.0.1", port)
+    assert b"FDSTOREREMOVE=1\nFDNAME=listener" in manager.messages
+
+
+def test_what_is_no_listening_socket_is_left_alone_and_nobody_stumbles(manager):
+    """A descriptor that somebody else meant."""
+    with (manager.folder / "file").open("w+b") as file:
+        manager.kept = file
+        url = manager.start()
+    manager.kept = None if manager.kept is file else manager.kept
+    with ServerProxy(f"{url}/design") as proxy:
+        assert proxy.runFilters(["Keeps"], ["a", "b"], "vm", {}) == ["a"]
+
+
+def test_without_a_manager_who_comes_while_the_daemon_stops_is_refused_at_once(tmp_path):
+    """Nobody would answer whoever waited."""
+    playing = Manager(tmp_path)
+    try:
+        url = playing.start()
+        assert playing.daemon is not None
+        port = int(url.rpartition(":")[2])
+        playing.stop()
+        playing.kept.close()  # type: ignore[union-attr]
+        playing.kept = None
+        began = time.monotonic()
+        with pytest.raises(ConnectionRefusedError), socket.socket() as client:
+            client.connect(("127.0.0.1", port))
+        assert time.monotonic() - began < 5
+    finally:
+        playing.close()

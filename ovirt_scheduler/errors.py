@@ -1,4 +1,4 @@
-"""The mistakes that somebody can mend, and our own trouble, each as an exception.
+"""The exceptions: mistakes that somebody can mend, and the daemon's own trouble.
 
 A plugin that fails while it runs is no exception: it is a ``model.CallResult``.
 

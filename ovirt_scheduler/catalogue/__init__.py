@@ -1,5 +1,5 @@
-"""Which policy units and drivers there are: plugins' files, and their last good versions.
+"""Finds the policy units and drivers in plugins' files, and keeps their last good versions.
 
-``decisions`` and what lies above import it. It opens files, and runs nothing of them: a process
-does that, of ``processes.loading``.
+``decisions`` and what lies above import it. It opens plugins' files and does not run them:
+a process does that, with ``processes.loading``.
 """

@@ -1,4 +1,4 @@
-"""What happened to plugins' files between two looks, for the log and for the history."""
+"""Reports what changed in plugins' files between two scans, for the log and for the history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drivers as analysis found them, made ready to be called: limits, properties, versions.
+"""Makes the drivers that analysis found ready for calls: limits, properties, versions.
 
 What a conf file says comes before what the class says, as for policy units (contract 5.8).
 """

@@ -1,7 +1,7 @@
-"""The texts of plugins' files: each is read once a scan, and goes only where it may be imported.
+"""Reads plugins' files, each once a scan, and finds which of them a file may import.
 
-What a file may import is guessed from the words in its text, as the daemon does not parse it: too
-many do no harm.
+The daemon guesses what a file may import from the words in its text, because it does not parse the
+file. Guessing too many does no harm.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What each command does, by what is elsewhere.
+"""What each command does: it reads its options, and calls the modules that do the work.
 
 A command takes the parsed options and returns the program's exit status.
 """

@@ -1,4 +1,4 @@
-"""``ovirt-scheduler decisions``: those that fit a query, and with ``--follow`` those to come."""
+"""``ovirt-scheduler decisions``: lists those that match a query; ``--follow`` adds new ones."""
 
 from __future__ import annotations
 

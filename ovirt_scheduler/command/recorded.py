@@ -1,4 +1,4 @@
-"""The history as a command reads it: the state folder's file, or what the daemon tells of it."""
+"""Reads the history for a command: from the file in the state folder, or by asking the daemon."""
 
 from __future__ import annotations
 

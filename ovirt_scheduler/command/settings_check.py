@@ -1,4 +1,4 @@
-"""Whether the daemon can use the files that scheduler.conf names, and listen where it says."""
+"""Checks that the daemon can use the files that scheduler.conf names, and listen where it says."""
 
 from __future__ import annotations
 

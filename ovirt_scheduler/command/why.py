@@ -1,4 +1,4 @@
-"""``ovirt-scheduler why``: what was decided on a VM, and which units made it so."""
+"""``ovirt-scheduler why``: what was decided on a VM, and which units were the reason."""
 
 from __future__ import annotations
 

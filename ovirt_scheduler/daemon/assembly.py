@@ -1,4 +1,4 @@
-"""Makes the daemon of its settings, and makes parts of it anew when they are read again.
+"""Builds the daemon from its settings, and rebuilds parts of it when they are read again.
 
 All that can fail is made before anything is replaced. So the daemon always runs by one
 scheduler.conf, never by a mixture of two.

@@ -1,4 +1,4 @@
-"""What answers calls: the processes, the plugins, the engine, and the decisions made with them.
+"""The parts that answer calls: processes, plugins, engine, and the decisions made with them.
 
 The daemon has a runtime for as long as it runs. A command that runs plugins itself (``--local``,
 ``try``, ``check``) has one for as long as it takes.

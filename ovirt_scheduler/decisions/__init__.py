@@ -1,4 +1,4 @@
-"""What a decoded request comes to: which units or driver are called, and what their results make.
+"""Decides decoded requests: which units or driver are called, and what follows from their results.
 
 ``server`` and ``clusters`` import it. It imports ``catalogue``, ``engine`` and ``processes``.
 """

@@ -1,4 +1,4 @@
-"""Adds to a job what the engine knows of the ids in it, and the access that plugins want."""
+"""Adds to a job what the engine knows of its ids, and the access that plugins need to ask more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which units fail again and again, so that the log need not tell each time (contract 8.6)."""
+"""Counts equal failures of units, so that the log need not tell each of them (contract 8.6)."""
 
 from __future__ import annotations
 

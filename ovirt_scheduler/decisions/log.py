@@ -1,4 +1,4 @@
-"""The log of decisions: what each plugin call came to, and what was wrong with the request.
+"""Logs decisions: how each plugin call ended, and what was wrong with the request.
 
 It has plugins' messages and what they printed, but of documents the names of a VM and of the
 host that is chosen alone, and no property's value.

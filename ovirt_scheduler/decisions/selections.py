@@ -1,4 +1,4 @@
-"""The hosts that each scheduler selected last; its calls each have a process of their own."""
+"""Remembers the hosts that each scheduler selected last; a scheduler itself keeps nothing."""
 
 from __future__ import annotations
 

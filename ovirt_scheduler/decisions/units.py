@@ -1,4 +1,4 @@
-"""Decides requests for policy units: which units run, and what their results come to.
+"""Decides requests for policy units: which units run, and which answer their results make.
 
 Knows nothing of sockets and XML: registry and executor are handed in, and a ``Decision`` comes
 out that holds all that was found, for whoever shows it.

@@ -1,4 +1,4 @@
-"""What was decided and what happened to the daemon, kept in the state folder to be asked for.
+"""The history: what was decided and what happened to the daemon, kept in the state folder.
 
 ``daemon``, ``server``, ``clusters``, ``decisions`` and ``command`` import it. It imports ``model``,
 ``settings``, ``security`` and ``log``.

@@ -1,4 +1,4 @@
-"""A decision in sentences that a person can read: who removed a host, what made another the best.
+"""Explains a decision in sentences: which unit removed a host, and why another is the best.
 
 Pure: a decision is the struct of contract 8.1, and lines of text come out. Names, reasons and
 messages come from plugins and callers, so a decision is ``cleaned`` first.

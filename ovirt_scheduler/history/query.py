@@ -1,4 +1,4 @@
-"""Which decisions are asked for."""
+"""A query for decisions: its conditions, checked."""
 
 from __future__ import annotations
 

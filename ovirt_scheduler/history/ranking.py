@@ -1,4 +1,4 @@
-"""What the costs of a decision come to, and what they would come to without one of the units.
+"""Ranks the hosts of a decision by their costs, and as they would rank without one of the units.
 
 Factors and raw costs of a decision are kept, so this is exact: each sum is made anew, with the
 bound that it would have had (contract 3.6). A decision is the struct of contract 8.1.

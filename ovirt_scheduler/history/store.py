@@ -1,4 +1,4 @@
-"""The history in the state folder: one thread writes it, whoever may reads it.
+"""The history in the state folder: one thread writes it, and others may read it meanwhile.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What the calls of one placement of a VM tell together. Pure, as ``explanation``.
+"""Tells how a VM was placed, from all calls of that placement. Pure, as ``explanation``.
 
 An engine places a VM by two calls, seconds apart: it asks filters, then cost functions on what
 our filters and its own left. A balance that chose the VM may have come before. What the engine

@@ -1,4 +1,4 @@
-"""The tables of the history, as the one who writes has them open."""
+"""The tables of the history, open for the thread that writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the decisions since the start come to: calls, failures and times, per unit and per method.
+"""Counts decisions since the start: calls, failures and times, per unit and per method.
 
 ``/metrics``, ``/status`` and ``ovirt-scheduler status`` read it. The history's thread adds each
 record to it, so that no call pays for the counting.

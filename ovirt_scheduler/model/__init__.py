@@ -1,4 +1,4 @@
-"""The words of the trade as frozen values: units, drivers, requests, tasks, decisions.
+"""The terms of the field as immutable values: units, drivers, requests, tasks, decisions.
 
 Everybody may import it; it imports ``errors`` alone.
 """

@@ -1,4 +1,4 @@
-"""Which regular expressions Java compiles, seen in their text: no Java is needed for that.
+"""Tells from its text whether Java compiles a regular expression; it needs no Java for that.
 
 It follows what Java 17 does. Three things are not looked at, and are taken to be good: a pattern
 with comments in it (``(?x)``), the names of characters, scripts and the like (``\\N{EM DASH}``,

@@ -1,4 +1,4 @@
-"""Dataclasses written as JSON, and read back with suspicion.
+"""Writes dataclasses as JSON, and reads them back with every value checked.
 
 ::
 

@@ -18,7 +18,7 @@ connection to the engine that needs no configuration of its own, and a way to sa
             else:
                 reason(host, f"has {host.cpu.cores} cores, 8 are needed")
 
-The daemon logs in, with what the section ``[engine]`` of scheduler.conf says, and hands the
+The daemon logs in with the section ``[engine]`` of scheduler.conf, and hands the
 token to the calls of the plugins that name ``engine_connection`` in their code, or import version 3
 of the SDK (``sdk3``). The password never reaches a plugin. A plugin's own tests say
 ``provide(EngineAccess(url, ca_file, token))`` first.

@@ -1,4 +1,4 @@
-"""What a plugin implements that is more than a policy unit: a driver, or a whole scheduler.
+"""The base classes of plugins that are more than policy units: drivers, and whole schedulers.
 
 ::
 

@@ -1,4 +1,4 @@
-"""As much of version 3 of the SDK as plugins of ovirt-scheduler-proxy use, on version 4.
+"""The part of SDK version 3 that plugins of ovirt-scheduler-proxy use, built on version 4.
 
 ::
 

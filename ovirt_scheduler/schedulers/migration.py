@@ -1,4 +1,4 @@
-"""Has the engine migrate VMs, for the clusters that the daemon looks after."""
+"""Makes the engine migrate VMs, for the clusters that the daemon looks after."""
 
 from __future__ import annotations
 

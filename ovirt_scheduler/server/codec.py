@@ -1,4 +1,4 @@
-"""XML-RPC calls from bytes, answers and faults to bytes. Pure.
+"""Decodes XML-RPC calls from bytes, and encodes answers and faults to bytes. Pure.
 
 ::
 

@@ -1,4 +1,4 @@
-"""The methods that call schedulers and topics, over XML-RPC; ``unit_methods`` has the others.
+"""The XML-RPC methods for schedulers and topics; ``unit_methods`` has those for policy units.
 
 A failed scheduler answers that nothing is to be done, as a failed unit does; ``schedule`` has no
 such answer, so its failures are faults in the design form.

@@ -1,4 +1,4 @@
-"""XML-RPC parameters to a DriverRequest, and a DriverDecision to what the caller gets. Pure."""
+"""Turns XML-RPC parameters into a DriverRequest, and a DriverDecision into the answer. Pure."""
 
 from __future__ import annotations
 

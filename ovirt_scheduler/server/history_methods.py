@@ -1,4 +1,4 @@
-"""The methods that tell what was decided, over XML-RPC; in the design form alone."""
+"""The XML-RPC methods that tell what was decided; they answer in the design form only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The methods that the daemon offers over XML-RPC: what each is called, takes and gives.
+"""The XML-RPC methods for policy units: the name, parameters and result of each.
 
 ``unit_wire`` reads the parameters, a ``Service`` decides, and ``unit_wire`` writes the answer.
 """

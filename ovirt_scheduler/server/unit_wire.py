@@ -1,4 +1,4 @@
-"""XML-RPC parameters to a Request, and a Decision to what the caller gets. Pure."""
+"""Turns XML-RPC parameters into a Request, and a Decision into the caller's answer. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A conf file held to its table of settings: known keys, typed values, and the line of each."""
+"""Checks a conf file against its table of settings: known keys, typed values, the line of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One pass over a document: what is no plain document is refused, the rest is read.
+"""Reads a document in one pass, and refuses anything but a plain document.
 
 ::
 

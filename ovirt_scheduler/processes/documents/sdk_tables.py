@@ -1,4 +1,4 @@
-"""Which element of a document becomes which attribute of an entity, as the SDK's readers say.
+"""Reads from the SDK's readers which element of a document becomes which attribute of an entity.
 
 A reader of the SDK compares the name of each element with one field's after the other; a table
 takes a third of the time. The table of a reader is made by watching it: its ``read_one`` runs

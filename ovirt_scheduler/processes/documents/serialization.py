@@ -1,4 +1,4 @@
-"""Entities of the SDK as plain values, and made of these when they are first looked at.
+"""Turns entities of the SDK into plain values, and back when an entity is first read.
 
 A *state* is what JSON can say of an entity, and nothing that is ``None``:
 

@@ -1,4 +1,4 @@
-"""The children of a process: what a new one gives up of its parent's, and how all are ended.
+"""The children of a process: what a new child drops of its parent's, and how all are ended.
 
 Used in the zygotes and in what they fork; in the daemon for what a dead zygote leaves behind.
 ``waitid(2)``, ``proc(5)``.

@@ -1,4 +1,4 @@
-"""Takes from a process what it may do: the rights of root, and the keys of who started it.
+"""Takes rights away from a process: those of root, and the keys of whoever started it.
 
 ``credentials(7)``, ``session-keyring(7)``.
 """

@@ -1,4 +1,4 @@
-"""What a process is called in ``ps`` and ``systemctl status``: its command line, written over.
+"""Sets the name of a process in ``ps`` and ``systemctl status`` by writing over its command line.
 
 ``proc(5)``: the kernel shows what is in the process's own memory there.
 """

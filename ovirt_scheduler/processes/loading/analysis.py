@@ -1,4 +1,4 @@
-"""What a file of the plugins' folder is: its units, drivers and code, or why it is none of them.
+"""Analyses a file of the plugins' folder: its units, drivers and code, or why it has none.
 
 Runs the file's top level, so it happens only in the process of a plugin call.
 """

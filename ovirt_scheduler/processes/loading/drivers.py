@@ -1,4 +1,4 @@
-"""The drivers of a plugin's file, as their classes say them. In the process of a plugin call."""
+"""Describes the drivers of a plugin's file from their classes, in the plugin's own process."""
 
 from __future__ import annotations
 

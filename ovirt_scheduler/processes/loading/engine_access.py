@@ -1,4 +1,4 @@
-"""What a plugin's code uses of the engine, as it stands there or as it says itself.
+"""Which engine data a plugin uses: found in its code, or stated by the plugin.
 
 In the process of a plugin call.
 """

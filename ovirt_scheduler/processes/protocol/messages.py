@@ -1,4 +1,4 @@
-"""The messages of worker processes to the daemon: JSON that the daemon reads with suspicion."""
+"""The messages of worker processes to the daemon: JSON; the daemon checks every value."""
 
 from __future__ import annotations
 

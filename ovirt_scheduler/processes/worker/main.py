@@ -1,4 +1,4 @@
-"""What a process does that the zygote with the SDK forked: its first task says what it becomes.
+"""The start of a process that the zygote with the SDK forked: its first task says what it becomes.
 
 ::
 

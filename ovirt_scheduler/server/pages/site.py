@@ -1,4 +1,4 @@
-"""From the target of a GET to its answer: which page it is, who may read it, and what it says."""
+"""Answers a GET: which page is asked for, who may read it, and what it says."""
 
 from __future__ import annotations
 

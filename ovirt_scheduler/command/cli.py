@@ -372,18 +372,25 @@ def _add_try(add: _Add) -> None:
         add, "try", commands.try_plugin, "run one plugin, without a daemon",
         "Run a plugin's units as the daemon runs them, in processes of their own and under the "
         "same\nlimits: accepted and rejected hosts, costs or the migration, the time, what was "
-        "printed, and\nthe traceback of what failed. A conf file beside the plugin counts, else "
-        "the one in\nplugins_conf_path.",
+        "printed, and\nthe traceback of what failed. A scheduler is asked for a host and, with "
+        "--vms, for migrations.\nA conf file beside the plugin counts, else the one in "
+        "plugins_conf_path.",
         "try Quiet.py --hosts hosts.xml --vm vm.xml", "try Quiet.py --hosts hosts.xml --kind "
-        "filter --property most=5", settings=("config",),
+        "filter --property most=5", "try Spread.py --hosts hosts.xml --vms vms.xml",
+        settings=("config",),
     )  # fmt: skip
     command.add_argument("plugin", metavar="PLUGIN.py", type=Path, help="the plugin's file")
     command.add_argument(
         "--kind", type=_kind, action="append",
         help="only units of this kind: filter, cost function or score, balance; may be given "
-        "several times (default: all)",
+        "several times (default: all, and schedulers)",
     )  # fmt: skip
     _add_input(command, with_vm=True)
+    command.add_argument(
+        "--vms", metavar="FILE",
+        help="XML document of the cluster's VMs, or their ids: for a scheduler's load_balance and "
+        "on_timer_invoked",
+    )  # fmt: skip
 
 
 def _add_new(add: _Add) -> None:

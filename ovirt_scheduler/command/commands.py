@@ -173,10 +173,11 @@ def _recorded(options: argparse.Namespace) -> ContextManager[recorded.Recorded]:
 def try_plugin(options: argparse.Namespace) -> int:
     """Run the units of one file."""
     settings = trial.settings_for(_settings(options), options.plugin)
-    kinds = tuple(options.kind or Kind)
     call_inputs = _inputs(options)
+    if options.vms is not None:
+        call_inputs = call_inputs._replace(vms=inputs.hosts(options.vms, "VM"))
     with _naming_files(options):
-        shown = trial.run(settings, options.plugin, kinds, call_inputs)
+        shown = trial.run(settings, options.plugin, tuple(options.kind or ()), call_inputs)
     return _show(shown, options.output or "table")
 
 
@@ -206,8 +207,7 @@ def new(options: argparse.Namespace) -> int:
         there = ", ".join(f"--{part}" for part in skeleton.PARTS)
         raise BadUsage(f"say what it is to be: {there}")
     plugin, conf, test = skeleton.write(options.folder, options.name, parts)
-    units = not KINDS.keys().isdisjoint(parts)
-    tried = f", or ovirt-scheduler try {plugin} --hosts hosts.xml" if units else ""
+    tried = f", or ovirt-scheduler try {plugin} --hosts hosts.xml" if parts != ["driver"] else ""
     sys.stdout.write(
         f"{plugin}\n{conf}\n{test}\n"
         f"next: python3 -m pytest {test}{tried};\n"

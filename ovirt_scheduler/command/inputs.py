@@ -24,6 +24,7 @@ class Inputs(NamedTuple):
     hosts: HostsInput
     vm: str = NO_VM  # a document, or an id
     properties: Mapping[str, str] = {}
+    vms: HostsInput = ()  # all of the cluster
 
     def parameters(self, with_vm: bool = True) -> Tuple[object, ...]:
         """Hosts, VM and properties, as the methods of XML-RPC take them."""
@@ -34,8 +35,11 @@ class Inputs(NamedTuple):
 _ID = re.compile(r"[\w.:-]+")
 
 
-def hosts(file: str) -> HostsInput:
+def hosts(file: str, what: str = "host") -> HostsInput:
     """Read an XML document, or ids with white space between them; ``-`` is standard input.
+
+    Args:
+        what: they are: host or VM.
 
     Raises:
         BadInput: it cannot be read, is empty or holds neither.
@@ -46,9 +50,10 @@ def hosts(file: str) -> HostsInput:
     ids = tuple(text.split())
     stray = next((word for word in ids if not _ID.fullmatch(word)), None)
     if stray is not None or not ids:
-        what = "is empty" if stray is None else f"{stray!r:.40} in it is no id of a host"
+        path = f"{what.lower()}s"
+        problem = "is empty" if stray is None else f"{stray!r:.40} in it is no id of a {what}"
         raise BadInput(
-            f"{file}: {what}; give an XML document of hosts (/ovirt-engine/api/hosts), or ids"
+            f"{file}: {problem}; give an XML document of {what}s (/ovirt-engine/api/{path}), or ids"
         )
     return ids
 
@@ -103,8 +108,11 @@ def arguments(items: Iterable[str]) -> Dict[str, object]:
     return found
 
 
-def names(hosts: HostsInput) -> Dict[str, str]:
+def names(hosts: HostsInput, tag: str = "host") -> Dict[str, str]:
     """The name of each host by its id, in the order of the document.
+
+    Args:
+        tag: of the elements: host or vm.
 
     Returns:
         Nothing for a document that cannot be read: whoever answers the call says what is wrong
@@ -116,8 +124,8 @@ def names(hosts: HostsInput) -> Dict[str, str]:
         root = ElementTree.fromstring(hosts)  # noqa: S314  a file of whoever runs the command
     except (ElementTree.ParseError, ValueError):
         return {}
-    elements = [root] if root.tag == "host" else root.findall("host")
-    return {host.get("id", ""): host.findtext("name") or "" for host in elements if host.get("id")}
+    elements = [root] if root.tag == tag else root.findall(tag)
+    return {each.get("id", ""): each.findtext("name") or "" for each in elements if each.get("id")}
 
 
 def _read(file: str) -> str:

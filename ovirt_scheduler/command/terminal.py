@@ -236,6 +236,26 @@ def select_host(call: Call, scheduler: str, inputs: Inputs) -> Shown:
     return answer.shown(text, {"host": host}, _called([host], host_names))
 
 
+def migrations(call: Call, method: str, scheduler: str, inputs: Inputs) -> Shown:
+    """Ask a scheduler what it would migrate.
+
+    Args:
+        method: ``loadBalance`` or ``onTimerInvoked``.
+    """
+    hosts, properties = inputs.parameters(with_vm=False)
+    vms = inputs.vms if isinstance(inputs.vms, str) else list(inputs.vms)
+    answer = _Answer(call(_ENGINE, method, scheduler, hosts, vms, properties))
+    host_names, vm_names = names(inputs.hosts), names(inputs.vms, "vm")
+    rows = [
+        (vm_names.get(vm), vm, host_names.get(host) if host else "any host", host)
+        for vm, targets in answer.result.items()
+        for host in targets or [""]
+    ]
+    text = tables.table(("VM", "VM ID", "TO HOST", "HOST ID"), rows)
+    moved = _called(list(answer.result), vm_names)
+    return answer.shown(text, {"migrations": answer.result}, moved, "nothing to do\n")
+
+
 def schedule(call: Call, topic: str, method: str, arguments: Mapping[str, object]) -> Shown:
     """Call a method of a topic's driver, and show what it returns as JSON."""
     answer = _Answer(call(_ENGINE, "schedule", topic, method, arguments))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Dict, Iterator, Mapping, Sequence, Tuple
+from typing import Dict, Iterator, Mapping, NamedTuple, Sequence, Tuple
 
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
 from ovirt_scheduler.catalogue.snapshot import Catalogue
@@ -18,23 +18,51 @@ from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.errors import BadInput, BadUsage, PluginError
 from ovirt_scheduler.model import near
+from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY, DriverUnit
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.settings.config import Settings
 
+# What a scheduler is asked for beside a host, by its own name and that of XML-RPC.
+_MIGRATES = {"load_balance": "loadBalance", "on_timer_invoked": "onTimerInvoked"}
+
+# Of a scheduler, beside those that it has itself.
+_OF_EACH_SCHEDULER = (POLICY, FILTERS, COST_FUNCTIONS)
+
 
 class _OneFile:
-    """The units of one file, in the place of a registry."""
+    """The units and drivers of one file, in the place of a registry."""
 
-    def __init__(self, units: Tuple[PolicyUnit, ...]) -> None:
-        self._catalogue = Catalogue({(unit.kind, unit.name): unit for unit in units})
+    def __init__(self, loaded: LoadedPlugin) -> None:
+        self._catalogue = Catalogue(
+            {(unit.kind, unit.name): unit for unit in loaded.units},
+            drivers={driver.name: driver for driver in loaded.drivers},
+        )
 
     def refresh(self) -> Catalogue:
-        """The units that were loaded; a registry would look for changes first."""
+        """What was loaded; a registry would look for changes first."""
         return self._catalogue
 
     def current(self) -> Catalogue:
-        """The units that were loaded."""
+        """What was loaded."""
         return self._catalogue
+
+
+class _Answer(NamedTuple):
+    """What one unit, or one method of a scheduler, answered."""
+
+    words: str  # what was called
+    called: Mapping[str, object]  # the same for JSON
+    shown: Shown
+
+    @classmethod
+    def of_unit(cls, unit: PolicyUnit, shown: Shown) -> _Answer:
+        called = {"unit": unit.name, "kind": unit.kind.value}
+        return cls(f"{unit.kind.words} {unit.name}", called, shown)
+
+    @classmethod
+    def of_scheduler(cls, scheduler: DriverUnit, method: str, shown: Shown) -> _Answer:
+        called = {"scheduler": scheduler.name, "method": method}
+        return cls(f"scheduler {scheduler.name}, {method}", called, shown)
 
 
 def settings_for(settings: Settings, path: Path) -> Settings:
@@ -55,36 +83,43 @@ def run(
     kinds: Tuple[Kind, ...],
     inputs: Inputs,
 ) -> Shown:
-    """Run every unit of a file that is of one of the kinds.
+    """Run every unit of a file that is of one of the kinds, and ask its schedulers.
 
     Args:
         settings: as ``settings_for`` gives them.
         path: of the plugin.
+        kinds: none: every unit, and the schedulers. These are asked for a host and, where there
+            are VMs, for migrations.
 
     Raises:
         BadInput: there is no such file.
-        BadUsage: it has units, but none of these kinds.
-        PluginError: it does not load, or has no unit; where, why and what to do.
+        BadUsage: it has units, but none of these kinds; or a scheduler that lacks VMs.
+        PluginError: it does not load, or has nothing to call; where, why and what to do.
         RequestError: the documents cannot be read.
         ExecutorUnavailable: no process can be started at all.
     """
     with runtime.started(settings) as running:
         loaded = load(Loader(settings, running.executor.analyse), path)
-        if not loaded.units:
+        schedulers = [] if kinds else [each for each in loaded.drivers if each.interfaces]
+        if not loaded.units and not schedulers:
             raise _no_unit(loaded, path)
-        units = [unit for unit in loaded.units if unit.kind in kinds]
-        if not units:
+        units = [unit for unit in loaded.units if not kinds or unit.kind in kinds]
+        if not units and not schedulers:
             wanted = " or ".join(kind.words for kind in kinds)
             there = ", ".join(f"{unit.kind.words} {unit.name}" for unit in loaded.units)
             raise BadUsage(f"{path}: has no {wanted}; it has {there}")
-        call = terminal.here(running.prepare(settings, _OneFile(loaded.units)))
-        answers = [(unit, _ask(call, unit, inputs)) for unit in units]
-    notes = [*map(str, loaded.warnings), *_unknown(loaded.units, inputs.properties)]
+        call = terminal.here(running.prepare(settings, _OneFile(loaded)))
+        answers = [_Answer.of_unit(unit, _ask(call, unit, inputs)) for unit in units]
+        notes = [*map(str, loaded.warnings), *_unknown(loaded, inputs.properties)]
+        for scheduler in schedulers:
+            answers += _ask_scheduler(call, scheduler, inputs)
+            notes += _not_asked(scheduler, inputs)
+    if not answers:
+        raise BadUsage(f"{path}: {'; '.join(notes)}")
     return Shown(
-        "".join(f"note: {note}\n" for note in notes)
-        + "\n".join(_text(unit, shown) for unit, shown in answers),
-        [_fields(unit, shown, notes) for unit, shown in answers],
-        all(shown.well for _, shown in answers),
+        "".join(f"note: {note}\n" for note in notes) + "\n".join(map(_text, answers)),
+        [_fields(answer, notes) for answer in answers],
+        all(answer.shown.well for answer in answers),
     )
 
 
@@ -123,7 +158,7 @@ def _no_unit(loaded: LoadedPlugin, path: Path) -> PluginError:
         return PluginError("its conf file says enabled = false", str(path))
     if loaded.drivers:
         names = ", ".join(driver.name for driver in loaded.drivers)
-        see = "see ovirt-scheduler select and schedule, --local"
+        see = "see ovirt-scheduler schedule, --local"
         return PluginError(f"has no policy unit but {names}: {see}", str(path))
     if loaded.warnings:
         return loaded.warnings[0]
@@ -139,25 +174,46 @@ def _ask(call: terminal.Call, unit: PolicyUnit, inputs: Inputs) -> Shown:
     return terminal.run_balance(call, unit.name, inputs)
 
 
-def _unknown(units: Sequence[PolicyUnit], properties: Mapping[str, str]) -> Iterator[str]:
-    """A note on each property that no conf file of the units has."""
-    sets = [unit.properties.properties for unit in units if unit.properties is not None]
+def _ask_scheduler(call: terminal.Call, scheduler: DriverUnit, inputs: Inputs) -> Iterator[_Answer]:
+    if scheduler.defines("select_host"):
+        shown = terminal.select_host(call, scheduler.name, inputs)
+        yield _Answer.of_scheduler(scheduler, "select_host", shown)
+    for method, name in _MIGRATES.items():
+        if scheduler.defines(method) and inputs.vms:
+            shown = terminal.migrations(call, name, scheduler.name, inputs)
+            yield _Answer.of_scheduler(scheduler, method, shown)
+
+
+def _not_asked(scheduler: DriverUnit, inputs: Inputs) -> Iterator[str]:
+    """A note on what a scheduler would be asked for with VMs."""
+    lacking = [method for method in _MIGRATES if scheduler.defines(method) and not inputs.vms]
+    if lacking:
+        yield f"scheduler {scheduler.name}: give --vms to call {' and '.join(lacking)}"
+
+
+def _unknown(loaded: LoadedPlugin, properties: Mapping[str, str]) -> Iterator[str]:
+    """A note on each property that nothing in the file has."""
+    sets = [unit.properties.properties for unit in loaded.units if unit.properties is not None]
+    sets += [driver.properties.properties for driver in loaded.drivers]
     known = list(dict.fromkeys(prop.name for each in sets for prop in each))
+    if any(driver.interfaces for driver in loaded.drivers):
+        known += [name for name in _OF_EACH_SCHEDULER if name not in known]
     for name in properties:
         if known and name not in known:
             hint = near.hint(name, known) or f"; there are {', '.join(known)}"
             yield f"property {name}: no unit of the plugin has it{hint}"
 
 
-def _text(unit: PolicyUnit, shown: Shown) -> str:
+def _text(answer: _Answer) -> str:
     ended = "not called"
-    for call in shown.fields.get("calls", ()):
+    for call in answer.shown.fields.get("calls", ()):
         ended = f"{call['outcome']}, {call['milliseconds']} ms"
-    return f"{unit.kind.words} {unit.name}: {ended}\n{shown.text}"
+    return f"{answer.words}: {ended}\n{answer.shown.text}"
 
 
-def _fields(unit: PolicyUnit, shown: Shown, notes: Sequence[str]) -> Dict[str, object]:
+def _fields(answer: _Answer, notes: Sequence[str]) -> Dict[str, object]:
     """The answer for JSON, together with how the call ended."""
-    fields = {"unit": unit.name, "kind": unit.kind.value, **shown.fields}
-    (call,) = fields.pop("calls", [{"outcome": "not called", "notes": []}])
+    fields = {**answer.called, **answer.shown.fields}
+    # The last call is that of the scheduler, after the units that a property named.
+    *_, call = fields.pop("calls", [{"outcome": "not called", "notes": []}])
     return {**fields, **call, "notes": [*notes, *call["notes"]]}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from xml.etree import ElementTree
 
 import pytest
 
 from ovirt_scheduler.command import trial
-from ovirt_scheduler.command.inputs import Inputs
+from ovirt_scheduler.command.inputs import NO_VM, Inputs
 from ovirt_scheduler.errors import (
     BadInput,
     BadUsage,
@@ -184,7 +185,7 @@ def test_a_name_that_is_no_plugins_is_told_with_the_one_that_was_meant(plugin, n
             "1: do_fliter is never called; did you mean do_filter",
         ),
         (PLUGIN, "enabled = false\n", "its conf file says enabled = false"),
-        (DRIVER, "", "but Night: see ovirt-scheduler select and schedule"),
+        (DRIVER, "", "but Night: see ovirt-scheduler schedule"),
     ],
 )
 def test_a_file_without_a_unit_is_told_why(tmp_path, source, conf, told):
@@ -209,3 +210,55 @@ def test_a_misspelt_function_beside_a_good_one_is_told(tmp_path):
     path.write_text(f"{PLUGIN}\n\ndef do_scor(hosts, vm, properties):\n    pass\n")
     told = f"note: {path}:15: do_scor is never called; did you mean do_score?\n"
     assert run(path, (Kind.COST_FUNCTION,)).text.startswith(told)
+
+
+SCHEDULER = """\
+from ovirt_scheduler.plugin import LoadBalancer, Scheduler
+
+
+class First(Scheduler):
+    policies = ("first", "last")
+
+    def candidates(self, hosts, vm, properties):
+        return hosts if properties["policy"] == "first" else hosts[::-1]
+
+    def load_balance(self, hosts, vms, properties):
+        return {vms[0]: hosts[1:2], vms[1]: []}
+
+
+class Only(LoadBalancer):
+    topic = None
+
+    def load_balance(self, hosts, vms, properties):
+        return {}
+"""
+VMS = f"<vms><vm id='{VM_ID}'><name>web</name></vm><vm id='{NO_VM}'/></vms>"
+
+
+def test_schedulers_are_asked_for_a_host_and_for_migrations(tmp_path):
+    """Each for what it defines; without VMs a note says what is not called."""
+    path = tmp_path / "Whole.py"
+    path.write_text(SCHEDULER)
+    shown = run(path, (), properties={"policy": "last"})
+    (selected,) = shown.fields
+    assert (selected["scheduler"], selected["host"]) == ("First", IDS[-1])
+    assert "note: scheduler First: give --vms to call load_balance" in shown.text
+    assert "no unit of the plugin" not in shown.text
+    settings = trial.settings_for(config.load(None, {}), path)
+    shown = trial.run(settings, path, (), Inputs(HOSTS, vms=VMS))
+    methods = [(each["scheduler"], each["method"]) for each in shown.fields]
+    balanced = ("First", "load_balance")
+    assert {("First", "select_host"), balanced, ("Only", "load_balance")} <= {*methods}
+    assert shown.fields[methods.index(balanced)]["migrations"] == {VM_ID: IDS[1:2], NO_VM: []}
+    assert re.search(rf"^web +{VM_ID}  puma +{IDS[1]}$", shown.text, re.MULTILINE)
+    assert re.search(rf"{NO_VM}  any host", shown.text)
+    assert "scheduler Only, load_balance: ok, " in shown.text
+    assert shown.text.endswith("nothing to do\n")
+
+
+def test_a_scheduler_that_only_balances_wants_vms(tmp_path):
+    """Without them there is nothing to call."""
+    path = tmp_path / "Whole.py"
+    path.write_text(SCHEDULER.replace("class First(Scheduler)", "class _First(Scheduler)"))
+    with pytest.raises(BadUsage, match="scheduler Only: give --vms to call load_balance"):
+        run(path, ())

@@ -30,7 +30,6 @@ from ovirt_scheduler.model.drivers import (
     Migrations,
     StatusChange,
 )
-from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.tasks import Returns
@@ -191,7 +190,7 @@ class Scheduling:
             cost_functions=tuple(costs.calls),
             time=asked_at,
             seconds=time.monotonic() - started,
-            secret=job.engine.token if isinstance(job.engine, EngineAccess) else "",
+            secret=job.engine.token,
         )
         self._keep(decision)
         if request.driver.defines(request.method) and request.method in _SELECTIONS:
@@ -231,7 +230,7 @@ class Scheduling:
                     errors=(*engine_errors, *execution.errors),
                     time=time.time(),
                     seconds=0.0 if ended is None else ended.seconds,
-                    secret=job.engine.token if isinstance(job.engine, EngineAccess) else "",
+                    secret=job.engine.token,
                 )
             )
             hear(change, execution.answer if ok else None)

@@ -18,7 +18,6 @@ from ovirt_scheduler.history import record
 from ovirt_scheduler.history.store import History
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.decisions import Decision, Execution, Job
-from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import AnswerForm, Request
 from ovirt_scheduler.model.results import Answer, CallResult
 from ovirt_scheduler.model.units import Kind, PolicyUnit
@@ -93,7 +92,7 @@ class Service:
                 deadline=started + self._request_timeout,
             )
             job, engine_errors = self._with_engine(job)
-            secret = job.engine.token if isinstance(job.engine, EngineAccess) else ""
+            secret = job.engine.token
             execution = self._executor.run(job)
             log.log_problems(request_id, execution.errors)
         for result in execution.results:

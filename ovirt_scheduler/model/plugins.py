@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from dataclasses import dataclass, field
-from typing import Optional, Tuple, Union
+from typing import ClassVar, Optional, Tuple, Union
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,7 @@ class NoEngine:
     """Why a plugin gets no connection to the engine."""
 
     reason: str
+    token: ClassVar[str] = ""
 
 
 Engine = Union[EngineAccess, NoEngine]

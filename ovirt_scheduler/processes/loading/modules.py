@@ -15,7 +15,7 @@ import marshal
 import os.path
 import sys
 from types import CodeType, ModuleType
-from typing import TYPE_CHECKING, Callable, Iterable, List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Callable, Iterable, List, Mapping, Optional
 
 from ovirt_scheduler.model.plugins import Module, PluginCode, Source
 
@@ -121,12 +121,7 @@ class FolderFinder:
         exec(self._code(name), module.__dict__)  # noqa: S102  running plugins is what this is for
         return sys.modules[name]
 
-    def find_spec(
-        self,
-        fullname: str,
-        path: Optional[Sequence[str]] = None,  # noqa: ARG002  the protocol's
-        target: Optional[ModuleType] = None,  # noqa: ARG002
-    ) -> Optional[importlib.machinery.ModuleSpec]:
+    def find_spec(self, fullname: str, *_: object) -> Optional[importlib.machinery.ModuleSpec]:
         origin = self._origins.get(fullname)
         if origin is None:
             return None
@@ -143,12 +138,7 @@ class FolderFinder:
 class _Version3(Loader):
     """Finds ``ovirtsdk``, version 3 of the SDK: as much of it as there is in ``sdk3``."""
 
-    def find_spec(
-        self,
-        fullname: str,
-        path: Optional[Sequence[str]] = None,  # noqa: ARG002  the protocol's
-        target: Optional[ModuleType] = None,  # noqa: ARG002
-    ) -> Optional[importlib.machinery.ModuleSpec]:
+    def find_spec(self, fullname: str, *_: object) -> Optional[importlib.machinery.ModuleSpec]:
         if fullname.partition(".")[0] != VERSION_3:
             return None
         modules = _facade().CONTENTS

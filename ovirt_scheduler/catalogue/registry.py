@@ -94,7 +94,7 @@ class Registry:
         self._store = store
         self._use = use
         self._keep = keep
-        self._catalogue = Catalogue()
+        self.catalogue = Catalogue()  # what there was at the latest refresh
         self._states: Dict[Path, _State] = {}
         self._orphaned: Dict[Path, _State] = {}  # conf files without a plugin
         self._refreshing = threading.Lock()
@@ -121,11 +121,6 @@ class Registry:
             with self._lock:
                 self._refresh_at = 0.0
 
-    @property
-    def catalogue(self) -> Catalogue:
-        """What there was at the latest refresh."""
-        return self._catalogue
-
     def refresh(self) -> Catalogue:
         """Load what has changed, and again what did not load before; waits for all of it.
 
@@ -137,7 +132,7 @@ class Registry:
         asked = time.monotonic()
         with self._refreshing:
             if self._refreshed_at > asked:
-                return self._catalogue
+                return self.catalogue
             began = time.monotonic()
             self._update(retry_faults=True)
             give_up = time.monotonic() + _SETTLE_AT_MOST
@@ -145,13 +140,13 @@ class Registry:
                 time.sleep(_SETTLE / 5)
                 self._update()
             self._refreshed_at = began
-        return self._catalogue
+        return self.catalogue
 
     def current(self) -> Catalogue:
         """The catalogue, at most a second old; a slow import makes it older, not the call slow."""
         with self._lock:
             if time.monotonic() < self._refresh_at:
-                return self._catalogue
+                return self.catalogue
             thread = self._background
             if thread is None or not thread.is_alive():
                 thread = threading.Thread(target=self._refresh_quietly, name="plugins", daemon=True)
@@ -163,12 +158,12 @@ class Registry:
                         {"reason": str(error)},
                     )
                     self._refresh_at = time.monotonic() + _REFRESH_EVERY
-                    return self._catalogue
+                    return self.catalogue
                 self._background = thread
                 self._wait_until = time.monotonic() + _WAIT_FOR_REFRESH
             patience = self._wait_until - time.monotonic()
         thread.join(max(0.0, patience))
-        return self._catalogue
+        return self.catalogue
 
     def _refresh_quietly(self) -> None:
         try:
@@ -220,11 +215,11 @@ class Registry:
         changes.log(
             {path: state.good for path, state in before.items()},
             {path: state.good for path, state in states.items()},
-            self._catalogue,
+            self.catalogue,
             catalogue,
             self._keep,
         )
-        self._states, self._orphaned, self._catalogue = states, orphaned, catalogue
+        self._states, self._orphaned, self.catalogue = states, orphaned, catalogue
         if due or before.keys() != states.keys():
             self._use(catalogue.plugins)
 

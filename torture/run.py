@@ -19,6 +19,7 @@ from torture.attacks import ATTACKS, Attacker
 from torture.clients import PROPERTIES, GoodClient, calls
 from torture.footing import Footing, settled
 from torture.harm import Editor, Killer, Reloader
+from torture.readers import Reader
 from torture.report import Report
 from torture.subject import Subject
 from torture.tally import Tally
@@ -82,6 +83,7 @@ def torture(seed: int, duration: float, clients: int, folder: Path) -> Report:
         reloader = Reloader(subject, tally, random.Random(f"{seed} reloads"))
         for harmful in (killer, editor, reloader):
             crowd.play(harmful.run, type(harmful).__name__)
+        crowd.play(Reader(subject, tally).run, "a reader of pages")
         watch(subject, began + duration - time.monotonic())
         crowd.end()
         after = aftermath(subject, tally, before, editor)

@@ -59,6 +59,7 @@ max_parallel_calls = 8
 max_waiting = 64
 max_request_size = {size}
 memory_limit = 64 MiB
+pages = loopback
 cpu_limit = 1
 {more}
 """

@@ -13,6 +13,7 @@ from typing import Any, Iterator, NamedTuple, Set
 from xmlrpc.client import ServerProxy
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.certificates import made
 from tests.support.daemon import Daemon
@@ -46,6 +47,21 @@ def test_each_query_is_of_metrics_that_there_are(full_site: MadeSite):
     asked = {name for query in queries() for name in re.findall(r"ovirt_scheduler_\w+", query)}
     assert len(asked) > 15
     assert asked <= there
+
+
+def test_the_manual_names_each_metric_and_no_other(full_site: MadeSite):
+    """In its table, without their common beginning."""
+    text = (PROJECT / "docs" / "operations.md").read_text("utf-8")
+    table = text.partition("| metric | labels | what |\n")[2].partition("\n\n")[0]
+    told = {
+        name for row in table.splitlines() for name in re.findall("`(\\w+)`", row.split("|")[1])
+    }
+    families = text_string_to_metric_families(full_site.text("/metrics"))
+    there = {
+        f"{family.name.removeprefix('ovirt_scheduler_')}{'_total' * (family.type == 'counter')}"
+        for family in families
+    }
+    assert told == there
 
 
 @needs_prometheus

@@ -177,7 +177,7 @@ class Site:
 
     def _decisions(self, asked: Mapping[str, str], as_json: bool) -> Page:
         wanted: Dict[str, object] = {name: value for name, value in asked.items() if value}
-        problem, found = "", []
+        problem, code, found = "", 200, []
         try:
             if "limit" in wanted:
                 wanted["limit"] = _number(str(wanted["limit"]))
@@ -185,7 +185,7 @@ class Site:
         except (BadParameters, HistoryUnreadable) as error:
             if as_json:
                 raise
-            problem = str(error)
+            problem, code = str(error), 400 if isinstance(error, BadParameters) else 503
         if as_json:
             return _json_list(found)
         fields = [
@@ -199,7 +199,7 @@ class Site:
         if len(found) == _ROWS:
             older = f"/decisions?{urlencode({**asked, 'until': found[-1]['time']})}"
         return self._html(
-            400 if problem else 200, "decisions.html", here="decisions", fields=fields,
+            code, "decisions.html", here="decisions", fields=fields,
             problem=problem, decisions=views.summaries(found), older=older, nothing=_NOTHING,
         )  # fmt: skip
 

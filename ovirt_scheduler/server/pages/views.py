@@ -66,15 +66,19 @@ _COLUMNS = (Kind.FILTER.words, Kind.COST_FUNCTION.words)
 
 
 def _summary(of: Decision) -> View:
-    failed = any(map(explanation.has_failed, of.get("units", ())))
+    failed = [unit["name"] for unit in of.get("units", ()) if explanation.has_failed(unit)]
+    came_to = explanation.outcome(of)
+    if failed and "failed" not in came_to:
+        came_to += f"; {', '.join(failed)} failed"
+    bad = failed or of.get("errors") or (of.get("hosts") and of.get("answer") == [])
     return {
         "id": of["id"],
         "time": of.get("time", ""),
         "moment": explanation.when(of),
         "what": _WHAT.get(of.get("method", ""), of.get("method", "A call")),
         "vm": explanation.vm_name(of) if of.get("vm") else "",
-        "came_to": explanation.outcome(of),
-        "state": "bad" if failed or of.get("errors") else "good",
+        "came_to": came_to,
+        "state": "bad" if bad else "good",
         "took": status.milliseconds(of.get("milliseconds")),
     }
 

@@ -42,6 +42,26 @@ def test_the_grid_has_each_verdict(tmp_path):
     assert found["lynx"] == {"MaxVms": "removedruns 12 VMs", "Night": "not asked"}
 
 
+def test_a_decision_that_left_no_host_is_not_shown_as_a_good_one(tmp_path):
+    """Nor one in which a unit failed, whose name is told."""
+    removed = [{**LYNX, "verdicts": [verdict("MaxVms", "removed")]}]
+    costs = [{**PUMA, "costs": [{"unit": "Even", "cost": 1, "factor": 1, "weighted": 1}]}]
+    broken = call("Odd", "cost function", outcome="raised", message="oh", factor=1)
+    even = call("Even", "cost function", factor=1)
+    made = [
+        record([call("MaxVms")], removed),
+        record([even, broken], costs, id="1" * 16, method="runCostFunctions", answer=["p"]),
+        record([even], costs, id="2" * 16, method="runCostFunctions", answer=["p"]),
+    ]
+    rows = lxml.html.fromstring(MadeSite(tmp_path, made).text("/decisions")).xpath("//tbody/tr")
+    told = [(row[3].get("class"), row[3].text_content()) for row in rows]
+    assert told == [
+        ("good", "1 host: puma is best"),
+        ("bad", "1 host: puma is best; Odd failed"),
+        ("bad", "1 host: none left, 1 removed by MaxVms"),
+    ]
+
+
 def test_the_grid_has_each_cost(tmp_path):
     """As factor times cost, with the sum and the rank; the best host first."""
     hosts = [

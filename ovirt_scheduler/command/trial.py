@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Dict, Iterator, Mapping, NamedTuple, Sequence, Tuple
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
+from ovirt_scheduler import manual
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
 from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.command import terminal
@@ -20,6 +21,7 @@ from ovirt_scheduler.errors import BadInput, BadUsage, PluginError
 from ovirt_scheduler.model import near
 from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY, DriverUnit
 from ovirt_scheduler.model.units import Kind, PolicyUnit
+from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings.config import Settings
 
 # What a scheduler is asked for beside a host, by its own name and that of XML-RPC.
@@ -27,6 +29,8 @@ _MIGRATES = {"load_balance": "loadBalance", "on_timer_invoked": "onTimerInvoked"
 
 # Of a scheduler, beside those that it has itself.
 _OF_EACH_SCHEDULER = (POLICY, FILTERS, COST_FUNCTIONS)
+
+_SETTLE_SECONDS = 2.0  # in which a process has been compared with what it was before its call
 
 
 class _OneFile:
@@ -53,6 +57,7 @@ class _Answer(NamedTuple):
     words: str  # what was called
     called: Mapping[str, object]  # the same for JSON
     shown: Shown
+    notes: Tuple[str, ...] = ()  # on what the call left behind
 
     @classmethod
     def of_unit(cls, unit: PolicyUnit, shown: Shown) -> _Answer:
@@ -109,10 +114,14 @@ def run(
             there = ", ".join(f"{unit.kind.words} {unit.name}" for unit in loaded.units)
             raise BadUsage(f"{path}: has no {wanted}; it has {there}")
         call = terminal.here(running.prepare(settings, _OneFile(loaded)))
-        answers = [_Answer.of_unit(unit, _ask(call, unit, inputs)) for unit in units]
+        answers: List[_Answer] = []
+        for unit in units:
+            answer = _Answer.of_unit(unit, _ask(call, unit, inputs))
+            answers.append(answer._replace(notes=_why_not_kept(running.executor)))
         notes = [*map(str, loaded.warnings), *_unknown(loaded, inputs.properties)]
         for scheduler in schedulers:
-            answers += _ask_scheduler(call, scheduler, inputs)
+            for answer in _ask_scheduler(call, scheduler, inputs):
+                answers.append(answer._replace(notes=_why_not_kept(running.executor)))
             notes += _not_asked(scheduler, inputs)
     if not answers:
         raise BadUsage(f"{path}: {'; '.join(notes)}")
@@ -191,6 +200,15 @@ def _not_asked(scheduler: DriverUnit, inputs: Inputs) -> Iterator[str]:
         yield f"scheduler {scheduler.name}: give --vms to call {' and '.join(lacking)}"
 
 
+def _why_not_kept(executor: Executor) -> Tuple[str, ...]:
+    """Notes on what the latest call left behind in the plugin's process, which ends the process."""
+    return tuple(
+        f"after this call the plugin's process cannot be kept: {why}; each such call starts a new "
+        f"process ({manual.page('plugins.md')}, A process of its own)"
+        for why in dict.fromkeys(executor.settle(_SETTLE_SECONDS))
+    )
+
+
 def _unknown(loaded: LoadedPlugin, properties: Mapping[str, str]) -> Iterator[str]:
     """A note on each property that nothing in the file has."""
     sets = [unit.properties.properties for unit in loaded.units if unit.properties is not None]
@@ -208,7 +226,8 @@ def _text(answer: _Answer) -> str:
     ended = "not called"
     for call in answer.shown.fields.get("calls", ()):
         ended = f"{call['outcome']}, {call['milliseconds']} ms"
-    return f"{answer.words}: {ended}\n{answer.shown.text}"
+    more = "".join(f"note: {note}\n" for note in answer.notes)
+    return f"{answer.words}: {ended}\n{more}{answer.shown.text}"
 
 
 def _fields(answer: _Answer, notes: Sequence[str]) -> Dict[str, object]:
@@ -216,4 +235,4 @@ def _fields(answer: _Answer, notes: Sequence[str]) -> Dict[str, object]:
     fields = {**answer.called, **answer.shown.fields}
     # The last call is that of the scheduler, after the units that a property named.
     *_, call = fields.pop("calls", [{"outcome": "not called", "notes": []}])
-    return {**fields, **call, "notes": [*notes, *call["notes"]]}
+    return {**fields, **call, "notes": [*notes, *answer.notes, *call["notes"]]}

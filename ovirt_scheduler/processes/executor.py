@@ -111,6 +111,17 @@ class Executor:
         """Change how many processes of plugins are kept between calls."""
         self._runner.pool.keep(most)
 
+    def settle(self, seconds: float) -> Sequence[str]:
+        """Wait until each process that was called has been compared with what it was before.
+
+        Args:
+            seconds: to wait at most.
+
+        Returns:
+            Why processes have ended by themselves since this was asked last, in words.
+        """
+        return self._runner.pool.settle(seconds)
+
     def want(self, plugins: Sequence[Tuple[PluginCode, Limits]]) -> None:
         """Have a process of each of these plugins ready before it is called."""
         self._runner.pool.want({key_of(*each): each for each in plugins})

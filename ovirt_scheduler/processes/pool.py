@@ -40,6 +40,8 @@ _IDLE_SECONDS = 5.0  # for which more than one process of a plugin are kept
 _TICK = 0.25  # seconds between two looks of the keeping thread while something settles
 _LONGEST_PAUSE = 60.0  # between two loads ahead, of a plugin whose process ends in them
 _REST = 5.0  # and while nothing does
+_SETTLED_EVERY = 0.01  # seconds between two looks of who waits for processes to be compared
+_ENDS_KEPT = 100  # reasons
 _AHEAD_OF_SINGLE = 2  # processes kept ready of a plugin whose processes serve one call each
 
 # Why the daemon ends a process, with the words for the log; ``ENDS`` has its own reasons.
@@ -84,6 +86,8 @@ class Pool:
         self._spare: Dict[bytes, List[Worker]] = {frames.FORK: [], frames.FORK_READER: []}
         self._wanted: Mapping[Key, Tuple[PluginCode, Limits]] = {}
         self._replaced: Counter[str] = Counter()
+        self._latest: Deque[str] = deque(maxlen=_ENDS_KEPT)  # why processes have ended
+        self._ending = 0  # processes that the keeping thread is about to end
         # Loads ahead that came to nothing, in a row, and when the next may be tried.
         self._failed: Dict[Key, Tuple[int, float]] = {}
         self._resting = False
@@ -145,6 +149,30 @@ class Pool:
             self._wanted = dict(plugins)
             self._failed.clear()
             self._wake()
+
+    def settle(self, seconds: float) -> List[str]:
+        """Wait until each process that was called has been compared with what it was before.
+
+        Args:
+            seconds: to wait at most.
+
+        Returns:
+            Why processes have ended by themselves since this was asked last, in words; not those
+            that have served ``calls_per_process`` calls.
+        """
+        give_up = time.monotonic() + seconds
+        while True:
+            with self._news:
+                settled, over = self._look()
+                for kept, why in over:
+                    self._end_idle(kept, why)
+                if (settled and not self._ending) or time.monotonic() >= give_up:
+                    latest = [*self._latest]
+                    self._latest.clear()
+                    break
+                self._news.wait(_SETTLED_EVERY)
+        reasons = ENDS.keys() - {"calls_per_process"}
+        return [_in_words(why) for why in latest if why.partition(":")[0] in reasons]
 
     def keep(self, most: int) -> None:
         """Change how many processes are kept at most."""
@@ -259,6 +287,7 @@ class Pool:
         """
         with self._news:
             self._replaced[why.partition(":")[0]] += 1
+            self._latest.append(why)
             self._wake()
         if not self._closed:
             _log.debug(
@@ -308,10 +337,12 @@ class Pool:
                     return
                 self._stirred = False
                 settled, over = self._look()
+                self._ending = len(over)
                 missing = [*self._missing()]
                 few = {order: SPARE - len(spare) for order, spare in self._spare.items()}
             for kept, why in over:
                 self._end_idle(kept, why)
+            self._ending = 0
             made = self._make(missing, few)
             with self._news:
                 if self._closed:

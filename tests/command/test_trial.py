@@ -134,6 +134,54 @@ def test_limits_hold_as_in_the_daemon():
     assert shown.fields[0]["outcome"] == "timed out"
 
 
+LEAVES = """\
+import os
+import threading
+
+
+def do_filter(hosts, vm, properties):
+    what = properties.get("leaves")
+    if what == "thread":
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+    elif what == "file":
+        os.open("/dev/null", os.O_RDONLY)
+    elif what == "signal":
+        __import__("signal").signal(10, lambda *_: None)
+    elif what == "module":
+        import json
+        json.loads = None
+    return hosts
+
+
+def do_balance(hosts, properties):
+    return None
+"""
+
+
+@pytest.mark.parametrize(
+    ("leaves", "why"),
+    [
+        ("thread", "a call left threads"),
+        ("file", "a call left files or connections open, or closed others"),
+        ("signal", "a call changed what it does with signals"),
+        ("module", "a call changed a library: json.loads"),
+        ("", ""),
+    ],
+)
+def test_what_costs_a_plugin_its_process_is_told(tmp_path, leaves, why):
+    """At the call that left it, and at no other."""
+    path = tmp_path / "Leaves.py"
+    path.write_text(LEAVES)
+    shown = run(path, (Kind.FILTER, Kind.BALANCE), properties={"leaves": leaves})
+    assert shown.well
+    of_filter, of_balance = (fields["notes"] for fields in shown.fields)
+    assert len(of_filter) == bool(why)
+    for note in of_filter:
+        assert f"process cannot be kept: {why}" in note
+    assert of_balance == []
+    assert shown.text.count("note: after this call") == len(of_filter)
+
+
 def test_ids_do_without_a_document(plugin):
     """The entities hold nothing but their id then."""
     (filtered,) = run(plugin, (Kind.FILTER,), hosts=("a", "b")).fields

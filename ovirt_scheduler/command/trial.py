@@ -120,8 +120,10 @@ def run(
             answers.append(answer._replace(notes=_why_not_kept(running.executor)))
         notes = [*map(str, loaded.warnings), *_unknown(loaded, inputs.properties)]
         for scheduler in schedulers:
-            for answer in _ask_scheduler(call, scheduler, inputs):
-                answers.append(answer._replace(notes=_why_not_kept(running.executor)))
+            answers.extend(
+                answer._replace(notes=_why_not_kept(running.executor))
+                for answer in _ask_scheduler(call, scheduler, inputs)
+            )
             notes += _not_asked(scheduler, inputs)
     if not answers:
         raise BadUsage(f"{path}: {'; '.join(notes)}")

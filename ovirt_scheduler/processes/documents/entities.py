@@ -1,4 +1,4 @@
-"""Hosts and VM documents as entities of the oVirt SDK (contract 5.2).
+"""Reads documents of hosts and VMs as the oVirt SDK does (contract 5.2).
 
 ::
 
@@ -26,7 +26,7 @@ from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.documents import sdk_tables, version3
 from ovirt_scheduler.processes.documents.packing import State
-from ovirt_scheduler.processes.documents.parser import Kind, short, take, too_large, utf8
+from ovirt_scheduler.processes.documents.parser import Kind, parse, short, too_large, utf8
 from ovirt_scheduler.processes.documents.serialization import state_of
 
 TABLES = sdk_tables.make()
@@ -43,7 +43,7 @@ Reader.read_enums = staticmethod(_read_known_enums)
 
 
 def read_states(document: Document, kind: Kind) -> List[State]:
-    """Read the states (serialization.py) of the entities of that kind.
+    """Read a document into the states (serialization.py) of its hosts or VMs.
 
     Raises:
         UnreadableDocument: whatever is wrong with the document.
@@ -51,7 +51,7 @@ def read_states(document: Document, kind: Kind) -> List[State]:
     """
     try:
         data = utf8(document, kind)
-        passed = take(data, kind, TABLES)
+        passed = parse(data, kind, TABLES)
         states = passed.states
         if passed.maybe_version3:
             data, before = version3.to_version4(data), data
@@ -72,7 +72,7 @@ def read_states(document: Document, kind: Kind) -> List[State]:
 def _of_version3(data: bytes, kind: Kind) -> Optional[List[State]]:
     """The states of a document that was of version 3, where they are certain."""
     try:
-        return take(data, kind, TABLES).states
+        return parse(data, kind, TABLES).states
     except UnreadableDocument:  # it was changed: the place is not the caller's
         return None
 
@@ -141,7 +141,7 @@ class _Watched:
 def _place(data: bytes, kind: Kind) -> str:
     """Which element the SDK's reader stops at, found by reading once more."""
     watched = _Watched(kind)
-    with contextlib.suppress(Exception):  # the one that is being told about
+    with contextlib.suppress(Exception):  # the one that is being reported
         watched.read_through(data)
     return watched.place
 

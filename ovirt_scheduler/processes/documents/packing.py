@@ -1,9 +1,9 @@
-"""Hosts or VMs in one run of bytes, of which some can be read without the others.
+"""Packs hosts or VMs into bytes, from which one can be read without the others.
 
 ::
 
     reader ── pack ──► sealed memfd ──► unpack, in each plugin's process: entities
-                                          that read themselves when they are looked at
+                                          that read themselves when they are read
 
     bytes   "oVsP"  length of the index (4, little-endian)
             index   JSON: [kind, [id or null, ...], [length of each record, ...]]

@@ -27,7 +27,7 @@ from ovirt_scheduler.processes.documents.version3_detection import is_sign
 
 @dataclass(frozen=True)
 class Kind:
-    """What a document is to hold."""
+    """What a document must contain: one host, hosts, one VM or VMs."""
 
     subject: str  # how a message begins
     one: str
@@ -76,7 +76,7 @@ _Refuse = Callable[[str], NoReturn]
 
 
 def utf8(document: Document, kind: Kind) -> bytes:
-    """The document in UTF-8, whatever its declaration says.
+    """Convert a document to UTF-8, whatever its declaration says.
 
     From here on all readers agree on what the bytes are. A declaration of anything else
     becomes blanks, so that lines and columns hold.
@@ -124,8 +124,8 @@ class Passed:
     maybe_version3: bool
 
 
-def take(data: bytes, kind: Kind, tables: Tables) -> Passed:
-    """Refuse whatever is no plain document of that kind, and read the rest.
+def parse(data: bytes, kind: Kind, tables: Tables) -> Passed:
+    """Parse a document into states; refuse whatever is no plain document of that kind.
 
     Args:
         data: what ``utf8`` gave.
@@ -185,8 +185,12 @@ def _holds_nothing(*_: object) -> None:
 def _walk(  # noqa: C901, PLR0915  (closures: see ``start``)
     parser: Any, data: bytes, members: _Members, refuse: _Refuse
 ) -> Passed:
-    """Take the parser through the document."""
-    look = False
+    """Parse the document into states.
+
+    These are closures, and not methods: state that a class holds took some 4 % more processor
+    time on 1,000 hosts.
+    """
+    maybe_version3 = False
     found: List[State] = []
     certain = not _has_long_runs(data)
 
@@ -260,7 +264,7 @@ def _walk(  # noqa: C901, PLR0915  (closures: see ``start``)
 
     def enter(name: str, attributes: Dict[str, str], field: Optional[Field]) -> None:
         """Go into an element, unless it is a plain value after all."""
-        nonlocal state, lookup, links, level, value, certain, look
+        nonlocal state, lookup, links, level, value, certain, maybe_version3
         here = level if value is None else level + 1
         if here == 1:
             if field is None and name != "link":
@@ -271,7 +275,7 @@ def _walk(  # noqa: C901, PLR0915  (closures: see ``start``)
             refuse(f"more than {_MOST_LEVELS} levels of elements")
         if len(attributes) > _MOST_ATTRIBUTES:
             refuse(f"<{short(name)}> has more than {_MOST_ATTRIBUTES} attributes")
-        look = look or is_sign(name, attributes, field is not None)
+        maybe_version3 = maybe_version3 or is_sign(name, attributes, field is not None)
         if value is None and field is not None and field.is_value:
             value = field
             texts.clear()
@@ -320,7 +324,7 @@ def _walk(  # noqa: C901, PLR0915  (closures: see ``start``)
     parser.CharacterDataHandler = texts.append
     parser.Parse(data, True)
     certain = certain and not members.with_others
-    return Passed(found if certain else None, look or members.with_others)
+    return Passed(found if certain else None, maybe_version3 or members.with_others)
 
 
 # libxml2 refuses a text of 10,000,000 bytes and a name of 50,000.
@@ -397,13 +401,13 @@ class _Members:
 
 
 def too_large(kind: Kind) -> UnreadableDocument:
-    """What is raised where memory does not suffice."""
+    """Make the error of a document that takes more memory than a request may have."""
     return UnreadableDocument(
         f"{kind.subject}: the document needs more memory than a request may have"
     )
 
 
 def short(text: str) -> str:
-    """A document's own text, fit for one line of a message."""
+    """Shorten a document's text to 100 printable characters, for a message."""
     text = text if len(text) <= 100 else text[:97] + "..."
     return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)

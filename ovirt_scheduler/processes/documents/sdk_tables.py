@@ -19,7 +19,7 @@ from ovirt_scheduler.processes.documents.tables import Convert, Field, Table, Ta
 
 
 class Unexpected(Exception):
-    """A reader did what no table can say."""
+    """A reader of the SDK does something that a table cannot express."""
 
 
 def _table_of(reader: str, made: Dict[str, Table]) -> Table:

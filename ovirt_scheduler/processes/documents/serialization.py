@@ -44,7 +44,7 @@ from ovirt_scheduler.processes.documents.packing import State
 
 
 class Unread(Protocol):
-    """A state that is read as far as somebody asks for it; each may raise what is in WRONG."""
+    """A state that is decoded as far as it is asked for; each method may raise what is in WRONG."""
 
     def plain(self) -> Mapping[str, Any]:
         """Read the attributes that are texts, numbers, truths and members of enumerations."""
@@ -177,7 +177,7 @@ def _date(text: str, minutes: Any, name: Any) -> datetime.datetime:
 
 
 def state_of(entity: Any) -> State:
-    """The state of an entity that the SDK's reader made.
+    """Convert an entity that the SDK's reader made to its state.
 
     Raises:
         TypeError: it holds something else than what the SDK's readers make.

@@ -1,4 +1,4 @@
-"""Which element of a document becomes which attribute of an entity of the SDK: plain tables.
+"""Tables of which element of a document becomes which attribute of an entity of the SDK.
 
 ``sdk_tables`` makes them of the SDK's readers. They can be pickled, and used without the SDK.
 """
@@ -14,7 +14,7 @@ Convert = Callable[[str], Any]
 
 
 class Field(NamedTuple):
-    """What becomes of an element in an entity: a plain value, an entity, or a list of either."""
+    """How an element is read: as a plain value, an entity, or a list of either."""
 
     attribute: str  # as an entity's ``__dict__`` has it: ``_cpu``; empty for what a list holds
     is_value: bool = False
@@ -53,7 +53,7 @@ _DATE = re.compile(
 
 
 def date(text: str) -> Tuple[Any, ...]:
-    """The state (serialization.py) of a date as engines write it.
+    """Read a date as engines write it, into its state (serialization.py).
 
     Raises:
         ValueError: it is written otherwise.

@@ -1,6 +1,6 @@
-"""Makes hosts and VMs of what ``packing`` packed; each reads itself when it is looked at.
+"""Makes lazy hosts and VMs from what ``packing`` packed.
 
-The one who reads trusts nothing: JSON cannot name what is not there, costs some 30 times its
+Nothing in the bytes is trusted: JSON cannot name what is not there, costs some 30 times its
 length in memory at the most, and its length is bounded. What is no packed form is an
 ``UnreadableState``, at once or when the attribute is read that cannot be made.
 """
@@ -28,7 +28,7 @@ _Index = Tuple[str, List[Optional[str]], List[int]]
 
 
 def ids(source: Source, most_bytes: int = MOST_BYTES) -> List[Optional[str]]:
-    """The ids of what is packed, in its order.
+    """List the ids of what is packed, in its order.
 
     Raises:
         UnreadableState: it is no packed form, or larger than that.
@@ -40,7 +40,7 @@ def ids(source: Source, most_bytes: int = MOST_BYTES) -> List[Optional[str]]:
 def unpack(
     source: Source, wanted: Optional[Sequence[str]] = None, most_bytes: int = MOST_BYTES
 ) -> List[Any]:
-    """Make hosts or VMs whose attributes are read when they are first looked at.
+    """Make hosts or VMs whose attributes are decoded when they are first read.
 
     Args:
         source: what ``pack`` gave, or the descriptor of a file that holds it. Its offset is

@@ -1,8 +1,8 @@
-"""Version 3 of the engine's REST representation, turned into version 4.
+"""Converts documents of version 3 of the engine's REST representation to version 4.
 
 The SDK knows version 4 alone; it reads version 3 without a complaint and loses what is
 written differently. ``DIFFERENCES`` says each difference once: where it is, and what is to
-be done there. Every place is told by a shape that version 4 does not have, so no document
+be done there. Every place is found by a shape that version 4 does not have, so no document
 has to say which version it is, a mixed one works, and version 4 is left alone.
 """
 

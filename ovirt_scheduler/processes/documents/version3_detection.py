@@ -1,7 +1,7 @@
-"""What gives a document of version 3 of the engine's REST representation away.
+"""Detects whether a document may be of version 3 of the engine's REST representation.
 
-A sign makes ``version3`` look. Version 4 may have it too, so what looks need not find anything;
-but without a sign nothing in a document is of version 3.
+A document without a sign has nothing of version 3. One with a sign is given to ``version3``, which
+may find nothing, as version 4 can have the same sign.
 """
 
 from __future__ import annotations

@@ -12,19 +12,19 @@ import signal
 import time
 from typing import Collection, Iterable, Iterator, List, Optional, Tuple
 
-_PAUSE = 0.005  # seconds between two looks
+_PAUSE = 0.005  # seconds between two checks
 _READ_BYTES = 4096
 
 
 def reset_signals(handled: Iterable[signal.Signals]) -> None:
-    """Forget the handlers of the process that this one was forked from."""
+    """Restore the default action of signals that the parent handled."""
     signal.set_wakeup_fd(-1)
     for number in handled:
         signal.signal(number, signal.SIG_DFL)
 
 
 def close_all_but(kept: Collection[int]) -> None:
-    """Close every descriptor that was inherited and is not kept."""
+    """Close every descriptor beyond the standard three that is not to be kept."""
     listed = os.listdir("/proc/self/fd")  # noqa: PTH208  no objects on this path
     first = 3
     for beyond in (*sorted(kept), max(map(int, listed)) + 1):
@@ -59,18 +59,18 @@ def reap(known: Collection[int], most: int = 256) -> Iterator[Tuple[int, int]]:
 
 
 def pids(spared: Collection[int] = ()) -> List[int]:
-    """The children of this process, but for those spared; ended ones too until they are reaped.
+    """List the children of this process, but for those spared; ended ones too until reaped.
 
     Args:
         spared: children that are known to live.
     """
-    if not spared and not exist():  # which needs no look around
+    if not spared and not exist():  # this is faster than the list
         return []
     return [pid for pid in _children() if pid not in spared]
 
 
 def exist() -> bool:
-    """Whether there is a child, be it one that has ended."""
+    """Whether this process has a child; one that ended counts until it is reaped."""
     try:
         _first_ended()
     except ChildProcessError:
@@ -93,7 +93,7 @@ def _first_ended() -> Optional[os.waitid_result]:
 def kill_all(killed: Iterable[int]) -> None:
     """Kill children of this process.
 
-    Their own children become this process's in turn, so look again until there are none.
+    Their own children become this process's in turn, so call it again until there are none.
     A child's pid cannot be another's: nobody but this process can reap it.
     """
     for pid in killed:
@@ -103,7 +103,7 @@ def kill_all(killed: Iterable[int]) -> None:
 def end_all(seconds: float) -> bool:
     """Kill and reap every child of this process, and what becomes its child by that.
 
-    Nothing tells a thread of their end, so it looks again and again.
+    A thread gets no signal of their end, so this checks every few milliseconds.
 
     Returns:
         False where one is left after so many seconds.

@@ -27,9 +27,9 @@ _MEMORY = (resource.RLIMIT_DATA, resource.RLIMIT_AS)
 
 
 def be_killed_first() -> None:
-    """Have the kernel end this process, or what is forked from it, before its parent where the
-    machine has no memory left (``proc(5)``). Before ``prctl.hide_memory``: after it the file is
-    root's.
+    """Make the kernel kill this process or its children first when the machine has no memory.
+
+    To be called before ``prctl.hide_memory``, after which only root may write the file.
     """
     with contextlib.suppress(OSError):  # an administrator gave it more already, or it is not there
         Path("/proc/self/oom_score_adj").write_text(_KILLED_FIRST, "ascii")

@@ -1,4 +1,4 @@
-"""Memory that was used and freed, given back to the system: ``mallopt(3)``, ``malloc_trim(3)``."""
+"""Returns freed memory of this process to the system: ``mallopt(3)``, ``malloc_trim(3)``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LARGE = 1 << 20  # bytes
 
 
 def give_back_large_blocks() -> None:
-    """Have this process, and what is forked from it, keep no large block that it has freed.
+    """Make ``free`` return each large block to the system, in this process and its children.
 
     By itself the C library puts larger and larger blocks into the heap, once one of that size has
     been freed: after a large document, most of what the next one took stayed with the process.
@@ -24,13 +24,16 @@ def give_back_large_blocks() -> None:
 
 
 def give_back() -> None:
-    """Give back what is free now. Takes milliseconds, in which other threads run."""
+    """Return all memory that is free now. Takes milliseconds, in which other threads run."""
     if _trim is not None:
         _trim(0)
 
 
 class Reclaim:
-    """Gives free memory back each time that it has been told so often that some was used.
+    """Calls ``malloc_trim(3)`` on every n-th use of memory.
+
+    Args:
+        every: n.
 
     Each thread allocates in a part of the heap of its own, and what is freed there stays with the
     process until somebody asks.
@@ -38,9 +41,9 @@ class Reclaim:
 
     def __init__(self, every: int) -> None:
         self._every = every
-        self._told = itertools.count(1)
+        self._uses = itertools.count(1)
 
     def used(self) -> None:
-        """Tell that some was used."""
-        if next(self._told) % self._every == 0:
+        """Count one use; on every n-th, return the memory that is free."""
+        if next(self._uses) % self._every == 0:
             give_back()

@@ -1,4 +1,4 @@
-"""Files in memory that nobody can change any more: ``memfd_create(2)``, sealed by ``fcntl(2)``."""
+"""Sealed files in memory, which nobody can change: ``memfd_create(2)``, ``fcntl(2)``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_S
 
 
 def sealed(pieces: Iterable[bytes]) -> int:
-    """Put bytes into a sealed file in memory.
+    """Write bytes into a new file in memory and seal it.
 
     Returns:
         Its descriptor, which is not inherited; the caller closes it.

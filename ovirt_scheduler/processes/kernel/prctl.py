@@ -1,4 +1,4 @@
-"""Flags of a process that ``prctl(2)`` sets: who may look into it, and how it dies."""
+"""Flags that ``prctl(2)`` sets: who may inspect this process, and whose death ends it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def become_subreaper() -> None:
-    """Have the orphans among this process's descendants become its children."""
+    """Make this process the parent of every orphan among its descendants."""
     _set(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent(parent: int) -> None:
-    """Be killed when the parent ends. For a parent with one thread only: the kernel's
-    signal follows the thread that forked.
+    """Have the kernel kill this process when its parent ends.
+
+    The parent must have one thread: the kernel kills when the thread ends that forked.
+
+    Args:
+        parent: its pid; if it has ended already, this process exits.
     """
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
@@ -28,18 +32,18 @@ def die_with_parent(parent: int) -> None:
 
 
 def gain_no_privileges() -> None:
-    """Have programs with a set-user-ID bit, or capabilities of their own, run as all others do.
+    """Let no program that is started from here gain rights by a set-user-ID bit or capabilities.
 
-    What has another user's rights could not be killed by this process (contract 4.5).
+    A process with more rights than this one could not be killed by it (contract 4.5).
     """
     _set(_PR_SET_NO_NEW_PRIVS, 1)
 
 
 def hide_memory() -> None:
-    """Have memory, environment and descriptors of this process be for root alone.
+    """Close memory, environment and descriptors of this process to all but root.
 
-    Holds for what is forked from it, and ends with exec: other processes of its user cannot
-    trace it then, nor open its ``mem``, ``environ`` and ``fd`` in ``/proc``.
+    Other processes of its user cannot trace it then, nor open its ``mem``, ``environ`` and
+    ``fd`` in ``/proc``. A fork inherits this; exec ends it.
     """
     _set(_PR_SET_DUMPABLE, 0)
 

@@ -23,7 +23,7 @@ _JOIN_SESSION_KEYRING = 1
 
 
 class NotGivenUp(Exception):
-    """The process could not change, or has more rights than it should; the text says which."""
+    """Rights could not be given up, or are still there; the text says which."""
 
 
 def become(uid: int, gid: int, groups: Collection[int]) -> None:
@@ -61,9 +61,9 @@ def become(uid: int, gid: int, groups: Collection[int]) -> None:
 
 
 def leave_keyring() -> None:
-    """Have an empty session keyring, in place of the one that whoever started the daemon has.
+    """Replace the session keyring, which came from whoever started the daemon, by an empty one.
 
-    What is in that one can be read by all who inherit it, as other users too. systemd's
+    All who inherit a keyring can read its keys, as other users too. systemd's
     ``KeyringMode=private`` does the same for a service.
     """
     number = _KEYCTL.get(os.uname().machine)

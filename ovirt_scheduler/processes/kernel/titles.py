@@ -1,6 +1,6 @@
 """Sets the name of a process in ``ps`` and ``systemctl status`` by writing over its command line.
 
-``proc(5)``: the kernel shows what is in the process's own memory there.
+The kernel shows what is in the process's own memory, where its command line was (``proc(5)``).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Tuple
 def show(words: str) -> None:
     """Call this process ``ovirt-scheduler: WORDS``; holds for what is forked from it, too.
 
-    Words that are longer than the command line are cut. Where the kernel tells nothing of the
-    command line's place, all stays as it is.
+    Words that are longer than the command line are cut. If the kernel does not say where the
+    command line is, nothing changes.
     """
     with contextlib.suppress(OSError, ValueError, IndexError):
         begin, size = _place()

@@ -1,6 +1,6 @@
 """Analyses a file of the plugins' folder: its units, drivers and code, or why it has none.
 
-Runs the file's top level, so it happens only in the process of a plugin call.
+Runs the file's top level, so it happens only in a process of its own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _IN_A_CLASS = {"hosts": "hosts_ids", "vm": "vm_id", "properties": "args_map"}
 
 
 def analyse(candidate: Candidate) -> Analysis:
-    """Load a file as a call would, and say what is in it.
+    """Load a file as a call would, and find its units, drivers, helpers and mistakes.
 
     Never raises for what is wrong in the file: that is the analysis's ``fault``.
     """

@@ -1,4 +1,4 @@
-"""Describes the drivers of a plugin's file from their classes, in the plugin's own process."""
+"""Describes the drivers of a plugin's file from their classes, in the process of an analysis."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def is_driver(found: type) -> bool:
 
 
 def read(found: type, description: str, line_of: Callable[[str], int]) -> FoundDriver:
-    """What a driver's class says.
+    """Read a driver's class: its name, topic, interfaces, methods and properties.
 
     Args:
         description: where the class has no docstring of its own.

@@ -1,6 +1,6 @@
 """Which engine data a plugin uses: found in its code, or stated by the plugin.
 
-In the process of a plugin call.
+Runs in the process of an analysis.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SAYS_ITSELF = "uses_statistics"
 
 
 def wants_connection(modules: Iterable[Module]) -> bool:
-    """Whether it names what gives a connection: ``engine_connection``, or version 3 of the SDK."""
+    """Whether the code names ``engine_connection``, or imports version 3 of the SDK."""
     return any(
         "engine_connection" in (named(node), getattr(node, "name", None)) or _is_version3(node)
         for node in _nodes(modules)
@@ -26,7 +26,7 @@ def wants_connection(modules: Iterable[Module]) -> bool:
 
 
 def wants_statistics(plugin: ModuleType, modules: Iterable[Module]) -> bool:
-    """Whether it reads the attribute ``statistics`` of anything, unless it says so itself.
+    """Whether the code reads an attribute ``statistics``; ``uses_statistics`` overrides that.
 
     Args:
         plugin: the loaded file; what its ``uses_statistics`` says counts.

@@ -1,4 +1,4 @@
-"""Which modules a plugin's file may import, as its statements tell before anything of it runs."""
+"""Finds what a plugin's file may import, from its source, before anything of it runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ANY = "*"  # no module can be named so
 
 
 def refusal(candidate: Candidate) -> Optional[FileFault]:
-    """The first import of a file that is not to be run, by the plugin or by what it imports."""
+    """Find the first import of a file that must not be run, in the plugin or its helpers."""
     if not candidate.refused:
         return None
     refused = dict(candidate.refused)
@@ -33,14 +33,14 @@ def refusal(candidate: Candidate) -> Optional[FileFault]:
 
 
 def imported(source: Source) -> Iterator[Tuple[str, int]]:
-    """The modules that a file may import, each after its packages, and the lines.
+    """Find the modules that a file may import, each after its packages, and the lines.
 
     ``ANY`` where it calls a function of Python's that imports with a name that only it knows.
     """
     package = source.name.split(".")
     if not source.path.endswith("/__init__.py"):
         package.pop()
-    told = set()  # functions that are called with a name
+    with_name = set()  # functions that are called with a name
     for node in ast.walk(ast.parse(source.text)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -49,12 +49,12 @@ def imported(source: Source) -> Iterator[Tuple[str, int]]:
             base = ".".join([*above, *([node.module] if node.module else [])])
             names = [f"{base}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Call) and named(node.func) in _IMPORTERS:
-            given = node.args[0] if node.args else None
-            if not isinstance(given, ast.Constant) or not isinstance(given.value, str):
+            argument = node.args[0] if node.args else None
+            if not isinstance(argument, ast.Constant) or not isinstance(argument.value, str):
                 continue
-            told.add(node.func)
-            names = [given.value]
-        elif named(node) in _IMPORTERS and node not in told:
+            with_name.add(node.func)
+            names = [argument.value]
+        elif named(node) in _IMPORTERS and node not in with_name:
             names = [ANY]
         else:
             continue
@@ -65,4 +65,5 @@ def imported(source: Source) -> Iterator[Tuple[str, int]]:
 
 
 def named(node: ast.AST) -> Optional[str]:
+    """The name that a node reads, of a variable or of an attribute; None for other nodes."""
     return getattr(node, "id", None) or getattr(node, "attr", None)

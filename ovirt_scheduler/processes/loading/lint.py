@@ -1,7 +1,7 @@
-"""A process of its own for ``check``: reads plugins' files, runs nothing of them, and tells what is
-Python 2 in them and which names nobody defines. A file may be made to end its reader.
+"""Finds Python 2 and undefined names in plugins' files, for ``check``; runs nothing of them.
 
-It gets paths as JSON on its standard input, and answers ``[[path, line, message], …]``.
+Runs as a program of its own, since a file may be made to crash whoever parses it. It gets paths as
+JSON on its standard input, and prints ``[[path, line, message], …]``.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ _MOST_ERRORS = 200  # of syntax in one file; each costs a parse
 
 
 def main() -> None:
+    """Print what is wrong in the files whose paths are on standard input."""
     found = [
         (path, line, message)
         for path in json.load(sys.stdin)
@@ -32,7 +33,7 @@ def main() -> None:
 
 
 def remarks(text: bytes, path: str) -> List[Remark]:
-    """What is wrong in a file, by line; all of it, where a line cannot be parsed too."""
+    """List what is wrong in a file, by line, also behind lines that cannot be parsed."""
     found, text = _without_errors(text, path)
     try:
         tree = ast.parse(text, path)
@@ -42,7 +43,7 @@ def remarks(text: bytes, path: str) -> List[Remark]:
         found += python2.comparisons(tree)
         found += _unknown(tree, path)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        pass  # loading it has told
+        pass  # loading it has reported that
     return sorted(set(found))
 
 
@@ -50,7 +51,7 @@ def _read(path: str) -> bytes:
     try:
         with open(path, "rb") as file:  # noqa: PTH123
             return file.read(1 << 20)
-    except OSError:  # loading it has told
+    except OSError:  # loading it has reported that
         return b""
 
 

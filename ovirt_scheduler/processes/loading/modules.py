@@ -1,6 +1,6 @@
-"""Plugins' modules, made from the code that the registry holds instead of from the disk.
+"""Imports plugins' modules from the code that the registry holds, instead of from the disk.
 
-Only in the process of a plugin call. What runs is what was analysed: a file that is edited
+Runs only in processes of plugins. What runs is what was analysed: a file that is edited
 meanwhile, or a helper that is imported late, is still the last good version.
 """
 
@@ -122,6 +122,7 @@ class FolderFinder:
         return sys.modules[name]
 
     def find_spec(self, fullname: str, *_: object) -> Optional[importlib.machinery.ModuleSpec]:
+        """Find a module of the folder; the import system calls this."""
         origin = self._origins.get(fullname)
         if origin is None:
             return None
@@ -164,7 +165,7 @@ def _is_package(name: str, path: str) -> bool:
 
 
 def finder_of(plugin: PluginCode) -> FolderFinder:
-    """Finds a plugin and its helpers as the registry holds them."""
+    """Make a finder for a plugin and its helpers, of the code that the registry holds."""
     modules = {module.name: module for module in plugin.modules}
     _show_lines(plugin.modules)
     return FolderFinder(
@@ -174,7 +175,7 @@ def finder_of(plugin: PluginCode) -> FolderFinder:
 
 
 def finder_of_sources(sources: Iterable[Source]) -> FolderFinder:
-    """Finds modules by their source, compiled when they are imported."""
+    """Make a finder for modules that are compiled from source when they are imported."""
     by_name = {source.name: source for source in sources}
     return FolderFinder(
         {name: source.path for name, source in by_name.items()},
@@ -183,6 +184,11 @@ def finder_of_sources(sources: Iterable[Source]) -> FolderFinder:
 
 
 def compile_source(source: Source) -> CodeType:
+    """Compile a file.
+
+    Raises:
+        SyntaxError, ValueError: it is not Python.
+    """
     # dont_inherit: this module's own __future__ is not the plugin's.
     return compile(source.text, source.path, "exec", dont_inherit=True)
 
@@ -194,5 +200,5 @@ def _show_lines(modules: Iterable[Module]) -> None:
 
 
 def lines(source: bytes) -> List[str]:
-    """The lines as Python counts them; a form feed ends none."""
+    """Split source into lines as Python counts them; a form feed ends none."""
     return [line.decode("utf-8", "replace") for line in source.splitlines(keepends=True)]

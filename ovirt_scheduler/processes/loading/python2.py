@@ -1,4 +1,4 @@
-"""What in a plugin's text is Python 2, or cannot have been meant: read, and never run."""
+"""Finds Python 2, and comparisons that can never be true, in a plugin's source; runs nothing."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def print_to(tree: ast.Module) -> Optional[int]:
 
 
 def imports(tree: ast.Module, own: Container[str]) -> Iterator[Remark]:
-    """Imports of modules that are no more, but for those of the plugin's folder."""
+    """Find imports of modules that Python 3 does not have, but for those of the plugin's folder."""
     for node in ast.walk(tree):
         names = []
         if isinstance(node, ast.Import):
@@ -66,7 +66,7 @@ def imports(tree: ast.Module, own: Container[str]) -> Iterator[Remark]:
 
 
 def prints(tree: ast.Module, text: bytes) -> Iterator[Remark]:
-    """Statements of ``print`` that mean something else under Python 3."""
+    """Find statements of ``print`` that mean something else under Python 3."""
     lines = text.splitlines()
     for node in ast.walk(tree):
         if not isinstance(node, ast.Expr):
@@ -97,7 +97,7 @@ def prints(tree: ast.Module, text: bytes) -> Iterator[Remark]:
 
 
 def comparisons(tree: ast.Module) -> Iterator[Remark]:
-    """Comparisons of a status with a text, which are never equal: it is an enumeration."""
+    """Find comparisons of a status with a text: a status is an enumeration, so never equal."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], _COMPARISONS):
             continue

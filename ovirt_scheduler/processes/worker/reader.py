@@ -43,7 +43,7 @@ def by_tables(tables: Tables) -> ReadStates:
     """What reads documents without the SDK; it raises Uncertain where it takes the SDK."""
 
     def read(document: Document, kind: Kind) -> List[State]:
-        passed = parser.take(parser.utf8(document, kind), kind, tables)
+        passed = parser.parse(parser.utf8(document, kind), kind, tables)
         if passed.states is None or passed.maybe_version3:
             raise Uncertain
         return passed.states

@@ -100,7 +100,7 @@ def test_what_is_certain_is_what_the_sdk_reads(kind: Kind) -> None:
         members = [entity(kind.one, TABLES[kind.one], chance, 0, str(n)) for n in range(2)]
         data = f"<{kind.many}>{''.join(members)}</{kind.many}>".encode()
         try:
-            passed = parser.take(data, kind, TABLES)
+            passed = parser.parse(data, kind, TABLES)
         except UnreadableDocument:
             return
         if passed.states is not None and not passed.maybe_version3:
@@ -114,7 +114,7 @@ def test_what_is_certain_is_what_the_sdk_reads(kind: Kind) -> None:
 
 
 def states_of(data: bytes, kind: Kind = HOSTS, tables: Tables = TABLES) -> Any:
-    return parser.take(data, kind, tables).states
+    return parser.parse(data, kind, tables).states
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_tables_need_no_sdk() -> None:
 def test_vms_of_engines_are_certain(name: str) -> None:
     """Nor their VMs, with the methods of a single sign-on, and a placement policy."""
     data = (SHARED / "v4" / f"{name}.xml").read_bytes()
-    passed = parser.take(data, VMS, TABLES)
+    passed = parser.parse(data, VMS, TABLES)
     assert passed.states is not None and not passed.maybe_version3
     for mine, other in zip(map(entity_of, passed.states), by_the_sdk(data)):
         assert list(differences(mine, other)) == []

@@ -122,9 +122,9 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         if not self.kept:
             self.dispatcher.refuse_calls()
         with contextlib.suppress(OSError):  # it was stopped before
-            self._wake.send(b"!")  # ends the wait for a connection
             if not self.kept:
                 self.socket.shutdown(socket.SHUT_RDWR)  # who comes now is refused at once
+            self._wake.send(b"!")  # ends the wait for a connection
         if self.kept:
             with self._accepting:  # what is accepted is in the table
                 self.connections.drain(min(_FRESH, grace))

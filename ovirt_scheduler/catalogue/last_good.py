@@ -50,6 +50,10 @@ class Store:
         """The last good version, made again; None where there is none."""
         return None
 
+    def kept_since(self, path: Path) -> Optional[float]:  # noqa: ARG002
+        """No time."""
+        return None
+
 
 class LastGood(Store):
     """Keeps the last good versions, in one file for each plugin."""
@@ -137,6 +141,13 @@ class LastGood(Store):
                 {"file": str(path), "reason": str(error)},
             )
             return None
+
+    def kept_since(self, path: Path) -> Optional[float]:
+        """Since when the last good version is kept, in seconds since 1970; None where none is."""
+        if path not in self._unsaved:
+            with contextlib.suppress(OSError):
+                return self._file(path).stat().st_mtime
+        return None
 
     def _read(self, path: Path) -> _Version:
         return records.load(self._file(path).read_bytes(), _Version)

@@ -64,6 +64,7 @@ class _State:
     missed: Tuple[str, ...] = ()  # filters that should be there, and accept no host as they are not
     unsettled: bool = False  # its file has just gone, or lost units: scan again soon
     made_at: float = field(default_factory=time.monotonic)
+    good_since: float = 0.0  # seconds since 1970
 
     def stale(self, scan: FolderScan) -> bool:
         if self.fault is not None and time.monotonic() > self.made_at + _RETRY_EVERY:
@@ -281,15 +282,25 @@ class Registry:
                     f"{fault.message}; until then {_REJECTS}", fault.file, fault.line
                 )
                 return _State(depends, good, fault, since, missed)
-            return _State(depends, good, _kept(fault, good), since)
+            loaded_at = self._good_since(file, good, before)
+            return _State(depends, good, fault, since, good_since=loaded_at)
         depends = _stamps(scan, [conf, *(Path(source.path) for source in loaded.sources)])
         good = before.good if before else None
         lost = good is not None and _claims(good).keys() - _claims(loaded).keys()
         if good is not None and lost and _just_written(file.path, scan):
-            return _State(depends, good, unsettled=True)
+            loaded_at = self._good_since(file, good, before)
+            return _State(depends, good, unsettled=True, good_since=loaded_at)
         if good is None or good.checksum != loaded.checksum:
             self._store.save(loaded)
-        return _State(depends, loaded)
+        return _State(depends, loaded, good_since=self._good_since(file, loaded, before))
+
+    def _good_since(
+        self, file: PluginFile, good: Optional[LoadedPlugin], before: Optional[_State]
+    ) -> float:
+        former = before.good if before else None
+        if before and former and good and former.checksum == good.checksum:
+            return before.good_since
+        return self._store.kept_since(file.path) or time.time()
 
 
 def _catalogue(
@@ -305,17 +316,23 @@ def _catalogue(
     missed: Dict[str, str] = {}
     not_loaded: Dict[str, str] = {}
     outdated = {
-        str(path): Outdated(state.fault_since, state.fault)
+        str(path): Outdated(
+            state.good_since,
+            state.fault_since,
+            _place_and_message(path, state.fault),
+            _kept(state.fault, state.good),
+        )
         for path, state in states.items()
         if state.fault is not None and changes.holds(state.good)
     }
     owners: Dict[Claim, str] = dict(_reserved(states))  # who has what, in words
     for path, state in (*states.items(), *orphaned.items()):
         if state.fault is not None:
-            faults.append(state.fault)
-            missed.update(dict.fromkeys(state.missed, str(state.fault)))
+            fault = outdated[str(path)].fault if str(path) in outdated else state.fault
+            faults.append(fault)
+            missed.update(dict.fromkeys(state.missed, str(fault)))
             if path in states:
-                not_loaded.setdefault(path.stem, _why_not_loaded(path, state.fault))
+                not_loaded.setdefault(path.stem, _why_not_loaded(path, fault))
         if state.good is None:
             continue
         claims = _unit_claims(state.good)
@@ -351,14 +368,16 @@ def _catalogue(
 
 
 def _why_not_loaded(path: Path, fault: PluginError) -> str:
-    """Why a unit is not there, for whoever asks for it: the fault in its plugin's file.
+    """Why a unit is not there, for whoever asks for it: the fault in its plugin's file."""
+    return f"its file {path.name} does not load: {_place_and_message(path, fault)}"
 
-    Files are named without their folders, which are no caller's business.
-    """
+
+def _place_and_message(path: Path, fault: PluginError) -> str:
+    """Files are named without their folders, which are no caller's business."""
     other = Path(fault.file).name if fault.file and fault.file != str(path) else ""
     line = f"line {fault.line}" if fault.line else ""
     where = ", ".join(filter(None, (other, line)))
-    return f"its file {path.name} does not load: {where}{': ' if where else ''}{fault.message}"
+    return f"{where}{': ' if where else ''}{fault.message}"
 
 
 def _reserved(states: Mapping[Path, _State]) -> Iterator[Tuple[Claim, str]]:

@@ -29,10 +29,15 @@ class Chosen(NamedTuple):
 
 
 class Outdated(NamedTuple):
-    """Why the former version of a plugin answers: its file does not load any more."""
+    """Why the former version of a plugin answers: its file does not load any more.
 
-    since: float  # seconds since 1970
-    fault: PluginError
+    Times are in seconds since 1970.
+    """
+
+    version: float  # when the former version was first loaded
+    since: float  # when the file first failed to load
+    because: str  # the line, and what is wrong there
+    fault: PluginError  # the same, as one of the catalogue's faults
 
 
 class CatalogueSource(Protocol):

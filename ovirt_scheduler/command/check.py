@@ -12,7 +12,7 @@ from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple, Union
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.clusters import check as cluster_report
-from ovirt_scheduler.command import settings_check, tables
+from ovirt_scheduler.command import settings_check, status, tables
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import certificate_report, runtime
 from ovirt_scheduler.daemon.certificate_report import CertificateReport
@@ -66,7 +66,9 @@ def check(settings: Settings, state: Path) -> Shown:
     fields = {"ok": not wrong, **_fields(plugins.catalogue, certificates)}
     fields.update(listening=listening.fields(), settings=problems)
     fields["remarks"] = list(map(_located, plugins.remarks))
+    old_versions = fields["old_versions"] = list(status.old_versions(state))
     lines = [*(each.line() for each in certificates), listening.line()]
+    lines += (f"note: {each}\n" for each in old_versions)
     lines += _lines(settings, plugins, problems, wrong)
     return Shown("".join(lines), fields, not wrong)
 

@@ -76,7 +76,17 @@ def call(options: argparse.Namespace) -> int:
     """Call the daemon, or plugins right here; JSON unless somebody looks, or ``-o`` says how."""
     with _calls(options) as call, _naming_files(options):
         shown = options.ask(call, options)
+    if not options.local and options.url is None:
+        _note_old_versions(options)
     return _show(shown, options.output or ("table" if sys.stdout.isatty() else "json"))
+
+
+def _note_old_versions(options: argparse.Namespace) -> None:
+    """Say on standard error which of the units that were asked answer in an older version."""
+    named = getattr(options, "unit", getattr(options, "scheduler", None))
+    names = [named] if isinstance(named, str) else named
+    asked = None if names is None else [name.partition("=")[0] for name in names]
+    sys.stderr.writelines(f"note: {each}\n" for each in status.old_versions(_state(), asked))
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Collection, Dict, Iterator, List, Optional
 
 from ovirt_scheduler.command import tables
 from ovirt_scheduler.daemon.control import FILE, short_name
@@ -51,6 +51,24 @@ def ask(state: Path, command: str, **further: object) -> Any:
     if "error" in told:
         raise CallRefused(told["error"])
     return told["answer"]
+
+
+def old_versions(state: Path, units: Optional[Collection[str]] = None) -> Iterator[str]:
+    """What to know of policy units and drivers of which an older version answers.
+
+    Nothing where no daemon runs, or it may not be asked: the command does without.
+
+    Args:
+        state: the state folder of the daemon.
+        units: the names of those that matter; all of them, where it is left out.
+    """
+    try:
+        told = explanation.cleaned(ask(state, "status"))
+    except (NoAnswer, CallRefused):
+        return
+    for unit in told["units"]:
+        if unit["state"] == "old version" and (units is None or unit["name"] in units):
+            yield f"{unit['name']}: {unit['because']}"
 
 
 def show(state: Path, output: str) -> int:

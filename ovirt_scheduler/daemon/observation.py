@@ -68,10 +68,12 @@ def _units(catalogue: Catalogue) -> Iterator[UnitState]:
         )  # fmt: skip
 
 
-def _outdated(catalogue: Catalogue, plugin: PluginCode) -> Tuple[Optional[float], str]:
-    """Since when a former version answers, and why; None where it is the one of the file."""
+def _outdated(
+    catalogue: Catalogue, plugin: PluginCode
+) -> Tuple[Optional[float], Optional[float], str]:
+    """Which former version answers, since when, and why; None where it is the one of the file."""
     found = catalogue.outdated.get(plugin.modules[0].path)
-    return (None, "") if found is None else (found.since, str(found.fault))
+    return (None, None, "") if found is None else (found.version, found.since, found.because)
 
 
 def _properties(properties: Optional[PropertySet]) -> Tuple[Tuple[str, str], ...]:

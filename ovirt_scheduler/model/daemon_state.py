@@ -16,7 +16,8 @@ class UnitState:
     checksum: str
     description: str = ""
     properties: Tuple[Tuple[str, str], ...] = ()  # name and pattern
-    old_since: Optional[float] = None  # since when an older version answers: its file does not load
+    old_version: Optional[float] = None  # when the older version that answers was first loaded
+    old_since: Optional[float] = None  # since when its file does not load
     old_because: str = ""
 
 

@@ -68,7 +68,7 @@ def test_a_plugin_that_is_broken_by_an_edit_is_seen_without_a_call(start_daemon)
     wait_until(lambda: status(daemon)[0] == 1)
     told = json.loads(status(daemon, "-o", "json")[1])
     (well,) = [unit for unit in told["units"] if unit["name"] == "Well"]
-    assert (well["state"], "Well.py:1: syntax error" in well["because"]) == ("old version", True)
+    assert (well["state"], "line 1: syntax error" in well["because"]) == ("old version", True)
     assert [problem["kind"] for problem in told["problems"]] == ["old version"]
     (daemon.plugins / "Well.py").write_text(WELL)
     wait_until(lambda: status(daemon)[0] == 0)

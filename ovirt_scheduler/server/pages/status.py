@@ -146,8 +146,12 @@ def _unit(unit: UnitState, tally: UnitTally, now: float) -> Status:
         told.update(median_ms=round(median * 1000, 2), p99_ms=round(p99 * 1000, 2))
     if tally.last_error_at is not None:
         told.update(last_error=tally.last_error, last_error_at=moment(tally.last_error_at))
-    if unit.old_since is not None:
-        told.update(state="old version", since=moment(unit.old_since), because=unit.old_because)
+    if unit.old_since is not None and unit.old_version is not None:
+        told.update(
+            state="old version", since=moment(unit.old_since), version_of=moment(unit.old_version),
+            because=f"the version of {clock(unit.old_version, now)} answers; the file has not "
+            f"loaded since {clock(unit.old_since, now)}: {unit.old_because}",
+        )  # fmt: skip
     if tally.failing_since is not None:
         told.update(state="failing", since=moment(tally.failing_since), because=tally.last_error)
     return told

@@ -92,6 +92,7 @@ def test_markup_is_text_wherever_it_comes_from(tmp_path):
         MARKUP,
         description=MARKUP,
         properties=((MARKUP, MARKUP),),
+        old_version=1.0,
         old_since=1.0,
         old_because=MARKUP,
     )
@@ -144,7 +145,9 @@ def test_a_unit_that_fails_says_since_when_and_what_to_do(tmp_path):
 
 def test_an_older_version_that_answers_is_told(tmp_path):
     """Once: not as a file that is not loaded, too."""
-    unit = unit_state("Night", old_since=time.time(), old_because="Night.py:3: syntax error")
+    unit = unit_state(
+        "Night", old_version=1.0, old_since=time.time(), old_because="Night.py:3: syntax error"
+    )
     told = json.loads(MadeSite(tmp_path, units=(unit,)).text("/status.json"))
     assert told["units"][0]["state"] == "old version"
     assert [each["kind"] for each in told["problems"]] == ["old version"]

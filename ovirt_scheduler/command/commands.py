@@ -46,6 +46,7 @@ from ovirt_scheduler.settings.config import Settings
 from ovirt_scheduler.settings.values import url_host
 
 SHELLS = ("bash", "zsh")  # whose completion there is
+_AS_ROOT = "sudo reads the state folder, for which none needs to run"
 KINDS = {"filter": Kind.FILTER, "score": Kind.COST_FUNCTION, "balance": Kind.BALANCE}
 
 
@@ -123,7 +124,10 @@ def _of_daemon(options: argparse.Namespace) -> ContextManager[terminal.Call]:
     made = certificate_report.server_files(settings, _state()).certificate
     file = store.Reader(_state() / store.FILE)
     find = partial(recorded.awaited, file, named=options.url is not None)
-    return terminal.remote(url, options.ca or made, find if settings.history else terminal.nowhere)
+    instead = "--local needs none" if hasattr(options, "local") else _AS_ROOT
+    return terminal.remote(
+        url, options.ca or made, find if settings.history else terminal.nowhere, instead
+    )
 
 
 # What each of the calls asks, by the command's name.

@@ -53,13 +53,16 @@ def nowhere(_call: Call, _decision: str) -> None:
 
 
 @contextlib.contextmanager
-def remote(url: str, certificate: Optional[Path], find: Find = nowhere) -> Iterator[Call]:
+def remote(
+    url: str, certificate: Optional[Path], find: Find = nowhere, instead: str = ""
+) -> Iterator[Call]:
     """Call a running daemon.
 
     Args:
         url: of the daemon, without a path.
         certificate: PEM, to trust beside the system's authorities.
         find: for the records of what is decided.
+        instead: what does without a daemon, for the message where none answers.
 
     Raises:
         BadUsage: the URL is neither https: nor http:.
@@ -103,7 +106,7 @@ def remote(url: str, certificate: Optional[Path], find: Find = nowhere) -> Itera
         except (OSError, http.client.HTTPException, ExpatError) as error:
             raise NoAnswer(
                 f"{url}: {error}; is the daemon running (systemctl status ovirt-scheduler)? "
-                "--url names another one, --local needs none"
+                f"--url names another one{', ' if instead else ''}{instead}"
             ) from None
 
     yield call

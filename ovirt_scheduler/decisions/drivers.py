@@ -260,7 +260,8 @@ class Scheduling:
 
     def _keep(self, decision: DriverDecision) -> None:
         if self._history is not None:
-            self._history.put(partial(record.of_driver, record.light_driver(decision)))
+            light = record.light_driver(decision)
+            self._history.put(partial(record.of_driver, light), record.size(decision))
 
     def _remember(self, decision: DriverDecision) -> None:
         """A selection that found no host counts; one that failed does not."""

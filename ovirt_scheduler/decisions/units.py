@@ -115,7 +115,8 @@ class Service:
             secret=secret,
         )
         if self._history is not None:
-            self._history.put(partial(record.of_units, record.light(decision)))
+            light = record.light(decision)
+            self._history.put(partial(record.of_units, light), record.size(decision))
         log.log_decision(decision)
         log.log_problems(request_id, of_answer)
         return decision

@@ -5,9 +5,22 @@ Pure: nothing here asks the clock or the disk. What is not known is not in the r
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import replace
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, cast
+from typing import (
+    Any,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+    cast,
+)
 
 from ovirt_scheduler.history import ranking
 from ovirt_scheduler.model import aggregate
@@ -21,6 +34,8 @@ Record = Dict[str, Any]
 
 PASSED, REMOVED, FAILED, NEVER_ASKED = "passed", "removed", "failed", "never asked"
 NOT_ASKED = "not asked"  # the outcome of a unit that was not called
+
+_BYTES_OF_HOST = 100  # its id, and what a unit said of it
 
 HIDDEN = "\u2026"
 _SECRET = re.compile("password|secret|token|key", re.IGNORECASE)
@@ -65,6 +80,18 @@ def light_driver(decision: DriverDecision) -> DriverDecision:
         ),
         answer=None if of_topic else decision.answer,
     )
+
+
+def size(decision: Union[Decision, DriverDecision]) -> int:
+    """Bytes of memory, about, that a decision keeps which is ``light``."""
+    if isinstance(decision, Decision):
+        hosts, called = decision.hosts, decision.called
+    else:
+        execution = decision.execution
+        hosts, called = execution.hosts, (*execution.filters, *execution.cost_functions)
+    texts = sum(map(len, itertools.chain(*decision.request.properties.items())))
+    reasons = sum(sum(map(len, result.reasons.values())) for result in called)
+    return _BYTES_OF_HOST * len(hosts) * (1 + len(called)) + texts + reasons
 
 
 def of_units(decision: Decision) -> Record:

@@ -54,6 +54,7 @@ _OF_SET = ("name", "kind", "factor", "checksum", "mode", "outcome")
 _OF_CALL = ("milliseconds", "message", "notes")
 _LETTERS = {"passed": "p", "removed": "r", "failed": "f", "never asked": "n"}
 _WORDS = {letter: word for word, letter in _LETTERS.items()}
+_PLAIN_VERDICT, _PLAIN_COST = 2, 4  # members of an entry to which nothing is added
 _COLUMNS = ("id", "time", "method", "vm", "hosts", "units")
 _RANKED, _LEFT = "ranked", "left"  # answers that follow from what else is there
 
@@ -111,7 +112,7 @@ def pack(record: Record) -> Row:
         vm,
         tuple(vms),
         record.get("cluster"),
-        tuple(map(_named, hosts)),
+        tuple([(host.get("id", ""), host.get("name", "")) for host in hosts]),
         as_json([[unit.get(name) for name in _OF_SET] for unit in units]),
         len(text),
         zlib.compress(text, 6),
@@ -178,14 +179,20 @@ def _packed_hosts(hosts: Sequence[Record]) -> Dict[str, Any]:
     packed: Dict[str, Any] = {"verdicts": verdicts, "costs": costs}
     for place, host in enumerate(hosts):
         for verdict in host.get("verdicts", ()):
-            letters = verdicts.setdefault(verdict["unit"], [])
-            letters += " " * (place - len(letters)) + _LETTERS[verdict["verdict"]]
-            _put_at(packed, "verdict_reasons", place, verdict, "reason")
+            unit = verdict["unit"]
+            if unit not in verdicts:
+                verdicts[unit] = [" "] * len(hosts)
+            verdicts[unit][place] = _LETTERS[verdict["verdict"]]
+            if len(verdict) > _PLAIN_VERDICT:
+                _put_at(packed, "verdict_reasons", place, verdict, "reason")
         for cost in host.get("costs", ()):
-            numbers = costs.setdefault(cost["unit"], [])
-            numbers += [None] * (place - len(numbers)) + [cost["cost"]]
-            _put_at(packed, "cost_reasons", place, cost, "reason")
-            _put_at(packed, "held", place, cost, "held")
+            unit = cost["unit"]
+            if unit not in costs:
+                costs[unit] = [None] * len(hosts)
+            costs[unit][place] = cost["cost"]
+            if len(cost) > _PLAIN_COST:
+                _put_at(packed, "cost_reasons", place, cost, "reason")
+                _put_at(packed, "held", place, cost, "held")
     packed["verdicts"] = {unit: "".join(letters) for unit, letters in verdicts.items()}
     return {name: each for name, each in packed.items() if each}
 

@@ -39,8 +39,9 @@ FILE = "history.sqlite"
 
 _GATHER = 0.25  # seconds that records are gathered before they are written together
 _MOST_WAITING = 4096  # records in the queue
+_MOST_BYTES = 64 << 20  # of memory that they keep, about
 _BREATH = 0.00005  # seconds between two records, in which calls go on
-_TRY_AGAIN = 30.0  # seconds, where the file cannot be opened
+_TRY_AGAIN = 5.0  # seconds, where the file cannot be opened
 _QUERY_SECONDS = 1.0
 _STEPS = 10_000  # of SQLite's virtual machine between two looks at the clock
 _DAY = 86400.0
@@ -60,7 +61,8 @@ class History:
         self._path = path
         self._days, self._size, self._keeps = 30.0, 256 << 20, True
         self.tally = Tally()
-        self._queue: Deque[Tuple[str, Make]] = deque()
+        self._queue: Deque[Tuple[str, Make, int]] = deque()
+        self._queued = 0  # bytes
         self._lock = threading.Lock()
         self._filled = threading.Event()
         self._closing = threading.Event()
@@ -88,18 +90,19 @@ class History:
         """
         self._days, self._size, self._keeps, self._old_at = days, size, keeps, 0.0
 
-    def put(self, make: Make) -> None:
+    def put(self, make: Make, size: int = 0) -> None:
         """Have a decision's record written.
 
         Args:
             make: gives it; called by the writer's thread.
+            size: bytes of memory that this keeps until then, about.
         """
-        self._put("decision", make)
+        self._put("decision", make, size)
 
     def event(self, event: Mapping[str, object]) -> None:
         """Have written what happened to the daemon: ``event`` says what; its time is added."""
         record: Record = {"time": time.time(), **event}
-        self._put("event", lambda: record)
+        self._put("event", lambda: record, 0)
 
     @property
     def waiting(self) -> int:
@@ -118,12 +121,15 @@ class History:
         if self._thread.is_alive():
             self._thread.join(seconds)
 
-    def _put(self, kind: str, make: Make) -> None:
+    def _put(self, kind: str, make: Make, size: int) -> None:
         with self._lock:
-            if len(self._queue) >= _MOST_WAITING:
-                self._queue.popleft()
+            while self._queue and (
+                len(self._queue) >= _MOST_WAITING or self._queued + size > _MOST_BYTES
+            ):
+                self._queued -= self._queue.popleft()[-1]
                 self.dropped += 1
-            self._queue.append((kind, make))
+            self._queue.append((kind, make, size))
+            self._queued += size
         if not self._filled.is_set():
             self._filled.set()
 
@@ -138,7 +144,7 @@ class History:
 
     def _write_all(self) -> None:
         with self._lock:
-            waiting, self._queue = self._queue, deque()
+            waiting, self._queue, self._queued = self._queue, deque(), 0
             self._under_way = len(waiting)
         try:
             made = [each for each in map(self._made, waiting) if each is not None]
@@ -151,9 +157,9 @@ class History:
         finally:
             self._under_way = 0
 
-    def _made(self, entry: Tuple[str, Make]) -> Optional[Tuple[str, Any]]:
+    def _made(self, entry: Tuple[str, Make, int]) -> Optional[Tuple[str, Any]]:
         """What is to be written, and counted; None, and told, where it cannot be made."""
-        kind, make = entry
+        kind, make, _ = entry
         time.sleep(_BREATH)
         try:
             record = make()

@@ -80,7 +80,7 @@ class DefaultScheduler(Scheduler):
         elif policy == POWER_SAVING:
             plan.relieve()
             plan.pack()
-        return plan.migrations
+        return plan.explained()
 
     def on_host_status_changed(
         self,
@@ -98,13 +98,13 @@ class DefaultScheduler(Scheduler):
         plan = _Plan(hosts, vms, properties, self.destinations)
         if new_status in _LEAVING and old_status != new_status:
             plan.evacuate([host.id])
-        return plan.migrations
+        return plan.explained()
 
     def on_timer_invoked(self, hosts: Hosts, vms: Vms, properties: Properties) -> Migrations:
         """Tries again to take VMs off hosts where they should not be; there may be room now."""
         plan = _Plan(hosts, vms, properties, self.destinations)
         plan.evacuate([host.id for host in hosts if host.status and host.status.value in _LEAVING])
-        return plan.migrations
+        return plan.explained()
 
 
 class _Plan:
@@ -114,6 +114,7 @@ class _Plan:
         self, hosts: Hosts, vms: Vms, properties: Properties, destinations: Destinations
     ) -> None:
         self.migrations: Migrations = {}
+        self._comparisons: Dict[types.Vm, Tuple[types.Host, str]] = {}
         self._uses = sorted(uses(hosts, vms), key=lambda use: use.id)
         self._preferred = _preference(properties)
         self._high = int(properties["high_utilization"]) / 100
@@ -121,6 +122,15 @@ class _Plan:
         self._most = int(properties["most_migrations"])
         self._on_error = properties["migrate_on_error"]
         self._destinations = destinations
+
+    def explained(self) -> Migrations:
+        """The migrations; says why, once for each host that takes VMs over."""
+        first: Dict[str, Tuple[types.Host, str]] = {}
+        for target, why in self._comparisons.values():
+            first.setdefault(target.id, (target, why))
+        for target, why in first.values():
+            reason(target, why)
+        return self.migrations
 
     def relieve(self) -> None:
         """Take VMs off the hosts above the high mark, until they are not."""
@@ -177,7 +187,7 @@ class _Plan:
                 for back, where, processors in reversed(moved):
                     where.remove(back, processors)
                     source.add(back, processors)
-                    del self.migrations[back]
+                    del self.migrations[back], self._comparisons[back]
                 return
             moved.append((vm, target, self._move(vm, source, target)))
 
@@ -233,7 +243,7 @@ class _Plan:
     def _move(self, vm: types.Vm, source: HostUse, target: HostUse) -> float:
         """Gives the number of processors that go with it."""
         processors = source.processors_of(vm)
-        reason(target.host, _comparison(source, target))
+        self._comparisons[vm] = target.host, _comparison(source, target)
         source.remove(vm, processors)
         target.add(vm, processors)
         self.migrations[vm] = [target.host]

@@ -9,6 +9,7 @@ from itertools import permutations
 import pytest
 from ovirtsdk4 import types
 
+from ovirt_scheduler.plugin import reasons
 from ovirt_scheduler.plugin.cluster_use import uses
 from tests.support.clusters import (
     GIB,
@@ -446,3 +447,13 @@ def test_the_manual_has_its_policies_and_properties():
     assert set(told) - {"policy"} == {*DefaultScheduler.policies, *patterns}
     for (name, pattern), default in zip(patterns.items(), defaults):
         assert told[name] == [default, *pattern.split("|")], name
+
+
+def test_a_plan_says_why_once_for_each_host_that_takes_vms_over():
+    """How busy both were before the first VM went, however many went; of no plan that was undone."""
+    reasons.of_call.begin(["lynx", "ocelot"])
+    hosts = [host("lynx", busy=84), host("ocelot", busy=31)]
+    vms = [vm(f"vm{number}", "lynx") for number in range(12)]
+    assert balanced("evenly_distribute", hosts, vms, high_utilization="50")
+    assert reasons.of_call.texts == {"ocelot": "CPU of lynx 84 %, of ocelot 31 %"}
+    assert reasons.of_call.notes == ()

@@ -1,0 +1,147 @@
+"""What the history does when the disk, the clock, the queue or a query gives it trouble."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import sqlite3
+import time
+from pathlib import Path
+from typing import Callable
+
+import pytest
+
+from ovirt_scheduler.command.status import ask as ask_control
+from ovirt_scheduler.errors import HistoryUnreadable
+from ovirt_scheduler.history import store
+from ovirt_scheduler.history.query import Query
+from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.history.store import History, Reader
+from tests.support.daemon import StartDaemon
+from tests.support.waiting import wait_until
+
+HOSTS = [f"00000000-0000-4000-8000-00000000000{number}" for number in range(4)]
+_ROOM = 8192  # bytes of a file: enough for the log, and for no page of the history
+KEEPS = "def do_filter(hosts, vm, properties):\n    return hosts\n"
+
+
+def made(number: int, moment: float, hosts: int = 1) -> Callable[[], Record]:
+    record = {
+        "id": f"{number:016x}", "time": moment, "milliseconds": 1.0, "caller": "here",
+        "method": "runFilters", "form": "design", "vm": {"id": f"vm {number}"}, "units": [],
+        "hosts": [{"id": f"host {number} {each}"} for each in range(hosts)], "answer": [],
+    }  # fmt: skip
+    return lambda: record
+
+
+def written(path: Path, *records: Callable[[], Record]) -> History:
+    history = History(path)
+    history.start()
+    for record in records:
+        history.put(record)
+    history.close()
+    return history
+
+
+def test_a_full_disk_is_told_once_and_stops_no_call(
+    start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory
+):
+    """Each call is answered meanwhile; when there is room again, the history goes on."""
+    folder = tmp_path_factory.mktemp("full")
+    (folder / "plugins").mkdir()
+    (folder / "plugins" / "Keeps.py").write_text(KEEPS, "utf-8")
+    daemon = start_daemon(folder / "plugins", "ssl = false", folder=folder)
+    reader = Reader(daemon.state / store.FILE)
+
+    def ask(vm: str) -> None:
+        with daemon.proxy() as proxy:
+            assert proxy.runFilters(["Keeps"], HOSTS, vm, {}) == HOSTS
+
+    ask("before")
+    wait_until(lambda: reader.decisions(Query(vm="before")))
+    _, hard = resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (_ROOM, hard))
+    for number in range(3):
+        ask(f"lost {number}")
+        wait_until(lambda: "the history cannot be written" in daemon.log)
+        wait_until(lambda goal=number + 1: dropped(daemon.state) >= goal)
+    resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (hard, hard))
+
+    def is_kept_again() -> bool:
+        ask("after")
+        return bool(reader.decisions(Query(vm="after")))
+
+    wait_until(is_kept_again)
+    assert not reader.decisions(Query(vm="lost 0"))
+    assert reader.decisions(Query(vm="before"))
+    assert daemon.log.count("the history cannot be written") == 1
+    assert daemon.log.count("the history is written again; ") == 1
+
+
+def dropped(state: Path) -> int:
+    return int(ask_control(state, "status")["history"]["dropped"])
+
+
+def test_a_clock_that_is_set_back_loses_nothing(tmp_path: Path):
+    """The newest is what was written last; a time asked for is a time as the clock said it."""
+    now, hour = time.time(), 3600.0
+    path = tmp_path / store.FILE
+    written(path, made(1, now), made(2, now - 2 * hour), made(3, now - 2 * hour + 1))
+    found = Reader(path).decisions(Query())
+    assert [each["vm"]["id"] for each in found] == ["vm 3", "vm 2", "vm 1"]
+    late = Reader(path).decisions(Query(since=now - hour))
+    assert [each["vm"]["id"] for each in late] == ["vm 1"]
+
+
+@pytest.mark.parametrize("bound", ["records", "bytes"])
+def test_a_full_queue_drops_the_oldest_and_counts_them(tmp_path: Path, bound: str):
+    """Neither many small decisions nor a few large ones fill the memory while the disk is slow."""
+    path = tmp_path / store.FILE
+    count, size = (5000, 0) if bound == "records" else (200, 1 << 20)
+    history = History(path)  # nobody writes yet
+    for number in range(count):
+        history.put(made(number, time.time()), size)
+    waiting, lost = history.waiting, history.dropped
+    assert waiting < count
+    assert waiting + lost == count
+    history.start()
+    wait_until(lambda: history.waiting == 0)
+    history.close()
+    reader = Reader(path)
+    assert not reader.decisions(Query(vm="vm 0"))
+    assert reader.decisions(Query(vm=f"vm {count - 1}"))
+    assert history.state().decisions == waiting
+
+
+def test_a_query_that_takes_longer_than_a_second_ends(tmp_path: Path):
+    """It is told what to ask for instead; others are answered."""
+    path = tmp_path / store.FILE
+    written(path, made(1, time.time()))
+    with contextlib.closing(sqlite3.connect(path)) as db:  # whose VMs have decisions without end
+        db.executescript(
+            "DROP TABLE vm_decisions; CREATE VIEW vm_decisions AS WITH RECURSIVE endless(n) AS "
+            "(SELECT 2 UNION ALL SELECT n + 1 FROM endless) SELECT n AS vm, -n AS decision "
+            "FROM endless"
+        )
+    with pytest.raises(HistoryUnreadable, match="more than 1 s; ask for less: a VM, a host"):
+        Reader(path).decisions(Query(vm="vm 1"))
+    assert len(Reader(path).decisions(Query())) == 1
+
+
+def test_records_are_read_while_others_are_written(tmp_path: Path):
+    """Each look finds whole records, the newest first, and no fewer than the look before."""
+    path = tmp_path / store.FILE
+    history = History(path)
+    history.start()
+    seen = 0
+    for number in range(40):
+        for each in range(50):
+            history.put(made(number * 50 + each, time.time(), 3))
+        found = Reader(path).decisions(Query(limit=1000))
+        ids = [int(each["id"], 16) for each in found]
+        assert ids == sorted(ids, reverse=True)
+        assert all(len(each["hosts"]) == 3 for each in found)
+        assert len(found) >= min(seen, 1000)
+        seen = len(found)
+    history.close()
+    assert len(Reader(path).decisions(Query(limit=1000))) == 1000

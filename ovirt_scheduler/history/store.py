@@ -139,6 +139,7 @@ class History:
             self._closing.wait(_GATHER)
             self._filled.clear()
             self._write_all()
+        self._write_all()  # what came while the last were written
         if self._tables is not None:
             self._tables.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import resource
 import sqlite3
+import threading
 import time
 from pathlib import Path
 from typing import Callable
@@ -145,3 +146,26 @@ def test_records_are_read_while_others_are_written(tmp_path: Path):
         seen = len(found)
     history.close()
     assert len(Reader(path).decisions(Query(limit=1000))) == 1000
+
+
+def test_what_comes_while_others_are_written_is_written_at_the_end(tmp_path: Path):
+    """A daemon that is stopped just then loses nothing."""
+    path = tmp_path / store.FILE
+    begun, ended = threading.Event(), threading.Event()
+
+    def slow() -> Record:
+        begun.set()
+        ended.wait(60)
+        return made(1, time.time())()
+
+    history = History(path)
+    history.start()
+    history.put(slow)
+    assert begun.wait(60)
+    history.put(made(2, time.time()))
+    closing = threading.Thread(target=history.close)
+    closing.start()
+    wait_until(history._closing.is_set)
+    ended.set()
+    closing.join(60)
+    assert len(Reader(path).decisions(Query())) == 2

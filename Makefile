@@ -5,6 +5,7 @@
 # make bench  the benchmark, into docs/performance.md; QUICK=1: a minute, and prints only;
 #             BEFORE=DIR: with the daemon of the checkout there beside this one
 # make torture   the daemon among those who do their worst; DURATION=60 (seconds), SEED=
+# make screenshots   of the pages, into docs/; needs chromium and chromedriver
 # make rpm    the package of what is committed, into build/rpm; needs rpmbuild; ARGS= for it
 #
 # Everything is installed into .venv, made with $(PYTHON) on first use.
@@ -13,7 +14,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test test-long lint bench torture rpm clean
+.PHONY: run test test-long lint bench torture screenshots rpm clean
 
 run: $(VENV)/.run
 	@$(BIN)/python demo/run.py
@@ -36,6 +37,9 @@ bench: $(VENV)/.run
 
 torture: $(VENV)/.run
 	@$(BIN)/python -m torture.run $(if $(DURATION),--duration $(DURATION)) $(if $(SEED),--seed $(SEED))
+
+screenshots: $(VENV)/.test
+	@$(BIN)/python demo/screenshots.py
 
 rpm: SPEC = packaging/ovirt-scheduler.spec
 rpm: NAME = ovirt-scheduler-$(shell sed -n 's/^Version: *//p' packaging/ovirt-scheduler.spec)

@@ -51,6 +51,7 @@ def test_everything_is_tried(run):
     counts = run[1]["counts"]
     assert counts["answered rightly"] > 0
     assert counts["bad inputs tried"] > 0
+    assert counts["pages read"] > 0
     assert sum(number for what, number in counts.items() if what.startswith("kills")) > 0
     assert {what for what in counts if what.startswith("attack: ")} >= {
         "attack: sends random bytes", "attack: sends no call", "attack: half closes",

@@ -187,8 +187,8 @@ def _walk(  # noqa: C901, PLR0915  (closures: see ``start``)
 ) -> Passed:
     """Parse the document into states.
 
-    These are closures, and not methods: state that a class holds took some 4 % more processor
-    time on 1,000 hosts.
+    These are closures that share its state; they run for each of 100,000 elements. A class with
+    methods was measured on 1,000 hosts, and was not faster.
     """
     maybe_version3 = False
     found: List[State] = []

@@ -92,6 +92,7 @@ class FolderFinder:
     def __init__(self, origins: Mapping[str, str], code: Callable[[str], CodeType]) -> None:
         self._origins = origins
         self._code = code
+        self._cached = functools.cache(importlib.util.cache_from_source)
         self.imported: List[str] = []
 
     def install(self, folder: str) -> None:
@@ -133,6 +134,7 @@ class FolderFinder:
         if spec.submodule_search_locations is not None:
             spec.submodule_search_locations.append(os.path.dirname(origin))  # noqa: PTH120
         spec.has_location = True  # gives the module its __file__
+        spec.cached = self._cached(origin)  # else it is made up anew in each call
         return spec
 
 

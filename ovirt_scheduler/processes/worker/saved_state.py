@@ -170,8 +170,8 @@ class _List:
 def _c_environment() -> List[Optional[bytes]]:
     """The environment of the C library, which ``os.putenv`` changes unseen by ``os.environ``."""
     found: List[Optional[bytes]] = []
-    while _ENVIRON and _ENVIRON[len(found)] is not None:
-        found.append(_ENVIRON[len(found)])
+    while _ENVIRON and (variable := _ENVIRON[len(found)]) is not None:
+        found.append(variable)
     return found
 
 

@@ -58,7 +58,6 @@ class Worker:
     Attributes:
         status: as waitpid(2) gives it, once it has ended; negative: an errno, and it was never
             started.
-        left: something of it could not be ended with it.
         was_killed: it did not end by itself in the time that ``end`` gave it for that.
         poller: over its socket and those of its pipes that have not ended.
     """
@@ -72,7 +71,6 @@ class Worker:
         self.stdout, self.stderr = stdout, stderr
         self.unframer = Unframer(0)
         self.status: Optional[int] = None
-        self.left = False
         self.was_killed = False
         channel.setblocking(False)
         self.poller = select.poll()
@@ -373,20 +371,19 @@ class Zygote:
             self._on_death()
 
     def _hear(self, message: bytes) -> None:
-        worker = None
-        with self._news:
-            self._signs += 1
-            if message != frames.ALIVE:
-                serial, status, left = frames.ENDED.unpack(message)
-                worker = self._workers.pop(serial, None)
-                if worker is not None:
-                    worker.status, worker.left = status, left
-            self._news.notify_all()
-        if worker is None:
-            return
-        if worker.left:
+        serial, status, left = 0, 0, False
+        if message != frames.ALIVE:
+            serial, status, left = frames.ENDED.unpack(message)
+        if left:  # told before the call that waits for the end goes on
             _log.error(
                 "what a plugin's call left behind does not end (below the zygote, pid %(pid)d)",
                 {"pid": self.pid},
             )
-        self._on_end(worker)
+        with self._news:
+            self._signs += 1
+            worker = self._workers.pop(serial, None)
+            if worker is not None:
+                worker.status = status
+            self._news.notify_all()
+        if worker is not None:
+            self._on_end(worker)

@@ -301,7 +301,8 @@ def _add_decisions(add: _Add) -> None:
         "List the decisions that fit all that is said, the newest first. -o names gives their ids."
         + _OF_HISTORY,
         "decisions --vm web", "decisions --unit MaxVms --outcome raised --since 2h",
-        "decisions --follow", "decisions --since 2026-01-31T12:00:00 -o jsonl",
+        "decisions --follow", "decisions --events --since 1d",
+        "decisions --since 2026-01-31T12:00:00 -o jsonl",
         settings=("config",), output=("table", "json", "jsonl", "names"),
     )  # fmt: skip
     for name, metavar, told in (
@@ -323,6 +324,10 @@ def _add_decisions(add: _Add) -> None:
     command.add_argument(
         "--follow", action="store_true",
         help="the last ten, then each that comes, until Ctrl-C",
+    )  # fmt: skip
+    command.add_argument(
+        "--events", action="store_true",
+        help="in their place, what happened to the daemon and its plugins; with --since, --until",
     )  # fmt: skip
     _add_url(command)
 

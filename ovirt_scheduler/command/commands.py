@@ -165,6 +165,10 @@ def list_decisions(options: argparse.Namespace) -> int:
     """List the decisions of the history that fit the options."""
     on_terminal = sys.stdout.isatty()
     piped = "jsonl" if options.follow else "json"
+    if options.events:
+        output = options.output or ("table" if on_terminal else "json")
+        decisions.show_events(store.Reader(_state() / store.FILE), options, output)
+        return 0
     wanted = decisions.query(options, time.time())
     with _recorded(options) as kept:
         show = decisions.follow if options.follow else decisions.show

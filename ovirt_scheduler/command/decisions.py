@@ -16,6 +16,7 @@ from ovirt_scheduler.command.recorded import Record, Recorded
 from ovirt_scheduler.errors import BadUsage
 from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.query import MOST_ROWS, Query, moment
+from ovirt_scheduler.history.store import Reader
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _AGO = re.compile(r"(\d{1,9})([smhdw])")
@@ -61,6 +62,34 @@ def show(recorded: Recorded, wanted: Query, output: str) -> None:
     else:
         sys.stdout.writelines(_LINES[output](each) for each in found)
     sys.stdout.flush()
+
+
+def show_events(kept: Reader, options: argparse.Namespace, output: str) -> None:
+    """Print what happened to the daemon and its plugins, the newest first.
+
+    Raises:
+        BadUsage: an option that does not go with it.
+        HistoryUnreadable: the history cannot be read.
+    """
+    wanted = query(options, time.time())
+    others = ("vm", "host", "unit", "cluster", "method", "outcome", "follow", "url")
+    wrong = next((name for name in others if getattr(options, name)), None)
+    if wrong is not None or output == "names":
+        raise BadUsage(f"--events does not go with {f'--{wrong}' if wrong else '-o names'}")
+    found = kept.events(wanted.since, wanted.until, wanted.limit)
+    if output == "json":
+        sys.stdout.write(tables.document(found))
+    elif output == "jsonl":
+        sys.stdout.writelines(_LINES["jsonl"](each) for each in found)
+    else:
+        rows = [_event(explanation.cleaned(each)) for each in found]
+        sys.stdout.write(tables.table(("TIME", "EVENT", "DETAILS"), rows) or "no such events\n")
+    sys.stdout.flush()
+
+
+def _event(event: Record) -> Tuple[str, str, str]:
+    more = (f"{name} {told}" for name, told in event.items() if name not in ("time", "event"))
+    return event["time"], event["event"], ", ".join(more)
 
 
 def follow(recorded: Recorded, wanted: Query, output: str) -> None:

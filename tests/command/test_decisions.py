@@ -231,3 +231,21 @@ def test_what_is_recorded_is_followed(tmp_path):
             following.kill()
     assert (following.returncode, rest, first) == (0, "", f"{2:016x}\n")
     assert more == [f"{number:016x}\n" for number in range(100, 300)]
+
+
+def test_what_happened_to_plugins_is_listed(tmp_path):
+    """The newest first, with both checksums; options on decisions do not go with it."""
+    (tmp_path / "state").mkdir()
+    written = Tables(tmp_path / "state" / FILE)
+    loaded = {"event": "loaded", "file": "/p/Max.py", "checksum": "sha256:1", "time": MORNING}
+    edited = {**loaded, "event": "edited", "checksum": "sha256:2", "former": "sha256:1"}
+    written.write([("event", loaded), ("event", {**edited, "time": MORNING + 1})])
+    written.close()
+    status, out, err = run(tmp_path, "decisions", "--events", "-o", "json")
+    assert (status, err) == (0, "")
+    assert [each["event"] for each in json.loads(out)] == ["edited", "loaded"]
+    status, out, _ = run(tmp_path, "decisions", "--events", "-o", "table")
+    assert status == 0
+    assert "sha256:2, former sha256:1" in " ".join(out.split())
+    status, _, err = run(tmp_path, "decisions", "--events", "--vm", "web")
+    assert (status, "--events does not go with --vm" in err) == (2, True)

@@ -28,10 +28,10 @@ class Reader:
 
     def run(self, stop: threading.Event) -> None:
         for page in itertools.cycle(_PAGES):
-            if stop.wait(_EVERY):
-                return
             for path in (_METRICS, page):
                 self._read(path)
+            if stop.wait(_EVERY):
+                return
 
     def _read(self, path: str) -> None:
         begin = time.monotonic()

@@ -41,7 +41,7 @@ class Services(NamedTuple):
             *unit_methods.methods(
                 self.units, self.settings.engine_scores, self.settings.engine_reasons
             ),
-            *driver_methods.methods(self.drivers),
+            *driver_methods.methods(self.drivers, self.settings.engine_reasons),
             *(() if self.history is None else self._history_methods(self.history)),
         )
 

@@ -54,7 +54,7 @@ def driver_fields(decision: DriverDecision) -> Dict[str, object]:
     return {
         **_request_fields(units, execution.hosts, cast("Sequence[str]", hosts), decision),
         "vm": Name(execution.vm) if execution.vm else None,
-        "decided": _about(execution.vm, execution.names) + _driver_summary(decision),
+        "decided": _about(execution.vm, execution.names) + driver_summary(decision),
     }
 
 
@@ -86,7 +86,8 @@ def summary(decision: Decision) -> str:
     return f"{hosts} hosts: {len(answer or ())} with a cost"
 
 
-def _driver_summary(decision: DriverDecision) -> str:
+def driver_summary(decision: DriverDecision) -> str:
+    """What became of the hosts of a driver's call, and the host that was chosen."""
     execution, answer = decision.execution, decision.answer
     policies = [call.unit.on_failure for _, call in decision.filters]
     left = _left(len(execution.hosts), execution.filters, policies)

@@ -75,14 +75,22 @@ old_status, new_status: in the engine's words, such as maintenance.
 {_MIGRATIONS}"""),
 )  # fmt: skip
 
+_SELECT = "select_host"
 
-def methods(scheduling: Scheduling) -> Iterator[Method]:
-    """The methods of schedulers and topics in both answer forms (docs/api.md)."""
+
+def methods(scheduling: Scheduling, engine_reasons: bool = False) -> Iterator[Method]:
+    """The methods of schedulers and topics in both answer forms (docs/api.md).
+
+    Args:
+        engine_reasons: whether ``selectHost`` tells an engine who removed the hosts, where it finds
+            none (contract 8.5).
+    """
     for form in AnswerForm:
-        yield from _in_form(form, scheduling)
+        tells = engine_reasons and form is AnswerForm.ENGINE
+        yield from _in_form(form, scheduling, tells)
 
 
-def _in_form(form: AnswerForm, scheduling: Scheduling) -> Iterator[Method]:
+def _in_form(form: AnswerForm, scheduling: Scheduling, reasons: bool) -> Iterator[Method]:
     only = frozenset((form,))
     engine = form is AnswerForm.ENGINE
     answered = ENVELOPE if engine else ""
@@ -101,7 +109,7 @@ def _in_form(form: AnswerForm, scheduling: Scheduling) -> Iterator[Method]:
             call.name,
             f"{call.name}({', '.join(parameters)})\n\n{call.help}",
             signatures(call.result, parameters),
-            _calling(call, scheduling),
+            _calling(call, scheduling, reasons and call.method == _SELECT),
         )
     yield method(
         "schedule",
@@ -126,7 +134,9 @@ Gives back what the method of the topic's driver returned.""",
     )
 
 
-def _calling(call: _Call, scheduling: Scheduling) -> Callable[[Caller, Parameters], object]:
+def _calling(
+    call: _Call, scheduling: Scheduling, reasons: bool
+) -> Callable[[Caller, Parameters], object]:
     names = INTERFACE_METHODS[call.method].parameters
 
     def answer(caller: Caller, parameters: Parameters) -> object:
@@ -137,7 +147,7 @@ def _calling(call: _Call, scheduling: Scheduling) -> Callable[[Caller, Parameter
         except UnknownUnit as error:
             return _unknown(caller, name, error, _NOTHING[call.result])
         request = driver_wire.request(caller, driver, call.method, arguments)
-        return _reply(scheduling.decide(request))
+        return _reply(scheduling.decide(request), reasons)
 
     return answer
 
@@ -173,9 +183,11 @@ def _unknown(caller: Caller, name: str, error: UnknownUnit, nothing: object) -> 
     return values.envelope(nothing, {name: (str(error),)}, ())
 
 
-def _reply(decision: DriverDecision) -> Reply:
+def _reply(decision: DriverDecision, reasons: bool = False) -> Reply:
     result = driver_wire.result(decision)
     if decision.request.caller.form is AnswerForm.ENGINE:
-        result = values.envelope(result, decision.unit_errors, decision.errors)
+        filtered = reasons and not decision.answer and decision.execution.hosts
+        why = (log.driver_summary(decision),) if filtered else ()
+        result = values.envelope(result, decision.unit_errors, (*decision.errors, *why))
     made = partial(record.of_driver, decision)
     return Reply(result, log.driver_fields(decision), decision.execution.results, made)

@@ -167,7 +167,7 @@ class History:
             if kind != "decision":
                 return kind, record
             self.tally.add(record, record["time"])
-            return kind, schema.pack(record)
+            return (kind, schema.pack(record)) if self._keeps else None
         except Exception:  # noqa: BLE001  nobody else would tell
             _log.exception("the history: a record could not be made, this is a bug")
             return None

@@ -280,7 +280,7 @@ def test_a_zygote_that_is_killed_while_it_starts_costs_no_request(own, unit_name
         starting = wait_until(lambda: own.zygote_pid not in (None, before) and own.zygote_pid)
         os.kill(starting, signal.SIGKILL)
         assert only(request.result(30)).value == HOSTS
-    assert own.zygote_pid not in (before, starting)
+    wait_until(lambda: own.zygote_pid not in (before, starting))  # its end may be heard of later
 
 
 def test_a_stopped_zygote_holds_up_nobody_who_has_a_message_for_it(monkeypatch, unit_named, caplog):

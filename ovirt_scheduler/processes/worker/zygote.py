@@ -214,7 +214,7 @@ class _Zygote:
         elif self._passed_on(order, serial, descriptors):
             pass
         elif order == frames.ASK:
-            self._control.send(frames.ALIVE)
+            self._say(frames.ALIVE)
         elif order == frames.KILL:
             for pid in [pid for pid, known in self._workers.items() if known == serial]:
                 children.kill(pid)
@@ -244,7 +244,7 @@ class _Zygote:
         if message:
             if message != frames.ALIVE:
                 self._reading.discard(frames.ENDED.unpack(message)[0])
-            self._control.send(message)
+            self._say(message)
         elif self._readers is not None:
             selector.unregister(self._readers.socket)
             self._readers.socket.close()
@@ -291,8 +291,11 @@ class _Zygote:
             self._lasting |= waited_for
 
     def _tell(self, serial: int, status: int, left: bool = False) -> None:
+        self._say(frames.ENDED.pack(serial, status, left))
+
+    def _say(self, message: bytes) -> None:
         with contextlib.suppress(OSError):  # the daemon has gone: the next read says so
-            self._control.send(frames.ENDED.pack(serial, status, left))
+            self._control.send(message)
 
     def _end_all(self) -> None:
         while True:

@@ -139,8 +139,6 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
             logger.warning("a call did not end; its thread is left behind")
         with self._accepting:
             self.server_close()
-            self._wake.close()
-            self._woken.close()
 
     def get_request(self) -> Tuple[socket.socket, Any]:
         """Wait for a connection, and accept it.
@@ -156,6 +154,12 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
             with contextlib.suppress(BlockingIOError):
                 return self.socket.accept()
         raise ConnectionAbortedError("the server stops")
+
+    def server_close(self) -> None:
+        """Close the listening socket; the stock name for it."""
+        super().server_close()
+        self._wake.close()
+        self._woken.close()
 
     def renew(self, settings: ServerSettings, methods: Sequence[Method]) -> None:
         """Serve from now on like this; no connection and no call is broken.

@@ -30,8 +30,10 @@ def manager(tmp_path, monkeypatch):
 
 
 def told(manager):
-    """The next that the manager is told, but for the status alone, which comes with each look."""
-    while (message := manager.recv(4096).decode()).startswith("STATUS="):
+    """The next that the manager is told, but for the listening socket that it is to keep, and for
+    the status alone, which comes with each look.
+    """
+    while (message := manager.recv(4096).decode()).startswith(("STATUS=", "FDSTORE")):
         pass
     return message
 
@@ -52,7 +54,7 @@ def fed(manager, seconds):
 def test_the_daemon_tells_how_it_is_from_start_to_end(manager, start_daemon):
     """READY once it listens, WATCHDOG again and again, STOPPING when it is told to stop."""
     daemon = start_daemon(PROJECT / "plugins")
-    assert manager.recv(4096).decode() == f"READY=1\nSTATUS=listening on {daemon.url}"
+    assert told(manager) == f"READY=1\nSTATUS=listening on {daemon.url}"
     for _ in range(3):
         assert manager.recv(4096) == b"WATCHDOG=1"
         assert re.fullmatch(rb"STATUS=\d+ units, all well", manager.recv(4096))
@@ -85,7 +87,7 @@ def test_a_reload_is_told_from_its_beginning_to_its_end(manager, start_daemon, s
 def test_the_watchdog_starves_while_calls_do_not_work(manager, start_daemon):
     """A stopped zygote forks nothing; when it goes on, the daemon is fed again."""
     daemon = start_daemon(PROJECT / "plugins")
-    assert manager.recv(4096).startswith(b"READY=1")
+    assert told(manager).startswith("READY=1")
     assert manager.recv(4096) == b"WATCHDOG=1"
     zygote = daemon.zygote
     os.kill(zygote, signal.SIGSTOP)

@@ -70,7 +70,7 @@ class Daemon:
     @property
     def zygote(self) -> int:
         """The pid of the daemon's one child, which forks the others."""
-        return min(offspring(self.pid))
+        return offspring(self.pid)[0]
 
     @property
     def log(self) -> str:

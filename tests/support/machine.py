@@ -48,8 +48,12 @@ _BASE = {
 
 # Prints what setup.py hands to setuptools, which need not be here.
 _DECLARED = """
-import json, runpy, sys, types
-sys.modules["setuptools"] = types.SimpleNamespace(setup=lambda **said: print(json.dumps(said)))
+import json, pathlib, runpy, sys, types
+folders = sorted(path.parent for path in pathlib.Path("ovirt_scheduler").rglob("__init__.py"))
+sys.modules["setuptools"] = types.SimpleNamespace(
+    setup=lambda **said: print(json.dumps(said)),
+    find_packages=lambda include: [".".join(folder.parts) for folder in folders],
+)
 runpy.run_path("setup.py")
 """
 

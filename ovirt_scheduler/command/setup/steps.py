@@ -32,7 +32,7 @@ _SHOWN = (
 )
 # The last good plugins, what it knows of clusters, its lock, its history: of no use without it.
 _HISTORY = {f"history.sqlite{suffix}" for suffix in ("", "-wal", "-shm", ".damaged")}
-_DAEMONS_OWN = {STATE_FOLDER: {"plugins", "clusters.json", "lock", *_HISTORY}}
+_DAEMONS_OWN = {STATE_FOLDER: {"plugins", "clusters.json", "lock", "control", *_HISTORY}}
 
 
 class User(Step):

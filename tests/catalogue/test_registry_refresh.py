@@ -104,6 +104,7 @@ def test_many_who_ask_at_once_share_a_look(place, tmp_path):
     assert len(tried.read_text()) <= 4
 
 
+@pytest.mark.long
 def test_a_look_that_began_before_it_was_asked_for_is_not_shared(place, tmp_path):
     """What was written meanwhile may not be in it."""
     gate = tmp_path / "gate"

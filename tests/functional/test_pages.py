@@ -88,6 +88,7 @@ def test_the_setting_says_what_is_served(start_daemon, pages, statuses):
     assert tuple(get(daemon.url, path).status for path in asked) == statuses
 
 
+@pytest.mark.long
 def test_health_is_what_the_watchdog_sees(start_daemon, tmp_path, monkeypatch):
     """503 and why while calls do not work, 200 when they do again."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:

@@ -44,6 +44,7 @@ def written(path: Path, *records: Callable[[], Record]) -> History:
     return history
 
 
+@pytest.mark.long
 def test_a_full_disk_is_told_once_and_stops_no_call(
     start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory
 ):

@@ -280,6 +280,7 @@ def test_scheduler_conf_is_looked_at(tmp_path: Path) -> None:
         config.load(conf, {})
 
 
+@pytest.mark.long
 def test_check_tells_of_a_plugin_that_others_may_change(file: Path) -> None:
     """The plugin, its conf file, a helper or a folder: nothing of it is run; mended, it is."""
     folder = file.parent

@@ -301,6 +301,7 @@ def test_an_import_that_floods_loads_all_the_same(analyse, stream):
     assert [unit.kind for unit in analyse(text).units] == [Kind.FILTER]
 
 
+@pytest.mark.long
 def test_an_import_that_sleeps_is_killed_and_holds_up_no_other(analyse):
     """In ten seconds, with what to know about it."""
     slow = []

@@ -1,0 +1,31 @@
+"""The zygote by itself, in a process of its own: it takes signals for itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.support.paths import PROJECT
+
+# The daemon was killed: nobody takes what the zygote tells.
+ALONE = """
+import selectors, socket
+from ovirt_scheduler.processes.protocol import frames
+from ovirt_scheduler.processes.worker.zygote import _Zygote
+daemons, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+zygote = _Zygote(control, lambda *_: None)
+daemons.close()
+with selectors.PollSelector() as selector:
+    zygote._hear(frames.ALIVE, selector)
+    zygote._hear(frames.ENDED.pack(1, 0, False), selector)
+print("goes on")
+"""
+
+
+def test_what_nobody_takes_does_not_end_it():
+    """It has yet to end all that is below it, when it reads that the daemon has gone."""
+    ended = subprocess.run(
+        [sys.executable, "-c", ALONE],
+        cwd=PROJECT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (ended.stdout, ended.returncode) == ("goes on\n", 0), ended.stderr

@@ -64,6 +64,8 @@ class NotXmlRpc(RequestError):
 
 
 class UnknownMethod(RequestError):
+    """No method has the name that was called; the text has that name."""
+
     fault_code = -32601
 
 
@@ -80,6 +82,8 @@ class InternalError(RequestError):
 
 
 class UnknownUnit(RequestError):
+    """There is no unit, driver or topic of the name that was called."""
+
     fault_code = 101
 
 
@@ -90,6 +94,8 @@ class UnreadableDocument(RequestError):
 
 
 class RefusedProperty(RequestError):
+    """A unit's pattern for a property does not allow the value that was sent."""
+
     fault_code = 103
 
 

@@ -177,6 +177,7 @@ def list_decisions(options: argparse.Namespace) -> int:
 
 
 def show_status(options: argparse.Namespace) -> int:
+    """Show how the daemon is, as it says itself, and exit with 1 where it is not well."""
     return status.show(_state(), options.output or "table")
 
 

@@ -40,6 +40,8 @@ class Tone(enum.Enum):
 
 
 class Line(NamedTuple):
+    """One line of an explanation, with what a terminal or a page marks it by."""
+
     text: str
     tone: Tone = Tone.PLAIN
 
@@ -165,11 +167,13 @@ def host_name(decision: Decision, host: str) -> str:
 
 
 def vm_name(decision: Decision) -> str:
+    """What people call the VM of a decision; its id where it has no name."""
     vm = decision.get("vm") or {}
     return str(vm.get("name") or vm.get("id") or "without a name")
 
 
 def ordinal(number: int) -> str:
+    """The number as a place in a row: 1st, 2nd, 3rd, 11th."""
     ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{'th' if 10 <= number % 100 <= 13 else ending}"
 
@@ -201,6 +205,7 @@ def _of_units(decision: Decision) -> Iterator[Line]:
 
 
 def has_failed(unit: Mapping[str, Any]) -> bool:
+    """Whether a unit was called and gave no answer that counts."""
     return unit.get("outcome", "ok") not in ("ok", _NOT_ASKED)
 
 

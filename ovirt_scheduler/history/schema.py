@@ -157,6 +157,7 @@ def members(units: str) -> Iterator[Tuple[str, str]]:
 
 
 def as_json(value: object) -> str:
+    """The value as JSON without spaces, as columns keep it."""
     return json.dumps(value, separators=(",", ":"))
 
 

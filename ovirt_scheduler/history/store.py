@@ -77,9 +77,11 @@ class History:
 
     @property
     def reader(self) -> Reader:
+        """A new reader of the same file."""
         return Reader(self._path)
 
     def start(self) -> None:
+        """Start the thread that writes."""
         self._thread.start()
 
     def bound(self, days: float, size: int, keeps: bool = True) -> None:

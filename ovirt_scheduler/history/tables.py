@@ -61,6 +61,7 @@ class Tables:
             )
 
     def close(self) -> None:
+        """Close the database; nothing is read or written after this."""
         self._db.close()
 
     def write(self, records: Sequence[Tuple[str, Any]]) -> None:

@@ -74,10 +74,12 @@ class UnitTally:
 
     @property
     def calls(self) -> int:
+        """How many calls there were, failed ones too."""
         return sum(self.outcomes.values())
 
     @property
     def failures(self) -> int:
+        """How many calls gave no answer that counts."""
         return sum(count for (outcome, _), count in self.outcomes.items() if outcome != "ok")
 
     def quantile(self, share: float) -> Optional[float]:

@@ -72,6 +72,7 @@ class Name(str):
     __slots__ = ()
 
     def __new__(cls, name: str) -> Name:
+        """Cut the name to its length; ``str`` takes its text here alone."""
         return super().__new__(cls, name[:_LONGEST_NAME])
 
     def __str__(self) -> str:

@@ -91,10 +91,12 @@ class HostUse:
         return self._told_processors * vcpus(vm) / self._shares
 
     def add(self, vm: types.Vm, processors: float) -> None:
+        """Plan the VM onto this host, where it keeps so many processors busy."""
         self.vms.append(vm)
         self._change(vm, processors, 1)
 
     def remove(self, vm: types.Vm, processors: float) -> None:
+        """Plan the VM away from this host, where it keeps so many processors busy."""
         self.vms.remove(vm)
         self._change(vm, processors, -1)
 
@@ -132,6 +134,7 @@ def is_movable(vm: types.Vm) -> bool:
 
 
 def is_highly_available(vm: types.Vm) -> bool:
+    """Whether the engine starts the VM again where its host fails."""
     return bool(vm.high_availability and vm.high_availability.enabled)
 
 

@@ -25,6 +25,7 @@ class Reasons:
         self._no_texts = 0
 
     def add(self, host: object, text: object) -> None:
+        """Keep the text for the host, or count it among what cannot be kept; see ``reason``."""
         if self._known is None:
             self._known = frozenset(self._given)
         key = host if isinstance(host, str) else getattr(host, "id", None)

@@ -92,9 +92,11 @@ class API:
         self._connection = plugin.engine_connection()
 
     def disconnect(self) -> None:
+        """Close the connection to the engine."""
         self._connection.close()
 
     def test(self, throw_exception: bool = False) -> bool:
+        """Whether the engine answers; with ``throw_exception``, raise what is wrong."""
         return bool(self._connection.test(raise_exception=throw_exception))
 
     def __getattr__(self, name: str) -> _Collection:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +23,49 @@ NOT_THE_DAEMONS = (
     "ovirt_scheduler.plugin",
     "ovirt_scheduler.schedulers",
 )
+
+# One line of code that breaks each contract of import-linter: its name, the module, the line.
+BREACHES = [
+    ("imports go down the house only", "settings/table.py", "import ovirt_scheduler.daemon.daemon"),
+    ("imports go down the house only", "clusters/check.py", "import ovirt_scheduler.server.method"),
+    ("imports go down the house only", "stray.py", ""),
+    ("the daemon's side and the worker's side share protocol and kernel", "processes/executor.py", "import ovirt_scheduler.processes.worker.main"),
+    ("the daemon's side and the worker's side share protocol and kernel", "processes/kernel/limits.py", "import ovirt_scheduler.processes.pool"),
+    ("the daemon's side and the worker's side share protocol and kernel", "processes/stray.py", ""),
+    ("the daemon's process loads no plugin, no SDK and no reader of documents", "engine/inventory.py", "import lxml.etree"),
+    ("the worker's side loads nothing of the daemon", "processes/loading/imports.py", "import configobj"),
+    ("what both sides share needs the standard library alone", "model/near.py", "import pycurl"),
+    ("the server knows no settings", "server/method.py", "import ovirt_scheduler.settings.table"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("contract", "module", "line"), BREACHES)
+def test_each_contract_of_imports_can_be_broken(tmp_path, contract, module, line):
+    """A rule that never fails holds nothing: one forbidden line in a copy breaks each."""
+    pytest.importorskip("importlinter", reason="make lint installs it")
+    python_files = shutil.ignore_patterns("__pycache__", "data", "*.pyc")
+    shutil.copytree(PACKAGE, tmp_path / PACKAGE.name, ignore=python_files)
+    shutil.copy(PROJECT / "pyproject.toml", tmp_path)
+    with (tmp_path / PACKAGE.name / module).open("a", encoding="utf-8") as changed:
+        changed.write(f"{line}\n")
+    done = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache", "--no-logo"],
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert contract in re.findall(r"^(.*) BROKEN$", done.stdout, re.MULTILINE)
+
+
+def test_each_contract_of_imports_has_a_line_that_breaks_it():
+    """So that a new one is tried, too."""
+    contracts = re.findall(
+        r"^name = \"(.*)\"$", (PROJECT / "pyproject.toml").read_text(), re.MULTILINE
+    )
+    assert {contract for contract, *_ in BREACHES} == set(contracts)
 
 
 def test_no_function_imports():

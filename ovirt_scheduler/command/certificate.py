@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import ContextManager, Iterator, List
 
 from ovirt_scheduler import manual
+from ovirt_scheduler.command import arguments
 from ovirt_scheduler.command.setup import engine
 from ovirt_scheduler.command.setup import record as install_record
 from ovirt_scheduler.command.setup.machine import Machine, Owner, acting_as
@@ -18,6 +21,49 @@ from ovirt_scheduler.settings.config import Settings
 
 _RELOAD = "systemctl reload ovirt-scheduler"
 _NO_TLS = "there is no certificate: ssl = false in scheduler.conf"
+
+
+def add(to: arguments.Add) -> None:
+    """Add the command to the command line."""
+    command = arguments.add_command(
+        to, "cert", _run, "make, show, check, export or renew the daemon's certificate",
+        "make: a self-signed certificate in the state folder, as the first start makes; one that "
+        "is\nthere stays. show: its place, names, days left and fingerprint. check: the same, and\n"
+        "exit status 1 when it cannot be used, or has fewer days left than --days.\n"
+        "export: the certificate itself, in PEM, for callers to trust. renew: makes the next one,\n"
+        "and shows who has to trust it first; with --switch the daemon uses it from its next "
+        "reload on.",
+        "cert show", "cert check --days 60", "cert show -o json", "cert export", "cert renew",
+        "cert renew --switch",
+        settings=("config",),
+    )  # fmt: skip
+    command.add_argument("action", choices=("make", "show", "check", "export", "renew"))
+    command.add_argument(
+        "--days", type=int, default=certificate_report.DAYS,
+        help="fewer days left than this are a problem (default: %(default)s)",
+    )  # fmt: skip
+    command.add_argument(
+        "--switch", action="store_true", help="of renew: put the next certificate in use"
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Make, show, check, export or renew the daemon's"""
+    settings, state = arguments.settings(options), arguments.state()
+    if options.switch and options.action != "renew":
+        raise BadUsage("--switch goes with renew")
+    if options.action == "export":
+        sys.stdout.write(export(settings, state))
+        return 0
+    if options.action == "renew":
+        renew = switch if options.switch else prepare
+        return arguments.show(renew(settings, state), options.output or "table")
+    if options.action == "make":
+        settings = make(settings, state)
+    shown = show(settings, state, options.days)
+    # Whoever asks to see a certificate is content with a bad one; whoever checks it is not.
+    shown = shown._replace(well=shown.well or options.action != "check")
+    return arguments.show(shown, options.output or "table")
 
 
 def make(settings: Settings, state: Path) -> Settings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import time
@@ -12,7 +13,7 @@ from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple, Union
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.clusters import check as cluster_report
-from ovirt_scheduler.command import settings_check, status, tables
+from ovirt_scheduler.command import arguments, settings_check, status, tables
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import certificate_report, runtime
 from ovirt_scheduler.daemon.certificate_report import CertificateReport
@@ -27,6 +28,23 @@ _READ_SECONDS = 60.0  # for all files
 _ENGINE_SECONDS = 20.0  # for all that is asked of the engine
 
 _Certificates = Tuple[CertificateReport, ...]
+
+
+def add(to: arguments.Add) -> None:
+    """Add the command to the command line."""
+    arguments.add_command(
+        to, "check", _run, "find what is wrong with settings, certificates and plugins",
+        "Check settings and certificates, bind the port unless the daemon has it, log in to the\n"
+        "engine of [engine], load every plugin as the daemon does, and list the policy units.\n"
+        "Each thing that is wrong is shown with its file, its line, and what to do.",
+        "check", "check --plugins plugins", "check -o json",
+    )  # fmt: skip
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Check settings, certificates and plugins."""
+    shown = check(arguments.settings(options, for_daemon=True), arguments.state())
+    return arguments.show(shown, options.output or "table")
 
 
 class _Plugins(NamedTuple):

@@ -11,11 +11,11 @@ import time
 from dataclasses import replace
 from typing import Callable, List, Mapping, Optional, Sequence, Tuple
 
-from ovirt_scheduler.command import tables
+from ovirt_scheduler.command import arguments, calls, tables
 from ovirt_scheduler.command.recorded import Record, Recorded
 from ovirt_scheduler.errors import BadUsage
-from ovirt_scheduler.history import explanation
-from ovirt_scheduler.history.query import MOST_ROWS, Query, moment
+from ovirt_scheduler.history import explanation, store
+from ovirt_scheduler.history.query import MOST_ROWS, OUTCOMES, Query, moment
 from ovirt_scheduler.history.store import Reader
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -24,6 +24,59 @@ _MANY, _FEW = 100, 10  # decisions that are shown, and before those that --follo
 _PAUSE = 0.5  # seconds between two looks for new ones
 _FIRST_LOOK = 50  # decisions; more where all of them are new
 _HEADINGS = ("TIME", "DECISION", "METHOD", "VM", "OUTCOME")
+
+
+def add(to: arguments.Add) -> None:
+    """Add the command to the command line."""
+    command = arguments.add_command(
+        to, "decisions", _run, "list what was decided",
+        "List the decisions that fit all that is said, the newest first. -o names gives their ids."
+         "\n" + arguments.OF_HISTORY,
+        "decisions --vm web", "decisions --unit MaxVms --outcome raised --since 2h",
+        "decisions --follow", "decisions --events --since 1d",
+        "decisions --since 2026-01-31T12:00:00 -o jsonl",
+        settings=("config",), output=("table", "json", "jsonl", "names"),
+    )  # fmt: skip
+    for name, metavar, told in (
+        ("vm", "VM", "on this VM, by its name or id"),
+        ("host", "HOST", "about this host, by its name or id"),
+        ("unit", "NAME", "in which this unit or scheduler was asked for"),
+        ("cluster", "CLUSTER", "that the daemon looked after by itself"),
+        ("method", "METHOD", "of this call, such as runFilters"),
+        ("since", "TIME", "from this time on: 2026-01-31T12:00:00, or how long ago: 90s, 10m, 2h"),
+        ("until", "TIME", "before this time"),
+    ):
+        command.add_argument(f"--{name}", metavar=metavar, help=told)
+    command.add_argument(
+        "--outcome", choices=OUTCOMES, help="in which a unit ended so; with --unit, that one"
+    )
+    command.add_argument(
+        "--limit", metavar="NUMBER", type=int, help="the newest of them (default: 100)"
+    )
+    command.add_argument(
+        "--follow", action="store_true",
+        help="the last ten, then each that comes, until Ctrl-C",
+    )  # fmt: skip
+    command.add_argument(
+        "--events", action="store_true",
+        help="in their place, what happened to the daemon and its plugins; with --since, --until",
+    )  # fmt: skip
+    arguments.add_url(command)
+
+
+def _run(options: argparse.Namespace) -> int:
+    """List the decisions of the history that fit the options."""
+    on_terminal = sys.stdout.isatty()
+    piped = "jsonl" if options.follow else "json"
+    if options.events:
+        output = options.output or ("table" if on_terminal else "json")
+        show_events(store.Reader(arguments.state() / store.FILE), options, output)
+        return 0
+    wanted = query(options, time.time())
+    with calls.history(options) as kept:
+        tell = follow if options.follow else show
+        tell(kept, wanted, options.output or ("table" if on_terminal else piped))
+    return 0
 
 
 def query(options: argparse.Namespace, now: float) -> Query:

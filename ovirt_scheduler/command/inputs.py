@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import re
 import sys
-from typing import Dict, Iterable, Mapping, NamedTuple, Tuple, Union
+from typing import Dict, Iterable, Iterator, Mapping, NamedTuple, Tuple, Union
 from xml.etree import ElementTree
 
-from ovirt_scheduler.errors import BadInput, BadUsage
+from ovirt_scheduler.errors import BadInput, BadUsage, UnreadableDocument
 from ovirt_scheduler.model.requests import is_document
 
 HostsInput = Union[str, Tuple[str, ...]]  # a document, or ids (contract 1.4)
@@ -30,6 +31,52 @@ class Inputs(NamedTuple):
         """Hosts, VM and properties, as the methods of XML-RPC take them."""
         hosts = self.hosts if isinstance(self.hosts, str) else list(self.hosts)
         return (hosts, self.vm, self.properties) if with_vm else (hosts, self.properties)
+
+
+def add(command: argparse.ArgumentParser, with_vm: bool) -> None:
+    """Add the options of a call about hosts."""
+    command.add_argument(
+        "--hosts", metavar="FILE", required=True,
+        help="XML document of the hosts, or their ids with white space between; - is standard "
+        "input",
+    )  # fmt: skip
+    if with_vm:
+        command.add_argument(
+            "--vm", metavar="FILE",
+            help="XML document of the VM, or its id (default: a VM of which nothing is known)",
+        )  # fmt: skip
+    command.add_argument(
+        "--property", metavar="KEY=VALUE", action="append", default=[],
+        help="for the units; may be given several times",
+    )  # fmt: skip
+
+
+def of(options: argparse.Namespace) -> Inputs:
+    """Read what the options of ``add`` name."""
+    asked_vm = vm(options.vm) if getattr(options, "vm", None) else NO_VM
+    return Inputs(hosts(options.hosts), asked_vm, pairs(options.property))
+
+
+@contextlib.contextmanager
+def naming_files(options: argparse.Namespace) -> Iterator[None]:
+    """Name the file in the message on a document that cannot be read.
+
+    Raises:
+        BadInput: a document of a file cannot be read.
+    """
+    files = {"hosts": getattr(options, "hosts", None), "vm": getattr(options, "vm", None)}
+    for item in getattr(options, "argument", ()):
+        key, _, value = item.partition("=")
+        files[key] = value[1:] if value.startswith("@") else None
+    try:
+        yield
+    except UnreadableDocument as error:
+        subject = str(error).partition(":")[0].partition(",")[0].lower()
+        file = files.get(subject)
+        if file is None:
+            raise
+        name = "standard input" if file == "-" else file
+        raise BadInput(f"{name}: {error}") from None
 
 
 _ID = re.compile(r"[\w.:-]+")

@@ -2,13 +2,49 @@
 
 from __future__ import annotations
 
+import argparse
 import keyword
 import string
+import sys
 from pathlib import Path
 from typing import Collection, Dict, Mapping, NamedTuple, Tuple
 
+from ovirt_scheduler.command import arguments
 from ovirt_scheduler.errors import BadUsage, NotOverwritten
 from ovirt_scheduler.model.units import LONGEST_NAME
+
+
+def add(to: arguments.Add) -> None:
+    """Add the command to the command line."""
+    command = arguments.add_command(
+        to, "new", _run, "write a plugin to start from",
+        "Write a plugin, its conf file and tests that pass. Nothing is overwritten.",
+        "new Quiet --filter --score", "new Quiet --balance --folder plugins",
+        "new Night --scheduler", "new Backups --driver",
+        output=(), settings=(),
+    )  # fmt: skip
+    command.add_argument("name", metavar="NAME", help="of the plugin, and so of its units")
+    for name, part in PARTS.items():
+        command.add_argument(f"--{name}", action="store_true", help=f"with {part.what}")
+    command.add_argument(
+        "--folder", metavar="DIR", type=Path, default=Path(), help="where to (default: here)",
+    )  # fmt: skip
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Write a plugin to start from."""
+    parts = [part for part in PARTS if getattr(options, part)]
+    if not parts:
+        there = ", ".join(f"--{part}" for part in PARTS)
+        raise BadUsage(f"say what it is to be: {there}")
+    plugin, conf, test = write(options.folder, options.name, parts)
+    tried = f", or ovirt-scheduler try {plugin} --hosts hosts.xml" if parts != ["driver"] else ""
+    sys.stdout.write(
+        f"{plugin}\n{conf}\n{test}\n"
+        f"next: python3 -m pytest {test}{tried};\n"
+        f"then put {plugin.name} into plugins_path, {conf.name} into plugins_conf_path\n"
+    )
+    return 0
 
 
 class Part(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import socket
@@ -10,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any, Collection, Dict, Iterator, List, Optional
 
-from ovirt_scheduler.command import tables
+from ovirt_scheduler.command import arguments, tables
 from ovirt_scheduler.daemon.control import FILE, short_name
 from ovirt_scheduler.errors import CallRefused, NoAnswer
 from ovirt_scheduler.history import explanation
@@ -18,6 +19,22 @@ from ovirt_scheduler.server.pages import status
 
 _SECONDS = 10.0
 _HEADINGS = ("NAME", "KIND", "STATE", "CALLS", "FAILED", "MEDIAN", "P99")
+
+
+def add(to: arguments.Add) -> None:
+    """Add the command to the command line."""
+    arguments.add_command(
+        to, "status", _run, "how the daemon is",
+        "Tell how the daemon on this machine is: its units and drivers, what fails since when and\n"
+        "what to do next. Exit status 0: all is well; 1: something fails. Root may ask, and the\n"
+        "daemon's own user.",
+        "status", "status -o json",
+        settings=(),
+    )  # fmt: skip
+
+
+def _run(options: argparse.Namespace) -> int:
+    return show(arguments.state(), options.output or "table")
 
 
 def ask(state: Path, command: str, **further: object) -> Any:

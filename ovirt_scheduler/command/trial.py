@@ -6,6 +6,7 @@ of their own, and the answer is the one that the engine would get.
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import replace
 from pathlib import Path
 from typing import Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
@@ -13,7 +14,7 @@ from typing import Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 from ovirt_scheduler import manual
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
 from ovirt_scheduler.catalogue.snapshot import Catalogue
-from ovirt_scheduler.command import terminal
+from ovirt_scheduler.command import arguments, inputs, terminal
 from ovirt_scheduler.command.inputs import Inputs
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
@@ -31,6 +32,57 @@ _MIGRATES = {"load_balance": "loadBalance", "on_timer_invoked": "onTimerInvoked"
 _OF_EACH_SCHEDULER = (POLICY, FILTERS, COST_FUNCTIONS)
 
 _SETTLE_SECONDS = 2.0  # in which a process has been compared with what it was before its call
+_KINDS = {"filter": Kind.FILTER, "score": Kind.COST_FUNCTION, "balance": Kind.BALANCE}
+
+
+def add(to: arguments.Add) -> None:
+    """Add the command to the command line."""
+    command = arguments.add_command(
+        to, "try", _run, "run one plugin, without a daemon",
+        "Run a plugin's units as the daemon runs them, in processes of their own and under the "
+        "same\nlimits: accepted and rejected hosts, costs or the migration, the time, what was "
+        "printed, and\nthe traceback of what failed. A scheduler is asked for a host and, with "
+        "--vms, for migrations.\nA conf file beside the plugin counts, else the one in "
+        "plugins_conf_path.",
+        "try Quiet.py --hosts hosts.xml --vm vm.xml", "try Quiet.py --hosts hosts.xml --kind "
+        "filter --property most=5", "try Spread.py --hosts hosts.xml --vms vms.xml",
+        settings=("config",),
+    )  # fmt: skip
+    command.add_argument("plugin", metavar="PLUGIN.py", type=Path, help="the plugin's file")
+    command.add_argument(
+        "--kind", type=_kind, action="append",
+        help="only units of this kind: filter, cost function or score, balance; may be given "
+        "several times (default: all, and schedulers)",
+    )  # fmt: skip
+    inputs.add(command, with_vm=True)
+    command.add_argument(
+        "--vms", metavar="FILE",
+        help="XML document of the cluster's VMs, or their ids: for a scheduler's load_balance and "
+        "on_timer_invoked",
+    )  # fmt: skip
+
+
+def _kind(words: str) -> Kind:
+    """The kind of unit that a word of a command, of ``discover`` or of a conf file means."""
+    found = {**_KINDS, **{each.value: each for each in Kind}}
+    spelt = words.strip().lower().replace(" ", "_").replace("-", "_")
+    if spelt not in found:
+        there = ", ".join(each.words for each in Kind)
+        raise argparse.ArgumentTypeError(
+            f"there is no kind {words!r}; there are {there}{near.hint(words, found)}"
+        )
+    return found[spelt]
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Run the units of one file."""
+    settings = settings_for(arguments.settings(options), options.plugin)
+    call_inputs = inputs.of(options)
+    if options.vms is not None:
+        call_inputs = call_inputs._replace(vms=inputs.hosts(options.vms, "VM"))
+    with inputs.naming_files(options):
+        shown = run(settings, options.plugin, tuple(options.kind or ()), call_inputs)
+    return arguments.show(shown, options.output or "table")
 
 
 class _OneFile:
@@ -86,7 +138,7 @@ def run(
     settings: Settings,
     path: Path,
     kinds: Tuple[Kind, ...],
-    inputs: Inputs,
+    call_inputs: Inputs,
 ) -> Shown:
     """Run every unit of a file that is of one of the kinds, and ask its schedulers.
 
@@ -116,15 +168,15 @@ def run(
         call = terminal.here(running.prepare(settings, _OneFile(loaded)))
         answers: List[_Answer] = []
         for unit in units:
-            answer = _Answer.of_unit(unit, _ask(call, unit, inputs))
+            answer = _Answer.of_unit(unit, _ask(call, unit, call_inputs))
             answers.append(answer._replace(notes=_why_not_kept(running.executor)))
-        notes = [*map(str, loaded.warnings), *_unknown(loaded, inputs.properties)]
+        notes = [*map(str, loaded.warnings), *_unknown(loaded, call_inputs.properties)]
         for scheduler in schedulers:
             answers.extend(
                 answer._replace(notes=_why_not_kept(running.executor))
-                for answer in _ask_scheduler(call, scheduler, inputs)
+                for answer in _ask_scheduler(call, scheduler, call_inputs)
             )
-            notes += _not_asked(scheduler, inputs)
+            notes += _not_asked(scheduler, call_inputs)
     if not answers:
         raise BadUsage(f"{path}: {'; '.join(notes)}")
     return Shown(
@@ -177,27 +229,29 @@ def _no_unit(loaded: LoadedPlugin, path: Path) -> PluginError:
     return PluginError(f"has no policy unit: {define}", str(path))
 
 
-def _ask(call: terminal.Call, unit: PolicyUnit, inputs: Inputs) -> Shown:
+def _ask(call: terminal.Call, unit: PolicyUnit, call_inputs: Inputs) -> Shown:
     if unit.kind is Kind.FILTER:
-        return terminal.run_filters(call, [unit.name], inputs)
+        return terminal.run_filters(call, [unit.name], call_inputs)
     if unit.kind is Kind.COST_FUNCTION:
-        return terminal.run_cost_functions(call, {unit.name: 1}, inputs)
-    return terminal.run_balance(call, unit.name, inputs)
+        return terminal.run_cost_functions(call, {unit.name: 1}, call_inputs)
+    return terminal.run_balance(call, unit.name, call_inputs)
 
 
-def _ask_scheduler(call: terminal.Call, scheduler: DriverUnit, inputs: Inputs) -> Iterator[_Answer]:
+def _ask_scheduler(
+    call: terminal.Call, scheduler: DriverUnit, call_inputs: Inputs
+) -> Iterator[_Answer]:
     if scheduler.defines("select_host"):
-        shown = terminal.select_host(call, scheduler.name, inputs)
+        shown = terminal.select_host(call, scheduler.name, call_inputs)
         yield _Answer.of_scheduler(scheduler, "select_host", shown)
     for method, name in _MIGRATES.items():
-        if scheduler.defines(method) and inputs.vms:
-            shown = terminal.migrations(call, name, scheduler.name, inputs)
+        if scheduler.defines(method) and call_inputs.vms:
+            shown = terminal.migrations(call, name, scheduler.name, call_inputs)
             yield _Answer.of_scheduler(scheduler, method, shown)
 
 
-def _not_asked(scheduler: DriverUnit, inputs: Inputs) -> Iterator[str]:
+def _not_asked(scheduler: DriverUnit, call_inputs: Inputs) -> Iterator[str]:
     """A note on what a scheduler would be asked for with VMs."""
-    lacking = [method for method in _MIGRATES if scheduler.defines(method) and not inputs.vms]
+    lacking = [method for method in _MIGRATES if scheduler.defines(method) and not call_inputs.vms]
     if lacking:
         yield f"scheduler {scheduler.name}: give --vms to call {' and '.join(lacking)}"
 

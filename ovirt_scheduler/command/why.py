@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
+import os
+import sys
 from functools import partial
 from typing import Callable, Iterable, Iterator, Optional, Sequence
 
-from ovirt_scheduler.command import tables
+from ovirt_scheduler.command import arguments, calls, tables
 from ovirt_scheduler.command.recorded import Recorded
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadUsage, NotRecorded
@@ -19,6 +22,35 @@ from ovirt_scheduler.model import near
 _MOST_LOOKED_AT = 20  # decisions on one VM, among which the calls of its last placement are
 
 _COLOURS = {Tone.HEADING: "1", Tone.GOOD: "32", Tone.BAD: "31", Tone.TROUBLE: "33"}
+
+
+def add(to: arguments.Add) -> None:
+    """Add the command to the command line."""
+    command = arguments.add_command(
+        to, "why", _run, "tell why a VM was placed where it was, or nowhere",
+        "Tell the calls of a VM's last placement as one: who removed which host and why, what each "
+        "host\ncost, and which units were decisive. " + arguments.OF_HISTORY,
+        "why web", "why web --host lynx", "why --decision 1f2e3d4c5b6a7988", "why web -o json",
+        settings=("config",),
+    )  # fmt: skip
+    command.add_argument("vm", metavar="VM", nargs="?", help="its name or id")
+    command.add_argument("--decision", metavar="ID", help="one decision, by its id")
+    command.add_argument("--host", metavar="HOST", help="only of this host, by its name or id")
+    arguments.add_url(command)
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Show why a VM was placed where it was, or why one decision came out as it did."""
+    if (options.vm is None) == (options.decision is None):
+        raise BadUsage("name a VM, by its name or id, or a decision with --decision")
+    output = options.output or "table"
+    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    with calls.history(options) as kept:
+        if options.vm is None:
+            shown = of_decision(kept, options.decision, options.host, coloured)
+        else:
+            shown = of_vm(kept, options.vm, options.host, coloured)
+    return arguments.show(shown, output)
 
 
 def of_vm(recorded: Recorded, vm: str, host: Optional[str], coloured: bool) -> Shown:

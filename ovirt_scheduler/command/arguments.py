@@ -1,0 +1,142 @@
+"""What the commands share: their parser, options that many have, and how these are read."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Callable, Collection, List, Mapping, NoReturn, Sequence, Tuple
+
+from ovirt_scheduler.command import tables
+from ovirt_scheduler.command.tables import Shown
+from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings.config import Settings
+
+STATUSES = """\
+exit status:
+  0   done, and all is well
+  1   something is wrong with what was checked or tried, the daemon refused the call, or
+      something of setup is left to you
+  2   wrong usage
+  66  a file that was named cannot be read
+  69  no daemon answers, or none whose certificate is trusted
+  70  no process for plugins can be started
+  73  a file is there already, or cannot be written
+  75  the port is taken, or the address to listen on is not there yet: try again
+  77  only root can do this
+  78  scheduler.conf or a certificate is wrong
+"""
+
+
+OF_HISTORY = (
+    "The history is read in the state folder where that may be read, else the daemon is asked."
+)
+
+Add = Callable[..., argparse.ArgumentParser]  # adds a command's parser
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose messages on mistakes end with where the help is.
+
+    Attributes:
+        commands: the parser of each command, by its name.
+    """
+
+    commands: Mapping[str, argparse.ArgumentParser] = {}
+
+    def error(self, message: str) -> NoReturn:
+        super().error(f"{message}\n{self.prog} --help shows how it is used")
+
+
+class Intermixed(Parser):
+    """A parser that takes options anywhere among a command's words."""
+
+    _within = False
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Any = None, namespace: Any = None
+    ) -> Tuple[argparse.Namespace, List[str]]:
+        if self._within:  # older argparse comes back here, for the options and for the words
+            return super().parse_known_args(args, namespace)
+        self._within = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._within = False
+
+
+def add_command(
+    add: Add,
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    brief: str,
+    description: str,
+    *examples: str,
+    output: Sequence[str] = ("table", "json"),
+    settings: Collection[str] = ("config", "plugins"),
+    **options: Any,
+) -> argparse.ArgumentParser:
+    """Add a command, with the options that many have: ``--config``, ``--plugins`` and ``-o``."""
+    shown = "".join(f"  ovirt-scheduler {example}\n" for example in examples)
+    command = add(
+        name,
+        help=brief,
+        description=description,
+        epilog=f"examples:\n{shown}\n{STATUSES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.set_defaults(run=run, parser=command, **options)
+    if "config" in settings:
+        command.add_argument(
+            "--config", metavar="FILE", type=Path,
+            help=f"settings (default: {config.DEFAULT_FILE}, which may be missing)",
+        )  # fmt: skip
+    if "plugins" in settings:
+        command.add_argument(
+            "--plugins", metavar="PATH",
+            help="folders of plugins, ':' between them, instead of plugins_path in the settings",
+        )  # fmt: skip
+    if output:
+        default = "a table in a terminal, JSON in a pipe" if "names" in output else "table"
+        command.add_argument(
+            "-o", "--output", choices=output, help=f"how to show it (default: {default})"
+        )
+    return command
+
+
+def add_certificate(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--ca", metavar="FILE", type=Path,
+        help="certificate to trust (default: the daemon's own, from the settings or the state "
+        "folder; who cannot read it names a copy)",
+    )  # fmt: skip
+
+
+def add_url(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--url", help="of the daemon, to ask it in place of reading the folder")
+    add_certificate(command)
+
+
+def show(shown: Shown, output: str) -> int:
+    """Show it as ``-o`` says: ``table``, ``json`` or ``names``; gives the exit status."""
+    if output == "names":
+        sys.stdout.writelines(f"{name}\n" for name in shown.names)
+        sys.stderr.writelines(f"problem: {problem}\n" for problem in shown.problems)
+    else:
+        sys.stdout.write(tables.document(shown.fields) if output == "json" else shown.text)
+    sys.stdout.flush()
+    return 0 if shown.well else 1
+
+
+def state() -> Path:
+    return config.state_folder(os.environ, os.getuid())
+
+
+def settings(options: argparse.Namespace, for_daemon: bool = False) -> Settings:
+    settings = config.load(options.config, os.environ, for_daemon)
+    if getattr(options, "plugins", None):
+        folders = tuple(Path(folder).absolute() for folder in options.plugins.split(":") if folder)
+        settings = replace(settings, plugins_path=folders, plugins_path_optional=frozenset())
+    return settings

@@ -1,0 +1,136 @@
+"""The calls of the daemon as commands: discover, filter, score, balance, select, schedule."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from functools import partial
+from typing import Callable, ContextManager, Mapping, Optional, Sequence, Tuple
+
+from ovirt_scheduler.command import arguments, inputs, recorded, status, terminal
+from ovirt_scheduler.command.tables import Shown
+from ovirt_scheduler.daemon import certificate_report
+from ovirt_scheduler.history import store
+from ovirt_scheduler.server.http import listening
+from ovirt_scheduler.settings.values import url_host
+
+_AS_ROOT = "sudo reads the state folder, for which none needs to run"
+
+_WITH_HOSTS = ("filter", "score", "balance", "select")  # of the calls
+
+
+# What each call takes beside options: name, metavar, how many, help.
+_WORDS: Mapping[str, Sequence[Tuple[str, str, Optional[str], str]]] = {
+    "filter": [("unit", "NAME", "+", "of a filter")],
+    "score": [("unit", "NAME[=FACTOR]", "+", "of a cost function; factor 1")],
+    "balance": [("unit", "NAME", None, "of the balance")],
+    "select": [("scheduler", "SCHEDULER", None, "its name")],
+    "schedule": [
+        ("topic", "TOPIC", None, "of the driver"),
+        ("method", "METHOD", None, "that it publishes"),
+        ("argument", "KEY=VALUE", "*",
+         "of the method; JSON, or else text; @FILE stands for the text of a file"),
+    ],
+}  # fmt: skip
+
+
+# What each of the calls asks, by the command's name.
+_QUESTIONS: Mapping[str, Callable[[terminal.Call, argparse.Namespace], Shown]] = {
+    "discover": lambda call, _: terminal.discover(call),
+    "filter": lambda call, asked: terminal.run_filters(call, asked.unit, inputs.of(asked)),
+    "score": lambda call, asked: terminal.run_cost_functions(
+        call, terminal.factors(asked.unit), inputs.of(asked)
+    ),
+    "balance": lambda call, asked: terminal.run_balance(call, asked.unit, inputs.of(asked)),
+    "schedulers": lambda call, _: terminal.schedulers(call),
+    "select": lambda call, asked: terminal.select_host(call, asked.scheduler, inputs.of(asked)),
+    "topics": lambda call, _: terminal.topics(call),
+    "schedule": lambda call, asked: terminal.schedule(
+        call, asked.topic, asked.method, inputs.arguments(asked.argument)
+    ),
+}
+
+
+def add(to: arguments.Add) -> None:
+    """Add a command for each call."""
+    calls = (
+        ("discover", "list the policy units", "discover --local"),
+        ("filter", "ask which hosts filters accept",
+         "filter Quiet --hosts hosts.xml --vm vm.xml --property most=5"),
+        ("score", "ask what cost functions make of hosts",
+         "score Quiet=2 Memory --hosts hosts.xml --vm vm.xml"),
+        ("balance", "ask which VM a balance would migrate", "balance Memory --hosts hosts.xml"),
+        ("schedulers", "list the schedulers", "schedulers --local"),
+        ("select", "ask which host a scheduler would start a VM on",
+         "select default --hosts hosts.xml --vm vm.xml --property filters=Quiet"),
+        ("topics", "list the topics and their methods", "topics --local"),
+        ("schedule", "call a method of a topic",
+         "schedule compute select_host hosts=@hosts.xml vm=@vm.xml"),
+    )  # fmt: skip
+    for name, brief, example in calls:
+        command = arguments.add_command(
+            to, name, _run, brief,
+            f"{brief[0].upper()}{brief[1:]}: of a running daemon, or with --local of the plugins "
+            "right here,\nwith what they print and their tracebacks. -o names gives nothing but "
+            "names, one on a line, and\nproblems on standard error.",
+            example, f"{example.partition(' --')[0]} --url https://localhost:18781 --ca "
+            "certificate.pem" + (" --hosts hosts.xml" if name in _WITH_HOSTS else ""),
+            output=("table", "json", "names"), ask=_QUESTIONS[name],
+        )  # fmt: skip
+        where = command.add_mutually_exclusive_group()
+        where.add_argument(
+            "--url", help="of the daemon (default: where the settings have it listen)"
+        )
+        where.add_argument("--local", action="store_true", help="run the plugins here instead")
+        arguments.add_certificate(command)
+        for word, metavar, nargs, about in _WORDS.get(name, ()):
+            command.add_argument(word, metavar=metavar, nargs=nargs, help=about)
+        if name in _WITH_HOSTS:
+            inputs.add(command, with_vm=name != "balance")
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Call the daemon, or plugins right here; JSON unless somebody looks, or ``-o`` says how."""
+    with _calls(options) as call, inputs.naming_files(options):
+        shown = options.ask(call, options)
+    if not options.local and options.url is None:
+        _note_old_versions(options)
+    return arguments.show(shown, options.output or ("table" if sys.stdout.isatty() else "json"))
+
+
+def _note_old_versions(options: argparse.Namespace) -> None:
+    """Say on standard error which of the units that were asked answer in an older version."""
+    named = getattr(options, "unit", getattr(options, "scheduler", None))
+    names = [named] if isinstance(named, str) else named
+    asked = None if names is None else [name.partition("=")[0] for name in names]
+    sys.stderr.writelines(
+        f"note: {each}\n" for each in status.old_versions(arguments.state(), asked)
+    )
+
+
+def _calls(options: argparse.Namespace) -> ContextManager[terminal.Call]:
+    return terminal.local(arguments.settings(options)) if options.local else _of_daemon(options)
+
+
+def _of_daemon(options: argparse.Namespace) -> ContextManager[terminal.Call]:
+    settings = arguments.settings(options)
+    scheme = "https" if settings.ssl else "http"
+    host = listening.known_as(url_host(settings.listening_address))
+    url = options.url or f"{scheme}://{host}:{settings.listening_port}"
+    made = certificate_report.server_files(settings, arguments.state()).certificate
+    file = store.Reader(arguments.state() / store.FILE)
+    find = partial(recorded.awaited, file, named=options.url is not None)
+    instead = "--local needs none" if hasattr(options, "local") else _AS_ROOT
+    return terminal.remote(
+        url, options.ca or made, find if settings.history else terminal.nowhere, instead
+    )
+
+
+def history(options: argparse.Namespace) -> ContextManager[recorded.Recorded]:
+    """The history: of the state folder where it may be read, unless a daemon is named."""
+    file = arguments.state() / store.FILE
+    if options.url is None and os.access(file, os.R_OK):
+        return contextlib.nullcontext(store.Reader(file))
+    return recorded.of_daemon(_of_daemon(options))

@@ -47,6 +47,7 @@ class Parser(argparse.ArgumentParser):
     commands: Mapping[str, argparse.ArgumentParser] = {}
 
     def error(self, message: str) -> NoReturn:
+        """Show the usage and the message, and exit with 2."""
         super().error(f"{message}\n{self.prog} --help shows how it is used")
 
 
@@ -58,6 +59,7 @@ class Intermixed(Parser):
     def parse_known_args(  # type: ignore[override]
         self, args: Any = None, namespace: Any = None
     ) -> Tuple[argparse.Namespace, List[str]]:
+        """Parse options and words in any order."""
         if self._within:  # older argparse comes back here, for the options and for the words
             return super().parse_known_args(args, namespace)
         self._within = True
@@ -107,6 +109,7 @@ def add_command(
 
 
 def add_certificate(command: argparse.ArgumentParser) -> None:
+    """Add ``--ca``: whom to trust when the daemon is called."""
     command.add_argument(
         "--ca", metavar="FILE", type=Path,
         help="certificate to trust (default: the daemon's own, from the settings or the state "
@@ -115,6 +118,7 @@ def add_certificate(command: argparse.ArgumentParser) -> None:
 
 
 def add_url(command: argparse.ArgumentParser) -> None:
+    """Add ``--url`` and ``--ca``, for what is read in the state folder unless they are there."""
     command.add_argument("--url", help="of the daemon, to ask it in place of reading the folder")
     add_certificate(command)
 
@@ -131,10 +135,16 @@ def show(shown: Shown, output: str) -> int:
 
 
 def state() -> Path:
+    """The state folder of the daemon on this machine."""
     return config.state_folder(os.environ, os.getuid())
 
 
 def settings(options: argparse.Namespace, for_daemon: bool = False) -> Settings:
+    """Read scheduler.conf, or the file of ``--config``; ``--plugins`` replaces its plugins_path.
+
+    Raises:
+        ConfigError: something in it is wrong.
+    """
     settings = config.load(options.config, os.environ, for_daemon)
     if getattr(options, "plugins", None):
         folders = tuple(Path(folder).absolute() for folder in options.plugins.split(":") if folder)

@@ -316,9 +316,12 @@ class RestServer:
             return _collection("events", [_event(number) for number in newest[: query.most]])
         entities, render = {"hosts": (self.hosts, self._host), "vms": (self.vms, self._vm)}[kind]
         if not entity_id:
-            found = [entity for entity in entities if self._matches(entity, query.search)]
-            follow = query.follow == "statistics"
-            return _collection(kind, [render(entity, follow) for entity in found[: query.most]])
+            search, page = _paged(query.search)
+            found = [entity for entity in entities if self._matches(entity, search)]
+            first = (page - 1) * (query.most or 100)
+            some = found[first : None if query.most is None else first + query.most]
+            follow = "statistics" in query.follow.split(",")
+            return _collection(kind, [render(entity, follow) for entity in some])
         entity = {entity.id: entity for entity in entities}[entity_id.lower()]
         if not below:
             return str(render(entity, query.follow == "statistics"))
@@ -390,6 +393,12 @@ class RestServer:
 
 
 _DECLARATION = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
+
+
+def _paged(search: str) -> Tuple[str, int]:
+    """A search without its order and its page, and the number of that page."""
+    terms, _, page = search.partition(" page ")
+    return terms.partition(" sortby ")[0].replace('"', ""), int(page or 1)
 
 
 def _collection(name: str, elements: List[Element]) -> str:

@@ -1,0 +1,260 @@
+"""A cluster in one file, as the engine told of it at one moment.
+
+::
+
+    <cluster_snapshot version="1" cluster="Default" taken="2026-01-31T08:00:00Z">
+    <hosts>…</hosts>        the engine's own elements, version 4,
+    <vms>…</vms>            with their statistics and tags
+    </cluster_snapshot>
+
+It is plain text, or compressed with gzip where its name ends in ``.gz``. What may hold passwords, a
+VM's ``initialization`` and ``payloads``, is left out when it is taken.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import time
+import zlib
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Callable, Dict, List, Mapping, NoReturn, Tuple
+from urllib.parse import urlencode
+from xml.parsers import expat
+from xml.sax.saxutils import quoteattr
+
+from ovirt_scheduler.engine.client import EngineClient
+from ovirt_scheduler.errors import BadInput, EngineUnavailable, NotOverwritten, SchedulerError
+from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.security.whole_file import write_whole
+from ovirt_scheduler.settings.config import EngineSettings
+
+_VERSION = "1"
+_MOST_BYTES = 512 << 20  # of a file, unpacked
+_MOST_LEVELS = 100
+_MEMBERS = {"hosts": "host", "vms": "vm"}
+_LEFT_OUT = ("initialization", "payloads")
+_TAG = re.compile(rb"""<(?:[^"'>]|"[^"]*"|'[^']*')*>""")
+
+_PAGE = 100  # hosts or VMs in one query: 2 MB
+_PAGE_SECONDS = 60.0
+_FOLLOW = "statistics,tags"
+
+Elements = Mapping[str, bytes]  # in UTF-8, by the id of the host or VM
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A cluster's hosts and VMs.
+
+    Attributes:
+        taken: when, in UTC (RFC 3339).
+    """
+
+    cluster: str
+    taken: str
+    hosts: Elements
+    vms: Elements
+
+    @classmethod
+    def read(cls, path: Path) -> Snapshot:
+        """Read a file; what may not stand in it, or is missing, is told with its line.
+
+        Raises:
+            BadInput: it cannot be read, is too large, or is no snapshot.
+        """
+
+        def fail(problem: str, line: int = 0) -> NoReturn:
+            raise BadInput(f"{path}{f':{line}' if line else ''}: {problem}")
+
+        try:
+            with path.open("rb") as file:
+                packed = file.read(2) == b"\x1f\x8b"
+                file.seek(0)
+                opened = gzip.GzipFile(fileobj=file) if packed else file
+                data = opened.read(_MOST_BYTES + 1)
+        except OSError as error:  # a file that is no gzip is one, too
+            fail(f"cannot be read: {error.strerror or error}")
+        except (EOFError, zlib.error) as error:
+            fail(f"cannot be unpacked: {error}")
+        if len(data) > _MOST_BYTES:
+            fail(f"is longer than {_MOST_BYTES >> 20} MiB")
+        cut = _Cutter(data, ("cluster_snapshot",), fail)
+        about, found = cut.about, cut.found
+        if about.get("version") != _VERSION:
+            fail(f"version {about.get('version')} of <cluster_snapshot>; this reads {_VERSION}", 1)
+        for collection in _MEMBERS:
+            if collection not in found:
+                fail(f"has no <{collection}>")
+        return cls(about.get("cluster", ""), about.get("taken", ""), found["hosts"], found["vms"])
+
+    def write(self, path: Path) -> None:
+        """Write it to a file, or over one.
+
+        Raises:
+            NotOverwritten: it cannot be written.
+        """
+        about = f"version={quoteattr(_VERSION)} cluster={quoteattr(self.cluster)}"
+        text = io.BytesIO()
+        text.write(
+            '<?xml version="1.0" encoding="UTF-8"?>\n'
+            f"<cluster_snapshot {about} taken={quoteattr(self.taken)}>\n".encode()
+        )
+        for name in _MEMBERS:
+            text.write(b"%s\n" % self.document(name).data)
+        text.write(b"</cluster_snapshot>\n")
+        data = text.getvalue()
+        try:
+            write_whole(path, gzip.compress(data) if path.suffix == ".gz" else data)
+        except OSError as error:
+            raise NotOverwritten(f"{path}: cannot be written: {error.strerror}") from None
+
+    def document(self, collection: str) -> Document:
+        """All ``hosts``, or all ``vms``, as a caller would send them."""
+        elements: Elements = getattr(self, collection)
+        tag = collection.encode()
+        inside = b"\n".join(elements.values())
+        return Document(b"<%s>\n%s\n</%s>" % (tag, inside, tag), "utf-8")
+
+
+def take(
+    settings: EngineSettings, cluster: str, tell: Callable[[str], None] = lambda _: None
+) -> Snapshot:
+    """Ask the engine for a cluster.
+
+    Args:
+        cluster: its name.
+        tell: is told how far it is, again and again.
+
+    Raises:
+        EngineUnavailable: it does not answer, or something else.
+        SchedulerError: there is no host in the cluster.
+    """
+    taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    client = EngineClient(settings)
+    try:
+        hosts, vms = (_all(client, collection, cluster, tell) for collection in _MEMBERS)
+    finally:
+        client.close()
+    if not hosts:
+        raise SchedulerError(
+            f"the engine knows no host in the cluster {cluster}; is there one of that name, and "
+            f"may {settings.username} see it?"
+        )
+    return Snapshot(cluster, taken, hosts, vms)
+
+
+def _all(
+    client: EngineClient, collection: str, cluster: str, tell: Callable[[str], None]
+) -> Elements:
+    """The hosts or the VMs of a cluster, some at a time."""
+
+    def fail(problem: str, line: int) -> NoReturn:
+        raise EngineUnavailable(f"{client.url}/{collection}, line {line} of its answer: {problem}")
+
+    found: Dict[str, bytes] = {}
+    page = 1
+    while True:
+        search = f'cluster="{cluster}" sortby name page {page}'
+        query = urlencode({"search": search, "max": _PAGE, "follow": _FOLLOW})
+        reply = client.get(f"/{collection}?{query}", time.monotonic() + _PAGE_SECONDS)
+        cut = _Cutter(b"" if reply is None else reply.data, (), fail)
+        some = cut.found.get(collection, {})
+        known = len(found)
+        found.update(some)
+        tell(f"{len(found)} {collection}")
+        if len(some) < _PAGE or len(found) == known:
+            return found
+        page += 1
+
+
+class _Cutter:
+    """Cuts a document into its hosts and VMs; expat calls ``_start`` and ``_end``.
+
+    Args:
+        around: the elements around the collections.
+        fail: is called with what is wrong, and the line.
+
+    Attributes:
+        about: the attributes of the element around.
+        found: the members of each collection, by id.
+    """
+
+    def __init__(
+        self, data: bytes, around: Tuple[str, ...], fail: Callable[[str, int], NoReturn]
+    ) -> None:
+        self.about: Mapping[str, str] = {}
+        self.found: Dict[str, Dict[str, bytes]] = {}
+        self._data = data
+        self._around = around
+        self._top = len(around)  # the level of a collection
+        self._fail = fail
+        self._level = -1  # of the element that is being read
+        self._members: Dict[str, bytes] = {}
+        self._id = ""
+        self._opened = [0, 0]  # where the latest member began, and the latest part to leave out
+        self._begun = 0  # where what is to be kept began
+        self._pieces: List[bytes] = []
+        self._parser = parser = expat.ParserCreate("utf-8")
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.StartDoctypeDeclHandler = lambda *_: self._refuse("a document type is not allowed")
+        try:
+            parser.Parse(data, True)
+        except expat.ExpatError as error:
+            fail(expat.ErrorString(error.code), error.lineno)
+        finally:  # else they keep each other
+            parser.StartElementHandler = parser.EndElementHandler = None
+            parser.StartDoctypeDeclHandler = None
+
+    def _start(self, name: str, attributes: Dict[str, str]) -> None:
+        self._level += 1
+        below = self._level - self._top
+        if below == 2 and name in _LEFT_OUT:
+            self._opened[1] = self._parser.CurrentByteIndex
+            self._pieces.append(self._data[self._begun : self._opened[1]])
+        elif below == 1:
+            self._begin_member(name, attributes.get("id", ""))
+        elif below == 0:
+            if name not in _MEMBERS or name in self.found:
+                self._refuse(f"<{name:.40}> where one <hosts> and one <vms> are expected")
+            self._members = self.found[name] = {}
+        elif below < 0:
+            if name != self._around[self._level]:
+                self._refuse(f"<{name:.40}> where <{self._around[self._level]}> is expected")
+            self.about = attributes
+        elif below > _MOST_LEVELS:
+            self._refuse(f"more than {_MOST_LEVELS} levels of elements")
+
+    def _begin_member(self, name: str, identity: str) -> None:
+        expected = _MEMBERS[next(reversed(self.found))]
+        if name != expected or not identity:
+            self._refuse(f"<{name:.40}> where a <{expected}> with an id is expected")
+        if identity in self._members:
+            self._refuse(f"a second {expected} with the id {identity:.80}")
+        self._id = identity
+        self._begun = self._opened[0] = self._parser.CurrentByteIndex
+
+    def _end(self, name: str) -> None:
+        below = self._level - self._top
+        self._level -= 1
+        if below == 2 and name in _LEFT_OUT:
+            self._begun = self._end_of(1)
+        elif below == 1:
+            self._pieces.append(self._data[self._begun : self._end_of(0)])
+            self._members[self._id] = b"".join(self._pieces)
+            self._pieces.clear()
+
+    def _end_of(self, which: int) -> int:
+        """Where an element ends: expat is behind ``<a/>``, but before ``</a>``."""
+        place = self._parser.CurrentByteIndex
+        opening = _TAG.match(self._data, self._opened[which])
+        if opening and opening.end() == place and opening[0].endswith(b"/>"):
+            return place
+        return self._data.index(b">", place) + 1
+
+    def _refuse(self, problem: str) -> NoReturn:
+        self._fail(problem, self._parser.CurrentLineNumber)

@@ -1,0 +1,115 @@
+"""A cluster in a file: taken from an engine, written, read, and refused where it is wrong."""
+
+from __future__ import annotations
+
+import gzip
+import os
+
+import pytest
+
+from ovirt_scheduler.errors import BadInput, EngineUnavailable, NotOverwritten, SchedulerError
+from ovirt_scheduler.workbench import snapshot
+from ovirt_scheduler.workbench.snapshot import Snapshot
+from tests.support.rest_server import Host, Reply, RestServer, Vm, id_of
+
+OPENING = '<cluster_snapshot version="1" cluster="Default" taken="2026-01-31T08:00:00Z">\n'
+HOSTS = '<hosts>\n<host id="a"/>\n</hosts>\n'
+VMS = "<vms></vms>\n"
+
+
+def test_a_cluster_is_taken_page_by_page_with_statistics(tmp_path):
+    """Of the cluster alone, all of it, with statistics and tags followed."""
+    hosts = [Host("lynx", measured=True), Host("puma"), Host("far", cluster="Other")]
+    vms = [Vm(f"vm{number:03}", host="lynx", busy=7) for number in range(230)]
+    told = []
+    with RestServer(tmp_path, hosts, vms) as engine:
+        taken = snapshot.take(engine.settings(), "Default", told.append)
+        queries = [(each.search, each.most, each.follow) for each in engine.asked("vms")]
+    assert [*taken.hosts] == [id_of("lynx"), id_of("puma")]
+    assert [*taken.vms] == [vm.id for vm in vms]
+    assert b"<datum>7</datum>" in taken.vms[id_of("vm229")]
+    assert queries == [
+        (f'cluster="Default" sortby name page {page}', 100, "statistics,tags") for page in (1, 2, 3)
+    ]
+    assert told[-1] == "230 vms"
+    assert engine.logouts == 1
+
+
+@pytest.mark.parametrize("name", ["cluster.xml", "cluster.xml.gz"])
+def test_what_is_written_is_read(tmp_path, name):
+    """As it was, packed where the name says so, and written over a former one."""
+    path = tmp_path / name
+    hosts = {"a": '<host id="a"><name>lynx &amp; ö</name></host>'.encode()}
+    kept = Snapshot('A "cluster"', "2026-01-31T08:00:00Z", hosts, {})
+    path.write_bytes(b"former")
+    kept.write(path)
+    assert Snapshot.read(path) == kept
+    assert path.read_bytes().startswith(b"\x1f\x8b") == name.endswith(".gz")
+    expected = b'<hosts>\n<host id="a"><name>lynx &amp; \xc3\xb6</name></host>\n</hosts>'
+    assert kept.document("hosts").data == expected
+
+
+def test_what_may_hold_passwords_is_left_out(tmp_path):
+    """Of a VM: its initialization and payloads, as the engine writes them."""
+    vm = (
+        '<vm id="a"><initialization><root_password>x</root_password></initialization><name>web'
+        "</name><payloads><payload/></payloads><initialization/><cpu><name>payloads</name></cpu></vm>"
+    )
+    (tmp_path / "file").write_text(
+        f"{OPENING}{HOSTS}<vms>{vm}<vm id='b'/></vms></cluster_snapshot>"
+    )
+    kept = b'<vm id="a"><name>web</name><cpu><name>payloads</name></cpu></vm>'
+    assert Snapshot.read(tmp_path / "file").vms == {"a": kept, "b": b"<vm id='b'/>"}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", ":1: no element found"),
+        ("<hosts/>", ":1: <hosts> where <cluster_snapshot> is expected"),
+        ('<cluster_snapshot version="2"><hosts/><vms/></cluster_snapshot>', ":1: version 2 of"),
+        (f"{OPENING}{HOSTS}</cluster_snapshot>", ": has no <vms>"),
+        (f"{OPENING}{HOSTS}{HOSTS}</cluster_snapshot>", ":5: <hosts> where one <hosts> and one"),
+        (f"{OPENING}\n<hosts>\n<vm id='a'/>", ":4: <vm> where a <host> with an id is expected"),
+        (f"{OPENING}<hosts>\n<host/>", ":3: <host> where a <host> with an id is expected"),
+        (f"{OPENING}<vms>\n<vm id='a'/>\n<vm id='a'/>", ":4: a second vm with the id a"),
+        (f"{OPENING}{HOSTS}{VMS}", ":6: no element found"),
+        (f"{OPENING}<hosts>\n<host id='a'>{'<x>' * 101}", ":3: more than 100 levels of elements"),
+        ("<!DOCTYPE a [<!ENTITY b 'c'>]>\n<a/>", ":1: a document type is not allowed"),
+        (f"{OPENING}<hosts>\n\udcff", ":3: not well-formed (invalid token)"),
+    ],
+)
+def test_a_file_that_is_no_snapshot_is_refused_with_its_line(tmp_path, text, problem):
+    """Whoever edits one by hand finds the place."""
+    path = tmp_path / "cluster.xml"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(BadInput) as refused:
+        Snapshot.read(path)
+    assert str(refused.value).startswith(f"{path}{problem}")
+
+
+def test_a_file_that_cannot_be_read_or_written_is_told(tmp_path):
+    """One that is not there, too long, cut off or broken; a folder that is not there."""
+    path = tmp_path / "cluster.xml.gz"
+    whole = gzip.compress(os.urandom(5000))
+    for data, problem in (
+        (None, "cannot be read: No such file or directory"),
+        (whole[:2000], "cannot be unpacked: "),
+        (whole[:20] + b"\xff" * 20, "cannot be "),
+    ):
+        if data is not None:
+            path.write_bytes(data)
+        with pytest.raises(BadInput, match=problem):
+            Snapshot.read(path)
+    with pytest.raises(NotOverwritten, match="cannot be written: No such file"):
+        Snapshot("Default", "", {}, {}).write(tmp_path / "nowhere" / "cluster.xml")
+
+
+def test_an_engine_that_does_not_tell_of_the_cluster_is_told(tmp_path):
+    """It knows no such cluster, or answers with something else."""
+    with RestServer(tmp_path, [Host("lynx")]) as engine:
+        with pytest.raises(SchedulerError, match="knows no host in the cluster Nowhere"):
+            snapshot.take(engine.settings(), "Nowhere")
+        engine.broken = Reply(200, "application/xml", "<hosts>\n<cluster/></hosts>")
+        with pytest.raises(EngineUnavailable, match="line 2 of its answer: <cluster> where a"):
+            snapshot.take(engine.settings(), "Default")

@@ -23,6 +23,7 @@ from ovirt_scheduler.command import (
     certificate,
     check,
     decisions,
+    simulate,
     skeleton,
     status,
     trial,
@@ -99,7 +100,9 @@ COMMAND --help shows more of each; man ovirt-scheduler has all of it.
     top.commands = commands.choices
     add = commands.add_parser
     _add_serve(add)
-    for module in (check, calls, why, decisions, status, trial, skeleton, certificate):
+    for module in (
+        check, calls, why, decisions, status, trial, skeleton, simulate, certificate
+    ):  # fmt: skip
         module.add(add)
     _add_setup(add)
     _add_completion(add)

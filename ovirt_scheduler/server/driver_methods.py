@@ -7,7 +7,7 @@ such answer, so its failures are faults in the design form.
 from __future__ import annotations
 
 from functools import partial
-from typing import Callable, Iterator, Mapping, NamedTuple, Tuple
+from typing import Callable, Iterator, Mapping, NamedTuple
 
 from ovirt_scheduler.decisions import log
 from ovirt_scheduler.decisions.drivers import Scheduling
@@ -16,7 +16,7 @@ from ovirt_scheduler.history import record
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverDecision
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.server import driver_wire, values
-from ovirt_scheduler.server.method import ENVELOPE, Method, Parameters, Reply, signatures
+from ovirt_scheduler.server.method import Method, Parameters, Reply, in_both_forms, signatures
 
 _ANYTHING = (
     "string", "int", "boolean", "double", "array", "struct", "base64", "dateTime.iso8601"
@@ -75,8 +75,6 @@ old_status, new_status: in the engine's words, such as maintenance.
 {_MIGRATIONS}"""),
 )  # fmt: skip
 
-_SELECT = "select_host"
-
 
 def methods(scheduling: Scheduling, engine_reasons: bool = False) -> Iterator[Method]:
     """The methods of schedulers and topics in both answer forms (docs/api.md).
@@ -85,95 +83,67 @@ def methods(scheduling: Scheduling, engine_reasons: bool = False) -> Iterator[Me
         engine_reasons: whether ``selectHost`` tells an engine who removed the hosts, where it finds
             none (contract 8.5).
     """
-    for form in AnswerForm:
-        tells = engine_reasons and form is AnswerForm.ENGINE
-        yield from _in_form(form, scheduling, tells)
-
-
-def _in_form(form: AnswerForm, scheduling: Scheduling, reasons: bool) -> Iterator[Method]:
-    only = frozenset((form,))
-    engine = form is AnswerForm.ENGINE
-    answered = ENVELOPE if engine else ""
-
-    def method(
-        name: str, text: str, ways: Tuple[Tuple[str, ...], ...],
-        run: Callable[[Caller, Parameters], object],
-    ) -> Method:  # fmt: skip
-        if engine:
-            ways = tuple(dict.fromkeys(("struct", *each[1:]) for each in ways))
-        return Method(name, text + answered, ways, run, only)
-
     for call in _CALLS:
         parameters = ("scheduler", *INTERFACE_METHODS[call.method].parameters)
-        yield method(
+        yield from in_both_forms(
             call.name,
             f"{call.name}({', '.join(parameters)})\n\n{call.help}",
             signatures(call.result, parameters),
-            _calling(call, scheduling, reasons and call.method == _SELECT),
+            partial(_call, scheduling, call, engine_reasons and call.method == "select_host"),
         )
-    yield method(
+    yield from in_both_forms(
         "schedule",
         """schedule(topic, method, arguments)
 
 arguments: struct, by the names that the method's signature has (getTopics tells it).
 Gives back what the method of the topic's driver returned.""",
         tuple((result, "string", "string", "struct") for result in _ANYTHING),
-        _scheduling(scheduling),
+        partial(_schedule, scheduling),
     )
-    yield method(
+    yield from in_both_forms(
         "getSchedulers",
         "getSchedulers()\n\nAll schedulers, each a struct: what it is, and what it takes.",
         (("array",),),
-        _listing("getSchedulers", lambda: driver_wire.schedulers(scheduling.schedulers())),
+        partial(_list, "getSchedulers", lambda: driver_wire.schedulers(scheduling.schedulers())),
     )
-    yield method(
+    yield from in_both_forms(
         "getTopics",
         "getTopics()\n\nAll topics, each a struct: its driver, and the methods of that.",
         (("array",),),
-        _listing("getTopics", lambda: driver_wire.topics(scheduling.topics())),
+        partial(_list, "getTopics", lambda: driver_wire.topics(scheduling.topics())),
     )
 
 
-def _calling(
-    call: _Call, scheduling: Scheduling, reasons: bool
-) -> Callable[[Caller, Parameters], object]:
+def _call(
+    scheduling: Scheduling, call: _Call, reasons: bool, caller: Caller, parameters: Parameters
+) -> object:
     names = INTERFACE_METHODS[call.method].parameters
-
-    def answer(caller: Caller, parameters: Parameters) -> object:
-        arguments = driver_wire.named(call.name, names, parameters)
-        name = str(arguments.pop("scheduler"))
-        try:
-            driver = scheduling.scheduler(name, call.method)
-        except UnknownUnit as error:
-            return _unknown(caller, name, error, _NOTHING[call.result])
-        request = driver_wire.request(caller, driver, call.method, arguments)
-        return _reply(scheduling.decide(request), reasons)
-
-    return answer
+    arguments = driver_wire.named(call.name, names, parameters)
+    name = str(arguments.pop("scheduler"))
+    try:
+        driver = scheduling.scheduler(name, call.method)
+    except UnknownUnit as error:
+        return _unknown(caller, name, error, _NOTHING[call.result])
+    request = driver_wire.request(caller, driver, call.method, arguments)
+    return _reply(scheduling.decide(request), reasons)
 
 
-def _scheduling(scheduling: Scheduling) -> Callable[[Caller, Parameters], object]:
-    def answer(caller: Caller, parameters: Parameters) -> object:
-        topic, method, arguments = driver_wire.schedule(parameters)
-        try:
-            driver = scheduling.publisher(topic, method)
-        except UnknownUnit as error:
-            return _unknown(caller, topic, error, "")
-        decision = scheduling.decide(driver_wire.request(caller, driver, method, arguments))
-        if decision.failure is not None and caller.form is AnswerForm.DESIGN:
-            raise DriverFailed(f"{driver.words} {driver.name}: {method}: {decision.failure}")
-        return _reply(decision)
-
-    return answer
+def _schedule(scheduling: Scheduling, caller: Caller, parameters: Parameters) -> object:
+    topic, method, arguments = driver_wire.schedule(parameters)
+    try:
+        driver = scheduling.publisher(topic, method)
+    except UnknownUnit as error:
+        return _unknown(caller, topic, error, "")
+    decision = scheduling.decide(driver_wire.request(caller, driver, method, arguments))
+    if decision.failure is not None and caller.form is AnswerForm.DESIGN:
+        raise DriverFailed(f"{driver.words} {driver.name}: {method}: {decision.failure}")
+    return _reply(decision)
 
 
-def _listing(name: str, read: Callable[[], object]) -> Callable[[Caller, Parameters], object]:
-    def answer(caller: Caller, parameters: Parameters) -> object:
-        values.counted(name, (), parameters)
-        result = read()
-        return result if caller.form is AnswerForm.DESIGN else values.envelope(result, {}, ())
-
-    return answer
+def _list(name: str, read: Callable[[], object], caller: Caller, parameters: Parameters) -> object:
+    values.counted(name, (), parameters)
+    result = read()
+    return result if caller.form is AnswerForm.DESIGN else values.envelope(result, {}, ())
 
 
 def _unknown(caller: Caller, name: str, error: UnknownUnit, nothing: object) -> object:

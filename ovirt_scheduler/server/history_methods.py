@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, List, Optional, Tuple
+from functools import partial
+from typing import Any, Callable, Iterator, List, Optional
 
 from ovirt_scheduler.errors import BadParameters, HistoryUnreadable
 from ovirt_scheduler.history import query as queries
@@ -31,27 +32,27 @@ def methods(reader: Reader, may_read: Callable[[str], bool]) -> Iterator[Method]
         may_read: whether a caller at that address may, as for the pages.
     """
     only = frozenset((AnswerForm.DESIGN,))
-    runs: Tuple[Tuple[str, str, Tuple[str, str], Callable[[Parameters], object]], ...] = (
-        ("decision", _DECISION, ("struct", "string"), lambda given: _decision(reader, given)),
-        ("decisions", _DECISIONS, ("array", "struct"), lambda given: _decisions(reader, given)),
-    )
-    for name, text, signature, run in runs:
-        yield Method(name, text, (signature,), _answering(run, may_read), only)
+    for name, text, signature, read in (
+        ("decision", _DECISION, ("struct", "string"), _decision),
+        ("decisions", _DECISIONS, ("array", "struct"), _decisions),
+    ):
+        run = partial(_answer, partial(read, reader), may_read)
+        yield Method(name, text, (signature,), run, only)
 
 
-def _answering(
-    run: Callable[[Parameters], object], may_read: Callable[[str], bool]
-) -> Callable[[Caller, Parameters], object]:
-    def answer(caller: Caller, parameters: Parameters) -> object:
-        address = caller.peer.rpartition(" ")[2].rpartition(":")[0].strip("[]")
-        if not may_read(address):
-            raise HistoryUnreadable(
-                "scheduler.conf lets you read no decisions: pages = loopback lets whoever is on "
-                "the daemon's machine, pages = callers whoever may call"
-            )
-        return run(parameters)
-
-    return answer
+def _answer(
+    read: Callable[[Parameters], object],
+    may_read: Callable[[str], bool],
+    caller: Caller,
+    parameters: Parameters,
+) -> object:
+    address = caller.peer.rpartition(" ")[2].rpartition(":")[0].strip("[]")
+    if not may_read(address):
+        raise HistoryUnreadable(
+            "scheduler.conf lets you read no decisions: pages = loopback lets whoever is on "
+            "the daemon's machine, pages = callers whoever may call"
+        )
+    return read(parameters)
 
 
 def _decision(reader: Reader, parameters: Parameters) -> object:
@@ -62,10 +63,10 @@ def _decision(reader: Reader, parameters: Parameters) -> object:
 
 
 def _decisions(reader: Reader, parameters: Parameters) -> List[object]:
-    if len(parameters) > 1 or not all(isinstance(given, dict) for given in parameters):
+    if len(parameters) > 1 or not all(isinstance(each, dict) for each in parameters):
         raise BadParameters("decisions: expected one parameter, a struct of what has to fit")
-    (given,) = parameters or ({},)
-    query: Query = queries.read(given)  # type: ignore[arg-type]  # a struct's keys are strings
+    (wanted,) = parameters or ({},)
+    query: Query = queries.read(wanted)  # type: ignore[arg-type]  # a struct's keys are strings
     return [_plain(record) for record in reader.decisions(query)]
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from typing import Any, Callable, FrozenSet, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, FrozenSet, Iterator, Mapping, Optional, Sequence, Tuple
 
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.model.results import CallResult
 
-ENVELOPE = "\nThe answer is a struct: result_code, result, plugin_errors, errors."
+_ENVELOPE = "\nThe answer is a struct: result_code, result, plugin_errors, errors."
 
 Parameters = Tuple[object, ...]
 
@@ -50,6 +50,23 @@ class Method:
     signatures: Tuple[Tuple[str, ...], ...]
     run: Callable[[Caller, Parameters], object]
     forms: FrozenSet[AnswerForm] = frozenset(AnswerForm)  # in which it is offered like this
+
+
+def in_both_forms(
+    name: str,
+    text: str,
+    ways: Sequence[Tuple[str, ...]],
+    run: Callable[[Caller, Parameters], object],
+) -> Iterator[Method]:
+    """A method as each answer form offers it: in the engine form the answer is an envelope.
+
+    Args:
+        text, ways: help and signatures in the design form.
+        run: answers in the form that the caller uses.
+    """
+    yield Method(name, text, tuple(ways), run, frozenset((AnswerForm.DESIGN,)))
+    enveloped = tuple(dict.fromkeys(("struct", *way[1:]) for way in ways))
+    yield Method(name, text + _ENVELOPE, enveloped, run, frozenset((AnswerForm.ENGINE,)))
 
 
 def signatures(result: str, parameters: Sequence[str]) -> Tuple[Tuple[str, ...], ...]:

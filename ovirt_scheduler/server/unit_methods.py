@@ -11,63 +11,50 @@ from typing import Callable, Iterator, NamedTuple, Tuple
 from ovirt_scheduler.decisions import log
 from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.history import record
-from ovirt_scheduler.model.decisions import Decision
 from ovirt_scheduler.model.requests import AnswerForm, Caller, EngineScores, Request
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.server import discovery, unit_wire, values
-from ovirt_scheduler.server.method import ENVELOPE, Method, Parameters, Reply, signatures
+from ovirt_scheduler.server.method import Method, Parameters, Reply, in_both_forms, signatures
 
 Units = Tuple[PolicyUnit, ...]
-_Read = Callable[[Caller, Parameters], Request]
 
 
 class _Run(NamedTuple):
     """One of the operations that run policy units."""
 
     name: str
-    read: _Read
+    read: Callable[[Caller, Parameters], Request]
     parameters: Tuple[str, ...]
     result: str  # its type in the design form
     help: str
 
 
 _RUNS = (
-    _Run(
-        "runFilters",
-        unit_wire.filters_request,
-        ("names", "hosts", "vm", "properties"),
-        "array",
-        """runFilters(names, hosts, vm, properties)
-
-names: array of the filters' names, run in this order.
+    _Run("runFilters", unit_wire.filters_request,
+         ("names", "hosts", "vm", "properties"), "array",
+         """names: array of the filters' names, run in this order.
 hosts: an XML document as a string, or an array of ids.
 vm: an XML document, or an id.
 properties: struct of strings, for all filters.
-Gives the ids of the hosts that every filter accepted, in the order given.""",
-    ),
-    _Run(
-        "runCostFunctions",
-        unit_wire.cost_functions_request,
-        ("functions", "hosts", "vm", "properties"),
-        "struct",
-        """runCostFunctions(functions, hosts, vm, properties)
-
-functions: array of [name, factor], or a struct of factor by name.
+Gives the ids of the hosts that every filter accepted, in the order given."""),
+    _Run("runCostFunctions", unit_wire.cost_functions_request,
+         ("functions", "hosts", "vm", "properties"), "struct",
+         """functions: array of [name, factor], or a struct of factor by name.
 hosts, vm, properties: as for runFilters.
-Gives for each host the sum of factor times cost; lower is better.""",
-    ),
-    _Run(
-        "runLoadBalancing",
-        unit_wire.balance_request,
-        ("name", "hosts", "properties"),
-        "struct",
-        """runLoadBalancing(name, hosts, properties)
-
-name: of one balance.
+Gives for each host the sum of factor times cost; lower is better."""),
+    _Run("runLoadBalancing", unit_wire.balance_request,
+         ("name", "hosts", "properties"), "struct",
+         """name: of one balance.
 hosts, properties: as for runFilters.
-Gives the VM to migrate and the hosts it may go to, or nothing.""",
-    ),
-)
+Gives the VM to migrate and the hosts it may go to, or nothing."""),
+)  # fmt: skip
+
+# What discover answers in each form: how it is made, its type, and its help.
+_DISCOVERED = (
+    (AnswerForm.DESIGN, discovery.document, "string", "All policy units, as an XML document."),
+    (AnswerForm.ENGINE, unit_wire.engine_discovery, "struct",
+     "All policy units: a struct for filters, scores and balance each."),
+)  # fmt: skip
 
 
 def methods(
@@ -79,51 +66,17 @@ def methods(
         scores: what the engine form tells of the costs.
         engine_reasons: whether it tells who removed the hosts, where none is left (contract 8.5).
     """
-    yield from _in_form(
-        AnswerForm.DESIGN,
-        partial(_discover, service, discovery.document),
-        partial(_decide, service, unit_wire.design_answer),
-        "string",
-        "All policy units, as an XML document.",
-    )
-    yield from _in_form(
-        AnswerForm.ENGINE,
-        partial(_discover, service, unit_wire.engine_discovery),
-        partial(_decide, service, partial(_engine_answer, scores, engine_reasons)),
-        "struct",
-        "All policy units: a struct for filters, scores and balance each.",
-        ENVELOPE,
-    )
-
-
-def _engine_answer(scores: EngineScores, engine_reasons: bool, decision: Decision) -> object:
-    filtered = decision.request.kind is Kind.FILTER and decision.hosts and not decision.answer
-    reasons = (log.summary(decision),) if engine_reasons and filtered else ()
-    return unit_wire.engine_answer(decision, scores, reasons)
-
-
-def _in_form(
-    form: AnswerForm,
-    discover: Callable[[Caller, Parameters], object],
-    decide: Callable[[_Read, Caller, Parameters], object],
-    discovered: str,
-    discover_help: str,
-    more_help: str = "",
-) -> Iterator[Method]:
-    """The methods as they answer in one form.
-
-    Args:
-        discovered: the type of what ``discover`` answers, in XML-RPC's words.
-        more_help: follows the help of the methods that run units.
-    """
-    only = frozenset((form,))
-    for name in ("discover", "Discover"):
-        yield Method(name, f"{name}()\n\n{discover_help}", ((discovered,),), discover, only)
-    for method in _RUNS:
-        result = method.result if form is AnswerForm.DESIGN else "struct"
-        ways = signatures(result, method.parameters)
-        run = partial(decide, method.read)
-        yield Method(method.name, method.help + more_help, ways, run, only)
+    for form, show, result, text in _DISCOVERED:
+        for name in ("discover", "Discover"):
+            discover = partial(_discover, service, show)
+            yield Method(name, f"{name}()\n\n{text}", ((result,),), discover, frozenset((form,)))
+    for run in _RUNS:
+        yield from in_both_forms(
+            run.name,
+            f"{run.name}({', '.join(run.parameters)})\n\n{run.help}",
+            signatures(run.result, run.parameters),
+            partial(_decide, service, scores, engine_reasons, run),
+        )
 
 
 def _discover(
@@ -135,11 +88,18 @@ def _discover(
 
 def _decide(
     service: Service,
-    show: Callable[[Decision], object],
-    read: _Read,
+    scores: EngineScores,
+    engine_reasons: bool,
+    run: _Run,
     caller: Caller,
     parameters: Parameters,
 ) -> Reply:
-    decision = service.decide(read(caller, parameters))
+    decision = service.decide(run.read(caller, parameters))
+    if caller.form is AnswerForm.DESIGN:
+        answer = unit_wire.design_answer(decision)
+    else:
+        filtered = decision.request.kind is Kind.FILTER and decision.hosts and not decision.answer
+        reasons = (log.summary(decision),) if engine_reasons and filtered else ()
+        answer = unit_wire.engine_answer(decision, scores, reasons)
     made = partial(record.of_units, decision)
-    return Reply(show(decision), log.fields(decision), decision.results, made)
+    return Reply(answer, log.fields(decision), decision.results, made)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import uuid
 from types import MappingProxyType
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
+from xml.etree.ElementTree import Element, fromstring
 
 from ovirtsdk4 import types
+from ovirtsdk4.writer import Writer
 
 GIB = 2**30
 
@@ -55,6 +57,11 @@ def make_vm(
         **_collections(**attributes),
     }
     return types.Vm(name=name, **given)
+
+
+def elements(entities: Iterable[Any]) -> List[Element]:
+    """What a made engine is given: hosts, VMs or clusters, with all that is in them."""
+    return [fromstring(Writer.write(each)) for each in entities]  # noqa: S314  just written
 
 
 def _collections(

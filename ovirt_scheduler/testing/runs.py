@@ -17,16 +17,15 @@ from ovirt_scheduler.errors import SchedulerError
 from ovirt_scheduler.model.decisions import Job
 from ovirt_scheduler.model.drivers import DriverJob, DriverUnit, Subjects
 from ovirt_scheduler.model.plugins import PluginCode
-from ovirt_scheduler.model.requests import WantedUnit
+from ovirt_scheduler.model.requests import Document, WantedUnit
 from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import Settings
-from ovirt_scheduler.testing import engine
-from ovirt_scheduler.testing.engine import MadeEngine
-from ovirt_scheduler.testing.entities import make_vm
+from ovirt_scheduler.testing.entities import elements, make_vm
+from ovirt_scheduler.workbench.engine import MadeEngine
 
 Hosts = Sequence[types.Host]
 Vms = Sequence[types.Vm]
@@ -144,10 +143,10 @@ class Runs:
             driver,
             method,
             Subjects(
-                engine.document("hosts", hosts, inline),
-                engine.document("vms", vms, inline),
-                engine.one("vms", vm or make_vm(), inline) if "vm" in defined.parameters else None,
-                None if host is None else engine.one("hosts", host, inline),
+                self._document("hosts", hosts, inline),
+                self._document("vms", vms, inline),
+                self._one("vms", vm or make_vm(), inline) if "vm" in defined.parameters else None,
+                None if host is None else self._one("hosts", host, inline),
             ),
             {name: word for name, word in statuses.items() if word is not None},
             values,
@@ -185,13 +184,13 @@ class Runs:
     ) -> Any:
         __tracebackhide__ = True
         unit = self._unit(kind, plugin, name)
-        self._engine.hold(hosts, [*vms, *([vm] if vm else [])])
+        self._engine.hold(elements(hosts), elements([*vms, *([vm] if vm else [])]))
         inline = _inline(unit.plugin)
         job = Job(
             kind,
             (UnitCall(unit, _texts(properties)),),
-            engine.document("hosts", hosts, inline),
-            None if vm is None else engine.one("vms", vm, inline),
+            self._document("hosts", hosts, inline),
+            None if vm is None else self._one("vms", vm, inline),
             self._deadline(),
             engine=self._engine.access,
         )
@@ -203,7 +202,7 @@ class Runs:
 
     def _run_driver(self, job: DriverJob, hosts: Hosts, vms: Vms) -> Any:
         __tracebackhide__ = True
-        self._engine.hold(hosts, vms)
+        self._engine.hold(elements(hosts), elements(vms))
         try:
             execution = self._executor.run_driver(job)
         except SchedulerError as error:
@@ -216,6 +215,16 @@ class Runs:
             return False if job.returns is Returns.TRUTH else ()
         _ended(job.driver.words, execution.result)
         return execution.answer
+
+    def _document(
+        self, collection: str, entities: Sequence[Any], inline: Sequence[str]
+    ) -> Document:
+        inside = (self._engine.entity(collection, each, inline) for each in elements(entities))
+        return Document(f"<{collection}>{''.join(inside)}</{collection}>".encode(), "utf-8")
+
+    def _one(self, collection: str, entity: Any, inline: Sequence[str]) -> Document:
+        (element,) = elements([entity])
+        return Document(self._engine.entity(collection, element, inline).encode(), "utf-8")
 
     def _unit(self, kind: Kind, plugin: Path, name: Optional[str]) -> PolicyUnit:
         __tracebackhide__ = True

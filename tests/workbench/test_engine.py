@@ -1,0 +1,135 @@
+"""The made engine, asked by the SDK and by the daemon's own client."""
+
+from __future__ import annotations
+
+import time
+from xml.etree.ElementTree import fromstring
+
+import ovirtsdk4
+import pytest
+from ovirtsdk4 import types
+
+from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.settings.config import EngineSettings
+from ovirt_scheduler.workbench.engine import MadeEngine
+
+LYNX, PUMA = "8a4745b8-40a2-5229-b807-2d83b53f70d9", "972c2880-7a7c-521b-a86d-9cc628861077"
+WEB, MAIL = "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b01", "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b02"
+HOSTS = [
+    f"""<host id="{LYNX}"><name>lynx</name><status>up</status><cluster id="c"/>
+        <link rel="nics" href="/ovirt-engine/api/hosts/{LYNX}/nics"/>
+        <link rel="tags" href="/ovirt-engine/api/hosts/{LYNX}/tags"/>
+        <tags><tag id="t1"><name>rack-1</name></tag></tags>
+        <affinity_labels><affinity_label id="l"><name>fast</name></affinity_label></affinity_labels>
+        <statistics><statistic id="s"><name>memory.free</name><type>decimal</type>
+        <values><value><datum>7</datum></value></values></statistic></statistics></host>""",
+    f"""<host id="{PUMA}"><name>puma</name><status>maintenance</status><cluster id="c"/></host>""",
+]
+VMS = [
+    f"""<vm id="{WEB}"><name>web</name><status>up</status><cluster id="c"/><host id="{LYNX}"/>
+        <affinity_labels><affinity_label id="l"><name>fast</name></affinity_label></affinity_labels>
+        </vm>""",
+    f"""<vm id="{MAIL}"><name>mail</name><status>down</status><cluster id="c"/></vm>""",
+]
+CLUSTER = """<cluster id="c"><name>Gold</name><affinity_groups><affinity_group id="g">
+    <name>pair</name><vms><vm id="w"/></vms></affinity_group></affinity_groups></cluster>"""
+
+
+@pytest.fixture
+def engine():
+    made = MadeEngine()
+    made.hold(map(fromstring, HOSTS), map(fromstring, VMS), [fromstring(CLUSTER)])
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def system(engine):
+    with ovirtsdk4.Connection(url=engine.access.url, username="a", password="b") as connection:
+        yield connection.system_service()
+
+
+@pytest.mark.parametrize(
+    ("search", "found"),
+    [
+        ("", "web mail"),
+        ("host=lynx and status=up", "web"),
+        ("name=WE* or name=mail", "web mail"),
+        ("cluster=Gold AND name!=web", "mail"),
+        (f"id={MAIL}", "mail"),
+        ('host = "puma"', ""),
+    ],
+)
+def test_vms_are_searched(system, search, found):
+    """As the samples and the daemon do it, whatever the case."""
+    assert [vm.name for vm in system.vms_service().list(search=search)] == found.split()
+
+
+def test_what_an_engine_gives_as_links_is_a_link(system):
+    """Unless it is followed; each can be asked for, and the names of what is referred to."""
+    hosts = system.hosts_service()
+    lynx, puma = hosts.list()
+    assert (lynx.cluster.name, list(lynx.tags), list(puma.statistics)) == (None, [], [])
+    follow_link = hosts._connection.follow_link
+    assert [tag.name for tag in follow_link(lynx.tags)] == ["rack-1"]
+    assert follow_link(puma.tags) == []
+    assert follow_link(lynx.cluster).name == "Gold"
+    lynx, puma = hosts.list(follow="tags,statistics,affinity_labels,cluster")
+    assert ([tag.name for tag in lynx.tags], lynx.cluster.name) == (["rack-1"], "Gold")
+    assert lynx.statistics[0].values[0].datum == 7
+    statistics = hosts.host_service(LYNX).statistics_service()
+    assert statistics.list()[0].name == statistics.statistic_service("s").get().name
+    assert [host.name for host in hosts.list(max=1)] == ["lynx"]
+    assert hosts.list(search="tag=rack-1")[0].name == "lynx"
+
+
+def test_tags_labels_and_groups_can_be_listed(system):
+    """Who has a label, too."""
+    assert [tag.name for tag in system.tags_service().list()] == ["rack-1"]
+    (label,) = system.affinity_labels_service().list()
+    service = system.affinity_labels_service().label_service(label.id)
+    assert [host.id for host in service.hosts_service().list()] == [LYNX]
+    assert [vm.id for vm in service.vms_service().list()] == [WEB]
+    cluster = system.clusters_service().cluster_service("c")
+    (group,) = cluster.affinity_groups_service().list()
+    members = cluster.affinity_groups_service().group_service(group.id).vms_service()
+    assert (group.name, [vm.id for vm in members.list()]) == ("pair", ["w"])
+
+
+def test_a_migration_is_done_and_recorded(engine, system):
+    """To a host by name or id, or to any."""
+    web = system.vms_service().vm_service(WEB)
+    web.migrate(host=types.Host(id=PUMA))
+    assert web.get().host.id == PUMA
+    web.migrate(host=types.Host(name="lynx"))
+    web.migrate()
+    assert engine.migrations == [("web", "puma"), ("web", "lynx"), ("web", None)]
+    with pytest.raises(ovirtsdk4.Error, match="has no host ocelot to migrate web to"):
+        web.migrate(host=types.Host(name="ocelot"))
+
+
+def test_what_it_does_not_know_is_told_and_recorded(engine, system):
+    """With the request."""
+    for ask, told in (
+        (lambda: system.hosts_service().host_service(LYNX).nics_service().list(),
+         rf"has no hosts/{LYNX}/nics; there it has tags, affinitylabels, statistics"),
+        (lambda: system.vms_service().vm_service(WEB).stop(), r"changes nothing.*\(POST .*/stop\)"),
+        (lambda: system.vms_service().vm_service(WEB).remove(), r"changes nothing.*\(DELETE"),
+        (lambda: system.vms_service().list(search="memory > 1"), "cannot search for 'memory > 1'"),
+    ):  # fmt: skip
+        with pytest.raises(ovirtsdk4.Error, match=told):
+            ask()
+    assert len(engine.unknown) == 4
+
+
+def test_the_daemons_own_client_looks_up_ids(engine, tmp_path):
+    """It logs in, asks with statistics, and logs out."""
+    password = tmp_path / "password"
+    password.write_text("any")
+    password.chmod(0o600)
+    inventory = Inventory(EngineSettings(engine.access.url, "a@internal", password, None, 0.0))
+    replies = inventory.look_up([LYNX], WEB, time.monotonic() + 10, statistics=True)
+    inventory.close()
+    assert b"memory.free" in replies.hosts[0].document.data
+    assert b"<name>web</name>" in replies.vm.document.data
+    assert engine.unknown == []

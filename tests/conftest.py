@@ -22,7 +22,8 @@ from tests.support.place import Place
 
 # Their fixtures. The last is known without this where the project was installed since it is there.
 pytest_plugins = [
-    "tests.support.served", "tests.support.settled_calls", "tests.support.site",
+    "tests.support.command", "tests.support.served", "tests.support.settled_calls",
+    "tests.support.site",
     "ovirt_scheduler.testing",
 ]  # fmt: skip
 

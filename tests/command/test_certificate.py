@@ -27,6 +27,8 @@ from tests.support.waiting import wait_until
 
 ENDS = ("127.0.0.1", "localhost")
 
+pytestmark = pytest.mark.usefixtures("one_executor")
+
 
 def der(path):
     return ssl.PEM_cert_to_DER_cert(path.read_text("ascii"))

@@ -32,6 +32,8 @@ COMMANDS = (
 HOSTS = str(PROJECT / "demo" / "hosts.xml")
 VM = str(PROJECT / "demo" / "vm.xml")
 
+pytestmark = pytest.mark.usefixtures("one_executor")
+
 
 def test_check_lists_the_units_and_is_content(tmp_path):
     """Certificate, name, kind, file and the first line of the description; exit status 0."""

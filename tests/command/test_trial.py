@@ -51,6 +51,8 @@ class Night(Driver):
 """
 CONF = 'customProperties = "first={1-9}"\ndefaultValues = "1"\n'
 
+pytestmark = pytest.mark.usefixtures("one_executor")
+
 
 @pytest.fixture
 def plugin(tmp_path):

@@ -14,6 +14,8 @@ from ovirt_scheduler.settings import config
 from tests.support.certificates import write_pair
 from tests.support.command import run
 
+pytestmark = pytest.mark.usefixtures("one_executor")
+
 NOW = datetime.datetime.now(datetime.timezone.utc)
 
 

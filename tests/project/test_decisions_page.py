@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-import sys
 import textwrap
 from typing import Iterator, NamedTuple
 
 import pytest
 
+from tests.support.command import of_page
 from tests.support.paths import PROJECT
 
 PAGE = PROJECT / "docs" / "decisions.md"
@@ -55,17 +54,11 @@ def reader(start_daemon, tmp_path_factory):
 def run(command: str, folder, daemon) -> str:
     command = CALL.sub(rf"\g<0> -o table --url {daemon.url}", command)
     command = LIST.sub(r"\g<0>-o table ", command)
-    ended = subprocess.run(
-        ["bash", "-euc", f'ovirt-scheduler() {{ {sys.executable} -m ovirt_scheduler "$@"; }}\n{command}'],
-        cwd=folder,
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(PROJECT), "STATE_DIRECTORY": str(daemon.state)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
+    shown = ""
+    for status, out, err in of_page(command, folder, daemon.state):
+        assert status == 0, err
+        shown += out
+    return shown
 
 
 def test_every_command_shows_what_the_page_shows(reader):

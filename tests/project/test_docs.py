@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 import shutil
 import signal
@@ -16,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from ovirt_scheduler.settings import config
+from tests.support.command import of_page
 from tests.support.daemon import Daemon
 from tests.support.paths import PROJECT
 
@@ -62,19 +62,6 @@ def plugins_of(page: str) -> list[Block]:
     """The samples of a page that are plugins or their helpers, not programs that call."""
     samples = [block for block in BLOCKS if block.language == "python" and block.page == page]
     return [block for block in samples if block.file != "call.py"]
-
-
-def run(command: str, folder: Path, **environment: str) -> subprocess.CompletedProcess:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return subprocess.run(
-        ["bash", "-euc", f"ovirt-scheduler() {{ {sys.executable} -m ovirt_scheduler \"$@\"; }}\n{command}"],
-        cwd=folder,
-        env={**os.environ, "PATH": path, "PYTHONPATH": str(PROJECT), "PYTEST_PLUGINS": "ovirt_scheduler.testing", **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -124,14 +111,14 @@ def test_every_conf_sample_is_accepted(block, tmp_path):
 
 # Those of decisions.md are run in their order, by test_decisions_page.py.
 @pytest.mark.parametrize("block", [each for each in of("sh") if "decisions.md" not in each.id])
-def test_every_command_works(block, daemon, reader):
+def test_every_command_works(block, daemon, reader, one_executor):
     """As it stands on the page, but for the port; serve is asked for its help only."""
     command = block.text.replace("18781", daemon.url.rpartition(":")[2])
     command = re.sub(r"(ovirt-scheduler serve .*)", r"\1 --help", command)
     command = CALL.sub(rf"\1 --url {daemon.url}", command)
-    ended = run(command, reader, STATE_DIRECTORY=str(daemon.state))
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert ended.stdout
+    for status, out, err in of_page(command, reader, daemon.state):
+        assert status == 0, out + err
+        assert out
 
 
 def test_the_plugins_of_the_pages_are_called(daemon):
@@ -148,8 +135,9 @@ def test_the_tests_of_the_pages_pass(reader):
     """Saved beside the plugins of the pages."""
     tests = sorted(path.name for path in (reader / "plugins").glob("test_*.py"))
     assert tests
-    ended = run(f"python3 -m pytest {' '.join(tests)}", reader / "plugins")
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    words = f"python3 -m pytest {' '.join(tests)}"
+    for status, out, err in of_page(words, reader / "plugins", reader / "state"):
+        assert status == 0, out + err
 
 
 def test_the_schedulers_of_the_pages_are_called(daemon, reader):

@@ -5,22 +5,66 @@ from __future__ import annotations
 import io
 import logging
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Tuple
+from typing import Any, Iterator, Tuple
 
 import pytest
 
 from ovirt_scheduler.command import cli
+from ovirt_scheduler.daemon import runtime
+from ovirt_scheduler.processes.executor import Executor
 from tests.support.paths import PROJECT
 
+_SETTLE_SECONDS = 10.0
+_PLAIN = re.compile(r"ovirt-scheduler [^|<>&;$`#]*")  # a line that needs no shell
 
-def run(tmp_path: Path, *arguments: str) -> Tuple[int, str, str]:
+
+class _LeftRunning:
+    """The worker's executor in the hands of a command, which neither starts nor ends it."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._executor, name)
+
+    def start(self) -> None:
+        """It runs."""
+
+    def close(self) -> None:
+        """It goes on for the next test."""
+
+
+@pytest.fixture
+def one_executor(executor: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has commands that run here use the worker's executor, which spares each a zygote.
+
+    Commands that are spawned, and those with a ``plugin_user``, start their own.
+    """
+    started_by_command = runtime.Executor
+
+    def of_command(parallel: int, max_waiting: int, user: Any, **more: Any) -> Any:
+        if user is not None:
+            return started_by_command(parallel, max_waiting, user, **more)
+        executor.settle(_SETTLE_SECONDS)  # what other tests called is no matter of this command's
+        return _LeftRunning(executor)
+
+    monkeypatch.setattr(runtime, "Executor", of_command)
+
+
+def run(tmp_path: Path, *arguments: str, folder: Path = PROJECT) -> Tuple[int, str, str]:
     """Exit status, standard output and standard error of one command.
 
     It runs here, which spares the start of an interpreter. Each command is run as a program by
     some test, too.
+
+    Args:
+        tmp_path: has the state folder, ``state``.
+        folder: where the command is run.
     """
     out, err = io.StringIO(), io.StringIO()
     log = logging.getLogger("ovirt_scheduler")
@@ -30,7 +74,7 @@ def run(tmp_path: Path, *arguments: str) -> Tuple[int, str, str]:
         patch.setattr(sys, "stderr", err)
         patch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))
         patch.setenv("COLUMNS", "100")
-        patch.chdir(PROJECT)
+        patch.chdir(folder)
         try:
             status = cli.main(arguments)
         except SystemExit as ended:  # argparse's, with its status
@@ -50,3 +94,32 @@ def spawned(tmp_path: Path, *arguments: str) -> Tuple[int, str, str]:
         check=False,
     )
     return ended.returncode, ended.stdout, ended.stderr
+
+
+def of_page(text: str, folder: Path, state: Path) -> Iterator[Tuple[int, str, str]]:
+    """How the commands of a page's block end, one after another, and what they say.
+
+    What is nothing but our command is run here. A shell runs a block with anything else in it.
+    """
+    commands = text.replace("\\\n", " ").splitlines()
+    if all(map(_PLAIN.fullmatch, commands)):
+        for command in commands:
+            yield run(state.parent, *shlex.split(command)[1:], folder=folder)
+        return
+    ours = f'ovirt-scheduler() {{ {sys.executable} -m ovirt_scheduler "$@"; }}\n'
+    ended = subprocess.run(
+        ["bash", "-euc", ours + text],
+        cwd=folder,
+        env={
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(PROJECT),
+            "PYTEST_PLUGINS": "ovirt_scheduler.testing",
+            "STATE_DIRECTORY": str(state),
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    yield ended.returncode, ended.stdout, ended.stderr

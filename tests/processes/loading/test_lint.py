@@ -9,6 +9,8 @@ import pytest
 from ovirt_scheduler.processes.loading import lint
 from tests.support.command import run
 
+pytestmark = pytest.mark.usefixtures("one_executor")
+
 
 def check(folder, *options):
     """Status and output of the command, on a folder of plugins."""

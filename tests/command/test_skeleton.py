@@ -22,9 +22,9 @@ TESTS = {"filter": 1, "score": 1, "balance": 2, "scheduler": 2, "driver": 1}
 @pytest.mark.parametrize(
     "parts", [*([part] for part in skeleton.PARTS), [*skeleton.PARTS]], ids="+".join
 )
-def test_the_plugin_loads_and_its_tests_pass(tmp_path, executor, parts):
+def test_the_plugin_loads(tmp_path, executor, parts):
     """With exactly the units and drivers that were asked for."""
-    plugin, conf, test = skeleton.write(tmp_path, "Quiet", parts)
+    plugin, conf, _ = skeleton.write(tmp_path, "Quiet", parts)
     candidate = Candidate(Source("Quiet", str(plugin), plugin.read_bytes()), str(tmp_path), ())
     analysis = executor.analyse(candidate)
     assert analysis.fault is None
@@ -35,10 +35,17 @@ def test_the_plugin_loads_and_its_tests_pass(tmp_path, executor, parts):
     assert parse_plugin_conf(conf.read_bytes(), conf).default_values == (
         "" if parts == ["driver"] else "20"
     )
+
+
+def test_the_tests_pass(tmp_path):
+    """Those of a plugin of each part, and those of one with all."""
+    every = [[part] for part in skeleton.PARTS] + [[*skeleton.PARTS]]
+    for parts in every:
+        _, _, test = skeleton.write(tmp_path, "And".join(["Quiet", *parts]), parts)
     told = {"PYTHONPATH": str(PROJECT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # as from an RPM
-    ended = pytest_of(sys.executable, test, ["-W", "error"], **told)
+    ended = pytest_of(sys.executable, test.parent, ["-W", "error"], **told)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert f"{sum(TESTS[part] for part in parts)} passed" in ended.stdout
+    assert f"{2 * sum(TESTS.values())} passed" in ended.stdout
 
 
 @pytest.mark.long
@@ -72,10 +79,12 @@ def test_the_tests_pass_in_a_clean_environment(tmp_path):
     assert f"{sum(TESTS.values())} passed" in ended.stdout
 
 
-def pytest_of(python, test, options, **variables):
+def pytest_of(python, tests, options, **variables):
+    """Run a plugin's tests, or the folder of them, where its author stands."""
+    folder = tests.parent if tests.is_dir() else tests.parents[1]
     return subprocess.run(
-        [python, "-m", "pytest", *options, test.relative_to(test.parents[1])],
-        cwd=test.parents[1], env=environment(**variables),
+        [python, "-m", "pytest", *options, tests.relative_to(folder)],
+        cwd=folder, env=environment(**variables),
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
 

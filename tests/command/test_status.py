@@ -22,10 +22,15 @@ def status(daemon, *arguments):
     return run(daemon.state.parent, "status", *arguments)
 
 
-def test_a_daemon_that_is_well(start_daemon):
+@pytest.fixture(scope="module")
+def well(start_daemon):
+    """A daemon that each of the tests leaves as well as it was."""
+    return start_daemon({"Well": WELL}, "ssl = false")
+
+
+def test_a_daemon_that_is_well(well):
     """Exit status 0; the units, the processes, how long it runs."""
-    daemon = start_daemon({"Well": WELL}, "ssl = false")
-    ended, out, err = spawned(daemon.state.parent, "status")
+    ended, out, err = spawned(well.state.parent, "status")
     assert (ended, err) == (0, "")
     lines = out.splitlines()
     assert lines[0] == "2 units, all well"
@@ -61,9 +66,9 @@ def test_a_daemon_in_which_something_fails(start_daemon):
         wait_until(again)
 
 
-def test_a_plugin_that_is_broken_by_an_edit_is_seen_without_a_call(start_daemon):
+def test_a_plugin_that_is_broken_by_an_edit_is_seen_without_a_call(well):
     """Its former version answers: which, since when, and why."""
-    daemon = start_daemon({"Well": WELL}, "ssl = false")
+    daemon = well
     (daemon.plugins / "Well.py").write_text("def do_filter(:\n")
     wait_until(lambda: status(daemon)[0] == 1)
     told = json.loads(status(daemon, "-o", "json")[1])
@@ -74,9 +79,9 @@ def test_a_plugin_that_is_broken_by_an_edit_is_seen_without_a_call(start_daemon)
     wait_until(lambda: status(daemon)[0] == 0)
 
 
-def test_a_reload_that_failed_is_told(start_daemon):
+def test_a_reload_that_failed_is_told(well):
     """Until one goes well."""
-    daemon = start_daemon({"Well": WELL}, "ssl = false")
+    daemon = well
     conf = daemon.state.with_name("scheduler.conf")
     before = conf.read_text()
     conf.write_text(f"{before}\nlog_levle = debug\n")
@@ -107,13 +112,12 @@ sys.exit(cli.main(["status"]))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
-def test_another_user_may_not_ask(start_daemon):
+def test_another_user_may_not_ask(well):
     """And is told how to."""
-    daemon = start_daemon({"Well": WELL}, "ssl = false")
     ended = subprocess.run(
         [sys.executable, "-c", ANOTHER],
         cwd=PROJECT,
-        env={**os.environ, "STATE_DIRECTORY": str(daemon.state)},
+        env={**os.environ, "STATE_DIRECTORY": str(well.state)},
         capture_output=True,
         text=True,
         timeout=60,

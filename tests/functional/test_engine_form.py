@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import shutil
 from xmlrpc.client import dumps, loads
 
 import pytest
@@ -69,11 +70,12 @@ def engine(daemon):
 
 
 @pytest.fixture(scope="module")
-def per_unit(start_daemon):
+def per_unit(start_daemon, tmp_path_factory):
     settings = "ssl = false\nengine_scores = per_unit"
-    return Engine(
-        start_daemon(plugins=f"{PLUGINS}:{OLD_PLUGINS}", settings=settings), per_unit=True
-    )
+    folder = tmp_path_factory.mktemp("plugins")
+    shutil.copy(PLUGINS / "keeps_all.py", folder)
+    daemon = start_daemon(plugins=f"{folder}:{OLD_PLUGINS}", settings=settings)
+    return Engine(daemon, per_unit=True)
 
 
 def test_discover_gives_each_unit_its_description_and_properties(engine):

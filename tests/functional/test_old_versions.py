@@ -20,25 +20,16 @@ TOLD = re.compile(
 )
 
 
-@pytest.fixture
-def folder(tmp_path):
-    folder = tmp_path / "plugins"
-    folder.mkdir()
-    (folder / "Quiet.py").write_text(GOOD)
-    (folder / "Other.py").write_text(OTHER)
-    return folder
-
-
-@pytest.fixture
-def asked(start_daemon, folder):
+@pytest.fixture(scope="module")
+def asked(start_daemon):
     """A daemon whose plugin Quiet was edited to what does not load, and the commands' options."""
-    daemon = start_daemon(folder)
-    (folder / "Quiet.py").write_text(GOOD + "def = 1\n")
+    daemon = start_daemon({"Quiet": GOOD, "Other": OTHER})
+    (daemon.plugins / "Quiet.py").write_text(GOOD + "def = 1\n")
     with daemon.proxy() as proxy:
         proxy.discover()
     config = daemon.state.parent / "local.conf"
     port = daemon.url.rpartition(":")[2]
-    config.write_text(f"listening_port = {port}\nplugins_path = {folder}\n")
+    config.write_text(f"listening_port = {port}\nplugins_path = {daemon.plugins}\n")
     named = ("--config", str(config))
     return lambda command, *arguments: run(
         daemon.state.parent, command, *arguments, *(() if command == "status" else named)
@@ -64,7 +55,7 @@ def test_a_call_of_other_units_notes_nothing(asked):
     assert "note" not in err
 
 
-def test_check_notes_that_an_older_version_answers(asked):
+def test_check_notes_that_an_older_version_answers(asked, one_executor):
     """Beside what is wrong with the file."""
     _, out, _ = asked("check")
     assert [line for line in out.splitlines() if TOLD.fullmatch(line[len("note: ") :])]

@@ -83,7 +83,7 @@ def test_one_connection_reads_several_pages(daemon):
 )
 def test_the_setting_says_what_is_served(start_daemon, pages, statuses):
     """Nothing; health and metrics; all of it: to who comes from this machine."""
-    daemon = start_daemon(PLUGINS, f"ssl = false\npages = {pages}")
+    daemon = start_daemon({}, f"ssl = false\npages = {pages}")
     asked = ("/health", "/metrics", "/status")
     assert tuple(get(daemon.url, path).status for path in asked) == statuses
 

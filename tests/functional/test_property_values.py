@@ -21,7 +21,7 @@ def with_properties(start_daemon, tmp_path_factory):
     (folder / "picky.conf").write_text(
         'customProperties = "percent={0-99};slow=(a+)+b"\ndefaultValues = "20"\n'
     )
-    settings = f"plugins_conf_path = {folder}\nrequest_timeout = 2\nplugin_timeout = 2"
+    settings = f"plugins_conf_path = {folder}\nrequest_timeout = 1\nplugin_timeout = 1"
     return start_daemon(plugins=folder, settings=settings)
 
 

@@ -12,7 +12,7 @@ from ovirtsdk4 import AuthError
 from ovirt_scheduler import plugin
 from ovirt_scheduler.model.plugins import EngineAccess, NoEngine
 from ovirt_scheduler.plugin import EngineUnavailable, engine_connection
-from tests.support.paths import PLUGINS, PROJECT
+from tests.support.paths import PROJECT
 from tests.support.rest_server import GIB, PASSWORD, Host, RestServer, Vm, id_of
 
 NAMES = ["lynx", "puma"]
@@ -69,6 +69,7 @@ def do_filter(hosts, vm, properties):
                     return hosts
     return []
 '''
+KEEPS = "def do_filter(hosts, vm, properties):\n    return hosts\n"
 CLASS_UNIT = """\
 class by_ids:
     def do_filter(self, hosts_ids, vm_id, args_map):
@@ -152,7 +153,7 @@ def folder(tmp_path_factory):
         "Shows": SHOWS, "Asks": ASKS, "SearchesMemory": SEARCHES_MEMORY, "ByIds": CLASS_UNIT,
     }  # fmt: skip
     sources.update({f"Filter{number}": "from _keeps import do_filter\n" for number in range(10)})
-    sources["_keeps"] = "def do_filter(hosts, vm, properties):\n    return hosts\n"
+    sources["_keeps"] = KEEPS
     for name, source in sources.items():
         (plugins / f"{name}.py").write_text(source)
     return plugins
@@ -234,14 +235,15 @@ def test_the_password_is_nowhere_in_a_plugins_process(cluster, design, pattern, 
     assert kept == (cluster.ids() if found else [])
 
 
-def test_a_silent_engine_is_told_once_and_the_call_goes_on(start_daemon, folder, engine, tmp_path):
+def test_a_silent_engine_is_told_once_and_the_call_goes_on(start_daemon, engine, tmp_path):
     """With entities that hold their id and nothing else (contract 5.2)."""
-    daemon = start_daemon(folder, f"request_timeout = 4\nplugin_timeout = 2\n{engine.conf()}")
+    sources = {"Shows": SHOWS, "Keeps": KEEPS, "ByIds": CLASS_UNIT, "Asks": ASKS}
+    daemon = start_daemon(sources, f"request_timeout = 4\nplugin_timeout = 2\n{engine.conf()}")
     engine.answering.clear()
     properties = {"seen": str(tmp_path / "seen")}
     with daemon.proxy("/engine") as proxy:
         for _ in range(2):
-            filters = ["Shows", "Filter1", "by_ids"]
+            filters = ["Shows", "Keeps", "by_ids"]
             answer = proxy.runFilters(filters, engine.ids(), id_of("web"), properties)
             assert answer["result"] == engine.ids()
             (message,) = answer["errors"]
@@ -257,36 +259,36 @@ def test_a_silent_engine_is_told_once_and_the_call_goes_on(start_daemon, folder,
     assert len(engine.queries) == 1
 
 
-def test_a_daemon_that_stops_logs_out(start_daemon, folder, engine):
+def test_a_daemon_that_stops_logs_out(start_daemon, engine):
     """The engine is not left with a login that nobody uses."""
-    daemon = start_daemon(folder, engine.conf())
+    daemon = start_daemon({"Keeps": KEEPS}, engine.conf())
     with daemon.proxy() as proxy:
-        proxy.runFilters(["Filter1"], engine.ids(), id_of("web"), {})
+        proxy.runFilters(["Keeps"], engine.ids(), id_of("web"), {})
     assert len(engine.tokens) == 1
     assert daemon.stop() == 0
     assert engine.tokens == []
 
 
-def test_a_connection_that_nobody_could_foresee_is_told_so(start_daemon, folder, engine):
+def test_a_connection_that_nobody_could_foresee_is_told_so(start_daemon, engine):
     """The daemon asks for a login only where a file names what gives a connection."""
-    (folder / "Hides.py").write_text(
+    hides = (
         "from ovirt_scheduler import plugin\n"
         "def do_filter(hosts, vm, properties):\n"
         "    getattr(plugin, 'engine' + '_connection')()\n"
         "    return hosts\n"
     )
-    daemon = start_daemon(folder, engine.conf())
+    daemon = start_daemon({"Hides": hides}, engine.conf())
     with daemon.proxy("/engine") as proxy:
         answer = proxy.runFilters(["Hides"], engine.ids(), id_of("web"), {})
     (message,) = answer["plugin_errors"]["Hides"]
     assert "neither the plugin's file nor its helpers name engine_connection" in message
 
 
-def test_without_an_engine_section_a_plugin_is_told_so(start_daemon, folder):
+def test_without_an_engine_section_a_plugin_is_told_so(start_daemon):
     """And nothing else is different."""
-    daemon = start_daemon(f"{folder}:{PLUGINS}")
+    daemon = start_daemon({"Asks": ASKS, "Keeps": KEEPS})
     with daemon.proxy("/engine") as proxy:
-        answer = proxy.runFilters(["Asks", "keeps_all"], [id_of("lynx")], id_of("web"), {})
+        answer = proxy.runFilters(["Asks", "Keeps"], [id_of("lynx")], id_of("web"), {})
     (message,) = answer["plugin_errors"]["Asks"]
     assert "scheduler.conf has no [engine] section" in message
     assert answer["result"] == [id_of("lynx")]

@@ -19,8 +19,8 @@ from typing import Any, Dict, Iterator, List
 from ovirt_scheduler.command import tables
 from ovirt_scheduler.history import schema
 from ovirt_scheduler.history.query import Query
+from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.schema import Row
-from ovirt_scheduler.history.store import Reader
 from ovirt_scheduler.history.tables import Tables
 
 _HOSTS, _UNITS, _VMS = 50, 5, 10_000

@@ -13,6 +13,7 @@ from ovirt_scheduler.command import arguments, inputs, recorded, status, termina
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import certificate_report
 from ovirt_scheduler.history import store
+from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.server.http import listening
 from ovirt_scheduler.settings.values import url_host
 
@@ -120,7 +121,7 @@ def _of_daemon(options: argparse.Namespace) -> ContextManager[terminal.Call]:
     host = listening.known_as(url_host(settings.listening_address))
     url = options.url or f"{scheme}://{host}:{settings.listening_port}"
     made = certificate_report.server_files(settings, arguments.state()).certificate
-    file = store.Reader(arguments.state() / store.FILE)
+    file = Reader(arguments.state() / store.FILE)
     find = partial(recorded.awaited, file, named=options.url is not None)
     instead = "--local needs none" if hasattr(options, "local") else _AS_ROOT
     return terminal.remote(
@@ -132,5 +133,5 @@ def history(options: argparse.Namespace) -> ContextManager[recorded.Recorded]:
     """The history: of the state folder where it may be read, unless a daemon is named."""
     file = arguments.state() / store.FILE
     if options.url is None and os.access(file, os.R_OK):
-        return contextlib.nullcontext(store.Reader(file))
+        return contextlib.nullcontext(Reader(file))
     return recorded.of_daemon(_of_daemon(options))

@@ -16,7 +16,7 @@ from ovirt_scheduler.command.recorded import Record, Recorded
 from ovirt_scheduler.errors import BadUsage
 from ovirt_scheduler.history import explanation, store
 from ovirt_scheduler.history.query import MOST_ROWS, OUTCOMES, Query, moment
-from ovirt_scheduler.history.store import Reader
+from ovirt_scheduler.history.reader import Reader
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _AGO = re.compile(r"(\d{1,9})([smhdw])")
@@ -70,7 +70,7 @@ def _run(options: argparse.Namespace) -> int:
     piped = "jsonl" if options.follow else "json"
     if options.events:
         output = options.output or ("table" if on_terminal else "json")
-        show_events(store.Reader(arguments.state() / store.FILE), options, output)
+        show_events(Reader(arguments.state() / store.FILE), options, output)
         return 0
     wanted = query(options, time.time())
     with calls.history(options) as kept:

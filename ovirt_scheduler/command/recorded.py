@@ -18,7 +18,7 @@ Record = Dict[str, Any]  # a decision (contract 8.1)
 
 
 class Recorded(Protocol):
-    """Where decisions can be looked up; ``history.store.Reader`` is one."""
+    """Where decisions can be looked up; ``history.reader.Reader`` is one."""
 
     def decision(self, decision: str) -> Optional[Record]:
         """The record of that id; None where there is none."""

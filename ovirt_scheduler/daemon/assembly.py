@@ -25,7 +25,8 @@ from ovirt_scheduler.daemon.control import Command, Control
 from ovirt_scheduler.daemon.log_output import say
 from ovirt_scheduler.daemon.runtime import Runtime, Services
 from ovirt_scheduler.errors import ConfigError
-from ovirt_scheduler.history.store import FILE, Reader
+from ovirt_scheduler.history.reader import Reader
+from ovirt_scheduler.history.store import FILE
 from ovirt_scheduler.history.tally import Tally
 from ovirt_scheduler.model.daemon_state import DaemonState
 from ovirt_scheduler.model.requests import Pages
@@ -125,6 +126,8 @@ class Assembly:
 
     def close(self) -> None:
         """End all but the server, which has no calls under way any more."""
+        if self.runtime.history is not None:
+            self.runtime.history.drain()
         self.runtime.executor.close()
         self.stop_drive(1.0)  # that a hook was cut off is remembered, too
         self.runtime.close()

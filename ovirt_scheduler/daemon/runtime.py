@@ -18,7 +18,8 @@ from ovirt_scheduler.decisions.drivers import Scheduling
 from ovirt_scheduler.decisions.selections import Selections
 from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.engine.inventory import Inventory
-from ovirt_scheduler.history.store import FILE, History, Reader
+from ovirt_scheduler.history.reader import Reader
+from ovirt_scheduler.history.store import FILE, History
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.server import driver_methods, history_methods, unit_methods
 from ovirt_scheduler.server.method import Method
@@ -75,7 +76,7 @@ class Runtime:
             self.registry = Registry(
                 self._loader(settings), store, self.executor.want, self.keep_event
             )
-        self.history = None if state is None else History(state / FILE)
+        self.history = None if state is None else History(state / FILE, self.executor.split)
         self._selections = Selections()
         # Calls under way may use a former one.
         self._inventories: Dict[EngineSettings, Inventory] = {}
@@ -131,7 +132,8 @@ class Runtime:
 
     def _bound_history(self, settings: Settings) -> None:
         if self.history is not None:
-            self.history.bound(settings.history_days, settings.history_size, settings.history)
+            days, size = settings.history_days, settings.history_size
+            self.history.bound(days, size, settings.history, settings.record)
 
     def _inventory(self, engine: Optional[EngineSettings]) -> Optional[Inventory]:
         if engine is None:

@@ -16,7 +16,7 @@ from ovirt_scheduler.decisions import engine_data, log
 from ovirt_scheduler.decisions.selections import Selections
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import UnknownUnit
-from ovirt_scheduler.history import record
+from ovirt_scheduler.history import record, recording
 from ovirt_scheduler.history.store import History
 from ovirt_scheduler.model import aggregate, near
 from ovirt_scheduler.model.drivers import (
@@ -192,7 +192,7 @@ class Scheduling:
             seconds=time.monotonic() - started,
             secret=job.engine.token,
         )
-        self._keep(decision)
+        self._keep(decision, job)
         if request.driver.defines(request.method) and request.method in _SELECTIONS:
             self._remember(decision)
         return decision
@@ -231,7 +231,8 @@ class Scheduling:
                     time=time.time(),
                     seconds=0.0 if ended is None else ended.seconds,
                     secret=job.engine.token,
-                )
+                ),
+                job.of(change),
             )
             hear(change, execution.answer if ok else None)
 
@@ -258,10 +259,14 @@ class Scheduling:
             strict=_strict(request),
         )
 
-    def _keep(self, decision: DriverDecision) -> None:
+    def _keep(self, decision: DriverDecision, job: DriverJob) -> None:
         if self._history is not None:
             light = record.light_driver(decision)
-            self._history.put(partial(record.of_driver, light), record.size(decision))
+            inputs = None
+            if job.driver.defines(job.method):  # arguments of a topic's methods are not kept
+                request = recording.of_driver(job)
+                inputs = recording.inputs(job.subjects, job.replies, request)
+            self._history.put(partial(record.of_driver, light), record.size(decision), inputs)
 
     def _remember(self, decision: DriverDecision) -> None:
         """A selection that found no host counts; one that failed does not."""

@@ -14,12 +14,14 @@ from typing import Optional, Tuple
 from ovirt_scheduler.catalogue.snapshot import CatalogueSource, UnitCalls
 from ovirt_scheduler.decisions import engine_data, log
 from ovirt_scheduler.engine.inventory import Inventory
-from ovirt_scheduler.history import record
+from ovirt_scheduler.history import record, recording
 from ovirt_scheduler.history.store import History
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.decisions import Decision, Execution, Job
+from ovirt_scheduler.model.drivers import Subjects
 from ovirt_scheduler.model.requests import AnswerForm, Request
 from ovirt_scheduler.model.results import Answer, CallResult
+from ovirt_scheduler.model.tasks import EngineReplies
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.processes.executor import Executor
 
@@ -80,6 +82,7 @@ class Service:
         log.log_left_out(request_id, request.kind.words, unit_errors)
         engine_errors: Tuple[str, ...] = ()
         hosts = () if rejected else request.hosts
+        replies = EngineReplies()
         if hosts == () or (not calls and isinstance(hosts, tuple)):
             execution = Execution(hosts, None, ())
         else:
@@ -92,7 +95,7 @@ class Service:
                 deadline=started + self._request_timeout,
             )
             job, engine_errors = self._with_engine(job)
-            secret = job.engine.token
+            secret, replies = job.engine.token, job.replies
             execution = self._executor.run(job)
             log.log_problems(request_id, execution.errors)
         for result in execution.results:
@@ -116,7 +119,8 @@ class Service:
         )
         if self._history is not None:
             light = record.light(decision)
-            self._history.put(partial(record.of_units, light), record.size(decision))
+            inputs = recording.inputs(Subjects(request.hosts, vm=request.vm), replies, {})
+            self._history.put(partial(record.of_units, light), record.size(decision), inputs)
         log.log_decision(decision)
         log.log_problems(request_id, of_answer)
         return decision

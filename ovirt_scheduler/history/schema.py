@@ -5,6 +5,8 @@
     names ◄── host_set_members ──► host_sets ◄─┐
       ▲                                        decisions ──► unit_sets ◄── unit_set_members
       └───── vm_decisions ─────────────────────┘    body: what no column has
+                                                  │
+    elements ◄── document_elements ──► documents ◄── recorded_documents, recordings
 
 The same hosts are asked about again and again, and the same units: each is written once, and a
 decision names the set. So one host's decisions are found without a row for each host of each
@@ -20,9 +22,9 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 
 from ovirt_scheduler.history.record import NEVER_ASKED, PASSED, Record, best_first, put_totals
 
-VERSION = 1
+VERSION = 2
 
-TABLES = """
+OF_DECISIONS = """
 CREATE TABLE names (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL, name TEXT NOT NULL, UNIQUE (id, name));
 CREATE INDEX names_by_name ON names (name);
@@ -46,6 +48,21 @@ CREATE TABLE events (
     number INTEGER PRIMARY KEY, time INTEGER NOT NULL, event TEXT NOT NULL, body TEXT NOT NULL);
 CREATE INDEX events_by_time ON events (time);
 """
+_OF_RECORDINGS = """
+CREATE TABLE elements (
+    number INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, base INTEGER, data BLOB NOT NULL);
+CREATE TABLE documents (number INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE);
+CREATE TABLE document_elements (
+    document INTEGER, place INTEGER, element INTEGER NOT NULL,
+    PRIMARY KEY (document, place)) WITHOUT ROWID;
+CREATE TABLE recordings (decision INTEGER PRIMARY KEY, request TEXT NOT NULL);
+CREATE TABLE recorded_documents (
+    decision INTEGER, place INTEGER, role TEXT NOT NULL, of_engine INTEGER NOT NULL,
+    document INTEGER NOT NULL, PRIMARY KEY (decision, place)) WITHOUT ROWID;
+"""
+TABLES = OF_DECISIONS + _OF_RECORDINGS
+# What makes a file of this version of one of a former version.
+MIGRATIONS = {1: _OF_RECORDINGS}
 
 Named = Tuple[str, str]  # an id, and a name; the name is empty where it is not known
 
@@ -84,6 +101,11 @@ def number_of(decision: str) -> int:
         raise ValueError(decision)
     value = int(decision, 16)
     return value - (1 << 64) if value >> 63 else value
+
+
+def id_of(number: int) -> str:
+    """The id again."""
+    return f"{number & (1 << 64) - 1:016x}"
 
 
 def written(moment: float) -> str:
@@ -125,7 +147,7 @@ def unpack(
 ) -> Record:  # fmt: skip
     """The record, with its time in words."""
     number, milliseconds = id_and_time
-    record: Record = {"id": f"{number & (1 << 64) - 1:016x}", "time": written(milliseconds / 1000)}
+    record: Record = {"id": id_of(number), "time": written(milliseconds / 1000)}
     inside: Dict[str, Any] = json.loads(zlib.decompress(body))
     calls, of_hosts = inside.pop("units"), inside.pop("hosts")
     answer = inside.pop("answer", None)

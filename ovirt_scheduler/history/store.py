@@ -14,21 +14,28 @@ call.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import sqlite3
 import threading
 import time
-import urllib.parse
 from collections import deque
 from pathlib import Path
-from typing import Any, Callable, Deque, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    Deque,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
-from ovirt_scheduler.errors import HistoryUnreadable
 from ovirt_scheduler.history import schema
-from ovirt_scheduler.history.query import MOST_ROWS, Query
+from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.schema import Named
+from ovirt_scheduler.history.recording import Cutter, Inputs, Split
 from ovirt_scheduler.history.tables import Tables
 from ovirt_scheduler.history.tally import Tally
 from ovirt_scheduler.model.daemon_state import HistoryState
@@ -42,12 +49,19 @@ _MOST_WAITING = 4096  # records in the queue
 _MOST_BYTES = 64 << 20  # of memory that they keep, about
 _BREATH = 0.00005  # seconds between two records, in which calls go on
 _TRY_AGAIN = 5.0  # seconds, where the file cannot be opened
-_QUERY_SECONDS = 1.0
-_STEPS = 10_000  # of SQLite's virtual machine between two looks at the clock
 _DAY = 86400.0
 _LOOK_FOR_OLD = 600.0  # seconds
 
 Make = Callable[[], Record]
+
+
+class _Entry(NamedTuple):
+    """What waits in the queue."""
+
+    kind: str  # event, decision; recording: a decision with what it was made on
+    make: Make
+    size: int  # bytes
+    inputs: Optional[Inputs]
 
 
 class History:
@@ -55,13 +69,15 @@ class History:
 
     Args:
         path: of the file, in a folder of the daemon's own.
+        split: cuts documents into pieces, in a process that opens them; None: none are recorded.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, split: Optional[Split] = None) -> None:
         self._path = path
-        self._days, self._size, self._keeps = 30.0, 256 << 20, True
+        self._cutter = None if split is None else Cutter(split)
+        self._days, self._size, self._keeps, self._records = 30.0, 256 << 20, True, False
         self.tally = Tally()
-        self._queue: Deque[Tuple[str, Make, int]] = deque()
+        self._queue: Deque[_Entry] = deque()
         self._queued = 0  # bytes
         self._lock = threading.Lock()
         self._filled = threading.Event()
@@ -84,22 +100,28 @@ class History:
         """Start the thread that writes."""
         self._thread.start()
 
-    def bound(self, days: float, size: int, keeps: bool = True) -> None:
+    def bound(self, days: float, size: int, keeps: bool = True, records: bool = False) -> None:
         """Keep records for so many days from now on, and within so many bytes.
 
         Args:
             keeps: or keep none: they are counted only.
+            records: keep what decisions were made on, too.
         """
         self._days, self._size, self._keeps, self._old_at = days, size, keeps, 0.0
+        self._records = keeps and records and self._cutter is not None
 
-    def put(self, make: Make, size: int = 0) -> None:
+    def put(self, make: Make, size: int = 0, inputs: Optional[Inputs] = None) -> None:
         """Have a decision's record written.
 
         Args:
             make: gives it; called by the writer's thread.
             size: bytes of memory that this keeps until then, about.
+            inputs: what it was made on, where that is known.
         """
-        self._put("decision", make, size)
+        if inputs is None or not self._records:
+            self._put("decision", make, size)
+        else:
+            self._put("recording", make, size + inputs.size, inputs)
 
     def event(self, event: Mapping[str, object]) -> None:
         """Have written what happened to the daemon: ``event`` says what; its time is added."""
@@ -116,6 +138,12 @@ class History:
         count, size = self._totals
         return HistoryState(count, size, self.waiting, self.dropped, self._told)
 
+    def drain(self, seconds: float = 2.0) -> None:
+        """Wait until what waits is written: for documents of decisions that takes a process."""
+        until = time.monotonic() + seconds
+        while self._thread.is_alive() and self.waiting and time.monotonic() < until:
+            self._closing.wait(_GATHER / 5)
+
     def close(self, seconds: float = 5.0) -> None:
         """Write what waits, and end."""
         self._closing.set()
@@ -123,14 +151,14 @@ class History:
         if self._thread.is_alive():
             self._thread.join(seconds)
 
-    def _put(self, kind: str, make: Make, size: int) -> None:
+    def _put(self, kind: str, make: Make, size: int, inputs: Optional[Inputs] = None) -> None:
         with self._lock:
             while self._queue and (
                 len(self._queue) >= _MOST_WAITING or self._queued + size > _MOST_BYTES
             ):
-                self._queued -= self._queue.popleft()[-1]
+                self._queued -= self._queue.popleft().size
                 self.dropped += 1
-            self._queue.append((kind, make, size))
+            self._queue.append(_Entry(kind, make, size, inputs))
             self._queued += size
         if not self._filled.is_set():
             self._filled.set()
@@ -160,26 +188,27 @@ class History:
         finally:
             self._under_way = 0
 
-    def _made(self, entry: Tuple[str, Make, int]) -> Optional[Tuple[str, Any]]:
+    def _made(self, entry: _Entry) -> Optional[Tuple[str, Any]]:
         """What is to be written, and counted; None, and told, where it cannot be made."""
-        kind, make, _ = entry
+        kind, make, _, inputs = entry
         time.sleep(_BREATH)
         try:
             record = make()
-            if kind != "decision":
+            if kind == "event":
                 return kind, record
             self.tally.add(record, record["time"])
-            return (kind, schema.pack(record)) if self._keeps else None
+            row = schema.pack(record) if self._keeps else None
         except Exception:  # noqa: BLE001  nobody else would tell
             _log.exception("the history: a record could not be made, this is a bug")
             return None
+        return None if row is None else (kind, row if inputs is None else (row, inputs))
 
     def _write(self, records: Sequence[Tuple[str, Any]]) -> None:
         tables = self._opened()
         if tables is None:
             self.dropped += len(records)
             return
-        tables.write(records)
+        tables.write(self._with_recordings(records, tables))
         if self._told:
             self._told = ""
             _log.info("the history is written again; %(count)d records are missing in all",
@@ -190,6 +219,18 @@ class History:
             tables.forget_before(time.time() - self._days * _DAY)
         tables.keep_within(self._size)
         self._totals = tables.totals()
+
+    def _with_recordings(
+        self, records: Sequence[Tuple[str, Any]], tables: Tables
+    ) -> List[Tuple[str, Any]]:
+        """The same, with the documents cut that decisions were made on."""
+        if self._cutter is None:
+            return list(records)
+        made = [record for kind, record in records if kind == "recording"]
+        recordings = iter(self._cutter.ready(made, tables.has_document))
+        return [
+            (kind, next(recordings) if kind == "recording" else record) for kind, record in records
+        ]
 
     def _opened(self) -> Optional[Tables]:
         if self._tables is None and time.monotonic() >= self._retry_at:
@@ -236,190 +277,3 @@ class History:
             "the history begins anew, its file is damaged: %(reason)s; it is set aside as %(file)s",
             {"reason": problem, "file": str(aside)},
         )
-
-
-class Reader:
-    """Reads a history, also while a daemon writes it. Safe to use from many threads.
-
-    Args:
-        path: of the file; it need not be there.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def decision(self, decision: str) -> Optional[Record]:
-        """The record of that id; None where there is none.
-
-        Raises:
-            HistoryUnreadable: the file cannot be read.
-        """
-        try:
-            number = schema.number_of(decision)
-        except ValueError:
-            return None
-        with self._open() as db:
-            found = _records(db, "decisions.id = ?", (number,), 1)
-        return found[0] if found else None
-
-    def decisions(self, query: Query) -> List[Record]:
-        """The records that fit, the newest first.
-
-        Raises:
-            HistoryUnreadable: the file cannot be read, or not within a second.
-        """
-        conditions, values = _conditions(query)
-        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-        # The index has all that is looked for, and is some tenth of the table.
-        index = "newest" if query.cluster is None else "decisions_by_cluster"
-        numbers = f"SELECT number FROM decisions INDEXED BY {index} {where}"  # noqa: S608
-        if query.vm is not None:
-            numbers = (
-                "SELECT number FROM decisions JOIN vm_decisions ON decision = number "  # noqa: S608
-                f"{where}"
-            )
-        with self._open() as db:
-            return _records(
-                db,
-                f"decisions.number IN ({numbers} ORDER BY number DESC LIMIT ?)",
-                (*values, min(query.limit, MOST_ROWS)),
-                MOST_ROWS,
-            )
-
-    def events(
-        self, since: Optional[float] = None, until: Optional[float] = None, limit: int = 100
-    ) -> List[Record]:
-        """What happened to the daemon, the newest first.
-
-        Args:
-            since, until: seconds since 1970; the second is not included.
-
-        Raises:
-            HistoryUnreadable: as for ``decisions``.
-        """
-        lower = 0 if since is None else round(since * 1000)
-        upper = 1 << 62 if until is None else round(until * 1000)
-        with self._open() as db:
-            rows = db.execute(
-                "SELECT time, event, body FROM events WHERE time >= ? AND time < ? "
-                "ORDER BY number DESC LIMIT ?",
-                (lower, upper, min(limit, MOST_ROWS)),
-            ).fetchall()
-        return [
-            {"time": schema.written(at / 1000), "event": event, **json.loads(body)}
-            for at, event, body in rows
-        ]
-
-    @contextlib.contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        """The file, for one query.
-
-        Raises:
-            HistoryUnreadable: it cannot be read, or not within a second.
-        """
-        until = time.monotonic() + _QUERY_SECONDS
-        db = sqlite3.connect(":memory:", isolation_level=None)
-        try:
-            if self._path.exists():
-                db = sqlite3.connect(
-                    f"file:{urllib.parse.quote(str(self._path))}?mode=ro",
-                    uri=True, timeout=_QUERY_SECONDS, isolation_level=None,
-                )  # fmt: skip
-            db.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
-            (version,) = db.execute("PRAGMA user_version").fetchone()
-            if version == 0:  # nothing is written yet
-                db = sqlite3.connect(":memory:", isolation_level=None)
-                db.executescript(schema.TABLES)
-            elif version != schema.VERSION:
-                raise HistoryUnreadable(
-                    f"{self._path} is of version {version} of the schema; this program reads "
-                    f"{schema.VERSION}"
-                )
-            db.execute("BEGIN")
-            yield db
-        except sqlite3.Error as error:
-            if str(error) == "interrupted":
-                raise HistoryUnreadable(
-                    f"the query takes more than {_QUERY_SECONDS:g} s; ask for less: a VM, a host, "
-                    "a unit or a shorter time"
-                ) from None
-            raise HistoryUnreadable(f"{self._path} cannot be read: {error}") from None
-        finally:
-            db.close()
-
-
-_NAMED = "(SELECT number FROM names WHERE id = ? UNION SELECT number FROM names WHERE name = ?)"
-
-
-def _conditions(query: Query) -> Tuple[List[str], List[object]]:
-    """What fits a query, and the values in the order of their marks."""
-    parts: List[Tuple[str, Tuple[object, ...]]] = []
-    if query.vm is not None:
-        parts.append((f"vm_decisions.vm IN {_NAMED}", (query.vm, query.vm)))
-    if query.host is not None:
-        sets = f"SELECT host_set FROM host_set_members WHERE host IN {_NAMED}"  # noqa: S608
-        parts.append((f"host_set IN ({sets})", (query.host, query.host)))
-    units = {"unit": query.unit, "outcome": query.outcome}
-    asked = {name: value for name, value in units.items() if value is not None}
-    if asked:
-        wanted = " AND ".join(f"{name} = ?" for name in asked)
-        sets = f"SELECT unit_set FROM unit_set_members WHERE {wanted}"  # noqa: S608
-        parts.append((f"unit_set IN ({sets})", tuple(asked.values())))
-    if query.cluster is not None:
-        parts.append(("cluster = ?", (query.cluster,)))
-    if query.method is not None:
-        parts.append(("method = ?", (query.method,)))
-    if query.since is not None:
-        parts.append(("time >= ?", (round(query.since * 1000),)))
-    if query.until is not None:
-        parts.append(("time < ?", (round(query.until * 1000),)))
-    conditions = [condition for condition, _ in parts]
-    return conditions, [value for _, values in parts for value in values]
-
-
-_SELECT = (
-    "SELECT decisions.id, time, method, names.id, names.name, host_set, unit_set, body "
-    "FROM decisions LEFT JOIN names ON names.number = vm"
-)
-_NEWEST_FIRST = "ORDER BY decisions.number DESC LIMIT ?"
-
-
-def _records(
-    db: sqlite3.Connection, where: str, values: Sequence[object], limit: int
-) -> List[Record]:
-    rows = db.execute(f"{_SELECT} WHERE {where} {_NEWEST_FIRST}", (*values, limit)).fetchall()
-    host_sets: Dict[int, Sequence[Named]] = {}
-    unit_sets: Dict[int, str] = {}
-    for *_, host_set, unit_set, _ in rows:
-        if host_set not in host_sets:
-            host_sets[host_set] = _hosts(db, host_set)
-        if unit_set not in unit_sets:
-            unit_sets[unit_set] = _one(db, "units", "unit_sets", unit_set)
-    return [
-        schema.unpack(
-            (number, at), method, None if vm is None else (vm, name),
-            host_sets[host_set], unit_sets[unit_set], body,
-        )
-        for number, at, method, vm, name, host_set, unit_set, body in rows
-    ]  # fmt: skip
-
-
-def _hosts(db: sqlite3.Connection, host_set: int) -> Sequence[Named]:
-    members = json.loads(_one(db, "hosts", "host_sets", host_set))
-    found = {
-        number: (each, name)
-        for number, each, name in db.execute(
-            "SELECT number, id, name FROM names WHERE number IN "
-            "(SELECT host FROM host_set_members WHERE host_set = ?)",
-            (host_set,),
-        )
-    }
-    return [found[member] for member in members]
-
-
-def _one(db: sqlite3.Connection, column: str, table: str, number: int) -> str:
-    (found,) = db.execute(
-        f"SELECT {column} FROM {table} WHERE number = ?",  # noqa: S608  names of our own
-        (number,),
-    ).fetchone()
-    return str(found)

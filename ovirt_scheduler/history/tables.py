@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import sqlite3
 from pathlib import Path
 from typing import Any, Dict, Iterator, Sequence, Tuple
 
-from ovirt_scheduler.history import schema
+from ovirt_scheduler.history import recording, schema
 from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.history.recording import Pieces, Recording
 from ovirt_scheduler.history.schema import Named, Row
 
 _BUSY = 1.0  # seconds to wait for another program that writes
 _OLDEST = 0.05  # of all decisions that go at once where there are too many
+_ALIKE = 6  # bytes, by which elements of a kind begin: <host, <vm
 _MOST_KNOWN = 50_000  # names and sets whose numbers are remembered
 _PAGES = 1000  # of the write-ahead log, from which they go into the file
 
@@ -37,6 +40,7 @@ class Tables:
             str(path), timeout=_BUSY, isolation_level=None, check_same_thread=False
         )
         self._known: Dict[object, int] = {}
+        self._bases: Dict[bytes, Tuple[int, bytes]] = {}  # by how elements begin
         try:
             self._prepare()
         except sqlite3.Error:
@@ -55,6 +59,11 @@ class Tables:
             self._db.executescript(
                 f"BEGIN; {schema.TABLES} PRAGMA user_version = {schema.VERSION}; COMMIT;"
             )
+        elif version in schema.MIGRATIONS:
+            self._db.executescript(
+                f"BEGIN; {schema.MIGRATIONS[version]} PRAGMA user_version = {schema.VERSION}; "
+                "COMMIT;"
+            )
         elif version != schema.VERSION:
             raise sqlite3.DatabaseError(
                 f"it is of version {version} of the schema, and this daemon writes {schema.VERSION}"
@@ -66,18 +75,28 @@ class Tables:
 
     def write(self, records: Sequence[Tuple[str, Any]]) -> None:
         """Write all of these or none."""
-        if len(self._known) > _MOST_KNOWN:
-            self._known.clear()
         try:
             with self._transaction():
                 for kind, record in records:
                     if kind == "decision":
                         self._write_decision(record)
+                    elif kind == "recording":
+                        self._write_recording(self._write_decision(record.row), record)
                     else:
                         self._write_event(record)
         except sqlite3.Error:
-            self._known.clear()
+            self._forget()
             raise
+        if len(self._known) > _MOST_KNOWN:
+            self._forget()
+
+    def has_document(self, key: bytes) -> bool:
+        """Whether a document with that key was written, so that its pieces are not needed."""
+        return key in self._known
+
+    def _forget(self) -> None:
+        self._known.clear()
+        self._bases.clear()
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -90,7 +109,7 @@ class Tables:
                 self._db.execute("ROLLBACK")
             raise
 
-    def _write_decision(self, row: Row) -> None:
+    def _write_decision(self, row: Row) -> int:
         vm = None if row.vm is None else self._name(row.vm)
         number = self._db.execute(
             "INSERT INTO decisions (id, time, method, vm, cluster, host_set, unit_set, size, body) "
@@ -102,6 +121,53 @@ class Tables:
             "INSERT OR IGNORE INTO vm_decisions VALUES (?, ?)",
             [(self._name(each), number) for each in row.vms],
         )
+        return int(number or 0)
+
+    def _write_recording(self, decision: int, what: Recording) -> None:
+        if any(key not in self._known and key not in what.pieces for *_, key in what.documents):
+            return  # a document could not be cut
+        self._db.execute("INSERT INTO recordings VALUES (?, ?)", (decision, what.request))
+        for place, (role, of_engine, key) in enumerate(what.documents):
+            if key not in self._known:
+                self._known[key] = self._document(what.pieces[key])
+            self._db.execute(
+                "INSERT INTO recorded_documents VALUES (?, ?, ?, ?, ?)",
+                (decision, place, role.value, of_engine, self._known[key]),
+            )
+
+    def _document(self, pieces: Pieces) -> int:
+        elements = list(map(self._element, pieces))
+        number, new = self._numbered(
+            "SELECT number FROM documents WHERE hash = ?",
+            "INSERT INTO documents (hash) VALUES (?)", (_hash(schema.as_json(elements).encode()),),
+        )  # fmt: skip
+        if new:
+            self._db.executemany(
+                "INSERT INTO document_elements VALUES (?, ?, ?)",
+                [(number, place, element) for place, element in enumerate(elements)],
+            )
+        return number
+
+    def _element(self, piece: bytes) -> int:
+        """One like it may be there that is whole: then only what differs is written."""
+        key = _hash(piece)
+        number = self._known.get(key)
+        if number is None:
+            select = "SELECT number FROM elements WHERE hash = ?"
+            found = self._db.execute(select, (key,)).fetchone()
+            number = int(found[0]) if found else self._write_element(key, piece)
+            self._known[key] = number
+        return number
+
+    def _write_element(self, key: bytes, piece: bytes) -> int:
+        base, alike = self._bases.get(piece[:_ALIKE], (None, b""))
+        number = self._db.execute(
+            "INSERT INTO elements (hash, base, data) VALUES (?, ?, ?)",
+            (key, base, recording.packed(piece, alike)),
+        ).lastrowid
+        if base is None:
+            self._bases[piece[:_ALIKE]] = int(number or 0), piece
+        return int(number or 0)
 
     def _write_event(self, record: Record) -> None:
         body = {name: value for name, value in record.items() if name not in ("time", "event")}
@@ -151,7 +217,7 @@ class Tables:
             self._known[units] = number
         return number
 
-    def _numbered(self, select: str, insert: str, values: Sequence[str]) -> Tuple[int, bool]:
+    def _numbered(self, select: str, insert: str, values: Sequence[object]) -> Tuple[int, bool]:
         """The number of what is there once, and whether it is there from now on."""
         found = self._db.execute(select, values).fetchone()
         if found is not None:
@@ -195,7 +261,7 @@ class Tables:
 
     def _sweep(self) -> None:
         """Delete what no decision names any more."""
-        self._known.clear()
+        self._forget()
         for statement in (
             "DELETE FROM vm_decisions WHERE decision NOT IN (SELECT number FROM decisions)",
             "DELETE FROM host_sets WHERE number NOT IN (SELECT host_set FROM decisions)",
@@ -204,5 +270,17 @@ class Tables:
             "DELETE FROM unit_set_members WHERE unit_set NOT IN (SELECT number FROM unit_sets)",
             """DELETE FROM names WHERE number NOT IN (SELECT host FROM host_set_members)
                AND number NOT IN (SELECT vm FROM vm_decisions)""",
+            "DELETE FROM recordings WHERE decision NOT IN (SELECT number FROM decisions)",
+            "DELETE FROM recorded_documents WHERE decision NOT IN (SELECT number FROM decisions)",
+            "DELETE FROM documents WHERE number NOT IN (SELECT document FROM recorded_documents)",
+            "DELETE FROM document_elements WHERE document NOT IN (SELECT number FROM documents)",
+            """DELETE FROM elements WHERE number NOT IN (SELECT element FROM document_elements)
+               AND number NOT IN (
+                   SELECT base FROM elements JOIN document_elements ON element = number
+                   WHERE base IS NOT NULL)""",
         ):
             self._db.execute(statement)
+
+
+def _hash(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=20).digest()

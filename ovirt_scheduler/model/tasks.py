@@ -238,4 +238,11 @@ class ReadTask:
     tells_states: bool = False
 
 
-Task = Union[Setup, CallTask, CheckTask, PrintedTask, ReadTask, Candidate]
+@dataclass(frozen=True)
+class SplitTask:
+    """Cut documents into the elements of their hosts and VMs, for the history."""
+
+    documents: Tuple[Document, ...]
+
+
+Task = Union[Setup, CallTask, CheckTask, PrintedTask, ReadTask, SplitTask, Candidate]

@@ -41,7 +41,7 @@ from ovirt_scheduler.model.tasks import (
     Unread,
 )
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
-from ovirt_scheduler.processes import plugin_call
+from ovirt_scheduler.processes import plugin_call, splitting
 from ovirt_scheduler.processes.kept_process import key_of
 from ovirt_scheduler.processes.plugin_call import OUTPUT_LIMIT, PluginCall
 from ovirt_scheduler.processes.protocol import frames, messages
@@ -133,6 +133,10 @@ class Executor:
             ExecutorUnavailable: no process is to be had for it.
         """
         return self._runner.analyse(candidate)
+
+    def split(self, documents: Sequence[Document]) -> List[Optional[List[bytes]]]:
+        """Cut documents that were read into their elements: ``splitting.split``."""
+        return splitting.split(self._runner, documents)
 
     def run(self, job: Job) -> Execution:
         """Call the policy units of a job.

@@ -333,7 +333,7 @@ class Runner:
         size = sum(len(each.document.data) for each in task.documents)
         limit, most = messages.read_limit(size), len(task.documents)
         try:
-            done = self._alone(task, deadline, limit, most, order)
+            done = self.alone(task, deadline, limit, most, order)
         except ExecutorUnavailable as error:
             raise self._unavailable(error) from None
         packs = [Pack(descriptor, ()) for descriptor in done.descriptors]
@@ -362,7 +362,7 @@ class Runner:
             ExecutorUnavailable: no process is to be had for it.
         """
         deadline = time.monotonic() + ANALYSIS_LIMITS.timeout
-        done = self._alone(candidate, deadline, messages.ANALYSIS_LIMIT)
+        done = self.alone(candidate, deadline, messages.ANALYSIS_LIMIT)
         worker = done.worker
         problem = ""
         analysis = None
@@ -383,7 +383,7 @@ class Runner:
             message += f"; it said: {one_line(last_words)}"
         return Analysis(fault=FileFault(candidate.source.path, None, message))
 
-    def _alone(
+    def alone(
         self,
         task: Task,
         deadline: float,

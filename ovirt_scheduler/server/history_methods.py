@@ -8,8 +8,8 @@ from typing import Any, Callable, Iterator, List, Optional
 from ovirt_scheduler.errors import BadParameters, HistoryUnreadable
 from ovirt_scheduler.history import query as queries
 from ovirt_scheduler.history.query import Query
+from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.store import Reader
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.server.method import Method, Parameters
 

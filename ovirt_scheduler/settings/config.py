@@ -126,6 +126,7 @@ class Settings:
     history: bool
     history_days: int
     history_size: int
+    record: bool
     engine: Optional[EngineSettings]
     drive: Drive
     clusters: Tuple[ClusterSettings, ...]
@@ -181,6 +182,8 @@ def load(path: Optional[Path], environ: Mapping[str, str], for_daemon: bool = Tr
             f"{conf['plugin_timeout']:g} seconds is longer than request_timeout, "
             f"{conf['request_timeout']:g}",
         )
+    if conf["record"] and not conf["history"]:
+        raise conf.mistake("record", "what is recorded is in the history: set history = true")
     folders, optional = _plugin_folders(conf["plugins_path"], environ)
     derived = {
         "ssl_allowed_clients": conf["ssl_allowed_clients"] or (),

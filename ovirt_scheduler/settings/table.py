@@ -133,6 +133,9 @@ SCHEDULER: Tuple[Key, ...] = (
     Key("history_size", "size", "256 MiB",
         "Bytes that the history may take. Beyond them the oldest decisions go.",
         bounds=("1 MiB", "1024 GiB")),
+    Key("record", "truth", "false",
+        "Keep with each decision the documents that it was made on, and what the engine answered, "
+        "for ovirt-scheduler replay. They are in the history, and count for history_size."),
     Key("drive", "choice", "off",
         "Whether the daemon itself looks after the clusters of the section [clusters]: dry-run "
         "logs the migrations that it would make, on makes them. Needs the section [engine].",

@@ -14,7 +14,8 @@ import pytest
 from ovirt_scheduler.command import recorded, terminal
 from ovirt_scheduler.command.inputs import Inputs
 from ovirt_scheduler.errors import BadInput, BadUsage, NoAnswer, UnreadableDocument
-from ovirt_scheduler.history.store import FILE, Reader
+from ovirt_scheduler.history.reader import Reader
+from ovirt_scheduler.history.store import FILE
 from ovirt_scheduler.settings import config
 from tests.support.paths import PROJECT
 

@@ -14,7 +14,8 @@ import sys
 import pytest
 
 from ovirt_scheduler.history.query import Query
-from ovirt_scheduler.history.store import FILE, Reader
+from ovirt_scheduler.history.reader import Reader
+from ovirt_scheduler.history.store import FILE
 from tests.support.command import run
 from tests.support.paths import PROJECT
 from tests.support.waiting import wait_until

@@ -7,8 +7,8 @@ from typing import Dict, List
 import pytest
 
 from ovirt_scheduler.history.query import Query
+from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.store import Reader
 from tests.support.daemon import Daemon, StartDaemon, refusal
 from tests.support.waiting import wait_until
 

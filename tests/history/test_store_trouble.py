@@ -16,8 +16,9 @@ from ovirt_scheduler.command.status import ask as ask_control
 from ovirt_scheduler.errors import HistoryUnreadable
 from ovirt_scheduler.history import store
 from ovirt_scheduler.history.query import Query
+from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.store import History, Reader
+from ovirt_scheduler.history.store import History
 from tests.support.daemon import StartDaemon
 from tests.support.waiting import wait_until
 

@@ -208,15 +208,15 @@ def test_links_between_the_pages_lead_somewhere():
 def test_sections_of_the_contract_that_are_cited_are_there():
     """By docstrings, comments and tests, as in: contract 4.1 to 4.4 and 3.6."""
     text = (PROJECT / "docs" / "contract.md").read_text("utf-8")
-    sections = set(re.findall(r"^(?:## )?(\d(?:\.\d)?)[. ]", text, re.MULTILINE))
+    sections = set(re.findall(r"^(?:## )?(\d+(?:\.\d)?)[. ]", text, re.MULTILINE))
     cited = {
         (path.name, section)
         for folder in ("ovirt_scheduler", "tests", "bench", "torture")
         for path in (PROJECT / folder).rglob("*.py")
         for found in re.findall(
-            r"contract ((?:\d(?:\.\d)?(?:, | and | to )?)+)", path.read_text("utf-8")
+            r"contract ((?:\d+(?:\.\d)?(?:, | and | to )?)+)", path.read_text("utf-8")
         )
-        for section in re.findall(r"\d(?:\.\d)?", found)
+        for section in re.findall(r"\d+(?:\.\d)?", found)
     }
     assert len(cited) > 100
     assert {each for each in cited if each[1] not in sections} == set()

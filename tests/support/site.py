@@ -9,8 +9,9 @@ from typing import Any, Dict, Iterable, Mapping, Sequence
 
 import pytest
 
+from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.store import FILE, History, Reader
+from ovirt_scheduler.history.store import FILE, History
 from ovirt_scheduler.model.daemon_state import (
     ClusterLook,
     DaemonState,

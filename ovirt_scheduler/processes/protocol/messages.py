@@ -186,6 +186,32 @@ def unpack_read(payload: bytes, size: int) -> Tuple[Tuple[ReadDocument, ...], ob
     return read, seen
 
 
+def pack_split(lengths: Sequence[Optional[Sequence[int]]]) -> bytes:
+    """The message of a reader that has cut documents: the bytes of each piece of each."""
+    return _JSON.encode(lengths).encode("ascii")
+
+
+def unpack_split(payload: bytes, count: int, size: int) -> List[Optional[List[int]]]:
+    """Read the message of a reader that has cut so many documents of so many bytes.
+
+    Returns:
+        For each document the bytes of each of its pieces; None where it cannot be read.
+
+    Raises:
+        FrameError: it has not the shape.
+    """
+    try:
+        lengths: List[Optional[List[int]]] = _loaded(payload, size // _ENTITY_BYTES)
+        for each in lengths:
+            if each is not None and not all(type(length) is int and length >= 0 for length in each):
+                raise TypeError("no length")
+        if len(lengths) != count:
+            raise ValueError(f"{len(lengths)} documents")
+    except MISSHAPEN as error:
+        raise FrameError(f"not what a reader tells: {error!r:.200}") from None
+    return lengths
+
+
 def unpack_cluster_state(state: Any) -> ClusterState:
     """The state of a cluster, as a reader found it in the documents of its hosts and its VMs.
 

@@ -1,5 +1,7 @@
 """Reads the documents of one request, in a process of its own that ends with it.
 
+Or cuts those of many requests for the history, when they are answered.
+
 Documents come from outside, and what they did to the memory of this process is no other
 request's. Each one's entities go into a sealed file in memory, from which the processes of
 plugins take what they are asked about.
@@ -8,14 +10,16 @@ plugins take what they are asked about.
 from __future__ import annotations
 
 import gc
+import os
 import socket
-from typing import Callable, Dict, List, Sequence, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Tuple, Union
+from xml.parsers import expat
 
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.model.tasks import Ids, ReadTask, Role, Unread
+from ovirt_scheduler.model.tasks import Ids, ReadTask, Role, SplitTask, Unread
 from ovirt_scheduler.model.text import one_line
-from ovirt_scheduler.processes.documents import packing, parser
+from ovirt_scheduler.processes.documents import packing, parser, splitting
 from ovirt_scheduler.processes.documents.packing import State
 from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS, Kind
 from ovirt_scheduler.processes.documents.tables import Tables
@@ -26,6 +30,7 @@ from ovirt_scheduler.processes.protocol.messages import ReadDocument
 # For the entities of a request: so much, or so many times the documents' size.
 _READING_MEMORY = 1 << 30
 _READING_FACTOR = 24
+_LESS_URGENT = 10  # niceness, of what no call waits for
 _WARM = 30  # runs; the interpreter looks at its code after a few
 
 _LONGEST_NAME = 255  # characters of a host's or a VM's
@@ -62,11 +67,39 @@ def warm_up(read_states: ReadStates) -> None:
         packing.pack("Host", read_states(document, HOSTS))
 
 
-def serve(task: ReadTask, nonce: int, daemon: socket.socket, read_states: ReadStates) -> None:
-    """Do the task, and tell the daemon; the descriptors of the packs go with the answer.
+def serve(
+    task: Union[ReadTask, SplitTask], nonce: int, daemon: socket.socket, read_states: ReadStates
+) -> None:
+    """Do the task, and tell the daemon; the descriptors of what was read go with the answer.
 
     Where one of the documents takes the SDK, and it is not here, the answer tells of none.
     """
+    if isinstance(task, SplitTask):
+        _split(task, nonce, daemon)
+    else:
+        _read_all(task, nonce, daemon, read_states)
+
+
+def _split(task: SplitTask, nonce: int, daemon: socket.socket) -> None:
+    """Cut the documents; all their pieces go in one file, one after another."""
+    os.nice(_LESS_URGENT)
+    limits.limit_memory(_READING_MEMORY)
+    lengths: List[Optional[List[int]]] = []
+    pieces: List[bytes] = []
+    for document in task.documents:
+        try:
+            found = splitting.split(document)
+        except (UnreadableDocument, expat.ExpatError):
+            lengths.append(None)
+            continue
+        lengths.append([len(piece) for piece in found])
+        pieces += found
+    answer = messages.pack_split(lengths)
+    frame = frames.pack(frames.ANSWER, nonce, answer)
+    frames.send(daemon, frame, [memory_files.sealed(pieces)])
+
+
+def _read_all(task: ReadTask, nonce: int, daemon: socket.socket, read_states: ReadStates) -> None:
     documents: List[ReadDocument] = []
     descriptors: List[int] = []
     seen: List[Dict[str, List[object]]] = []

@@ -34,7 +34,7 @@ import time
 import traceback
 from typing import BinaryIO, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Set, Tuple
 
-from ovirt_scheduler.model.tasks import ReadTask, Task
+from ovirt_scheduler.model.tasks import ReadTask, SplitTask, Task
 from ovirt_scheduler.processes.kernel import children, limits, malloc, prctl, privileges, titles
 from ovirt_scheduler.processes.protocol import frames
 from ovirt_scheduler.processes.worker import entry, loaded_modules, reader
@@ -100,7 +100,7 @@ def _fork_readers_zygote(control: socket.socket) -> Tuple[_Readers, BinaryIO]:
 
         def do(task: Task, nonce: int, daemon: socket.socket) -> None:
             titles.show("reader")
-            if isinstance(task, ReadTask):
+            if isinstance(task, (ReadTask, SplitTask)):
                 reader.serve(task, nonce, daemon, read_states)
 
         reader.warm_up(read_states)

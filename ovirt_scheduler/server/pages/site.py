@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from ovirt_scheduler.errors import BadParameters, HistoryUnreadable
 from ovirt_scheduler.history import query
-from ovirt_scheduler.history.store import Reader
+from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.tally import Minute, Tally
 from ovirt_scheduler.model.daemon_state import DaemonState
 from ovirt_scheduler.server.pages import charts, status, views

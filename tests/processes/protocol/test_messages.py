@@ -207,6 +207,17 @@ def test_what_no_reader_tells_is_refused(payload):
 
 
 @pytest.mark.parametrize(
+    "payload",
+    [b"", b"{}", b"[[1]]", b"[[1], [-1]]", b'[[1], ["a"]]', b"[[1], [true]]", b"[[1], 1]"],
+)
+def test_what_no_reader_tells_of_pieces_is_refused(payload):
+    """Of two documents: lengths alone, or null."""
+    assert messages.unpack_split(messages.pack_split([[0, 7], None]), 2, 1000) == [[0, 7], None]
+    with pytest.raises(FrameError):
+        messages.unpack_split(payload, 2, 1000)
+
+
+@pytest.mark.parametrize(
     "told",
     [None, [], [{}], [{}, {}, {}], [[], {}], [{"h": ["n"]}, {}], [{"h": ["n", 7]}, {}],
      [{}, {"v": ["n", "up"]}], [{}, {"v": ["n", "up", 7]}], [{}, {"v": [None, "up", None]}]],

@@ -1,0 +1,161 @@
+"""What is recorded of decisions with ``record = true``, and what is not."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import List, Optional, Sequence
+
+import pytest
+
+from ovirt_scheduler.history import recording, schema
+from ovirt_scheduler.history.query import Query
+from ovirt_scheduler.history.reader import Reader, Recorded
+from ovirt_scheduler.history.recording import Given, Inputs
+from ovirt_scheduler.history.store import History
+from ovirt_scheduler.history.tables import Tables
+from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.model.tasks import Role
+from tests.support.daemon import Daemon, StartDaemon
+from tests.support.waiting import wait_until
+
+ID = "00000000-0000-4000-8000-{:012}"
+KEEPS = "def do_filter(hosts, vm, properties):\n    return hosts\n"
+VM = """<vm id="{id}"><name>web</name>
+<initialization><root_password>s3cret-word</root_password></initialization></vm>"""
+
+
+def host(number: int, memory: int = 1) -> str:
+    return f'<host id="{ID.format(number)}"><name>h{number}</name><memory>{memory}</memory></host>'
+
+
+def hosts(*elements: str) -> str:
+    return f"<hosts>\n{''.join(elements)}</hosts>"
+
+
+@pytest.fixture(scope="module")
+def daemon(start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory) -> Daemon:
+    folder = tmp_path_factory.mktemp("recorded")
+    (folder / "Keeps.py").write_text(KEEPS, "utf-8")
+    return start_daemon(folder, "ssl = false\nrecord = true")
+
+
+def recorded(path: Path, count: int, **query: str) -> List[Recorded]:
+    """So many recorded decisions, when they are written."""
+    reader = Reader(path)
+
+    def look() -> List[Recorded]:
+        return reader.recordings(reader.recorded(Query(**query)))  # type: ignore[arg-type]
+
+    return wait_until(look, suits=lambda found: len(found) == count)
+
+
+def test_a_decisions_documents_are_kept(daemon: Daemon):
+    """Each host's element once, and nothing of a VM that may hold a password."""
+    vm = VM.format(id=ID.format(99))
+    first, second = hosts(host(1), host(2)), hosts(host(2), host(1), host(3, 7))
+    with daemon.proxy() as proxy:
+        proxy.runFilters(["Keeps"], first, vm, {})
+        proxy.runFilters(["Keeps"], second, vm, {})
+    path = daemon.state / "history.sqlite"
+    reader = Reader(path)
+    found = recorded(path, 2, vm=ID.format(99))
+    kept = [{each.role: reader.document(each.number) for each in one.documents} for one in found]
+    assert [one[Role.HOSTS].decode() for one in kept] == [first, second]
+    assert kept[0][Role.VM] == kept[1][Role.VM] == vm.partition("<init")[0].encode() + b"</vm>"
+    assert not any(each.of_engine for one in found for each in one.documents)
+    with closing(sqlite3.connect(path)) as db:
+        names = [
+            recording.unpacked(data, recording.unpacked(base, b"") if base else b"")
+            for data, base in db.execute(
+                "SELECT elements.data, bases.data FROM elements "
+                "LEFT JOIN elements AS bases ON bases.number = elements.base"
+            )
+        ]
+    assert sum(each.startswith(b"<host ") for each in names) == 3
+    assert not any(b"s3cret" in each for each in names)
+    assert b"s3cret" not in b"".join(each.read_bytes() for each in path.parent.glob("history.*"))
+
+
+def test_a_request_with_ids_alone_is_recorded(daemon: Daemon):
+    """All that it was made on is in its record."""
+    with daemon.proxy() as proxy:
+        proxy.runFilters(["Keeps"], [ID.format(5)], "by its id", {})
+    (found,) = recorded(daemon.state / "history.sqlite", 1, vm="by its id")
+    assert found.documents == []
+    assert [each["id"] for each in found.record["hosts"]] == [ID.format(5)]
+
+
+def test_what_was_asked_just_before_the_end_is_recorded(start_daemon: StartDaemon, tmp_path: Path):
+    """The daemon has its documents cut before it ends the processes that do it."""
+    (tmp_path / "Keeps.py").write_text(KEEPS, "utf-8")
+    daemon = start_daemon(tmp_path, "ssl = false\nrecord = true")
+    with daemon.proxy() as proxy:
+        proxy.runFilters(["Keeps"], hosts(host(1)), "last", {})
+    daemon.process.terminate()
+    daemon.process.wait()
+    reader = Reader(daemon.state / "history.sqlite")
+    (number,) = reader.recorded(Query())
+    assert [each.role for each in reader.recordings([number])[0].documents] == [Role.HOSTS]
+
+
+def cut(documents: Sequence[Document]) -> List[Optional[Sequence[bytes]]]:
+    """As a reader does: here each line is an element."""
+    return [[b"", *each.data.splitlines(), b""] for each in documents]
+
+
+def test_elements_that_no_decision_names_go_with_it(tmp_path: Path):
+    """The oldest go when the history is full, and all that was recorded with them."""
+    path = tmp_path / "history.sqlite"
+    history = History(path, cut)
+    history.bound(30, 400_000, records=True)
+    history.start()
+    for number in range(1500):
+        record = {
+            "id": f"{number:016x}", "time": time.time(), "milliseconds": 1.0, "caller": "here",
+            "method": "runFilters", "form": "design", "units": [], "hosts": [], "answer": [],
+        }  # fmt: skip
+        lines = "\n".join([f"<host {number}/>", *(f"<host {number} {each}/>" for each in range(9))])
+        given = Given(Role.HOSTS, False, Document(lines.encode()))
+        history.put(lambda record=record: record, 0, Inputs((given,), {}))  # type: ignore[misc]
+    history.close()
+    reader = Reader(path)
+    numbers = reader.recorded(Query())
+    (last,) = reader.recordings(numbers[-1:])
+    assert reader.document(last.documents[0].number).startswith(b"<host 1499/><host 1499 0/>")
+    with closing(sqlite3.connect(path)) as db:
+        counts = {
+            table: db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            for table in ("decisions", "recordings", "recorded_documents", "documents")
+        }
+        (elements,) = db.execute("SELECT count(*) FROM elements").fetchone()
+    assert set(counts.values()) == {len(numbers)}
+    assert len(numbers) < 1500
+    assert 10 * len(numbers) <= elements <= 10 * len(numbers) + 2  # the blank, and one to pack by
+
+
+def test_a_history_of_the_former_version_is_taken_over(tmp_path: Path):
+    """Its decisions stay; before that they can be read, and none is recorded."""
+    path = tmp_path / "history.sqlite"
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(schema.OF_DECISIONS)
+        db.executescript("PRAGMA user_version = 1")
+    shutil.copy(path, tmp_path / "former.sqlite")
+    former = Reader(tmp_path / "former.sqlite")
+    assert former.decisions(Query()) == former.recorded(Query()) == []
+    history = History(path, cut)
+    history.bound(30, 1 << 20, records=True)
+    history.start()
+    record = {
+        "id": f"{1:016x}", "time": time.time(), "milliseconds": 1.0, "caller": "here",
+        "method": "runFilters", "form": "design", "units": [], "hosts": [], "answer": [],
+    }  # fmt: skip
+    history.put(lambda: record, 0, Inputs((), {}))
+    history.close()
+    assert len(Reader(path).recorded(Query())) == 1
+    Tables(path).close()  # once more: there is nothing to be done
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import zlib
-from typing import Dict, Iterable, List, Mapping, Optional, Tuple, cast
+from typing import AbstractSet, Dict, Iterable, List, Mapping, Optional, Tuple, cast
 
 from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.model.cluster_state import ClusterState
@@ -26,6 +26,7 @@ class ClusterDestinations:
     Args:
         hosts: the cluster's, as ``seen`` was read from them.
         staying: VMs that are not to be migrated now.
+        former: hosts that a VM is not to go back to, by its id.
         stopping: set when no other unit is to be called.
     """
 
@@ -36,12 +37,14 @@ class ClusterDestinations:
         hosts: Document,
         state: ClusterState,
         staying: Iterable[str],
+        former: Mapping[str, AbstractSet[str]],
         stopping: threading.Event,
     ) -> None:
         self._service = service
         self._settings = settings
         self._hosts = hosts
         self._state = state
+        self.former = former
         self._stopping = stopping
         self.staying = frozenset(staying)
         # By the VMs' ids, for those that the units were called for.
@@ -56,12 +59,13 @@ class ClusterDestinations:
         Raises:
             SchedulerError: no process is to be had for it.
         """
-        settings = self._settings
+        has_units = self._settings.filters or self._settings.cost_functions
         misfit = False
         for vm, hosts in answer.items():
-            if self._stopping.is_set() or not (settings.filters or settings.cost_functions):
+            if self._stopping.is_set():
                 return False
-            if vm in self._state.vms and vm not in self.known:
+            limited = has_units or vm in self.former
+            if limited and vm in self._state.vms and vm not in self.known:
                 self.known[vm] = self._ask(vm)
                 misfit |= self.best(vm, hosts) != _first(hosts)
         return misfit
@@ -99,6 +103,7 @@ class ClusterDestinations:
         left: List[str] = list(self._state.hosts)
         if settings.filters:
             left = list(cast("Tuple[str, ...]", self._answer(vm, Kind.FILTER, settings.filters)))
+        left = [host for host in left if host not in self.former.get(vm, ())]
         if not left or not settings.cost_functions:
             return dict.fromkeys(left, 0)
         answer = self._answer(vm, Kind.COST_FUNCTION, settings.cost_functions)

@@ -22,12 +22,14 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Deque, Dict, Iterable, Mapping, Optional, Tuple
+from types import MappingProxyType
+from typing import AbstractSet, Deque, Dict, Iterable, Mapping, Optional, Tuple
 
 from ovirt_scheduler.clusters import check
+from ovirt_scheduler.clusters.calm import Calm, cluster_imbalance
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
 from ovirt_scheduler.clusters.memory import ClusterMemory, DriveMemory
-from ovirt_scheduler.clusters.migrations import ClusterMigrations, Wanted
+from ovirt_scheduler.clusters.migrations import ClusterMigrations
 from ovirt_scheduler.decisions.drivers import Scheduling
 from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.engine.inventory import Inventory
@@ -98,6 +100,8 @@ class ClusterDrive:
         self._problem: Optional[SchedulerError] = None
         self._stopping = threading.Event()
         self._migrations = ClusterMigrations(settings, makes, scheduling, memory, self._stopping)
+        self._calm = Calm(settings.hold, settings.margin, self._memory.left)
+        self._imbalance: Optional[float] = None  # in percent, as the last balancing found it
         now = time.monotonic()
         # An interval of 0 is never.
         self._balance_at = now if settings.load_balance_interval else math.inf
@@ -226,38 +230,60 @@ class ClusterDrive:
             self._scheduling.tell_changes(request, tuple(changes), _HOOKS_AT_ONCE, handle_answer)
         finally:
             destinations.learn(answers)  # the hook is not called again for the same change
-            wanted = self._migrations.want(method, answers, view.state, destinations)
-            self._store.save(self.name)
-            self._migrations.make(wanted, view.state)
+            self._make(method, answers, view, destinations)
 
     def _balance(self, view: _View) -> None:
         """Have the scheduler balance the cluster.
 
         A VM that the last balancing moved stays this time: it may have been moved in vain.
         """
-        wanted = self._wanted("load_balance", view, self._memory.moved)
+        method, state, now = "load_balance", view.state, time.monotonic()
+        self._imbalance = cluster_imbalance(state)
+        former = self._calm.former_hosts(now)
+        destinations = self._destinations(view, self._memory.moved, former)
+        answer = self._ask(method, view, destinations)
+        possible = self._migrations.possible(method, answer, state, destinations)
+        judged = self._calm.judge(possible, state, now)
+        self._migrations.tell_waiting([each for each in judged if each.problem], state)
+        ripe = {each.vm: each for each in judged if not each.problem}
+        wanted = self._migrations.begin(
+            method,
+            {vm: each.target for vm, each in ripe.items()},
+            state,
+            {vm: each.reason for vm, each in ripe.items()},
+        )
         self._memory.moved = list(wanted)
         self._store.save(self.name)
-        self._memory.moved = self._migrations.make(wanted, view.state)
+        self._memory.moved = self._migrations.make(wanted, state)
+        self._calm.made((ripe[vm] for vm in self._memory.moved), now)
         self._store.save(self.name)
 
     def _invoke_timer(self, view: _View) -> None:
-        wanted = self._wanted("on_timer_invoked", view)
+        method, destinations = "on_timer_invoked", self._destinations(view)
+        self._make(method, self._ask(method, view, destinations), view, destinations)
+
+    def _make(
+        self, method: str, answer: Migrations, view: _View, destinations: ClusterDestinations
+    ) -> None:
+        """Make what a scheduler answered, as far as the cluster's units allow it."""
+        possible = self._migrations.possible(method, answer, view.state, destinations)
+        wanted = self._migrations.begin(method, possible, view.state, {})
         self._store.save(self.name)
         self._migrations.make(wanted, view.state)
 
-    def _wanted(self, method: str, view: _View, staying: Iterable[str] = ()) -> Wanted:
-        destinations = self._destinations(view, staying)
-        answer = self._ask(method, view, destinations)
-        return self._migrations.want(method, answer, view.state, destinations)
-
-    def _destinations(self, view: _View, staying: Iterable[str] = ()) -> ClusterDestinations:
+    def _destinations(
+        self,
+        view: _View,
+        staying: Iterable[str] = (),
+        former: Mapping[str, AbstractSet[str]] = MappingProxyType({}),
+    ) -> ClusterDestinations:
         return ClusterDestinations(
             self._service,
             self._settings,
             view.hosts,
             view.state,
             (*staying, *self._migrations.under_way, *self._migrations.exhausted()),
+            former,
             self._stopping,
         )
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, ContextManager, Dict, List, Optional
 
+from ovirt_scheduler.clusters.calm import Left
 from ovirt_scheduler.model import records
 from ovirt_scheduler.security import trust
 from ovirt_scheduler.security.whole_file import write_state
@@ -30,6 +31,7 @@ class Migrating:
     target: str  # empty: any host but the source
     begun: float  # seconds on the monotonic clock; in the file, since the epoch
     moving: bool = False  # it has been seen on its way
+    reason: str = ""
 
 
 @dataclass
@@ -41,6 +43,7 @@ class ClusterMemory:
         moved: ids of the VMs that the latest balancing moved.
         migrating: each VM's id with its migration.
         migrated: each VM's id with the begin of its latest migrations, as ``Migrating.begun``.
+        left: each VM's id with the hosts that a balancing took it from, and when that was begun.
     """
 
     hosts: Dict[str, str] = field(default_factory=dict)
@@ -48,6 +51,7 @@ class ClusterMemory:
     moved: List[str] = field(default_factory=list)
     migrating: Dict[str, Migrating] = field(default_factory=dict)
     migrated: Dict[str, List[float]] = field(default_factory=dict)
+    left: Left = field(default_factory=dict)
 
 
 class DriveMemory:
@@ -121,6 +125,8 @@ def _convert_times(memory: ClusterMemory, convert: Callable[[float], float]) -> 
         migrating.begun = convert(migrating.begun)
     for times in memory.migrated.values():
         times[:] = map(convert, times)
+    for hosts in memory.left.values():
+        hosts.update({host: convert(when) for host, when in hosts.items()})
 
 
 def _monotonic(since_epoch: float) -> float:

@@ -17,8 +17,9 @@ import itertools
 import logging
 import threading
 import time
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
+from ovirt_scheduler.clusters.calm import Judged
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
 from ovirt_scheduler.clusters.memory import DriveMemory, Migrating
 from ovirt_scheduler.decisions.drivers import Scheduling
@@ -69,6 +70,7 @@ class ClusterMigrations:
         # By method, so that it is logged once.
         self._planned: Dict[str, Wanted] = {}
         self._unfit: Dict[str, Wanted] = {}
+        self._waited_for: Set[str] = set()  # hosts with migrations that were not made
 
     @property
     def under_way(self) -> Tuple[str, ...]:
@@ -85,31 +87,26 @@ class ClusterMigrations:
         most = self._settings.migrations_per_vm
         return tuple(vm for vm, times in self._migrated.items() if len(times) >= most)
 
-    def want(
-        self,
-        method: str,
-        answer: Migrations,
-        state: ClusterState,
-        destinations: ClusterDestinations,
+    def begin(
+        self, method: str, wanted: Wanted, state: ClusterState, reasons: Mapping[str, str]
     ) -> Wanted:
-        """Choose the migrations to make of a scheduler's answer; none in a dry run.
-
-        They are entered as under way.
+        """Enter migrations as under way; in a dry run they are only told.
 
         Args:
-            destinations: which know the VMs of the answer.
+            wanted: what is ``possible`` of an answer, or a part of that.
+            reasons: by VM, where the scheduler's word is not all that is known.
 
         Returns:
             The argument for ``make``, which is to be called when the memory is saved.
         """
-        wanted = self._possible(method, answer, state, destinations)
         if not self._makes:
-            self._log_plan(method, wanted, state)
+            self._log_plan(method, wanted, state, reasons)
             return {}
         for vm, target in wanted.items():
             found = state.vms[vm]
             now = time.monotonic()
-            self._migrating[vm] = Migrating(found.name, found.host, target, now)
+            reason = reasons.get(vm) or self._asked_for(method)
+            self._migrating[vm] = Migrating(found.name, found.host, target, now, reason=reason)
             self._migrated.setdefault(vm, []).append(now)
         return wanted
 
@@ -146,6 +143,9 @@ class ClusterMigrations:
                 self._store.save(self._cluster)
         return taken
 
+    def _asked_for(self, method: str) -> str:
+        return f"{method} of {self._settings.scheduler} asks for it"
+
     def _forget(self, vm: str) -> None:
         """Take back that a migration is under way: it is not made."""
         del self._migrating[vm]
@@ -162,13 +162,18 @@ class ClusterMigrations:
         if len(self._migrating) < len(before):
             self._store.save(self._cluster)
 
-    def _possible(
+    def possible(
         self,
         method: str,
         answer: Migrations,
         state: ClusterState,
         destinations: ClusterDestinations,
     ) -> Wanted:
+        """Choose the migrations of a scheduler's answer that the cluster's units allow.
+
+        Args:
+            destinations: which know the VMs of the answer.
+        """
         possible: Dict[str, str] = {}
         unfit: Dict[str, str] = {}
         for vm, offered in answer.items():
@@ -177,7 +182,7 @@ class ClusterMigrations:
                 possible[vm] = target
             elif target is None and vm in state.vms and vm not in destinations.staying:
                 unfit[vm] = offered[0] if offered else ""
-        self._log_unfit(method, unfit, state)
+        self._log_unfit(method, unfit, state, destinations)
         return possible
 
     def _ask(self, wanted: Wanted) -> Tuple[Mapping[str, str], Mapping[str, str]]:
@@ -196,27 +201,56 @@ class ClusterMigrations:
             return {}, dict.fromkeys(wanted, decision.failure)
         return decision.answer["refused"], decision.answer["unanswered"]
 
-    def _log_unfit(self, method: str, unfit: Wanted, state: ClusterState) -> None:
-        """Log migrations that the cluster's filters do not allow; those repeated often once."""
+    def _log_unfit(
+        self, method: str, unfit: Wanted, state: ClusterState, destinations: ClusterDestinations
+    ) -> None:
+        """Log migrations that are not allowed; those repeated often once."""
         for vm, target in unfit.items():
             if method not in _AGAIN_AND_AGAIN or vm not in self._unfit.get(method, {}):
-                _log.info(
-                    "cluster %(cluster)s: %(vm)s stays on %(source_host)s: the filters of the "
-                    "cluster do not let it go to %(target_host)s",
-                    self._named(state, vm, target),
-                )
+                fields = self._named(state, vm, target)
+                if target in destinations.former.get(vm, ()):
+                    _log.info(
+                        "cluster %(cluster)s: %(vm)s stays on %(source_host)s: a balancing took it "
+                        "from %(target_host)s within the hour",
+                        fields,
+                    )
+                else:
+                    _log.info(
+                        "cluster %(cluster)s: %(vm)s stays on %(source_host)s: the filters of the "
+                        "cluster do not let it go to %(target_host)s",
+                        fields,
+                    )
         self._unfit[method] = unfit
 
-    def _log_plan(self, method: str, wanted: Wanted, state: ClusterState) -> None:
+    def _log_plan(
+        self, method: str, wanted: Wanted, state: ClusterState, reasons: Mapping[str, str]
+    ) -> None:
         """Log the migrations that would be made; those repeated often once."""
         if method not in _AGAIN_AND_AGAIN or wanted != self._planned.get(method, {}):
             for vm, target in wanted.items():
                 _log.info(
                     "cluster %(cluster)s: would migrate %(vm)s from %(source_host)s "
-                    "to %(target_host)s",
-                    self._named(state, vm, target),
+                    "to %(target_host)s: %(reason)s",
+                    {
+                        **self._named(state, vm, target),
+                        "reason": reasons.get(vm) or self._asked_for(method),
+                    },
                 )
         self._planned[method] = wanted
+
+    def tell_waiting(self, waiting: Sequence[Judged], state: ClusterState) -> None:
+        """Log that migrations are not made now: the first off each host, while it is named once."""
+        first: Dict[str, Judged] = {}
+        for each in waiting:
+            first.setdefault(each.source, each)
+        for source, each in first.items():
+            if source not in self._waited_for:
+                _log.info(
+                    "cluster %(cluster)s: %(vm)s does not go from %(source_host)s to "
+                    "%(target_host)s now: %(reason)s",
+                    {**self._named(state, each.vm, each.target), "reason": each.problem},
+                )
+        self._waited_for = set(first)
 
     def _log_asked(
         self,
@@ -226,7 +260,8 @@ class ClusterMigrations:
         refused: Optional[str],
         unanswered: Optional[str],
     ) -> None:
-        fields = {**self._named(state, vm, target), "reason": refused or unanswered}
+        why = refused or unanswered or self._migrating[vm].reason
+        fields = {**self._named(state, vm, target), "reason": why}
         if refused is not None:
             _log.warning(
                 "cluster %(cluster)s: cannot migrate %(vm)s from %(source_host)s "
@@ -241,7 +276,8 @@ class ClusterMigrations:
             )
         else:
             _log.info(
-                "cluster %(cluster)s: migrating %(vm)s from %(source_host)s to %(target_host)s",
+                "cluster %(cluster)s: migrating %(vm)s from %(source_host)s to %(target_host)s: "
+                "%(reason)s",
                 fields,
             )
 

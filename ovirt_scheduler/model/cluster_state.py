@@ -16,6 +16,10 @@ class HostState:
 
     name: str
     status: str  # in the engine's words; empty where it tells none
+    processors: int = 0  # 0: how many are busy is not known
+    busy_processors: float = 0.0
+    memory: int = 0  # bytes; 0: how much is used is not known
+    used_memory: int = 0
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,9 @@ class VmState:
     name: str
     status: str
     host: Optional[str]  # the id of the host that it runs on
+    processors: int = 1
+    memory: int = 0  # bytes
+    busy_processors: Optional[float] = None  # None: its share of what its host uses
 
 
 @dataclass(frozen=True)

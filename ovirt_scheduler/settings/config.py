@@ -76,6 +76,8 @@ class ClusterSettings:
     timer_interval: float
     filters: Tuple[WantedUnit, ...] = ()
     cost_functions: Tuple[WantedUnit, ...] = ()
+    hold: float = 180.0
+    margin: float = 5.0  # points of imbalance
     migrations_per_vm: int = 4  # within an hour
     file: str = field(default="", compare=False)
     lines: Mapping[str, Optional[int]] = field(default_factory=dict, compare=False)  # of its keys
@@ -397,6 +399,8 @@ def _clusters(conf: ConfFile, file: Path) -> Iterator[ClusterSettings]:
             timer_interval=section["timer_interval"] * 60,
             filters=tuple(map(WantedUnit, section["filters"] or ())),
             cost_functions=tuple(WantedUnit(*each) for each in section["cost_functions"] or ()),
+            hold=section["hold"] * 60,
+            margin=section["margin"],
             migrations_per_vm=section["migrations_per_vm"],
             file=str(file),
             lines=section.lines,

@@ -170,6 +170,12 @@ CLUSTER: Tuple[Key, ...] = (
         "How often it is asked what to migrate. 0 is never.", bounds=("0", "10080")),
     Key("timer_interval", "minutes", "10",
         "How often it is called by the timer. 0 is never.", bounds=("0", "10080")),
+    Key("hold", "minutes", "3",
+        "How long an imbalance has to last before VMs are migrated for it. 0 is not at all.",
+        bounds=("0", "1440")),
+    Key("margin", "percent", "5",
+        "By how many points migrations have to better the imbalance of the hosts that they are "
+        "between. 0 is whatever the scheduler wants.", bounds=("0", "100")),
     Key("migrations_per_vm", "whole", "4",
         "How often one VM is migrated within an hour, at most; then it stays where it is.",
         bounds=("1", "1000")),

@@ -50,6 +50,10 @@ def _minutes(text: str) -> float:
     return float(_match(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)", text)[1])
 
 
+def _percent(text: str) -> float:
+    return float(_match(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%?", text)[1])
+
+
 def _whole_seconds(text: str) -> int:
     return int(_match(r"([0-9]{1,9}) ?s?", text)[1])
 
@@ -191,6 +195,7 @@ TYPES: Dict[str, ValueType] = {
     "folders": ValueType("paths that begin with / or $PYTHONPATH, with : between", _folders),
     "subjects": ValueType("names with ; between", _subjects),
     "minutes": ValueType("minutes, such as 5 or 0.5", _minutes),
+    "percent": ValueType("percent, such as 5 or 0.5", _percent),
     "assignments": ValueType("key=value, with ; between", _assignments),
     "names": ValueType("names, each once, with ; between", _names),
     "factors": ValueType("names, each once and with an int as =factor, with ; between", _factors),

@@ -57,6 +57,24 @@ def test_a_migration_is_made_and_followed_to_its_end(driven):
     driven.wait(lambda: ("mail", "lynx") in driven.engine.migrations)
 
 
+def test_an_imbalance_has_to_last_and_to_become_less(driven):
+    """And a VM that a balancing moved does not go back."""
+    driven.engine.instant_migrations = True
+    driven.vm("web").memory = 16 * GIB
+    driven.want({"web": "puma"})
+    driven.start("on", cluster(hold="0.02", margin=5))
+    driven.wait_for_log(
+        "cluster Default: web does not go from lynx to puma now: the imbalance has lasted 0 s, and "
+        "has to last 1 s"
+    )
+    driven.wait_for_log("migrating web from lynx to puma: memory 25 % to 2 %")
+    driven.want({"web": "lynx", "mail": "lynx"})
+    driven.wait_for_log("web stays on puma: a balancing took it from lynx within the hour")
+    driven.wait_for_log("mail does not go from puma to lynx now: it changes the imbalance of")
+    driven.wait_for_looks(4)
+    assert driven.engine.migrations == [("web", "puma")]
+
+
 def test_a_vm_that_was_moved_stays_in_the_next_balancing(driven):
     """Whatever the scheduler answers."""
     driven.want({"web": "puma"})

@@ -168,4 +168,5 @@ class Driven:
 def cluster(scheduler="recorder", name="Default", balance=OFTEN, timer="0", **others):
     lines = [f"[[{name}]]", f"scheduler = {scheduler}"]
     lines += [f"load_balance_interval = {balance}", f"timer_interval = {timer}"]
+    others = {"hold": 0, "margin": 0, **others}  # else nothing would be made at once
     return "\n".join(lines + [f"{key} = {value}" for key, value in others.items()])

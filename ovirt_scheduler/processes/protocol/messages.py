@@ -14,7 +14,14 @@ from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.tasks import CallInputs, Function, Returns
 from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.processes.protocol.frames import FrameError
-from ovirt_scheduler.processes.protocol.shapes import MISSHAPEN, SHAPES, Unpacked, text, texts
+from ovirt_scheduler.processes.protocol.shapes import (
+    MISSHAPEN,
+    SHAPES,
+    Unpacked,
+    amount,
+    text,
+    texts,
+)
 
 TRACEBACK_LIMIT = 64 << 10  # characters
 
@@ -224,10 +231,15 @@ def unpack_cluster_state(state: Any) -> ClusterState:
     try:
         hosts, vms = state
         return ClusterState(
-            {text(key): HostState(*map(text, host)) for key, host in hosts.items()},
             {
-                text(key): VmState(text(name), text(status), _text_or_none(host))
-                for key, (name, status, host) in vms.items()
+                text(key): HostState(text(name), text(status), *map(amount, used))
+                for key, (name, status, *used) in hosts.items()
+            },
+            {
+                text(key): VmState(
+                    text(name), text(status), _text_or_none(host), *map(amount, used)
+                )
+                for key, (name, status, host, *used) in vms.items()
             },
         )
     except MISSHAPEN as error:

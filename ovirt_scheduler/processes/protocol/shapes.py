@@ -39,6 +39,8 @@ MISSHAPEN = (AttributeError, KeyError, IndexError, ValueError, TypeError, Overfl
 MOST_CHARACTERS = 16 << 20  # of texts and bytes in a driver's own answer, all together
 MOST_VALUES = 200_000  # in one
 
+_TOO_MUCH = 1 << 63  # of an amount
+
 _SHOWN_STRANGERS = 3
 _LONGEST_STRANGER = 200  # characters
 _PLACE_BYTES = 12  # of a place, the comma included
@@ -91,6 +93,13 @@ def text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r:.60} is not a string")
     value.encode("utf-8")  # JSON can write half of a surrogate pair, which nothing else can
+    return value
+
+
+def amount(value: object) -> Any:
+    """The value, where it is a number from 0 to 2⁶³; else any of ``MISSHAPEN``."""
+    if type(value) not in (int, float) or not 0 <= value < _TOO_MUCH:  # type: ignore[operator]
+        raise TypeError(f"{value!r:.60} is no amount")
     return value
 
 

@@ -19,7 +19,7 @@ from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import Ids, ReadTask, Role, SplitTask, Unread
 from ovirt_scheduler.model.text import one_line
-from ovirt_scheduler.processes.documents import packing, parser, splitting
+from ovirt_scheduler.processes.documents import packing, parser, splitting, use
 from ovirt_scheduler.processes.documents.packing import State
 from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS, Kind
 from ovirt_scheduler.processes.documents.tables import Tables
@@ -174,12 +174,13 @@ def _names(found: Sequence[State]) -> Tuple[str, ...]:
 
 
 def _seen(found: Sequence[State]) -> Dict[str, List[object]]:
-    """What the daemon has to know of a cluster's hosts or VMs: name, status, a VM's host."""
-    return {
-        state["_id"]: [
-            state.get("_name") or state["_id"],
-            state["_status"][2] if "_status" in state else "",
-            *([state.get("_host", {}).get("_id")] if state[""] == "Vm" else []),
-        ]
-        for state in found
-    }
+    """What the daemon has to know of a cluster's hosts or VMs: as ``unpack_cluster_state``."""
+    seen: Dict[str, List[object]] = {}
+    for state in found:
+        status = state["_status"][2] if "_status" in state else ""
+        seen[state["_id"]] = known = [state.get("_name") or state["_id"], status]
+        if state[""] == "Vm":
+            known.append(state.get("_host", {}).get("_id"))
+        if "_memory" in state:  # else there is nothing to count with, and few bytes to answer for
+            known += use.of_vm(state) if state[""] == "Vm" else use.of_host(state)
+    return seen

@@ -181,7 +181,7 @@ def test_an_analysis_is_read_or_refused(payload: bytes) -> None:
 @tries(200)
 @given(written(DOCUMENTS))
 def test_what_a_reader_tells_is_read_or_refused(payload: bytes) -> None:
-    """And what was seen, of which texts are all that comes through."""
+    """And what was seen, of which texts and amounts are all that comes through."""
     try:
         with bounded():
             documents, told = messages.unpack_read(payload, 1000)

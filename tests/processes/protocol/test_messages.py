@@ -194,6 +194,16 @@ def test_what_was_read_arrives(size):
     )
 
 
+def test_what_is_used_arrives():
+    """Of hosts, and of VMs with and without how busy they are."""
+    vms = {"v": ["web", "up", "h", 2, 4096, 1.5], "w": ["mail", "up", "h", 1, 4096]}
+    seen = [{"h": ["lynx", "up", 16, 2.5, 8192, 4096]}, vms]
+    assert messages.unpack_cluster_state(seen) == ClusterState(
+        {"h": HostState("lynx", "up", 16, 2.5, 8192, 4096)},
+        {"v": VmState("web", "up", "h", 2, 4096, 1.5), "w": VmState("mail", "up", "h", 1, 4096)},
+    )
+
+
 @pytest.mark.parametrize(
     "payload",
     [b"", b"[]", b"{}", b'[[]]', b'[1, []]',
@@ -220,10 +230,13 @@ def test_what_no_reader_tells_of_pieces_is_refused(payload):
 @pytest.mark.parametrize(
     "told",
     [None, [], [{}], [{}, {}, {}], [[], {}], [{"h": ["n"]}, {}], [{"h": ["n", 7]}, {}],
+     [{"h": ["n", "up", -1]}, {}], [{"h": ["n", "up", True]}, {}], [{"h": ["n", "up", 2**63]}, {}],
+     [{"h": ["n", "up", 1, 2, 3, 4, 5]}, {}], [{}, {"v": ["n", "up", None, "1"]}],
+     [{"h": ["n", "up", float("nan")]}, {}],
      [{}, {"v": ["n", "up"]}], [{}, {"v": ["n", "up", 7]}], [{}, {"v": [None, "up", None]}]],
 )  # fmt: skip
 def test_what_is_not_seen_of_a_cluster_is_refused(told):
-    """Texts alone, and as many as there have to be."""
+    """Texts and amounts, and as many as there have to be."""
     with pytest.raises(FrameError, match="not the state of a cluster"):
         messages.unpack_cluster_state(told)
 

@@ -1,0 +1,229 @@
+"""Which migrations of a balancing are worth making, and when: so that few are undone soon after.
+
+::
+
+    what the scheduler wants ──► off each host: enough? ──► for long enough? ──► made
+                                              margin            hold
+
+Migrations that leave the same host are judged together, by the imbalance (``model.imbalance``) of
+that host and of those that they go to, before and after. So the number of the cluster's other hosts
+and the size of a single VM do not matter.
+
+A host that gives VMs away, or one that takes them, is the cause of an imbalance: the one whose
+use is farther from the mean. The scheduler has to have named it in each answer of the time
+``hold``. After a migration the time begins anew for both hosts. And a VM does not go back within
+the hour to a host that a balancing took it from.
+
+Hosts that are emptied by migrations to hosts with VMs are packed, which evens out nothing:
+``margin`` does not count for them. Nor does it where it is not known how much is used.
+
+Pure: the time comes with each call, in seconds of any clock that is never set back.
+"""
+
+from __future__ import annotations
+
+import copy
+import statistics
+from dataclasses import dataclass, replace
+from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
+
+from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
+from ovirt_scheduler.model.imbalance import imbalance
+
+_HOUR = 3600.0
+
+Left = Dict[str, Dict[str, float]]  # a VM's id to the hosts that it was taken from, and when
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A migration that the scheduler wants.
+
+    Attributes:
+        vm, source, target: ids; no target: any host.
+        reason: how much is used of both hosts; empty where that is not known.
+        problem: why it is not made now; empty where it is.
+    """
+
+    vm: str
+    source: str
+    target: str
+    reason: str = ""
+    problem: str = ""
+
+
+class Calm:
+    """What is to be known of one cluster from one balancing to the next.
+
+    Args:
+        hold: seconds that an imbalance has to last; 0: none, and VMs may go back at once.
+        margin: points of imbalance that migrations have to better it by; 0: they need not.
+        left: is kept up to date here; to be kept over a restart.
+    """
+
+    def __init__(self, hold: float, margin: float, left: Optional[Left] = None) -> None:
+        self._hold = hold
+        self._margin = margin
+        self._left: Left = {} if left is None else left
+        self._since: Dict[Tuple[str, bool], float] = {}  # a host, and whether it gives VMs away
+
+    def former_hosts(self, now: float) -> Mapping[str, FrozenSet[str]]:
+        """The hosts that VMs were taken from within the hour, and do not go back to."""
+        for vm, hosts in tuple(self._left.items()):
+            for host in [host for host, when in hosts.items() if when <= now - _HOUR]:
+                del hosts[host]
+            if not hosts:
+                del self._left[vm]
+        return {vm: frozenset(hosts) for vm, hosts in self._left.items() if self._hold}
+
+    def judge(
+        self, wanted: Mapping[str, str], state: ClusterState, now: float
+    ) -> Tuple[Judged, ...]:
+        """Judge what the scheduler wants now; to be asked at each balancing.
+
+        Args:
+            wanted: id of a VM that runs on a host to the id of the host that it is to go to;
+                empty: to any.
+            state: with what is used.
+        """
+        moves = [
+            Judged(vm, source, target, _reason(source, target, state))
+            for vm, target in wanted.items()
+            for source in [state.vms[vm].host]
+            if source is not None
+        ]
+        named = {(move.source, True) for move in moves} | {(move.target, False) for move in moves}
+        self._since = {end: self._since.get(end, now) for end in named}
+        judged: List[Judged] = []
+        use = _Use(state)
+        for source in dict.fromkeys(move.source for move in moves):
+            group = [move for move in moves if move.source == source]
+            packs = use.is_packed(group)
+            problem = "" if packs else self._too_little(group, use)
+            problem = problem or self._too_soon(group, use, now, packs)
+            if not problem:
+                use.apply(group)
+            judged += [replace(move, problem=problem) for move in group]
+        return tuple(judged)
+
+    def made(self, migrations: Iterable[Judged], now: float) -> None:
+        """Remember migrations that are begun."""
+        for each in migrations:
+            self._left.setdefault(each.vm, {})[each.source] = now
+            self._since.pop((each.source, True), None)
+            self._since.pop((each.target, False), None)
+
+    def _too_little(self, group: List[Judged], use: _Use) -> str:
+        hosts = {group[0].source, *(move.target for move in group)}
+        before = use.imbalance(hosts)
+        after = use.after(group).imbalance(hosts)
+        if not self._margin or before is None or after is None:
+            return ""
+        if before - after >= self._margin:
+            return ""
+        return (
+            f"it changes the imbalance of the hosts from {before:.1f} % to {after:.1f} %, and has "
+            f"to better it by {self._margin:g} points"
+        )
+
+    def _too_soon(self, group: List[Judged], use: _Use, now: float, packs: bool) -> str:
+        cause = (group[0].source, True)
+        if not packs:
+            takers = ((move.target, False) for move in group)
+            cause = max(cause, *takers, key=lambda end: use.distance(end[0]))
+        lasted = now - self._since[cause]
+        if lasted >= self._hold:
+            return ""
+        return f"the imbalance has lasted {lasted:.0f} s, and has to last {self._hold:.0f} s"
+
+
+def cluster_imbalance(state: ClusterState) -> Optional[float]:
+    """The imbalance of the hosts that are up, in percent; None where not all tell their use."""
+    return _Use(state).imbalance(key for key, host in state.hosts.items() if host.status == "up")
+
+
+class _Use:
+    """What is used of each host, or would be after some migrations."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._hosts = dict(state.hosts)
+        self._running: Dict[str, List[str]] = {}  # VMs on each host
+        for key, vm in state.vms.items():
+            if vm.host is not None:
+                self._running.setdefault(vm.host, []).append(key)
+        up = (used(host) for host in self._hosts.values() if host.status == "up")
+        parts = [part for part in up if part is not None]
+        self._mean = statistics.fmean(parts) if parts else 0.0
+
+    def after(self, group: Iterable[Judged]) -> _Use:
+        """The same after migrations."""
+        found = copy.copy(self)
+        found._hosts = dict(self._hosts)  # noqa: SLF001  its own kind
+        found.apply(group)
+        return found
+
+    def apply(self, group: Iterable[Judged]) -> None:
+        """Make migrations; of one to any host only the source is changed."""
+        for move in group:
+            vm = self._state.vms[move.vm]
+            busy = self._busy(vm)
+            for key, sign in ((move.source, -1), (move.target, 1)):
+                host = self._hosts.get(key)
+                if host is not None:
+                    self._hosts[key] = replace(
+                        host,
+                        busy_processors=host.busy_processors + sign * busy,
+                        used_memory=host.used_memory + sign * vm.memory,
+                    )
+
+    def imbalance(self, hosts: Iterable[str]) -> Optional[float]:
+        """The imbalance of hosts; None where the use of one is not known."""
+        parts = [used(self._hosts[host]) if host in self._hosts else None for host in hosts]
+        known = [part for part in parts if part is not None]
+        return imbalance(known) if known and len(known) == len(parts) else None
+
+    def distance(self, key: str) -> float:
+        """How far a host's use is from the mean."""
+        host = self._hosts.get(key)
+        part = None if host is None else used(host)
+        return 0.0 if part is None else abs(part - self._mean)
+
+    def _busy(self, vm: VmState) -> float:
+        if vm.busy_processors is not None or vm.host is None or vm.host not in self._state.hosts:
+            return vm.busy_processors or 0.0
+        processors = sum(self._state.vms[each].processors for each in self._running[vm.host])
+        return self._state.hosts[vm.host].busy_processors * vm.processors / (processors or 1)
+
+    def is_packed(self, group: List[Judged]) -> bool:
+        """Whether the migrations empty a host, and go to hosts with VMs."""
+        leaving = {move.vm for move in group}
+        return leaving == set(self._running.get(group[0].source, ())) and all(
+            move.target in self._running for move in group
+        )
+
+
+def used(host: HostState) -> Optional[float]:
+    """The part of its processors or of its memory that is used, whichever is more, if known."""
+    parts = _parts(host)
+    return max(parts.values()) if parts else None
+
+
+def _parts(host: HostState) -> Dict[str, float]:
+    found: Dict[str, float] = {}
+    if host.processors:
+        found["CPU"] = host.busy_processors / host.processors
+    if host.memory:
+        found["memory"] = host.used_memory / host.memory
+    return found
+
+
+def _reason(source: str, target: str, state: ClusterState) -> str:
+    """How much is used of both hosts: of what the source has less left of."""
+    if source not in state.hosts or target not in state.hosts:
+        return ""
+    ours, theirs = _parts(state.hosts[source]), _parts(state.hosts[target])
+    what = max(ours.keys() & theirs.keys(), key=lambda key: (ours[key], key), default=None)
+    return (
+        "" if what is None else f"{what} {ours[what]:.0%} to {theirs[what]:.0%}".replace("%", " %")
+    )

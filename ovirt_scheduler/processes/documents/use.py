@@ -1,0 +1,67 @@
+"""How much is used of a host, and by a VM, as far as the engine's document tells.
+
+It counts as ``plugin.cluster_use`` does, on the state (``serialization``) of one host or VM.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Dict, List, Union
+
+from ovirt_scheduler.processes.documents.packing import State
+
+Number = Union[int, float]
+
+_MOST = 1 << 62  # of anything; what a document says beyond counts as that
+
+
+def of_host(host: State) -> List[Number]:
+    """Its processors and how many are busy, its memory and how much is used, in bytes.
+
+    What it has of something is 0 where it is not known how much is used.
+    """
+    told = _statistics(host)
+    memory = _amount(host, "_memory")
+    busy = told.get("cpu.current.user", 0.0) + told.get("cpu.current.system", 0.0)
+    if "cpu.current.idle" in told:
+        busy = 100 - told["cpu.current.idle"]
+    processors = _processors(host) if any(name.startswith("cpu.current.") for name in told) else 0
+    if "memory.used" in told:
+        used = int(told["memory.used"])
+    elif "memory.free" in told:
+        used = memory - int(told["memory.free"])
+    elif "_max_scheduling_memory" in host:
+        used = memory - _amount(host, "_max_scheduling_memory")
+    else:
+        memory = used = 0
+    return [processors, min(100.0, max(0.0, busy)) / 100 * processors, memory, max(0, used)]
+
+
+def of_vm(vm: State) -> List[Number]:
+    """Its processors, its memory in bytes, and how many processors are busy, where that is told."""
+    busy = _statistics(vm).get("cpu.current.total")
+    told = [] if busy is None else [busy / 100]
+    return [_processors(vm) or 1, _amount(vm, "_memory"), *told]
+
+
+def _processors(state: State) -> int:
+    topology = state.get("_cpu", {}).get("_topology")
+    if topology is None:
+        return 0
+    parts = (_amount(topology, name) or 1 for name in ("_sockets", "_cores", "_threads"))
+    return min(_MOST, math.prod(parts))
+
+
+def _amount(state: State, name: str) -> int:
+    return max(0, min(_MOST, state.get(name) or 0))
+
+
+def _statistics(state: State) -> Dict[str, float]:
+    """The latest datum of each statistic, by name, where it is an amount."""
+    found: Dict[str, float] = {}
+    for each in state.get("_statistics", ())[2:]:
+        values = each.get("_values", ())[2:]
+        datum = values[0].get("_datum") if values else None
+        if "_name" in each and datum is not None and 0 <= datum <= _MOST:  # nan is not
+            found[each["_name"]] = float(datum)
+    return found

@@ -44,6 +44,7 @@ DEFAULTS = Settings(
     max_waiting=1024,
     max_request_size=64 * 1024**2,
     connection_timeout=10.0,
+    drain_time=0.0,
     memory_limit=512 * 1024**2,
     cpu_limit=60,
     files_limit=256,

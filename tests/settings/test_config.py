@@ -54,6 +54,7 @@ DEFAULTS = Settings(
     pages=Pages.HEALTH,
     engine_reasons=False,
     history=True,
+    record=False,
     history_days=30,
     history_size=256 << 20,
     engine=None,

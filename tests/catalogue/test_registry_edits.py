@@ -6,6 +6,8 @@ import shutil
 import threading
 from typing import Dict, List, Optional
 
+import pytest
+
 from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.errors import UnknownUnit
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Request, WantedUnit
@@ -71,7 +73,8 @@ class Crowd:
         )
 
 
-def test_calls_beside_edits_get_what_some_good_version_gives(place):
+@pytest.mark.parametrize("turns", [1, pytest.param(3, marks=pytest.mark.long)])
+def test_calls_beside_edits_get_what_some_good_version_gives(place, turns):
     """Edited, broken, mended, replaced, renamed, removed: every answer is a good version's.
 
     ``steady`` is always there in a good version; ``moves`` and ``moved`` come and go.
@@ -96,7 +99,7 @@ def test_calls_beside_edits_get_what_some_good_version_gives(place):
         steady.write_text(text)
 
     with Crowd(service, ["steady", "moves", "moved"]) as crowd:
-        for turn in range(3):
+        for turn in range(turns):
             for edit in (steady.write_text, replace, move_away_and_write):
                 edit(new())
                 crowd.wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 import time
 
@@ -62,11 +63,14 @@ def test_a_cluster_is_saved_while_another_changes(tmp_path):
             busy.vms.clear()
 
     thread = threading.Thread(target=change)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)  # seconds: the two threads take turns in the middle of things
     thread.start()
     try:
-        for _ in range(50):
+        for _ in range(20):
             memory.save("Default")
     finally:
+        sys.setswitchinterval(interval)
         done.set()
         thread.join()
     assert set(json.loads((tmp_path / "clusters.json").read_text())) == {"Default"}

@@ -308,24 +308,26 @@ def test_check_tells_of_a_plugin_that_others_may_change(file: Path) -> None:
     assert ran.exists()
 
 
-@pytest.mark.parametrize("up", [None, 0, 1])
 def test_a_plugin_that_is_opened_to_others_stays_as_it_was(
-    start_daemon: StartDaemon, file: Path, up: Optional[int]
+    start_daemon: StartDaemon, file: Path
 ) -> None:
-    """What is written to it then is not run before it is mended; others are not affected."""
-    opened = file if up is None else file.parents[up]
+    """Its file, its folder, or the one above: what is written then waits until it is mended."""
     daemon = start_daemon(plugins=file.parent)
+    kept = ["a", "b", "c", "d"]
     with daemon.proxy() as proxy:
-        assert proxy.runFilters(["plugin"], ["a", "b"], "vm", {}) == ["a", "b"]
-        before = opened.stat().st_mode
-        opened.chmod(0o777)
-        file.write_text("def do_filter(hosts, vm, properties): return hosts[:1]\n")
-        assert "plugin" in proxy.discover()
-        assert proxy.runFilters(["plugin"], ["a", "b"], "vm", {}) == ["a", "b"]
-        assert f"can be written by everybody; mend it: chmod o-w {opened}" in daemon.log
-        opened.chmod(before)
-        assert "plugin" in proxy.discover()
-        assert proxy.runFilters(["plugin"], ["a", "b"], "vm", {}) == ["a"]
+        for opened in (file, file.parent, file.parents[1]):
+            assert proxy.runFilters(["plugin"], ["a", "b", "c", "d"], "vm", {}) == kept
+            before = opened.stat().st_mode
+            opened.chmod(0o777)
+            count = len(kept) - 1
+            file.write_text(f"def do_filter(hosts, vm, properties): return hosts[:{count}]\n")
+            assert "plugin" in proxy.discover()
+            assert proxy.runFilters(["plugin"], ["a", "b", "c", "d"], "vm", {}) == kept
+            assert f"can be written by everybody; mend it: chmod o-w {opened}" in daemon.log
+            opened.chmod(before)
+            assert "plugin" in proxy.discover()
+            del kept[-1]
+            assert proxy.runFilters(["plugin"], ["a", "b", "c", "d"], "vm", {}) == kept
 
 
 def test_a_conf_file_that_others_could_have_taken_away_is_told(executor, tmp_path):

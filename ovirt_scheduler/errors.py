@@ -22,6 +22,7 @@ A plugin that fails while it runs is no exception: it is a ``model.CallResult``.
      +-- ConfigError             the administrator's file: the daemon does not start, exit status 78
      |    +-- AddressUnavailable   where it is to listen, just now: exit status 75
      +-- PluginError             a plugin's file, or its conf: that plugin is not loaded
+     +-- ScenarioError           the file of a simulation's scenario: exit status 66
      +-- ExecutorUnavailable     no zygote could be started: exit status 70
      +-- EngineUnavailable       the engine's REST API gives no answer that can be used
      +-- UnreadableState         what one process packed for another is no entities
@@ -149,6 +150,12 @@ class AddressUnavailable(ConfigError):
 
 class PluginError(_InFile):
     """A plugin or its conf file that cannot be loaded (contract 5.5)."""
+
+
+class ScenarioError(_InFile):
+    """The file of a scenario for a simulation."""
+
+    exit_status = os.EX_NOINPUT
 
 
 class ExecutorUnavailable(SchedulerError):

@@ -14,7 +14,7 @@ from typing import AbstractSet, Dict, Iterable, List, Mapping, Optional, Tuple, 
 from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.drivers import Migrations
-from ovirt_scheduler.model.requests import Caller, Document, Request, WantedUnit
+from ovirt_scheduler.model.requests import Caller, Hosts, Request, WantedUnit
 from ovirt_scheduler.model.results import Answer
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings.config import ClusterSettings
@@ -24,7 +24,7 @@ class ClusterDestinations:
     """The destinations that are known for one call of a scheduler; used by one thread.
 
     Args:
-        hosts: the cluster's, as ``seen`` was read from them.
+        hosts: the cluster's, as ``state`` has them.
         staying: VMs that are not to be migrated now.
         former: hosts that a VM is not to go back to, by its id.
         stopping: set when no other unit is to be called.
@@ -34,7 +34,7 @@ class ClusterDestinations:
         self,
         service: Service,
         settings: ClusterSettings,
-        hosts: Document,
+        hosts: Hosts,
         state: ClusterState,
         staying: Iterable[str],
         former: Mapping[str, AbstractSet[str]],

@@ -1,18 +1,30 @@
-"""``ovirt-scheduler snapshot``: a cluster of the engine, in a file."""
+"""``ovirt-scheduler snapshot`` and ``simulate``: a cluster in a file, and what becomes of it."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+import time
 from pathlib import Path
+from typing import Dict, List, Mapping, Optional, Sequence
 
-from ovirt_scheduler.command import arguments
-from ovirt_scheduler.errors import BadUsage
-from ovirt_scheduler.workbench import snapshot
+from ovirt_scheduler.command import arguments, inputs, tables
+from ovirt_scheduler.command.tables import Shown
+from ovirt_scheduler.daemon import runtime
+from ovirt_scheduler.errors import BadUsage, NotOverwritten
+from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings.config import ClusterSettings
+from ovirt_scheduler.workbench import policy, scenario, simulation_report, snapshot
+from ovirt_scheduler.workbench.policy import Policy
+from ovirt_scheduler.workbench.scenario import Scenario
+from ovirt_scheduler.workbench.simulated import SimulatedCluster, SimulatedEngine
+from ovirt_scheduler.workbench.simulation import Outcome, Simulation
+from ovirt_scheduler.workbench.simulation_report import Simulated
+from ovirt_scheduler.workbench.snapshot import Snapshot
 
 
 def add(to: arguments.Add) -> None:
-    """Add ``snapshot`` to the command line."""
+    """Add ``snapshot`` and ``simulate`` to the command line."""
     command = arguments.add_command(
         to, "snapshot", _snapshot, "save a cluster of the engine in a file",
         "Save the hosts and VMs of a cluster, with their statistics and tags, as the engine of\n"
@@ -26,6 +38,42 @@ def add(to: arguments.Add) -> None:
         "-f", "--file", metavar="FILE", type=Path, required=True,
         help="where to; a former file is overwritten",
     )  # fmt: skip
+    command = arguments.add_command(
+        to, "simulate", _simulate, "play a cluster forward under a policy, or two",
+        "Play the cluster of a snapshot forward, with the plugins and the code that serve: VMs\n"
+        "are placed one after another, then balanced until nothing moves. The policy is that of\n"
+        "the cluster's section in [clusters], or of one without a line, changed by --set.\n"
+        "--against is a second policy: the first one, changed. Nothing is asked of an engine.",
+        "simulate cluster.xml --set policy=power_saving",
+        "simulate cluster.xml --scenario week.conf --set policy=evenly_distribute --html week.html",
+        "simulate cluster.xml --against filters=MaxVms --against properties=maximum_vm_count=20",
+    )  # fmt: skip
+    command.add_argument("snapshot", metavar="SNAPSHOT", type=Path, help="the cluster's file")
+    command.add_argument(
+        "--scenario", metavar="FILE", type=Path,
+        help="what happens: VMs that come, hosts that fail, load in the course of a day",
+    )  # fmt: skip
+    command.add_argument(
+        "--section", metavar="CLUSTER", help="of [clusters] (default: the snapshot's cluster)"
+    )
+    for name, told in (
+        ("set", "a key of the section, such as policy=power_saving; may be given several times"),
+        ("against", "the same for a second policy, which begins as the first"),
+    ):
+        command.add_argument(
+            f"--{name}", metavar="KEY=VALUE", action="append", default=[], help=told
+        )
+    command.add_argument(
+        "--seed", metavar="NUMBER", type=int, default=0,
+        help="of the scenario's chances: the same number, the same result (default: 0)",
+    )  # fmt: skip
+    command.add_argument(
+        "--balancings", metavar="NUMBER", type=int, default=100,
+        help="after the scenario is over, at most (default: 100)",
+    )  # fmt: skip
+    command.add_argument(
+        "--html", metavar="FILE", type=Path, help="write a page with plots, in one file"
+    )
 
 
 def _snapshot(options: argparse.Namespace) -> int:
@@ -42,8 +90,89 @@ def _snapshot(options: argparse.Namespace) -> int:
     return 0
 
 
-def _tell(progress: str) -> None:
-    """Show how far it is, on a terminal alone, in the place of what was shown before."""
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{progress}")
-        sys.stderr.flush()
+def _simulate(options: argparse.Namespace) -> int:
+    settings = arguments.settings(options)
+    taken = Snapshot.read(options.snapshot)
+    happens = Scenario() if options.scenario is None else scenario.read(options.scenario)
+    policies = _policies(options, taken.cluster)
+    simulated = []
+    with runtime.started(settings) as running:
+        for words, of_cluster in policies.items():
+            outcome = _run(running, taken, of_cluster, happens, options)
+            simulated.append(Simulated(words, outcome))
+    _tell("")
+    about = {
+        "cluster": taken.cluster, "taken": taken.taken, "hosts": len(taken.hosts),
+        "vms": len(taken.vms), "scenario": options.scenario and options.scenario.name,
+        "hours": happens.hours, "seed": options.seed,
+    }  # fmt: skip
+    if options.html is not None:
+        try:
+            options.html.write_text(simulation_report.page(simulated, about), "utf-8")
+        except OSError as error:
+            raise NotOverwritten(f"{options.html}: cannot be written: {error.strerror}") from None
+    well = not any(each.outcome.problems for each in simulated)
+    shown = Shown(_text(simulated), simulation_report.fields(simulated, about), well)
+    return arguments.show(shown, options.output or "table")
+
+
+def _policies(options: argparse.Namespace, cluster: str) -> Mapping[str, ClusterSettings]:
+    """The policies, each by its words."""
+    default = config.DEFAULT_FILE
+    file: Optional[Path] = options.config or (default if default.exists() else None)
+    name = options.section or cluster
+    changes = inputs.pairs(options.set)
+    found: Dict[str, ClusterSettings] = {}
+    for option, more in (("--set", {}), ("--against", inputs.pairs(options.against))):
+        if option == "--set" or more:
+            whole = {**changes, **more}
+            words = ", ".join(f"{key} = {value}" for key, value in whole.items()) or "as it is"
+            found[words] = policy.section(file, name, whole, option)
+    return found
+
+
+def _run(
+    running: runtime.Runtime,
+    taken: Snapshot,
+    settings: ClusterSettings,
+    happens: Scenario,
+    options: argparse.Namespace,
+) -> Outcome:
+    cluster = SimulatedCluster(taken)
+    if options.scenario is not None:
+        happens.check(options.scenario, [host.name for host in cluster.hosts.values()])
+    engine = SimulatedEngine(cluster)
+    try:
+        asked = Policy(running, settings, cluster, engine)
+        run = Simulation(cluster, asked, settings, happens, options.seed, options.balancings, _tell)
+        return run.run()
+    finally:
+        engine.close()
+
+
+def _text(simulated: Sequence[Simulated]) -> str:
+    lines: List[str] = []
+    if len(simulated) > 1:
+        lines += [f"{letter}: {each.policy}\n" for letter, each in zip("AB", simulated)]
+    lines.append(tables.table(*simulation_report.measures(simulated)))
+    for letter, each in zip("AB", simulated):
+        mark = f"{letter}: " if len(simulated) > 1 else ""
+        lines += [f"{mark}{what}: {text}\n" for what, text in simulation_report.notes(each)]
+    return "".join(lines)
+
+
+class _Progress:
+    """Shows how far it is, on a terminal alone, in the place of what was shown before."""
+
+    def __init__(self) -> None:
+        self._at = 0.0
+
+    def __call__(self, progress: str) -> None:
+        now = time.monotonic()
+        if sys.stderr.isatty() and (now > self._at + 0.1 or not progress):
+            self._at = now
+            sys.stderr.write(f"\r\x1b[K{progress}")
+            sys.stderr.flush()
+
+
+_tell = _Progress()

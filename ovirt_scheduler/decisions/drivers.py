@@ -14,7 +14,6 @@ from typing import Callable, List, Mapping, Optional, Sequence, Tuple
 from ovirt_scheduler.catalogue.snapshot import Catalogue, CatalogueSource, Chosen
 from ovirt_scheduler.decisions import engine_data, log
 from ovirt_scheduler.decisions.selections import Selections
-from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import UnknownUnit
 from ovirt_scheduler.history import record, recording
 from ovirt_scheduler.history.store import History
@@ -64,7 +63,7 @@ class Scheduling:
         executor: Executor,
         request_timeout: float,
         selections: Selections,
-        inventory: Optional[Inventory] = None,
+        inventory: Optional[engine_data.EngineData] = None,
         history: Optional[History] = None,
     ) -> None:
         self._registry = registry

@@ -4,22 +4,39 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import Optional, Sequence, Tuple, TypeVar
+from typing import Optional, Protocol, Sequence, Tuple, TypeVar
 
-from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import EngineUnavailable
 from ovirt_scheduler.model.decisions import Job
 from ovirt_scheduler.model.drivers import DriverJob
-from ovirt_scheduler.model.plugins import NOT_NAMED, NoEngine, PluginCode
+from ovirt_scheduler.model.plugins import NOT_NAMED, EngineAccess, NoEngine, PluginCode
+from ovirt_scheduler.model.tasks import EngineReplies
 
 _log = logging.getLogger(__name__)
 
 AnyJob = TypeVar("AnyJob", Job, DriverJob)
 
 
+class EngineData(Protocol):
+    """What is asked of an engine; ``engine.inventory.Inventory`` says what each comes to."""
+
+    def look_up(
+        self,
+        hosts: Sequence[str],
+        vm: Optional[str],
+        deadline: float,
+        vms: Sequence[str] = (),
+        statistics: bool = False,
+    ) -> EngineReplies:
+        """The documents of hosts and VMs."""
+
+    def access(self, deadline: float) -> EngineAccess:
+        """What plugins may reach it with."""
+
+
 def add(
     job: AnyJob,
-    inventory: Optional[Inventory],
+    inventory: Optional[EngineData],
     plugins: Sequence[PluginCode],
     hosts: Sequence[str],
     vm: Optional[str],

@@ -13,7 +13,6 @@ from typing import Optional, Tuple
 
 from ovirt_scheduler.catalogue.snapshot import CatalogueSource, UnitCalls
 from ovirt_scheduler.decisions import engine_data, log
-from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.history import record, recording
 from ovirt_scheduler.history.store import History
 from ovirt_scheduler.model import aggregate
@@ -44,7 +43,7 @@ class Service:
         registry: CatalogueSource,
         executor: Executor,
         request_timeout: float,
-        inventory: Optional[Inventory] = None,
+        inventory: Optional[engine_data.EngineData] = None,
         history: Optional[History] = None,
     ) -> None:
         self._registry = registry

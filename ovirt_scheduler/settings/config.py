@@ -117,7 +117,6 @@ class Settings:
     max_waiting: int
     max_request_size: int
     connection_timeout: float
-    drain_time: float
     memory_limit: int
     cpu_limit: int
     files_limit: int
@@ -211,6 +210,15 @@ def parse(data: bytes, path: Path) -> ConfFile:
         ConfigError: with the file, the line and the key, and what is allowed.
     """
     return ConfFile(data, path, ConfigError, SCHEDULER, {"clusters": CLUSTER})
+
+
+def clusters(data: bytes, path: Path) -> Tuple[ClusterSettings, ...]:
+    """The sections of ``[clusters]``, of what is in a file.
+
+    Raises:
+        ConfigError: as ``parse``.
+    """
+    return tuple(_clusters(parse(data, path), path))
 
 
 def parse_plugin_conf(data: bytes, path: Path) -> PluginConf:

@@ -20,9 +20,11 @@ from typing import Callable, Iterator, List, Optional, Tuple, Type, Union
 
 from configobj import ConfigObj, ConfigObjError, DuplicateError, NestingError, Section
 
-from ovirt_scheduler.errors import ConfigError, PluginError, SchedulerError
+from ovirt_scheduler.errors import ConfigError, PluginError, ScenarioError, SchedulerError
 
-ErrorType = Union[Type[ConfigError], Type[PluginError]]  # what to raise about the file
+ErrorType = Union[
+    Type[ConfigError], Type[PluginError], Type[ScenarioError]
+]  # what to raise about the file
 
 _Mistake = Callable[[str, Optional[int]], SchedulerError]  # of a problem and its line
 

@@ -195,6 +195,7 @@ TYPES: Dict[str, ValueType] = {
     "folders": ValueType("paths that begin with / or $PYTHONPATH, with : between", _folders),
     "subjects": ValueType("names with ; between", _subjects),
     "minutes": ValueType("minutes, such as 5 or 0.5", _minutes),
+    "hours": ValueType("hours, such as 8 or 0.5", _minutes),
     "percent": ValueType("percent, such as 5 or 0.5", _percent),
     "assignments": ValueType("key=value, with ; between", _assignments),
     "names": ValueType("names, each once, with ; between", _names),

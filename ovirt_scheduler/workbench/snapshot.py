@@ -37,7 +37,7 @@ _MOST_BYTES = 512 << 20  # of a file, unpacked
 _MOST_LEVELS = 100
 _MEMBERS = {"hosts": "host", "vms": "vm"}
 _LEFT_OUT = ("initialization", "payloads")
-_TAG = re.compile(rb"""<(?:[^"'>]|"[^"]*"|'[^']*')*>""")
+TAG = re.compile(rb"""<(?:[^"'>]|"[^"]*"|'[^']*')*>""")
 
 _PAGE = 100  # hosts or VMs in one query: 2 MB
 _PAGE_SECONDS = 60.0
@@ -251,7 +251,7 @@ class _Cutter:
     def _end_of(self, which: int) -> int:
         """Where an element ends: expat is behind ``<a/>``, but before ``</a>``."""
         place = self._parser.CurrentByteIndex
-        opening = _TAG.match(self._data, self._opened[which])
+        opening = TAG.match(self._data, self._opened[which])
         if opening and opening.end() == place and opening[0].endswith(b"/>"):
             return place
         return self._data.index(b">", place) + 1

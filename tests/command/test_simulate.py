@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
+
+import pytest
+
 from ovirt_scheduler.workbench.snapshot import Snapshot
 from tests.support.command import run
 from tests.support.rest_server import Host, RestServer, Vm, id_of
+from tests.support.snapshots import filled
+
+pytestmark = pytest.mark.usefixtures("one_executor")
 
 
 def test_snapshot_saves_a_cluster_of_the_engine(tmp_path):
@@ -23,3 +31,87 @@ def test_snapshot_saves_a_cluster_of_the_engine(tmp_path):
         0, f"{file}: 1 hosts and 1 VMs of default, {taken.taken}\n", "",
     )  # fmt: skip
     assert ([*taken.hosts], [*taken.vms]) == ([id_of("lynx")], [id_of("web")])
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """A snapshot's file."""
+    filled(lynx=[(4, 1)] * 10, puma=[(4, 0.5)] * 2).write(tmp_path / "cluster.xml")
+    return str(tmp_path / "cluster.xml")
+
+
+def test_two_policies_are_simulated_side_by_side(tmp_path, cluster):
+    """In a table, and on a page that loads nothing."""
+    page = tmp_path / "report.html"
+    status, out, err = run(
+        tmp_path, "simulate", cluster, "--set", "policy=power_saving", "--set",
+        "properties=high_utilization=80", "--against", "policy=evenly_distribute", "--html",
+        str(page),
+    )  # fmt: skip
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[:2] == [
+        "A: policy = power_saving, properties = high_utilization=80",
+        "B: policy = evenly_distribute, properties = high_utilization=80",
+    ]
+    assert re.split("  +", lines[2].strip()) == [
+        "BEFORE", "PLACED A", "AFTER A", "PLACED B", "AFTER B",
+    ]  # fmt: skip
+    assert "migrations" in out
+    html = page.read_text("utf-8")
+    assert html.count("<svg") == 2 * 4
+    assert "lynx: 10 VMs, CPU 62 %, memory 62 %" in html
+    assert not re.search("(src|href)=|@import|url\\(", html)
+
+
+def test_json_has_all_of_a_simulation(tmp_path, cluster):
+    """Views, moves, and what the result depends on."""
+    happens = tmp_path / "more.conf"
+    happens.write_text("[vms]\n[[web]]\ncount = 2\n")
+    status, out, err = run(
+        tmp_path, "simulate", cluster, "--scenario", str(happens), "--seed", "3", "-o", "json"
+    )
+    told = json.loads(out)
+    assert (status, err) == (0, "")
+    assert (told["cluster"], told["seed"], told["scenario"]) == ("Default", 3, "more.conf")
+    (policy,) = told["policies"]
+    assert policy["policy"] == "as it is"
+    assert [move["vm"] for move in policy["moves"]] == ["web-1", "web-2"]
+    assert sum(host["vms"] for host in policy["after"]["hosts"]) == 14
+
+
+def test_a_section_of_the_settings_is_the_policy(tmp_path, cluster):
+    """That of the snapshot's cluster, or the one that is named; --set changes it."""
+    conf = tmp_path / "scheduler.conf"
+    conf.write_text(
+        "[clusters]\n[[Default]]\npolicy = power_saving\n[[Night]]\nfilters = MaxVms\n"
+        "properties = maximum_vm_count=20\n"
+    )
+    for more, hosts_without in (
+        ((), "1"),
+        (("--set", "policy=none"), "0"),
+        (("--section", "Night"), "0"),
+    ):
+        status, out, _ = run(
+            tmp_path, "simulate", cluster, "--config", str(conf), "--plugins", "plugins", *more
+        )
+        assert status == 0
+        line = next(each for each in out.splitlines() if each.startswith("hosts up without VMs"))
+        assert line.split()[-1] == hosts_without
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "problem"),
+    [
+        (("--set", "polcy=none"), 2, "--set: [clusters] [[Default]] polcy: there is no such key; did you mean policy?"),
+        (("--against", "policy=non"), 78, "'non' is no policy of default"),
+        (("--set", "none"), 2, "'none' is not of the form key=value"),
+        (("--scenario", "/nowhere"), 66, "/nowhere: there is no such file"),
+        (("--html", "/nowhere/x"), 73, "/nowhere/x: cannot be written: No such file or directory"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused(tmp_path, cluster, words, status, problem):
+    """With what is wrong, and where."""
+    ended, out, err = run(tmp_path, "simulate", cluster, *words)
+    assert (ended, out) == (status, "")
+    assert problem in err

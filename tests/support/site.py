@@ -72,10 +72,7 @@ class MadeSite:
         self.tally = history.tally
         self.state = dataclasses.replace(STATE, **state)
         access = Access(pages, ["scheduler.example.org"])
-        reader = Reader(folder / FILE)
-        self.site = Site(
-            access, lambda: self.state, lambda: self.state.stuck, history.tally, reader
-        )
+        self.site = Site(access, lambda: self.state, history.tally, Reader(folder / FILE))
 
     def get(
         self, target: str, peer: str = "127.0.0.1", headers: Mapping[str, str] = {}

@@ -1,0 +1,175 @@
+"""One policy of a simulation: asks the code that serves where a VM goes, and what migrates."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import AbstractSet, Dict, Iterable, List, Mapping, Optional, Set, Tuple, cast
+
+from ovirt_scheduler.clusters import check
+from ovirt_scheduler.clusters.destinations import ClusterDestinations
+from ovirt_scheduler.daemon.runtime import Runtime
+from ovirt_scheduler.decisions import log
+from ovirt_scheduler.decisions.drivers import Scheduling
+from ovirt_scheduler.decisions.selections import Selections
+from ovirt_scheduler.decisions.units import Service
+from ovirt_scheduler.errors import BadUsage, ConfigError
+from ovirt_scheduler.model import aggregate
+from ovirt_scheduler.model.cluster_state import ClusterState
+from ovirt_scheduler.model.drivers import DriverDecision, DriverRequest, Migrations, Subjects
+from ovirt_scheduler.model.requests import Caller
+from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings.config import ClusterSettings
+from ovirt_scheduler.settings.syntax import content, entries
+from ovirt_scheduler.workbench.simulated import SimulatedCluster, SimulatedEngine, SimulatedVm
+
+_MOST_ANSWERS = 5  # of a scheduler that learns where VMs may go, as the daemon has it
+
+
+def section(
+    file: Optional[Path], name: str, changes: Mapping[str, str], words: str
+) -> ClusterSettings:
+    """A cluster's section of a file, or that of a cluster that has none, with changes.
+
+    Args:
+        file: a scheduler.conf that was read already; None: there is none.
+        changes: of its keys, as they would stand in the file.
+        words: where the changes were said.
+
+    Raises:
+        BadUsage: a change that no section may have.
+    """
+    found: Dict[str, str] = {}
+    if file is not None:
+        for entry in entries(content(file, ConfigError), file, ConfigError):
+            if (entry.section, entry.subsection) == ("clusters", name) and entry.key:
+                found[entry.key] = entry.value
+    found.update(changes)
+    lines = [f"{key} = {_quoted(value)}" for key, value in found.items()]
+    try:
+        text = "\n".join(["[clusters]", f"[[{name}]]", *lines])
+        return config.clusters(text.encode(), Path(words))[0]
+    except ConfigError as error:
+        raise BadUsage(f"{words}: {error.message}") from None
+
+
+def _quoted(value: str) -> str:
+    return f"'{value}'" if '"' in value else f'"{value}"'
+
+
+class Policy:
+    """Asks a cluster's filters, cost functions and scheduler; used by one thread.
+
+    Args:
+        runtime: it is started.
+        settings: which are asked.
+
+    Attributes:
+        accepted: hosts that were left by the engine and the filters, and for how many VMs.
+        asked: ids of the VMs that it was asked for.
+        problems: what went wrong in plugins, and how often.
+
+    Raises:
+        ConfigError: the settings name what does not exist.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        settings: ClusterSettings,
+        cluster: SimulatedCluster,
+        engine: SimulatedEngine,
+    ) -> None:
+        self._settings = settings
+        self._cluster = cluster
+        seconds = runtime.services.settings.request_timeout
+        self._service = Service(runtime.registry, runtime.executor, seconds, engine)
+        self._scheduling = Scheduling(
+            runtime.registry, runtime.executor, seconds, Selections(), engine
+        )
+        catalogue = self._scheduling.catalogue()
+        problem = check.problem(settings, catalogue.drivers, catalogue.units)
+        if problem:
+            raise problem
+        self._driver = catalogue.drivers[settings.scheduler]
+        self.accepted: Counter[str] = Counter()
+        self.asked: Set[str] = set()
+        self.problems: Counter[str] = Counter()
+
+    def choose(self, vm: SimulatedVm, hosts: Iterable[str]) -> Tuple[Optional[str], str]:
+        """The host that a VM is started on or evacuated to; None, and why, where there is none.
+
+        Args:
+            hosts: those that the engine itself would let it on.
+        """
+        settings = self._settings
+        request = DriverRequest(
+            caller=Caller.of_cluster(self._cluster.name),
+            driver=self._driver,
+            method="select_host",
+            subjects=Subjects(hosts=tuple(hosts), vm=vm.id),
+            properties=settings.properties,
+            filters=settings.filters,
+            cost_functions=settings.cost_functions,
+        )
+        decision = self._scheduling.decide(request)
+        self._note(decision)
+        self.asked.add(vm.id)
+        execution = decision.execution
+        policies = [call.unit.on_failure for _, call in decision.filters]
+        self.accepted.update(aggregate.filtered(execution.hosts, execution.filters, policies)[0])
+        answer = cast("Tuple[str, ...]", decision.answer)
+        return (answer[0], "") if answer else (None, log.driver_summary(decision))
+
+    def balance(
+        self,
+        state: ClusterState,
+        staying: Iterable[str],
+        former: Mapping[str, AbstractSet[str]],
+    ) -> Mapping[str, str]:
+        """What is to be migrated now: VM to host, by id.
+
+        Args:
+            staying: VMs that are not to be migrated.
+            former: hosts that a VM is not to go back to.
+        """
+        hosts = tuple(self._cluster.hosts)
+        destinations = ClusterDestinations(
+            self._service, self._settings, hosts, state, staying, former, threading.Event()
+        )
+        answer: Migrations = {}
+        for _ in range(_MOST_ANSWERS):
+            request = DriverRequest(
+                caller=Caller.of_cluster(self._cluster.name),
+                driver=self._driver,
+                method="load_balance",
+                subjects=Subjects(hosts=hosts, vms=tuple(state.vms)),
+                properties=self._settings.properties,
+                destinations=destinations.known,
+            )
+            decision = self._scheduling.decide(request)
+            self._note(decision)
+            answer = decision.answer
+            if not destinations.learn(answer):
+                break
+        wanted = {vm: destinations.best(vm, offered) for vm, offered in answer.items()}
+        return {
+            vm: host or self._any(vm)
+            for vm, host in wanted.items()
+            if host is not None and host != state.vms[vm].host
+        }
+
+    def _any(self, vm: str) -> str:
+        """The host that an engine might choose: the one that is used least."""
+        simulated = self._cluster.vms[vm]
+        fit = [host for host in self._cluster.hosts.values() if not host.refusal(simulated)]
+        others = [host for host in fit if host is not simulated.host]
+        return min(others, key=lambda host: host.used).id if others else ""
+
+    def _note(self, decision: DriverDecision) -> None:
+        failure = decision.failure
+        told: List[str] = [] if failure is None else [f"{self._driver.name}: {failure}"]
+        for unit, problems in decision.unit_errors.items():
+            told += [each if each.startswith(unit) else f"{unit}: {each}" for each in problems]
+        self.problems.update(dict.fromkeys([*told, *decision.errors], 1))

@@ -1,0 +1,173 @@
+"""What happens to a simulated cluster: a small file in the form of scheduler.conf.
+
+``TABLES`` has its keys. Times are hours since the beginning; the day begins then, at 0 o'clock.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Collection, Iterator, Mapping, Optional, Tuple
+
+from ovirt_scheduler.errors import BadInput, ScenarioError
+from ovirt_scheduler.model import near
+from ovirt_scheduler.settings.file import ConfFile, Section
+from ovirt_scheduler.settings.syntax import content
+from ovirt_scheduler.settings.values import Key
+
+_DAY = 24.0
+
+TOP = (
+    Key("hours", "hours", "0", "How long it lasts; then the cluster comes to rest.",
+        bounds=("0", "8760")),
+)  # fmt: skip
+TABLES: Mapping[str, Tuple[Key, ...]] = {
+    "vms": (
+        Key("count", "whole", "1", "How many VMs come: NAME-1, NAME-2 and so on.",
+            bounds=("1", "100000")),
+        Key("memory", "size", "4 GiB", "Memory of each.", bounds=("1 MiB", "65536 GiB")),
+        Key("processors", "whole", "1", "Processors of each.", bounds=("1", "1024")),
+        Key("load", "percent", "0", "How much of its processors each keeps busy.",
+            bounds=("0", "100")),
+        Key("at", "hours", "0", "When they come, one after another.", bounds=("0", "8760")),
+        Key("lasts", "hours", None, "How long they run.", unset="until the end"),
+    ),
+    "hosts": (
+        Key("fails", "hours", None, "When the host fails. Highly available VMs are started "
+            "elsewhere at once, others when it returns.", unset="never"),
+        Key("maintenance", "hours", None, "When it goes into maintenance. Its VMs are migrated.",
+            unset="never"),
+        Key("returns", "hours", None, "When it is up again.", unset="never"),
+    ),
+    "load": (
+        Key("lowest", "percent", "100", "The least load in a day, of the load that a VM has.",
+            bounds=("0", "999")),
+        Key("highest", "percent", "100", "The greatest.", bounds=("0", "999")),
+        Key("peak", "hours", "14", "The hour of the greatest; the least is twelve hours from it.",
+            bounds=("0", "24")),
+        Key("jitter", "percent", "0", "By how much chance changes each VM's load at each look, "
+            "up or down.", bounds=("0", "100")),
+    ),
+}  # fmt: skip
+
+# What becomes of a host, by the key.
+FAILS, MAINTENANCE, RETURNS = "fails", "maintenance", "returns"
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """One VM that comes; hours, bytes, and the part of its processors that it keeps busy."""
+
+    name: str
+    memory: int
+    processors: int
+    load: float
+    at: float
+    until: float
+
+
+@dataclass(frozen=True)
+class HostEvent:
+    """What becomes of a host, by its name, at an hour."""
+
+    at: float
+    host: str
+    what: str
+
+
+@dataclass(frozen=True)
+class LoadCurve:
+    """How the load of some VMs rises and falls in a day; parts of the load that each has."""
+
+    pattern: str
+    lowest: float
+    highest: float
+    peak: float
+    jitter: float
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """All that happens, in the order of time."""
+
+    hours: float = 0.0
+    arrivals: Tuple[Arrival, ...] = ()
+    host_events: Tuple[HostEvent, ...] = ()
+    curves: Tuple[LoadCurve, ...] = ()
+
+    def load(self, vm: str, hour: float, seed: int) -> float:
+        """The factor of the load that a VM has at an hour.
+
+        Args:
+            vm: its name.
+            seed: the same for the same chances.
+        """
+        for curve in self.curves:
+            if fnmatch.fnmatchcase(vm, curve.pattern):
+                turn = (1 + math.cos(2 * math.pi * (hour - curve.peak) / _DAY)) / 2
+                chance = random.Random(f"{seed} {vm} {hour:.4f}").uniform(-1, 1)  # noqa: S311
+                factor = curve.lowest + (curve.highest - curve.lowest) * turn
+                return round(max(0.0, factor * (1 + curve.jitter * chance)), 4)
+        return 1.0
+
+    def check(self, file: Path, hosts: Collection[str]) -> None:
+        """Hold the hosts that it names to those that there are.
+
+        Raises:
+            ScenarioError: there is no such host.
+        """
+        for event in self.host_events:
+            if event.host not in hosts:
+                hint = near.hint(event.host, hosts)
+                raise ScenarioError(f"[hosts] [[{event.host}]]: no such host{hint}", str(file))
+
+
+def read(path: Path) -> Scenario:
+    """Read a scenario.
+
+    Raises:
+        BadInput: there is no such file.
+        ScenarioError: at the first mistake, with the file and the line.
+    """
+    try:
+        data = content(path, ScenarioError)
+    except FileNotFoundError:
+        raise BadInput(f"{path}: there is no such file") from None
+    conf = ConfFile(data, path, ScenarioError, TOP, TABLES)
+    sections = conf.subsections
+    arrivals = [each for item in sections["vms"].items() for each in _arrivals(*item)]
+    events = [each for item in sections["hosts"].items() for each in _host_events(*item)]
+    return Scenario(
+        conf["hours"],
+        tuple(sorted(arrivals, key=lambda each: each.at)),
+        tuple(sorted(events, key=lambda each: each.at)),
+        tuple(_curve(*item) for item in sections["load"].items()),
+    )
+
+
+def _arrivals(name: str, section: Section) -> Iterator[Arrival]:
+    at, count = section["at"], section["count"]
+    until = math.inf if section["lasts"] is None else at + section["lasts"]
+    for number in range(1, count + 1):
+        yield Arrival(
+            f"{name}-{number}" if count > 1 else name,
+            section["memory"], section["processors"], section["load"] / 100, at, until,
+        )  # fmt: skip
+
+
+def _host_events(name: str, section: Section) -> Iterator[HostEvent]:
+    given: Mapping[str, Optional[float]] = MappingProxyType(section.values)
+    left = [hours for key, hours in given.items() if key != RETURNS and hours is not None]
+    returns: Any = given[RETURNS]
+    if returns is not None and (not left or returns <= min(left)):
+        raise section.mistake(RETURNS, "is not after the host fails or goes into maintenance")
+    yield from (HostEvent(hours, name, key) for key, hours in given.items() if hours is not None)
+
+
+def _curve(name: str, section: Section) -> LoadCurve:
+    lowest, highest, jitter = (section[key] / 100 for key in ("lowest", "highest", "jitter"))
+    return LoadCurve(name, lowest, highest, section["peak"], jitter)

@@ -1,0 +1,319 @@
+"""Plays a cluster forward under a policy: VMs come and go, hosts fail, the policy balances.
+
+::
+
+    look at an hour ──► loads ──► hosts that fail, leave, return ──► VMs that come, one by one
+         ▲                                                               │
+         └── the policy's load_balance_interval ◄── a balancing ◄────────┘
+
+Each placement and each migration changes what the next call sees. What a balancing wants is held
+to ``hold`` and ``margin`` as the daemon does it. A run ends when the scenario is over and the
+cluster is at rest: nothing has been moved for longer than ``hold``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import Callable, Deque, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from ovirt_scheduler.clusters.calm import Calm, Judged
+from ovirt_scheduler.model.imbalance import imbalance
+from ovirt_scheduler.settings.config import ClusterSettings
+from ovirt_scheduler.workbench.policy import Policy
+from ovirt_scheduler.workbench.scenario import FAILS, MAINTENANCE, Arrival, HostEvent, Scenario
+from ovirt_scheduler.workbench.simulated import (
+    UP,
+    SimulatedCluster,
+    SimulatedHost,
+    SimulatedVm,
+)
+
+PLACED, RESTARTED, EVACUATED, MIGRATED = "placed", "restarted", "evacuated", "migrated"
+
+
+class HostView(NamedTuple):
+    """A host at one moment; cpu and memory are the parts that are used, from 0 to 1."""
+
+    name: str
+    status: str
+    vms: int
+    cpu: float
+    memory: float
+
+    @property
+    def used(self) -> float:
+        """The part of it that is used: processors or memory, whichever is more."""
+        return max(self.cpu, self.memory)
+
+
+@dataclass(frozen=True)
+class View:
+    """The cluster at one moment."""
+
+    hour: float
+    hosts: Tuple[HostView, ...]
+
+    @property
+    def up(self) -> Sequence[HostView]:
+        """The hosts that are up."""
+        return [host for host in self.hosts if host.status == UP]
+
+    @property
+    def imbalance(self) -> Mapping[str, float]:
+        """Of the hosts that are up, in percent: of what is used, of CPU and of memory."""
+        return {
+            what: imbalance(getattr(host, what) for host in self.up)
+            for what in ("used", "cpu", "memory")
+        }
+
+
+class Move(NamedTuple):
+    """A VM that came to a host; ``source`` is empty where it did not run before."""
+
+    hour: float
+    what: str
+    vm: str
+    source: str
+    target: str
+    reason: str = ""  # of a balancing's
+
+
+@dataclass
+class Outcome:
+    """What a simulation came to.
+
+    Attributes:
+        views: before; when all that comes at hour 0 is placed; after.
+        course: the imbalance of what is used, at each look.
+        refused: migrations that an engine would refuse, and how often each was asked for.
+        waiting: migrations that the policy wants at the end, and why they are not made.
+        unplaced: names of VMs that found no host at the end, and why.
+        closed: names of hosts that nobody may use at the end, and why.
+        rested: whether it came to rest.
+        problems: what went wrong in plugins, and how often.
+    """
+
+    views: List[View] = field(default_factory=list)
+    course: List[Tuple[float, float]] = field(default_factory=list)
+    moves: List[Move] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
+    waiting: Mapping[str, str] = field(default_factory=dict)
+    unplaced: Dict[str, str] = field(default_factory=dict)
+    closed: Dict[str, str] = field(default_factory=dict)
+    balancings: int = 0
+    rested: bool = False
+    problems: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def migrations(self) -> Sequence[Move]:
+        """The moves of VMs that ran, by balancing or off a host that left."""
+        return [move for move in self.moves if move.what in (MIGRATED, EVACUATED)]
+
+
+class Simulation:
+    """One run.
+
+    Args:
+        seed: of the chances in the scenario.
+        most: balancings after the scenario is over.
+        tell: is told how far it is, again and again.
+    """
+
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        policy: Policy,
+        settings: ClusterSettings,
+        scenario: Scenario,
+        seed: int = 0,
+        most: int = 100,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._cluster = cluster
+        self._policy = policy
+        self._settings = settings
+        self._scenario = scenario
+        self._seed = seed
+        self._most = most
+        self._tell = tell
+        self._hour = 0.0
+        self._outcome = Outcome()
+        self._coming: Deque[Arrival] = deque(scenario.arrivals)
+        self._events: Deque[HostEvent] = deque(scenario.host_events)
+        self._going: Dict[str, float] = {}  # by VM: when it ends
+        self._waiting: Dict[str, str] = {}  # VMs without a host, and what they are: placed, ...
+        self._bound: Dict[str, str] = {}  # VMs that a host took down, and its id
+        self._moved: Sequence[str] = ()  # by the balancing before
+        self._calm = Calm(settings.hold, settings.margin)
+        self._still_since = 0.0  # the hour
+        self._migrated: Dict[str, List[float]] = {}  # the hours, by VM
+
+    def run(self) -> Outcome:
+        """Play it to its end."""
+        step = (self._settings.load_balance_interval or 60.0) / 3600
+        outcome = self._outcome
+        self._change_loads()
+        outcome.views.append(self._view())
+        left = self._most
+        number = 0
+        while True:
+            self._hour = number * step
+            self._look()
+            if not number:
+                outcome.views.append(self._view())
+            self._balance()
+            outcome.course.append((self._hour, self._view().imbalance["used"]))
+            self._tell(f"hour {self._hour:.1f}: {len(outcome.moves)} moves")
+            number += 1
+            if number * step <= self._scenario.hours:
+                continue
+            left -= 1
+            still = self._hour - self._still_since - step
+            outcome.rested = still >= self._settings.hold / 3600 and not self._coming
+            if outcome.rested or left <= 0:
+                break
+        outcome.views.append(self._view())
+        outcome.closed = self._closed()
+        outcome.problems = dict(self._policy.problems)
+        return outcome
+
+    def _look(self) -> None:
+        """What has happened since the look before."""
+        self._change_loads()
+        while self._events and self._events[0].at <= self._hour:
+            self._happen(self._events.popleft())
+        for name, until in tuple(self._going.items()):
+            if until <= self._hour:
+                del self._going[name]
+                self._waiting.pop(name, None)
+                self._cluster.remove(self._cluster.vms[name])
+        for key, what in tuple(self._waiting.items()):
+            self._place(self._cluster.vms[key], what)
+        while self._coming and self._coming[0].at <= self._hour:
+            arrival = self._coming.popleft()
+            vm = self._cluster.add(
+                arrival.name, arrival.memory, arrival.processors,
+                arrival.load * arrival.processors,
+            )  # fmt: skip
+            vm.factor = self._scenario.load(vm.name, self._hour, self._seed)
+            if arrival.until < math.inf:
+                self._going[vm.id] = arrival.until
+            self._place(vm, PLACED)
+        for host in self._cluster.hosts.values():
+            if host.status == "preparing_for_maintenance":
+                self._evacuate(host)
+
+    def _change_loads(self) -> None:
+        for vm in self._cluster.vms.values() if self._scenario.curves else ():
+            self._cluster.load(vm, self._scenario.load(vm.name, self._hour, self._seed))
+
+    def _happen(self, event: HostEvent) -> None:
+        host = next(each for each in self._cluster.hosts.values() if each.name == event.host)
+        if event.what == MAINTENANCE:
+            self._cluster.set_status(host, "preparing_for_maintenance")
+        elif event.what == FAILS:
+            self._cluster.set_status(host, "non_responsive")
+            for vm in tuple(host.vms.values()):
+                self._cluster.remove(vm)
+                if vm.is_highly_available:
+                    self._waiting[vm.id] = RESTARTED
+                else:
+                    self._bound[vm.id] = host.id
+        else:
+            self._cluster.set_status(host, UP)
+            for key, former in tuple(self._bound.items()):
+                if former == host.id:
+                    del self._bound[key]
+                    self._waiting[key] = RESTARTED
+
+    def _evacuate(self, host: SimulatedHost) -> None:
+        for vm in tuple(host.vms.values()):
+            if vm.is_movable:
+                self._place(vm, EVACUATED)
+        if not host.vms:
+            self._cluster.set_status(host, "maintenance")
+
+    def _place(self, vm: SimulatedVm, what: str) -> None:
+        """Have the policy choose a host for a VM; it waits where there is none."""
+        refusals = {host.id: host.refusal(vm) for host in self._cluster.hosts.values()}
+        fit = [host for host, refusal in refusals.items() if not refusal]
+        chosen, why = self._policy.choose(vm, fit) if fit else (None, "")
+        if chosen is None:
+            reasons = Counter(filter(None, refusals.values()))
+            engine = [f"{number} {reason}" for reason, number in sorted(reasons.items())]
+            self._outcome.unplaced[vm.name] = "; ".join(filter(None, (why, *engine)))
+            if vm.host is None:
+                self._waiting[vm.id] = what
+            return
+        self._waiting.pop(vm.id, None)
+        self._outcome.unplaced.pop(vm.name, None)
+        self._move(vm, self._cluster.hosts[chosen], what)
+
+    def _balance(self) -> None:
+        """Have the policy balance once."""
+        if not self._settings.load_balance_interval:
+            return
+        outcome, now, state = self._outcome, self._hour * 3600, self._cluster.state()
+        outcome.balancings += 1
+        staying = (*self._moved, *self._exhausted())
+        wanted = self._policy.balance(state, staying, self._calm.former_hosts(now))
+        judged = self._calm.judge(wanted, state, now)
+        made = [each for each in judged if not each.problem and self._migrate(each)]
+        self._calm.made(made, now)
+        self._moved = [each.vm for each in made]
+        outcome.waiting = {
+            f"{state.vms[each.vm].name} to {state.host_name(each.target)}": each.problem
+            for each in judged
+            if each.problem
+        }
+
+    def _migrate(self, judged: Judged) -> bool:
+        """Make a migration, unless an engine would refuse it."""
+        vm, host = self._cluster.vms[judged.vm], self._cluster.hosts.get(judged.target)
+        refusal = "no host can take it" if host is None else host.refusal(vm)
+        if not vm.is_movable:
+            refusal = "it may not be migrated"
+        if host is None or refusal:
+            where = "" if host is None else f" to {host.name}: it"
+            self._outcome.refused[f"{vm.name}{where} {refusal}"] += 1
+            return False
+        self._move(vm, host, MIGRATED, judged.reason)
+        self._migrated.setdefault(vm.id, []).append(self._hour)
+        return True
+
+    def _exhausted(self) -> Sequence[str]:
+        """The VMs that were migrated within the hour as often as they may be."""
+        since, most = self._hour - 1, self._settings.migrations_per_vm
+        return [
+            vm
+            for vm, hours in self._migrated.items()
+            if sum(each > since for each in hours) >= most
+        ]
+
+    def _move(self, vm: SimulatedVm, host: SimulatedHost, what: str, reason: str = "") -> None:
+        source: Optional[SimulatedHost] = vm.host
+        self._cluster.place(vm, host)
+        former = "" if source is None else source.name
+        self._outcome.moves.append(Move(self._hour, what, vm.name, former, host.name, reason))
+        self._still_since = self._hour
+
+    def _view(self) -> View:
+        return View(
+            self._hour,
+            tuple(
+                HostView(host.name, host.status, len(host.vms), host.cpu, host.memory_part)
+                for host in self._cluster.hosts.values()
+            ),
+        )
+
+    def _closed(self) -> Dict[str, str]:
+        """The hosts that are not up, or that no VM was let on of all that asked."""
+        found: Dict[str, str] = {}
+        for host in self._cluster.hosts.values():
+            if host.status != UP:
+                found[host.name] = f"is {host.status}"
+            elif self._policy.asked and not self._policy.accepted[host.id]:
+                found[host.name] = f"takes none of the {len(self._policy.asked)} VMs that asked"
+        return found

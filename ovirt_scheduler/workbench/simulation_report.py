@@ -1,0 +1,207 @@
+"""What simulations came to, for a person, a program, and a page that needs nothing beside it."""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
+
+from ovirt_scheduler import __version__
+from ovirt_scheduler.errors import BadUsage
+from ovirt_scheduler.workbench.simulation import HostView, Outcome, View
+
+_STAGES = ("before", "placed", "after")
+_FOLDER = Path(__file__).resolve().parent / "templates"
+
+
+class Simulated(NamedTuple):
+    """One policy, in words, and what it came to."""
+
+    policy: str
+    outcome: Outcome
+
+    @property
+    def stages(self) -> Iterator[Tuple[str, View]]:
+        """The views, each with its name."""
+        return zip(_STAGES, self.outcome.views)
+
+
+def fields(several: Sequence[Simulated], about: Mapping[str, object]) -> Dict[str, object]:
+    """All of it, for JSON.
+
+    Args:
+        about: what the simulations have in common.
+    """
+    return {**about, "policies": [_fields(each) for each in several]}
+
+
+def _fields(one: Simulated) -> Dict[str, object]:
+    outcome = one.outcome
+    return {
+        "policy": one.policy,
+        **{stage: _view(view) for stage, view in one.stages},
+        "migrations": len(outcome.migrations),
+        "moves": [move._asdict() for move in outcome.moves],
+        "refused": dict(outcome.refused),
+        "waiting": dict(outcome.waiting),
+        "unplaced": outcome.unplaced,
+        "closed": outcome.closed,
+        "balancings": outcome.balancings,
+        "rested": outcome.rested,
+        "problems": outcome.problems,
+    }
+
+
+def _view(view: View) -> Dict[str, object]:
+    return {
+        "hour": round(view.hour, 4),
+        "imbalance": {what: round(percent, 2) for what, percent in view.imbalance.items()},
+        "hosts": [
+            {**host._asdict(), "cpu": round(host.cpu, 4), "memory": round(host.memory, 4)}
+            for host in view.hosts
+        ],
+    }
+
+
+def measures(several: Sequence[Simulated]) -> Tuple[List[str], List[List[str]]]:
+    """A table: a column for what all begin with, and two for each policy."""
+    headings, views = ["", "BEFORE"], [several[0].outcome.views[0]]
+    for number, each in enumerate(several):
+        mark = "" if len(several) == 1 else f" {'AB'[number]}"
+        headings += [f"PLACED{mark}", f"AFTER{mark}"]
+        views += each.outcome.views[1:]
+    rows = [[name, *map(told, views)] for name, told in _MEASURES.items()]
+    for name, counted in _COUNTS.items():
+        numbers = [text for each in several for text in ("", str(counted(each.outcome)))]
+        rows.append([name, "", *numbers])
+    return headings, rows
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:.0f}"
+
+
+def _spread(view: View, what: str) -> str:
+    """The least, the mean and the most of the hosts that are up, in percent."""
+    found = [getattr(host, what) for host in view.up] or [0.0]
+    return " ".join(map(_percent, (min(found), sum(found) / len(found), max(found))))
+
+
+def _vms(view: View) -> str:
+    found = [host.vms for host in view.up] or [0]
+    return f"{min(found)} {sum(found) / len(found):.1f} {max(found)}"
+
+
+_MEASURES: Mapping[str, Callable[[View], str]] = {
+    "imbalance, %": lambda view: f"{view.imbalance['used']:.1f}",
+    "of CPU": lambda view: f"{view.imbalance['cpu']:.1f}",
+    "of memory": lambda view: f"{view.imbalance['memory']:.1f}",
+    "CPU, %: least mean most": lambda view: _spread(view, "cpu"),
+    "memory, %: least mean most": lambda view: _spread(view, "memory"),
+    "VMs of a host: least mean most": _vms,
+    "VMs that run": lambda view: str(sum(host.vms for host in view.hosts)),
+    "hosts up": lambda view: str(len(view.up)),
+    "hosts up without VMs": lambda view: str(sum(not host.vms for host in view.up)),
+}
+_COUNTS: Mapping[str, Callable[[Outcome], int]] = {
+    "VMs placed": lambda outcome: len(outcome.moves) - len(outcome.migrations),
+    "VMs without a host": lambda outcome: len(outcome.unplaced),
+    "migrations": lambda outcome: len(outcome.migrations),
+    "balancings": lambda outcome: outcome.balancings,
+}
+
+
+def notes(one: Simulated) -> Iterator[Tuple[str, str]]:
+    """What else there is to say of a policy: what, and of whom or why."""
+    outcome = one.outcome
+    if not outcome.rested:
+        yield "not at rest", "VMs would still migrate; --balancings allows more"
+    for name, why in outcome.unplaced.items():
+        yield "no host", f"{name}: {why}"
+    for name, why in outcome.closed.items():
+        yield "nobody may use", f"{name}: {why}"
+    for name, why in outcome.waiting.items():
+        yield "not migrated", f"{name}: {why}"
+    for text, number in outcome.refused.items():
+        yield "not migrated", f"{text}{_times(number)}"
+    for text, number in outcome.problems.items():
+        yield "problem", f"{text}{_times(number)}"
+
+
+def _times(number: int) -> str:
+    return f" ({number} times)" if number > 1 else ""
+
+
+def page(several: Sequence[Simulated], about: Mapping[str, object]) -> str:
+    """A page of HTML with plots, which loads nothing.
+
+    Raises:
+        BadUsage: Jinja2 is not installed.
+    """
+    try:
+        jinja2: Any = importlib.import_module("jinja2")
+    except ImportError:
+        raise BadUsage("--html needs Jinja2, which is not installed") from None
+    loader = jinja2.FileSystemLoader(str(_FOLDER))
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )  # fmt: skip
+    headings, rows = measures(several)
+    longest = max((hour for each in several for hour, _ in each.outcome.course), default=0)
+    text: str = environment.get_template("simulation.html").render(
+        about=about, version=__version__, headings=headings, rows=rows, longest=longest,
+        policies=[
+            {
+                "name": each.policy,
+                "stages": [
+                    {"name": stage, "imbalance": view.imbalance["used"], "bars": _bars(view)}
+                    for stage, view in each.stages
+                ],
+                "line": _line(each.outcome, longest),
+                "moves": each.outcome.moves[:_MOST_MOVES],
+                "more": max(0, len(each.outcome.moves) - _MOST_MOVES),
+                "kinds": Counter(move.what for move in each.outcome.moves),
+                "notes": list(notes(each)),
+            }
+            for each in several
+        ],
+    )  # fmt: skip
+    return text
+
+
+_MOST_MOVES = 1000  # that the page lists
+_WIDTH, _HEIGHT = 960.0, 160.0
+
+
+def _bars(view: View) -> List[Dict[str, object]]:
+    """Two bars for each host: its processors and its memory."""
+    step = _WIDTH / max(1, len(view.hosts))
+    return [
+        {
+            "kind": kind if host.status == "up" else "away",
+            "x": round(step * (place + offset), 2),
+            "width": round(step * 0.4, 2),
+            "height": round(max(1.0, _HEIGHT * part), 2),
+            "title": _title(host),
+        }
+        for place, host in enumerate(view.hosts)
+        for kind, part, offset in (("cpu", host.cpu, 0.08), ("memory", host.memory, 0.52))
+    ]
+
+
+def _title(host: HostView) -> str:
+    away = "" if host.status == "up" else f", {host.status}"
+    cpu, memory = _percent(host.cpu), _percent(host.memory)
+    return f"{host.name}{away}: {host.vms} VMs, CPU {cpu} %, memory {memory} %"
+
+
+def _line(outcome: Outcome, longest: float) -> str:
+    """The imbalance in time, as the points of a line; of a long time not each look."""
+    course = outcome.course
+    some = course[:: max(1, len(course) // 1000)]
+    return " ".join(
+        f"{_WIDTH * hour / (longest or 1):.1f},{_HEIGHT * (1 - percent / 100):.1f}"
+        for hour, percent in some
+    )

@@ -171,7 +171,12 @@ class Assembly:
             return None
         names = (settings.listening_address, *(described.names if described else ()))
         access = Access(settings.pages, names)
-        return Site(access, self.observed, history.tally, Reader(self._state / FILE))
+        reader = Reader(self._state / FILE)
+        return Site(access, self.observed, self._unwell, history.tally, reader)
+
+    def _unwell(self) -> str:
+        """Why nobody is to begin a call here; empty where all is well."""
+        return "the daemon stops" if self.server.stopping else self.stuck()
 
     def observed(self) -> DaemonState:
         """How the daemon is now."""

@@ -2,8 +2,8 @@
 
 Start: settings, certificate, port, zygote, plugins; then it says that it listens, to whoever
 started it and to systemd.
-Stop (SIGTERM, SIGINT): no new calls, those under way end or reach their grace, every process
-that was forked is gone, exit status 0.
+Stop (SIGTERM, SIGINT): ``/health`` says so for ``drain_time``, then no new calls; those under way
+end or reach their grace, every process that was forked is gone, exit status 0.
 SIGHUP: settings, certificates and plugins are read again; connections and calls go on.
 """
 
@@ -102,7 +102,7 @@ def serve(read: Callable[[], Settings]) -> None:
             watchdog.stop()
             certificates.stop()
             assembly.stop_drive()
-            server.stop(_GRACE, assembly.runtime.executor.close)
+            server.stop(_GRACE, assembly.runtime.executor.close, assembly.settings.drain_time)
             assembly.close()
 
 

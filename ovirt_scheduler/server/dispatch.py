@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 import time
 from typing import Dict, Mapping, Sequence, Tuple
 
@@ -15,7 +14,6 @@ from ovirt_scheduler.errors import (
     BadParameters,
     ExecutorUnavailable,
     InternalError,
-    Overloaded,
     RequestError,
     UnknownMethod,
 )
@@ -44,11 +42,6 @@ class Dispatcher:
             form: {method.name: method for method in offered if form in method.forms}
             for form in AnswerForm
         }
-        self._refusing = threading.Event()
-
-    def refuse_calls(self) -> None:
-        """Answer each call with fault 104 from now on: the daemon is shutting down."""
-        self._refusing.set()
 
     def answer(self, caller: Caller, body: bytes) -> bytes:
         """Run one call, and log it in one line.
@@ -64,8 +57,6 @@ class Dispatcher:
         name = "-"
         fields: Dict[str, object] = {"outcome": "ok"}
         try:
-            if self._refusing.is_set():
-                raise Overloaded("the daemon is shutting down; ask again when it has started")
             name, parameters = decode_call(body)
             document, more = self._run(caller, name, parameters)
             fields.update(more)

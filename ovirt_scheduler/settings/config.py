@@ -117,6 +117,7 @@ class Settings:
     max_waiting: int
     max_request_size: int
     connection_timeout: float
+    drain_time: float
     memory_limit: int
     cpu_limit: int
     files_limit: int

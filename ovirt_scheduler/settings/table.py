@@ -104,6 +104,10 @@ SCHEDULER: Tuple[Key, ...] = (
         "Time for a TLS handshake, and for a request to arrive. A kept connection may idle for "
         "60 seconds.",
         bounds=("0.1", "120")),
+    Key("drain_time", "seconds", "0",
+        "How long the daemon still takes calls when it is told to stop, while /health says 503: "
+        "for a load balancer, which has to notice.",
+        bounds=("0", "10")),
     Key("memory_limit", "size", "512 MiB",
         "Memory of each plugin call, above what its process has when the call begins.",
         bounds=("1 MiB", "1024 GiB")),
@@ -121,8 +125,8 @@ SCHEDULER: Tuple[Key, ...] = (
     Key("log_level", "choice", "info",
         "What is worth a line in the log.", choices=("debug", "info", "warning", "error")),
     Key("pages", "choice", "health",
-        "What GET serves. health: /health and /metrics, on this machine; loopback: all pages, on "
-        "this machine; callers: all pages, to whoever may call.",
+        "What GET serves. health: /health to whoever may call, /metrics on this machine; "
+        "loopback: all other pages there, too; callers: all pages to whoever may call.",
         choices=Pages),
     Key("engine_reasons", "truth", "false",
         "Where filters leave no host, the engine form says in errors who removed how many. The "

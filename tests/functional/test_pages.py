@@ -108,3 +108,16 @@ def test_health_is_what_the_watchdog_sees(start_daemon, tmp_path, monkeypatch):
     told = wait_until(lambda: get(daemon.url, "/health"), suits=lambda got: got.status == 503)
     assert "is waited for" in told.body
     wait_until(lambda: get(daemon.url, "/health").status == 200)
+
+
+@pytest.mark.long
+def test_while_it_stops_health_says_so_and_calls_are_served(start_daemon):
+    """So a load balancer takes it out before it refuses anybody."""
+    daemon: Daemon = start_daemon(PLUGINS, "ssl = false\ndrain_time = 5")
+    daemon.process.send_signal(signal.SIGTERM)
+    told = wait_until(lambda: get(daemon.url, "/health"), suits=lambda got: got.status == 503)
+    assert told.body == "the daemon stops\n"
+    assert told.headers["connection"] == "close"
+    with daemon.proxy() as scheduler:
+        assert scheduler.runFilters(["First"], HOSTS, "vm", {}) == ["h1"]
+    assert daemon.stop() == 0

@@ -87,7 +87,7 @@ def daemon(reader):
 
 def test_there_are_samples_and_commands():
     """A page whose blocks are not found would pass everything else."""
-    assert {block.language for block in BLOCKS} == {"python", "sh", "ini"}
+    assert {block.language for block in BLOCKS} == {"haproxy", "python", "sh", "ini"}
     assert len(BLOCKS) > 12
 
 

@@ -172,13 +172,6 @@ def test_telling_about_methods_takes_one_name(echo: Dispatcher, asked: str) -> N
     assert fault(echo, "system.listMethods", "x")[0] == -32602
 
 
-def test_calls_are_refused_at_the_end(echo: Dispatcher) -> None:
-    """While the daemon shuts down every call is fault 104."""
-    echo.refuse_calls()
-    assert fault(echo, "echo")[0] == 104
-    assert fault(echo, "nothing")[0] == 104
-
-
 def test_each_call_is_logged_in_one_line(
     echo: Dispatcher, caplog: pytest.LogCaptureFixture
 ) -> None:

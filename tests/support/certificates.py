@@ -17,11 +17,11 @@ DAY = datetime.timedelta(days=1)
 PEM = serialization.Encoding.PEM
 
 
-def write_pair(folder, days, names=("scheduler.example.org",), begins=-400):
+def write_pair(folder, days, names=("scheduler.example.org",), begins=-400, subject="scheduler"):
     """A certificate that begins and ends so many days from now, and its key."""
     now = datetime.datetime.now(datetime.timezone.utc)
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "scheduler")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)])
     builder = (
         x509.CertificateBuilder()
         .subject_name(name)

@@ -27,6 +27,7 @@ class Daemon:
 
     Args:
         before: the beginning of a command line that runs the rest, and becomes it.
+        port: to listen on; 0: the kernel chooses.
     """
 
     def __init__(
@@ -36,11 +37,12 @@ class Daemon:
         settings: str,
         options: List[str],
         before: Sequence[str] = (),
+        port: int = 0,
     ) -> None:
         self.state, self.plugins = folder / "state", plugins
         self._log = folder / "log"
         config = folder / "scheduler.conf"
-        config.write_text(f"listening_port = 0\n{settings}\n", "utf-8")
+        config.write_text(f"listening_port = {port}\n{settings}\n", "utf-8")
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [*before, sys.executable, "-m", "ovirt_scheduler", "serve",

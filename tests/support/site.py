@@ -72,7 +72,10 @@ class MadeSite:
         self.tally = history.tally
         self.state = dataclasses.replace(STATE, **state)
         access = Access(pages, ["scheduler.example.org"])
-        self.site = Site(access, lambda: self.state, history.tally, Reader(folder / FILE))
+        reader = Reader(folder / FILE)
+        self.site = Site(
+            access, lambda: self.state, lambda: self.state.stuck, history.tally, reader
+        )
 
     def get(
         self, target: str, peer: str = "127.0.0.1", headers: Mapping[str, str] = {}

@@ -36,7 +36,7 @@ class Connections:
         self._changed = threading.Condition()
         self._states: Dict[socket.socket, _State] = {}  # the longest in its state comes first
         self._ending_threads: Set[threading.Thread] = set()
-        self._closed = False
+        self._draining = self._closed = False
 
     def set_limit(self, limit: int) -> None:
         """Change the limit; what is open already stays open."""
@@ -72,8 +72,8 @@ class Connections:
         return self._change(connection, _WAITING, _State.BUSY)
 
     def set_idle(self, connection: socket.socket) -> bool:
-        """Note that the answer is written; False: the connection is aborted."""
-        return self._change(connection, (_State.BUSY,), _State.IDLE)
+        """Note that the answer is written; False: the connection is to end, or aborted."""
+        return self._change(connection, (_State.BUSY,), _State.IDLE) and not self._draining
 
     def abort_longest_idle(self) -> None:
         """Break the connection that is idle for longest; none if a broken one is yet to leave."""
@@ -86,15 +86,16 @@ class Connections:
                     return
 
     def drain(self, seconds: float) -> None:
-        """Break the connections that wait for a further request: their clients open others.
+        """Break the connections that wait for a request, until all that are left are busy.
 
-        Those without a request yet are given some time for it, as their clients would not.
+        The clients of those that had one before open others. The rest is given some time for its
+        first request, as their clients would not.
         """
         with self._changed:
-            for connection, state in list(self._states.items()):
-                if state is _State.IDLE:
-                    self._abort(connection)
+            self._draining = True
+            self._abort_all(_State.IDLE)
             self._changed.wait_for(lambda: _State.FRESH not in self._states.values(), seconds)
+            self._abort_all(_State.FRESH)
 
     def wait_until_idle(self, deadline: float) -> bool:
         """Wait until none is busy, or the monotonic clock reads ``deadline``; True: none is."""
@@ -128,6 +129,11 @@ class Connections:
             self._states[connection] = after
             self._changed.notify_all()
             return True
+
+    def _abort_all(self, wanted: _State) -> None:
+        for connection, state in self._states.items():
+            if state is wanted:
+                self._abort(connection)
 
     def _abort(self, connection: socket.socket) -> None:
         self._states[connection] = _State.ABORTED

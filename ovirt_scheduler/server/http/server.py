@@ -46,8 +46,8 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
     Attributes:
         url: where it is to be reached, with the port that it really has.
         tls: the context for connections to come; may be replaced by a new one at any time.
-        kept: somebody keeps the listening socket for the next daemon. Who comes while this one
-            stops waits for that, and is not refused.
+        kept: somebody keeps the listening socket for the next daemon. Who comes when this one
+            accepts no more waits for that, and is not refused.
 
     Args:
         methods: what is offered, beside the three ``system.`` methods that tell about them.
@@ -74,7 +74,8 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         self.connections = Connections(settings.max_connections)
         self.room = _room(settings)
         self._reclaim = Reclaim(_RECLAIM)
-        self._stopping = threading.Event()
+        self._stopping = threading.Event()  # each connection ends after its answer
+        self._closing = threading.Event()  # none is accepted any more
         self._accepting = threading.Lock()
         bound = listener or listening.bound(settings.address, settings.port)
         self.kept = False
@@ -96,7 +97,7 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         """Accept connections until another thread calls ``stop``."""
         troubled = False
         with self._accepting:
-            while not self._stopping.is_set():
+            while not self._closing.is_set():
                 try:
                     self._serve(*self.get_request())
                 except (OSError, RuntimeError, MemoryError) as error:
@@ -106,28 +107,31 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
                         logger.warning("connections are accepted again")
                     troubled = False
 
-    def stop(self, grace: float, end_calls: Callable[[], None] = lambda: None) -> None:
-        """Take no more calls, let those under way finish, and close every connection.
+    def stop(
+        self, grace: float, end_calls: Callable[[], None] = lambda: None, drain: float = 0.0
+    ) -> None:
+        """Accept no more connections, let calls under way finish, and close every connection.
 
-        A call that arrives on an open connection meanwhile gets fault 104. Where the listening
-        socket is kept, it is served: only those who come later wait for the next daemon.
+        Who was accepted by then is served. Each answer from now on ends its connection.
 
         Args:
             grace: seconds that calls under way may take; then they are ended, and there is half
                 a second to tell their callers and to break every connection.
             end_calls: ends what the calls under way wait for.
+            drain: seconds before that in which connections are still accepted, for a load
+                balancer that has to notice first.
         """
-        deadline = time.monotonic() + grace
         self._stopping.set()
-        if not self.kept:
-            self.dispatcher.refuse_calls()
+        time.sleep(drain)
+        deadline = time.monotonic() + grace
+        self._closing.set()
         with contextlib.suppress(OSError):  # it was stopped before
             if not self.kept:
                 self.socket.shutdown(socket.SHUT_RDWR)  # who comes now is refused at once
             self._wake.send(b"!")  # ends the wait for a connection
-        if self.kept:
-            with self._accepting:  # what is accepted is in the table
-                self.connections.drain(min(_FRESH, grace))
+        if self._accepting.acquire(timeout=grace):  # what is accepted is in the table
+            self._accepting.release()
+        self.connections.drain(min(_FRESH, grace))
         if not self.connections.wait_until_idle(deadline):
             logger.warning(
                 "calls are still under way after %(seconds)g s; they are cut off",
@@ -149,7 +153,7 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         waiting = select.poll()
         for each in (self.socket, self._woken):
             waiting.register(each, select.POLLIN)
-        while not self._stopping.is_set():
+        while not self._closing.is_set():
             waiting.poll()
             with contextlib.suppress(BlockingIOError):
                 return self.socket.accept()
@@ -201,13 +205,13 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         Returns:
             True, for ``troubled``: it keeps the log short.
         """
-        if self.stopping:
+        if self._closing.is_set():
             return True
         if not troubled:
             why = getattr(error, "strerror", None) or str(error) or "out of memory"
             logger.error("no connection can be accepted: %(reason)s", {"reason": why})
         self.connections.abort_longest_idle()  # gives a descriptor and a thread back
-        self._stopping.wait(_ACCEPT_PAUSE)
+        self._closing.wait(_ACCEPT_PAUSE)
         return True
 
     def _serve(self, request: socket.socket, address: Any) -> None:

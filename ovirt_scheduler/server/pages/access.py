@@ -28,7 +28,7 @@ class Access:
 
         Args:
             peer: its address.
-            everything: more than ``/health`` and ``/metrics``.
+            everything: more than ``/metrics``.
         """
         if self.pages is Pages.CALLERS:
             return True

@@ -18,6 +18,7 @@ from ovirt_scheduler.history import query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.tally import Minute, Tally
 from ovirt_scheduler.model.daemon_state import DaemonState
+from ovirt_scheduler.model.requests import Pages
 from ovirt_scheduler.server.pages import charts, status, views
 from ovirt_scheduler.server.pages.access import Access
 from ovirt_scheduler.server.pages.metrics import Metrics
@@ -66,14 +67,21 @@ class Site:
 
     Args:
         state: how the daemon is now.
+        stuck: why it takes no calls now; empty where it does.
         tally: what the decisions since the start came to.
         reader: of the history.
     """
 
     def __init__(
-        self, access: Access, state: Callable[[], DaemonState], tally: Tally, reader: Reader
+        self,
+        access: Access,
+        state: Callable[[], DaemonState],
+        stuck: Callable[[], str],
+        tally: Tally,
+        reader: Reader,
     ) -> None:
         self.access = access
+        self._stuck = stuck
         self._state, self._tally, self._reader = state, tally, reader
         self._metrics = Metrics(state, tally)
         self._templates: Any = None
@@ -112,12 +120,10 @@ class Site:
             return _text(503, f"this page needs {error.name}, which is not installed")
 
     def _refused(self, path: str, host: Optional[str], peer: str, local: str) -> Optional[Page]:
-        everything = path not in ("/health", "/metrics")
-        if not self.access.may_read(peer, everything):
-            return _text(
-                403 if self.access.may_read(peer, False) else 404,
-                "this page is not served here: see pages in scheduler.conf",
-            )
+        off = self.access.pages is Pages.OFF
+        if off or (path != "/health" and not self.access.may_read(peer, path != "/metrics")):
+            words = "this page is not served here: see pages in scheduler.conf"
+            return _text(404 if off else 403, words)
         if not self.access.is_ours(host, local):
             return _text(421, "this daemon is not known by that name; see the Host header")
         return None
@@ -143,7 +149,7 @@ class Site:
         raise _NotHere
 
     def _health(self, as_json: bool) -> Page:
-        stuck = self._state().stuck
+        stuck = self._stuck()
         code = 503 if stuck else 200
         if as_json:
             return _json(code, {"ok": not stuck, **({"problem": stuck} if stuck else {})})

@@ -12,7 +12,7 @@ NEAR, FAR = "127.0.0.1", "192.0.2.7"
 
 
 @pytest.mark.parametrize(
-    ("pages", "peer", "health", "all_of_it"),
+    ("pages", "peer", "metrics", "all_of_it"),
     [
         (Pages.OFF, NEAR, False, False),
         (Pages.HEALTH, NEAR, True, False),
@@ -26,10 +26,10 @@ NEAR, FAR = "127.0.0.1", "192.0.2.7"
         (Pages.CALLERS, FAR, True, True),
     ],
 )
-def test_what_a_peer_may_read(pages, peer, health, all_of_it):
+def test_what_a_peer_may_read(pages, peer, metrics, all_of_it):
     """As pages in scheduler.conf says (contract 6)."""
     access = Access(pages, ())
-    assert access.may_read(peer, everything=False) is health
+    assert access.may_read(peer, everything=False) is metrics
     assert access.may_read(peer, everything=True) is all_of_it
 
 
@@ -61,9 +61,11 @@ def test_the_name_that_was_asked_for(host, ours):
 
 
 def test_what_is_not_served_is_refused(tmp_path):
-    """404 where nothing is served to the peer, 403 where something else is, 421 for a name."""
+    """404 where nothing is served, 403 where something else is, 421 for a name."""
     assert MadeSite(tmp_path, pages=Pages.HEALTH).get("/status").status == 403
     assert MadeSite(tmp_path, pages=Pages.HEALTH).get("/health").status == 200
-    assert MadeSite(tmp_path).get("/health", peer=FAR).status == 404
+    assert MadeSite(tmp_path).get("/health", peer=FAR).status == 200
+    assert MadeSite(tmp_path).get("/metrics", peer=FAR).status == 403
+    assert MadeSite(tmp_path, pages=Pages.OFF).get("/health").status == 404
     refused = MadeSite(tmp_path).get("/status", headers={"host": "evil.example.net"})
     assert refused.status == 421

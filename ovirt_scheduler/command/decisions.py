@@ -79,12 +79,13 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def query(options: argparse.Namespace, now: float) -> Query:
+def query(options: argparse.Namespace, now: float, most: int = MOST_ROWS) -> Query:
     """What the options ask for.
 
     Args:
         options: vm, host, unit, cluster, method, outcome, since, until; limit; follow.
         now: seconds since 1970.
+        most: that the limit may be.
 
     Raises:
         BadUsage: an option's value, and what it is to be.
@@ -93,8 +94,8 @@ def query(options: argparse.Namespace, now: float) -> Query:
     if since is not None and until is not None and since >= until:
         raise BadUsage("--since is not before --until")
     limit = options.limit if options.limit is not None else _FEW if options.follow else _MANY
-    if not 1 <= limit <= MOST_ROWS:
-        raise BadUsage(f"--limit {limit}: write a number from 1 to {MOST_ROWS}")
+    if not 1 <= limit <= most:
+        raise BadUsage(f"--limit {limit}: write a number from 1 to {most}")
     for name in ("vm", "host", "unit", "cluster", "method"):
         if getattr(options, name) == "":
             raise BadUsage(f"--{name}: is empty; leave it out to have every one")

@@ -40,7 +40,7 @@ _BYTES_OF_HOST = 100  # its id, and what a unit said of it
 HIDDEN = "\u2026"
 _SECRET = re.compile("password|secret|token|key", re.IGNORECASE)
 
-_METHODS = {
+METHODS = {
     Kind.FILTER: "runFilters",
     Kind.COST_FUNCTION: "runCostFunctions",
     Kind.BALANCE: "runLoadBalancing",
@@ -103,7 +103,7 @@ def of_units(decision: Decision) -> Record:
     request = decision.request
     kind, names = request.kind, decision.names
     asked = _asked(kind, request.wanted, decision.calls, decision.called, decision.unit_errors)
-    record = _begun(request.caller, _METHODS[kind], decision.time, decision.seconds)
+    record = _begun(request.caller, METHODS[kind], decision.time, decision.seconds)
     _put_vm(record, decision.vm, names)
     _put_properties(record, request.properties)
     record["units"] = [_unit(each) for each in asked]

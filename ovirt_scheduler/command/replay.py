@@ -1,0 +1,231 @@
+"""``ovirt-scheduler replay``: makes recorded decisions again, unchanged and with changes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+
+from ovirt_scheduler.command import arguments, decisions, tables
+from ovirt_scheduler.command.tables import Shown
+from ovirt_scheduler.daemon import runtime
+from ovirt_scheduler.errors import BadUsage, NotRecorded
+from ovirt_scheduler.history.query import Query
+from ovirt_scheduler.history.reader import Reader
+from ovirt_scheduler.history.store import FILE
+from ovirt_scheduler.settings.config import Settings
+from ovirt_scheduler.workbench import replay
+from ovirt_scheduler.workbench.comparison import Comparison, Difference
+from ovirt_scheduler.workbench.replay import Changes, Policy
+
+_MOST = 10_000_000  # decisions
+_MOST_SHOWN = 20  # decisions that differ, in a table
+_LINES = 6  # of the explanation of each
+_PROGRESS_SECONDS = 0.2
+
+
+def add(to: arguments.Add) -> None:
+    """Add the command to the command line."""
+    command = arguments.add_command(
+        to, "replay", _run, "make recorded decisions again, with other plugins or factors",
+        "Make the decisions again that were recorded (record = true in the settings): first as "
+        "they\nwere, on the plugins and settings of today, and tell which share comes out the "
+        "same; then with\nthe changes, and tell each decision that differs, and why. Nothing "
+        "reaches the engine.",
+        "replay --since 1d", "replay --set EvenVms=3 --without Memory",
+        "replay --with RackSpread=2 --plugins plugins.new", "replay --since 1w --html report.html",
+        settings=("config",),
+    )  # fmt: skip
+    command.add_argument(
+        "--plugins", metavar="PATH",
+        help="folders of plugins of the changed run, ':' between them",
+    )  # fmt: skip
+    command.add_argument(
+        "--set", metavar="UNIT=FACTOR", action="append", default=[],
+        help="another factor of a cost function; may be given several times, as the next two",
+    )  # fmt: skip
+    command.add_argument(
+        "--without", metavar="UNIT", action="append", default=[], help="do not ask this unit"
+    )
+    command.add_argument(
+        "--with", metavar="UNIT[=FACTOR]", action="append", default=[], dest="added",
+        help="ask this unit, too, where units of its kind were asked; with a factor only as a cost "
+        "function",
+    )  # fmt: skip
+    for name, metavar, told in (
+        ("vm", "VM", "decisions on this VM, by its name or id"),
+        ("unit", "NAME", "in which this unit or scheduler was asked for"),
+        ("since", "TIME", "from this time on: 2026-01-31T12:00:00, or how long ago: 90s, 10m, 2h"),
+        ("until", "TIME", "before this time"),
+    ):
+        command.add_argument(f"--{name}", metavar=metavar, help=told)
+    command.add_argument(
+        "--limit", metavar="NUMBER", type=int, help="the newest of them (default: all)"
+    )
+    command.set_defaults(host=None, cluster=None, method=None, outcome=None, follow=False)
+
+
+def _run(options: argparse.Namespace) -> int:
+    changes = _changes(options)
+    chosen, plugins = decisions.query(options, time.time(), _MOST), options.plugins
+    options.plugins = None
+    settings = arguments.settings(options)
+    reader = Reader(arguments.state() / FILE)
+    numbers = reader.recorded(chosen, options.limit)
+    if not numbers:
+        raise NotRecorded(_nothing(reader))
+    with runtime.started(settings) as running:
+        policies = [Policy(running.executor, settings, Changes())]
+        changed = bool(plugins) or changes != Changes()
+        if changed:
+            options.plugins = plugins
+            other = arguments.settings(options)
+            policies.append(Policy(running.executor, other, changes))
+        comparison = Comparison(changed)
+        stopped = _replay(reader, numbers, policies, settings, comparison)
+    faults = [str(fault) for policy in policies[-1:] for fault in policy.catalogue.faults]
+    return arguments.show(
+        _shown(comparison, len(numbers), stopped, faults), options.output or "table"
+    )
+
+
+def _nothing(reader: Reader) -> str:
+    """What to do where there is nothing to replay."""
+    if reader.recorded(Query(), 1):
+        return "no recorded decision fits; leave out --since, --until, --vm or --unit"
+    return (
+        "nothing is recorded: set record = true in scheduler.conf and reload the daemon; each "
+        "decision from then on can be replayed"
+    )
+
+
+def _changes(options: argparse.Namespace) -> Changes:
+    """
+    Raises:
+        BadUsage: a factor that is none.
+    """
+    factors: Dict[str, int] = {}
+    for name, factor in _items("--set", options.set):
+        if factor is None:
+            raise BadUsage(f"--set {name}: write the factor, too: --set {name}=2")
+        factors[name] = factor
+    return Changes(factors, tuple(options.without), dict(_items("--with", options.added)))
+
+
+def _items(option: str, items: Sequence[str]) -> Iterator[Tuple[str, Optional[int]]]:
+    for item in items:
+        name, equals, factor = item.partition("=")
+        try:
+            yield name, int(factor) if equals else None
+        except ValueError:
+            raise BadUsage(f"{option} {item}: the factor of {name} has to be an integer") from None
+
+
+def _replay(
+    reader: Reader,
+    numbers: Sequence[int],
+    policies: Sequence[Policy],
+    settings: Settings,
+    comparison: Comparison,
+) -> bool:
+    """Make the decisions again.
+
+    Returns:
+        Whether Ctrl-C came before the end.
+    """
+    shown_at = 0.0
+    try:
+        for then, made in replay.run(reader, numbers, policies, settings.max_parallel_calls):
+            comparison.add(then, made)
+            if time.monotonic() >= shown_at + _PROGRESS_SECONDS:
+                shown_at = time.monotonic()
+                _tell(f"{comparison.count} of {len(numbers)} decisions")
+    except KeyboardInterrupt:
+        return True
+    finally:
+        _tell("")
+    return False
+
+
+def _tell(progress: str) -> None:
+    """Show how far it is, on a terminal alone, in the place of what was shown before."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{progress}")
+        sys.stderr.flush()
+
+
+def _shown(comparison: Comparison, count: int, stopped: bool, faults: Sequence[str]) -> Shown:
+    lines = [f"stopped: {comparison.count} of {count} decisions were replayed"] if stopped else []
+    lines += _of_unchanged(comparison)
+    lines += [f"problem: {fault}" for fault in faults]
+    text = "".join(f"{each}\n" for each in (*lines, *_of_differences(comparison)))
+    fields = {**comparison.fields(), "stopped": stopped, "problems": list(faults)}
+    return Shown(text + _sums(comparison), fields, not stopped)
+
+
+def _of_unchanged(comparison: Comparison) -> Iterator[str]:
+    share = 100 * comparison.same / max(1, comparison.count)
+    yield (
+        f"unchanged: {comparison.same} of {comparison.count} decisions come out the same "
+        f"({share:.1f} %)"
+    )
+    for unit, count in comparison.unsteady.most_common():
+        yield f"  {unit} answers otherwise {count} times: it uses time, chance or the engine"
+    for unit, count in comparison.edited.most_common():
+        yield f"  {unit} is gone, or another code than then, in {count} decisions"
+    if comparison.uncertain:
+        yield (
+            f"  {len(comparison.uncertain)} decisions are left out below: they do not even come "
+            "out the same unchanged"
+        )
+
+
+def _of_differences(comparison: Comparison) -> Iterator[str]:
+    differ = comparison.differ
+    word = "changed" if comparison.changed else "today"
+    refused = sum(len(each.refused) for each in differ)
+    alone = sum(each.no_host for each in differ)
+    winners = sum(each.winners is not None for each in differ)
+    yield (
+        f"{word}: {len(differ)} decisions differ: hosts newly refused {refused} times, no host "
+        f"left for {alone}, another winner in {winners}"
+    )
+    for each in differ[:_MOST_SHOWN]:
+        yield from _of_difference(each)
+    if len(differ) > _MOST_SHOWN:
+        yield f"{len(differ) - _MOST_SHOWN} more differ; -o json and --html have them all"
+
+
+def _of_difference(each: Difference) -> Iterator[str]:
+    subject = f" for VM {each.vm}" if each.vm else ""
+    by = ", ".join(each.units) or "the request"
+    yield f"  {each.time}  {each.id}  {each.method}{subject}: by {by}"
+    *hosts, before, now = ("", *each.why) if len(each.why) < 2 else each.why
+    for line in (before, now, *hosts[:_LINES]):
+        if line:
+            yield f"    {line}"
+    if len(hosts) > _LINES:
+        yield f"    {len(hosts) - _LINES} more hosts"
+
+
+def _sums(comparison: Comparison) -> str:
+    """Who decided how often, and who won how often."""
+    parts = []
+    for heading, before, after in (
+        ("DECISIVE", comparison.before.decisive, comparison.after.decisive),
+        ("WINNER", comparison.before.wins, comparison.after.wins),
+    ):
+        rows: List[Tuple[str, int, int]] = [
+            (name, before[name], after[name]) for name in dict.fromkeys((*before, *after))
+        ]
+        if rows:
+            rows.sort(key=lambda row: (-row[2], row[0]))
+            parts.append("\n" + tables.table((heading, "BEFORE", "AFTER"), rows))
+    one, other = comparison.before.fields(), comparison.after.fields()
+    if comparison.after.times:
+        parts.append(
+            f"\nmedian time of a decision: {one['milliseconds']['median']} ms before, "
+            f"{other['milliseconds']['median']} ms after\n"
+        )
+    return "".join(parts)

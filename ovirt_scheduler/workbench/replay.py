@@ -1,0 +1,313 @@
+"""Makes recorded decisions again, by the code that serves: as they are, and with changes.
+
+::
+
+    recordings ──► a decision ──┬─► made again on today's plugins ──┬─► comparison
+    (the oldest first)          └─► made again with the changes ────┘
+                   as many at once as max_parallel_calls
+
+No call reaches the engine: what it answered to ids is recorded, and a plugin that wants more of it
+is told that there is none.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Deque, Iterator, List, Mapping, Optional, Sequence, Tuple, Union, cast
+
+from ovirt_scheduler.catalogue.last_good import Store
+from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
+from ovirt_scheduler.catalogue.registry import Registry
+from ovirt_scheduler.catalogue.snapshot import Catalogue
+from ovirt_scheduler.decisions.drivers import Scheduling
+from ovirt_scheduler.decisions.selections import Selections
+from ovirt_scheduler.decisions.units import Service
+from ovirt_scheduler.errors import BadUsage, EngineUnavailable, RequestError
+from ovirt_scheduler.history import record
+from ovirt_scheduler.history.reader import Reader, Recorded
+from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.model import near
+from ovirt_scheduler.model.drivers import DriverRequest, Subjects
+from ovirt_scheduler.model.plugins import EngineAccess
+from ovirt_scheduler.model.requests import (
+    AnswerForm,
+    Caller,
+    Document,
+    Hosts,
+    Request,
+    Vm,
+    WantedUnit,
+    new_id,
+)
+from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Role
+from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.processes.executor import Executor
+from ovirt_scheduler.settings.config import Settings
+
+_KINDS = {method: kind for kind, method in record.METHODS.items()}
+_CHUNK = 50  # recordings that are read at once
+_MOST_KEPT = 64 << 20  # bytes of documents in memory
+
+_NO_ENGINE = "a replay reaches no engine: what it knows now is not what it knew then"
+
+Failed = str  # why a request was refused
+Made = Union[Record, Failed]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What is to be different.
+
+    Attributes:
+        factors: of cost functions, by name.
+        without: units that are not asked.
+        added: units that are asked besides, each with its factor; None: as a filter, too.
+    """
+
+    factors: Mapping[str, int] = field(default_factory=dict)
+    without: Sequence[str] = ()
+    added: Mapping[str, Optional[int]] = field(default_factory=dict)
+
+    def units(
+        self, kind: Kind, wanted: Sequence[WantedUnit], catalogue: Catalogue
+    ) -> Tuple[WantedUnit, ...]:
+        """The units of a kind that are asked in the place of those that were."""
+        kept = [each for each in wanted if each.name not in self.without]
+        if kind is Kind.COST_FUNCTION:
+            kept = [replace(each, factor=self.factors.get(each.name, each.factor)) for each in kept]
+        if kind is not Kind.BALANCE:
+            there = {each.name for each in kept}
+            kept += [
+                WantedUnit(name, 1 if factor is None else factor)
+                for name, factor in self.added.items()
+                if name not in there
+                and kind in catalogue.kinds_of(name)
+                and (kind is Kind.COST_FUNCTION or factor is None)
+            ]
+        return tuple(kept)
+
+
+class Policy:
+    """Plugins and changes: makes decisions by them. Safe to use from many threads.
+
+    Args:
+        executor: runs the plugins.
+        settings: that hold for them.
+        changes: to what was asked.
+    """
+
+    def __init__(self, executor: Executor, settings: Settings, changes: Changes) -> None:
+        self._executor = executor
+        self._seconds = settings.request_timeout
+        self._changes = changes
+        registry = Registry(Loader(settings, executor.analyse, SHIPPED), Store())
+        self.catalogue = registry.refresh()
+        self._check(changes)
+
+    def refresh(self) -> Catalogue:
+        """The plugins, which do not change while decisions are made."""
+        return self.catalogue
+
+    current = refresh
+
+    def _check(self, changes: Changes) -> None:
+        """
+        Raises:
+            BadUsage: a unit that is to be asked is not there.
+        """
+        there = {name for _, name in self.catalogue.units}
+        for name, factor in changes.added.items():
+            if name not in there:
+                raise BadUsage(f"--with {name}: there is no such unit{near.hint(name, there)}")
+            kinds = self.catalogue.kinds_of(name)
+            if factor is not None and Kind.COST_FUNCTION not in kinds:
+                raise BadUsage(f"--with {name}={factor}: it is no cost function, and has no factor")
+
+    def make(self, recorded: Recorded, documents: Documents) -> Made:
+        """Make a decision: its record, or why it was refused.
+
+        Args:
+            documents: that were recorded.
+        """
+        told = recorded.record
+        form = AnswerForm.DESIGN if told["form"] == "design" else AnswerForm.ENGINE
+        caller = Caller(new_id(), form, "replay")
+        given = _Given(recorded, documents)
+        try:
+            if told["method"] in _KINDS:
+                return self._decide_units(caller, told, given)
+            return self._decide_driver(caller, recorded, given)
+        except RequestError as error:
+            return str(error)
+
+    def _decide_units(self, caller: Caller, told: Record, given: _Given) -> Record:
+        kind = _KINDS[told["method"]]
+        service = Service(self, self._executor, self._seconds, given)
+        request = Request(
+            caller,
+            kind,
+            self._changes.units(kind, _wanted(told, kind), self.catalogue),
+            given.subjects.hosts,
+            None if kind is Kind.BALANCE else given.subjects.vm or "",
+            _properties(told),
+        )
+        return record.of_units(service.decide(request))
+
+    def _decide_driver(self, caller: Caller, recorded: Recorded, given: _Given) -> Record:
+        told, asked = recorded.record, recorded.request
+        selections = Selections()
+        scheduling = Scheduling(self, self._executor, self._seconds, selections, given)
+        driver = scheduling.scheduler(told["units"][-1]["name"], asked["method"])
+        selections.keep(driver.name, asked["selected"])
+        filters, costs = (
+            self._changes.units(kind, _wanted(told, kind), self.catalogue)
+            if asked["method"] in _SELECTS
+            else ()
+            for kind in (Kind.FILTER, Kind.COST_FUNCTION)
+        )
+        request = DriverRequest(
+            caller,
+            driver,
+            asked["method"],
+            given.subjects,
+            asked["arguments"],
+            _properties(told),
+            filters,
+            costs,
+            asked["destinations"],
+        )
+        return record.of_driver(scheduling.decide(request))
+
+
+_SELECTS = ("select_host", "candidates", "has_any_hosts")
+
+
+def _wanted(told: Record, kind: Kind) -> List[WantedUnit]:
+    return [
+        WantedUnit(each["name"], each.get("factor", 1))
+        for each in told["units"]
+        if each["kind"] == kind.words and each.get("mode", "live") == "live"
+    ]
+
+
+def _properties(told: Record) -> Mapping[str, str]:
+    """Those whose values were kept; of the others the defaults hold."""
+    given = told.get("properties", {})
+    return {name: value for name, value in given.items() if value != record.HIDDEN}
+
+
+class Documents:
+    """Recorded documents, kept in memory for the next decisions that were made on them."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[int, Document] = OrderedDict()
+        self._size = 0
+
+    def get(self, number: int) -> Document:
+        """The document of a number."""
+        with self._lock:
+            found = self._kept.get(number)
+            if found is None:
+                found = Document(self._reader.document(number), "utf-8")
+                self._kept[number] = found
+                self._size += len(found.data)
+                while self._size > _MOST_KEPT and len(self._kept) > 1:
+                    _, oldest = self._kept.popitem(last=False)
+                    self._size -= len(oldest.data)
+            else:
+                self._kept.move_to_end(number)
+            return found
+
+
+class _Given:
+    """What a recorded decision was made on, and the engine as it answered then."""
+
+    def __init__(self, recorded: Recorded, documents: Documents) -> None:
+        told, ids = recorded.record, recorded.request.get("ids", {})
+        hosts = tuple(host["id"] for host in told["hosts"])
+        vms, vm = tuple(ids.get("vms", ())), ids.get("vm", told.get("vm", {}).get("id"))
+        brought = {
+            each.role: documents.get(each.number)
+            for each in recorded.documents
+            if not each.of_engine
+        }
+        self.subjects = Subjects(
+            cast("Hosts", brought.get(Role.HOSTS, hosts)),
+            cast("Hosts", brought.get(Role.VMS, vms)),
+            cast("Optional[Vm]", brought.get(Role.VM, vm)),
+            cast("Optional[Vm]", brought.get(Role.HOST, ids.get("host"))),
+        )
+        asked = {Role.HOSTS: hosts, Role.VMS: vms, Role.VM: (vm,)}
+        replies = [
+            (each.role, EngineReply(documents.get(each.number), asked[each.role]))
+            for each in recorded.documents
+            if each.of_engine
+        ]
+        of_vm = [reply for role, reply in replies if role is Role.VM]
+        self._replies = EngineReplies(
+            tuple(reply for role, reply in replies if role is Role.HOSTS),
+            of_vm[0] if of_vm else None,
+            tuple(reply for role, reply in replies if role is Role.VMS),
+        )
+
+    def look_up(
+        self,
+        _hosts: Sequence[str],
+        _vm: Optional[str],
+        _deadline: float,
+        _vms: Sequence[str] = (),
+        _statistics: bool = False,
+    ) -> EngineReplies:
+        """What the engine answered when the decision was made."""
+        return self._replies
+
+    def access(self, _deadline: float) -> EngineAccess:
+        """Nothing.
+
+        Raises:
+            EngineUnavailable: always.
+        """
+        raise EngineUnavailable(_NO_ENGINE)
+
+
+def run(
+    reader: Reader,
+    numbers: Sequence[int],
+    policies: Sequence[Policy],
+    parallel: int,
+) -> Iterator[Tuple[Record, Sequence[Made]]]:
+    """Make decisions again, one policy after another; they come in their order.
+
+    Args:
+        numbers: of recorded decisions.
+        parallel: decisions that are made at once.
+
+    Yields:
+        What was decided then, and what each of the policies makes of it.
+
+    Raises:
+        HistoryUnreadable: the recordings cannot be read.
+    """
+    documents = Documents(reader)
+
+    def make(recorded: Recorded) -> Tuple[Record, Sequence[Made]]:
+        return recorded.record, [policy.make(recorded, documents) for policy in policies]
+
+    pending: Deque[Future[Tuple[Record, Sequence[Made]]]] = deque()
+    with ThreadPoolExecutor(parallel) as threads:
+        try:
+            for start in range(0, len(numbers), _CHUNK):
+                for recorded in reader.recordings(numbers[start : start + _CHUNK]):
+                    pending.append(threads.submit(make, recorded))
+                    while len(pending) > 2 * parallel:
+                        yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            for each in pending:
+                each.cancel()

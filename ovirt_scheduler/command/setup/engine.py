@@ -6,6 +6,7 @@ docs/engine.md describes ``engine-config`` and the Java that the engine uses.
 from __future__ import annotations
 
 import ssl
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, List, NamedTuple, Optional, Tuple
 
@@ -63,19 +64,18 @@ def keytool(found: Java, action: str, suffix: str = "") -> List[str]:
             "-keystore", str(found.store)]  # fmt: skip
 
 
+@dataclass
 class TrustStore(Step):
     """Has the engine's Java trust the daemon's certificate."""
 
-    def __init__(self, machine: Machine, record: Record, conf: SchedulerConf) -> None:
-        super().__init__(machine, record)
-        self._conf = conf
+    conf: SchedulerConf
 
     def plan(self) -> Plan:
         """Plan to import the certificate, in the place of a former one."""
-        if not self._conf.values()["ssl"]:
+        if not self.conf.values()["ssl"]:
             return Plan("already so: ssl = false, so the engine needs to trust no certificate")
-        found = java(self._machine)
-        if found is None or not self._machine.live:
+        found = java(self.machine)
+        if found is None or not self.machine.live:
             page = manual.page("engine.md")
             words = f"have the engine's Java trust the certificate ({page}), or set ssl = false"
             return Plan(f"left to you: {words} in {CONF}", left=True)
@@ -89,39 +89,39 @@ class TrustStore(Step):
         return Plan(words, lambda: self._import(commands), note=lambda: self._note(found.store))
 
     def _note(self, store: Path) -> None:
-        name = self._machine.name(store)
-        if name not in self._record.trust_stores:
-            self._record.trust_stores.append(name)
+        name = self.machine.name(store)
+        if name not in self.record.trust_stores:
+            self.record.trust_stores.append(name)
 
     def _import(self, commands: List[List[str]]) -> None:
         for command in commands:
-            self._machine.run(command)
+            self.machine.run(command)
 
     def plan_removal(self) -> Plan:
         """Plan to delete the certificate from the store."""
-        found = java(self._machine) if self._record.trust_stores else None
-        if found is None or self._machine.name(found.store) not in self._record.trust_stores:
+        found = java(self.machine) if self.record.trust_stores else None
+        if found is None or self.machine.name(found.store) not in self.record.trust_stores:
             return Plan("nothing to undo: setup put the certificate into no trust store")
         command = keytool(found, "-delete")
         if self._stored(found) is None:
             return Plan(
-                f"already so: {found.store} has no {_ALIAS}", self._record.trust_stores.clear
+                f"already so: {found.store} has no {_ALIAS}", self.record.trust_stores.clear
             )
         return Plan(" ".join(["run", *command]), lambda: self._delete(command))
 
     def _delete(self, command: List[str]) -> None:
-        self._machine.run(command)
-        self._record.trust_stores.clear()
+        self.machine.run(command)
+        self.record.trust_stores.clear()
 
     def _certificate(self) -> Path:
-        own = self._conf.values()["ssl_certificate"]
-        folder = self._machine.path(Certificate.name)
-        return self._machine.path(str(own)) if own else certificates.files_in(folder).certificate
+        own = self.conf.values()["ssl_certificate"]
+        folder = self.machine.path(Certificate.name)
+        return self.machine.path(str(own)) if own else certificates.files_in(folder).certificate
 
     def _stored(self, found: Java) -> Optional[bytes]:
         """The certificate that the store has under our alias, as DER."""
         try:
-            return _der(self._machine.run([*keytool(found, "-exportcert"), "-rfc"]))
+            return _der(self.machine.run([*keytool(found, "-exportcert"), "-rfc"]))
         except StepFailed:  # there is none, or the import will say what is wrong
             return None
 
@@ -132,54 +132,49 @@ def _der(text: str) -> bytes:
     return ssl.PEM_cert_to_DER_cert(f"{begin}{first}{end}")
 
 
+@dataclass
 class EngineSetting(Step):
     """Sets a value of the engine's configuration, which the engine reads when it starts."""
 
-    def __init__(
-        self, machine: Machine, record: Record, key: str, value: Callable[[], str]
-    ) -> None:
-        """Make the step; the value is asked for when the steps before it are done."""
-        super().__init__(machine, record)
-        self._key = key
-        self._value = value
+    key: str
+    value: Callable[[], str]  # asked for when the steps before it are done
 
     def plan(self) -> Plan:
         """Plan to set the value with ``engine-config``."""
-        value = self._value()
-        command = f"engine-config -s {self._key}={value}"
-        if not self._machine.path(_ENGINE_CONFIG).exists():
+        value = self.value()
+        command = f"engine-config -s {self.key}={value}"
+        if not self.machine.path(_ENGINE_CONFIG).exists():
             return Plan(f"left to you, on the engine's machine: {command}", left=True)
         former = self._present()
         if former == value:
-            return Plan(f"already so: {self._key} is {value}")
+            return Plan(f"already so: {self.key} is {value}")
         return Plan(f"run {command}", lambda: self._set(value), note=lambda: self._note(former))
 
     def _note(self, former: str) -> None:
-        self._record.engine_config.setdefault(
-            self._key, former
-        )  # the first one, as later ones are setup's
+        # The first one, as later ones are setup's.
+        self.record.engine_config.setdefault(self.key, former)
 
     def _set(self, value: str) -> None:
-        tool = str(self._machine.path(_ENGINE_CONFIG))
-        self._machine.run([tool, "-s", f"{self._key}={value}"])
+        tool = str(self.machine.path(_ENGINE_CONFIG))
+        self.machine.run([tool, "-s", f"{self.key}={value}"])
 
     def plan_removal(self) -> Plan:
         """Plan to set the former value again."""
-        former = self._record.engine_config.get(self._key)
-        if former is None or not self._machine.path(_ENGINE_CONFIG).exists():
-            return Plan(f"nothing to undo: {self._key} was not set by setup")
-        return Plan(f"run engine-config -s {self._key}={former}", lambda: self._restore(former))
+        former = self.record.engine_config.get(self.key)
+        if former is None or not self.machine.path(_ENGINE_CONFIG).exists():
+            return Plan(f"nothing to undo: {self.key} was not set by setup")
+        return Plan(f"run engine-config -s {self.key}={former}", lambda: self._restore(former))
 
     def _restore(self, former: str) -> None:
         self._set(former)
-        del self._record.engine_config[self._key]
+        del self.record.engine_config[self.key]
 
     def _present(self) -> str:
         """The value that ``engine-config -g`` shows, as ``KEY: VALUE version: VERSION``."""
-        output = self._machine.run([str(self._machine.path(_ENGINE_CONFIG)), "-g", self._key])
-        lines = [line for line in output.splitlines() if line.startswith(f"{self._key}:")]
+        output = self.machine.run([str(self.machine.path(_ENGINE_CONFIG)), "-g", self.key])
+        lines = [line for line in output.splitlines() if line.startswith(f"{self.key}:")]
         if not lines:
-            raise StepFailed(f"engine-config -g {self._key} gives no value: {output.strip()}")
+            raise StepFailed(f"engine-config -g {self.key} gives no value: {output.strip()}")
         return lines[0].partition(":")[2].rpartition(" version:")[0].strip()
 
 
@@ -218,8 +213,8 @@ class OldPlugins(Step):
         Raises:
             StepFailed: others could have changed one of the files.
         """
-        folder = self._machine.path(ADOPTED)
-        missing = [each for each in self.found(self._machine) if not (folder / each.name).exists()]
+        folder = self.machine.path(ADOPTED)
+        missing = [each for each in self.found(self.machine) if not (folder / each.name).exists()]
         if not missing and not folder.exists():
             return Plan(f"skipped: there are no plugins in {OLD_PLUGINS}")
         if not missing:
@@ -233,10 +228,10 @@ class OldPlugins(Step):
 
     def _copy(self, files: List[Path]) -> None:
         for each in files:
-            self._machine.write(f"{ADOPTED}/{each.name}", each.read_bytes())
+            self.machine.write(f"{ADOPTED}/{each.name}", each.read_bytes())
 
     def plan_removal(self) -> Plan:
         """Plan nothing: the copies are the administrator's."""
-        if not self._machine.path(ADOPTED).exists():
+        if not self.machine.path(ADOPTED).exists():
             return Plan("nothing to undo: no plugins of the old proxy")
         return Plan(f"kept: your plugins in {ADOPTED}")

@@ -9,8 +9,9 @@ import contextlib
 import difflib
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Dict, Iterator, List, Tuple
 
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.command.setup.record import Record, checksum
@@ -43,79 +44,62 @@ def shipped(name: str) -> Path:
     return within if within.exists() else package.parent / name
 
 
+@dataclass
 class ShippedFile(Step):
-    """Installs a file. One that was edited stays, and the new one goes beside it.
+    """Installs a file. One that was edited stays, and the new one goes beside it."""
 
-    Attributes:
-        name: the machine's name of the file.
-        changed: whether this step wrote it.
-    """
+    name: str  # the machine's name of it
+    data: bytes  # what it is to hold
+    plain: bytes  # what the package has for it
+    packaged: Tuple[str, ...] = ()  # where a package of the distribution has it
+    changed: bool = False  # whether this step wrote it
 
-    def __init__(
-        self,
-        machine: Machine,
-        record: Record,
-        name: str,
-        data: bytes,
-        plain: Optional[bytes] = None,
-        packaged: Tuple[str, ...] = (),
-    ) -> None:
-        """Make the step.
-
-        Args:
-            data: what the file is to hold.
-            plain: what the package has for it, if that differs.
-            packaged: names at which a package of the distribution has the file.
-        """
-        super().__init__(machine, record)
-        self.name = name
-        self._data = data
-        self._plain = data if plain is None else plain
-        self._packaged = packaged
-        self._beside = f"{name}.new"
-        self.changed = False
+    @property
+    def _beside(self) -> str:
+        """Where the new one goes."""
+        return f"{self.name}.new"
 
     @property
     def _ours(self) -> List[str]:
         """The checksums of what setup wrote as this file, or beside it."""
-        return self._record.files.get(self.name, [])
+        return self.record.files.get(self.name, [])
 
     @property
     def edited(self) -> bool:
         """Whether the file holds neither what is shipped nor what setup ever wrote."""
-        present = self._machine.read(self.name)
-        unedited = {*self._ours, checksum(self._plain), checksum(self._data)}
+        present = self.machine.read(self.name)
+        unedited = {*self._ours, checksum(self.plain), checksum(self.data)}
         return present is not None and checksum(present) not in unedited
 
     def plan(self) -> Plan:
         """Plan to write the file, or to put it beside one that was edited."""
-        for other in self._packaged:
-            if self.name not in self._record.files and self._machine.path(other).exists():
+        for other in self.packaged:
+            if self.name not in self.record.files and self.machine.path(other).exists():
                 return Plan(f"already so: {other}, of a package")
-        present = self._machine.read(self.name)
-        if present == self._data:
+        present = self.machine.read(self.name)
+        if present == self.data:
             return Plan(f"already so: {self.name}")
         if not self.edited:
             found = present is not None and not self._ours
             verb = "write" if present is None else "replace"
-            former = self._plain if present is None else present
+            former = self.plain if present is None else present
             return Plan(
                 f"{verb} {self.name}{self._difference(former)}",
                 self._write,
                 note=lambda: self._note(found),
             )
-        known = checksum(self._data) in self._ours
-        if known or self._machine.read(self._beside) == self._data:
+        known = checksum(self.data) in self._ours
+        if known or self.machine.read(self._beside) == self.data:
             return Plan(f"kept: {self.name}, which was edited")
         return Plan(
             f"keep {self.name}, which was edited, and put the new one beside it: {self._beside}",
-            lambda: self._machine.write(self._beside, self._data),
+            lambda: self.machine.write(self._beside, self.data),
             note=lambda: self._note(False),
         )
 
     def _difference(self, former: bytes) -> str:
         """The lines that change, each on a line of its own."""
-        old, new = (data.decode("utf-8", "replace").splitlines() for data in (former, self._data))
+        old, new = (data.decode("utf-8", "replace").splitlines() for data in (former, self.data))
         lines = list(difflib.unified_diff(old, new, n=0, lineterm=""))[2:]  # without file names
         changes = [line for line in lines if not line.startswith("@")]
         if len(changes) > _MOST_LINES:
@@ -124,22 +108,22 @@ class ShippedFile(Step):
 
     def _note(self, found: bool) -> None:
         if found:
-            self._record.found.append(self.name)
-        if checksum(self._data) not in self._ours:
-            self._record.files[self.name] = [*self._ours, checksum(self._data)]
+            self.record.found.append(self.name)
+        if checksum(self.data) not in self._ours:
+            self.record.files[self.name] = [*self._ours, checksum(self.data)]
 
     def _write(self) -> None:
-        self._machine.write(self.name, self._data)
+        self.machine.write(self.name, self.data)
         self.changed = True
 
     def plan_removal(self) -> Plan:
         """Plan to remove the file if it was not edited, or the new one beside it."""
-        present = self._machine.read(self.name)
-        beside = self._machine.read(self._beside)
+        present = self.machine.read(self.name)
+        beside = self.machine.read(self._beside)
         if beside is not None and checksum(beside) in self._ours:
             return Plan(
                 f"keep {self.name}, which was edited, and remove {self._beside}",
-                lambda: self._machine.path(self._beside).unlink(),
+                lambda: self.machine.path(self._beside).unlink(),
                 removes=self._beside,
             )
         if present is None:
@@ -148,18 +132,18 @@ class ShippedFile(Step):
             return Plan(f"kept: {self.name}, which was there before")
         if checksum(present) not in self._ours:
             return Plan(f"kept: {self.name}, which was edited")
-        if self.name in self._record.found:
+        if self.name in self.record.found:
             return Plan(f"restore {self.name}", self._restore)
         return Plan(f"remove {self.name}", self._unlink, removes=self.name)
 
     def _restore(self) -> None:
-        self._machine.write(self.name, self._plain)
-        self._record.found.remove(self.name)
-        del self._record.files[self.name]
+        self.machine.write(self.name, self.plain)
+        self.record.found.remove(self.name)
+        del self.record.files[self.name]
 
     def _unlink(self) -> None:
-        self._machine.path(self.name).unlink()
-        del self._record.files[self.name]
+        self.machine.path(self.name).unlink()
+        del self.record.files[self.name]
 
 
 class SchedulerConf(ShippedFile):
@@ -191,7 +175,7 @@ class SchedulerConf(ShippedFile):
         """The keys that an edited file sets otherwise, with their values."""
         if not self.edited:
             return {}
-        present, wanted = self.values(), self._parsed(self._data)
+        present, wanted = self.values(), self._parsed(self.data)
         return {key: value for key, value in self._keys.items() if present[key] != wanted[key]}
 
     def values(self) -> ConfFile:
@@ -200,15 +184,15 @@ class SchedulerConf(ShippedFile):
         Raises:
             ConfigError: the file was edited, and is wrong.
         """
-        edited = self._machine.read(self.name) if self.edited else None
-        return self._parsed(self._data if edited is None else edited)
+        edited = self.machine.read(self.name) if self.edited else None
+        return self._parsed(self.data if edited is None else edited)
 
     def _parsed(self, data: bytes) -> ConfFile:
-        return config.parse(data, self._machine.path(self.name))
+        return config.parse(data, self.machine.path(self.name))
 
     def _note(self, found: bool) -> None:
         super()._note(found)
-        self._record.conf_keys = self._keys
+        self.record.conf_keys = self._keys
 
 
 def _with_keys(plain: bytes, keys: Dict[str, str]) -> bytes:
@@ -239,7 +223,7 @@ class UnitFile(ShippedFile):
         """
         plan = super().plan()
         if plan.act and self._program is None:
-            within = "" if self._machine.live else f" in {self._machine.root}, from within it"
+            within = "" if self.machine.live else f" in {self.machine.root}, from within it"
             raise StepFailed(
                 f"the program ovirt-scheduler is not installed; install the package first{within}: "
                 "python3 -m venv /opt/ovirt-scheduler && /opt/ovirt-scheduler/bin/pip install ."
@@ -247,8 +231,8 @@ class UnitFile(ShippedFile):
         if plan.act and self._interpreter and not self._exists(self._interpreter):
             raise StepFailed(
                 f"{self._program}: is run by {self._interpreter}, which is not in "
-                f"{self._machine.root}: a virtual environment is made where it is to be used; "
-                f"make it from within, with chroot {self._machine.root}"
+                f"{self.machine.root}: a virtual environment is made where it is to be used; "
+                f"make it from within, with chroot {self.machine.root}"
             )
         hidden = [each for each in self._needed() if each.startswith(_HIDDEN)]
         if plan.act and hidden:
@@ -264,18 +248,18 @@ class UnitFile(ShippedFile):
             return
         yield self._program
         if self._interpreter:
-            interpreter = self._machine.path(self._interpreter).resolve()
+            interpreter = self.machine.path(self._interpreter).resolve()
             with contextlib.suppress(ValueError):  # a link out of an image's folder
-                yield self._machine.name(interpreter)
+                yield self.machine.name(interpreter)
 
     @property
     def _interpreter(self) -> str:
         """The Python that the program's first line names, or an empty text."""
-        first, _, _ = (self._machine.read(self._program or "") or b"").partition(b"\n")
+        first, _, _ = (self.machine.read(self._program or "") or b"").partition(b"\n")
         return os.fsdecode(first[2:].split()[0]) if first.startswith(b"#!/") else ""
 
     def _exists(self, name: str) -> bool:
-        return os.path.lexists(self._machine.path(name))  # a link leads elsewhere on the machine
+        return os.path.lexists(self.machine.path(name))  # a link leads elsewhere on the machine
 
     def _write(self) -> None:
         super()._write()
@@ -286,8 +270,8 @@ class UnitFile(ShippedFile):
         self._reload()
 
     def _reload(self) -> None:
-        if self._machine.runs_systemd:
-            self._machine.run([self._machine.tool("systemctl") or "systemctl", "daemon-reload"])
+        if self.machine.runs_systemd:
+            self.machine.run([self.machine.tool("systemctl") or "systemctl", "daemon-reload"])
 
 
 def _packaged(file: str) -> Tuple[str, ...]:
@@ -305,4 +289,5 @@ def companions(machine: Machine, record: Record) -> Iterator[ShippedFile]:
 def sample_confs(machine: Machine, record: Record) -> Iterator[ShippedFile]:
     """The conf files of the sample plugins."""
     for file in sorted(shipped("etc/plugins").glob("*.conf")):
-        yield ShippedFile(machine, record, f"{CONF_FOLDER}/plugins/{file.name}", file.read_bytes())
+        data = file.read_bytes()
+        yield ShippedFile(machine, record, f"{CONF_FOLDER}/plugins/{file.name}", data, data)

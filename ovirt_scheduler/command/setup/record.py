@@ -23,9 +23,7 @@ FILE = "/var/lib/ovirt-scheduler-setup.json"
 class Record:
     """What setup did. Paths are the machine's names, checksums as ``checksum`` gives them."""
 
-    files: Dict[str, List[str]] = field(
-        default_factory=dict
-    )  # path to the checksums of what was written
+    files: Dict[str, List[str]] = field(default_factory=dict)  # path: checksums of what was written
     found: List[str] = field(default_factory=list)  # those of the files that existed, as shipped
     folders: List[str] = field(default_factory=list)  # that were made
     conf_keys: Dict[str, str] = field(default_factory=dict)  # that were set in scheduler.conf

@@ -7,6 +7,7 @@ nothing. A dry run shows the plans and carries none out; a second run finds noth
 from __future__ import annotations
 
 import abc
+from dataclasses import dataclass
 from typing import Callable, NamedTuple, Optional
 
 from ovirt_scheduler.command.setup.machine import Machine
@@ -31,12 +32,12 @@ class Plan(NamedTuple):
     note: Callable[[], None] = nothing  # writes into the record what ``act`` is about to do
 
 
+@dataclass
 class Step(abc.ABC):
     """One thing that is so when the machine is set up."""
 
-    def __init__(self, machine: Machine, record: Record) -> None:
-        self._machine = machine
-        self._record = record
+    machine: Machine
+    record: Record
 
     @abc.abstractmethod
     def plan(self) -> Plan:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator, List, Optional, Sequence
+from typing import ClassVar, Iterator, List, Optional, Sequence
 
 from ovirt_scheduler import manual
 from ovirt_scheduler.command.setup.files import PACKAGES, UNIT, SchedulerConf, ShippedFile, shipped
@@ -40,21 +41,21 @@ class User(Step):
 
     def plan(self) -> Plan:
         """Plan to make the user with a tool of the system."""
-        if self._machine.owner(USER):
+        if self.machine.owner(USER):
             return Plan(f"already so: the user {USER}")
         return Plan(f"make the user {USER}", self._make, note=self._note)
 
     def _note(self) -> None:
-        self._record.user = True
+        self.record.user = True
 
     def _make(self) -> None:
         try:
             self._run()
         finally:  # else one that is then made by hand would be removed some day
-            self._record.user = self._machine.owner(USER) is not None
+            self.record.user = self.machine.owner(USER) is not None
 
     def _run(self) -> None:
-        machine = self._machine
+        machine = self.machine
         sysusers = machine.tool("systemd-sysusers")
         useradd = machine.tool("useradd")
         if sysusers:
@@ -75,74 +76,66 @@ class User(Step):
 
     def plan_removal(self) -> Plan:
         """Plan to remove the user if setup made it and it owns no folder."""
-        owner = self._machine.owner(USER)
+        owner = self.machine.owner(USER)
         if not owner:
             return Plan(f"nothing to undo: no user {USER}")
-        if not self._record.user:
+        if not self.record.user:
             return Plan(f"kept: the user {USER}, who was there before")
-        remaining = [each for each in folders(self._machine, self._record) if each.is_of(owner)]
+        remaining = [each for each in folders(self.machine, self.record) if each.is_of(owner)]
         if remaining:
             names = " and ".join(each.name for each in remaining)
             return Plan(f"kept: the user {USER}, who owns {names}")
         return Plan(f"remove the user {USER}", self._remove)
 
     def _remove(self) -> None:
-        machine = self._machine
+        machine = self.machine
         machine.run([machine.tool("userdel") or "userdel", *machine.root_option("--prefix"), USER])
-        self._record.user = False
+        self.record.user = False
 
 
+@dataclass
 class Folder(Step):
     """Makes a folder that only its owner may write."""
 
-    def __init__(self, machine: Machine, record: Record, name: str, mode: int, user: str) -> None:
-        """Make the step.
-
-        Args:
-            name: the machine's name of the folder.
-            mode: its permissions.
-            user: who owns it.
-        """
-        super().__init__(machine, record)
-        self.name = name
-        self._mode = mode
-        self._user = user
+    name: str  # the machine's name of it
+    mode: int
+    user: str  # who owns it
 
     def plan(self) -> Plan:
         """Plan to make the folder, or to take the permission to write from others."""
-        place = self._machine.path(self.name)
+        place = self.machine.path(self.name)
         if not place.exists():
-            words = f"make the folder {self.name}, mode {self._mode:04o}, of {self._user}"
+            words = f"make the folder {self.name}, mode {self.mode:04o}, of {self.user}"
             return Plan(words, self._make, note=self._note)
         if place.stat().st_mode & 0o022:
-            words = f"close the folder {self.name} to other writers, mode {self._mode:04o}"
-            return Plan(words, lambda: place.chmod(self._mode))
+            words = f"close the folder {self.name} to other writers, mode {self.mode:04o}"
+            return Plan(words, lambda: place.chmod(self.mode))
         return Plan(f"already so: the folder {self.name}")
 
     def _note(self) -> None:
-        if self.name not in self._record.folders:
-            self._record.folders.append(self.name)
+        if self.name not in self.record.folders:
+            self.record.folders.append(self.name)
 
     def is_of(self, owner: Owner) -> bool:
         """Whether the folder exists and belongs to a user."""
-        place = self._machine.path(self.name)
-        remains = place.exists() and self.name not in self._machine.gone
+        place = self.machine.path(self.name)
+        remains = place.exists() and self.name not in self.machine.gone
         return remains and place.stat().st_uid == owner.uid
 
     def _make(self) -> None:
-        owner = self._machine.owner(USER) if self._user == USER else Owner(0, 0)
+        owner = self.machine.owner(USER) if self.user == USER else Owner(0, 0)
         if owner is None:
-            raise StepFailed(f"{self.name}: there is no user {self._user} to give it to")
-        self._machine.make_folder(self.name, self._mode)
-        self._machine.give(self.name, owner)
+            raise StepFailed(f"{self.name}: there is no user {self.user} to give it to")
+        self.machine.make_folder(self.name, self.mode)
+        self.machine.give(self.name, owner)
 
     def plan_removal(self) -> Plan:
         """Plan to remove the folder if setup made it and it holds nothing but the daemon's own."""
-        machine = self._machine
+        machine = self.machine
         place = machine.path(self.name)
         if not place.exists():
             return Plan(f"nothing to undo: no folder {self.name}")
-        if self.name not in self._record.folders:
+        if self.name not in self.record.folders:
             return Plan(f"kept: the folder {self.name}, which was there before")
         stay = [entry for entry in place.iterdir() if machine.name(entry) not in machine.gone]
         held = sorted({entry.name for entry in stay} - _DAEMONS_OWN.get(self.name, set()))
@@ -151,14 +144,14 @@ class Folder(Step):
         return Plan(f"remove the folder {self.name}", self._remove, removes=self.name)
 
     def _remove(self) -> None:
-        place = self._machine.path(self.name)
+        place = self.machine.path(self.name)
         for own in place.iterdir():
             if own.is_dir() and not own.is_symlink():
                 shutil.rmtree(own)
             else:
                 own.unlink()
         place.rmdir()
-        self._record.folders.remove(self.name)
+        self.record.folders.remove(self.name)
 
 
 def folders(machine: Machine, record: Record) -> Iterator[Folder]:
@@ -169,48 +162,47 @@ def folders(machine: Machine, record: Record) -> Iterator[Folder]:
             yield Folder(machine, record, name, int(mode, 8), user)
 
 
+@dataclass
 class Link(Step):
     """Makes a link where the shell or man(1) looks, to a file of a virtual environment."""
 
-    def __init__(self, machine: Machine, record: Record, name: str, target: str) -> None:
-        super().__init__(machine, record)
-        self._name = name
-        self._target = target
+    name: str
+    target: str
 
     def plan(self) -> Plan:
         """Plan to make the link, unless the name is taken."""
         there = self._present_target()
-        if there == self._target:
-            return Plan(f"already so: {self._name} leads to {self._target}")
-        if there is not None and there != self._record.links.get(self._name):
-            return Plan(f"kept: {self._name}, which was there before")
-        return Plan(f"link {self._name} to {self._target}", self._make, note=self._note)
+        if there == self.target:
+            return Plan(f"already so: {self.name} leads to {self.target}")
+        if there is not None and there != self.record.links.get(self.name):
+            return Plan(f"kept: {self.name}, which was there before")
+        return Plan(f"link {self.name} to {self.target}", self._make, note=self._note)
 
     def _note(self) -> None:
-        self._record.links[self._name] = self._target
+        self.record.links[self.name] = self.target
 
     def _make(self) -> None:
-        place = self._machine.path(self._name)
-        self._machine.make_folder(self._machine.name(place.parent))
+        place = self.machine.path(self.name)
+        self.machine.make_folder(self.machine.name(place.parent))
         place.unlink(missing_ok=True)
-        place.symlink_to(self._target)
+        place.symlink_to(self.target)
 
     def plan_removal(self) -> Plan:
         """Plan to remove the link if it still leads where setup had it lead."""
         there = self._present_target()
         if there is None:
-            return Plan(f"nothing to undo: no link {self._name}")
-        if there != self._record.links.get(self._name):
-            return Plan(f"kept: {self._name}, which setup did not make")
-        return Plan(f"remove {self._name}", self._remove, removes=self._name)
+            return Plan(f"nothing to undo: no link {self.name}")
+        if there != self.record.links.get(self.name):
+            return Plan(f"kept: {self.name}, which setup did not make")
+        return Plan(f"remove {self.name}", self._remove, removes=self.name)
 
     def _remove(self) -> None:
-        self._machine.path(self._name).unlink()
-        del self._record.links[self._name]
+        self.machine.path(self.name).unlink()
+        del self.record.links[self.name]
 
     def _present_target(self) -> Optional[str]:
         """Where the link leads now: empty if it is no link, None if there is nothing."""
-        place = self._machine.path(self._name)
+        place = self.machine.path(self.name)
         if place.is_symlink():
             return str(place.readlink())
         return "" if place.exists() else None
@@ -228,69 +220,66 @@ def links(machine: Machine, record: Record) -> Iterator[Link]:
         yield Link(machine, record, name, target)
 
 
+@dataclass
 class Certificate(Step):
     """Makes the certificate, which the daemon's first start would make else."""
 
-    name = f"{STATE_FOLDER}/certificate"
-
-    def __init__(self, machine: Machine, record: Record, conf: SchedulerConf) -> None:
-        super().__init__(machine, record)
-        self._conf = conf
+    conf: SchedulerConf
+    name: ClassVar[str] = f"{STATE_FOLDER}/certificate"
 
     def plan(self) -> Plan:
         """Plan to make the certificate, as the daemon's user."""
-        values = self._conf.values()
+        values = self.conf.values()
         if not values["ssl"] or values["ssl_certificate"] is not None:
             return Plan("already so: scheduler.conf needs no certificate to be made")
-        if certificates.files_in(self._machine.path(self.name)).certificate.exists():
+        if certificates.files_in(self.machine.path(self.name)).certificate.exists():
             return Plan(f"already so: the certificate in {self.name}")
-        if not self._machine.live:
+        if not self.machine.live:
             return Plan("left to the daemon: the certificate, made on the machine's first start")
         return Plan(f"make a certificate in {self.name}", self._make)
 
     def _make(self) -> None:
-        owner = self._machine.owner(USER)
+        owner = self.machine.owner(USER)
         if owner is None:
             raise StepFailed(f"{self.name}: there is no user {USER} to give it to")
         with acting_as(owner):
-            made = certificates.ensure(self._machine.path(self.name))
+            made = certificates.ensure(self.machine.path(self.name))
         # Not noted before: a certificate that is not in the record stays on removal.
-        self._record.certificate = checksum(made.certificate.read_bytes())
+        self.record.certificate = checksum(made.certificate.read_bytes())
 
     def plan_removal(self) -> Plan:
         """Plan to remove the certificate if it is the one that setup made."""
-        place = self._machine.path(self.name)
+        place = self.machine.path(self.name)
         if not place.exists():
             return Plan("nothing to undo: no certificate")
         file = certificates.files_in(place).certificate
         present = checksum(file.read_bytes()) if file.exists() else None
-        if self._record.certificate != present:
+        if self.record.certificate != present:
             return Plan(f"kept: {self.name}, which setup did not make")
         words = f"remove the certificate in {self.name}"
         return Plan(words, self._remove, removes=self.name)
 
     def _remove(self) -> None:
-        shutil.rmtree(self._machine.path(self.name))
-        self._record.certificate = None
+        shutil.rmtree(self.machine.path(self.name))
+        self.record.certificate = None
 
 
+@dataclass
 class Service(Step):
     """Enables and starts the unit. It stops the old proxy's, which has the same port."""
 
-    def __init__(self, machine: Machine, record: Record, files: Sequence[ShippedFile]) -> None:
-        super().__init__(machine, record)
-        self._files = files
+    files: Sequence[ShippedFile]
 
     def plan(self) -> Plan:
         """Plan to enable and start the unit; to start it again if one of the files changed."""
         systemctl = self._systemctl()
         if not systemctl:
             return Plan("skipped: the unit, as there is no systemctl here")
-        if self._machine.live and not self._machine.runs_systemd:
+        if self.machine.live and not self.machine.runs_systemd:
             return Plan("skipped: the unit, as systemd does not run; ovirt-scheduler serve runs")
         commands = self._commands(systemctl)
         if not commands:
-            return Plan(f"already so: {UNIT} is enabled{' and runs' * self._machine.live}")
+            return Plan(f"already so: {UNIT} is enabled{' and runs' * self.machine.live}")
         return Plan(
             _shown(commands),
             lambda: self._run(systemctl, commands),
@@ -299,11 +288,11 @@ class Service(Step):
 
     def _systemctl(self) -> List[str]:
         """The beginning of a command; empty if there is no systemctl."""
-        program = self._machine.tool("systemctl")
-        return [program, *self._machine.root_option("--root")] if program else []
+        program = self.machine.tool("systemctl")
+        return [program, *self.machine.root_option("--root")] if program else []
 
     def _commands(self, systemctl: List[str]) -> List[List[str]]:
-        machine = self._machine
+        machine = self.machine
         commands = []
         if self._has_old_unit() and machine.succeeds([*systemctl, "is-enabled", "-q", OLD_UNIT]):
             commands.append(["disable", *self._now(), OLD_UNIT])
@@ -311,16 +300,16 @@ class Service(Step):
             commands.append(["enable", *self._now(), UNIT])
         elif machine.live and not machine.succeeds([*systemctl, "is-active", "-q", UNIT]):
             commands.append(["start", UNIT])
-        elif machine.live and any(file.changed for file in self._files):
+        elif machine.live and any(file.changed for file in self.files):
             commands.append(["restart", UNIT])
         return commands
 
     def _note(self, commands: List[List[str]]) -> None:
         for command in commands:
             if command[-1] == OLD_UNIT:
-                self._record.old_proxy = True
+                self.record.old_proxy = True
             elif command[0] == "enable":
-                self._record.enabled = True
+                self.record.enabled = True
 
     def plan_removal(self) -> Plan:
         """Plan to stop and disable the unit, and to start the old proxy's again."""
@@ -330,10 +319,10 @@ class Service(Step):
         commands = []
         if self._is_up(systemctl[0]):  # whoever started it: its files are about to go
             commands.append(["stop", UNIT])
-        ours = self._record.enabled or f"{_UNITS}/{UNIT}" in self._record.files
-        if ours and self._machine.succeeds([*systemctl, "is-enabled", "-q", UNIT]):
+        ours = self.record.enabled or f"{_UNITS}/{UNIT}" in self.record.files
+        if ours and self.machine.succeeds([*systemctl, "is-enabled", "-q", UNIT]):
             commands.append(["disable", UNIT])
-        if self._record.old_proxy:
+        if self.record.old_proxy:
             commands.append(["enable", *self._now(), OLD_UNIT])
         if not commands:
             return Plan(f"nothing to undo: {UNIT} was not enabled by setup")
@@ -341,28 +330,28 @@ class Service(Step):
 
     def _is_up(self, systemctl: str) -> bool:
         """Whether the unit runs, or systemd is about to start it again."""
-        if not self._machine.runs_systemd:
+        if not self.machine.runs_systemd:
             return False
-        state = self._machine.run([systemctl, "show", "--property=ActiveState", UNIT])
+        state = self.machine.run([systemctl, "show", "--property=ActiveState", UNIT])
         return state.strip().partition("=")[2] not in ("inactive", "failed")
 
     def _run(self, systemctl: List[str], commands: List[List[str]]) -> None:
         for command in commands:
             begun = time.time()
             try:
-                self._machine.run([*systemctl, *command])
+                self.machine.run([*systemctl, *command])
             except StepFailed as error:
                 raise StepFailed(f"{error}{self._last_line(begun)}") from None
 
     def _last_line(self, begun: float) -> str:
         """The daemon's last line in the journal, if there is one."""
-        journalctl = self._machine.tool("journalctl")
-        if not journalctl or not self._machine.runs_systemd:
+        journalctl = self.machine.tool("journalctl")
+        if not journalctl or not self.machine.runs_systemd:
             return ""
         only = [f"--since=@{begun:.6f}", f"_SYSTEMD_UNIT={UNIT}"]
         try:
-            self._machine.run([journalctl, "--sync"])
-            line = self._machine.run(
+            self.machine.run([journalctl, "--sync"])
+            line = self.machine.run(
                 [journalctl, "--quiet", "--reverse", "--lines=1", "--output=cat", *only]
             )
         except StepFailed:
@@ -371,17 +360,17 @@ class Service(Step):
 
     def _undo(self, systemctl: List[str], commands: List[List[str]]) -> None:
         self._run(systemctl, commands)
-        self._record.enabled = self._record.old_proxy = False
+        self.record.enabled = self.record.old_proxy = False
 
     def _has_old_unit(self) -> bool:
         """Whether the old proxy has a unit; our alias of the same name is none."""
-        if self._machine.path(f"{_UNITS}/{OLD_UNIT}").is_symlink():
+        if self.machine.path(f"{_UNITS}/{OLD_UNIT}").is_symlink():
             return False
         names = [f"{folder}/systemd/system/{OLD_UNIT}" for folder in PACKAGES]
-        return any(self._machine.path(name).exists() for name in names)
+        return any(self.machine.path(name).exists() for name in names)
 
     def _now(self) -> List[str]:
-        return ["--now"] * self._machine.runs_systemd
+        return ["--now"] * self.machine.runs_systemd
 
 
 def _shown(commands: List[List[str]]) -> str:

@@ -115,17 +115,13 @@ class LoadBalancer(_SchedulerPart):
     """Moves VMs between hosts that run."""
 
     def load_balance(
-        self,
-        hosts: Sequence[types.Host],
-        vms: Sequence[types.Vm],
-        properties: Properties,
+        self, hosts: Sequence[types.Host], vms: Sequence[types.Vm], properties: Properties
     ) -> Migrations:
         """What to migrate now.
 
         Args:
             vms: all of the cluster; ``vm.host.id`` is the host that one runs on.
         """
-        del hosts, vms, properties
         return {}
 
 
@@ -133,13 +129,9 @@ class TimerInvokedScheduler(_SchedulerPart):
     """Is called again and again, at each ``timer_interval`` of a cluster."""
 
     def on_timer_invoked(
-        self,
-        hosts: Sequence[types.Host],
-        vms: Sequence[types.Vm],
-        properties: Properties,
+        self, hosts: Sequence[types.Host], vms: Sequence[types.Vm], properties: Properties
     ) -> Migrations:
         """What to migrate now, if anything."""
-        del hosts, vms, properties
         return {}
 
 
@@ -160,7 +152,6 @@ class VmStatusChanged(_SchedulerPart):
         Args:
             old_status, new_status: in the engine's words, such as ``up`` (``VmStatus``).
         """
-        del vm, old_status, new_status, hosts, vms, properties
         return {}
 
 
@@ -182,7 +173,6 @@ class HostStatusChanged(_SchedulerPart):
             old_status, new_status: in the engine's words, such as ``maintenance``
                 (``HostStatus``).
         """
-        del host, old_status, new_status, hosts, vms, properties
         return {}
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Optional, Tuple, Type, Union
 from urllib.parse import urlsplit
 
-PYTHON_PATH = "$PYTHONPATH"  # stands for each entry of the variable in plugins_path
+from ovirt_scheduler.model.units import MOST_UNITS
 
-_MOST_UNITS = 256  # that one call names (contract 4.2a)
+PYTHON_PATH = "$PYTHONPATH"  # stands for each entry of the variable in plugins_path
 
 # Listening addresses to which localhost leads.
 _LOCALHOST = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::")  # noqa: S104  nothing is bound here
@@ -116,7 +116,7 @@ def _assignments(text: str) -> Dict[str, str]:
 
 def _names(text: str) -> Tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(";"))
-    if not all(names) or not len(names) == len(set(names)) <= _MOST_UNITS:
+    if not all(names) or not len(names) == len(set(names)) <= MOST_UNITS:
         raise ValueError(text)
     return names
 
@@ -128,7 +128,7 @@ def _factors(text: str) -> Tuple[Tuple[str, int], ...]:
     ]
     found = {pair[1]: int(pair[2] or 1) for pair in pairs}
     in_range = all(-(2**31) <= factor < 2**31 for factor in found.values())
-    if len(found) < len(pairs) or len(found) > _MOST_UNITS or not in_range:
+    if len(found) < len(pairs) or len(found) > MOST_UNITS or not in_range:
         raise ValueError(text)
     return tuple(found.items())
 

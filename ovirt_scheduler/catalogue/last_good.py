@@ -87,7 +87,8 @@ class LastGood(Store):
             self.save(plugin)
 
     def _write(self, version: _Version) -> None:
-        """
+        """Write a version's file, unless it is there already.
+
         Raises:
             OSError: it cannot be written.
         """

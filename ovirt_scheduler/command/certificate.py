@@ -48,7 +48,7 @@ def add(to: arguments.Add) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    """Make, show, check, export or renew the daemon's"""
+    """Make, show, check, export or renew the daemon's certificate."""
     settings, state = arguments.settings(options), arguments.state()
     if options.switch and options.action != "renew":
         raise BadUsage("--switch goes with renew")

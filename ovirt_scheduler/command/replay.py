@@ -101,7 +101,8 @@ def _nothing(reader: Reader) -> str:
 
 
 def _changes(options: argparse.Namespace) -> Changes:
-    """
+    """What the options would have changed.
+
     Raises:
         BadUsage: a factor that is none.
     """

@@ -101,7 +101,8 @@ def _shown(
     host: Optional[str],
     coloured: bool,
 ) -> Shown:
-    """
+    """What is shown of decisions: lines in words, and a table of the hosts.
+
     Args:
         tell: gives the lines, of the host of an id or of all.
     """

@@ -326,7 +326,8 @@ def _put_verdicts_of(
 
 
 def _put_costs(hosts: Sequence[Record], costs: Sequence[_Asked], functions: int) -> None:
-    """
+    """Put the costs of each cost function into the records of the hosts.
+
     Args:
         functions: of the call, which bound each one's costs.
     """

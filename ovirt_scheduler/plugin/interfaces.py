@@ -59,7 +59,8 @@ class Driver:
 
 
 class _SchedulerPart(Driver):
-    """
+    """What the five interfaces of a scheduler share.
+
     Attributes:
         destinations: VM id to the ids of the hosts that it may be migrated to, each with the
             weighted sum of the cluster's cost functions; lower is better. A VM with no hosts has

@@ -66,7 +66,8 @@ def strings(place: str, value: object) -> List[str]:
 
 
 def at_most_units(place: str, wanted: Sequence[WantedUnit]) -> None:
-    """
+    """Refuse a call that names too many policy units.
+
     Raises:
         BadParameters: more policy units than one call may name (contract 4.2a).
     """

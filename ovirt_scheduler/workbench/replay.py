@@ -114,7 +114,8 @@ class Policy:
     current = refresh
 
     def _check(self, changes: Changes) -> None:
-        """
+        """Refuse changes that name what nobody could be asked for.
+
         Raises:
             BadUsage: a unit that is to be asked is not there.
         """

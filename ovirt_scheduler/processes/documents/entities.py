@@ -128,7 +128,7 @@ class _Watched:
 
     @property
     def place(self) -> str:
-        """``hosts: host number 2 (id ...): <cpu><topology><cores>``"""
+        """Where the cursor is: ``hosts: host number 2 (id ...): <cpu><topology><cores>``."""
         names = [*self._path, self._name]
         inside = "".join(
             f"<{short(name)}>"

@@ -41,7 +41,8 @@ def make() -> Tables:
 
 
 def _fill(table: Table, reader: Any, made: Dict[str, Table]) -> None:
-    """
+    """Fill the table of one of the SDK's readers by watching what it reads.
+
     Raises:
         Unexpected: the SDK's reader is not of the form that is known. Or anything else.
     """

@@ -140,9 +140,10 @@ def _places(line: str) -> Dict[str, int]:
 
 
 def _data_of(source: Source, most_bytes: int) -> Data:
-    """
+    """The bytes of a pack, of its file or as they are.
+
     Raises:
-        UnreadableState: it is larger than that.
+        UnreadableState: there are more than ``most_bytes``.
     """
     size = os.fstat(source).st_size if isinstance(source, int) else len(source)
     if size > most_bytes:

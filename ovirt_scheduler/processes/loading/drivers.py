@@ -195,7 +195,8 @@ class _Reader:
     def check_whole(
         self, defined: Tuple[str, ...], topic: Optional[str], methods: Tuple[PublishedMethod, ...]
     ) -> None:
-        """
+        """Check that the class has something to call, and somebody who can call it.
+
         Raises:
             Misdefined: nothing of it could ever be called.
         """

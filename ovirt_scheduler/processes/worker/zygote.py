@@ -146,7 +146,8 @@ class _Readers(NamedTuple):
 
 
 class _Zygote:
-    """
+    """Carries out the daemon's orders: forks processes, kills them, and reports their ends.
+
     Args:
         control: where orders come from, and where it is told who has ended.
         do: what a process does with its task.

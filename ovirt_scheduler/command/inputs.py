@@ -33,10 +33,10 @@ class Inputs(NamedTuple):
         return (hosts, self.vm, self.properties) if with_vm else (hosts, self.properties)
 
 
-def add(command: argparse.ArgumentParser, with_vm: bool) -> None:
+def add(command: argparse.ArgumentParser, with_vm: bool, required: bool = True) -> None:
     """Add the options of a call about hosts."""
     command.add_argument(
-        "--hosts", metavar="FILE", required=True,
+        "--hosts", metavar="FILE", required=required,
         help="XML document of the hosts, or their ids with white space between; - is standard "
         "input",
     )  # fmt: skip
@@ -54,7 +54,8 @@ def add(command: argparse.ArgumentParser, with_vm: bool) -> None:
 def of(options: argparse.Namespace) -> Inputs:
     """Read what the options of ``add`` name."""
     asked_vm = vm(options.vm) if getattr(options, "vm", None) else NO_VM
-    return Inputs(hosts(options.hosts), asked_vm, pairs(options.property))
+    asked_hosts = hosts(options.hosts) if options.hosts else ()
+    return Inputs(asked_hosts, asked_vm, pairs(options.property))
 
 
 @contextlib.contextmanager

@@ -186,7 +186,8 @@ def run_balance(call: Call, unit: str, inputs: Inputs) -> Shown:
     why = answer.reasons(host_names)
     if not vm:
         return answer.shown("", {"migration": None}, nothing=f"nothing to do\n{why}")
-    rows = [(vm, host_names.get(host), host) for host in targets] or [(vm, "any host", "")]
+    named = names(inputs.vms, "vm").get(vm) or vm
+    rows = [(named, host_names.get(host), host) for host in targets] or [(named, "any host", "")]
     text = tables.table(("VM", "TO HOST", "ID"), rows) + why
     return answer.shown(text, {"migration": {"vm": vm, "hosts": targets}}, [vm])
 
@@ -239,15 +240,25 @@ def select_host(call: Call, scheduler: str, inputs: Inputs) -> Shown:
     return answer.shown(text, {"host": host}, _called([host], host_names))
 
 
-def migrations(call: Call, method: str, scheduler: str, inputs: Inputs) -> Shown:
+def any_hosts(call: Call, scheduler: str, inputs: Inputs) -> Shown:
+    """Ask a scheduler whether there is a host for the VM."""
+    answer = _Answer(call(_ENGINE, "hasAnyHosts", scheduler, *inputs.parameters()))
+    found = "there is a host" if answer.result else "there is no host"
+    return answer.shown(f"{found}\n", {"result": answer.result})
+
+
+def migrations(
+    call: Call, method: str, scheduler: str, inputs: Inputs, change: Sequence[str] = ()
+) -> Shown:
     """Ask a scheduler what it would migrate.
 
     Args:
-        method: ``loadBalance`` or ``onTimerInvoked``.
+        method: ``loadBalance``, ``onTimerInvoked``, or with a change the name of a hook.
+        change: the id of a host or VM, its former status, its new one.
     """
     hosts, properties = inputs.parameters(with_vm=False)
     vms = inputs.vms if isinstance(inputs.vms, str) else list(inputs.vms)
-    answer = _Answer(call(_ENGINE, method, scheduler, hosts, vms, properties))
+    answer = _Answer(call(_ENGINE, method, scheduler, *change, hosts, vms, properties))
     host_names, vm_names = names(inputs.hosts), names(inputs.vms, "vm")
     rows = [
         (vm_names.get(vm), vm, host_names.get(host) if host else "any host", host)

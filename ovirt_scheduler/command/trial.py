@@ -7,26 +7,44 @@ of their own, and the answer is the one that the engine would get.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import sys
+import tempfile
+import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import (
+    Callable,
+    Dict,
+    Iterator,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from ovirt_scheduler import manual
+from ovirt_scheduler.catalogue import files as plugin_files
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
 from ovirt_scheduler.catalogue.snapshot import Catalogue
-from ovirt_scheduler.command import arguments, inputs, terminal
+from ovirt_scheduler.command import arguments, inputs, scheduler_calls, terminal
 from ovirt_scheduler.command.inputs import Inputs
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
-from ovirt_scheduler.errors import BadInput, BadUsage, PluginError
+from ovirt_scheduler.errors import BadInput, BadUsage, PluginError, SchedulerError
 from ovirt_scheduler.model import near
-from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY, DriverUnit
+from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.processes.executor import Executor
-from ovirt_scheduler.settings.config import Settings
+from ovirt_scheduler.settings.config import EngineSettings, Settings
+from ovirt_scheduler.workbench.engine import MadeEngine
+from ovirt_scheduler.workbench.snapshot import Snapshot
 
-# What a scheduler is asked for beside a host, by its own name and that of XML-RPC.
-_MIGRATES = {"load_balance": "loadBalance", "on_timer_invoked": "onTimerInvoked"}
+_HOSTS, _VMS = "/hosts?follow=statistics", "/vms?follow=statistics"
+_STARTING = {"filter", "cost_function", "candidates", "select_host", "has_any_hosts"}
+_WATCH_SECONDS = 0.5  # between two looks at the files
 
 # Of a scheduler, beside those that it has itself.
 _OF_EACH_SCHEDULER = (POLICY, FILTERS, COST_FUNCTIONS)
@@ -42,23 +60,44 @@ def add(to: arguments.Add) -> None:
         "Run a plugin's units as the daemon runs them, in processes of their own and under the "
         "same\nlimits: accepted and rejected hosts, costs or the migration, the time, what was "
         "printed, and\nthe traceback of what failed. A scheduler is asked for a host and, with "
-        "--vms, for migrations.\nA conf file beside the plugin counts, else the one in "
-        "plugins_conf_path.",
+        "--vms, for migrations;\n--call has it told of a change of status, or calls a method of a "
+        "topic.\n--cluster tries it on a snapshot: hosts and VMs are those of the file, and "
+        "engine_connection()\nreaches a made engine that has them. A conf file beside the plugin "
+        "counts, else the one in\nplugins_conf_path.",
         "try Quiet.py --hosts hosts.xml --vm vm.xml", "try Quiet.py --hosts hosts.xml --kind "
-        "filter --property most=5", "try Spread.py --hosts hosts.xml --vms vms.xml",
+        "filter --property most=5", "try Spread.py --cluster cluster.xml.gz --watch",
+        "try Spread.py --cluster cluster.xml --call on_host_status_changed host=lynx "
+        "new_status=maintenance", "try Backups.py --call windows 'gigabytes={\"mail\": 900}'",
         settings=("config",),
     )  # fmt: skip
     command.add_argument("plugin", metavar="PLUGIN.py", type=Path, help="the plugin's file")
-    command.add_argument(
+    what = command.add_mutually_exclusive_group()
+    what.add_argument(
         "--kind", type=_kind, action="append",
         help="only units of this kind: filter, cost function or score, balance; may be given "
         "several times (default: all, and schedulers)",
     )  # fmt: skip
-    inputs.add(command, with_vm=True)
+    what.add_argument(
+        "--call", metavar=("METHOD", "KEY=VALUE"), nargs="+",
+        help="only this method of a scheduler or a topic. A hook takes host or vm (a name or id), "
+        "new_status and, unless the document tells it, old_status; a topic's method what it has: "
+        "JSON, or else text; @FILE stands for the text of a file",
+    )  # fmt: skip
+    inputs.add(command, with_vm=True, required=False)
     command.add_argument(
         "--vms", metavar="FILE",
-        help="XML document of the cluster's VMs, or their ids: for a scheduler's load_balance and "
-        "on_timer_invoked",
+        help="XML document of the cluster's VMs, or their ids: for a scheduler's load_balance, "
+        "on_timer_invoked and hooks",
+    )  # fmt: skip
+    command.add_argument(
+        "--cluster", metavar="FILE", type=Path,
+        help="a cluster that ovirt-scheduler snapshot saved, in the place of --hosts, --vms and an "
+        "engine; --vm names one of its VMs (default: the first that is down, else the first)",
+    )  # fmt: skip
+    command.add_argument(
+        "--watch", action="store_true",
+        help="run it again after each edit of the plugin, its helpers, its conf file or the files "
+        "given, until Ctrl-C",
     )  # fmt: skip
 
 
@@ -75,14 +114,86 @@ def _kind(words: str) -> Kind:
 
 
 def _run(options: argparse.Namespace) -> int:
-    """Run the units of one file."""
+    """Run the plugin, once or after each edit."""
+    given = [options.hosts, options.vms, options.vm, options.cluster]
+    given += [word.partition("=@")[2] for word in options.call or ()]
+    if not options.watch:
+        return _try(options)
+    if "-" in map(str, given):
+        raise BadUsage("--watch reads files again and again: name one in the place of -")
+    watched = [Path(file) for file in given if file]
+    try:
+        while True:
+            before = _stamps(options, watched)
+            sys.stdout.write("\x1b[H\x1b[2J" if sys.stdout.isatty() else "")
+            try:
+                _try(options)
+            except SchedulerError as error:
+                sys.stdout.write(f"ovirt-scheduler: {error}\n")
+            sys.stdout.write(f"\n{time.strftime('%X')}: waiting for an edit; Ctrl-C ends\n")
+            sys.stdout.flush()
+            while _stamps(options, watched) == before:
+                time.sleep(_WATCH_SECONDS)
+    except KeyboardInterrupt:
+        return 0
+
+
+def _stamps(options: argparse.Namespace, watched: Sequence[Path]) -> plugin_files.Stamps:
+    """What differs after an edit of the plugin, its conf file or one of the files given."""
+    found: Dict[Path, Optional[plugin_files.Stamp]] = {}
+    with contextlib.suppress(SchedulerError, OSError):  # one of them is just being replaced
+        settings = settings_for(arguments.settings(options), options.plugin)
+        conf = settings.plugins_conf_path / f"{options.plugin.stem}.conf"
+        found.update((path, plugin_files.stamp(path)) for path in (*watched, conf))
+        found.update(plugin_files.listing(options.plugin.absolute().parent).stamps)
+    return found
+
+
+def _try(options: argparse.Namespace) -> int:
     settings = settings_for(arguments.settings(options), options.plugin)
-    call_inputs = inputs.of(options)
-    if options.vms is not None:
-        call_inputs = call_inputs._replace(vms=inputs.hosts(options.vms, "VM"))
-    with inputs.naming_files(options):
-        shown = run(settings, options.plugin, tuple(options.kind or ()), call_inputs)
+    with contextlib.ExitStack() as stack:
+        engine = None
+        if options.cluster is None:
+            asked = inputs.of(options)
+            if options.vms is not None:
+                asked = asked._replace(vms=inputs.hosts(options.vms, "VM"))
+        elif options.hosts or options.vms:
+            raise BadUsage("--cluster has hosts and VMs: leave out --hosts and --vms")
+        else:
+            engine, login = stack.enter_context(_made_engine(options.cluster))
+            settings = replace(settings, engine=login)
+            asked = _of_cluster(engine, options)
+        with inputs.naming_files(options):
+            shown = run(
+                settings, options.plugin, tuple(options.kind or ()), asked,
+                options.call or (), engine,
+            )  # fmt: skip
     return arguments.show(shown, options.output or "table")
+
+
+@contextlib.contextmanager
+def _made_engine(file: Path) -> Iterator[Tuple[MadeEngine, EngineSettings]]:
+    """A made engine with the cluster of a snapshot, and the settings that lead to it."""
+    snapshot = Snapshot.read(file)
+    with contextlib.closing(MadeEngine()) as made, tempfile.NamedTemporaryFile() as password:
+        made.hold_snapshot(snapshot)
+        password.write(b"any\n")
+        password.flush()
+        yield made, EngineSettings(made.access.url, "try@internal", Path(password.name), None, 0.0)
+
+
+def _of_cluster(engine: MadeEngine, options: argparse.Namespace) -> Inputs:
+    """What the made engine has, as the daemon asks an engine for a cluster."""
+    hosts, vms, down = map(engine.get, (_HOSTS, _VMS, f"{_VMS}&search=status%3Ddown"))
+    known = inputs.names(vms, "vm")
+    vm = inputs.NO_VM
+    if options.vm and options.vm not in {*known, *known.values()} and Path(options.vm).exists():
+        vm = inputs.vm(options.vm)
+    elif options.vm or known:
+        first = next(iter({**inputs.names(down, "vm"), **known}), "")
+        identity = scheduler_calls.find(vms, "vm", options.vm) if options.vm else first
+        vm = engine.get(f"/vms/{identity}?follow=statistics")
+    return Inputs(hosts, vm, inputs.pairs(options.property), vms)
 
 
 class _OneFile:
@@ -92,6 +203,7 @@ class _OneFile:
         self._catalogue = Catalogue(
             {(unit.kind, unit.name): unit for unit in loaded.units},
             drivers={driver.name: driver for driver in loaded.drivers},
+            topics={driver.topic: driver for driver in loaded.drivers if driver.topic},
         )
 
     def refresh(self) -> Catalogue:
@@ -111,16 +223,6 @@ class _Answer(NamedTuple):
     shown: Shown
     notes: Tuple[str, ...] = ()  # on what the call left behind
 
-    @classmethod
-    def of_unit(cls, unit: PolicyUnit, shown: Shown) -> _Answer:
-        called = {"unit": unit.name, "kind": unit.kind.value}
-        return cls(f"{unit.kind.words} {unit.name}", called, shown)
-
-    @classmethod
-    def of_scheduler(cls, scheduler: DriverUnit, method: str, shown: Shown) -> _Answer:
-        called = {"scheduler": scheduler.name, "method": method}
-        return cls(f"scheduler {scheduler.name}, {method}", called, shown)
-
 
 def settings_for(settings: Settings, path: Path) -> Settings:
     """The settings with the plugin's folder alone, and its conf file where that lies beside it."""
@@ -138,7 +240,9 @@ def run(
     settings: Settings,
     path: Path,
     kinds: Tuple[Kind, ...],
-    call_inputs: Inputs,
+    asked: Inputs,
+    called: Sequence[str] = (),
+    engine: Optional[MadeEngine] = None,
 ) -> Shown:
     """Run every unit of a file that is of one of the kinds, and ask its schedulers.
 
@@ -147,36 +251,31 @@ def run(
         path: of the plugin.
         kinds: none: every unit, and the schedulers. These are asked for a host and, where there
             are VMs, for migrations.
+        asked: what is given to them.
+        called: in the place of all that one method of a scheduler or driver, and its arguments.
+        engine: that ``settings`` name, to tell what it was asked for.
 
     Raises:
         BadInput: there is no such file.
-        BadUsage: it has units, but none of these kinds; or a scheduler that lacks VMs.
+        BadUsage: it has units, but none of these kinds; no such method; or hosts or VMs lack.
         PluginError: it does not load, or has nothing to call; where, why and what to do.
         RequestError: the documents cannot be read.
         ExecutorUnavailable: no process can be started at all.
     """
     with runtime.started(settings) as running:
         loaded = load(Loader(settings, running.executor.analyse), path)
-        schedulers = [] if kinds else [each for each in loaded.drivers if each.interfaces]
-        if not loaded.units and not schedulers:
-            raise _no_unit(loaded, path)
-        units = [unit for unit in loaded.units if not kinds or unit.kind in kinds]
-        if not units and not schedulers:
-            wanted = " or ".join(kind.words for kind in kinds)
-            there = ", ".join(f"{unit.kind.words} {unit.name}" for unit in loaded.units)
-            raise BadUsage(f"{path}: has no {wanted}; it has {there}")
         call = terminal.here(running.prepare(settings, _OneFile(loaded)))
-        answers: List[_Answer] = []
-        for unit in units:
-            answer = _Answer.of_unit(unit, _ask(call, unit, call_inputs))
-            answers.append(answer._replace(notes=_why_not_kept(running.executor)))
-        notes = [*map(str, loaded.warnings), *_unknown(loaded, call_inputs.properties)]
-        for scheduler in schedulers:
-            answers.extend(
-                answer._replace(notes=_why_not_kept(running.executor))
-                for answer in _ask_scheduler(call, scheduler, call_inputs)
-            )
-            notes += _not_asked(scheduler, call_inputs)
+        questions = [*_questions(call, loaded, path, kinds, asked, called)]
+        notes = [*map(str, loaded.warnings), *_unknown(loaded, asked.properties)]
+        if engine and any(_STARTING & {*names.values()} for _, names, _ in questions):
+            notes += (f"the VM to start: {name}" for name in inputs.names(asked.vm, "vm").values())
+        if not kinds and not called:
+            for driver in loaded.drivers:
+                notes += scheduler_calls.not_asked(driver, asked)
+        answers = [
+            _Answer(words, names, ask(), (*_why_not_kept(running.executor), *_acted(engine)))
+            for words, names, ask in questions
+        ]
     if not answers:
         raise BadUsage(f"{path}: {'; '.join(notes)}")
     return Shown(
@@ -184,6 +283,48 @@ def run(
         [_fields(answer, notes) for answer in answers],
         all(answer.shown.well for answer in answers),
     )
+
+
+# What is called, in words and for JSON, and what calls it.
+_Question = Tuple[str, Mapping[str, object], Callable[[], Shown]]
+
+
+def _questions(
+    call: terminal.Call,
+    loaded: LoadedPlugin,
+    path: Path,
+    kinds: Tuple[Kind, ...],
+    asked: Inputs,
+    called: Sequence[str],
+) -> Iterator[_Question]:
+    """What is asked of a file's units and drivers, in this order."""
+    if not loaded.enabled or not (loaded.units or loaded.drivers):
+        raise _no_unit(loaded, path)
+    units = [unit for unit in loaded.units if not (kinds or called) or unit.kind in kinds]
+    if kinds and not units:
+        wanted = " or ".join(kind.words for kind in kinds)
+        there = ", ".join(f"{unit.kind.words} {unit.name}" for unit in loaded.units) or "none"
+        raise BadUsage(f"{path}: has no {wanted}; it has {there}")
+    for unit in units:
+        if not asked.hosts:
+            raise BadUsage(f"{unit.name} is about hosts: give --hosts FILE, or --cluster FILE")
+        names = {"unit": unit.name, "kind": unit.kind.value}
+        yield f"{unit.kind.words} {unit.name}", names, partial(_ask, call, unit, asked)
+    words: Sequence[str] = called[1:]
+    if called:
+        drivers = scheduler_calls.with_method(loaded.drivers, str(path), called[0])
+        methods = [(driver, called[0]) for driver in drivers]
+    else:
+        every = () if kinds else loaded.drivers
+        methods = [
+            (each, name) for each in every for name in scheduler_calls.by_itself(each, asked)
+        ]
+    for driver, method in methods:
+        yield (
+            f"{driver.words} {driver.name}, {method}",
+            {driver.words: driver.name, "method": method},
+            partial(scheduler_calls.call_method, call, driver, method, words, asked),
+        )
 
 
 def load(loader: Loader, path: Path) -> LoadedPlugin:
@@ -219,41 +360,18 @@ def _no_plugin(path: Path) -> str:
 def _no_unit(loaded: LoadedPlugin, path: Path) -> PluginError:
     if not loaded.enabled:
         return PluginError("its conf file says enabled = false", str(path))
-    if loaded.drivers:
-        names = ", ".join(driver.name for driver in loaded.drivers)
-        see = "see ovirt-scheduler schedule, --local"
-        return PluginError(f"has no policy unit but {names}: {see}", str(path))
     if loaded.warnings:
         return loaded.warnings[0]
     define = "define do_filter, do_score or do_balance, not indented, or a class"
     return PluginError(f"has no policy unit: {define}", str(path))
 
 
-def _ask(call: terminal.Call, unit: PolicyUnit, call_inputs: Inputs) -> Shown:
+def _ask(call: terminal.Call, unit: PolicyUnit, asked: Inputs) -> Shown:
     if unit.kind is Kind.FILTER:
-        return terminal.run_filters(call, [unit.name], call_inputs)
+        return terminal.run_filters(call, [unit.name], asked)
     if unit.kind is Kind.COST_FUNCTION:
-        return terminal.run_cost_functions(call, {unit.name: 1}, call_inputs)
-    return terminal.run_balance(call, unit.name, call_inputs)
-
-
-def _ask_scheduler(
-    call: terminal.Call, scheduler: DriverUnit, call_inputs: Inputs
-) -> Iterator[_Answer]:
-    if scheduler.defines("select_host"):
-        shown = terminal.select_host(call, scheduler.name, call_inputs)
-        yield _Answer.of_scheduler(scheduler, "select_host", shown)
-    for method, name in _MIGRATES.items():
-        if scheduler.defines(method) and call_inputs.vms:
-            shown = terminal.migrations(call, name, scheduler.name, call_inputs)
-            yield _Answer.of_scheduler(scheduler, method, shown)
-
-
-def _not_asked(scheduler: DriverUnit, call_inputs: Inputs) -> Iterator[str]:
-    """A note on what a scheduler would be asked for with VMs."""
-    lacking = [method for method in _MIGRATES if scheduler.defines(method) and not call_inputs.vms]
-    if lacking:
-        yield f"scheduler {scheduler.name}: give --vms to call {' and '.join(lacking)}"
+        return terminal.run_cost_functions(call, {unit.name: 1}, asked)
+    return terminal.run_balance(call, unit.name, asked)
 
 
 def _why_not_kept(executor: Executor) -> Tuple[str, ...]:
@@ -263,6 +381,17 @@ def _why_not_kept(executor: Executor) -> Tuple[str, ...]:
         f"process ({manual.page('plugins.md')}, A process of its own)"
         for why in dict.fromkeys(executor.settle(_SETTLE_SECONDS))
     )
+
+
+def _acted(engine: Optional[MadeEngine]) -> Iterator[str]:
+    """Notes on what the latest call had a made engine do, and on what that does not know."""
+    if engine is None:
+        return
+    for vm, host in engine.migrations:
+        yield f"it asked the engine to migrate {vm} to {host or 'any host'}"
+    yield from engine.unknown
+    engine.migrations.clear()
+    engine.unknown.clear()
 
 
 def _unknown(loaded: LoadedPlugin, properties: Mapping[str, str]) -> Iterator[str]:

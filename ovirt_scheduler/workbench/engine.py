@@ -25,13 +25,13 @@ from typing import (
     Optional,
     Sequence,
     Tuple,
-    Union,
 )
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.etree.ElementTree import Element, ParseError, SubElement, fromstring, tostring
 from xml.sax.saxutils import escape
 
 from ovirt_scheduler.model.plugins import EngineAccess
+from ovirt_scheduler.workbench.snapshot import Snapshot
 
 API = "/ovirt-engine/api"
 
@@ -113,6 +113,14 @@ class MadeEngine:
                 for label in _named(inside, "affinity_labels/affinity_label")
             ],
         }
+
+    def hold_snapshot(self, snapshot: Snapshot) -> None:
+        """From now on it has the cluster of a snapshot."""
+        hosts, vms = (fromstring(snapshot.document(name).data) for name in ("hosts", "vms"))  # noqa: S314  read before
+        about = next((each for each in hosts.iter("cluster")), Element("cluster", {"id": ""}))
+        cluster = Element("cluster", {"id": about.get("id", "")})
+        SubElement(cluster, "name").text = snapshot.cluster
+        self.hold(hosts, vms, [cluster])
 
     def close(self) -> None:
         """End the server and its thread."""
@@ -269,15 +277,6 @@ class MadeEngine:
         if found is None:
             return []
         return [_name(each) for each in self._held[f"{what}s"] if each.get("id") == found.get("id")]
-
-
-def elements(document: Union[str, bytes]) -> List[Element]:
-    """The entities in the document of a collection.
-
-    Raises:
-        ParseError: it is no XML.
-    """
-    return [*fromstring(document)]  # noqa: S314  of whoever runs the command
 
 
 def _text(element: Element) -> str:

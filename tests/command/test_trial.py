@@ -235,11 +235,10 @@ def test_a_name_that_is_no_plugins_is_told_with_the_one_that_was_meant(plugin, n
             "1: do_fliter is never called; did you mean do_filter",
         ),
         (PLUGIN, "enabled = false\n", "its conf file says enabled = false"),
-        (DRIVER, "", "but Night: see ovirt-scheduler schedule"),
     ],
 )
 def test_a_file_without_a_unit_is_told_why(tmp_path, source, conf, told):
-    """A misspelt function, one that is switched off, a driver."""
+    """A misspelt function, one that is switched off."""
     (tmp_path / "Odd.py").write_text(source)
     (tmp_path / "Odd.conf").write_text(conf)
     with pytest.raises(PluginError, match=rf"Odd\.py:.*{told}"):
@@ -274,6 +273,10 @@ class First(Scheduler):
 
     def load_balance(self, hosts, vms, properties):
         return {vms[0]: hosts[1:2], vms[1]: []}
+
+    def on_host_status_changed(self, host, old_status, new_status, hosts, vms, properties):
+        print(host.name, old_status, new_status, host.status, properties["policy"])
+        return {vm: [] for vm in vms}
 
 
 class Only(LoadBalancer):
@@ -312,3 +315,62 @@ def test_a_scheduler_that_only_balances_wants_vms(tmp_path):
     path.write_text(SCHEDULER.replace("class First(Scheduler)", "class _First(Scheduler)"))
     with pytest.raises(BadUsage, match="scheduler Only: give --vms to call load_balance"):
         run(path, ())
+
+
+def test_a_method_can_be_called_by_name(tmp_path):
+    """A hook, with the status in the document; a driver's own method; what a caller asks for."""
+    path = tmp_path / "Whole.py"
+    path.write_text(SCHEDULER + DRIVER.replace("def when(self)", "def when(self, hour, day=1)"))
+    changed = ("on_host_status_changed", "host=lynx", "new_status=maintenance")
+    (told,) = call(path, *changed, asked=Inputs(HOSTS, vms=VMS)).fields
+    assert told["stdout"] == "lynx up maintenance maintenance first\n"
+    assert told["migrations"] == {VM_ID: [], NO_VM: []}
+    (told,) = call(path, *changed, "old_status=down", asked=Inputs(HOSTS, vms=VMS)).fields
+    assert told["stdout"].startswith("lynx down maintenance")
+    (counted,) = call(path, "when", 'hour={"a": 1}', "day=x").fields
+    assert (counted["driver"], counted["result"]) == ("Night", 1)
+    assert call(path, "has_any_hosts").text.endswith("\nthere is a host\n")
+    both = call(path, "load_balance", asked=Inputs(HOSTS, vms=VMS)).fields
+    assert [each["scheduler"] for each in both] == ["First", "Only"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("on_host_status_chnged", r"no such method; .*; did you mean on_host_status_changed\?"),
+        ("on_host_status_changed", "give host=… too"),
+        ("on_host_status_changed host=lynx", "give new_status=… too"),
+        ("on_host_status_changed hots=lynx", r"hots is no argument of it; did you mean host\?"),
+        ("on_host_status_changed host=linx new_status=up",
+         r"no host 'linx' among the 4; did you mean lynx\?"),
+        ("on_host_status_changed host=lynx new_status=mantenance",
+         r"no host has the status 'mantenance'; did you mean maintenance\?"),
+        ("load_balance vm=web", "vm is no argument of it; it takes none, and --property"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_call_is_told_with_what_was_meant(tmp_path, words, told):
+    """The method, its arguments, the host, the status."""
+    path = tmp_path / "Whole.py"
+    path.write_text(SCHEDULER)
+    with pytest.raises(BadUsage, match=told):
+        call(path, *words.split(), asked=Inputs(HOSTS, vms=VMS))
+
+
+def test_what_a_call_lacks_is_told(tmp_path):
+    """VMs, hosts, or any call at all."""
+    path = tmp_path / "Whole.py"
+    path.write_text(SCHEDULER)
+    with pytest.raises(BadUsage, match="load_balance is about VMs: give --vms FILE, or --cluster"):
+        call(path, "load_balance")
+    with pytest.raises(BadUsage, match="is about hosts: give --hosts FILE, or --cluster FILE"):
+        call(path, "candidates", asked=Inputs(()))
+    note = "scheduler First: --call on_host_status_changed host=NAME new_status=STATUS calls this"
+    assert note in run(path, ()).text
+    path.write_text(DRIVER)
+    with pytest.raises(BadUsage, match=r"driver Night: --call when calls when\(\)"):
+        run(path, ())
+
+
+def call(path, *called, asked=None):
+    settings = trial.settings_for(config.load(None, {}), path)
+    return trial.run(settings, path, (), asked or Inputs(HOSTS), called)

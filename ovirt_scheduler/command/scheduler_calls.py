@@ -1,0 +1,176 @@
+"""What ``try`` asks of the schedulers and drivers of a file: by itself, or as ``--call`` says."""
+
+from __future__ import annotations
+
+from typing import Iterator, List, Mapping, Sequence, Tuple
+from xml.etree import ElementTree
+
+from ovirt_scheduler.command import inputs, terminal
+from ovirt_scheduler.command.inputs import HostsInput, Inputs
+from ovirt_scheduler.command.tables import Shown
+from ovirt_scheduler.errors import BadInput, BadUsage
+from ovirt_scheduler.model import near
+from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverUnit
+
+# The methods of the interfaces that can be asked for, with their names in XML-RPC.
+_ASKED = {
+    "candidates": "selectHost",
+    "select_host": "selectHost",
+    "has_any_hosts": "hasAnyHosts",
+    "load_balance": "loadBalance",
+    "on_timer_invoked": "onTimerInvoked",
+    "on_vm_status_changed": "onVmStatusChanged",
+    "on_host_status_changed": "onHostStatusChanged",
+}
+_BY_ITSELF = ("select_host", "load_balance", "on_timer_invoked")
+_WORDS = {"host": "host", "vm": "VM"}
+_SUBJECTS = {"on_vm_status_changed": "vm", "on_host_status_changed": "host"}
+
+# The engine's words, as a misspelt one calls a hook without effect.
+_STATUSES: Mapping[str, Sequence[str]] = {
+    "host": (
+        "connecting", "down", "error", "initializing", "install_failed", "installing",
+        "installing_os", "kdumping", "maintenance", "non_operational", "non_responsive",
+        "pending_approval", "preparing_for_maintenance", "reboot", "unassigned", "up",
+    ),
+    "vm": (
+        "down", "image_locked", "migrating", "not_responding", "paused", "powering_down",
+        "powering_up", "reboot_in_progress", "restoring_state", "saving_state", "suspended",
+        "unassigned", "unknown", "up", "wait_for_launch",
+    ),
+}  # fmt: skip
+
+
+def by_itself(driver: DriverUnit, asked: Inputs) -> List[str]:
+    """The methods that a scheduler is asked for unless somebody says which."""
+    found = [method for method in _BY_ITSELF if driver.defines(method)]
+    return [method for method in found if method == "select_host" or asked.vms]
+
+
+def not_asked(driver: DriverUnit, asked: Inputs) -> Iterator[str]:
+    """Notes on what a driver would be asked for with VMs, or with ``--call``."""
+    called = by_itself(driver, asked)
+    of_driver = f"{driver.words} {driver.name}"
+    lacking = [each for each in _BY_ITSELF if driver.defines(each) and each not in called]
+    if lacking:
+        yield f"{of_driver}: give --vms to call {' and '.join(lacking)}"
+    for method, subject in _SUBJECTS.items():
+        if driver.defines(method):
+            yield f"{of_driver}: --call {method} {subject}=NAME new_status=STATUS calls this hook"
+    own = [each for each in driver.methods if each.name not in INTERFACE_METHODS]
+    for each in own if driver.topic else ():
+        yield f"{of_driver}: --call {each.name} calls {each.name}{each.signature}"
+
+
+def with_method(drivers: Sequence[DriverUnit], path: str, method: str) -> List[DriverUnit]:
+    """The drivers of a file that have a method.
+
+    Raises:
+        BadUsage: none has it; what there is, and which may be meant.
+    """
+    found = [driver for driver in drivers if method in _callable(driver)]
+    if not found:
+        there = list(dict.fromkeys(each for driver in drivers for each in _callable(driver)))
+        known = f"there are {', '.join(there)}" if there else "it has no scheduler and no driver"
+        hint = near.hint(method, there)
+        raise BadUsage(f"--call {method}: {path} has no such method; {known}{hint}")
+    return found
+
+
+def call_method(
+    call: terminal.Call,
+    driver: DriverUnit,
+    method: str,
+    words: Sequence[str] = (),
+    asked: Inputs = Inputs(()),  # noqa: B008  it is never changed
+) -> Shown:
+    """Call one of the methods that ``with_method`` knows.
+
+    Args:
+        words: its arguments as ``KEY=VALUE``; of a hook: ``host`` or ``vm`` by name or id,
+            ``old_status`` unless that is the status in the document, ``new_status``.
+        asked: what else methods of the interfaces get.
+
+    Raises:
+        BadUsage: an argument is missing or unknown.
+        BadInput: a file that an argument names cannot be read.
+    """
+    if driver.defines(method) is None:
+        return terminal.schedule(call, str(driver.topic), method, inputs.arguments(words))
+    given, subject = inputs.pairs(words), _SUBJECTS.get(method)
+    known = [] if subject is None else [subject, "old_status", "new_status"]
+    for name in given:
+        if name not in known:
+            takes = f"it takes {', '.join(known)}" if known else "it takes none"
+            raise BadUsage(
+                f"--call {method}: {name} is no argument of it{near.hint(name, known)}; {takes}, "
+                "and --property gives properties"
+            )
+    if not asked.hosts:
+        raise BadUsage(f"{method} is about hosts: give --hosts FILE, or --cluster FILE")
+    if method in ("candidates", "select_host"):
+        return terminal.select_host(call, driver.name, asked)
+    if method == "has_any_hosts":
+        return terminal.any_hosts(call, driver.name, asked)
+    if not asked.vms:
+        raise BadUsage(f"{method} is about VMs: give --vms FILE, or --cluster FILE")
+    change: Tuple[str, ...] = ()
+    if subject is not None:
+        change, asked = _change(method, subject, given, asked)
+    return terminal.migrations(call, _ASKED[method], driver.name, asked, change)
+
+
+def _callable(driver: DriverUnit) -> List[str]:
+    own = [each.name for each in driver.methods if each.name not in INTERFACE_METHODS]
+    return [*filter(driver.defines, _ASKED), *(own if driver.topic else ())]
+
+
+def _change(
+    method: str, subject: str, given: Mapping[str, str], asked: Inputs
+) -> Tuple[Tuple[str, ...], Inputs]:
+    """What a hook is told, and the documents as they are after that."""
+    for name in (subject, "new_status"):
+        if not given.get(name):
+            raise BadUsage(f"--call {method}: give {name}=… too")
+    document = asked.hosts if subject == "host" else asked.vms
+    identity = find(document, subject, given[subject])
+    former, changed = _with_status(document, identity, given["new_status"])
+    old = given.get("old_status") or former
+    if not old:
+        raise BadUsage(f"--call {method}: give old_status=… too; no document tells it")
+    for status in (old, given["new_status"]):
+        if status not in _STATUSES[subject]:
+            hint = near.hint(status, _STATUSES[subject])
+            raise BadUsage(f"--call {method}: no {_WORDS[subject]} has the status {status!r}{hint}")
+    now = asked._replace(hosts=changed) if subject == "host" else asked._replace(vms=changed)
+    return (identity, old, given["new_status"]), now
+
+
+def find(document: HostsInput, subject: str, wanted: str) -> str:
+    """The id of the host or VM of that name or id.
+
+    Raises:
+        BadUsage: it is not among them; which may be meant.
+        BadInput: there is none at all.
+    """
+    known = inputs.names(document, subject)
+    if not known:
+        raise BadInput(f"the document of {_WORDS[subject]}s cannot be read, or there is none in it")
+    for identity, name in known.items():
+        if wanted in (identity, name):
+            return identity
+    hint = near.hint(wanted, filter(None, known.values()))
+    raise BadUsage(f"there is no {_WORDS[subject]} {wanted!r} among the {len(known)}{hint}")
+
+
+def _with_status(document: HostsInput, identity: str, status: str) -> Tuple[str, HostsInput]:
+    """The status that a document tells, and the document with another one."""
+    if not isinstance(document, str):
+        return "", document
+    root = ElementTree.fromstring(document)  # noqa: S314  a file of whoever runs the command
+    (element,) = (each for each in (root, *root) if each.get("id") == identity)
+    told = element.find("status/state")  # version 3
+    told = element.find("status") if told is None else told
+    told = ElementTree.SubElement(element, "status") if told is None else told
+    former, told.text = told.text or "", status
+    return former, ElementTree.tostring(root, encoding="unicode")

@@ -1,0 +1,159 @@
+"""A plugin tried on the cluster of a snapshot, with a made engine; and tried again at each edit."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ovirt_scheduler.schedulers
+from tests.support.command import run
+from tests.support.paths import PROJECT
+
+CLUSTER = "demo/cluster.xml"
+SHIPPED = Path(ovirt_scheduler.schedulers.__file__).with_name("default.py")
+
+EACH = {  # what is told of serval, the fullest, and of the VM that is moved from there
+    "EvenVms": r"serval .* 12$",
+    "HostMemoryBalance": r"^ntp +puma ",
+    "KsmScore": r"serval .* 0$",
+    "MaxVms": r"serval .* rejected ",
+    "Memory": r"serval .* rejected$",
+    "VmBalance": r"^ntp +ocelot ",
+}
+
+
+def test_each_sample_is_told_of():
+    """A new one is to be tried here, too."""
+    assert {path.stem for path in (PROJECT / "plugins").glob("[!_]*.py")} == {*EACH}
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_each_sample_runs_on_a_snapshot(tmp_path, name):
+    """Without an engine, with the statistics, tags and VMs of the file."""
+    status, out, err = run(tmp_path, "try", f"plugins/{name}.py", "--cluster", CLUSTER)
+    assert (status, err) == (0, "")
+    assert found(EACH[name], out)
+    assert "not called" not in out
+
+
+def test_the_default_scheduler_runs_on_a_snapshot(tmp_path):
+    """It selects a host, balances, and empties one that goes into maintenance."""
+    options = ("--cluster", CLUSTER, "--property", "policy=evenly_distribute")
+    status, out, _ = run(tmp_path, "try", str(SHIPPED), *options, "-o", "json")
+    selected, balanced, _ = json.loads(out)
+    assert (status, selected["method"], bool(selected["host"])) == (0, "select_host", True)
+    assert balanced["migrations"]
+    changed = ("on_host_status_changed", "host=ocelot", "new_status=maintenance")
+    status, out, _ = run(tmp_path, "try", str(SHIPPED), *options, "--call", *changed)
+    assert status == 0
+    assert found(r"^test +\S+ +\w+", out)
+
+
+ACTS = """
+from ovirt_scheduler.plugin import engine_connection
+
+
+def do_filter(hosts, vm, properties):
+    system = engine_connection().system_service()
+    (web,) = system.vms_service().list(search="name=web-1")
+    system.vms_service().vm_service(web.id).migrate(host=hosts[1])
+    try:
+        system.disks_service().list()
+    except Exception:
+        pass
+    print(vm.name, [tag.name for tag in system.tags_service().list()])
+    print(system.clusters_service().list()[0].name)
+    return hosts
+"""
+
+
+def test_what_a_plugin_has_the_engine_do_is_told(tmp_path):
+    """Migrations, and what the made engine does not know, even where the plugin goes on."""
+    (tmp_path / "Acts.py").write_text(ACTS)
+    status, out, _ = run(tmp_path, "try", str(tmp_path / "Acts.py"), "--cluster", CLUSTER)
+    assert status == 0
+    assert "note: the VM to start: wiki\n" in out
+    assert "note: it asked the engine to migrate web-1 to puma\n" in out
+    assert found(r"^note: the made engine has hosts, .* no disks \(GET /.*/disks\)$", out)
+    assert "wiki ['rack-1', 'licence-oracle', 'rack-2']\nDefault\n" in out
+    options = ("--cluster", CLUSTER, "--vm", "mail")
+    assert "\nmail [" in run(tmp_path, "try", str(tmp_path / "Acts.py"), *options)[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "told"),
+    [
+        ("--vm mial", 2, "there is no VM 'mial' among the 23; did you mean mail?"),
+        ("--hosts demo/hosts.xml", 2, "leave out --hosts and --vms"),
+        ("--cluster demo/hosts.xml", 66, "<cluster_snapshot>"),
+        ("--watch --cluster -", 2, "name one in the place of -"),
+        ("--kind filter --call x", 2, "not allowed with argument"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(tmp_path, options, status, told):
+    """With what to do."""
+    command = ("try", "plugins/MaxVms.py", "--cluster", CLUSTER, *options.split())
+    ended, _, err = run(tmp_path, *command)
+    assert (ended, told in err) == (status, True), err
+
+
+def test_a_plugin_is_tried_again_at_each_edit(tmp_path):
+    """Of the plugin, its helper, its conf file or a document; a mistake is told and waited out."""
+    plugin, hosts = tmp_path / "Mine.py", tmp_path / "hosts"
+    replace(plugin, "from _help import told\n\n\ndef do_filter(hosts, vm, properties):\n"
+            "    print(told, properties, len(hosts))\n    return hosts\n")  # fmt: skip
+    replace(tmp_path / "_help.py", "told = 'one'\n")
+    replace(hosts, "a b")
+    with subprocess.Popen(
+        [sys.executable, "-m", "ovirt_scheduler", "try", plugin, "--hosts", hosts, "--watch"],
+        env={**os.environ, "STATE_DIRECTORY": str(tmp_path / "state"), "PYTHONPATH": str(PROJECT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as watching:
+        try:
+            until(watching, "one {} 2\n")
+            replace(tmp_path / "_help.py", "told = 'two'\n")
+            until(watching, "two {} 2\n")
+            replace(hosts, "a b c")
+            until(watching, "two {} 3\n")
+            replace(plugin, "x = (\n")
+            until(watching, f"ovirt-scheduler: {plugin}:1: syntax error")
+            replace(plugin, "def do_score(hosts, vm, properties):\n    print(properties)\n")
+            until(watching, "{}\n")
+            replace(tmp_path / "Mine.conf", 'customProperties = "a={1-2}"\ndefaultValues = "2"\n')
+            until(watching, "{'a': '2'}\n")
+            watching.send_signal(signal.SIGINT)
+            watching.communicate(timeout=30)
+        finally:
+            watching.kill()
+    assert watching.returncode == 0
+
+
+def until(watching, line):
+    """Wait for a line, and until the plugin waits for an edit."""
+    seen = []
+    for wanted in (line, ": waiting for an edit; Ctrl-C ends\n"):
+        for each in watching.stdout:
+            seen.append(each)
+            if wanted in each:
+                break
+        else:
+            raise AssertionError("".join(seen))
+
+
+def replace(path, text):
+    """As editors do it."""
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.rename(path)
+
+
+def found(pattern, text):
+    return re.search(pattern, text, re.MULTILINE)

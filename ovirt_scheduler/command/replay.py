@@ -172,7 +172,7 @@ def _of_unchanged(comparison: Comparison) -> Iterator[str]:
         f"({share:.1f} %)"
     )
     for unit, count in comparison.unsteady.most_common():
-        yield f"  {unit} answers otherwise {count} times: it uses time, chance or the engine"
+        yield f"  {unit} answers otherwise, {count} of them: it uses time, chance or the engine"
     for unit, count in comparison.edited.most_common():
         yield f"  {unit} is gone, or another code than then, in {count} decisions"
     if comparison.uncertain:
@@ -189,8 +189,8 @@ def _of_differences(comparison: Comparison) -> Iterator[str]:
     alone = sum(each.no_host for each in differ)
     winners = sum(each.winners is not None for each in differ)
     yield (
-        f"{word}: {len(differ)} decisions differ: hosts newly refused {refused} times, no host "
-        f"left for {alone}, another winner in {winners}"
+        f"{word}: {len(differ)} of {comparison.count} decisions differ: hosts newly refused "
+        f"{refused} times, no host left for {alone}, another winner in {winners}"
     )
     for each in differ[:_MOST_SHOWN]:
         yield from _of_difference(each)

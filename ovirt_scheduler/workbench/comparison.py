@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ovirt_scheduler.history import explanation
-from ovirt_scheduler.history.record import NEVER_ASKED, Record
+from ovirt_scheduler.history.record import NEVER_ASKED, NOT_ASKED, Record
 from ovirt_scheduler.workbench.replay import Made
 
 _REFUSED = "refused"  # the answer of a request that was refused
@@ -124,17 +124,16 @@ class Comparison:
         self.count += 1
         today = made[0]
         recorded, now = _side(then), _side(today)
-        steady = recorded.answer == now.answer and _totals(then) == _totals(today)
         edited = set(_edited(then, today))
         self.edited.update(edited)
-        if steady:
+        otherwise = [] if isinstance(today, str) else list(_units(then, today))
+        if not otherwise and recorded.answer == now.answer and _totals(then) == _totals(today):
             self.same += 1
-        else:
-            to_blame = [unit for unit in _units(then, today) if unit not in edited]
-            self.unsteady.update(to_blame)
-            if to_blame and self.changed:
-                self.uncertain.append(then["id"])
-                return
+        to_blame = [unit for unit in otherwise if unit not in edited]
+        self.unsteady.update(to_blame)
+        if to_blame and self.changed:
+            self.uncertain.append(then["id"])
+            return
         if not self.changed:
             self._compare(then, then, today, recorded, now)
         elif isinstance(today, str):
@@ -218,7 +217,7 @@ def _edited(then: Record, today: Made) -> Iterator[str]:
 
 
 def _units(old: Record, new: Made) -> Iterator[str]:
-    """The units that said something else of a host that both were asked about."""
+    """The units that said something else of a host that both were asked about, or ended so."""
     if isinstance(new, str):
         return
     before, after = _said(old), _said(new)
@@ -226,7 +225,7 @@ def _units(old: Record, new: Made) -> Iterator[str]:
         one, other = before.get(unit), after.get(unit)
         if one is None or other is None or _differs(one, other):
             yield unit
-        elif not one and not other and old.get("answer") != new.get("answer"):
+        elif len(one) == len(other) == 1 and old.get("answer") != new.get("answer"):
             yield unit  # a balance or a scheduler, which says nothing of single hosts
 
 
@@ -235,8 +234,11 @@ def _differs(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
 
 
 def _said(made: Record) -> Dict[str, Dict[str, object]]:
-    """What each unit said of each host that it was asked about: a verdict, or a cost by factor."""
-    said: Dict[str, Dict[str, object]] = {unit["name"]: {} for unit in made["units"]}
+    """How each unit ended, and of each host that it was asked about: a verdict, or its share."""
+    said: Dict[str, Dict[str, object]] = {
+        unit["name"]: {} if unit["outcome"] == NOT_ASKED else {"": unit["outcome"]}
+        for unit in made["units"]
+    }
     for host in made["hosts"]:
         for verdict in host.get("verdicts", ()):
             if verdict["verdict"] != NEVER_ASKED:

@@ -6,16 +6,14 @@ import json
 import random
 import re
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import pytest
 
 from ovirt_scheduler.command import cli
-from ovirt_scheduler.history.query import Query
-from ovirt_scheduler.history.reader import Reader
 from tests.support.daemon import Daemon, StartDaemon
 from tests.support.paths import PROJECT
-from tests.support.waiting import wait_until
+from tests.support.rest_server import Host, RestServer, Vm, id_of
 
 GIB = 1 << 30
 ID = "00000000-0000-4000-8000-{:012}"
@@ -29,12 +27,43 @@ LARGE = """
 def do_score(hosts, vm, properties):
     return {host.id: host.memory // 2**30 for host in hosts}
 """
-CHANCE = """
+OTHERS = {
+    "Free": FREE,
+    "Large": LARGE,
+    "Chance": """
 import random
 
 def do_filter(hosts, vm, properties):
     return [host for host in hosts if random.random() < 0.5]
-"""
+""",
+    "Asks": """
+from ovirt_scheduler.plugin import engine_connection
+
+def do_filter(hosts, vm, properties):
+    there = [each.name for each in engine_connection().system_service().hosts_service().list()]
+    return [host for host in hosts if host.name in there]
+""",
+    "Named": """
+def do_filter(hosts, vm, properties):
+    return [host for host in hosts if (host.name, vm.name) == ("lynx", "web")]
+""",
+    "Away": """
+def do_balance(hosts, properties):
+    return "a vm", [host for host in hosts if host.memory > 2**30 * int(properties["least"])]
+""",
+}
+LYNX, PUMA = id_of("lynx"), id_of("puma")
+# Memory and free memory in GiB.
+THREE = (
+    "<hosts>"
+    + "".join(
+        f'<host id="{ID.format(number)}"><name>h{number}</name><memory>{memory * GIB}</memory>'
+        f"<max_scheduling_memory>{free * GIB}</max_scheduling_memory></host>"
+        for number, (memory, free) in enumerate([(64, 30), (32, 20), (16, 15)])
+    )
+    + "</hosts>"
+)
+H0, H1, H2 = map(ID.format, range(3))
 
 
 class Asked(NamedTuple):
@@ -76,9 +105,22 @@ def ask(daemon: Daemon, count: int, chance: random.Random) -> Dict[str, Asked]:
             left = proxy.runFilters(["Reserve"], f"<hosts>{elements}</hosts>", vm, {})
             assert left == one.left(25)
             asked[f"vm{number}"] = one
-    reader = Reader(daemon.state / "history.sqlite")
-    wait_until(lambda: len(reader.recorded(Query())), suits=lambda found: found == count)
     return asked
+
+
+def ask_others(daemon: Daemon) -> None:
+    """One call of each other kind; the VM's name says which."""
+    with daemon.proxy() as proxy:
+        vm = "<vm id='v'><name>{}</name><memory>{}</memory></vm>"
+        costs = [["Free", 2], ["Large", 1]]  # 64 - 60 = 4, 32 - 40 = -8, 16 - 30 = -14
+        proxy.runCostFunctions(costs, THREE, vm.format("scored", GIB), {})
+        properties = {"filters": "Reserve", "cost_functions": "Large=1"}  # h0 and h1 have room
+        assert proxy.selectHost("default", THREE, vm.format("selected", 12 * GIB), properties) == H1
+        many = [ID.format(number) for number in range(40)]
+        proxy.runFilters(["Chance"], many, "by chance", {})
+        proxy.runFilters(["Asks"], [LYNX, PUMA], "of the engine", {})
+        assert proxy.runFilters(["Named"], [LYNX, PUMA], id_of("web"), {}) == [LYNX]
+        assert proxy.runLoadBalancing("Away", THREE, {"least": "30"}) == {"a vm": [H0, H1]}
 
 
 class Recording(NamedTuple):
@@ -90,7 +132,9 @@ class Recording(NamedTuple):
     asked: Dict[str, Asked]
 
 
-def recorded(start: StartDaemon, folder: Path, count: int) -> Recording:
+def recorded(
+    start: StartDaemon, folder: Path, count: int, engine: Optional[RestServer] = None
+) -> Recording:
     today, other = folder / "today", folder / "other"
     found = RULE.search((PROJECT / "docs" / "cookbook.md").read_text("utf-8"))
     assert found
@@ -100,11 +144,13 @@ def recorded(start: StartDaemon, folder: Path, count: int) -> Recording:
     ):
         each.mkdir()
         (each / "Reserve.py").write_text(rule, "utf-8")
-        (each / "Free.py").write_text(FREE, "utf-8")
-        (each / "Large.py").write_text(LARGE, "utf-8")
-        (each / "Chance.py").write_text(CHANCE, "utf-8")
-    daemon = start(today, "ssl = false\nrecord = true", folder=folder)
+        for name, text in OTHERS.items():
+            (each / f"{name}.py").write_text(text, "utf-8")
+    conf = "" if engine is None else engine.conf()
+    daemon = start(today, f"ssl = false\nrecord = true\n{conf}", folder=folder)
     asked = ask(daemon, count, random.Random(count))
+    if engine is not None:
+        ask_others(daemon)
     daemon.process.terminate()
     daemon.process.wait()
     return Recording(daemon.state, today, other, asked)
@@ -112,7 +158,11 @@ def recorded(start: StartDaemon, folder: Path, count: int) -> Recording:
 
 @pytest.fixture(scope="module")
 def recording(start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory) -> Recording:
-    return recorded(start_daemon, tmp_path_factory.mktemp("recording"), 30)
+    """Of a daemon with an engine; both have ended."""
+    folder = tmp_path_factory.mktemp("recording")
+    hosts, vms = [Host("lynx"), Host("puma")], [Vm("web", host="lynx")]
+    with RestServer(folder, hosts, vms) as engine:
+        return recorded(start_daemon, folder, 30, engine)
 
 
 @pytest.fixture
@@ -142,9 +192,11 @@ def expected(of: Recording) -> Dict[str, Any]:
 
 
 def check_report(replay: Any, of: Recording) -> None:
-    told = replay("--plugins", str(of.other), "-o", "json", of=of)
+    options = ("--plugins", str(of.other), "--unit", "Reserve", "--limit", "1000")
+    told = replay(*options, "-o", "json", of=of)
+    told["differ"] = [each for each in told["differ"] if each["method"] == "runFilters"]
     wanted = expected(of)
-    assert told["decisions"] == len(of.asked)
+    assert told["decisions"] - len(of.asked) in (0, 1)  # a scheduler was asked with it, too
     assert (told["same"], told["unsteady"], told["uncertain"]) == (1.0, {}, [])
     differ = named(told, of)
     assert {vm: (each["old"], each["new"]) for vm, each in differ.items()} == wanted
@@ -170,8 +222,70 @@ def test_a_changed_rule_on_a_thousand_decisions(
     check_report(replay, of)
 
 
-def test_what_is_replayed_unchanged_comes_out_the_same(replay, recording):
-    """And it is said so; nothing differs."""
-    shown = replay()
-    assert "unchanged: 30 of 30 decisions come out the same (100.0 %)\n" in shown
-    assert "today: 0 decisions differ" in shown
+def test_what_uses_chance_or_the_engine_is_told(replay, recording):
+    """And is left out of what a change does; all else comes out the same."""
+    told = replay("--without", "Reserve", "-o", "json")
+    assert told["unsteady"] == {"Chance": 1, "Asks": 1}
+    assert told["same"] == round(34 / 36, 4)
+    assert len(told["uncertain"]) == 2
+    assert not {"by chance", "of the engine"} & {each["vm"] for each in told["differ"]}
+    shown = replay("--unit", "Chance")
+    assert "unchanged: 0 of 1 decisions come out the same (0.0 %)\n" in shown
+    assert "  Chance answers otherwise, 1 of them: it uses time, chance or the engine\n" in shown
+    assert "today: 1 of 1 decisions differ" in shown
+
+
+def test_factors_and_units_can_be_changed(replay):
+    """Each total, worked out by hand."""
+    options = ("--vm", "scored", "-o", "json")
+
+    (told,) = replay("--set", "Free=4", *options)["differ"]
+    assert (told["old"], told["new"]) == ([H2, H1, H0], [H0, H1, H2])  # -56, -48, -44
+    (told,) = replay("--without", "Large", *options)["differ"]
+    assert (told["old"], told["new"]) == ([H2, H1, H0], [H0, H1, H2])
+    assert told["winners"] == ["h2", "h0"]
+    assert told["units"] == ["Large"]
+    assert told["why"][0] == "h0: 4 = Free 2 × (-30) + Large 1 × 64; now -60 = Free 2 × (-30)"
+    assert told["why"][-2:] == ["before: 3 hosts: h2 is best", "now: 3 hosts: h0 is best"]
+
+
+def test_a_schedulers_selection_is_made_again(replay, recording):
+    """With the units before it, which can be changed, too."""
+    options = ("--vm", "selected", "-o", "json")
+    (differ,) = replay("--without", "Large", "--with", "Free=2", *options)["differ"]
+    assert (differ["old"], differ["new"]) == ([H1, H0], [H0, H1])
+    assert differ["winners"] == ["h1", "h0"]
+    (differ,) = replay("--plugins", str(recording.other), *options)["differ"]
+    assert (differ["refused"], differ["no_host"]) == (["h0", "h1"], True)
+
+
+@pytest.mark.long
+def test_a_unit_that_is_added_is_asked_where_its_kind_was(replay):
+    """Filters where filters were, with those that were there."""
+    told = replay("--with", "Named", "-o", "json")
+    methods = {each["method"] for each in told["differ"]}
+    assert methods == {"runFilters", "selectHost"}
+    assert all(each["new"] == [] and each["no_host"] for each in told["differ"])
+    assert "web" not in {each["vm"] for each in told["differ"]}  # where Named was asked already
+
+
+def test_a_factor_or_unit_that_is_none_is_refused(replay, recording, monkeypatch, capsys):
+    """With what is there."""
+    monkeypatch.setenv("STATE_DIRECTORY", str(recording.state))
+    given = ["replay", "--config", str(recording.today.parent / "scheduler.conf")]
+    for options, words in (
+        (["--with", "Larg=2"], "--with Larg: there is no such unit; did you mean Large?"),
+        (["--set", "Free"], "--set Free: write the factor, too: --set Free=2"),
+        (["--set", "Free=x"], "--set Free=x: the factor of Free has to be an integer"),
+        (["--vm", "nobody"], "no recorded decision fits"),
+    ):
+        assert cli.main([*given, *options]) != 0
+        assert words in capsys.readouterr().err
+
+
+def test_without_a_recording_it_is_said_what_to_do(tmp_path: Path, monkeypatch, capsys):
+    """Whatever else is in the history."""
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    (tmp_path / "scheduler.conf").write_text("", "utf-8")
+    assert cli.main(["replay", "--config", str(tmp_path / "scheduler.conf")]) == 1
+    assert "set record = true in scheduler.conf" in capsys.readouterr().err

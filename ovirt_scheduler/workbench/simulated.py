@@ -9,7 +9,8 @@
                     └──► SimulatedEngine: documents for calls, those that changed made anew
 
 What a VM uses goes with it: its processor time as its statistics tell, else its share by processors
-of what its host's VMs use; its memory likewise. What a host uses without its VMs stays with it.
+of what its host's VMs use; its memory as its statistics tell, else all of it. What a host uses
+without its VMs stays with it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class SimulatedVm:
         self.document = document = EntityDocument(data)
         self.name = document.values.get("name", identity)
         self.memory = document.number("memory") or 0.0
-        self.used_memory = self.memory
+        told = document.number("statistics/memory.used")
+        self.used_memory = self.memory if told is None else told
         self.processors = _processors(document) or 1
         self.told = document.number(_CPU + "total")
         self.load = (self.told or 0.0) / 100
@@ -102,14 +104,13 @@ class SimulatedHost:
                 vm.load = max(0.0, left) * vm.processors / number
             _scale(vms, told)
             self._own_processors = 0.0 if untold else max(0.0, left)
-        taken = sum(vm.memory for vm in vms)
-        used = self._told_memory()
+        of_vms, used = sum(vm.used_memory for vm in vms), self._told_memory()
         if used is not None:
             for vm in vms:
-                vm.used_memory = vm.memory * min(1.0, used / taken) if taken else 0.0
-            self._own_memory = max(0.0, used - taken)
+                vm.used_memory *= min(1.0, used / of_vms) if of_vms else 1.0
+            self._own_memory = max(0.0, used - of_vms)
         if self._room is not None:
-            self._room += taken
+            self._room += sum(vm.memory for vm in vms)
 
     @property
     def status(self) -> str:
@@ -275,7 +276,7 @@ class SimulatedCluster:
                 int(host.used_memory),
             ) for key, host in hosts},
             {key: VmState(
-                vm.name, UP if vm.is_up else DOWN, vm.host.id, vm.processors, int(vm.used_memory),
+                vm.name, UP if vm.is_up else DOWN, vm.host.id, vm.processors, int(vm.memory),
                 vm.busy,
             ) for key, vm in vms if vm.host is not None},
         )  # fmt: skip
@@ -342,6 +343,7 @@ class SimulatedEngine:
         changed = self._cluster.changed
         for key in changed:
             self._replies.pop(self._places.get(key, ("", 0)), None)
+            self._replies.pop((key, 0), None)
             self._elements.pop(key, None)
         changed.clear()
 
@@ -361,7 +363,14 @@ class SimulatedEngine:
         return tuple(found)
 
     def _one(self, vm: str) -> EngineReply:
-        return EngineReply(Document(self._cluster.vms[vm].document.written(), "utf-8"), (vm,))
+        """A VM's document: with others, where that was read already."""
+        reply = self._replies.get(self._places.get(vm, ("", 0)))
+        if reply is None or reply.pack is None:
+            reply = self._replies.get((vm, 0))
+        if reply is None:
+            document = Document(self._cluster.vms[vm].document.written(), "utf-8")
+            reply = self._replies[vm, 0] = EngineReply(document, (vm,))
+        return reply
 
 
 _VM = (

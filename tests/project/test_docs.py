@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from ovirt_scheduler.settings import config
+from ovirt_scheduler.workbench import scenario
 from tests.support.command import of_page
 from tests.support.daemon import Daemon
 from tests.support.paths import PROJECT
@@ -50,6 +51,9 @@ def blocks() -> Iterator[Block]:
 BLOCKS = list(blocks())
 
 
+SCENARIOS = [block for block in BLOCKS if (block.page, block.language) == ("simulate.md", "ini")]
+
+
 def of(language: str, *pages: str) -> list:
     return [
         pytest.param(block, id=f"{block.page}-{number}")
@@ -73,6 +77,8 @@ def reader(tmp_path_factory):
     for page in PAGES:
         for block in plugins_of(page.name):
             (folder / "plugins" / block.file).write_text(block.text, "utf-8")
+    for block in SCENARIOS:
+        (folder / block.file).write_text(block.text, "utf-8")
     return folder
 
 
@@ -105,6 +111,8 @@ def test_every_conf_sample_is_accepted(block, tmp_path):
     path.write_text(block.text, "utf-8")
     if block.file == "scheduler.conf":
         config.load(path, {})
+    elif block in SCENARIOS:
+        assert scenario.read(path).hours
     else:
         assert config.parse_plugin_conf(path.read_bytes(), path).custom_properties
 

@@ -27,7 +27,7 @@ def add(to: arguments.Add) -> None:
     """Add ``snapshot`` and ``simulate`` to the command line."""
     command = arguments.add_command(
         to, "snapshot", _snapshot, "save a cluster of the engine in a file",
-        "Save the hosts and VMs of a cluster, with their statistics and tags, as the engine of\n"
+        "Save the hosts and VMs of a cluster, with statistics, tags and labels, as the engine of\n"
         "[engine] tells of them now. What a VM's initialization and payloads hold is left out, as\n"
         "there may be passwords in it. The file is XML; a name that ends in .gz has it packed.",
         "snapshot Default -f cluster.xml", "snapshot Default -f cluster.xml.gz",

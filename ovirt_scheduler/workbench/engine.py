@@ -12,6 +12,7 @@ import fnmatch
 import json
 import re
 import threading
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import (
     Callable,
@@ -40,12 +41,12 @@ _LOGIN, _LOGOUT = "/ovirt-engine/sso/oauth/token", "/ovirt-engine/services/sso-l
 _MIGRATE = re.compile(rf"{API}/vms/([^/]+)/migrate")
 _LONGEST_BODY = 1 << 20  # bytes of a request
 
-# What the engine gives as links, by its element. Of the first three each host and VM has some.
+# What the engine gives as links, by its element.
 _PARTS = (
-    "tags", "affinity_labels", "statistics",
-    "affinity_groups", "disk_attachments", "nics", "numa_nodes",
+    "tags", "statistics",
+    "affinity_labels", "affinity_groups", "disk_attachments", "nics", "numa_nodes",
 )  # fmt: skip
-_OF_EACH = {"hosts": _PARTS[:3], "vms": _PARTS[:3]}
+_TAKEN = _PARTS[:2]  # with each host and VM of a snapshot; a host without tags may have no element
 _REFERENCES = ("cluster", "host")
 # Parameters of the SDK's lists that make no difference here.
 _IGNORED = frozenset({"all_content", "case_sensitive", "current", "filter"})
@@ -56,6 +57,14 @@ _OR, _AND = re.compile(r"\s+or\s+", re.IGNORECASE), re.compile(r"\s+and\s+", re.
 
 class Unknown(Exception):
     """A request that the made engine has no answer to; its text is for the plugin's author."""
+
+    status = HTTPStatus.NOT_IMPLEMENTED
+
+
+class Absent(Unknown):
+    """It names a host or VM that is not there."""
+
+    status = HTTPStatus.NOT_FOUND
 
 
 class _Place(NamedTuple):
@@ -79,6 +88,7 @@ class MadeEngine:
         self.migrations: List[Tuple[str, Optional[str]]] = []
         self.unknown: List[str] = []
         self._held: Mapping[str, List[Element]] = {}
+        self._parts: Dict[str, List[str]] = {}  # that are known of each collection
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.engine = self
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
@@ -104,6 +114,8 @@ class MadeEngine:
         for cluster in (*references, *clusters):  # the one of more words counts
             if len(cluster) >= len(known.get(cluster.get("id", ""), ())):
                 known[cluster.get("id", "")] = cluster
+        self._parts = {name: _known_parts(each, _TAKEN) for name, each in held.items()}
+        self._parts["clusters"] = _known_parts(known.values(), ())
         self._held = {
             **held,
             "clusters": [*known.values()],
@@ -141,14 +153,14 @@ class MadeEngine:
         left = [name for name in query if name not in _IGNORED]
         if left:
             raise Unknown(f"knows search, follow and max, and not {', '.join(left)}")
-        stray = [each for each in follow if each not in (*_PARTS, *_REFERENCES)]
-        if stray:
-            there = ", ".join((*_PARTS, *_REFERENCES))
-            raise Unknown(f"cannot follow {', '.join(stray)}; it follows {there}")
         path = parts.path.strip("/")
         if not path:
             return "<api><product_info><name>made engine</name></product_info></api>"
         place = self._at(path)
+        stray = [each for each in follow if each not in (*place.parts, *_REFERENCES)]
+        if stray:
+            there = ", ".join((*place.parts, *_REFERENCES))
+            raise Unknown(f"cannot follow {', '.join(stray)} there; it follows {there}")
         if place.one:
             return _text(self._shown(place.found[0], path, place.parts, follow))
         fit = [each for each in place.found if self._fits(each, search)]
@@ -161,7 +173,7 @@ class MadeEngine:
     def entity(self, collection: str, element: Element, follow: Collection[str] = ()) -> str:
         """The document of one of the ``hosts`` or ``vms``, whether it has it or not."""
         path = f"{collection}/{element.get('id')}"
-        return _text(self._shown(element, path, _OF_EACH[collection], follow))
+        return _text(self._shown(element, path, self._parts.get(collection, ()), follow))
 
     def migrate(self, vm_id: str, body: bytes) -> str:
         """Have a VM on another host, as the action of that name asks; it is there at once.
@@ -202,12 +214,12 @@ class MadeEngine:
         if first not in by_path:
             raise Unknown(f"has {', '.join(by_path)}, and no {path}")
         name = by_path[first]
-        place = _Place(name, self._held[name], _OF_EACH.get(name, ()))
+        place = _Place(name, self._held[name], self._parts.get(name, ()))
         for word in rest:
             if not place.one:
                 found = [each for each in place.found if each.get("id") == word]
                 if not found:
-                    raise Unknown(f"has nothing at {path}")
+                    raise Absent(f"has nothing at {path}")
                 place = place._replace(found=found, one=True)
                 continue
             parts = {_in_path(each): Element(each) for each in place.parts}
@@ -298,6 +310,12 @@ def _named(entities: Iterable[Element], path: str) -> List[Element]:
     return [*{each.get("id", ""): each for each in found}.values()]
 
 
+def _known_parts(entities: Collection[Element], always: Sequence[str]) -> List[str]:
+    """Those that may be asked for; one that no entity has was never asked of the engine."""
+    there = {child.tag for each in entities for child in each}
+    return [each for each in _PARTS if each in there or each in always or not entities]
+
+
 def _with_members(label: Element, held: Mapping[str, Iterable[Element]]) -> Element:
     """An affinity label, with the hosts and VMs that have it."""
     whole = copy.copy(label)
@@ -356,7 +374,7 @@ class _Handler(BaseHTTPRequestHandler):
         except Unknown as unknown:
             text = f"the made engine {unknown} ({self.command} {unquote(self.path):.300})"
             self.server.engine.unknown.append(text)
-            self._send(501, f"<fault><reason>{escape(text)}</reason></fault>")
+            self._send(unknown.status, f"<fault><reason>{escape(text)}</reason></fault>")
 
     def _send(self, status: int, text: str, kind: str = "application/xml") -> None:
         body = text.encode("utf-8")

@@ -4,7 +4,7 @@
 
     <cluster_snapshot version="1" cluster="Default" taken="2026-01-31T08:00:00Z">
     <hosts>…</hosts>        the engine's own elements, version 4,
-    <vms>…</vms>            with their statistics and tags
+    <vms>…</vms>            with their statistics, tags and labels
     </cluster_snapshot>
 
 It is plain text, or compressed with gzip where its name ends in ``.gz``. What may hold passwords, a
@@ -41,7 +41,7 @@ TAG = re.compile(rb"""<(?:[^"'>]|"[^"]*"|'[^']*')*>""")
 
 _PAGE = 100  # hosts or VMs in one query: 2 MB
 _PAGE_SECONDS = 60.0
-_FOLLOW = "statistics,tags"
+_FOLLOW = "statistics,tags,affinity_labels"
 
 Elements = Mapping[str, bytes]  # in UTF-8, by the id of the host or VM
 

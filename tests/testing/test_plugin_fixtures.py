@@ -131,7 +131,7 @@ def test_the_engine_has_what_documents_have_not(
         ("disks_service().list()", r"has hosts, vms, clusters, .* no disks \(GET .*/disks\)"),
         ("vms_service().vm_service('x').get()", "has nothing at vms/x"),
         ("vms_service().list(query={'page': '1'})", "knows search, follow and max, and not page"),
-        ("hosts_service().list(follow='hooks')", "cannot follow hooks; it follows tags"),
+        ("hosts_service().list(follow='hooks')", "cannot follow hooks there; it follows tags"),
         ("vms_service().add(__import__('ovirtsdk4').types.Vm())", "changes nothing"),
     ],
 )  # fmt: skip

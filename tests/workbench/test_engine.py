@@ -112,14 +112,16 @@ def test_what_it_does_not_know_is_told_and_recorded(engine, system):
     """With the request."""
     for ask, told in (
         (lambda: system.hosts_service().host_service(LYNX).nics_service().list(),
-         rf"has no hosts/{LYNX}/nics; there it has tags, affinitylabels, statistics"),
+         rf"has no hosts/{LYNX}/nics; there it has tags, statistics, affinitylabels"),
+        (lambda: system.vms_service().list(follow="nics"), "cannot follow nics there; it follows tags"),
+        (lambda: system.vms_service().vm_service(LYNX).get(), f"has nothing at vms/{LYNX}"),
         (lambda: system.vms_service().vm_service(WEB).stop(), r"changes nothing.*\(POST .*/stop\)"),
         (lambda: system.vms_service().vm_service(WEB).remove(), r"changes nothing.*\(DELETE"),
         (lambda: system.vms_service().list(search="memory > 1"), "cannot search for 'memory > 1'"),
     ):  # fmt: skip
         with pytest.raises(ovirtsdk4.Error, match=told):
             ask()
-    assert len(engine.unknown) == 4
+    assert len(engine.unknown) == 6
 
 
 def test_the_daemons_own_client_looks_up_ids(engine, tmp_path):
@@ -129,7 +131,8 @@ def test_the_daemons_own_client_looks_up_ids(engine, tmp_path):
     password.chmod(0o600)
     inventory = Inventory(EngineSettings(engine.access.url, "a@internal", password, None, 0.0))
     replies = inventory.look_up([LYNX], WEB, time.monotonic() + 10, statistics=True)
+    unknown = inventory.look_up([], PUMA, time.monotonic() + 10)
     inventory.close()
     assert b"memory.free" in replies.hosts[0].document.data
     assert b"<name>web</name>" in replies.vm.document.data
-    assert engine.unknown == []
+    assert unknown.vm is None

@@ -29,7 +29,8 @@ def test_a_cluster_is_taken_page_by_page_with_statistics(tmp_path):
     assert [*taken.vms] == [vm.id for vm in vms]
     assert b"<datum>7</datum>" in taken.vms[id_of("vm229")]
     assert queries == [
-        (f'cluster="Default" sortby name page {page}', 100, "statistics,tags") for page in (1, 2, 3)
+        (f'cluster="Default" sortby name page {page}', 100, "statistics,tags,affinity_labels")
+        for page in (1, 2, 3)
     ]
     assert told[-1] == "230 vms"
     assert engine.logouts == 1

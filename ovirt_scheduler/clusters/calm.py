@@ -25,13 +25,14 @@ from __future__ import annotations
 import copy
 import statistics
 from dataclasses import dataclass, replace
-from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
+from typing import Dict, FrozenSet, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.model.imbalance import imbalance
 
 _HOUR = 3600.0
 
+_End = Tuple[str, bool]  # a host, and whether it gives VMs away
 Left = Dict[str, Dict[str, float]]  # a VM's id to the hosts that it was taken from, and when
 
 
@@ -65,7 +66,7 @@ class Calm:
         self._hold = hold
         self._margin = margin
         self._left: Left = {} if left is None else left
-        self._since: Dict[Tuple[str, bool], float] = {}  # a host, and whether it gives VMs away
+        self._since: Dict[_End, float] = {}
 
     def former_hosts(self, now: float) -> Mapping[str, FrozenSet[str]]:
         """The hosts that VMs were taken from within the hour, and do not go back to."""
@@ -92,32 +93,48 @@ class Calm:
             for source in [state.vms[vm].host]
             if source is not None
         ]
-        named = {(move.source, True) for move in moves} | {(move.target, False) for move in moves}
-        self._since = {end: self._since.get(end, now) for end in named}
+        self._since = {end: self._since.get(end, now) for move in moves for end in _ends(move)}
         judged: List[Judged] = []
         use = _Use(state)
-        for source in dict.fromkeys(move.source for move in moves):
-            group = [move for move in moves if move.source == source]
-            packs = use.is_packed(group)
-            problem = "" if packs else self._too_little(group, use)
-            problem = problem or self._too_soon(group, use, now, packs)
+        for group in _groups(moves):
+            problem = self._too_little(group, use) or self._too_soon(group, use, now)
             if not problem:
                 use.apply(group)
             judged += [replace(move, problem=problem) for move in group]
         return tuple(judged)
 
+    def why_over(
+        self, planned: Sequence[Judged], latest: Iterable[Judged], state: ClusterState
+    ) -> str:
+        """Why migrations that were worth it are not any more; empty where they are.
+
+        Args:
+            planned: VMs that are on their sources.
+            latest: what ``judge`` gave of the scheduler's answer just now.
+        """
+        named = {end for move in latest for end in _ends(move)}
+        if not any(end in named for move in planned for end in _ends(move)):
+            return "the scheduler wants no VMs off these hosts, or onto them, any more"
+        use = _Use(state)
+        for group in _groups(planned):
+            problem = self._too_little(group, use)
+            if problem:
+                return problem
+            use.apply(group)
+        return ""
+
     def made(self, migrations: Iterable[Judged], now: float) -> None:
         """Remember migrations that are begun."""
         for each in migrations:
             self._left.setdefault(each.vm, {})[each.source] = now
-            self._since.pop((each.source, True), None)
-            self._since.pop((each.target, False), None)
+            for end in _ends(each):
+                self._since.pop(end, None)
 
     def _too_little(self, group: List[Judged], use: _Use) -> str:
         hosts = {group[0].source, *(move.target for move in group)}
         before = use.imbalance(hosts)
         after = use.after(group).imbalance(hosts)
-        if not self._margin or before is None or after is None:
+        if not self._margin or before is None or after is None or use.is_packed(group):
             return ""
         if before - after >= self._margin:
             return ""
@@ -126,15 +143,25 @@ class Calm:
             f"to better it by {self._margin:g} points"
         )
 
-    def _too_soon(self, group: List[Judged], use: _Use, now: float, packs: bool) -> str:
+    def _too_soon(self, group: List[Judged], use: _Use, now: float) -> str:
         cause = (group[0].source, True)
-        if not packs:
-            takers = ((move.target, False) for move in group)
-            cause = max(cause, *takers, key=lambda end: use.distance(end[0]))
+        if not use.is_packed(group):
+            ends = (end for move in group for end in _ends(move))
+            cause = max(ends, key=lambda end: use.distance(end[0]))
         lasted = now - self._since[cause]
         if lasted >= self._hold:
             return ""
         return f"the imbalance has lasted {lasted:.0f} s, and has to last {self._hold:.0f} s"
+
+
+def _ends(move: Judged) -> Tuple[_End, _End]:
+    return (move.source, True), (move.target, False)
+
+
+def _groups(moves: Sequence[Judged]) -> Iterator[List[Judged]]:
+    """Those that leave the same host."""
+    for source in dict.fromkeys(move.source for move in moves):
+        yield [move for move in moves if move.source == source]
 
 
 def cluster_imbalance(state: ClusterState) -> Optional[float]:

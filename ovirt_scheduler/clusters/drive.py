@@ -23,13 +23,14 @@ import time
 from collections import deque
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import AbstractSet, Deque, Dict, Iterable, Mapping, Optional, Tuple
+from typing import AbstractSet, Deque, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ovirt_scheduler.clusters import check
-from ovirt_scheduler.clusters.calm import Calm, cluster_imbalance
+from ovirt_scheduler.clusters.calm import Calm, Judged, cluster_imbalance
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
 from ovirt_scheduler.clusters.memory import ClusterMemory, DriveMemory
 from ovirt_scheduler.clusters.migrations import ClusterMigrations
+from ovirt_scheduler.clusters.plans import Plans, left_behind, misfit, planned
 from ovirt_scheduler.decisions.drivers import Scheduling
 from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.engine.inventory import Inventory
@@ -48,9 +49,11 @@ from ovirt_scheduler.model.drivers import (
     StatusChange,
     Subjects,
 )
+from ovirt_scheduler.model.plans import APPROVED, LEFT_BEHIND, MADE, TOLD, WAITING, Plan, Step
 from ovirt_scheduler.model.requests import Caller, Document
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings.config import ClusterSettings
+from ovirt_scheduler.settings.values import Drive
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +62,10 @@ _FOLLOW_EVERY = 2.0  # seconds between looks while VMs are migrated
 _HOOKS_AT_ONCE = 1.0  # seconds in which hooks are begun before their answers are acted on
 _MOST_ANSWERS = 5  # of a scheduler that learns where VMs may go
 _HOOKS_SECONDS = 5.0  # in which hooks are begun before what else is due
+
+
+_BALANCE = "load_balance"
+_HOOKS = ("on_host_status_changed", "on_vm_status_changed")
 
 
 @dataclass(frozen=True)
@@ -74,13 +81,13 @@ class ClusterDrive:
     """Does what is due for one cluster; used by one thread.
 
     Args:
-        makes: make the migrations, rather than log them.
+        plans: of all clusters.
     """
 
     def __init__(
         self,
         settings: ClusterSettings,
-        makes: bool,
+        plans: Plans,
         inventory: Inventory,
         scheduling: Scheduling,
         service: Service,
@@ -89,7 +96,8 @@ class ClusterDrive:
     ) -> None:
         self.name = settings.name
         self._settings = settings
-        self._makes = makes
+        self._drive = settings.drive
+        self._plans = plans
         self._looked: Optional[float] = None  # seconds since 1970
         self._inventory = inventory
         self._scheduling = scheduling
@@ -99,7 +107,7 @@ class ClusterDrive:
         self._memory: ClusterMemory = memory.cluster(settings.name)
         self._problem: Optional[SchedulerError] = None
         self._stopping = threading.Event()
-        self._migrations = ClusterMigrations(settings, makes, scheduling, memory, self._stopping)
+        self._migrations = ClusterMigrations(settings, scheduling, memory, self._stopping)
         self._calm = Calm(settings.hold, settings.margin, self._memory.left)
         self._imbalance: Optional[float] = None  # in percent, as the last balancing found it
         now = time.monotonic()
@@ -112,7 +120,11 @@ class ClusterDrive:
         """When it was looked at, and what is wrong."""
         problem = "" if self._problem is None else str(self._problem)
         wait = max(0.0, self._look_at - time.monotonic())
-        return ClusterLook(self.name, self._makes, self._looked, time.time() + wait, problem)
+        plans = tuple(plan for plan in self._plans.of_cluster(self.name) if plan.is_open)
+        return ClusterLook(
+            self.name, self._drive.value, self._looked, time.time() + wait, problem,
+            self._imbalance, plans,
+        )  # fmt: skip
 
     def stop(self) -> None:
         """Begin nothing more; other threads may call this."""
@@ -160,6 +172,7 @@ class ClusterDrive:
         view = self._read()
         self._looked = time.time()
         self._migrations.follow(view.state)
+        balance |= self._settle_plans(view)
         all_told = self._tell_changes(view)
         if timer and not self._stopping.is_set():
             self._invoke_timer(view)
@@ -195,8 +208,8 @@ class ClusterDrive:
         self._store.save(self.name)
         give_up = time.monotonic() + _HOOKS_SECONDS
         for method, statuses, changes in (
-            ("on_host_status_changed", memory.hosts, host_changes),
-            ("on_vm_status_changed", memory.vms, vm_changes),
+            (_HOOKS[0], memory.hosts, host_changes),
+            (_HOOKS[1], memory.vms, vm_changes),
         ):
             while changes and not self._stopping.is_set():
                 if time.monotonic() >= give_up:
@@ -230,46 +243,113 @@ class ClusterDrive:
             self._scheduling.tell_changes(request, tuple(changes), _HOOKS_AT_ONCE, handle_answer)
         finally:
             destinations.learn(answers)  # the hook is not called again for the same change
-            self._make(method, answers, view, destinations)
+            possible = self._migrations.possible(method, answers, view.state, destinations)
+            self._act(method, possible, view.state)
 
     def _balance(self, view: _View) -> None:
         """Have the scheduler balance the cluster.
 
         A VM that the last balancing moved stays this time: it may have been moved in vain.
         """
-        method, state, now = "load_balance", view.state, time.monotonic()
+        state, now = view.state, time.monotonic()
         self._imbalance = cluster_imbalance(state)
         former = self._calm.former_hosts(now)
         destinations = self._destinations(view, self._memory.moved, former)
-        answer = self._ask(method, view, destinations)
-        possible = self._migrations.possible(method, answer, state, destinations)
+        answer = self._ask(_BALANCE, view, destinations)
+        self._memory.moved = []
+        possible = self._migrations.possible(_BALANCE, answer, state, destinations)
         judged = self._calm.judge(possible, state, now)
         self._migrations.tell_waiting([each for each in judged if each.problem], state)
+        plan = self._plans.open(self.name, _BALANCE) if self._drive is Drive.APPROVE else None
+        if plan is not None:
+            over = self._calm.why_over(_moves(plan.steps), judged, state)
+            if not over:
+                self._make_approved(plan, state)
+                return
+            self._plans.end(plan, LEFT_BEHIND, over)
         ripe = {each.vm: each for each in judged if not each.problem}
-        wanted = self._migrations.begin(
-            method,
-            {vm: each.target for vm, each in ripe.items()},
-            state,
-            {vm: each.reason for vm, each in ripe.items()},
-        )
-        self._memory.moved = list(wanted)
-        self._store.save(self.name)
-        self._memory.moved = self._migrations.make(wanted, state)
-        self._calm.made((ripe[vm] for vm in self._memory.moved), now)
-        self._store.save(self.name)
+        targets = {vm: each.target for vm, each in ripe.items()}
+        self._act(_BALANCE, targets, state, {vm: each.reason for vm, each in ripe.items()})
 
     def _invoke_timer(self, view: _View) -> None:
         method, destinations = "on_timer_invoked", self._destinations(view)
-        self._make(method, self._ask(method, view, destinations), view, destinations)
-
-    def _make(
-        self, method: str, answer: Migrations, view: _View, destinations: ClusterDestinations
-    ) -> None:
-        """Make what a scheduler answered, as far as the cluster's units allow it."""
+        answer = self._ask(method, view, destinations)
         possible = self._migrations.possible(method, answer, view.state, destinations)
-        wanted = self._migrations.begin(method, possible, view.state, {})
+        self._act(method, possible, view.state)
+
+    def _settle_plans(self, view: _View) -> bool:
+        """End the plans that the cluster has left behind, and make those that were approved.
+
+        Returns:
+            Whether to balance now: that shows if an approved plan is still worth it.
+        """
+        balance = False
+        for plan in self._plans.of_cluster(self.name):
+            if plan.state not in (WAITING, APPROVED):
+                continue
+            problem = left_behind(plan, view.state)
+            if problem:
+                self._plans.end(plan, LEFT_BEHIND, problem)
+            elif plan.method == _BALANCE:
+                balance |= plan.state == APPROVED
+            else:
+                self._make_approved(plan, view.state)
+        return balance
+
+    def _make_approved(self, plan: Plan, state: ClusterState) -> None:
+        if plan.state == APPROVED:
+            taken = self._make(plan.method, plan.steps, state)
+            self._plans.end(plan, MADE, f"{len(taken)} of {len(plan.steps)} migrations are begun")
+
+    def _act(
+        self,
+        method: str,
+        wanted: Mapping[str, str],
+        state: ClusterState,
+        reasons: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Make a plan of migrations, and make them, tell them or have them wait.
+
+        Args:
+            wanted: VM to host, by id.
+            reasons: by VM, where the scheduler's word is not all that is known.
+        """
+        asked = f"{method} of {self._settings.scheduler} asks for it"
+        steps = [planned(vm, to, reasons.get(vm) or asked, state) for vm, to in wanted.items()]
+        if self._drive is Drive.APPROVE:
+            steps = [
+                each
+                for each in steps
+                if not self._plans.was_refused(self.name, each.vm, each.target)
+            ]
+            former = self._plans.open(self.name, method) if method in _HOOKS else None
+            if former is not None:  # each change is told once: what it led to stays wanted
+                steps += [
+                    each
+                    for each in former.steps
+                    if each.vm not in wanted and not misfit(each, state)
+                ]
+        becomes = {Drive.DRY_RUN: TOLD, Drive.APPROVE: WAITING}.get(self._drive, MADE)
+        now = time.time()
+        self._plans.add(Plan(self.name, method, tuple(steps), now, self._imbalance, becomes))
+        if self._drive is Drive.DRY_RUN:
+            self._migrations.tell(method, steps, state)
+        elif self._drive is Drive.ON:
+            self._make(method, steps, state)
+
+    def _make(self, method: str, steps: Sequence[Step], state: ClusterState) -> List[str]:
+        """Make migrations; gives the VMs that the engine does not refuse to migrate."""
+        now = time.monotonic()
+        self._migrations.begin(steps)
+        if method == _BALANCE:
+            self._memory.moved = [each.vm for each in steps]
         self._store.save(self.name)
-        self._migrations.make(wanted, view.state)
+        taken = self._migrations.make({each.vm: each.target for each in steps}, state)
+        if method == _BALANCE:
+            self._memory.moved = taken
+            self._calm.made((each for each in _moves(steps) if each.vm in taken), now)
+            self._store.save(self.name)
+        return taken
 
     def _destinations(
         self,
@@ -339,6 +419,10 @@ class ClusterDrive:
             else:
                 _log.warning("cluster %(cluster)s: %(reason)s", fields)
         self._problem = problem
+
+
+def _moves(steps: Iterable[Step]) -> Tuple[Judged, ...]:
+    return tuple(Judged(each.vm, each.source, each.target) for each in steps)
 
 
 def _is_same(problem: SchedulerError, former: Optional[SchedulerError]) -> bool:

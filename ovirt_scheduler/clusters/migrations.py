@@ -17,7 +17,7 @@ import itertools
 import logging
 import threading
 import time
-from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ovirt_scheduler.clusters.calm import Judged
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
@@ -25,6 +25,7 @@ from ovirt_scheduler.clusters.memory import DriveMemory, Migrating
 from ovirt_scheduler.decisions.drivers import Scheduling
 from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.drivers import DriverRequest, Migrations
+from ovirt_scheduler.model.plans import Step
 from ovirt_scheduler.model.requests import Caller
 from ovirt_scheduler.settings.config import ClusterSettings
 
@@ -47,21 +48,18 @@ class ClusterMigrations:
     """The migrations of one cluster; used by the thread that looks after it.
 
     Args:
-        makes: make them, rather than log them.
         stopping: set when no other is to be begun.
     """
 
     def __init__(
         self,
         settings: ClusterSettings,
-        makes: bool,
         scheduling: Scheduling,
         memory: DriveMemory,
         stopping: threading.Event,
     ) -> None:
         self._cluster = settings.name
         self._settings = settings
-        self._makes = makes
         self._scheduling = scheduling
         self._store = memory
         self._migrating = memory.cluster(settings.name).migrating
@@ -87,31 +85,17 @@ class ClusterMigrations:
         most = self._settings.migrations_per_vm
         return tuple(vm for vm, times in self._migrated.items() if len(times) >= most)
 
-    def begin(
-        self, method: str, wanted: Wanted, state: ClusterState, reasons: Mapping[str, str]
-    ) -> Wanted:
-        """Enter migrations as under way; in a dry run they are only told.
-
-        Args:
-            wanted: what is ``possible`` of an answer, or a part of that.
-            reasons: by VM, where the scheduler's word is not all that is known.
-
-        Returns:
-            The argument for ``make``, which is to be called when the memory is saved.
-        """
-        if not self._makes:
-            self._log_plan(method, wanted, state, reasons)
-            return {}
-        for vm, target in wanted.items():
-            found = state.vms[vm]
+    def begin(self, steps: Iterable[Step]) -> None:
+        """Enter migrations as under way; they are to be made when the memory is saved."""
+        for step in steps:
             now = time.monotonic()
-            reason = reasons.get(vm) or self._asked_for(method)
-            self._migrating[vm] = Migrating(found.name, found.host, target, now, reason=reason)
-            self._migrated.setdefault(vm, []).append(now)
-        return wanted
+            self._migrating[step.vm] = Migrating(
+                step.vm_name, step.source or None, step.target, now, reason=step.reason
+            )
+            self._migrated.setdefault(step.vm, []).append(now)
 
     def make(self, wanted: Wanted, state: ClusterState) -> List[str]:
-        """Ask the engine for migrations, some at a time.
+        """Ask the engine for migrations that were begun, some at a time.
 
         Returns:
             The VMs that the engine does not refuse to migrate.
@@ -142,9 +126,6 @@ class ClusterMigrations:
             if left:
                 self._store.save(self._cluster)
         return taken
-
-    def _asked_for(self, method: str) -> str:
-        return f"{method} of {self._settings.scheduler} asks for it"
 
     def _forget(self, vm: str) -> None:
         """Take back that a migration is under way: it is not made."""
@@ -222,19 +203,15 @@ class ClusterMigrations:
                     )
         self._unfit[method] = unfit
 
-    def _log_plan(
-        self, method: str, wanted: Wanted, state: ClusterState, reasons: Mapping[str, str]
-    ) -> None:
+    def tell(self, method: str, steps: Iterable[Step], state: ClusterState) -> None:
         """Log the migrations that would be made; those repeated often once."""
+        wanted = {step.vm: step.target for step in steps}
         if method not in _AGAIN_AND_AGAIN or wanted != self._planned.get(method, {}):
-            for vm, target in wanted.items():
+            for step in steps:
                 _log.info(
                     "cluster %(cluster)s: would migrate %(vm)s from %(source_host)s "
                     "to %(target_host)s: %(reason)s",
-                    {
-                        **self._named(state, vm, target),
-                        "reason": reasons.get(vm) or self._asked_for(method),
-                    },
+                    {**self._named(state, step.vm, step.target), "reason": step.reason},
                 )
         self._planned[method] = wanted
 

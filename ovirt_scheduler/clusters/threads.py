@@ -49,6 +49,12 @@ class ClusterThreads:
         """How each cluster is looked after."""
         return tuple(each.cluster.state() for each in self._clusters)
 
+    def wake(self, name: str) -> None:
+        """Look at a cluster now."""
+        for each in self._clusters:
+            if each.cluster.name == name:
+                each.wake()
+
     def stop(self, seconds: float) -> None:
         """Begin nothing more, and wait so long for what is under way; may be called again."""
         self._stopped.set()

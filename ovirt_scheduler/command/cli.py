@@ -23,6 +23,7 @@ from ovirt_scheduler.command import (
     certificate,
     check,
     decisions,
+    plan,
     replay,
     simulate,
     skeleton,
@@ -102,7 +103,8 @@ COMMAND --help shows more of each; man ovirt-scheduler has all of it.
     add = commands.add_parser
     _add_serve(add)
     for module in (
-        check, calls, why, decisions, status, trial, skeleton, replay, simulate, certificate
+        check, calls, why, decisions, status, plan, trial, skeleton, replay, simulate,
+        certificate,
     ):  # fmt: skip
         module.add(add)
     _add_setup(add)

@@ -142,7 +142,11 @@ def show_events(kept: Reader, options: argparse.Namespace, output: str) -> None:
 
 
 def _event(event: Record) -> Tuple[str, str, str]:
-    more = (f"{name} {told}" for name, told in event.items() if name not in ("time", "event"))
+    more = (
+        f"{name} {'; '.join(told) if isinstance(told, list) else told}"
+        for name, told in event.items()
+        if name not in ("time", "event")
+    )
     return event["time"], event["event"], ", ".join(more)
 
 

@@ -124,6 +124,8 @@ def _text(told: Dict[str, Any]) -> str:
         look = cluster.get("last_look")
         looked = f"looked at {status.shown(look, time.time())}" if look else "not looked at yet"
         problem = f": {cluster['problem']}" if "problem" in cluster else ""
+        if "imbalance" in cluster:
+            looked += f", imbalance {cluster['imbalance']} %"
         shown.append(f"{'Cluster ' + cluster['name']:<{width}}  {looked}{problem}")
     table = tables.table(_HEADINGS, rows) if rows else "no policy unit is loaded\n"
     return "\n".join(lines) + f"\n\n{table}\n" + "\n".join(shown) + "\n"

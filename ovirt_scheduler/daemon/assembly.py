@@ -18,6 +18,7 @@ from OpenSSL import SSL
 
 from ovirt_scheduler.clusters.drive import ClusterDrive
 from ovirt_scheduler.clusters.memory import DriveMemory
+from ovirt_scheduler.clusters.plans import Plans
 from ovirt_scheduler.clusters.threads import ClusterThreads
 from ovirt_scheduler.daemon import observation
 from ovirt_scheduler.daemon.control import FILE as CONTROL
@@ -76,6 +77,7 @@ class Assembly:
         self.runtime = Runtime(settings, state)
         services = self.runtime.services
         self._drive_memory = DriveMemory(state / "clusters.json")
+        self._plans = Plans(self.runtime.keep_event)
         self._drive = self._make_drive(services)
         self.server = SchedulerServer(self._server_settings(settings), services.methods(), listener)
 
@@ -102,17 +104,23 @@ class Assembly:
         self.stop_drive()
         self.runtime.use(services)
         self._drive = drive
+        kept = {each.name for each in settings.clusters} if settings.drive is Drive.APPROVE else ()
+        self._plans.keep_clusters(kept, "the settings were read again")
         self.server.renew(server_settings, services.methods())
         self.start_drive()
 
     def start_control(self) -> None:
         """Answer on the control socket from now on."""
-        commands: Mapping[str, Command] = {"status": lambda _asked, _user: self.status()}
+        commands: Mapping[str, Command] = {
+            "status": lambda _asked, _user: self.status(),
+            "plan": self._plans.answer,
+        }
         self._control = _control(self._state / CONTROL, commands)
 
     def start_drive(self) -> None:
         """Start the threads that look after the clusters of the settings."""
         if self._drive is not None:
+            self._plans.wake = self._drive.wake
             self._drive.start()
 
     def stop_drive(self, seconds: float = 5.0) -> None:
@@ -130,6 +138,7 @@ class Assembly:
             self.runtime.history.drain()
         self.runtime.executor.close()
         self.stop_drive(1.0)  # that a hook was cut off is remembered, too
+        self._plans.keep_clusters((), "the daemon ends")
         self.runtime.close()
         if self._control is not None:
             self._control.close()
@@ -138,12 +147,10 @@ class Assembly:
         settings, inventory, units, drivers, _ = services
         if settings.drive is Drive.OFF or inventory is None:
             return None
-        makes = settings.drive is Drive.ON
+        executor = self.runtime.executor
         clusters = [
-            ClusterDrive(
-                cluster, makes, inventory, drivers, units, self.runtime.executor, self._drive_memory
-            )
-            for cluster in settings.clusters
+            ClusterDrive(each, self._plans, inventory, drivers, units, executor, self._drive_memory)
+            for each in settings.clusters
         ]
         return ClusterThreads(clusters, inventory)
 

@@ -56,8 +56,9 @@ FIELDS: Dict[str, str] = {
     "pid": "process id",
     "status": "exit status of a process, or minus the signal that ended it",
     "signal": "signal that the daemon was sent",
-    "state": "what was to be sent to systemd",
+    "state": "what was to be sent to systemd, or what has become of a plan",
     "version": "of ovirt-scheduler",
+    "plan": "id of a plan (`ovirt-scheduler plan`)",
 }
 
 _PLAIN = re.compile(r"[\w.:@-]+")

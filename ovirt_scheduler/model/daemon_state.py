@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Mapping, Optional, Tuple
 
+from ovirt_scheduler.model.plans import Plan
+
 
 @dataclass(frozen=True)
 class UnitState:
@@ -26,10 +28,12 @@ class ClusterLook:
     """A cluster that the daemon looks after by itself."""
 
     name: str
-    makes_migrations: bool
+    drive: str  # as in scheduler.conf: dry-run, approve or on
     last_look: Optional[float] = None  # seconds since 1970
     next_look: Optional[float] = None
     problem: str = ""
+    imbalance: Optional[float] = None  # in percent, as the last balancing found it
+    plans: Tuple[Plan, ...] = ()  # those that are open, the oldest first
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,7 @@ class ClusterSettings:
     hold: float = 180.0
     margin: float = 5.0  # points of imbalance
     migrations_per_vm: int = 4  # within an hour
+    drive: Drive = Drive.OFF
     file: str = field(default="", compare=False)
     lines: Mapping[str, Optional[int]] = field(default_factory=dict, compare=False)  # of its keys
 
@@ -412,6 +413,7 @@ def _clusters(conf: ConfFile, file: Path) -> Iterator[ClusterSettings]:
             hold=section["hold"] * 60,
             margin=section["margin"],
             migrations_per_vm=section["migrations_per_vm"],
+            drive=conf["drive"],
             file=str(file),
             lines=section.lines,
         )

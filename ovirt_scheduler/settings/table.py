@@ -142,7 +142,8 @@ SCHEDULER: Tuple[Key, ...] = (
         "for ovirt-scheduler replay. They are in the history, and count for history_size."),
     Key("drive", "choice", "off",
         "Whether the daemon itself looks after the clusters of the section [clusters]: dry-run "
-        "logs the migrations that it would make, on makes them. Needs the section [engine].",
+        "logs the migrations that it would make, approve makes those that somebody approves "
+        "(ovirt-scheduler plan), on makes all. Needs the section [engine].",
         choices=Drive),
     Key("url", "url", None,
         "The engine's REST API, such as https://engine.example.com/ovirt-engine/api. Needs "

@@ -27,6 +27,7 @@ class Drive(Enum):
 
     OFF = "off"
     DRY_RUN = "dry-run"  # logs the migrations that it would make
+    APPROVE = "approve"  # makes those that somebody approves
     ON = "on"
 
 

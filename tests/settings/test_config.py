@@ -153,8 +153,8 @@ def test_every_key_has_its_field():
         key.name for key in SCHEDULER if key.section
     }
     assert len(dataclasses.fields(PluginConf)) == len(PLUGIN)
-    # Name, file and lines are the section's, and the policy is one of the properties.
-    assert len(dataclasses.fields(ClusterSettings)) == len(CLUSTER) + 2
+    # Name, drive, file and lines are the section's, and the policy is one of the properties.
+    assert len(dataclasses.fields(ClusterSettings)) == len(CLUSTER) + 3
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_clusters_are_told_by_sections_in_a_section(conf):
     )
     assert settings.drive is Drive.DRY_RUN
     assert settings.clusters == (
-        ClusterSettings("Default", "default", {}, 60.0, 600.0),
+        ClusterSettings("Default", "default", {}, 60.0, 600.0, drive=Drive.DRY_RUN),
         ClusterSettings(
             "East-1",
             "mine",
@@ -242,6 +242,7 @@ def test_clusters_are_told_by_sections_in_a_section(conf):
             30.0,
             2.5,
             9,
+            Drive.DRY_RUN,
         ),
     )
 
@@ -273,7 +274,7 @@ def test_clusters_are_told_by_sections_in_a_section(conf):
         ("url = https://e.example", 1, "belongs in the section [engine]"),
         ("[engine]\nssl = no", 2, "belongs above the sections"),
         ("a line", 1, "expected `key = value`"),
-        ("drive = yes", 1, "drive: expected one of off, dry-run, on"),
+        ("drive = yes", 1, "drive: expected one of off, dry-run, approve, on"),
         ("drive = on\n[clusters]\n[[A]]", 1, "drive: needs the section [engine]"),
         (f"drive = on\n{ENGINE}", 1, "drive: needs the section [clusters]"),
         ("[clusters]\nscheduler = default", 2, "a section of its own there, [[name]] below"),

@@ -103,5 +103,5 @@ def full_site(tmp_path: Path) -> MadeSite:
         certificate_ends=1_900_000_000.0,
         engine=EngineState("https://engine/api", "", None, {"ok": 7, "failed": 1}),
         history=HistoryState(1, 4096, 0, 2),
-        clusters=(ClusterLook("East", True, 1_800_000_000.0),),
+        clusters=(ClusterLook("East", "on", 1_800_000_000.0, imbalance=23.4),),
     )  # fmt: skip

@@ -151,10 +151,16 @@ class _Collector:
             yield self._total("history_dropped", "Records that were not written.", history.dropped)
         looks = self._gauge("cluster_last_look_timestamp_seconds",
                             "When a cluster was looked at, since 1970.", "cluster")  # fmt: skip
+        imbalance = self._gauge("cluster_imbalance_percent",
+                                "How unequally a cluster's hosts are used.",
+                                "cluster")  # fmt: skip
         for cluster in state.clusters:
             if cluster.last_look is not None:
                 looks.add_metric([cluster.name], cluster.last_look)
+            if cluster.imbalance is not None:
+                imbalance.add_metric([cluster.name], cluster.imbalance)
         yield looks
+        yield imbalance
 
     def _counter(self, name: str, text: str, *labels: str) -> Any:
         return self._core.CounterMetricFamily(f"{PREFIX}{name}", text, labels=labels)

@@ -348,16 +348,25 @@ def _markup(svg: str) -> Any:
     return importlib.import_module("markupsafe").Markup(svg)
 
 
+_DRIVES = {
+    "dry-run": "only told (drive = dry-run)",
+    "approve": "made when somebody approves them (ovirt-scheduler plan)",
+    "on": "made",
+}
+
+
 def _shown_cluster(cluster: Mapping[str, Any]) -> Dict[str, Any]:
     look = cluster.get("last_look")
     facts: List[Tuple[str, str]] = [("Last look", _clock(look) or "none yet")]
     facts += [("Next look", _clock(cluster["next_look"]))] if "next_look" in cluster else []
-    drive = "made" if cluster["makes_migrations"] else "only told (drive = dry-run)"
+    drive = _DRIVES[cluster["drive"]]
+    imbalance = f"{cluster['imbalance']} %" if "imbalance" in cluster else "not known"
     return {
         **cluster,
         "state": cluster.get("problem", "well"),
         "mood": "bad" if "problem" in cluster else "good",
         "drive_text": drive,
         "look_text": _clock(look) or "none yet",
-        "facts": [*facts, ("Migrations are", drive)],
+        "imbalance_text": imbalance,
+        "facts": [*facts, ("Migrations are", drive), ("Imbalance", imbalance)],
     }

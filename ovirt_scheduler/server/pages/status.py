@@ -48,10 +48,12 @@ def status(state: DaemonState, tally: Tally, now: float) -> Status:
         "clusters": [
             {
                 "name": cluster.name,
-                "makes_migrations": cluster.makes_migrations,
+                "drive": cluster.drive,
+                **({} if cluster.imbalance is None else {"imbalance": round(cluster.imbalance, 1)}),
                 **_time("last_look", cluster.last_look),
                 **_time("next_look", cluster.next_look),
                 **({"problem": cluster.problem} if cluster.problem else {}),
+                "plans": [{**_time("time", plan.time), **plan.record()} for plan in cluster.plans],
             }
             for cluster in state.clusters
         ],

@@ -98,7 +98,7 @@ def test_markup_is_text_wherever_it_comes_from(tmp_path):
     )
     site = MadeSite(
         tmp_path, [made], units=(unit,), faults=(MARKUP,), stuck=MARKUP, plugins_path=MARKUP,
-        clusters=(ClusterLook(MARKUP, True, problem=MARKUP),), engine=EngineState(MARKUP, MARKUP),
+        clusters=(ClusterLook(MARKUP, "on", problem=MARKUP),), engine=EngineState(MARKUP, MARKUP),
     )  # fmt: skip
     (link,) = set(
         lxml.html.fromstring(site.text("/status")).xpath("//a[contains(@href, 'units')]/@href")
@@ -157,11 +157,11 @@ def test_a_cluster_has_its_own_decisions(tmp_path):
     """Those that the daemon made for it by itself, and no other's."""
     one = record([call("even", "load balancer")], cluster="East", id="1" * 16, method="loadBalance")
     two = record([call("even", "load balancer")], cluster="West", id="2" * 16, method="loadBalance")
-    looks = (ClusterLook("East", True, time.time()), ClusterLook("West", False))
+    looks = (ClusterLook("East", "on", time.time()), ClusterLook("West", "dry-run"))
     site = MadeSite(tmp_path, [one, two], clusters=looks)
     assert "1" * 16 in site.text("/clusters/East")
     assert "2" * 16 not in site.text("/clusters/East")
-    assert json.loads(site.text("/clusters/West.json"))["makes_migrations"] is False
+    assert json.loads(site.text("/clusters/West.json"))["drive"] == "dry-run"
     (found,) = json.loads(site.text("/decisions.json?cluster=West"))
     assert found["id"] == "2" * 16
 
@@ -170,7 +170,7 @@ def test_each_page_has_its_twin_in_json(tmp_path):
     """At the path with .json."""
     site = MadeSite(
         tmp_path, [record([call("Night")])], units=(unit_state("Night"),),
-        clusters=(ClusterLook("East", True),),
+        clusters=(ClusterLook("East", "on"),),
     )  # fmt: skip
     pages = ("/status", "/decisions", f"/decisions/{DECISION}", "/units/Night", "/clusters/East")
     for page in pages:

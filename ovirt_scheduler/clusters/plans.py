@@ -1,0 +1,231 @@
+"""The plans of the clusters: which wait for approval, and what becomes of them.
+
+::
+
+    drive = dry-run   told, until the scheduler wants something else
+    drive = approve   waiting ──► approved ──► made
+                         │            └──► left behind
+                         └──► refused, left behind, dropped
+    drive = on        made
+
+A plan is left behind when one of its VMs is not where it was, a host is not up, the scheduler
+wants nothing of the kind any more, or nobody has approved it for an hour. The daemon keeps plans
+in its memory: one that waits when the daemon stops is dropped, and its scheduler answers anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import pwd
+import threading
+import time
+from dataclasses import replace
+from typing import Callable, Collection, Dict, Mapping, Optional, Tuple
+
+from ovirt_scheduler.errors import SchedulerError
+from ovirt_scheduler.model.cluster_state import ClusterState
+from ovirt_scheduler.model.plans import (
+    APPROVED,
+    DROPPED,
+    LEFT_BEHIND,
+    MADE,
+    REFUSED,
+    TOLD,
+    WAITING,
+    Plan,
+    Step,
+)
+
+_log = logging.getLogger(__name__)
+
+_HOUR = 3600.0
+_MOST_ENDED = 50  # plans that are remembered
+_OUTCOME_SECONDS = 8.0  # for which who approves waits for what becomes of it
+
+
+class Plans:
+    """The plans of all clusters. Many threads may use it at once.
+
+    Args:
+        keep: keeps an event in the history.
+    """
+
+    def __init__(self, keep: Callable[[Mapping[str, object]], None]) -> None:
+        self._keep = keep
+        self._plans: Dict[str, Plan] = {}  # by id, the oldest first
+        self._changed = threading.Condition()
+        self._refused: Dict[Tuple[str, str, str], float] = {}  # cluster, VM, target; when
+        self.wake: Callable[[str], None] = lambda _: None  # has a cluster looked at now
+
+    def of_cluster(self, name: str) -> Tuple[Plan, ...]:
+        """Its plans, the oldest first."""
+        with self._changed:
+            return tuple(plan for plan in self._plans.values() if plan.cluster == name)
+
+    def open(self, cluster: str, method: str) -> Optional[Plan]:
+        """The plan that a method's answer has made, and of which something may still become."""
+        plans = self.of_cluster(cluster)
+        return next((plan for plan in plans if plan.is_open and plan.method == method), None)
+
+    def add(self, plan: Plan) -> bool:
+        """Take a plan in, in the place of the open one of the same method.
+
+        Returns:
+            Whether it is another plan than that one.
+        """
+        former = self.open(plan.cluster, plan.method)
+        if former is not None:
+            if former.steps == plan.steps:
+                return False
+            self.end(former, LEFT_BEHIND, "the scheduler wants something else now")
+        if plan.steps:
+            self._put(plan)
+            self._forget()
+        return True
+
+    def end(self, plan: Plan, state: str, because: str = "") -> None:
+        """Say what has become of a plan; somebody may have refused it by now."""
+        with self._changed:
+            latest = self._plans[plan.id]
+            if latest.is_open:
+                self._put(replace(latest, state=state, because=because))
+
+    def keep_clusters(self, names: Collection[str], because: str) -> None:
+        """Drop the plans of other clusters: these are not looked after like that any more."""
+        with self._changed:
+            for plan in tuple(self._plans.values()):
+                if plan.cluster not in names:
+                    self.end(plan, DROPPED, because)
+
+    def was_refused(self, cluster: str, vm: str, target: str) -> bool:
+        """Whether somebody refused that migration within the last hour."""
+        with self._changed:
+            when = self._refused.get((cluster, vm, target))
+        return when is not None and when > time.monotonic() - _HOUR
+
+    def answer(self, asked: Mapping[str, object], user: int) -> object:
+        """Answer on the control socket.
+
+        Args:
+            asked: the ``action``, list, show, approve or refuse, and but for list the ``plan``.
+            user: who asks, by number.
+
+        Returns:
+            The plan, after some seconds in which an approved one may have been made; or all of
+            them, the newest first.
+
+        Raises:
+            SchedulerError: there is no such plan, or it does not wait.
+        """
+        action, key = asked.get("action"), str(asked.get("plan"))
+        if action == "list":
+            with self._changed:
+                return [_shown(plan) for plan in reversed(tuple(self._plans.values()))]
+        if action == "approve":
+            self._approve(key, _user_name(user))
+        elif action == "refuse":
+            self._refuse(key, _user_name(user))
+        elif action != "show":
+            raise SchedulerError("the action of plan is list, show, approve or refuse")
+        return _shown(self._find(key))
+
+    def _approve(self, key: str, by: str) -> None:
+        """Have a plan made, and wait some seconds for what becomes of it."""
+        plan = self._decide(key, APPROVED, by)
+        self.wake(plan.cluster)
+        with self._changed:
+            self._changed.wait_for(lambda: not self._find(key).is_open, _OUTCOME_SECONDS)
+
+    def _refuse(self, key: str, by: str) -> None:
+        """Have a plan not made, nor its migrations proposed again within the hour."""
+        plan = self._decide(key, REFUSED, by)
+        now = time.monotonic()
+        with self._changed:
+            self._refused = {each: at for each, at in self._refused.items() if at > now - _HOUR}
+            for step in plan.steps:
+                self._refused[plan.cluster, step.vm, step.target] = now
+
+    def _decide(self, key: str, state: str, by: str) -> Plan:
+        with self._changed:
+            plan = self._find(key)
+            if plan.state != WAITING:
+                said = f"{plan.state}, {plan.because}" if plan.because else plan.state
+                raise SchedulerError(f"plan {plan.id} does not wait: it is {said}")
+            plan = replace(plan, state=state, by=by)
+            self._put(plan)
+        return plan
+
+    def _find(self, key: str) -> Plan:
+        with self._changed:
+            found = self._plans.get(key)
+        if found is None:
+            raise SchedulerError(f"there is no plan {key!r:.40}; see ovirt-scheduler plan list")
+        return found
+
+    def _put(self, plan: Plan) -> None:
+        with self._changed:
+            self._plans[plan.id] = plan
+            self._changed.notify_all()
+        self._keep({"event": "plan", **plan.record()})
+        fields = {
+            "cluster": plan.cluster,
+            "plan": plan.id,
+            "state": plan.state,
+            "count": len(plan.steps),
+            "reason": plan.because or (f"by {plan.by}" if plan.by else plan.steps[0].text),
+        }
+        if plan.state == WAITING:
+            _log.info(
+                "cluster %(cluster)s: plan %(plan)s waits for approval, %(count)d migrations: "
+                "%(reason)s",
+                fields,
+            )
+        elif plan.state not in (TOLD, MADE):
+            _log.info("cluster %(cluster)s: plan %(plan)s is %(state)s: %(reason)s", fields)
+
+    def _forget(self) -> None:
+        """Forget the oldest of those that have ended."""
+        with self._changed:
+            ended = [key for key, plan in self._plans.items() if not plan.is_open]
+            for key in ended[:-_MOST_ENDED]:
+                del self._plans[key]
+
+
+def left_behind(plan: Plan, state: ClusterState) -> str:
+    """Why a plan does not fit the cluster any more; empty where it does."""
+    if time.time() - plan.time > _HOUR:
+        return "nobody approved it within an hour"
+    return next(filter(None, (misfit(each, state) for each in plan.steps)), "")
+
+
+def misfit(step: Step, state: ClusterState) -> str:
+    """Why a migration cannot be made any more as it was planned; empty where it can."""
+    vm, target = state.vms.get(step.vm), state.hosts.get(step.target)
+    if vm is None or vm.host is None:
+        return f"{step.vm_name} does not run any more"
+    if vm.host != step.source:
+        return f"{step.vm_name} is on {state.host_name(vm.host)}, and not on {step.source_name}"
+    if vm.status != "up":
+        return f"{step.vm_name} is {vm.status}"
+    if target is not None and target.status != "up":
+        return f"{step.target_name} is {target.status}"
+    return f"{step.target_name} is gone" if step.target and target is None else ""
+
+
+def planned(vm: str, target: str, reason: str, state: ClusterState) -> Step:
+    """A migration with the names as they are now."""
+    found = state.vms[vm]
+    source = "nowhere" if found.host is None else state.host_name(found.host)
+    names = found.name, source, state.host_name(target)
+    return Step(vm, found.host or "", target, *names, reason)
+
+
+def _user_name(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"
+
+
+def _shown(plan: Plan) -> Dict[str, object]:
+    return {"time": plan.time, **plan.record()}

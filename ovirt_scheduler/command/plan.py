@@ -1,0 +1,70 @@
+"""``ovirt-scheduler plan``: what the daemon would migrate, for somebody to approve or refuse."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any, Mapping
+
+from ovirt_scheduler.command import arguments, tables
+from ovirt_scheduler.command.status import ask
+from ovirt_scheduler.command.tables import Shown
+from ovirt_scheduler.errors import BadUsage
+from ovirt_scheduler.history import explanation
+from ovirt_scheduler.server.pages import status
+
+_HEADINGS = ("PLAN", "CLUSTER", "MADE", "STATE", "MIGRATIONS")
+
+
+def add(to: arguments.Add) -> None:
+    """Add the command to the command line."""
+    command = arguments.add_command(
+        to, "plan", _run, "list, show, approve or refuse what the daemon would migrate",
+        "list: the plans of the clusters that the daemon looks after, the newest first.\n"
+        "show: each migration of one, and why. approve: have a plan made that waits\n"
+        "(drive = approve). If the cluster has left it behind, it is not made, and the reason is\n"
+        "shown. refuse: have it not made, nor its migrations planned again within the hour.\n"
+        "Only root and the daemon's own user may ask; the history keeps who approved or refused\n"
+        "(decisions --events).",
+        "plan list", "plan show 5e0c11a7", "plan approve 5e0c11a7",
+        settings=(), output=("table", "json", "names"),
+    )  # fmt: skip
+    command.add_argument("action", choices=("list", "show", "approve", "refuse"))
+    command.add_argument("plan", nargs="?", help="its id; list needs none")
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Ask the daemon of the state folder."""
+    action, listed = options.action, options.action == "list"
+    if listed != (options.plan is None):
+        raise BadUsage(f"plan {action} takes {'no id' if listed else 'the id of a plan'}")
+    told = ask(arguments.state(), "plan", action=action, plan=options.plan)
+    for each in told if listed else [told]:
+        each["time"] = status.moment(each["time"])
+    found = explanation.cleaned(told)
+    output = options.output or "table"
+    if listed:
+        rows = [
+            (each["plan"], each["cluster"], _made(each), each["state"], each["count"])
+            for each in found
+        ]
+        text = tables.table(_HEADINGS, rows) or "there are no plans\n"
+        return arguments.show(Shown(text, told, names=[each["plan"] for each in found]), output)
+    well = action != "approve" or found["state"] in ("made", "approved")
+    return arguments.show(Shown(_text(found), told, well, [found["plan"]]), output)
+
+
+def _text(plan: Mapping[str, Any]) -> str:
+    why = f": {plan['because']}" if "because" in plan else ""
+    about = f"plan {plan['plan']} of cluster {plan['cluster']}, {_made(plan)}"
+    lines = [f"{about}: {plan['state']}{why}"]
+    if "by" in plan:
+        lines.append(f"approved or refused by {plan['by']}")
+    if "imbalance" in plan:
+        lines.append(f"imbalance {plan['imbalance']} %")
+    lines += [f"  {migration}" for migration in plan["migrations"]]
+    return "\n".join(lines) + "\n"
+
+
+def _made(plan: Mapping[str, Any]) -> str:
+    return status.shown(plan["time"], time.time())

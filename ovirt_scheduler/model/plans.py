@@ -1,0 +1,83 @@
+"""A plan: the migrations of one answer in one piece, with a reason for each."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from typing import Any, Dict, Optional, Tuple
+
+# What a plan comes to.
+TOLD = "told"  # in a dry run
+WAITING, APPROVED, REFUSED = "waiting", "approved", "refused"
+MADE, LEFT_BEHIND, DROPPED = "made", "left behind", "dropped"
+
+_MOST_TOLD = 100  # migrations in a record
+
+
+@dataclass(frozen=True)
+class Step:
+    """A migration; ids and names.
+
+    Attributes:
+        target: empty for any host.
+    """
+
+    vm: str
+    source: str
+    target: str
+    vm_name: str
+    source_name: str
+    target_name: str
+    reason: str
+
+    @property
+    def text(self) -> str:
+        """``proxy from lynx to ocelot: CPU 84 % to 61 %``."""
+        return f"{self.vm_name} from {self.source_name} to {self.target_name}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Migrations that are made together, or not at all.
+
+    Attributes:
+        method: of the scheduler that asks for them.
+        time: when it was made, in seconds since 1970.
+        imbalance: of the cluster then, in percent, as far as it is known.
+        because: why it came to its state.
+        by: who approved or refused it.
+    """
+
+    cluster: str
+    method: str
+    steps: Tuple[Step, ...]
+    time: float
+    imbalance: Optional[float] = None
+    state: str = WAITING
+    because: str = ""
+    by: str = ""
+    id: str = field(default_factory=lambda: secrets.token_hex(4))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something may still become of it."""
+        return self.state in (TOLD, WAITING, APPROVED)
+
+    def record(self) -> Dict[str, Any]:
+        """It in plain values, for the history, JSON and pages."""
+        steps = [step.text for step in self.steps[:_MOST_TOLD]]
+        if len(self.steps) > _MOST_TOLD:
+            steps.append(f"and {len(self.steps) - _MOST_TOLD} more")
+        imbalance = None if self.imbalance is None else round(self.imbalance, 1)
+        told = {
+            "plan": self.id,
+            "cluster": self.cluster,
+            "state": self.state,
+            "because": self.because or None,
+            "by": self.by or None,
+            "imbalance": imbalance,
+            "method": self.method,
+            "count": len(self.steps),
+            "migrations": steps,
+        }
+        return {name: value for name, value in told.items() if value is not None}

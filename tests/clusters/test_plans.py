@@ -1,0 +1,297 @@
+"""Plans of migrations: what becomes of them, and who says so."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+
+import pytest
+
+from ovirt_scheduler.clusters import plans
+from ovirt_scheduler.clusters.plans import Plans, left_behind, planned
+from ovirt_scheduler.errors import SchedulerError
+from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
+from ovirt_scheduler.model.plans import APPROVED, MADE, WAITING, Plan
+from tests.support.command import run
+from tests.support.driven import OFTEN, cluster
+from tests.support.rest_server import GIB, Host, Vm
+
+STATE = ClusterState(
+    {"l": HostState("lynx", "up"), "p": HostState("puma", "up")},
+    {"w": VmState("web", "up", "l"), "m": VmState("mail", "up", "l")},
+)
+
+
+def plan(*vms, method="load_balance", cluster="Default", made=None):
+    steps = tuple(planned(vm, "p", "CPU 84 % to 61 %", STATE) for vm in vms)
+    return Plan(cluster, method, steps, time.time() if made is None else made)
+
+
+@pytest.fixture
+def kept():
+    return []
+
+
+@pytest.fixture
+def registry(kept):
+    return Plans(kept.append)
+
+
+def ask(registry, action, key=None, user=0):
+    return registry.answer({"action": action, "plan": key}, user)
+
+
+def test_a_plan_tells_each_migration_with_its_reason():
+    """In one line."""
+    told = plan("w").record()
+    assert told["migrations"] == ["web from lynx to puma: CPU 84 % to 61 %"]
+    assert (told["cluster"], told["state"], told["count"]) == ("Default", "waiting", 1)
+
+
+def test_a_plan_of_very_many_migrations_is_told_in_part():
+    """A hundred of them, and how many more there are."""
+    told = plan(*["w"] * 1000).record()
+    assert (len(told["migrations"]), told["migrations"][-1]) == (101, "and 900 more")
+
+
+def test_one_plan_of_a_method_is_open_at_a_time(registry, kept):
+    """The same once more is no other; the next takes its place, and none does, too."""
+    first = plan("w")
+    assert registry.add(first)
+    assert not registry.add(plan("w"))
+    registry.add(plan("w", method="on_timer_invoked"))
+    registry.add(plan("m"))
+    states = {each.id: each.state for each in registry.of_cluster("Default")}
+    assert list(states.values()) == ["left behind", "waiting", "waiting"]
+    assert states[first.id] == "left behind"
+    registry.add(plan())
+    assert registry.open("Default", "load_balance") is None
+    assert [event["state"] for event in kept] == [
+        "waiting", "waiting", "left behind", "waiting", "left behind",
+    ]  # fmt: skip
+
+
+def test_ended_plans_are_bounded(registry):
+    """The oldest are forgotten."""
+    for number in range(200):
+        registry.add(plan("w" if number % 2 else "m"))
+    assert len(ask(registry, "list")) == 51
+    assert ask(registry, "list")[0]["state"] == "waiting"
+
+
+def test_who_approves_waits_for_what_becomes_of_it(registry, kept):
+    """The cluster is woken; the history has who it was."""
+    made = plan("w")
+    registry.add(made)
+    woken = []
+
+    def wake(name):
+        woken.append(name)
+        found = registry.open("Default", "load_balance")
+        assert found.state == APPROVED
+        threading.Thread(target=registry.end, args=(found, MADE, "done")).start()
+
+    registry.wake = wake
+    told = ask(registry, "approve", made.id)
+    assert (told["state"], told["by"], told["because"], woken) == (
+        "made",
+        "root",
+        "done",
+        ["Default"],
+    )
+    assert [event["by"] for event in kept[1:]] == ["root", "root"]
+    with pytest.raises(SchedulerError, match="does not wait: it is made, done"):
+        ask(registry, "approve", made.id)
+
+
+def test_what_was_refused_is_known_for_an_hour(registry, monkeypatch):
+    """A user without a name is told by number."""
+    made = plan("w")
+    registry.add(made)
+    assert ask(registry, "refuse", made.id, user=4_000_000)["by"] == "user 4000000"
+    assert registry.was_refused("Default", "w", "p")
+    assert not registry.was_refused("Other", "w", "p")
+    later = time.monotonic() + 3601
+    monkeypatch.setattr(plans.time, "monotonic", lambda: later)
+    assert not registry.was_refused("Default", "w", "p")
+
+
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [("approve", "there is no plan 'nobody'"), ("show", "plan list"), ("eat", "list, show")],
+)
+def test_what_cannot_be_asked_is_refused(registry, action, words):
+    """With what can."""
+    with pytest.raises(SchedulerError, match=words):
+        ask(registry, action, "nobody")
+
+
+def test_plans_of_clusters_that_are_gone_are_dropped(registry):
+    """And those of the others wait on."""
+    registry.add(plan("w"))
+    registry.add(plan("w", cluster="Other"))
+    registry.keep_clusters(["Other"], "the settings were read again")
+    assert [(each["cluster"], each["state"]) for each in ask(registry, "list")] == [
+        ("Other", "waiting"),
+        ("Default", "dropped"),
+    ]
+
+
+UP, DOWN = HostState("puma", "up"), HostState("puma", "maintenance")
+LYNX = {"l": HostState("lynx", "up")}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "vm", "made", "words"),
+    [
+        ({"p": UP}, VmState("web", "up", "l"), 0, ""),
+        ({"p": UP}, VmState("web", "up", "p"), 0, "web is on puma, and not on lynx"),
+        ({"p": UP}, VmState("web", "down", None), 0, "web does not run any more"),
+        ({"p": UP}, None, 0, "web does not run any more"),
+        ({"p": UP}, VmState("web", "paused", "l"), 0, "web is paused"),
+        ({"p": DOWN}, VmState("web", "up", "l"), 0, "puma is maintenance"),
+        ({}, VmState("web", "up", "l"), 0, "puma is gone"),
+        ({"p": UP}, VmState("web", "up", "l"), 3700, "nobody approved it within an hour"),
+    ],
+)
+def test_a_plan_that_the_cluster_has_left_behind_is_told_why(hosts, vm, made, words):
+    """Age, VM, host."""
+    state = ClusterState({**LYNX, **hosts}, {} if vm is None else {"w": vm})
+    assert left_behind(plan("w", made=time.time() - made), state) == words
+
+
+# The rest is a real daemon with a made engine.
+
+
+def command(driven, *arguments):
+    """Its exit status, what it prints, and that as JSON where it is."""
+    status, out, err = run(driven.folder, "plan", *arguments, "-o", "json")
+    return (json.loads(out) if out else err), status
+
+
+def the_plan(driven, state=WAITING):
+    """The id of the newest plan, as soon as it is in that state."""
+    found = []
+
+    def is_there():
+        told, failed = command(driven, "list")  # it may not answer yet
+        found[:] = [each["plan"] for each in told[: 1 - failed] if each["state"] == state]
+        return found
+
+    driven.wait_for_log("listening on")
+    driven.wait(is_there, f"no plan is {state}")
+    return found[0]
+
+
+def test_a_plan_waits_and_is_made_when_it_is_approved(driven):
+    """Nothing before; the history has all of it, and who approved."""
+    driven.vm("web").memory = 16 * GIB
+    driven.engine.instant_migrations = True
+    driven.want({"web": "puma"})
+    driven.start("approve", cluster(margin=5))
+    key = the_plan(driven)
+    assert driven.engine.migrations == []
+    told, status = command(driven, "approve", key)
+    assert (told["state"], told["by"], status) == ("made", "root", 0)
+    assert told["migrations"] == ["web from lynx to puma: memory 25 % to 2 %"]
+    assert driven.engine.migrations == [("web", "puma")]
+    told, status = command(driven, "approve", key)
+    assert "does not wait: it is made" in told
+    assert status == 1
+    driven.stop()
+    _, out, _ = run(driven.folder, "decisions", "--events", "-o", "json")
+    events = [each for each in json.loads(out) if each["event"] == "plan"]
+    assert [(each["state"], each.get("by")) for each in events] == [
+        ("made", "root"), ("approved", "root"), ("waiting", None),
+    ]  # fmt: skip
+
+
+@pytest.mark.long
+def test_a_plan_that_is_left_behind_is_not_made(driven):
+    """A VM that has moved, a host that is not up, an imbalance that is gone: each is told."""
+    driven.vm("web").memory = 12 * GIB
+    driven.engine.hosts.append(Host("lion", measured=True))
+    driven.engine.vms.append(Vm("other", host="lynx", memory=8 * GIB))
+    driven.want({"web": "puma"})
+    driven.start("approve", cluster(margin=15))
+    key = the_plan(driven)
+    driven.want({})
+    told, status = command(driven, "approve", key)
+    assert (told["state"], status) == ("left behind", 1)
+    assert told["because"].startswith("the scheduler wants no VMs off these hosts")
+    driven.want({"web": "puma"})
+    key = the_plan(driven)
+    driven.vm("web").memory = GIB  # it betters nothing any more
+    told, _ = command(driven, "approve", key)
+    assert told["because"].startswith("it changes the imbalance of the hosts from")
+    driven.vm("web").memory = 12 * GIB
+    key = the_plan(driven)
+    driven.vm("web").host = "lion"
+    told, _ = command(driven, "approve", key)
+    assert told["because"] == "web is on lion, and not on lynx"
+    key = the_plan(driven)
+    driven.engine.hosts[1].status = "maintenance"
+    told, _ = command(driven, "approve", key)
+    assert told["because"] == "puma is maintenance"
+    assert driven.engine.migrations == []
+
+
+@pytest.mark.long
+def test_what_was_refused_is_not_planned_again(driven):
+    """Another migration is."""
+    driven.want({"web": "puma"})
+    driven.start("approve", cluster())
+    told, status = command(driven, "refuse", the_plan(driven))
+    assert (told["state"], told["by"], status) == ("refused", "root", 0)
+    driven.want({"web": "puma", "mail": "lynx"})
+    told, _ = command(driven, "show", the_plan(driven))
+    assert [each.split(":")[0] for each in told["migrations"]] == ["mail from puma to lynx"]
+    assert driven.engine.migrations == []
+
+
+@pytest.mark.long
+def test_what_hooks_want_waits_too_until_the_settings_say_otherwise(driven):
+    """One plan of all that they wanted; a reload with another drive drops it, and tells."""
+    driven.crowd(2)
+    driven.start("approve", cluster("slow", balance="0", timer=OFTEN, properties="target=puma"))
+    driven.wake_all()
+    driven.wait(lambda: command(driven, "show", the_plan(driven))[0]["count"] == 2)
+    key = the_plan(driven)
+    assert driven.engine.migrations == []
+    conf = driven.folder / "scheduler.conf"
+    conf.write_text(conf.read_text().replace("drive = approve", "drive = dry-run"))
+    driven.daemon.process.send_signal(signal.SIGHUP)
+    driven.wait_for_log(f"plan {key} is dropped: the settings were read again")
+
+
+@pytest.mark.long
+def test_what_a_hook_wants_is_made_when_it_is_approved(driven):
+    """At once."""
+    driven.crowd(1)
+    driven.start("approve", cluster("slow", balance="0", timer="0", properties="target=puma"))
+    driven.wake_all()
+    driven.engine.happened()
+    told, _ = command(driven, "approve", the_plan(driven))
+    assert told["state"] == "made"
+    assert driven.engine.migrations == [("vm0", "puma")]
+
+
+@pytest.mark.long
+def test_plans_of_a_dry_run_are_in_the_history(driven):
+    """Once each; nobody can approve them."""
+    driven.want({"web": "puma"})
+    driven.start("dry-run", cluster())
+    key = the_plan(driven, "told")
+    driven.wait_for_looks(4)
+    told, _ = command(driven, "approve", key)
+    assert "does not wait: it is told" in told
+    driven.want({})
+    driven.wait(lambda: command(driven, "show", key)[0]["state"] == "left behind")
+    driven.stop()
+    _, out, _ = run(driven.folder, "decisions", "--events", "-o", "json")
+    assert [each["state"] for each in json.loads(out) if each["event"] == "plan"] == [
+        "left behind",
+        "told",
+    ]

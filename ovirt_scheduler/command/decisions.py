@@ -37,7 +37,7 @@ def add(to: arguments.Add) -> None:
         "decisions --since 2026-01-31T12:00:00 -o jsonl",
         settings=("config",), output=("table", "json", "jsonl", "names"),
     )  # fmt: skip
-    for name, metavar, told in (
+    for name, metavar, text in (
         ("vm", "VM", "on this VM, by its name or id"),
         ("host", "HOST", "about this host, by its name or id"),
         ("unit", "NAME", "in which this unit or scheduler was asked for"),
@@ -46,7 +46,7 @@ def add(to: arguments.Add) -> None:
         ("since", "TIME", "from this time on: 2026-01-31T12:00:00, or how long ago: 90s, 10m, 2h"),
         ("until", "TIME", "before this time"),
     ):
-        command.add_argument(f"--{name}", metavar=metavar, help=told)
+        command.add_argument(f"--{name}", metavar=metavar, help=text)
     command.add_argument(
         "--outcome", choices=OUTCOMES, help="in which a unit ended so; with --unit, that one"
     )
@@ -143,8 +143,8 @@ def show_events(kept: Reader, options: argparse.Namespace, output: str) -> None:
 
 def _event(event: Record) -> Tuple[str, str, str]:
     more = (
-        f"{name} {'; '.join(told) if isinstance(told, list) else told}"
-        for name, told in event.items()
+        f"{name} {'; '.join(value) if isinstance(value, list) else value}"
+        for name, value in event.items()
         if name not in ("time", "event")
     )
     return event["time"], event["event"], ", ".join(more)
@@ -190,13 +190,13 @@ def _since(recorded: Recorded, wanted: Query, newest: Sequence[Record]) -> List[
 
 
 def _row(decision: Record) -> Tuple[str, str, str, str, str]:
-    told = explanation.cleaned(decision)
-    failed = [unit["name"] for unit in told["units"] if explanation.has_failed(unit)]
-    vm = explanation.vm_name(told) if "vm" in told else ""
-    outcome = explanation.outcome(told)
+    shown = explanation.cleaned(decision)
+    failed = [unit["name"] for unit in shown["units"] if explanation.has_failed(unit)]
+    vm = explanation.vm_name(shown) if "vm" in shown else ""
+    outcome = explanation.outcome(shown)
     if failed and "failed" not in outcome:
         outcome += f"; {', '.join(failed)} failed"
-    return explanation.when(told), told["id"], told["method"], vm, outcome
+    return explanation.when(shown), shown["id"], shown["method"], vm, outcome
 
 
 def _line(decision: Record) -> str:

@@ -64,10 +64,10 @@ def ask(state: Path, command: str, **further: object) -> Any:
             f"no daemon answers at {state / FILE}: {os.strerror(error.errno or 0)}; is it running? "
             "systemctl status ovirt-scheduler"
         ) from None
-    told = json.loads(line or b'{"error": "the daemon ended before it answered"}')
-    if "error" in told:
-        raise CallRefused(told["error"])
-    return told["answer"]
+    reply = json.loads(line or b'{"error": "the daemon ended before it answered"}')
+    if "error" in reply:
+        raise CallRefused(reply["error"])
+    return reply["answer"]
 
 
 def old_versions(state: Path, units: Optional[Collection[str]] = None) -> Iterator[str]:
@@ -80,10 +80,10 @@ def old_versions(state: Path, units: Optional[Collection[str]] = None) -> Iterat
         units: the names of those that matter; all of them, where it is left out.
     """
     try:
-        told = explanation.cleaned(ask(state, "status"))
+        report = explanation.cleaned(ask(state, "status"))
     except (NoAnswer, CallRefused):
         return
-    for unit in told["units"]:
+    for unit in report["units"]:
         if unit["state"] == "old version" and (units is None or unit["name"] in units):
             yield f"{unit['name']}: {unit['because']}"
 
@@ -94,17 +94,17 @@ def show(state: Path, output: str) -> int:
     Returns:
         The exit status: 0 where all is well, 1 where something fails.
     """
-    told = ask(state, "status")
+    report = ask(state, "status")
     if output == "json":
-        sys.stdout.write(tables.document(told))
+        sys.stdout.write(tables.document(report))
     else:
-        sys.stdout.write(_text(explanation.cleaned(told)))
-    return 0 if told["well"] else 1
+        sys.stdout.write(_text(explanation.cleaned(report)))
+    return 0 if report["well"] else 1
 
 
-def _text(told: Dict[str, Any]) -> str:
-    lines: List[str] = [told["line"]]
-    for problem in told["problems"]:
+def _text(report: Dict[str, Any]) -> str:
+    lines: List[str] = [report["line"]]
+    for problem in report["problems"]:
         since = (
             f", since {status.shown(problem['since'], time.time())}" if "since" in problem else ""
         )
@@ -115,12 +115,12 @@ def _text(told: Dict[str, Any]) -> str:
             unit["name"], unit["kind"], unit["state"], unit["calls"], unit["failures"],
             status.milliseconds(unit.get("median_ms")), status.milliseconds(unit.get("p99_ms")),
         )
-        for unit in told["units"]
+        for unit in report["units"]
     ]  # fmt: skip
-    facts = [*status.facts(told)]
+    facts = [*status.facts(report)]
     width = max(len(term) for term, _ in facts)
     shown = [f"{term:<{width}}  {text}" for term, text in facts]
-    for cluster in told["clusters"]:
+    for cluster in report["clusters"]:
         look = cluster.get("last_look")
         looked = f"looked at {status.shown(look, time.time())}" if look else "not looked at yet"
         problem = f": {cluster['problem']}" if "problem" in cluster else ""

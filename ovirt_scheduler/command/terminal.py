@@ -346,7 +346,7 @@ class _Answer:
         why = [explanation.why(decision, str(row[1])) for row in rows]
         if not any(why) or explanation.is_plain(decision):
             return tables.table(headings, rows)
-        return tables.table([*headings, "WHY"], [[*row, told] for row, told in zip(rows, why)])
+        return tables.table([*headings, "WHY"], [[*row, reason] for row, reason in zip(rows, why)])
 
     def best_first(self, hosts: Iterable[str]) -> List[str]:
         """The hosts by their ranks, where these are known; those that have none come last."""

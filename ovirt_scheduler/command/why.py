@@ -109,14 +109,14 @@ def _shown(
     cleaned = explanation.cleaned(decisions)
     table = ""
     if host is None:
-        told = tell(None)
+        lines = tell(None)
         headings, rows = grid(cleaned)
         table = tables.table(headings, rows) if len(headings) > 1 else ""
     else:
         hosts = story.hosts(cleaned)
         wanted = [found for found, name in hosts.items() if host in (found, name)]
-        told = tell(wanted[0]) if wanted else _not_asked_about(cleaned[-1], host, hosts.values())
-    text = "".join(_painted(told, coloured)) + (f"\n{table}" if table else "")
+        lines = tell(wanted[0]) if wanted else _not_asked_about(cleaned[-1], host, hosts.values())
+    text = "".join(_painted(lines, coloured)) + (f"\n{table}" if table else "")
     return Shown(text, decisions)
 
 

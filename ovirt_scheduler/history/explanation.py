@@ -73,11 +73,11 @@ def lines(decision: Decision, host: Optional[str] = None) -> Iterator[Line]:
 
 def when(decision: Decision) -> str:
     """Its time, of this machine's time zone: ``2026-01-31 12:00:00``."""
-    told = str(decision.get("time", "at no known time"))
+    text = str(decision.get("time", "at no known time"))
     try:
-        time = datetime.fromisoformat(told.replace("Z", "+00:00"))
+        time = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
-        return told
+        return text
     return time.astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -102,16 +102,16 @@ def outcome(decision: Decision) -> str:
     if isinstance(answer, bool):
         return "yes" if answer else "no"
     if kinds and kinds <= {Kind.FILTER.words}:
-        told = left(decision)
+        result = left(decision)
     elif kinds and kinds <= {Kind.COST_FUNCTION.words}:
         best = ranking.ranking(decision).best
-        told = "no costs" if best is None else f"{host_name(decision, best)} is best"
+        result = "no costs" if best is None else f"{host_name(decision, best)} is best"
     elif isinstance(answer, list) and Kind.BALANCE.words not in kinds:
         names = [host_name(decision, each) for each in answer]
-        told = _listed(names, "then") if names else f"no host: {left(decision)}"
+        result = _listed(names, "then") if names else f"no host: {left(decision)}"
     else:
         return _without_answer(decision)
-    return f"{count}: {told}"
+    return f"{count}: {result}"
 
 
 def _without_answer(decision: Decision) -> str:
@@ -179,13 +179,15 @@ def ordinal(number: int) -> str:
 
 
 def _circumstances(decision: Decision) -> str:
-    given = ", ".join(f"{name}={value}" for name, value in decision.get("properties", {}).items())
-    told = f"decision {decision.get('id', 'without an id')}"
+    properties = ", ".join(
+        f"{name}={value}" for name, value in decision.get("properties", {}).items()
+    )
+    text = f"decision {decision.get('id', 'without an id')}"
     if "milliseconds" in decision:
-        told += f", {decision['milliseconds']:.1f} ms"
+        text += f", {decision['milliseconds']:.1f} ms"
     if decision.get("caller"):
-        told += f", asked by {decision['caller']}"
-    return f"{told}; properties {given}" if given else told
+        text += f", asked by {decision['caller']}"
+    return f"{text}; properties {properties}" if properties else text
 
 
 def _of_units(decision: Decision) -> Iterator[Line]:

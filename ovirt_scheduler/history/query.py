@@ -43,24 +43,24 @@ class Query:
     limit: int = 100
 
 
-def read(given: Mapping[str, object]) -> Query:
+def read(members: Mapping[str, object]) -> Query:
     """A query as a caller writes it: times are texts of RFC 3339.
 
     Raises:
         BadParameters: which member, and what was expected.
     """
     names = (*_TEXTS, "outcome", *_TIMES, "limit")
-    unknown = next((name for name in given if name not in names), None)
+    unknown = next((name for name in members if name not in names), None)
     if unknown is not None:
         raise BadParameters(f"query: there is no {unknown!r:.60}; there are {', '.join(names)}")
-    texts = {name: _text(name, given[name]) for name in _TEXTS if name in given}
-    times = {name: _time(name, given[name]) for name in _TIMES if name in given}
-    outcome = given.get("outcome")
+    texts = {name: _text(name, members[name]) for name in _TEXTS if name in members}
+    times = {name: _time(name, members[name]) for name in _TIMES if name in members}
+    outcome = members.get("outcome")
     if outcome is not None and outcome not in OUTCOMES:
         raise BadParameters(
             f"query: outcome: {outcome!r:.60} is none; there are {', '.join(OUTCOMES)}"
         )
-    limit = given.get("limit", Query.limit)
+    limit = members.get("limit", Query.limit)
     if type(limit) is not int or not 1 <= limit <= MOST_ROWS:
         raise BadParameters(f"query: limit: expected an int from 1 to {MOST_ROWS}")
     return Query(

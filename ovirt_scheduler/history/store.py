@@ -84,7 +84,7 @@ class History:
         self._closing = threading.Event()
         self._under_way = 0
         self.dropped = 0  # records that were not written: the queue was full, or the disk
-        self._told = ""  # what is wrong, as it was told last
+        self._problem = ""  # what is wrong, as the log said it last
         self._tables: Optional[Tables] = None
         self._totals = (0, 0)  # decisions, bytes
         self._retry_at = 0.0
@@ -136,7 +136,7 @@ class History:
     def state(self) -> HistoryState:
         """How it is now."""
         count, size = self._totals
-        return HistoryState(count, size, self.waiting, self.dropped, self._told)
+        return HistoryState(count, size, self.waiting, self.dropped, self._problem)
 
     def drain(self, seconds: float = 2.0) -> None:
         """Wait until what waits is written: for documents of decisions that takes a process."""
@@ -209,8 +209,8 @@ class History:
             self.dropped += len(records)
             return
         tables.write(self._with_recordings(records, tables))
-        if self._told:
-            self._told = ""
+        if self._problem:
+            self._problem = ""
             _log.info("the history is written again; %(count)d records are missing in all",
                       {"count": self.dropped})  # fmt: skip
         now = time.monotonic()
@@ -259,12 +259,12 @@ class History:
 
     def _tell(self, problem: str) -> None:
         """Once, until it is well again."""
-        if not self._told:
+        if not self._problem:
             _log.error(
                 "the history cannot be written, and loses the decisions of this time: %(reason)s",
                 {"reason": f"{self._path}: {problem}", "file": str(self._path)},
             )
-        self._told = problem
+        self._problem = problem
 
     def _set_aside(self, problem: str) -> None:
         aside = self._path.with_name(f"{self._path.name}.damaged")

@@ -26,14 +26,14 @@ class HostUse:
     """
 
     def __init__(self, host: types.Host, vms: Sequence[types.Vm] = ()) -> None:
-        told = _statistics(host)
+        statistics = _statistics(host)
         self.host = host
         self.id: str = host.id
         self.vms = list(vms)
         self.processors = _processors(host)
         self.memory: int = host.memory or 0
-        self.used_memory = self._used_memory(told)
-        self.used_processors = _busy_percent(told) / 100 * (self.processors or 1)
+        self.used_memory = self._used_memory(statistics)
+        self.used_processors = _busy_percent(statistics) / 100 * (self.processors or 1)
         self._shares = sum(vcpus(vm) for vm in vms) or 1
         self._told_processors = self.used_processors
         self._room: Optional[int] = host.max_scheduling_memory
@@ -85,9 +85,9 @@ class HostUse:
 
     def processors_of(self, vm: types.Vm) -> float:
         """How many processors one of its VMs keeps busy."""
-        told = _statistics(vm).get("cpu.current.total")
-        if told is not None:
-            return told / 100
+        percent = _statistics(vm).get("cpu.current.total")
+        if percent is not None:
+            return percent / 100
         return self._told_processors * vcpus(vm) / self._shares
 
     def add(self, vm: types.Vm, processors: float) -> None:
@@ -107,11 +107,11 @@ class HostUse:
         if self._room is not None:
             self._room -= sign * memory
 
-    def _used_memory(self, told: Mapping[str, float]) -> int:
-        if "memory.used" in told:
-            return int(told["memory.used"])
-        if self.memory and "memory.free" in told:
-            return max(0, self.memory - int(told["memory.free"]))
+    def _used_memory(self, statistics: Mapping[str, float]) -> int:
+        if "memory.used" in statistics:
+            return int(statistics["memory.used"])
+        if self.memory and "memory.free" in statistics:
+            return max(0, self.memory - int(statistics["memory.free"]))
         if self.memory and self.host.max_scheduling_memory is not None:
             return max(0, self.memory - int(self.host.max_scheduling_memory))
         return sum(int(vm.memory or 0) for vm in self.vms)
@@ -164,7 +164,7 @@ def _statistics(entity: types.Host) -> Dict[str, float]:
     }
 
 
-def _busy_percent(told: Mapping[str, float]) -> float:
-    if "cpu.current.idle" in told:
-        return min(100.0, max(0.0, 100 - told["cpu.current.idle"]))
-    return told.get("cpu.current.user", 0.0) + told.get("cpu.current.system", 0.0)
+def _busy_percent(statistics: Mapping[str, float]) -> float:
+    if "cpu.current.idle" in statistics:
+        return min(100.0, max(0.0, 100 - statistics["cpu.current.idle"]))
+    return statistics.get("cpu.current.user", 0.0) + statistics.get("cpu.current.system", 0.0)

@@ -59,8 +59,9 @@ def _request(
     caller: Caller, kind: Kind, wanted: List[WantedUnit], hosts: object, vm: object, custom: object
 ) -> Request:
     values.at_most_units(f"{kind.words}s", wanted)
-    given = values.hosts(hosts), values.vm(vm), values.properties(custom)
-    return Request(caller, kind, tuple(wanted), *given)
+    return Request(
+        caller, kind, tuple(wanted), values.hosts(hosts), values.vm(vm), values.properties(custom)
+    )
 
 
 def design_answer(decision: Decision) -> object:

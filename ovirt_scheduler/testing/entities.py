@@ -27,7 +27,7 @@ def make_host(
     **attributes: Any,
 ) -> types.Host:
     """A host; the fixture of this name has what may be said of it."""
-    given = {
+    values = {
         "id": _id("host", name),
         "status": types.HostStatus.UP,
         "memory": 64 * GIB,
@@ -36,8 +36,8 @@ def make_host(
         "summary": types.VmSummary(active=running, migrating=0, total=running),
         **_collections(**attributes),
     }
-    given.setdefault("max_scheduling_memory", given["memory"])
-    return types.Host(name=name, **given)
+    values.setdefault("max_scheduling_memory", values["memory"])
+    return types.Host(name=name, **values)
 
 
 def make_vm(
@@ -48,7 +48,7 @@ def make_vm(
     **attributes: Any,
 ) -> types.Vm:
     """A VM; the fixture of this name has what may be said of it."""
-    given = {
+    values = {
         "id": _id("vm", name),
         "status": types.VmStatus.UP,
         "memory": 4 * GIB,
@@ -56,7 +56,7 @@ def make_vm(
         "cluster": cluster or make_cluster(),
         **_collections(**attributes),
     }
-    return types.Vm(name=name, **given)
+    return types.Vm(name=name, **values)
 
 
 def elements(entities: Iterable[Any]) -> List[Element]:

@@ -285,8 +285,8 @@ def _ended(words: str, result: CallResult) -> CallResult:
     sys.stdout.write(result.stdout)
     sys.stderr.write(result.stderr)
     if not result.ok:
-        told = f"{words} {result.unit} {result.outcome.value}: {result.message}"
-        raise PluginFailed("\n".join(filter(None, (told, result.traceback.rstrip()))))
+        failure = f"{words} {result.unit} {result.outcome.value}: {result.message}"
+        raise PluginFailed("\n".join(filter(None, (failure, result.traceback.rstrip()))))
     sys.stderr.writelines(f"note: {words} {result.unit}: {note}\n" for note in result.notes)
     return result
 

@@ -20,16 +20,18 @@ def of_host(host: State) -> List[Number]:
 
     What it has of something is 0 where it is not known how much is used.
     """
-    told = _statistics(host)
+    statistics = _statistics(host)
     memory = _amount(host, "_memory")
-    busy = told.get("cpu.current.user", 0.0) + told.get("cpu.current.system", 0.0)
-    if "cpu.current.idle" in told:
-        busy = 100 - told["cpu.current.idle"]
-    processors = _processors(host) if any(name.startswith("cpu.current.") for name in told) else 0
-    if "memory.used" in told:
-        used = int(told["memory.used"])
-    elif "memory.free" in told:
-        used = memory - int(told["memory.free"])
+    busy = statistics.get("cpu.current.user", 0.0) + statistics.get("cpu.current.system", 0.0)
+    if "cpu.current.idle" in statistics:
+        busy = 100 - statistics["cpu.current.idle"]
+    processors = (
+        _processors(host) if any(name.startswith("cpu.current.") for name in statistics) else 0
+    )
+    if "memory.used" in statistics:
+        used = int(statistics["memory.used"])
+    elif "memory.free" in statistics:
+        used = memory - int(statistics["memory.free"])
     elif "_max_scheduling_memory" in host:
         used = memory - _amount(host, "_max_scheduling_memory")
     else:
@@ -40,8 +42,8 @@ def of_host(host: State) -> List[Number]:
 def of_vm(vm: State) -> List[Number]:
     """Its processors, its memory in bytes, and how many processors are busy, where that is told."""
     busy = _statistics(vm).get("cpu.current.total")
-    told = [] if busy is None else [busy / 100]
-    return [_processors(vm) or 1, _amount(vm, "_memory"), *told]
+    load = [] if busy is None else [busy / 100]
+    return [_processors(vm) or 1, _amount(vm, "_memory"), *load]
 
 
 def _processors(state: State) -> int:

@@ -116,9 +116,9 @@ def unpack_answer(payload: bytes, function: Function, inputs: CallInputs) -> Ans
 
 
 def _unpack_said(said: Any, hosts: Sequence[str]) -> Tuple[Dict[str, str], Tuple[str, ...]]:
-    given, notes = said
+    texts_by_place, notes = said
     reasons: Dict[str, str] = {}
-    for place, why in given:
+    for place, why in texts_by_place:
         if type(place) is not int or place < 0:
             raise TypeError("no place of a host")
         reasons[hosts[place]] = one_line(text(why), _LONGEST_REASON)

@@ -78,21 +78,23 @@ def handed_over(
     Raises:
         AddressUnavailable, ConfigError: as ``places``.
     """
-    told = {name: environ.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")}
-    count = told["LISTEN_FDS"]
-    if told["LISTEN_PID"] != str(os.getpid()) or not count.isdecimal() or len(count) > 3:
+    variables = {
+        name: environ.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
+    }
+    count = variables["LISTEN_FDS"]
+    if variables["LISTEN_PID"] != str(os.getpid()) or not count.isdecimal() or len(count) > 3:
         return None
     wanted = [place.target[:2] for place in places(address, port)]
     found = None
     for descriptor in range(_FIRST_DESCRIPTOR, _FIRST_DESCRIPTOR + int(count)):
-        given = _listening(descriptor)
-        if given is None:
+        listener = _listening(descriptor)
+        if listener is None:
             continue
-        at = given.getsockname()
+        at = listener.getsockname()
         if found is None and (at[:2] in wanted or (port == 0 and at[0] in dict(wanted))):
-            found = given
+            found = listener
             continue
-        given.close()
+        listener.close()
         _log.warning(
             "a listening socket that was handed over is closed: it is at %(address)s, which is not "
             "what scheduler.conf says",
@@ -105,11 +107,11 @@ def _listening(descriptor: int) -> Optional[socket.socket]:
     """The socket of a descriptor; None, and the descriptor is closed, where none listens there."""
     try:
         os.set_inheritable(descriptor, False)
-        given = socket.socket(fileno=descriptor)
-        listens = given.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-        if listens and given.family in (socket.AF_INET, socket.AF_INET6):
-            return given
-        given.close()
+        listener = socket.socket(fileno=descriptor)
+        listens = listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        if listens and listener.family in (socket.AF_INET, socket.AF_INET6):
+            return listener
+        listener.close()
     except OSError:
         with contextlib.suppress(OSError):
             os.close(descriptor)

@@ -157,19 +157,19 @@ class Site:
 
     def _status(self, asked: Mapping[str, str], as_json: bool) -> Page:
         now = time.time()
-        told = status.status(self._state(), self._tally, now)
+        report = status.status(self._state(), self._tally, now)
         if as_json:
-            return _json(200, told)
+            return _json(200, report)
         refresh = 0 if asked.get("refresh") == "off" else _REFRESH
         page = self._html(
             200, "status.html", here="status", refresh=refresh, nothing=_NOTHING,
             decisions=views.summaries(self._last()),
             status={
-                **told,
-                "facts": status.facts(told),
-                "problems": [_shown_problem(each) for each in told["problems"]],
-                "units": [_shown_unit(unit) for unit in told["units"]],
-                "clusters": [_shown_cluster(each) for each in told["clusters"]],
+                **report,
+                "facts": status.facts(report),
+                "problems": [_shown_problem(each) for each in report["problems"]],
+                "units": [_shown_unit(unit) for unit in report["units"]],
+                "clusters": [_shown_cluster(each) for each in report["clusters"]],
             },
         )  # fmt: skip
         headers = {**page.headers, "Refresh": str(refresh)} if refresh else page.headers
@@ -219,8 +219,8 @@ class Site:
 
     def _unit(self, name: str, as_json: bool) -> Page:
         state = self._state()
-        told = status.status(state, self._tally, time.time())
-        units = [unit for unit in told["units"] if unit["name"] == name]
+        report = status.status(state, self._tally, time.time())
+        units = [unit for unit in report["units"] if unit["name"] == name]
         if not units:
             raise _NotHere
         known = {unit.kind: unit for unit in state.units if unit.name == name}
@@ -243,8 +243,8 @@ class Site:
         return sorted(found, key=lambda each: str(each["time"]), reverse=True)[:_LAST]
 
     def _cluster(self, name: str, as_json: bool) -> Page:
-        told = status.status(self._state(), self._tally, time.time())
-        found = next((each for each in told["clusters"] if each["name"] == name), None)
+        report = status.status(self._state(), self._tally, time.time())
+        found = next((each for each in report["clusters"] if each["name"] == name), None)
         if found is None:
             raise _NotHere
         if as_json:

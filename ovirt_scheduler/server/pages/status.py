@@ -25,7 +25,7 @@ def status(state: DaemonState, tally: Tally, now: float) -> Status:
     units = [_unit(unit, tally.unit(unit.name, unit.kind), now) for unit in state.units]
     problems = [*_problems(state, units, now)]
     processes = state.processes
-    told: Status = {
+    report: Status = {
         "version": state.version,
         "started": moment(state.started),
         "uptime_seconds": round(now - state.started),
@@ -60,13 +60,13 @@ def status(state: DaemonState, tally: Tally, now: float) -> Status:
         "plugins_path": state.plugins_path,
     }
     if state.certificate_ends is not None:
-        told["certificate"] = {
+        report["certificate"] = {
             "ends": moment(state.certificate_ends),
             "days_left": int((state.certificate_ends - now) // _DAY),
         }
     if state.engine is not None:
         engine = state.engine
-        told["engine"] = {
+        report["engine"] = {
             "url": engine.url,
             "reachable": not engine.problem,
             **_time("since", engine.since),
@@ -74,14 +74,14 @@ def status(state: DaemonState, tally: Tally, now: float) -> Status:
         }
     if state.history is not None:
         history = state.history
-        told["history"] = {
+        report["history"] = {
             "decisions": history.decisions,
             "bytes": history.size,
             "waiting": history.waiting,
             "dropped": history.dropped,
             **({"problem": history.problem} if history.problem else {}),
         }
-    return told
+    return report
 
 
 def moment(seconds: float) -> str:
@@ -134,7 +134,7 @@ def _time(name: str, seconds: Optional[float]) -> Dict[str, str]:
 
 def _unit(unit: UnitState, tally: UnitTally, now: float) -> Status:
     median, p99 = tally.quantile(0.5), tally.quantile(0.99)
-    told: Status = {
+    shown_unit: Status = {
         "name": unit.name,
         "kind": unit.kind,
         "state": "ok",
@@ -145,34 +145,36 @@ def _unit(unit: UnitState, tally: UnitTally, now: float) -> Status:
         "last_hour": [list(minute) for minute in tally.last_hour(now)],
     }
     if median is not None and p99 is not None:
-        told.update(median_ms=round(median * 1000, 2), p99_ms=round(p99 * 1000, 2))
+        shown_unit.update(median_ms=round(median * 1000, 2), p99_ms=round(p99 * 1000, 2))
     if tally.last_error_at is not None:
-        told.update(last_error=tally.last_error, last_error_at=moment(tally.last_error_at))
+        shown_unit.update(last_error=tally.last_error, last_error_at=moment(tally.last_error_at))
     if unit.old_since is not None and unit.old_version is not None:
-        told.update(
+        shown_unit.update(
             state="old version", since=moment(unit.old_since), version_of=moment(unit.old_version),
             because=f"the version of {clock(unit.old_version, now)} answers; the file has not "
             f"loaded since {clock(unit.old_since, now)}: {unit.old_because}",
         )  # fmt: skip
     if tally.failing_since is not None:
-        told.update(state="failing", since=moment(tally.failing_since), because=tally.last_error)
-    return told
+        shown_unit.update(
+            state="failing", since=moment(tally.failing_since), because=tally.last_error
+        )
+    return shown_unit
 
 
 def _line(units: List[Status], problems: List[Status], now: float) -> str:
     """The whole in one line: ``8 units, 1 failing: Night, since 02:14``."""
-    told = f"{len(units)} unit{'' if len(units) == 1 else 's'}"
+    line = f"{len(units)} unit{'' if len(units) == 1 else 's'}"
     failing = [unit for unit in units if unit["state"] == "failing"]
     if failing:
         first = min(failing, key=lambda unit: str(unit["since"]))
         names = ", ".join(unit["name"] for unit in failing[:_MOST_NAMED])
         more = f" and {len(failing) - _MOST_NAMED} more" if len(failing) > _MOST_NAMED else ""
-        told += f", {len(failing)} failing: {names}{more}, since {shown(first['since'], now)}"
+        line += f", {len(failing)} failing: {names}{more}, since {shown(first['since'], now)}"
     others = [problem["what"] for problem in problems if problem["kind"] != "failing"]
     if others:
-        told += f"; {'; '.join(others[:_MOST_NAMED])}"
-        told += f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
-    return told if problems else f"{told}, all well"
+        line += f"; {'; '.join(others[:_MOST_NAMED])}"
+        line += f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+    return line if problems else f"{line}, all well"
 
 
 def shown(text: str, now: float) -> str:
@@ -235,20 +237,20 @@ def _surroundings(state: DaemonState, now: float) -> Iterator[Status]:
 
 
 def _problem(kind: str, what: str, detail: str, mend: str, since: Optional[str] = None) -> Status:
-    told = {"kind": kind, "what": what, "mend": mend}
+    problem = {"kind": kind, "what": what, "mend": mend}
     if detail:
-        told["detail"] = detail
+        problem["detail"] = detail
     if since is not None:
-        told["since"] = since
-    return told
+        problem["since"] = since
+    return problem
 
 
-def facts(told: Status) -> List[Tuple[str, str]]:
+def facts(report: Status) -> List[Tuple[str, str]]:
     """What a person wants to know of the daemon besides its units: a term and a text each."""
-    processes, calls = told["processes"], told["calls"]
+    processes, calls = report["processes"], report["calls"]
     replaced = sum(processes["replaced"].values())
     found = [
-        ("Runs for", duration(told["uptime_seconds"])),
+        ("Runs for", duration(report["uptime_seconds"])),
         ("Calls under way", f"{calls['running']} of {calls['places']}; {calls['waiting']} wait"),
         ("Refused at the limit", str(calls["refused"])),
         (
@@ -257,14 +259,14 @@ def facts(told: Status) -> List[Tuple[str, str]]:
         ),
         *((f"Replaced: {reason}", str(count)) for reason, count in processes["replaced"].items()),
     ]  # fmt: skip
-    if "certificate" in told:
-        days = told["certificate"]["days_left"]
-        found.append(("Certificate ends in", f"{days} days, {told['certificate']['ends'][:10]}"))
-    if "engine" in told:
-        well = "answers" if told["engine"]["reachable"] else "does not answer"
-        found.append(("Engine", f"{told['engine']['url']} {well}"))
-    if "history" in told:
-        history = told["history"]
+    if "certificate" in report:
+        days = report["certificate"]["days_left"]
+        found.append(("Certificate ends in", f"{days} days, {report['certificate']['ends'][:10]}"))
+    if "engine" in report:
+        well = "answers" if report["engine"]["reachable"] else "does not answer"
+        found.append(("Engine", f"{report['engine']['url']} {well}"))
+    if "history" in report:
+        history = report["history"]
         lost = f", {history['dropped']} lost" if history["dropped"] else ""
         found.append(
             ("History", f"{history['decisions']} decisions, {size(history['bytes'])}{lost}")

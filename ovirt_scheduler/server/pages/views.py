@@ -132,14 +132,14 @@ def _cell(
 
 def _unit(unit: Mapping[str, Any]) -> View:
     failed = explanation.has_failed(unit)
-    told = [unit["message"]] if unit.get("message") else []
+    messages = [unit["message"]] if unit.get("message") else []
     return {
         "name": unit["name"],
         "kind": unit["kind"],
         "outcome": unit.get("outcome", "ok"),
         "mood": "bad" if failed else "quiet" if unit.get("outcome") == "not asked" else "good",
         "took": status.milliseconds(unit.get("milliseconds")),
-        "message": "; ".join([*told, *unit.get("notes", ())]),
+        "message": "; ".join([*messages, *unit.get("notes", ())]),
         "version": unit.get("checksum", "").rpartition(":")[2][:12],
     }
 

@@ -233,18 +233,20 @@ def _of_hosts(decision: Decision, host: Optional[str]) -> Iterator[Line]:
     hosts.sort(key=lambda each: removed_by(decision, each) is not None)
     shared: Dict[Line, List[str]] = {}
     for each in hosts:
-        told = [*_verdicts(decision, each, in_full=host is not None)]
+        lines_of_host = [*_verdicts(decision, each, in_full=host is not None)]
         if each["id"] in whole.totals:
             tone = Tone.GOOD if each["id"] == whole.best else Tone.PLAIN
-            told.append(Line(_rank(decision, each, whole, others), tone))
+            lines_of_host.append(Line(_rank(decision, each, whole, others), tone))
         elif _counts_costs(decision) and removed_by(decision, each) is None:
-            told.append(Line("no cost function scored it: it is not in the answer", Tone.TROUBLE))
-        told += [
+            lines_of_host.append(
+                Line("no cost function scored it: it is not in the answer", Tone.TROUBLE)
+            )
+        lines_of_host += [
             Line(f"{cost['unit']} costs {cost['cost']}: {cost['reason']}")
             for cost in each.get("costs", ())
             if cost.get("reason")
         ]
-        for line in told:
+        for line in lines_of_host:
             shared.setdefault(line, []).append(str(each.get("name") or each["id"]))
     for line, names in shared.items():
         yield Line(f"{', '.join(names)}: {line.text}", line.tone)
@@ -292,13 +294,13 @@ def _rank(
     """``2nd of 3, cost 14 = EvenVms 2 × 4 + Memory 1 × 6; without Memory it would be 1st``."""
     name, place = host["id"], whole.places[host["id"]]
     total = f"cost {whole.totals[name]} = {_sum(decision, host)}"
-    told = [f"{ordinal(place)} of {len(whole.totals)}, {total}"]
+    ranks = [f"{ordinal(place)} of {len(whole.totals)}, {total}"]
     for unit, other in others.items() if len(others) > 1 else ():
         if name not in other.totals:
-            told.append(f"without {unit} it would have no cost")
+            ranks.append(f"without {unit} it would have no cost")
         elif other.places[name] != place:
-            told.append(f"without {unit} it would be {ordinal(other.places[name])}")
-    return "; ".join(told)
+            ranks.append(f"without {unit} it would be {ordinal(other.places[name])}")
+    return "; ".join(ranks)
 
 
 def _sum(decision: Decision, host: Mapping[str, Any]) -> str:
@@ -336,13 +338,13 @@ def _migrations(decision: Decision, answer: Mapping[str, Any]) -> str:
     single = isinstance(answer.get("vm"), str)
     moves = {answer["vm"]: answer.get("hosts", ())} if single else dict(answer)
     vm = decision.get("vm") or {}
-    told = []
+    words = []
     for moved, hosts in [*moves.items()][:_MOST_NAMED]:
         called = vm.get("name") or moved if moved == vm.get("id") else moved
         names = [host_name(decision, each) for each in hosts]
-        told.append(f"VM {called} to {_listed(names, 'or') if names else 'any host'}")
+        words.append(f"VM {called} to {_listed(names, 'or') if names else 'any host'}")
     more = [f"{len(moves) - _MOST_NAMED} more"] if len(moves) > _MOST_NAMED else []
-    return f"migrate {'; '.join([*told, *more])}"
+    return f"migrate {'; '.join([*words, *more])}"
 
 
 def _counts_costs(decision: Decision) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ovirt_scheduler.command import arguments, decisions, tables
@@ -15,7 +16,7 @@ from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.store import FILE
 from ovirt_scheduler.settings.config import Settings
-from ovirt_scheduler.workbench import replay
+from ovirt_scheduler.workbench import pages, replay, replay_report
 from ovirt_scheduler.workbench.comparison import Comparison, Difference
 from ovirt_scheduler.workbench.replay import Changes, Policy
 
@@ -63,6 +64,9 @@ def add(to: arguments.Add) -> None:
     command.add_argument(
         "--limit", metavar="NUMBER", type=int, help="the newest of them (default: all)"
     )
+    command.add_argument(
+        "--html", metavar="FILE", type=Path, help="write a page with plots, in one file"
+    )
     command.set_defaults(host=None, cluster=None, method=None, outcome=None, follow=False)
 
 
@@ -84,10 +88,13 @@ def _run(options: argparse.Namespace) -> int:
             policies.append(Policy(running.executor, other, changes))
         comparison = Comparison(changed)
         stopped = _replay(reader, numbers, policies, settings, comparison)
-    faults = [str(fault) for policy in policies[-1:] for fault in policy.catalogue.faults]
-    return arguments.show(
-        _shown(comparison, len(numbers), stopped, faults), options.output or "table"
-    )
+    faults = [str(fault) for fault in policies[-1].catalogue.faults]
+    told = [f"stopped: {comparison.count} of {len(numbers)} decisions were replayed"] * stopped
+    told += replay_report.lines(comparison, faults)
+    if options.html is not None:
+        pages.write(options.html, replay_report.page(comparison, told))
+    shown = _shown(comparison, stopped, told, faults)
+    return arguments.show(shown, options.output or "table")
 
 
 def _nothing(reader: Reader) -> str:
@@ -156,42 +163,15 @@ def _tell(progress: str) -> None:
         sys.stderr.flush()
 
 
-def _shown(comparison: Comparison, count: int, stopped: bool, faults: Sequence[str]) -> Shown:
-    lines = [f"stopped: {comparison.count} of {count} decisions were replayed"] if stopped else []
-    lines += _of_unchanged(comparison)
-    lines += [f"problem: {fault}" for fault in faults]
-    text = "".join(f"{each}\n" for each in (*lines, *_of_differences(comparison)))
+def _shown(
+    comparison: Comparison, stopped: bool, told: Sequence[str], faults: Sequence[str]
+) -> Shown:
+    text = "".join(f"{each}\n" for each in (*told, *_of_differences(comparison.differ)))
     fields = {**comparison.fields(), "stopped": stopped, "problems": list(faults)}
     return Shown(text + _sums(comparison), fields, not stopped)
 
 
-def _of_unchanged(comparison: Comparison) -> Iterator[str]:
-    share = 100 * comparison.same / max(1, comparison.count)
-    yield (
-        f"unchanged: {comparison.same} of {comparison.count} decisions come out the same "
-        f"({share:.1f} %)"
-    )
-    for unit, count in comparison.unsteady.most_common():
-        yield f"  {unit} answers otherwise, {count} of them: it uses time, chance or the engine"
-    for unit, count in comparison.edited.most_common():
-        yield f"  {unit} is gone, or another code than then, in {count} decisions"
-    if comparison.uncertain:
-        yield (
-            f"  {len(comparison.uncertain)} decisions are left out below: they do not even come "
-            "out the same unchanged"
-        )
-
-
-def _of_differences(comparison: Comparison) -> Iterator[str]:
-    differ = comparison.differ
-    word = "changed" if comparison.changed else "today"
-    refused = sum(len(each.refused) for each in differ)
-    alone = sum(each.no_host for each in differ)
-    winners = sum(each.winners is not None for each in differ)
-    yield (
-        f"{word}: {len(differ)} of {comparison.count} decisions differ: hosts newly refused "
-        f"{refused} times, no host left for {alone}, another winner in {winners}"
-    )
+def _of_differences(differ: Sequence[Difference]) -> Iterator[str]:
     for each in differ[:_MOST_SHOWN]:
         yield from _of_difference(each)
     if len(differ) > _MOST_SHOWN:

@@ -11,10 +11,10 @@ from typing import Dict, List, Mapping, Optional, Sequence
 from ovirt_scheduler.command import arguments, inputs, tables
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
-from ovirt_scheduler.errors import BadUsage, NotOverwritten
+from ovirt_scheduler.errors import BadUsage
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import ClusterSettings
-from ovirt_scheduler.workbench import policy, scenario, simulation_report, snapshot
+from ovirt_scheduler.workbench import pages, policy, scenario, simulation_report, snapshot
 from ovirt_scheduler.workbench.policy import Policy
 from ovirt_scheduler.workbench.scenario import Scenario
 from ovirt_scheduler.workbench.simulated import SimulatedCluster, SimulatedEngine
@@ -107,10 +107,7 @@ def _simulate(options: argparse.Namespace) -> int:
         "hours": happens.hours, "seed": options.seed,
     }  # fmt: skip
     if options.html is not None:
-        try:
-            options.html.write_text(simulation_report.page(simulated, about), "utf-8")
-        except OSError as error:
-            raise NotOverwritten(f"{options.html}: cannot be written: {error.strerror}") from None
+        pages.write(options.html, simulation_report.page(simulated, about))
     well = not any(each.outcome.problems for each in simulated)
     shown = Shown(_text(simulated), simulation_report.fields(simulated, about), well)
     return arguments.show(shown, options.output or "table")

@@ -257,6 +257,9 @@ def _why(old: Record, new: Made, name: Mapping[str, str]) -> Iterator[str]:
         before, after = _fate(old, host), _fate(new, host)
         if before != after:
             yield f"{called}: {before}; now {after}"
+    decisive, others = (", ".join(made.get("decisive", ())) or "none" for made in (old, new))
+    if decisive != others:
+        yield f"decisive: {decisive}; now {others}"
     for made, word in ((old, "before"), (new, "now")):
         yield f"{word}: {explanation.outcome(explanation.cleaned(made))}"
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter
-from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
-from ovirt_scheduler import __version__
-from ovirt_scheduler.errors import BadUsage
+from ovirt_scheduler.workbench import pages
 from ovirt_scheduler.workbench.simulation import HostView, Outcome, View
 
 _STAGES = ("before", "placed", "after")
-_FOLDER = Path(__file__).resolve().parent / "templates"
 
 
 class Simulated(NamedTuple):
@@ -139,19 +135,10 @@ def page(several: Sequence[Simulated], about: Mapping[str, object]) -> str:
     Raises:
         BadUsage: Jinja2 is not installed.
     """
-    try:
-        jinja2: Any = importlib.import_module("jinja2")
-    except ImportError:
-        raise BadUsage("--html needs Jinja2, which is not installed") from None
-    loader = jinja2.FileSystemLoader(str(_FOLDER))
-    environment = jinja2.Environment(
-        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )  # fmt: skip
     headings, rows = measures(several)
     longest = max((hour for each in several for hour, _ in each.outcome.course), default=0)
-    text: str = environment.get_template("simulation.html").render(
-        about=about, version=__version__, headings=headings, rows=rows, longest=longest,
+    return pages.render(
+        "simulation.html", about=about, headings=headings, rows=rows, longest=longest,
         policies=[
             {
                 "name": each.policy,
@@ -168,7 +155,6 @@ def page(several: Sequence[Simulated], about: Mapping[str, object]) -> str:
             for each in several
         ],
     )  # fmt: skip
-    return text
 
 
 _MOST_MOVES = 1000  # that the page lists

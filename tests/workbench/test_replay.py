@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
@@ -191,8 +195,8 @@ def expected(of: Recording) -> Dict[str, Any]:
     return {vm: answers for vm, answers in both.items() if answers[0] != answers[1]}
 
 
-def check_report(replay: Any, of: Recording) -> None:
-    options = ("--plugins", str(of.other), "--unit", "Reserve", "--limit", "1000")
+def check_report(replay: Any, of: Recording, page: Path) -> None:
+    options = ("--plugins", str(of.other), "--unit", "Reserve", "--html", str(page))
     told = replay(*options, "-o", "json", of=of)
     told["differ"] = [each for each in told["differ"] if each["method"] == "runFilters"]
     wanted = expected(of)
@@ -206,20 +210,45 @@ def check_report(replay: Any, of: Recording) -> None:
         assert differ[vm]["refused"] == names
         assert differ[vm]["no_host"] is not bool(new)
         assert differ[vm]["units"] == ["Reserve"]
+    html = page.read_text("utf-8")
+    listed = re.findall(r"<summary>\S+ runFilters for VM (vm\d+): (.*)</summary>", html)
+    assert {vm for vm, _ in listed} == set(wanted)
+    assert {vm for vm, brief in listed if brief == "no host is left"} == {
+        vm for vm, (_, new) in wanted.items() if not new
+    }
+    assert "<svg" in html
+    assert not re.search(r"<script|https?:|src=|@import|url\(", html)
 
 
-def test_a_changed_rule_is_told_by_exactly_the_decisions_that_it_changes(replay, recording):
+def test_a_changed_rule_is_told_by_exactly_the_decisions_that_it_changes(
+    replay, recording, tmp_path
+):
     """A rule of the cookbook, on a recording that a daemon made; worked out by hand besides."""
-    check_report(replay, recording)
+    check_report(replay, recording, tmp_path / "report.html")
 
 
 @pytest.mark.long
-def test_a_changed_rule_on_a_thousand_decisions(
-    replay, start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory
-):
-    """The same, on as many as a day may have."""
-    of = recorded(start_daemon, tmp_path_factory.mktemp("thousand"), 1000)
-    check_report(replay, of)
+def test_a_changed_rule_on_a_thousand_decisions(replay, start_daemon: StartDaemon, tmp_path: Path):
+    """The same, on as many as a day may have; and Ctrl-C ends it with what is known by then."""
+    of = recorded(start_daemon, tmp_path, 1000)
+    check_report(replay, of, tmp_path / "report.html")
+    terminal, theirs = os.openpty()
+    command = ["replay", "--config", str(tmp_path / "scheduler.conf")]
+    with subprocess.Popen(
+        [sys.executable, "-m", "ovirt_scheduler", *command], cwd=PROJECT, stderr=theirs,
+        stdout=subprocess.PIPE, text=True, env={**os.environ, "STATE_DIRECTORY": str(of.state)},
+    ) as running:  # fmt: skip
+        os.close(theirs)
+        progress = b""
+        while not re.search(rb"[1-9]\d* of 1000 decisions", progress):
+            progress += os.read(terminal, 1000)
+        running.send_signal(signal.SIGINT)
+        shown = running.communicate()[0]
+    os.close(terminal)
+    stopped = re.match(r"stopped: (\d+) of 1000 decisions were replayed\n", shown)
+    assert stopped
+    assert f"unchanged: {stopped[1]} of {stopped[1]} decisions come out the same" in shown
+    assert running.returncode == 1
 
 
 def test_what_uses_chance_or_the_engine_is_told(replay, recording):

@@ -6,6 +6,7 @@ import ast
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,8 @@ def blocks() -> Iterator[Block]:
 
 
 BLOCKS = list(blocks())
+# Those that start a daemon of their own.
+WITH_A_DAEMON = [block for block in BLOCKS if block.language == "sh" and "&\n" in block.text]
 
 
 SCENARIOS = [block for block in BLOCKS if (block.page, block.language) == ("simulate.md", "ini")]
@@ -118,7 +121,14 @@ def test_every_conf_sample_is_accepted(block, tmp_path):
 
 
 # Those of decisions.md are run in their order, by test_decisions_page.py.
-@pytest.mark.parametrize("block", [each for each in of("sh") if "decisions.md" not in each.id])
+@pytest.mark.parametrize(
+    "block",
+    [
+        each
+        for each in of("sh")
+        if "decisions.md" not in each.id and each.values[0] not in WITH_A_DAEMON
+    ],
+)
 def test_every_command_works(block, daemon, reader, one_executor):
     """As it stands on the page, but for the port; serve is asked for its help only."""
     command = block.text.replace("18781", daemon.url.rpartition(":")[2])
@@ -127,6 +137,24 @@ def test_every_command_works(block, daemon, reader, one_executor):
     for status, out, err in of_page(command, reader, daemon.state):
         assert status == 0, out + err
         assert out
+
+
+@pytest.mark.long
+def test_ten_lines_go_from_a_new_plugin_to_a_replayed_change(reader):
+    """As they stand in the README, but for the port."""
+    (block,) = WITH_A_DAEMON
+    assert (block.page, block.text.count("\n")) == ("README.md", 10)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    text = block.text.replace('"record = true"', f'"record = true" "listening_port = {port}"')
+    # A function of the shell would leave the daemon behind when it is killed.
+    text = text.replace("ovirt-scheduler serve", f"{sys.executable} -m ovirt_scheduler serve")
+    ((status, out, err),) = of_page(text, reader, reader / "state-of-ten")
+    assert status == 0, out + err
+    assert "unchanged: 1 of 1 decisions come out the same" in out
+    assert "changed: 1 of 1 decisions differ" in out
+    assert "before: 4 hosts: lynx is best\n    now: 4 hosts: ocelot is best\n" in out
+    assert "stopping on SIGTERM" in err
 
 
 def test_the_plugins_of_the_pages_are_called(daemon):

@@ -65,6 +65,7 @@ def _of_units(cluster: ClusterSettings, units: Units) -> Iterator[ConfigError]:
     for key, kind, wanted in (
         ("filters", Kind.FILTER, cluster.filters),
         ("cost_functions", Kind.COST_FUNCTION, cluster.cost_functions),
+        ("balance", Kind.BALANCE, () if cluster.balance is None else (cluster.balance,)),
     ):
         for each in wanted:
             unit = units.get((kind, each.name))

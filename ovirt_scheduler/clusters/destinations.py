@@ -15,7 +15,7 @@ from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.drivers import Migrations
 from ovirt_scheduler.model.requests import Caller, Hosts, Request, WantedUnit
-from ovirt_scheduler.model.results import Answer
+from ovirt_scheduler.model.results import Answer, Migration
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings.config import ClusterSettings
 
@@ -70,6 +70,15 @@ class ClusterDestinations:
                 misfit |= self.best(vm, hosts) != _first(hosts)
         return misfit
 
+    def balance(self, unit: WantedUnit) -> Migrations:
+        """What a balance unit wants to migrate: one VM at most. No VM is learnt of.
+
+        Raises:
+            SchedulerError: no process is to be had for it.
+        """
+        wanted = cast("Optional[Migration]", self._answer(None, Kind.BALANCE, (unit,)))
+        return {} if wanted is None else {wanted.vm: wanted.hosts}
+
     def best(self, vm: str, offered: Tuple[str, ...]) -> Optional[str]:
         """The host to migrate a VM to.
 
@@ -111,7 +120,7 @@ class ClusterDestinations:
         worst = max(costs.values(), default=0) + 1  # a host that none of them scored
         return {host: costs.get(host, worst) for host in left}
 
-    def _answer(self, vm: str, kind: Kind, wanted: Tuple[WantedUnit, ...]) -> Answer:
+    def _answer(self, vm: Optional[str], kind: Kind, wanted: Tuple[WantedUnit, ...]) -> Answer:
         caller = Caller.of_cluster(self._settings.name)
         request = Request(caller, kind, wanted, self._hosts, vm, self._settings.properties)
         return self._service.decide(request).answer

@@ -315,6 +315,8 @@ class ClusterDrive:
             reasons: by VM, where the scheduler's word is not all that is known.
         """
         asked = f"{method} of {self._settings.scheduler} asks for it"
+        if method == _BALANCE and self._settings.balance is not None:
+            asked = f"{self._settings.balance.name} asks for it"
         steps = [planned(vm, to, reasons.get(vm) or asked, state) for vm, to in wanted.items()]
         if self._drive is Drive.APPROVE:
             steps = [
@@ -372,13 +374,17 @@ class ClusterDrive:
 
         It is called again while it learns of VMs that may not go where it wants them.
         """
-        driver = self._scheduler()
+        driver, unit = self._scheduler(), self._settings.balance
+        if method == _BALANCE and unit is not None:
+            answer = destinations.balance(unit)
+            destinations.learn(answer)
+            return answer
         if driver.defines(method) is None:
             return {}
         for _ in range(_MOST_ANSWERS):
             request = self._request(driver, method, view, destinations)
             # Of a failure the log tells, and the answer is that there is nothing to do.
-            answer: Migrations = self._scheduling.decide(request).answer
+            answer = self._scheduling.decide(request).answer
             if not destinations.learn(answer):
                 break
         return answer

@@ -26,7 +26,7 @@ from ovirt_scheduler.decisions.drivers import Scheduling
 from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.drivers import DriverRequest, Migrations
 from ovirt_scheduler.model.plans import Step
-from ovirt_scheduler.model.requests import Caller
+from ovirt_scheduler.model.requests import Caller, WantedUnit
 from ovirt_scheduler.settings.config import ClusterSettings
 
 _log = logging.getLogger(__name__)
@@ -265,11 +265,11 @@ class ClusterMigrations:
                 "cluster": self._cluster,
                 "vm": state.vms[vm].name,
                 "count": count,
-                "unit": self._settings.scheduler,
+                "unit": (self._settings.balance or WantedUnit(self._settings.scheduler)).name,
             }
             _log.warning(
                 "cluster %(cluster)s: %(vm)s was migrated %(count)d times within an hour, and now "
-                "stays where it is: does the scheduler %(unit)s move it back and forth?",
+                "stays where it is: does %(unit)s move it back and forth?",
                 fields,
             )
 

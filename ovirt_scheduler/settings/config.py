@@ -80,6 +80,7 @@ class ClusterSettings:
     margin: float = 5.0  # points of imbalance
     migrations_per_vm: int = 4  # within an hour
     drive: Drive = Drive.OFF
+    balance: Optional[WantedUnit] = None  # None: the scheduler's load_balance
     file: str = field(default="", compare=False)
     lines: Mapping[str, Optional[int]] = field(default_factory=dict, compare=False)  # of its keys
 
@@ -414,6 +415,7 @@ def _clusters(conf: ConfFile, file: Path) -> Iterator[ClusterSettings]:
             margin=section["margin"],
             migrations_per_vm=section["migrations_per_vm"],
             drive=conf["drive"],
+            balance=None if section["balance"] is None else WantedUnit(section["balance"]),
             file=str(file),
             lines=section.lines,
         )

@@ -171,6 +171,9 @@ CLUSTER: Tuple[Key, ...] = (
     Key("cost_functions", "factors", None,
         "The cost functions that say where a VM is best migrated to, as "
         "name=factor;name2=factor2."),
+    Key("balance", "text", None,
+        "A balance that says what to migrate, in the place of the scheduler's load_balance.",
+        unset="the scheduler's"),
     Key("load_balance_interval", "minutes", "1",
         "How often it is asked what to migrate. 0 is never.", bounds=("0", "10080")),
     Key("timer_interval", "minutes", "10",

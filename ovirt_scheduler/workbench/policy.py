@@ -139,7 +139,11 @@ class Policy:
             self._service, self._settings, hosts, state, staying, former, threading.Event()
         )
         answer: Migrations = {}
-        for _ in range(_MOST_ANSWERS):
+        unit = self._settings.balance
+        if unit is not None:
+            answer = destinations.balance(unit)
+            destinations.learn(answer)
+        for _ in range(0 if unit else _MOST_ANSWERS):
             request = DriverRequest(
                 caller=Caller.of_cluster(self._cluster.name),
                 driver=self._driver,

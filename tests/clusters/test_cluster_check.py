@@ -55,12 +55,23 @@ UNITS = {
         LIMITS,
         PropertySet(name, (Property("least", "[0-9]+"),)),
     )
-    for kind, name in ((Kind.FILTER, "Roomy"), (Kind.COST_FUNCTION, "Quiet"))
+    for kind, name in (
+        (Kind.FILTER, "Roomy"),
+        (Kind.COST_FUNCTION, "Quiet"),
+        (Kind.BALANCE, "Even"),
+    )
 }
-LINES = {"scheduler": 3, "policy": 4, "properties": 5, "filters": 6, "cost_functions": 7}
+LINES = {
+    "scheduler": 3,
+    "policy": 4,
+    "properties": 5,
+    "filters": 6,
+    "cost_functions": 7,
+    "balance": 8,
+}
 
 
-def section(scheduler="default", properties=None, filters=(), costs=()):
+def section(scheduler="default", properties=None, filters=(), costs=(), balance=None):
     return ClusterSettings(
         "Default",
         scheduler,
@@ -69,6 +80,7 @@ def section(scheduler="default", properties=None, filters=(), costs=()):
         0.0,
         filters=tuple(map(WantedUnit, filters)),
         cost_functions=tuple(map(WantedUnit, costs)),
+        balance=None if balance is None else WantedUnit(balance),
         file="/etc/x.conf",
         lines=LINES,
     )
@@ -86,7 +98,7 @@ def section(scheduler="default", properties=None, filters=(), costs=()):
 )
 def test_what_fits_is_no_problem(scheduler, properties):
     """Properties that a scheduler does not declare are passed on, and are its own business."""
-    settings = section(scheduler, properties, ["Roomy"], ["Quiet"])
+    settings = section(scheduler, properties, ["Roomy"], ["Quiet"], "Even")
     assert check.problem(settings, DRIVERS, UNITS) is None
 
 
@@ -123,13 +135,24 @@ def test_what_does_not_fit_is_told_with_what_to_write(scheduler, properties, pro
 
 
 @pytest.mark.parametrize(
-    ("filters", "costs", "problem"),
+    ("filters", "costs", "balance", "problem"),
     [
-        (["Quiet"], [], "6: [clusters] [[Default]] filters: there is no filter 'Quiet'; write one"),
-        ([], ["roomy"], "7: [clusters] [[Default]] cost_functions: there is no cost function"),
+        (
+            ["Quiet"],
+            [],
+            None,
+            "6: [clusters] [[Default]] filters: there is no filter 'Quiet'; write one",
+        ),
+        ([], [], "Roomy", "8: [clusters] [[Default]] balance: there is no balance 'Roomy'; write"),
+        (
+            [],
+            ["roomy"],
+            None,
+            "7: [clusters] [[Default]] cost_functions: there is no cost function",
+        ),
     ],
 )
-def test_a_unit_that_is_not_there_is_told(filters, costs, problem):
+def test_a_unit_that_is_not_there_is_told(filters, costs, balance, problem):
     """One of another kind is none."""
-    told = str(check.problem(section(filters=filters, costs=costs), DRIVERS, UNITS))
+    told = str(check.problem(section("default", {}, filters, costs, balance), DRIVERS, UNITS))
     assert told.startswith(f"/etc/x.conf:{problem}")

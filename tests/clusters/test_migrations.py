@@ -20,6 +20,13 @@ NOT_PUMA = '''\
 def do_filter(hosts, vm, properties):
     return [host for host in hosts if host.name != "puma" or not vm.name]
 '''
+OFF_LYNX = '''\
+"""Takes a VM off the host lynx."""
+
+
+def do_balance(hosts, properties):
+    return {vm!r}, [host for host in hosts if host.name != "lynx"]
+'''
 BY_NAME = '''\
 """What a host costs is a property of its name."""
 
@@ -224,6 +231,20 @@ def test_the_filters_of_a_cluster_hold_for_what_its_hooks_answer(driven):
     assert "to puma" not in driven.daemon.log
 
 
+def test_a_balance_unit_stands_in_for_load_balance(driven):
+    """The cluster's filters hold for it, and the scheduler is called for the rest."""
+    units(driven, "lion")
+    (driven.plugins / "OffLynx.py").write_text(OFF_LYNX.format(vm=driven.vm("web").id))
+    driven.want({"mail": "lynx"})  # is not asked for
+    driven.engine.instant_migrations = True
+    section = cluster(timer=OFTEN, filters="NotPuma")
+    driven.start("on", f"{section}\nbalance = OffLynx")
+    driven.wait_for_log("migrating web from lynx to lion: ")
+    driven.wait(lambda: "timer" in driven.told.read_text())
+    driven.wait_for_looks(4)
+    assert driven.engine.migrations == [("web", "lion")]
+
+
 def test_the_cost_functions_of_a_cluster_hold_for_its_migrations(driven):
     """Of the hosts answered the cheapest is taken; where any will do, of those the filters left."""
     units(driven, "lion", "cat")
@@ -301,7 +322,7 @@ def test_a_vm_that_is_moved_back_and_forth_stays_after_a_while_and_that_is_told(
     move_to("puma")
     driven.wait_for_log(
         "cluster Default: web was migrated 3 times within an hour, and now stays where it is: does "
-        "the scheduler recorder move it back and forth?"
+        "recorder move it back and forth?"
     )
     driven.stop()
     driven.want({"web": "lynx", "mail": "lynx"})

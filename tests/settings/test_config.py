@@ -226,7 +226,7 @@ def test_clusters_are_told_by_sections_in_a_section(conf):
         f"drive = dry-run\n{ENGINE}[clusters]\n[[Default]]\n[[East-1]]\nscheduler = mine\n"
         "policy = power_saving\nproperties = 'a=1; b=x=y'\nload_balance_interval = 0.5\n"
         "timer_interval = 0\nfilters = A; B\ncost_functions = C; D = -2\n"
-        "hold = 0.5\nmargin = 2.5 %\nmigrations_per_vm = 9"
+        "hold = 0.5\nmargin = 2.5 %\nmigrations_per_vm = 9\nbalance = Even"
     )
     assert settings.drive is Drive.DRY_RUN
     assert settings.clusters == (
@@ -243,6 +243,7 @@ def test_clusters_are_told_by_sections_in_a_section(conf):
             2.5,
             9,
             Drive.DRY_RUN,
+            WantedUnit("Even"),
         ),
     )
 

@@ -166,6 +166,7 @@ class Driven:
 
 
 def cluster(scheduler="recorder", name="Default", balance=OFTEN, timer="0", **others):
+    """A section; ``balance`` and ``timer`` are intervals in minutes."""
     lines = [f"[[{name}]]", f"scheduler = {scheduler}"]
     lines += [f"load_balance_interval = {balance}", f"timer_interval = {timer}"]
     others = {"hold": 0, "margin": 0, **others}  # else nothing would be made at once

@@ -68,7 +68,7 @@ class _Collector:
                                 "unit", "kind")  # fmt: skip
         removed = self._counter("hosts_removed", "Hosts that a filter removed.", "unit")
         decisive = self._counter(
-            "decisive", "Decisions that had gone to another host without the unit.", "unit"
+            "decisive", "Decisions that would have gone to another host without the unit.", "unit"
         )
         for tally in self._tally.units():
             for (outcome, mode), count in sorted(tally.outcomes.items()):

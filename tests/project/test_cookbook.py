@@ -8,6 +8,7 @@ import re
 import pytest
 from ovirtsdk4 import types
 
+from tests.support.command import run
 from tests.support.paths import DOCUMENTS, PROJECT
 from tests.support.sdk_reading import by_the_sdk
 
@@ -91,10 +92,12 @@ def test_keep_together(rules, hosts, service, run_score):
 def test_numa(rules, make_host, make_vm, run_filter):
     """Two sockets of eight processors and 32 GiB are not one of sixteen and 64 GiB."""
     two = types.Cpu(topology=types.CpuTopology(sockets=2, cores=4, threads=2))
+    old = types.Cpu(topology=types.CpuTopology(sockets=3, cores=3))  # without threads
     hosts = [make_host("one", processors=16), make_host("two", cpu=two)]
     for vm, fit in (
         (make_vm(processors=8, memory=32 * GIB), ["one", "two"]),
         (make_vm(processors=9), ["one"]),
+        (make_vm(cpu=old), ["one"]),
         (make_vm(memory=33 * GIB), ["one"]),
     ):
         assert run_filter(rules / "OneNode.py", hosts, vm) == fit
@@ -104,13 +107,14 @@ def test_generation_of_processor(rules, make_host, run_score):
     """By the model's name; one that nobody knows is the oldest."""
     models = {
         "newest": "AMD EPYC 9354 32-Core Processor",
+        "newest too": "INTEL(R) XEON(R) SILVER 4514Y",
         "newer": "Intel(R) Xeon(R) Gold 6338 CPU @ 2.00GHz",
         "old": "AMD EPYC 7502 32-Core Processor",
         "unknown": "Westmere",
     }
     hosts = [make_host(name, cpu=types.Cpu(name=model)) for name, model in models.items()]
     costs = run_score(rules / "Generation.py", hosts)
-    assert costs == {"newest": 0, "newer": 1, "old": 2, "unknown": 3}
+    assert costs == {"newest": 0, "newest too": 0, "newer": 1, "old": 2, "unknown": 3}
 
 
 def test_spread_by_rack(rules, hosts, service, make_host, run_score):
@@ -132,12 +136,13 @@ def test_reserve_for_failover(rules, make_host, make_vm, run_filter):
 
 def test_pack_at_night(rules, make_host, run_score):
     """Night that lasts all day, and one that never comes."""
-    hosts = [make_host("full", max_scheduling_memory=2 * GIB), make_host("empty")]
+    hosts = [make_host("full", memory=128 * GIB, max_scheduling_memory=32 * GIB),
+             make_host("empty and small", memory=16 * GIB)]  # fmt: skip
     always = {"night_begin": "00:00", "night_end": "24:00"}
     never = {"night_begin": "00:00", "night_end": "00:00"}
     rule = rules / "NightPacking.py"
-    assert run_score(rule, hosts, properties=always) == {"full": 2, "empty": 64}
-    assert run_score(rule, hosts, properties=never) == {"full": -2, "empty": -64}
+    assert run_score(rule, hosts, properties=always) == {"full": 25, "empty and small": 100}
+    assert run_score(rule, hosts, properties=never) == {"full": -25, "empty and small": -100}
 
 
 def test_cost_by_power(rules, hosts, make_host, run_score):
@@ -146,6 +151,17 @@ def test_cost_by_power(rules, hosts, make_host, run_score):
         rules / "Power.py", [*hosts, make_host("other")], properties={"watts": "ocelot:200,lynx:9"}
     )
     assert costs == {"lynx": 0, "puma": 0, "ocelot": 200, "other": 500}
+
+
+@pytest.mark.long
+def test_each_rule_runs_on_a_saved_cluster(rules, tmp_path):
+    """As an administrator tries it, with the defaults of its conf file."""
+    for rule in sorted(rules.glob("[!_]*.py")):
+        status, out, err = run(tmp_path, "try", str(rule), "--cluster", "demo/cluster.xml")
+        assert (status, err) == (0, ""), rule
+        assert re.match(
+            rf"note: the VM to start: wiki\n(filter|cost function) {rule.stem}: ok", out
+        )
 
 
 @pytest.mark.parametrize("kind", ["host", "vm"])

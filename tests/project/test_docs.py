@@ -117,7 +117,8 @@ def test_every_conf_sample_is_accepted(block, tmp_path):
     elif block in SCENARIOS:
         assert scenario.read(path).hours
     else:
-        assert config.parse_plugin_conf(path.read_bytes(), path).custom_properties
+        said = config.parse_plugin_conf(path.read_bytes(), path)
+        assert said != config.PluginConf(said.name)
 
 
 # Those of decisions.md are run in their order, by test_decisions_page.py.

@@ -109,8 +109,7 @@ def summed(
             errors.append(f"{unit.name}: a cost beyond {limit} either way was held there")
         counted.append(replace(result, value=within) if beyond else result)
     total = weighted_sum(
-        [result.value or {} for result in counted],
-        [unit.factor for unit in wanted],
+        [result.value or {} for result in counted], [unit.factor for unit in wanted]
     )
     return total, tuple(counted), tuple(dict.fromkeys(errors))
 

@@ -35,11 +35,7 @@ class Kind(enum.Enum):
         return self.value.replace("_", " ")
 
 
-_FUNCTIONS = {
-    Kind.FILTER: "do_filter",
-    Kind.COST_FUNCTION: "do_score",
-    Kind.BALANCE: "do_balance",
-}
+_FUNCTIONS = {Kind.FILTER: "do_filter", Kind.COST_FUNCTION: "do_score", Kind.BALANCE: "do_balance"}
 
 
 class OnFailure(enum.Enum):

@@ -359,8 +359,7 @@ def _plugin_user(conf: ConfFile, for_daemon: bool) -> Optional[PluginUser]:
     groups = os.getgrouplist(name, account.pw_gid)
     if account.pw_uid == 0 or 0 in groups:
         raise conf.mistake(
-            "plugin_user",
-            f"{name} has the rights of root, or of root's group; name a user without",
+            "plugin_user", f"{name} has the rights of root, or of root's group; name a user without"
         )
     if os.geteuid() == 0:
         return PluginUser(name, account.pw_uid, account.pw_gid, tuple(groups), account.pw_dir)

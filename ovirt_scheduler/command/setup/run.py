@@ -82,11 +82,7 @@ def remove(machine: Machine, dry_run: bool, out: TextIO) -> int:
 
 
 def _run(
-    machine: Machine,
-    record: Record,
-    planners: List[Callable[[], Plan]],
-    dry_run: bool,
-    out: TextIO,
+    machine: Machine, record: Record, planners: List[Callable[[], Plan]], dry_run: bool, out: TextIO
 ) -> int:
     """Make each plan, show it and carry it out. Gives how many are left to the administrator."""
     left = 0

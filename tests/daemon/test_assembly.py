@@ -71,11 +71,19 @@ def ask(connection: http.client.HTTPSConnection) -> http.client.HTTPResponse:
     return answer
 
 
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settled]:
+    made = Settled(tmp_path_factory.mktemp("settled"), "")
+    yield made
+    assert made.daemon.stop() == 0
+
+
 @pytest.fixture
-def settled(tmp_path: Path) -> Iterator[Settled]:
-    running = Settled(tmp_path, "")
+def settled(running: Settled) -> Iterator[Settled]:
+    """One daemon for these tests; it has its first settings again when a test is done."""
     yield running
-    assert running.daemon.stop() == 0
+    running.write("")
+    running.hang_up()
 
 
 def test_a_new_certificate_is_for_new_connections(settled):
@@ -169,27 +177,20 @@ BAD = {
 }
 
 
-@pytest.fixture(scope="module")
-def refusing(tmp_path_factory):
-    running = Settled(tmp_path_factory.mktemp("refusing"), "")
-    yield running
-    assert running.daemon.stop() == 0
-
-
 @pytest.mark.parametrize("which", BAD)
-def test_bad_settings_are_refused_as_a_whole(refusing, which, request):
+def test_bad_settings_are_refused_as_a_whole(settled, which, request):
     """The log says why, and the former settings go on, on every connection."""
     lines, reason = BAD[which]
-    connection = refusing.connect()
+    connection = settled.connect()
     request.addfinalizer(connection.close)
     ask(connection)
     port = "" if "listening_port" in lines else "listening_port = 0\n"
-    (refusing.folder / "scheduler.conf").write_text(f"root_api = engine\n{port}{lines}\n")
-    told = refusing.hang_up()
+    (settled.folder / "scheduler.conf").write_text(f"root_api = engine\n{port}{lines}\n")
+    told = settled.hang_up()
     assert told.startswith("the settings are refused, the former settings stay in use: ")
     assert reason in told
     assert ask(connection).headers["Connection"] is None
-    with refusing.daemon.proxy("/") as proxy:
+    with settled.daemon.proxy("/") as proxy:
         assert isinstance(proxy.discover(), str)
 
 

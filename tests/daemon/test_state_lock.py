@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 
-from tests.support.paths import PLUGINS, PROJECT
+from tests.support.paths import PROJECT
 from tests.support.waiting import wait_until
 
 
@@ -32,8 +32,8 @@ def test_a_second_daemon_on_a_state_folder_does_not_start(tmp_path, start_daemon
 
 def test_a_conf_file_that_lost_its_end_is_told(tmp_path, start_daemon):
     """It reads well, and other plugins are loaded."""
-    plugins = PLUGINS
-    whole = f"ssl = false\nlistening_port = 0\nplugins_path = {plugins}\n"
+    (tmp_path / "plugins").mkdir()
+    whole = f"ssl = false\nlistening_port = 0\nplugins_path = {tmp_path}/plugins\n"
     conf = tmp_path / "whole.conf"
     conf.write_text(whole)
     log = tmp_path / "log"

@@ -107,7 +107,8 @@ class Plans:
         """Answer on the control socket.
 
         Args:
-            asked: the ``action``, list, show, approve or refuse, and but for list the ``plan``.
+            asked: the ``action``, list, show, approve or refuse, and but for list the ``plan``;
+                who approves or refuses may say as whom they logged in, by ``login``.
             user: who asks, by number.
 
         Returns:
@@ -118,13 +119,14 @@ class Plans:
             SchedulerError: there is no such plan, or it does not wait.
         """
         action, key = asked.get("action"), str(asked.get("plan"))
+        by = words(user, asked.get("login"))
         if action == "list":
             with self._changed:
                 return [_shown(plan) for plan in reversed(tuple(self._plans.values()))]
         if action == "approve":
-            self._approve(key, _user_name(user))
+            self._approve(key, by)
         elif action == "refuse":
-            self._refuse(key, _user_name(user))
+            self._refuse(key, by)
         elif action != "show":
             raise SchedulerError("the action of plan is list, show, approve or refuse")
         return _shown(self._find(key))
@@ -220,10 +222,18 @@ def planned(vm: str, target: str, reason: str, state: ClusterState) -> Step:
     return Step(vm, found.host or "", target, *names, reason)
 
 
+def words(user: int, login: object) -> str:
+    """Who it is: a user, and as whom they logged in where that is known and another."""
+    name = _user_name(user)
+    if isinstance(login, int) and login != user:
+        return f"{name}, logged in as {_user_name(login)}"
+    return name
+
+
 def _user_name(number: int) -> str:
     try:
         return pwd.getpwuid(number).pw_name
-    except KeyError:
+    except (KeyError, OverflowError):
         return f"user {number}"
 
 

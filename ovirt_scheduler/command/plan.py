@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import Any, Mapping
+from pathlib import Path
+from typing import Any, Mapping, Optional
 
 from ovirt_scheduler.command import arguments, tables
 from ovirt_scheduler.command.status import ask
@@ -12,6 +13,9 @@ from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadUsage
 from ovirt_scheduler.history import explanation
 from ovirt_scheduler.server.pages import status
+
+_LOGIN = Path("/proc/self/loginuid")  # proc(5); sudo and su leave it as it is
+_NOBODY = 2**32 - 1  # logged in: what runs was started by the system
 
 _HEADINGS = ("PLAN", "CLUSTER", "MADE", "STATE", "MIGRATIONS")
 
@@ -38,7 +42,7 @@ def _run(options: argparse.Namespace) -> int:
     action, listed = options.action, options.action == "list"
     if listed != (options.plan is None):
         raise BadUsage(f"plan {action} takes {'no id' if listed else 'the id of a plan'}")
-    told = ask(arguments.state(), "plan", action=action, plan=options.plan)
+    told = ask(arguments.state(), "plan", action=action, plan=options.plan, login=login())
     for each in told if listed else [told]:
         each["time"] = status.moment(each["time"])
     found = explanation.cleaned(told)
@@ -52,6 +56,15 @@ def _run(options: argparse.Namespace) -> int:
         return arguments.show(Shown(text, told, names=[each["plan"] for each in found]), output)
     well = action != "approve" or found["state"] in ("made", "approved")
     return arguments.show(Shown(_text(found), told, well, [found["plan"]]), output)
+
+
+def login() -> Optional[int]:
+    """The number of the user who logged in, whoever they have become since; None: not known."""
+    try:
+        number = int(_LOGIN.read_text("ascii"))
+    except (OSError, ValueError):  # a kernel that keeps none
+        return None
+    return number if number < _NOBODY else None
 
 
 def _text(plan: Mapping[str, Any]) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -11,11 +14,13 @@ import pytest
 
 from ovirt_scheduler.clusters import plans
 from ovirt_scheduler.clusters.plans import Plans, left_behind, planned
+from ovirt_scheduler.command.plan import login
 from ovirt_scheduler.errors import SchedulerError
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.model.plans import APPROVED, MADE, WAITING, Plan
 from tests.support.command import run
 from tests.support.driven import OFTEN, cluster
+from tests.support.paths import PROJECT
 from tests.support.rest_server import GIB, Host, Vm
 
 STATE = ClusterState(
@@ -39,8 +44,8 @@ def registry(kept):
     return Plans(kept.append)
 
 
-def ask(registry, action, key=None, user=0):
-    return registry.answer({"action": action, "plan": key}, user)
+def ask(registry, action, key=None, user=0, login=None):
+    return registry.answer({"action": action, "plan": key, "login": login}, user)
 
 
 def test_a_plan_tells_each_migration_with_its_reason():
@@ -118,6 +123,26 @@ def test_what_was_refused_is_known_for_an_hour(registry, monkeypatch):
     assert not registry.was_refused("Default", "w", "p")
 
 
+def test_who_has_become_root_is_told_by_the_login(registry):
+    """Where that is not known, it is root."""
+    for number, by in ((None, "root"), (0, "root"), (1, "root, logged in as daemon")):
+        made = plan("w")
+        registry.add(made)
+        assert ask(registry, "refuse", made.id, login=number)["by"] == by
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may say who logged in")
+def test_the_command_knows_who_logged_in():
+    """As the kernel keeps it for who becomes another user."""
+    code = "from ovirt_scheduler.command import plan; print(plan.login())"
+    words = 'echo 1 > /proc/self/loginuid || exit 99; exec "$@"'
+    asked = ["sh", "-c", words, "sh", sys.executable, "-c", code]
+    ended = subprocess.run(asked, cwd=PROJECT, capture_output=True, text=True, check=False)
+    if ended.returncode == 99:
+        pytest.skip("this kernel keeps no logins")
+    assert (ended.stdout, ended.stderr) == ("1\n", "")
+
+
 @pytest.mark.parametrize(
     ("action", "words"),
     [("approve", "there is no plan 'nobody'"), ("show", "plan list"), ("eat", "list, show")],
@@ -164,6 +189,8 @@ def test_a_plan_that_the_cluster_has_left_behind_is_told_why(hosts, vm, made, wo
 
 # The rest is a real daemon with a made engine.
 
+WE = plans.words(os.geteuid(), login())
+
 
 def command(driven, *arguments):
     """Its exit status, what it prints, and that as JSON where it is."""
@@ -194,7 +221,7 @@ def test_a_plan_waits_and_is_made_when_it_is_approved(driven):
     key = the_plan(driven)
     assert driven.engine.migrations == []
     told, status = command(driven, "approve", key)
-    assert (told["state"], told["by"], status) == ("made", "root", 0)
+    assert (told["state"], told["by"], status) == ("made", WE, 0)
     assert told["migrations"] == ["web from lynx to puma: memory 25 % to 2 %"]
     assert driven.engine.migrations == [("web", "puma")]
     told, status = command(driven, "approve", key)
@@ -204,7 +231,7 @@ def test_a_plan_waits_and_is_made_when_it_is_approved(driven):
     _, out, _ = run(driven.folder, "decisions", "--events", "-o", "json")
     events = [each for each in json.loads(out) if each["event"] == "plan"]
     assert [(each["state"], each.get("by")) for each in events] == [
-        ("made", "root"), ("approved", "root"), ("waiting", None),
+        ("made", WE), ("approved", WE), ("waiting", None),
     ]  # fmt: skip
 
 
@@ -244,7 +271,7 @@ def test_what_was_refused_is_not_planned_again(driven):
     driven.want({"web": "puma"})
     driven.start("approve", cluster())
     told, status = command(driven, "refuse", the_plan(driven))
-    assert (told["state"], told["by"], status) == ("refused", "root", 0)
+    assert (told["state"], told["by"], status) == ("refused", WE, 0)
     driven.want({"web": "puma", "mail": "lynx"})
     told, _ = command(driven, "show", the_plan(driven))
     assert [each.split(":")[0] for each in told["migrations"]] == ["mail from puma to lynx"]

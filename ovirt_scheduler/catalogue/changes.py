@@ -73,7 +73,7 @@ def holds(plugin: Optional[LoadedPlugin]) -> List[str]:
     """The units and drivers of a plugin, in words."""
     if plugin is None:
         return []
-    units = [(unit.kind.words, unit.class_name) for unit in plugin.units]
+    units = [(unit.words, unit.class_name) for unit in plugin.units]
     return [f"{kind} {name}" if name else kind for kind, name in units] + [
         f"{driver.words} {driver.name}" for driver in plugin.drivers
     ]

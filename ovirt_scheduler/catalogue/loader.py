@@ -246,13 +246,11 @@ class Loader:
         units = tuple(self._unit(found, code, conf, checksum) for found in analysis.units)
         driver_units.check(analysis.drivers, source.path)
         made = [self._driver(found, code, conf, checksum) for found in analysis.drivers]
-        too_new = [
-            each for each in made if driver_units.too_new(each, self._settings.engine_version)
-        ]
-        drivers = tuple(driver for driver in made if driver not in too_new)
+        left_out = {each.name: why for each in made if (why := self._why_left_out(each, conf))}
+        drivers = tuple(driver for driver in made if driver.name not in left_out)
         warnings = (
             *_unchecked_properties(units, source.path),
-            *map(self._left_out, too_new),
+            *(PluginError(message, source.path) for message in left_out.values()),
             *_misspelt(source),
             *(PluginError(each.message, source.path, each.line) for each in analysis.doubts),
         )
@@ -287,8 +285,11 @@ class Loader:
             checksum=checksum,
             limits=self._limits_of(conf),
             properties=self._properties(found, code, conf),
-            on_failure=conf.on_failure or self._settings.on_failure,
+            on_failure=OnFailure.IGNORE
+            if conf.shadow
+            else conf.on_failure or self._settings.on_failure,
             class_name=found.class_name,
+            shadow=conf.shadow,
         )
 
     def _driver(
@@ -298,12 +299,14 @@ class Loader:
             driver = driver_units.make(found, code, conf, checksum, self._limits_of(conf))
         return replace(driver, shipped=Path(code.folder) == self._shipped)
 
-    def _left_out(self, driver: DriverUnit) -> PluginError:
-        return PluginError(
-            f"the {driver.words} {driver.name} is left out: it was written for oVirt "
-            f"{driver.written_for}, and engine_version is {self._settings.engine_version}",
-            driver.plugin.modules[0].path,
-        )
+    def _why_left_out(self, driver: DriverUnit, conf: PluginConf) -> str:
+        version = self._settings.engine_version
+        why = ""
+        if driver_units.too_new(driver, version):
+            why = f"it was written for oVirt {driver.written_for}, and engine_version is {version}"
+        elif conf.shadow:
+            why = "its conf file says shadow = true, which is for policy units alone"
+        return why and f"the {driver.words} {driver.name} is left out: {why}"
 
     def _limits_of(self, conf: PluginConf) -> Limits:
         return replace(

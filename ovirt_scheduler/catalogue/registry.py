@@ -308,7 +308,7 @@ def _catalogue(
     orphaned: Mapping[Path, _State],
     problems: Iterable[PluginError],
 ) -> Catalogue:
-    units: Dict[Key, PolicyUnit] = {}
+    units: List[PolicyUnit] = []
     drivers: Dict[str, DriverUnit] = {}
     topics: Dict[str, DriverUnit] = {}
     faults: List[PluginError] = list(problems)
@@ -346,7 +346,7 @@ def _catalogue(
             not_loaded.update((unit.name, why) for unit in state.good.units)
             continue
         warnings += state.good.warnings
-        units.update(((unit.kind, unit.name), unit) for unit in state.good.units)
+        units += state.good.units
         owners.update(dict.fromkeys(claims, str(path)))
         for driver in state.good.drivers:
             if driver.shipped and driver.name in drivers:
@@ -362,9 +362,13 @@ def _catalogue(
             if driver.topic is not None:
                 topics.setdefault(driver.topic, driver)
     return Catalogue(
-        units, tuple(faults), drivers, topics, tuple(warnings), tuple(_unused(states)), missed,
-        not_loaded, outdated,
+        _by_key(units, False), tuple(faults), drivers, topics, tuple(warnings),
+        tuple(_unused(states)), missed, not_loaded, outdated, _by_key(units, True),
     )  # fmt: skip
+
+
+def _by_key(units: Sequence[PolicyUnit], shadow: bool) -> Dict[Key, PolicyUnit]:
+    return {(unit.kind, unit.name): unit for unit in units if unit.shadow is shadow}
 
 
 def _why_not_loaded(path: Path, fault: PluginError) -> str:

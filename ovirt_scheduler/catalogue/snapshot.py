@@ -63,18 +63,24 @@ class Catalogue:
     missed: Mapping[str, str] = field(default_factory=dict)  # filters that should be: why not
     not_loaded: Mapping[str, str] = field(default_factory=dict)  # names of units: why not
     outdated: Mapping[str, Outdated] = field(default_factory=dict)  # by the plugin's file
+    shadows: Mapping[Key, PolicyUnit] = field(default_factory=dict)  # that only look on
+
+    @property
+    def all_units(self) -> Mapping[Key, PolicyUnit]:
+        """The policy units, those in shadow too."""
+        return {**self.units, **self.shadows}
 
     @property
     def plugins(self) -> Tuple[Tuple[PluginCode, Limits], ...]:
         """The code of each plugin once, with its limits."""
-        found = [(unit.plugin, unit.limits) for unit in self.units.values()]
+        found = [(unit.plugin, unit.limits) for unit in self.all_units.values()]
         found += [(driver.plugin, driver.limits) for driver in self.drivers.values()]
         return tuple({id(plugin): (plugin, limits) for plugin, limits in found}.values())
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to call but what the package brings."""
-        return not self.units and all(driver.shipped for driver in self.drivers.values())
+        return not self.all_units and all(driver.shipped for driver in self.drivers.values())
 
     def unit(self, kind: Kind, name: str) -> Optional[PolicyUnit]:
         """The unit of that kind and name; None where there is none."""
@@ -138,6 +144,24 @@ class Catalogue:
                 errors[each.name] = (missed or str(error),)
                 rejected = rejected or missed is not None
         return Chosen(calls, errors, rejected)
+
+    def apart(
+        self, kind: Kind, wanted: Sequence[WantedUnit], properties: Mapping[str, str]
+    ) -> Tuple[Tuple[WantedUnit, ...], UnitCalls]:
+        """Tell live units from those in shadow (contract 10.4).
+
+        Returns:
+            The units named that are not in shadow; and a call of each unit of the kind that is.
+            One that is named has its factor and the properties of the request, any other one the
+            factor 1 and its defaults.
+        """
+        shadows = {name: unit for (its, name), unit in self.shadows.items() if its is kind}
+        named = {each.name: each for each in reversed(wanted) if each.name in shadows}
+        calls = [
+            (named.get(name, WantedUnit(name)), UnitCall(unit, properties if name in named else {}))
+            for name, unit in shadows.items()
+        ]
+        return tuple(each for each in wanted if each.name not in named), calls
 
     def kinds_of(self, name: str) -> Tuple[Kind, ...]:
         """The kinds of unit that bear this name."""

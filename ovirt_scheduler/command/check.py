@@ -123,7 +123,7 @@ def _engine_problems(services: Services) -> Iterator[str]:
 
 def _cluster_problems(settings: Settings, catalogue: Catalogue) -> Iterator[str]:
     for cluster in settings.clusters:
-        problem = cluster_report.problem(cluster, catalogue.drivers, catalogue.units)
+        problem = cluster_report.problem(cluster, catalogue.drivers, catalogue.all_units)
         if problem:
             yield str(problem)
 
@@ -133,7 +133,7 @@ def _remarks(catalogue: Catalogue) -> Tuple[Tuple[PluginError, ...], str]:
 
     If the files cannot be read for it, there are none, and a warning that says why.
     """
-    plugins = [unit.plugin for unit in catalogue.units.values()]
+    plugins = [unit.plugin for unit in catalogue.all_units.values()]
     plugins += [driver.plugin for driver in catalogue.drivers.values() if not driver.shipped]
     files = {module.path for plugin in plugins for module in plugin.modules}
     faulty = (fault.file or "" for fault in catalogue.faults)
@@ -157,7 +157,7 @@ def _located(problem: PluginError) -> Dict[str, object]:
 
 
 def _units(catalogue: Catalogue) -> List[PolicyUnit]:
-    return sorted(catalogue.units.values(), key=lambda unit: (unit.name, unit.kind.value))
+    return sorted(catalogue.all_units.values(), key=lambda unit: (unit.name, unit.kind.value))
 
 
 def _drivers(catalogue: Catalogue) -> List[DriverUnit]:
@@ -175,6 +175,7 @@ def _fields(catalogue: Catalogue, certificates: _Certificates) -> Dict[str, obje
             {
                 "name": unit.name,
                 "kind": unit.kind.value,
+                "mode": unit.mode,
                 "file": _file(unit),
                 "checksum": unit.checksum,
                 "description": unit.description,
@@ -206,9 +207,7 @@ def _lines(
 ) -> Iterator[str]:
     """What there is to call, what may be meant as such and is not called, and what is to mend."""
     catalogue = plugins.catalogue
-    units = [
-        (unit.name, unit.kind.words, _file(unit), unit.description) for unit in _units(catalogue)
-    ]
+    units = [(unit.name, unit.words, _file(unit), unit.description) for unit in _units(catalogue)]
     yield tables.table(("UNIT", "KIND", "FILE", "DESCRIPTION"), units)
     drivers = [
         (

@@ -53,16 +53,17 @@ def observe(
 
 def _units(catalogue: Catalogue) -> Iterator[UnitState]:
     """The policy units, then the drivers, in the order of their names."""
-    for unit in sorted(catalogue.units.values(), key=lambda unit: (unit.name, unit.kind.value)):
+    for unit in sorted(catalogue.all_units.values(), key=lambda unit: (unit.name, unit.kind.value)):
         yield UnitState(
             unit.name, unit.kind.words, unit.plugin.modules[0].path, unit.checksum,
-            unit.description, _properties(unit.properties), *_outdated(catalogue, unit.plugin),
+            unit.mode, unit.description, _properties(unit.properties),
+            *_outdated(catalogue, unit.plugin),
         )  # fmt: skip
     for driver in sorted(catalogue.drivers.values(), key=lambda driver: driver.name):
         if driver.shipped and not driver.interfaces and driver.topic is None:
             continue  # the daemon's own
         yield UnitState(
-            driver.name, driver.words, driver.plugin.modules[0].path, driver.checksum,
+            driver.name, driver.words, driver.plugin.modules[0].path, driver.checksum, "live",
             driver.description, _properties(driver.properties),
             *_outdated(catalogue, driver.plugin),
         )  # fmt: skip

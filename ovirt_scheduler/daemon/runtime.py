@@ -16,6 +16,7 @@ from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import CatalogueSource
 from ovirt_scheduler.decisions.drivers import Scheduling
 from ovirt_scheduler.decisions.selections import Selections
+from ovirt_scheduler.decisions.shadows import Shadows
 from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.history.reader import Reader
@@ -77,6 +78,7 @@ class Runtime:
                 self._loader(settings), store, self.executor.want, self.keep_event
             )
         self.history = None if state is None else History(state / FILE, self.executor.split)
+        self._shadows = None if self.history is None else Shadows(self.executor)
         self._selections = Selections()
         # Calls under way may use a former one.
         self._inventories: Dict[EngineSettings, Inventory] = {}
@@ -110,7 +112,7 @@ class Runtime:
         return Services(
             settings,
             inventory,
-            Service(registry, self.executor, seconds, inventory, self.history),
+            Service(registry, self.executor, seconds, inventory, self.history, self._shadows),
             Scheduling(registry, self.executor, seconds, self._selections, inventory, self.history),
             None if self.history is None else self.history.reader,
         )
@@ -125,6 +127,8 @@ class Runtime:
     def close(self) -> None:
         """End every process, and log out of the engine."""
         self.executor.close()
+        if self._shadows is not None:
+            self._shadows.close()
         for inventory in self._inventories.values():
             inventory.close()
         if self.history is not None:

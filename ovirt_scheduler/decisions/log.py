@@ -11,13 +11,13 @@ import time
 from typing import Collection, Dict, Mapping, Optional, Sequence, Tuple, Union, cast
 
 from ovirt_scheduler.decisions.failures import Failing, Failures
-from ovirt_scheduler.log.fields import Block, Costs, Name, Names
+from ovirt_scheduler.log.fields import Block, Costs, InShadow, Name, Names
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.decisions import Decision
 from ovirt_scheduler.model.drivers import DriverDecision
 from ovirt_scheduler.model.results import CallResult, Migration, Outcome
 from ovirt_scheduler.model.tasks import Returns
-from ovirt_scheduler.model.units import Kind, OnFailure
+from ovirt_scheduler.model.units import Kind, OnFailure, PolicyUnit
 
 _log = logging.getLogger(__name__)
 _failures = Failures()
@@ -143,6 +143,16 @@ def log_decision(decision: Decision) -> None:
         log_call(request_id, kind.words, result)
 
 
+def log_shadow(
+    request_id: str, unit: PolicyUnit, result: CallResult, hosts: Tuple[str, ...]
+) -> None:
+    """Log a call of a unit in shadow on these hosts."""
+    kind = InShadow(unit.kind.words)
+    if result.ok and _log.isEnabledFor(logging.DEBUG):
+        _log_value(_call_fields(request_id, kind, result), unit.kind, result, hosts)
+    log_call(request_id, kind, result)
+
+
 def log_call(request_id: str, kind: str, result: CallResult) -> None:
     """Log how a call failed, what was put right in its answer, and what it printed.
 
@@ -193,6 +203,7 @@ def _call_fields(request_id: str, kind: str, result: CallResult) -> Dict[str, ob
     return {
         "request": request_id,
         "kind": kind,
+        **({"mode": "shadow"} if isinstance(kind, InShadow) else {}),
         "unit": Name(result.unit),
         "outcome": result.outcome.value,
         "milliseconds": round(result.seconds * 1000, 1),

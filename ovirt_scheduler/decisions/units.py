@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from functools import partial
 from typing import Optional, Tuple
 
 from ovirt_scheduler.catalogue.snapshot import CatalogueSource, UnitCalls
 from ovirt_scheduler.decisions import engine_data, log
+from ovirt_scheduler.decisions.shadows import Shadows
 from ovirt_scheduler.history import record, recording
 from ovirt_scheduler.history.store import History
 from ovirt_scheduler.model import aggregate
@@ -36,6 +38,7 @@ class Service:
         request_timeout: seconds that one request may take, waiting included.
         inventory: tells what the engine knows of ids; None where no engine is configured.
         history: keeps what is decided; None where nothing is kept.
+        shadows: calls units in shadow after the answer; None where there is no history.
     """
 
     def __init__(
@@ -45,12 +48,14 @@ class Service:
         request_timeout: float,
         inventory: Optional[engine_data.EngineData] = None,
         history: Optional[History] = None,
+        shadows: Optional[Shadows] = None,
     ) -> None:
         self._registry = registry
         self._executor = executor
         self._inventory = inventory
         self._request_timeout = request_timeout
         self._history = history
+        self._shadows = shadows
 
     def discover(self) -> Tuple[PolicyUnit, ...]:
         """All policy units, after a fresh look at the folders."""
@@ -74,25 +79,29 @@ class Service:
         asked_at, started = time.time(), time.monotonic()
         secret = ""
         strict = request.caller.form is AnswerForm.DESIGN
-        calls, unit_errors, rejected = self._registry.current().calls(
-            request.kind, request.wanted, request.properties, strict
+        catalogue = self._registry.current()
+        live, shadows = catalogue.apart(request.kind, request.wanted, request.properties)
+        request = replace(request, wanted=live)
+        calls, unit_errors, rejected = catalogue.calls(
+            request.kind, live, request.properties, strict
         )
         request_id = request.caller.request_id
         log.log_left_out(request_id, request.kind.words, unit_errors)
         engine_errors: Tuple[str, ...] = ()
         hosts = () if rejected else request.hosts
         replies = EngineReplies()
+        job = Job(
+            kind=request.kind,
+            calls=tuple(call for _, call in calls),
+            hosts=hosts,
+            vm=request.vm,
+            strict=strict,
+            deadline=started + self._request_timeout,
+        )
+        on_looked = replace(job, hosts=request.hosts, strict=False)
         if hosts == () or (not calls and isinstance(hosts, tuple)):
             execution = Execution(hosts, None, ())
         else:
-            job = Job(
-                kind=request.kind,
-                calls=tuple(call for _, call in calls),
-                hosts=hosts,
-                vm=request.vm,
-                strict=strict,
-                deadline=started + self._request_timeout,
-            )
             job, engine_errors = self._with_engine(job)
             secret, replies = job.engine.token, job.replies
             execution = self._executor.run(job)
@@ -117,12 +126,25 @@ class Service:
             secret=secret,
         )
         if self._history is not None:
-            light = record.light(decision)
             inputs = recording.inputs(Subjects(request.hosts, vm=request.vm), replies, {})
-            self._history.put(partial(record.of_units, light), record.size(decision), inputs)
+            keep = partial(self._keep, inputs=inputs)
+            if shadows and self._shadows is not None:
+                on_looked = replace(on_looked, packs=execution.packs)
+                look_on = partial(
+                    self._shadows.put, decision, shadows, on_looked, self._with_engine, keep
+                )
+                later = request.caller.afterwards
+                look_on() if later is None else later.append(look_on)
+            else:
+                keep(decision)
         log.log_decision(decision)
         log.log_problems(request_id, of_answer)
         return decision
+
+    def _keep(self, decision: Decision, inputs: Optional[recording.Inputs]) -> None:
+        if self._history is not None:
+            light = record.light(decision)
+            self._history.put(partial(record.of_units, light), record.size(decision), inputs)
 
     def _with_engine(self, job: Job) -> Tuple[Job, Tuple[str, ...]]:
         units = [call.unit for call in job.calls]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from datetime import datetime
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set
+from typing import Any, Container, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 
 from ovirt_scheduler.history import ranking
 from ovirt_scheduler.history.ranking import Decision
@@ -115,7 +115,7 @@ def outcome(decision: Decision) -> str:
 
 
 def _without_answer(decision: Decision) -> str:
-    failed = [unit["name"] for unit in decision.get("units", ()) if has_failed(unit)]
+    failed = failed_units(decision)
     if failed:
         return f"{' and '.join(failed)} failed"
     return "answered, which is not kept" if decision.get("method") == _TOPIC else "nothing to do"
@@ -206,6 +206,13 @@ def _of_units(decision: Decision) -> Iterator[Line]:
         yield Line(f"problem: {error}", Tone.TROUBLE)
 
 
+def failed_units(decision: Decision) -> List[str]:
+    """The units that failed and would have counted."""
+    shadows = ranking.shadows(decision)
+    units = (unit for unit in decision.get("units", ()) if has_failed(unit))
+    return [unit["name"] for unit in units if unit["name"] not in shadows]
+
+
 def has_failed(unit: Mapping[str, Any]) -> bool:
     """Whether a unit was called and gave no answer that counts."""
     return unit.get("outcome", "ok") not in ("ok", _NOT_ASKED)
@@ -228,6 +235,7 @@ def _of_hosts(decision: Decision, host: Optional[str]) -> Iterator[Line]:
     """What each host's fate was, the best first; hosts of which the same is told share a line."""
     whole = ranking.ranking(decision)
     others = ranking.without_each(decision)
+    shadows = ranking.shadows(decision)
     hosts = [each for each in decision.get("hosts", ()) if host in (None, each["id"])]
     hosts.sort(key=lambda each: whole.places.get(each["id"], len(whole.totals) + 1))
     hosts.sort(key=lambda each: removed_by(decision, each) is not None)
@@ -241,15 +249,21 @@ def _of_hosts(decision: Decision, host: Optional[str]) -> Iterator[Line]:
             lines_of_host.append(
                 Line("no cost function scored it: it is not in the answer", Tone.TROUBLE)
             )
-        lines_of_host += [
-            Line(f"{cost['unit']} costs {cost['cost']}: {cost['reason']}")
-            for cost in each.get("costs", ())
-            if cost.get("reason")
-        ]
+        lines_of_host += _costs(each, shadows)
         for line in lines_of_host:
             shared.setdefault(line, []).append(str(each.get("name") or each["id"]))
     for line, names in shared.items():
         yield Line(f"{', '.join(names)}: {line.text}", line.tone)
+
+
+def _costs(host: Mapping[str, Any], shadows: Container[str]) -> Iterator[Line]:
+    """The costs of a host that have a reason, and those of units in shadow."""
+    for cost in host.get("costs", ()):
+        because = f": {cost['reason']}" if cost.get("reason") else ""
+        if cost["unit"] in shadows:
+            yield Line(f"{_share(cost)} would count, but looks on (shadow){because}")
+        elif because:
+            yield Line(f"{cost['unit']} costs {cost['cost']}{because}")
 
 
 def _verdicts(decision: Decision, host: Mapping[str, Any], in_full: bool) -> Iterator[Line]:
@@ -258,7 +272,7 @@ def _verdicts(decision: Decision, host: Mapping[str, Any], in_full: bool) -> Ite
     Args:
         in_full: the filters that it passed are named where it has costs or is out, too.
     """
-    shadows = _shadows(decision)
+    shadows = ranking.shadows(decision)
     filters = {unit["name"] for unit in ranking.live_units(decision, Kind.FILTER)}
     out = removed_by(decision, host)
     passed, reasons = [], []
@@ -305,7 +319,7 @@ def _rank(
 
 def _sum(decision: Decision, host: Mapping[str, Any]) -> str:
     """What a host's total is made of."""
-    shadows = _shadows(decision)
+    shadows = ranking.shadows(decision)
     return " + ".join(_share(cost) for cost in host["costs"] if cost["unit"] not in shadows)
 
 
@@ -320,6 +334,10 @@ def _share(cost: Mapping[str, Any]) -> str:
 def _decisive(decision: Decision) -> Iterator[Line]:
     """Which cost functions made the best host the best."""
     best = ranking.ranking(decision).best
+    for unit, ranked in ranking.with_shadows(decision).items():
+        winner = host_name(decision, str(ranked.best))
+        too = ", too" if ranked.best == best else ""
+        yield Line(f"with {unit}, which looks on (shadow), {winner} would be best{too}")
     others = ranking.without_each(decision)
     if best is None or len(others) < 2:
         return  # one alone decides all that is decided
@@ -349,10 +367,6 @@ def _migrations(decision: Decision, answer: Mapping[str, Any]) -> str:
 
 def _counts_costs(decision: Decision) -> bool:
     return bool(ranking.live_units(decision, Kind.COST_FUNCTION))
-
-
-def _shadows(decision: Decision) -> Set[str]:
-    return {unit["name"] for unit in decision.get("units", ()) if unit.get("mode") == "shadow"}
 
 
 def _listed(names: Sequence[str], word: str) -> str:

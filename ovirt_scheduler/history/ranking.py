@@ -6,7 +6,7 @@ bound that it would have had (contract 3.6). A decision is the struct of contrac
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Container, Dict, List, Mapping, Optional, Set
 
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.units import Kind
@@ -29,6 +29,11 @@ class Ranking:
         self.best: Optional[str] = next(iter(self.totals), None)
 
 
+def shadows(decision: Decision) -> Set[str]:
+    """The names of the units in shadow, which count for nothing."""
+    return {unit["name"] for unit in decision.get("units", ()) if unit.get("mode") == "shadow"}
+
+
 def live_units(decision: Decision, kind: Kind) -> List[Mapping[str, Any]]:
     """The units of a kind that counted, in the order asked for."""
     return [
@@ -40,7 +45,8 @@ def live_units(decision: Decision, kind: Kind) -> List[Mapping[str, Any]]:
 
 def ranking(decision: Decision) -> Ranking:
     """The hosts by their totals."""
-    shares = _shares(decision, len(live_units(decision, Kind.COST_FUNCTION)))
+    live = {unit["name"] for unit in live_units(decision, Kind.COST_FUNCTION)}
+    shares = _shares(decision, len(live), live)
     return Ranking({host: sum(of_host.values()) for host, of_host in shares.items() if of_host})
 
 
@@ -51,7 +57,7 @@ def without_each(decision: Decision) -> Dict[str, Ranking]:
     """
     names = [unit["name"] for unit in live_units(decision, Kind.COST_FUNCTION)]
     # A call of fewer functions bounds each cost further out: more of a cost that was held counts.
-    shares = _shares(decision, len(names) - 1)
+    shares = _shares(decision, len(names) - 1, names)
     sums = {host: sum(of_host.values()) for host, of_host in shares.items()}
     scored = {name for of_host in shares.values() for name in of_host}
     found = {}
@@ -66,6 +72,21 @@ def without_each(decision: Decision) -> Dict[str, Ranking]:
     return found
 
 
+def with_shadows(decision: Decision) -> Dict[str, Ranking]:
+    """Each cost function in shadow that scored a host, with the ranking that there were with it.
+
+    It scores the hosts that it tells a cost of, with the factor that it was named with, or 1.
+    """
+    live = {unit["name"] for unit in live_units(decision, Kind.COST_FUNCTION)}
+    found = {}
+    for name in shadows(decision):
+        shares = _shares(decision, len(live) + 1, {*live, name})
+        if any(name in of_host for of_host in shares.values()):
+            totals = {host: sum(of_host.values()) for host, of_host in shares.items() if of_host}
+            found[name] = Ranking(totals)
+    return found
+
+
 def decisive(decision: Decision) -> Dict[str, str]:
     """The cost functions without any one of which another host were the best, and that host."""
     best = ranking(decision).best
@@ -73,14 +94,15 @@ def decisive(decision: Decision) -> Dict[str, str]:
     return {name: other for name, other in others.items() if other is not None and other != best}
 
 
-def _shares(decision: Decision, functions: int) -> Dict[str, Dict[str, int]]:
-    """Host to what each cost function adds to its total, in a call of so many functions."""
-    live = {unit["name"] for unit in live_units(decision, Kind.COST_FUNCTION)}
+def _shares(
+    decision: Decision, functions: int, counted: Container[str]
+) -> Dict[str, Dict[str, int]]:
+    """Host to what each cost function of these adds to its total, in a call of so many."""
     return {
         host["id"]: {
             cost["unit"]: _weighted(cost, max(1, functions))
             for cost in host.get("costs", ())
-            if cost["unit"] in live
+            if cost["unit"] in counted
         }
         for host in decision.get("hosts", ())
     }

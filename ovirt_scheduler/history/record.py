@@ -10,6 +10,7 @@ import re
 from dataclasses import replace
 from typing import (
     Any,
+    Container,
     Dict,
     Iterable,
     List,
@@ -55,13 +56,18 @@ class _Asked(NamedTuple):
     call: Optional[UnitCall]
     result: Optional[CallResult]
     problem: str = ""  # why it was not called
+    mode: str = "live"
 
 
 def light(decision: Decision) -> Decision:
     """The same without what may be large and is in no record: documents, and what was printed."""
     request = replace(decision.request, hosts=_ids(decision.request.hosts), vm=None)
     called = tuple(map(_light, decision.called))
-    return replace(decision, request=request, called=called, results=())
+    shadows = tuple(
+        each if each.result is None else each._replace(result=_light(each.result))
+        for each in decision.shadows
+    )
+    return replace(decision, request=request, called=called, results=(), shadows=shadows)
 
 
 def light_driver(decision: DriverDecision) -> DriverDecision:
@@ -85,10 +91,11 @@ def light_driver(decision: DriverDecision) -> DriverDecision:
 def size(decision: Union[Decision, DriverDecision]) -> int:
     """Bytes of memory, about, that a decision keeps which is ``light``."""
     if isinstance(decision, Decision):
-        hosts, called = decision.hosts, decision.called
+        hosts, called = decision.hosts, [*decision.called]
+        called += [each.result for each in decision.shadows if each.result is not None]
     else:
         execution = decision.execution
-        hosts, called = execution.hosts, (*execution.filters, *execution.cost_functions)
+        hosts, called = execution.hosts, [*execution.filters, *execution.cost_functions]
     texts = sum(map(len, itertools.chain(*decision.request.properties.items())))
     reasons = sum(sum(map(len, result.reasons.values())) for result in called)
     return _BYTES_OF_HOST * len(hosts) * (1 + len(called)) + texts + reasons
@@ -103,10 +110,11 @@ def of_units(decision: Decision) -> Record:
     request = decision.request
     kind, names = request.kind, decision.names
     asked = _asked(kind, request.wanted, decision.calls, decision.called, decision.unit_errors)
+    shadows = [_Asked(each[0], kind.words, *each[1:], "shadow") for each in decision.shadows]
     record = _begun(request.caller, METHODS[kind], decision.time, decision.seconds)
     _put_vm(record, decision.vm, names)
     _put_properties(record, request.properties)
-    record["units"] = [_unit(each) for each in asked]
+    record["units"] = [_unit(each) for each in (*asked, *shadows)]
     hosts = [_named(host, names) for host in decision.hosts or _ids(request.hosts)]
     record["hosts"] = hosts
     answer = decision.answer
@@ -114,8 +122,12 @@ def of_units(decision: Decision) -> Record:
         _put_verdicts(hosts, asked)
         if not decision.called and not answer:
             _put_missed(hosts, asked)
+        for each in shadows:
+            _put_verdicts_of(each, hosts, hosts)
     elif kind is Kind.COST_FUNCTION:
         _put_costs(hosts, asked, len(asked))
+        _put_costs(hosts, shadows, len(asked) + 1)
+        put_totals(hosts, ranking.shadows(record))
     else:
         _put_reasons(hosts, decision.called, answer.hosts if isinstance(answer, Migration) else ())
     if isinstance(answer, Migration):
@@ -157,6 +169,7 @@ def of_driver(decision: DriverDecision) -> Record:
     if filters:
         _put_verdicts(hosts, filters)
     _put_costs(hosts, costs, len(decision.cost_functions))
+    put_totals(hosts)
     answer = decision.answer
     chosen: Sequence[str] = answer if isinstance(answer, tuple) else ()
     if isinstance(answer, Mapping):
@@ -270,6 +283,12 @@ def _unit(asked: _Asked) -> Record:
     if asked.call is not None:
         unit["checksum"] = asked.call.unit.checksum
     _put_result(unit, asked.result, asked.problem)
+    unit["mode"] = asked.mode
+    if asked.mode == "shadow" and asked.result is not None and asked.result.ok:
+        migration = asked.result.value  # where it is a balance
+        if isinstance(migration, Migration):
+            hosts = ", ".join(migration.hosts) or "any host"
+            unit.setdefault("notes", []).append(f"would migrate {migration.vm} to {hosts}")
     return unit
 
 
@@ -347,8 +366,8 @@ def _put_costs(hosts: Sequence[Record], costs: Sequence[_Asked], functions: int)
                 entry["held"] = counted
             if host in result.reasons:
                 entry["reason"] = result.reasons[host]
-            by_id[host].setdefault("costs", []).append(entry)
-    put_totals(hosts)
+            if host in by_id:
+                by_id[host].setdefault("costs", []).append(entry)
 
 
 def _put_reasons(
@@ -365,11 +384,16 @@ def _put_reasons(
                 )
 
 
-def put_totals(hosts: Sequence[Record]) -> None:
-    """Add to each host with costs their sum, and its rank."""
+def put_totals(hosts: Sequence[Record], shadows: Container[str] = ()) -> None:
+    """Add to each host with costs their sum, and its rank.
+
+    Args:
+        shadows: the units whose costs do not count.
+    """
     for host in hosts:
-        if "costs" in host:
-            host["total"] = sum(cost["weighted"] for cost in host["costs"])
+        costs = [each["weighted"] for each in host.get("costs", ()) if each["unit"] not in shadows]
+        if costs:
+            host["total"] = sum(costs)
     for rank, host in enumerate(best_first(hosts), 1):
         host["rank"] = rank
 

@@ -20,6 +20,7 @@ import time
 import zlib
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+from ovirt_scheduler.history import ranking
 from ovirt_scheduler.history.record import NEVER_ASKED, PASSED, Record, best_first, put_totals
 
 VERSION = 2
@@ -253,7 +254,7 @@ def _unpack_hosts(hosts: Sequence[Record], packed: Dict[str, Any], units: Sequen
             if key in reasons:
                 entry["reason"] = reasons[key]
             host.setdefault("costs", []).append(entry)
-    put_totals(hosts)
+    put_totals(hosts, ranking.shadows({"units": units}))
 
 
 def _packed_answer(answer: Any, hosts: Sequence[Record]) -> Any:

@@ -10,7 +10,22 @@ import bisect
 import threading
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import Any, Deque, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    Collection,
+    Container,
+    Deque,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
+
+from ovirt_scheduler.history import ranking
 
 # Seconds: upper ends of the histograms' buckets (contract 9).
 BUCKETS = (
@@ -69,18 +84,18 @@ class UnitTally:
     failing_since: Optional[float] = None  # seconds since 1970; None: its last call was well
     last_error: str = ""
     last_error_at: Optional[float] = None
-    hosts_removed: int = 0
-    decisive: int = 0
+    hosts_removed: Counter[str] = field(default_factory=Counter)  # by mode
+    decisive: Counter[str] = field(default_factory=Counter)  # by mode
 
     @property
     def calls(self) -> int:
-        """How many calls there were, failed ones too."""
-        return sum(self.outcomes.values())
+        """How many calls there were, failed ones too; not those that were skipped."""
+        return sum(n for (outcome, _), n in self.outcomes.items() if outcome != _NOT_ASKED)
 
     @property
     def failures(self) -> int:
         """How many calls gave no answer that counts."""
-        return sum(count for (outcome, _), count in self.outcomes.items() if outcome != "ok")
+        return self.calls - sum(n for (outcome, _), n in self.outcomes.items() if outcome == "ok")
 
     def quantile(self, share: float) -> Optional[float]:
         """Seconds that this share of the recent calls took at most; None without a call."""
@@ -114,21 +129,30 @@ class Tally:
             time: when it was made, seconds since 1970.
         """
         removed = _removed(record)
-        decisive = set(record.get("decisive", ()))
+        shadows = ranking.shadows(record)
+        decisive = {*record.get("decisive", ()), *_would_decide(record, shadows)}
         with self._lock:
-            failed = any(unit["outcome"] not in ("ok", _NOT_ASKED) for unit in record["units"])
+            failed = any(
+                unit["outcome"] not in ("ok", _NOT_ASKED) and unit["name"] not in shadows
+                for unit in record["units"]
+            )
             outcome = "unit failed" if failed else "ok"
             self._requests[record["method"], record["form"], outcome] += 1
-            self._no_host_left[record["method"]] += _no_host_left(record)
+            self._no_host_left[record["method"]] += _no_host_left(record, shadows)
             seconds = record["milliseconds"] / 1000
             times = self._times.setdefault(record["method"], Histogram())
             times.add(Exemplar(record["id"], seconds, time))
             for unit in record["units"]:
-                if unit["outcome"] != _NOT_ASKED:
-                    tally = self._unit(unit["name"], unit["kind"])
+                asked, mode = unit["outcome"] != _NOT_ASKED, unit.get("mode", "live")
+                if not asked and mode == "live":
+                    continue
+                tally = self._unit(unit["name"], unit["kind"])
+                if asked:
                     _add_call(tally, unit, record["id"], time)
-                    tally.hosts_removed += removed[unit["name"]]
-                    tally.decisive += unit["name"] in decisive
+                    tally.hosts_removed[mode] += removed[unit["name"]]
+                    tally.decisive[mode] += unit["name"] in decisive
+                else:  # it was skipped
+                    tally.outcomes[_NOT_ASKED, mode] += 1
 
     def units(self) -> Sequence[UnitTally]:
         """Those that were called since the start, in the order of their names."""
@@ -175,13 +199,25 @@ def _removed(record: Mapping[str, Any]) -> Counter[str]:
     )
 
 
-def _no_host_left(record: Mapping[str, Any]) -> bool:
+def _no_host_left(record: Mapping[str, Any], shadows: Container[str]) -> bool:
     """Whether there were hosts, and filters removed each."""
     hosts = record.get("hosts", ())
     return bool(hosts) and all(
-        any(verdict["verdict"] == "removed" for verdict in host.get("verdicts", ()))
+        any(
+            verdict["verdict"] == "removed" and verdict["unit"] not in shadows
+            for verdict in host.get("verdicts", ())
+        )
         for host in hosts
     )
+
+
+def _would_decide(record: Mapping[str, Any], shadows: Collection[str]) -> Iterator[str]:
+    """The units in shadow with which another host were the best."""
+    if shadows:
+        best = ranking.ranking(record).best
+        for name, other in ranking.with_shadows(record).items():
+            if other.best != best:
+                yield name
 
 
 def _add_call(tally: UnitTally, unit: Mapping[str, Any], decision: str, time: float) -> None:

@@ -31,6 +31,7 @@ FIELDS: Dict[str, str] = {
     "unit": "policy unit, scheduler or driver",
     "kind": "`filter`, `cost function`, `balance`, `scheduler` or `driver`; of a file all that is "
     "in it",
+    "mode": "`shadow` where the unit is in shadow",
     "removed": "hosts that a filter removed, the first 32 (debug)",
     "costs": "cost by host, not multiplied, of the first 32 (debug)",
     "vm": "VM that a request is about, that a balance would migrate, or that is migrated",
@@ -79,6 +80,15 @@ class Name(str):
     def __str__(self) -> str:
         plain = super().__str__()
         return plain if _PLAIN.fullmatch(plain) else repr(plain)
+
+
+class InShadow(str):
+    """A kind of unit, ``filter in shadow`` in a sentence."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} in shadow"
 
 
 class Names:

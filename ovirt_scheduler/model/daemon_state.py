@@ -16,6 +16,7 @@ class UnitState:
     kind: str  # in words: filter, cost function, balance, driver
     file: str
     checksum: str
+    mode: str = "live"  # or shadow
     description: str = ""
     properties: Tuple[Tuple[str, str], ...] = ()  # name and pattern
     old_version: Optional[float] = None  # when the older version that answers was first loaded

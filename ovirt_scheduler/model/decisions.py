@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Mapping, Optional, Tuple
+from typing import Mapping, NamedTuple, Optional, Tuple
 
 from ovirt_scheduler.model.plugins import NO_ENGINE, Engine
 from ovirt_scheduler.model.requests import Hosts, Request, Vm, WantedUnit
 from ovirt_scheduler.model.results import Answer, CallResult
-from ovirt_scheduler.model.tasks import EngineReplies
+from ovirt_scheduler.model.tasks import EngineReplies, Pack, Role
 from ovirt_scheduler.model.units import Kind, UnitCall
 
 
@@ -24,6 +24,16 @@ class Job:
     strict: bool = True  # a property's value that a unit refuses ends it all (contract 1.5)
     replies: EngineReplies = field(default_factory=EngineReplies)
     engine: Engine = NO_ENGINE
+    packs: Mapping[Role, Pack] = field(default_factory=dict)  # of documents that were read already
+
+
+class ShadowCall(NamedTuple):
+    """A call of a unit in shadow, after the answer (contract 10.4)."""
+
+    wanted: WantedUnit
+    call: UnitCall
+    result: Optional[CallResult] = None  # None: it was not called
+    problem: str = ""  # why it was not
 
 
 @dataclass(frozen=True)
@@ -35,6 +45,7 @@ class Execution:
     results: Tuple[CallResult, ...]  # of the units that ran, in the order asked for
     errors: Tuple[str, ...] = ()  # that belong to no single unit
     names: Mapping[str, str] = field(default_factory=dict)  # by id, as far as they are known
+    packs: Mapping[Role, Pack] = field(default_factory=dict)  # of the documents that came
 
 
 @dataclass(frozen=True)
@@ -54,3 +65,4 @@ class Decision:
     time: float = 0.0  # when it was asked for, in seconds since 1970
     seconds: float = 0.0  # that it took
     secret: str = ""  # the token for the engine that plugins were given
+    shadows: Tuple[ShadowCall, ...] = ()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 import re
 import secrets
-from dataclasses import dataclass
-from typing import Mapping, Optional, Tuple, Union
+from dataclasses import dataclass, field
+from typing import Callable, List, Mapping, Optional, Tuple, Union
 
 from ovirt_scheduler.model.units import Kind
 
@@ -81,6 +81,8 @@ class Caller:
     form: AnswerForm
     peer: str  # address:port, for the log; before it the name in a client's certificate
     cluster: str = ""  # whose thread it is, where the daemon calls by itself
+    # What is to be done when the answer is out; None: at once, as nobody waits for an answer.
+    afterwards: Optional[List[Callable[[], None]]] = field(default=None, compare=False)
 
     @classmethod
     def of_cluster(cls, cluster: str) -> Caller:

@@ -58,6 +58,17 @@ class PolicyUnit:
     properties: Optional[PropertySet] = None
     on_failure: OnFailure = OnFailure.IGNORE
     class_name: Optional[str] = None  # of a class unit (contract 5.3); None: a function unit
+    shadow: bool = False  # it looks on, and counts for nothing (contract 10.4)
+
+    @property
+    def words(self) -> str:
+        """What it is, in a sentence: ``cost function``, ``filter in shadow``."""
+        return f"{self.kind.words} in shadow" if self.shadow else self.kind.words
+
+    @property
+    def mode(self) -> str:
+        """Whether it counts (contract 8.1)."""
+        return "shadow" if self.shadow else "live"
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple, cast
 
 from ovirt_scheduler.errors import BadParameters, RefusedProperty, UnreadableDocument
@@ -152,22 +153,42 @@ class Executor:
         """
         wanted = len(job.calls) if job.kind is Kind.COST_FUNCTION else 1
         with self._runner.places.taken(wanted, job.deadline) as parallel:
-            by_ids = all(call.unit.class_name is not None for call in job.calls)
-            replies = EngineReplies() if by_ids else job.replies
-            subjects = Subjects(hosts=job.hosts, vm=job.vm)
-            inputs, problems = self._read(subjects, replies, job.deadline)
-            if not inputs.hosts:
-                return Execution((), inputs.vm, (), problems, inputs.names)
-            # Many that print a lot would fill the daemon's memory: together they keep one's share.
-            shown = OUTPUT_LIMIT // max(1, len(job.calls))
-            calls = [_unit_call(call, inputs, job.engine, shown) for call in job.calls]
-            if job.strict:
-                self._refuse(calls, job.deadline, parallel)
-            if job.kind is Kind.FILTER:
-                results = self._filtered(job.calls, calls, job.deadline)
-            else:
-                results = self._runner.call(calls, job.deadline, parallel)
-        return Execution(inputs.hosts, inputs.vm, tuple(results), problems, inputs.names)
+            return self._run(job, parallel)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a request would have a place at once."""
+        return self._runner.places.is_free
+
+    def look_on(self, job: Job) -> Execution:
+        """Call policy units one after another as ``run`` does, but hold no place.
+
+        So no request waits for them. The units are in shadow.
+        """
+        return self._run(job, 1)
+
+    def _run(self, job: Job, parallel: int) -> Execution:
+        by_ids = all(call.unit.class_name is not None for call in job.calls)
+        replies = EngineReplies() if by_ids else job.replies
+        subjects = Subjects(hosts=job.hosts, vm=job.vm)
+        inputs, problems = self._read(subjects, replies, job.deadline, job.packs)
+        packs = {
+            role: inputs.packs[role][0]
+            for role, brought in ((Role.HOSTS, job.hosts), (Role.VM, job.vm))
+            if isinstance(brought, Document)
+        }
+        if not inputs.hosts:
+            return Execution((), inputs.vm, (), problems, inputs.names, packs)
+        # Many that print a lot would fill the daemon's memory: together they keep one's share.
+        shown = OUTPUT_LIMIT // max(1, len(job.calls))
+        calls = [_unit_call(call, inputs, job.engine, shown) for call in job.calls]
+        if job.strict:
+            self._refuse(calls, job.deadline, parallel)
+        if job.kind is Kind.FILTER:
+            results = self._filtered(job.calls, calls, job.deadline)
+        else:
+            results = self._runner.call(calls, job.deadline, parallel)
+        return Execution(inputs.hosts, inputs.vm, tuple(results), problems, inputs.names, packs)
 
     def run_driver(self, job: DriverJob) -> DriverExecution:
         """Call a method of a driver, and before it the policy units that it asks for.
@@ -279,9 +300,16 @@ class Executor:
                 raise RefusedProperty(result.message)
 
     def _read(
-        self, subjects: Subjects, replies: EngineReplies, deadline: float
+        self,
+        subjects: Subjects,
+        replies: EngineReplies,
+        deadline: float,
+        known: Mapping[Role, Pack] = MappingProxyType({}),
     ) -> Tuple[CallInputs, Tuple[str, ...]]:
         """The inputs of a request's calls, and what was wrong in the engine's replies.
+
+        Args:
+            known: packs of the caller's documents that were read already.
 
         Raises:
             UnreadableDocument: of the caller's documents.
@@ -293,7 +321,7 @@ class Executor:
                 (Role.HOSTS, subjects.hosts), (Role.VMS, subjects.vms),
                 (Role.VM, subjects.vm), (Role.HOST, subjects.host),
             )
-            if isinstance(document, Document)
+            if isinstance(document, Document) and role not in known
         }  # fmt: skip
         by_role = {
             Role.HOSTS: replies.hosts,
@@ -301,6 +329,7 @@ class Executor:
             Role.VM: () if replies.vm is None else (replies.vm,),
         }
         packs = self._packs(brought, by_role, deadline)
+        packs.update((role, (pack,)) for role, pack in known.items())
         problems = tuple(p for each in by_role.values() for one in each for p in one.problems)
         return _call_inputs(subjects, packs), problems
 

@@ -69,6 +69,11 @@ class Places:
                 self._wake_next()
 
     @property
+    def is_free(self) -> bool:
+        """Whether whoever asked now would have a place at once."""
+        return self._free > 0 and not self._queue
+
+    @property
     def busy(self) -> int:
         """How many places are held."""
         return self.capacity - self._free

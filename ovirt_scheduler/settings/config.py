@@ -31,6 +31,8 @@ _MEANT_TO_REJECT = re.compile(
     rb"""(?mi)^[^#\n=]*=[ \t]*['"]?reject\b|^[ \t]*on_failure[ \t]*=(?![ \t]*['"]?ignore\b)"""
 )
 
+_MEANT_TO_LOOK_ON = re.compile(rb"""(?mi)^[ \t]*shadow[ \t]*=[ \t]*['"]?true\b""")
+
 DEFAULT_FILE = Path("/etc/ovirt/scheduler/scheduler.conf")
 
 
@@ -152,6 +154,7 @@ class PluginConf:
     memory_limit: Optional[int] = None
     calls_per_process: Optional[int] = None
     on_failure: Optional[OnFailure] = None
+    shadow: bool = False
     enabled: bool = True
 
 
@@ -246,6 +249,7 @@ def parse_plugin_conf(data: bytes, path: Path) -> PluginConf:
         memory_limit=conf["memory_limit"],
         calls_per_process=conf["calls_per_process"],
         on_failure=conf["on_failure"],
+        shadow=conf["shadow"],
         enabled=conf["enabled"],
     )
 
@@ -263,8 +267,10 @@ def rejects(data: bytes, path: Path, default: OnFailure) -> bool:
     try:
         conf = parse_plugin_conf(data, path)
     except PluginError:
-        return default is OnFailure.REJECT or _MEANT_TO_REJECT.search(data) is not None
-    return conf.enabled and (conf.on_failure or default) is OnFailure.REJECT
+        meant = default is OnFailure.REJECT or _MEANT_TO_REJECT.search(data) is not None
+        return meant and _MEANT_TO_LOOK_ON.search(data) is None
+    live = conf.enabled and not conf.shadow
+    return live and (conf.on_failure or default) is OnFailure.REJECT
 
 
 def state_folder(environ: Mapping[str, str], uid: int) -> Path:

@@ -212,5 +212,8 @@ PLUGIN: Tuple[Key, ...] = (
         "When the filter fails, does not load, or is gone while this conf file stands: leave it "
         "out as though it had not been asked for, or reject every host.",
         choices=OnFailure, unset="on_failure of scheduler.conf"),
+    Key("shadow", "truth", "false",
+        "Whether the plugin's policy units only look on: they are called after each answer, what "
+        "they say is recorded, and counts for nothing."),
     Key("enabled", "truth", "true", "Whether the plugin is loaded."),
 )  # fmt: skip

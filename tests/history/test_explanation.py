@@ -223,7 +223,10 @@ def test_a_shadow_is_told_and_counts_for_nothing():
     assert told[2:] == [
         "  lynx: New would have removed it, and only looks on (shadow): too warm",
         "  lynx: 1st of 2, cost 1 = Even 1 × 1",
+        "  lynx: Dear 1 × 100 would count, but looks on (shadow)",
         "  puma: 2nd of 2, cost 2 = Even 1 × 2",
+        "  puma: Dear 1 × 0 would count, but looks on (shadow)",
+        "  with Dear, which looks on (shadow), puma would be best",
     ]
 
 

@@ -97,7 +97,7 @@ def test_what_a_unit_did_to_hosts_is_counted():
     tally = Tally()
     tally.add(record([night()], hosts, decisive=["Night"]), NOON)
     unit = tally.unit("Night", "filter")
-    assert (unit.hosts_removed, unit.decisive) == (2, 1)
+    assert (unit.hosts_removed, unit.decisive) == ({"live": 2}, {"live": 1})
     assert tally.no_host_left() == {"runFilters": 0}
     tally.add(record([night()], hosts[::2]), NOON)
     assert tally.no_host_left() == {"runFilters": 1}
@@ -111,3 +111,16 @@ def test_names_that_callers_make_up_do_not_fill_the_memory():
     assert len(tally.units()) == 2000
     assert tally.unit("unit99", "filter").calls == 0
     assert tally.unit("unit100", "filter").calls == 1
+
+
+def test_a_shadow_is_counted_apart():
+    """It neither fails a request nor leaves a host out; that it was skipped is counted, too."""
+    hosts = [{"id": "1", "verdicts": [{"unit": "Night", "verdict": "removed"}]}]
+    tally = Tally()
+    for outcome in ("ok", "raised", "not asked"):
+        tally.add(record([{**night(outcome), "mode": "shadow"}], hosts), NOON)
+    unit = tally.unit("Night", "filter")
+    assert (unit.calls, unit.failures, unit.outcomes["not asked", "shadow"]) == (2, 1, 1)
+    assert unit.hosts_removed == {"shadow": 2}
+    assert tally.no_host_left() == {"runFilters": 0}
+    assert tally.requests() == {("runFilters", "engine", "ok"): 3}

@@ -10,7 +10,7 @@ import time
 import xmlrpc.client
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Mapping, Optional, Protocol
+from typing import Callable, List, Mapping, Optional, Protocol
 from urllib.parse import urlsplit
 
 from OpenSSL import SSL
@@ -304,8 +304,16 @@ class ConnectionHandler:
             self._goes_on = False  # it comes back under the new rules, if they let it
 
     def _answer(self, body: bytes) -> None:
-        caller = Caller(self._request_id, self._form, self._peer)
+        afterwards: List[Callable[[], None]] = []
+        caller = Caller(self._request_id, self._form, self._peer, afterwards=afterwards)
         document = self._server.dispatcher.answer(caller, body)
+        try:
+            self._send_answer(document)
+        finally:  # also where nobody takes the answer
+            for each in afterwards:
+                each()
+
+    def _send_answer(self, document: bytes) -> None:
         headers = ["Content-Type: text/xml"]
         if len(document) >= _COMPRESSED and self._accepts_gzip():
             document = xmlrpc.client.gzip_encode(document)
@@ -316,6 +324,7 @@ class ConnectionHandler:
         elif self._version == "HTTP/1.0":
             headers.append("Connection: keep-alive")
         self._send(HTTPStatus.OK, document, *headers)
+        self._output.flush()
 
     def _accepts_gzip(self) -> bool:
         for element in listed(self._headers, "accept-encoding"):

@@ -66,18 +66,23 @@ class _Collector:
                               "unit", "kind", "outcome", "mode")  # fmt: skip
         times = self._histogram("unit_call_duration_seconds", "Time of a call of a unit or driver.",
                                 "unit", "kind")  # fmt: skip
-        removed = self._counter("hosts_removed", "Hosts that a filter removed.", "unit")
+        removed = self._counter("hosts_removed", "Hosts that a filter removed.", "unit",
+                                "mode")  # fmt: skip
         decisive = self._counter(
-            "decisive", "Decisions that would have gone to another host without the unit.", "unit"
-        )
+            "decisive",
+            "Decisions that would have gone to another host without the unit, or with a shadow.",
+            "unit", "mode",
+        )  # fmt: skip
         for tally in self._tally.units():
             for (outcome, mode), count in sorted(tally.outcomes.items()):
                 calls.add_metric([tally.name, tally.kind, outcome, mode], count)
             _add(times, [tally.name, tally.kind], tally.times)
             if tally.kind == "filter":
-                removed.add_metric([tally.name], tally.hosts_removed)
+                for mode, count in sorted(tally.hosts_removed.items()):
+                    removed.add_metric([tally.name, mode], count)
             if tally.kind == "cost function":
-                decisive.add_metric([tally.name], tally.decisive)
+                for mode, count in sorted(tally.decisive.items()):
+                    decisive.add_metric([tally.name, mode], count)
         failing = self._gauge(
             "unit_failing", "1: the last call of the unit failed.", "unit", "kind"
         )

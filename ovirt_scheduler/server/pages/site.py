@@ -331,7 +331,7 @@ def _clock(text: Optional[str]) -> str:
 
 def _shown_unit(unit: Mapping[str, Any], large: bool = False) -> Dict[str, Any]:
     minutes = [Minute(*minute) for minute in unit["last_hour"]]
-    moods = {"ok": "good", "old version": "doubt", "failing": "bad"}
+    moods = {"ok": "good", "in shadow": "good", "old version": "doubt", "failing": "bad"}
     chart = _markup(charts.last_hour(minutes, large))
     return {
         "since": "", "last_error": "", **unit,

@@ -137,7 +137,8 @@ def _unit(unit: UnitState, tally: UnitTally, now: float) -> Status:
     shown_unit: Status = {
         "name": unit.name,
         "kind": unit.kind,
-        "state": "ok",
+        "mode": unit.mode,
+        "state": "ok" if unit.mode == "live" else "in shadow",
         "file": unit.file,
         "checksum": unit.checksum,
         "calls": tally.calls,

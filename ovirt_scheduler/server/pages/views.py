@@ -66,7 +66,7 @@ _COLUMNS = (Kind.FILTER.words, Kind.COST_FUNCTION.words)
 
 
 def _summary(of: Decision) -> View:
-    failed = [unit["name"] for unit in of.get("units", ()) if explanation.has_failed(unit)]
+    failed = explanation.failed_units(of)
     came_to = explanation.outcome(of)
     if failed and "failed" not in came_to:
         came_to += f"; {', '.join(failed)} failed"

@@ -40,8 +40,8 @@ def test_the_metrics_say_what_happened(site):
     assert told[(f"{of}unit_failing", ("kind", "filter"), night)] == 1
     assert told[(f"{of}unit_failing", ("kind", "cost function"), even)] == 0
     assert told[(f"{of}unit_old_version", ("kind", "cost function"), even)] == 1
-    assert told[(f"{of}hosts_removed_total", night)] == 1
-    assert told[(f"{of}decisive_total", even)] == 1
+    assert told[(f"{of}hosts_removed_total", ("mode", "live"), night)] == 1
+    assert told[(f"{of}decisive_total", ("mode", "live"), even)] == 1
     assert told[(f"{of}plugin_files_failing",)] == 1
     assert told[(f"{of}processes_replaced_total", ("reason", "older"))] == 2
     assert told[(f"{of}zygotes_started_total",)] == 3

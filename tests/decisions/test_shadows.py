@@ -1,0 +1,281 @@
+"""Units in shadow: a running daemon calls them after its answers, and never heeds them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Callable, Iterator, Tuple
+
+import pytest
+
+from ovirt_scheduler.catalogue.loader import Loader
+from ovirt_scheduler.history import explanation
+from ovirt_scheduler.history.query import Query
+from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.history.store import FILE, Reader
+from ovirt_scheduler.model.units import OnFailure
+from ovirt_scheduler.processes.executor import Executor
+from ovirt_scheduler.settings import config
+from tests.support.command import run
+from tests.support.daemon import Daemon, StartDaemon
+from tests.support.pages import get
+from tests.support.waiting import wait_until
+
+LYNX, PUMA, OCELOT = IDS = [f"{digit * 8}-1111-2222-3333-{digit * 12}" for digit in "123"]
+NAMES = dict(zip(IDS, ("lynx", "puma", "ocelot")))
+DOCUMENT = "<hosts>{}</hosts>".format(
+    "".join(f"<host id='{each}'><name>{name}</name></host>" for each, name in NAMES.items())
+)
+VM = "44444444-aaaa-bbbb-cccc-444444444444"
+
+PLUGINS = {
+    "NotLynx": """
+def do_filter(hosts, vm, properties):
+    return [host for host in hosts if host.name != "lynx"]
+""",
+    "Waits": """
+def do_filter(hosts, vm, properties):
+    with open(properties["pipe"]) as pipe:
+        pipe.readline()
+    return hosts
+""",
+    "Even": """
+def do_score(hosts, vm, properties):
+    return [(host, place) for place, host in enumerate(hosts)]
+""",
+    # in shadow
+    "New": """
+from ovirt_scheduler.plugin import reason
+
+def do_filter(hosts, vm, properties):
+    if "pipe" in properties:
+        open(properties["pipe"] + ".begun", "w").close()
+        with open(properties["pipe"]) as pipe:
+            pipe.readline()
+    if properties["without"] == "everything":
+        raise RuntimeError("there is nothing without everything")
+    for host in hosts:
+        if host.name == properties["without"]:
+            reason(host, "it is the one")
+        else:
+            yield host
+""",
+    "Dear": """
+def do_score(hosts, vm, properties):
+    return {hosts[0]: 100}
+""",
+    "Away": f"""
+def do_balance(hosts, properties):
+    return {VM!r}, hosts[1:]
+""",
+}
+SHADOW = "shadow = true\non_failure = reject\n"
+
+
+@pytest.fixture(scope="module")
+def daemon(start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory) -> Daemon:
+    """One that makes one call at a time."""
+    confs = tmp_path_factory.mktemp("confs")
+    for name in ("New", "Dear", "Away"):
+        own = "customProperties = without=[a-z]*\ndefaultValues = puma\n"
+        (confs / f"{name}.conf").write_text(SHADOW + (own if name == "New" else ""))
+    settings = f"plugins_conf_path = {confs}\nmax_parallel_calls = 1\npages = loopback\nssl = false"
+    return start_daemon(PLUGINS, settings)
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[Tuple[str, int]]:
+    """A pipe that a plugin waits for, and the end that a line is written to."""
+    path = str(tmp_path / "pipe")
+    os.mkfifo(path)
+    end = os.open(path, os.O_RDWR)
+    yield path, end
+    os.close(end)
+
+
+def decided(daemon: Daemon, call: Callable[[], object]) -> Record:
+    """The record of the one decision that a call leaves."""
+    before = {each["id"] for each in records(daemon)}
+    call()
+    return wait_until(lambda: [each for each in records(daemon) if each["id"] not in before])[0]
+
+
+def records(daemon: Daemon) -> list[Record]:
+    return Reader(daemon.state / FILE).decisions(Query(limit=100))
+
+
+def told(record: Record) -> list[str]:
+    return [line.text.strip() for line in explanation.lines(record)][2:]
+
+
+def test_discover_does_not_name_it(daemon):
+    """In neither form; nor is a name of it an unknown one."""
+    with daemon.proxy() as scheduler, daemon.proxy("/engine") as engine:
+        assert "New" not in scheduler.discover()
+        found = engine.discover()
+        assert [sorted(found[kind]) for kind in ("filters", "scores", "balance")] == [
+            ["NotLynx", "Waits"], ["Even"], [],
+        ]  # fmt: skip
+        for call, answer in (
+            (lambda: engine.runFilters(["New"], IDS, VM, {}), {"result_code": 0, "result": IDS}),
+            (lambda: scheduler.runCostFunctions([["Dear", 2]], IDS, VM, {}), {}),
+            (lambda: scheduler.runLoadBalancing("Away", IDS, {}), {}),
+        ):
+            answers = []
+            decided(daemon, lambda call=call, answers=answers: answers.append(call()))
+            assert answers == [answer]
+
+
+def test_a_filter_is_called_with_its_defaults_and_removes_nothing(daemon):
+    """On all hosts that were given, also on those that others removed."""
+    with daemon.proxy() as scheduler:
+        record = decided(
+            daemon,
+            lambda: (
+                scheduler.runFilters(["NotLynx"], DOCUMENT, VM, {"without": "ocelot"}) == IDS[1:]
+            ),
+        )
+    assert record["answer"] == [PUMA, OCELOT]
+    assert [(unit["name"], unit["mode"], unit["outcome"]) for unit in record["units"]] == [
+        ("NotLynx", "live", "ok"), ("New", "shadow", "ok"),
+    ]  # fmt: skip
+    assert told(record) == [
+        "puma: New would have removed it, and only looks on (shadow): it is the one",
+        "puma, ocelot: passed NotLynx",
+        "lynx: removed by NotLynx",
+    ]
+
+
+def test_one_that_is_named_counts_as_not_named_and_has_the_requests_properties(daemon):
+    """All hosts are the answer, as though no filter had been named."""
+    with daemon.proxy() as scheduler:
+        record = decided(
+            daemon, lambda: scheduler.runFilters(["New"], DOCUMENT, VM, {"without": "lynx"})
+        )
+    assert record["answer"] == IDS
+    assert told(record)[0].startswith("lynx: New would have removed it")
+
+
+def test_one_that_fails_costs_no_host_and_no_word_in_the_answer(daemon):
+    """Though its conf file says on_failure = reject; the log says it, with the mode."""
+    asked = {"without": "everything"}
+    with daemon.proxy("/engine") as engine:
+        answers = []
+        record = decided(
+            daemon,
+            lambda: answers.append(engine.runFilters(["New", "NotLynx"], DOCUMENT, VM, asked)),
+        )
+    assert answers == [{"result_code": 0, "result": [PUMA, OCELOT]}]
+    shadow = record["units"][1]
+    assert (shadow["mode"], shadow["outcome"]) == ("shadow", "raised")
+    assert {host["verdicts"][1]["verdict"] for host in record["hosts"]} == {"failed"}
+    assert any(
+        line.startswith("New raised an error, which counts for nothing") for line in told(record)
+    )
+    wait_until(lambda: "filter in shadow New raised" in daemon.log)
+
+
+def test_a_cost_function_adds_nothing_and_is_told_with_who_had_won(daemon):
+    """With the factor 1 where it is not named."""
+    with daemon.proxy() as scheduler:
+        record = decided(
+            daemon, lambda: scheduler.runCostFunctions([["Even", 5]], DOCUMENT, VM, {})
+        )
+    assert [host["total"] for host in record["hosts"]] == [0, 5, 10]
+    assert record["answer"] == IDS
+    assert told(record) == [
+        "lynx: 1st of 3, cost 0 = Even 5 × 0",
+        "lynx: Dear 1 × 100 would count, but looks on (shadow)",
+        "puma: 2nd of 3, cost 5 = Even 5 × 1",
+        "ocelot: 3rd of 3, cost 10 = Even 5 × 2",
+        "with Dear, which looks on (shadow), puma would be best",
+    ]
+    counted = 'decisive_total{mode="shadow",unit="Dear"}'
+    wait_until(lambda: counted in get(daemon.url, "/metrics").body)
+
+
+def test_a_balance_is_told_and_migrates_nothing(daemon):
+    """What it would migrate is a note on it."""
+    with daemon.proxy() as scheduler:
+        record = decided(daemon, lambda: scheduler.runLoadBalancing("Away", IDS, {}))
+    assert "answer" not in record
+    assert record["units"][0]["notes"] == [f"would migrate {VM} to {PUMA}, {OCELOT}"]
+
+
+def test_one_that_hangs_holds_up_nobody(daemon, pipe):
+    """Not even where there is one place; those that are too many are skipped, and counted."""
+    path, end = pipe
+    with daemon.proxy() as scheduler:
+        scheduler.runFilters(["New"], IDS, VM, {"pipe": path})
+        wait_until(Path(f"{path}.begun").exists)
+        before, count = len(records(daemon)), 34
+        for _ in range(count):
+            assert scheduler.runFilters(["NotLynx"], IDS, VM, {}) == IDS
+        os.write(end, b"go on\n")  # only now does the first one end
+        wait_until(lambda: len(records(daemon)) == before + 1 + count)
+    skipped = [each["units"][-1] for each in records(daemon)[: count + 1]]
+    messages = {each["message"] for each in skipped if each["outcome"] == "not asked"}
+    assert messages == {"in shadow, and too many decisions wait for theirs"}
+    counted = get(daemon.url, "/metrics").body
+    assert 'unit_calls_total{kind="filter",mode="shadow",outcome="not asked",unit="New"}' in counted
+    assert 'hosts_removed_total{mode="shadow",unit="New"}' in counted
+
+
+def test_it_is_not_called_while_no_place_is_free(daemon, pipe):
+    """The decision says so."""
+    path, end = pipe
+    with daemon.proxy() as scheduler, daemon.proxy() as other:
+        live = threading.Thread(
+            target=lambda: other.runFilters(["Waits"], IDS, VM, {"pipe": path}), daemon=True
+        )
+        live.start()
+        wait_until(lambda: get(daemon.url, "/status.json").json["calls"]["running"])
+        record = decided(daemon, lambda: scheduler.runFilters(["New"], IDS, VM, {}))
+        os.write(end, b"go on\n")
+        live.join(30)
+    assert (record["units"][0]["outcome"], record["units"][0]["message"]) == (
+        "not asked", "in shadow, and no place was free",
+    )  # fmt: skip
+
+
+def test_check_and_status_say_that_it_is_in_shadow(daemon, tmp_path):
+    """And discover's log line counts the others alone."""
+    state = {unit["name"]: unit["state"] for unit in get(daemon.url, "/status.json").json["units"]}
+    assert (state["Away"], state["NotLynx"]) == ("in shadow", "ok")
+    assert "filter in shadow" in daemon.log
+    conf = str(daemon.state.parent / "scheduler.conf")
+    _, out, _ = run(tmp_path, "check", "--config", conf, "--plugins", str(daemon.plugins))
+    assert "filter in shadow" in out
+
+
+DRIVER = """
+from ovirt_scheduler.plugin import Scheduler
+
+class Best(Scheduler):
+    name = "best"
+
+    def select_host(self, hosts, vm, properties):
+        return hosts[:1]
+
+class Out:
+    def do_filter(self, hosts, vm, args_map):
+        return []
+"""
+
+
+def test_a_scheduler_cannot_be_in_shadow(executor: Executor, tmp_path: Path):
+    """It is left out, and that is told; the units of its file are in shadow, and never reject."""
+    (tmp_path / "Mixed.py").write_text(DRIVER)
+    (tmp_path / "Mixed.conf").write_text(SHADOW)
+    conf = tmp_path / "scheduler.conf"
+    conf.write_text(f"plugins_path = {tmp_path}\nplugins_conf_path = {tmp_path}\n")
+    loader = Loader(config.load(conf, {}), executor.analyse)
+    scan = loader.scan()
+    loaded = loader.load(scan.files[0], scan)
+    assert loaded.drivers == ()
+    assert "left out: its conf file says shadow = true" in str(loaded.warnings[0])
+    assert [(unit.shadow, unit.on_failure) for unit in loaded.units] == [(True, OnFailure.IGNORE)]
+    assert not loader.rejects(tmp_path / "Mixed.conf")
+    (tmp_path / "Mixed.conf").write_text(f"{SHADOW}timeout = soon\n")
+    assert not loader.rejects(tmp_path / "Mixed.conf")

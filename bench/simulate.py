@@ -22,6 +22,7 @@ from ovirt_scheduler.workbench.snapshot import Snapshot
 from tests.support import snapshots
 
 _TOTAL = 19_000  # bytes of an element, as engines of 4.4 write it with its statistics
+_STATISTICS = 14  # of each, beside those that are looked at
 _SECTION = """\
 [clusters]
 [[Default]]
@@ -55,14 +56,21 @@ def made(hosts: int, vms: int, seed: int = 0) -> Snapshot:
 
 
 def _filled(element: str, size: int) -> str:
-    """The element with statistics that nobody here reads, until it is as long."""
-    one = (
-        "<statistic><name>other.{0}</name><description>Something that is measured</description>"
-        "<kind>gauge</kind><type>integer</type><unit>bytes</unit><values><value><datum>{0}</datum>"
+    """The element with what else an engine writes: as many statistics, the rest links."""
+    statistics = "".join(
+        f'<statistic href="/ovirt-engine/api/statistics/{number:040}" id="{number:040}">'
+        f"<name>other.{number}</name><description>Something that is measured</description>"
+        "<kind>gauge</kind><type>integer</type><unit>bytes</unit><values><value><datum>7</datum>"
         "</value></values></statistic>"
+        for number in range(_STATISTICS)
     )
-    more = "".join(map(one.format, range((size - len(element)) // len(one))))
-    return element.replace("</statistics>", f"{more}</statistics>")
+    element = element.replace("</statistics>", f"{statistics}</statistics>")
+    links = "".join(
+        f'<link href="/ovirt-engine/api/{number:036}/part{number}" rel="part{number}"/>'
+        for number in range((size - len(element)) // 85)
+    )
+    opening, bracket, rest = element.partition(">")
+    return f"{opening}{bracket}{links}{rest}"
 
 
 def main() -> int:

@@ -16,6 +16,8 @@ import ovirt_scheduler.schedulers
 from tests.support.command import run
 from tests.support.paths import PROJECT
 
+pytestmark = pytest.mark.usefixtures("one_executor")
+
 CLUSTER = "demo/cluster.xml"
 SHIPPED = Path(ovirt_scheduler.schedulers.__file__).with_name("default.py")
 

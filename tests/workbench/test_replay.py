@@ -142,10 +142,9 @@ def recorded(
     today, other = folder / "today", folder / "other"
     found = RULE.search((PROJECT / "docs" / "cookbook.md").read_text("utf-8"))
     assert found
-    for each, rule in (
-        (today, found[1]),
-        (other, found[1].replace('"reserve", 25', '"reserve", 40')),
-    ):
+    assert 'properties["reserve"]' in found[1]  # whose default is in the conf file
+    for each, percent in ((today, 25), (other, 40)):
+        rule = found[1].replace('properties["reserve"]', f'properties.get("reserve", {percent})')
         each.mkdir()
         (each / "Reserve.py").write_text(rule, "utf-8")
         for name, text in OTHERS.items():

@@ -40,6 +40,7 @@ from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings.config import EngineSettings, Settings
 from ovirt_scheduler.workbench.engine import MadeEngine
+from ovirt_scheduler.workbench.made_cluster import MadeCluster
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
 _HOSTS, _VMS = "/hosts?follow=statistics", "/vms?follow=statistics"
@@ -176,15 +177,15 @@ def _made_engine(file: Path) -> Iterator[Tuple[MadeEngine, EngineSettings]]:
     """A made engine with the cluster of a snapshot, and the settings that lead to it."""
     snapshot = Snapshot.read(file)
     with contextlib.closing(MadeEngine()) as made, tempfile.NamedTemporaryFile() as password:
-        made.hold_snapshot(snapshot)
-        password.write(b"any\n")
+        made.cluster = MadeCluster.of(snapshot)
+        password.write(made.password.encode())
         password.flush()
         yield made, EngineSettings(made.access.url, "try@internal", Path(password.name), None, 0.0)
 
 
 def _of_cluster(engine: MadeEngine, options: argparse.Namespace) -> Inputs:
     """What the made engine has, as the daemon asks an engine for a cluster."""
-    hosts, vms, down = map(engine.get, (_HOSTS, _VMS, f"{_VMS}&search=status%3Ddown"))
+    hosts, vms, down = map(engine.cluster.get, (_HOSTS, _VMS, f"{_VMS}&search=status%3Ddown"))
     known = inputs.names(vms, "vm")
     vm = inputs.NO_VM
     if options.vm and options.vm not in {*known, *known.values()} and Path(options.vm).exists():
@@ -192,7 +193,7 @@ def _of_cluster(engine: MadeEngine, options: argparse.Namespace) -> Inputs:
     elif options.vm or known:
         first = next(iter({**inputs.names(down, "vm"), **known}), "")
         identity = scheduler_calls.find(vms, "vm", options.vm) if options.vm else first
-        vm = engine.get(f"/vms/{identity}?follow=statistics")
+        vm = engine.cluster.get(f"/vms/{identity}?follow=statistics")
     return Inputs(hosts, vm, inputs.pairs(options.property), vms)
 
 

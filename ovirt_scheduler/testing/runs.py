@@ -26,6 +26,7 @@ from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import Settings
 from ovirt_scheduler.testing.entities import elements, make_vm
 from ovirt_scheduler.workbench.engine import MadeEngine
+from ovirt_scheduler.workbench.made_cluster import MadeCluster
 
 Hosts = Sequence[types.Host]
 Vms = Sequence[types.Vm]
@@ -184,7 +185,7 @@ class Runs:
     ) -> Any:
         __tracebackhide__ = True
         unit = self._unit(kind, plugin, name)
-        self._engine.hold(elements(hosts), elements([*vms, *([vm] if vm else [])]))
+        self._engine.cluster = MadeCluster(elements(hosts), elements([*vms, *([vm] if vm else [])]))
         inline = _inline(unit.plugin)
         job = Job(
             kind,
@@ -202,7 +203,7 @@ class Runs:
 
     def _run_driver(self, job: DriverJob, hosts: Hosts, vms: Vms) -> Any:
         __tracebackhide__ = True
-        self._engine.hold(elements(hosts), elements(vms))
+        self._engine.cluster = MadeCluster(elements(hosts), elements(vms))
         try:
             execution = self._executor.run_driver(job)
         except SchedulerError as error:
@@ -219,12 +220,14 @@ class Runs:
     def _document(
         self, collection: str, entities: Sequence[Any], inline: Sequence[str]
     ) -> Document:
-        inside = (self._engine.entity(collection, each, inline) for each in elements(entities))
+        inside = (
+            self._engine.cluster.entity(collection, each, inline) for each in elements(entities)
+        )
         return Document(f"<{collection}>{''.join(inside)}</{collection}>".encode(), "utf-8")
 
     def _one(self, collection: str, entity: Any, inline: Sequence[str]) -> Document:
         (element,) = elements([entity])
-        return Document(self._engine.entity(collection, element, inline).encode(), "utf-8")
+        return Document(self._engine.cluster.entity(collection, element, inline).encode(), "utf-8")
 
     def _unit(self, kind: Kind, plugin: Path, name: Optional[str]) -> PolicyUnit:
         __tracebackhide__ = True

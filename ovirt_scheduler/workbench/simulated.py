@@ -27,6 +27,7 @@ from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply
 from ovirt_scheduler.workbench.engine import MadeEngine
 from ovirt_scheduler.workbench.entity_document import EntityDocument
+from ovirt_scheduler.workbench.made_cluster import MadeCluster
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
 UP, DOWN = "up", "down"
@@ -326,7 +327,7 @@ class SimulatedEngine:
             [self._element(each) for each in entities.values()]
             for entities in (self._cluster.hosts, self._cluster.vms)
         ]
-        self._made.hold(*held)
+        self._made.cluster = MadeCluster(*held)
         return self._made.access
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from ovirtsdk4 import types
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.settings.config import EngineSettings
 from ovirt_scheduler.workbench.engine import MadeEngine
+from ovirt_scheduler.workbench.made_cluster import MadeCluster
 
 LYNX, PUMA = "8a4745b8-40a2-5229-b807-2d83b53f70d9", "972c2880-7a7c-521b-a86d-9cc628861077"
 WEB, MAIL = "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b01", "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b02"
@@ -38,14 +39,15 @@ CLUSTER = """<cluster id="c"><name>Gold</name><affinity_groups><affinity_group i
 @pytest.fixture
 def engine():
     made = MadeEngine()
-    made.hold(map(fromstring, HOSTS), map(fromstring, VMS), [fromstring(CLUSTER)])
+    made.cluster = MadeCluster(map(fromstring, HOSTS), map(fromstring, VMS), [fromstring(CLUSTER)])
     yield made
     made.close()
 
 
 @pytest.fixture
 def system(engine):
-    with ovirtsdk4.Connection(url=engine.access.url, username="a", password="b") as connection:
+    login = {"url": engine.access.url, "username": "any@internal", "password": engine.password}
+    with ovirtsdk4.Connection(**login) as connection:
         yield connection.system_service()
 
 
@@ -127,7 +129,7 @@ def test_what_it_does_not_know_is_told_and_recorded(engine, system):
 def test_the_daemons_own_client_looks_up_ids(engine, tmp_path):
     """It logs in, asks with statistics, and logs out."""
     password = tmp_path / "password"
-    password.write_text("any")
+    password.write_text(engine.password)
     password.chmod(0o600)
     inventory = Inventory(EngineSettings(engine.access.url, "a@internal", password, None, 0.0))
     replies = inventory.look_up([LYNX], WEB, time.monotonic() + 10, statistics=True)
@@ -136,3 +138,11 @@ def test_the_daemons_own_client_looks_up_ids(engine, tmp_path):
     assert b"memory.free" in replies.hosts[0].document.data
     assert b"<name>web</name>" in replies.vm.document.data
     assert unknown.vm is None
+
+
+def test_nobody_else_on_the_machine_may_ask_it(engine):
+    """The password and the token are other ones each time, and nobody else is told."""
+    url = engine.access.url
+    for wrong in ({"username": "any@internal", "password": "any"}, {"token": "a-token"}):
+        with ovirtsdk4.Connection(url=url, **wrong) as connection, pytest.raises(ovirtsdk4.Error):
+            connection.system_service().hosts_service().list()

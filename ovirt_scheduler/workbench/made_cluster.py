@@ -1,0 +1,333 @@
+"""What an engine tells of a made cluster: documents by path and query, as version 4 has them.
+
+As a real engine it gives tags, affinity labels and statistics as links, unless a query says
+``follow``, and of what is only referred to the id alone. A VM may migrate; nothing else changes.
+"""
+
+from __future__ import annotations
+
+import copy
+import fnmatch
+import functools
+import re
+from http import HTTPStatus
+from typing import (
+    Collection,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Pattern,
+    Sequence,
+    Tuple,
+)
+from urllib.parse import parse_qs, urlsplit
+from xml.etree.ElementTree import Element, ParseError, SubElement, fromstring, tostring
+
+from ovirt_scheduler.workbench.snapshot import Snapshot
+
+API = "/ovirt-engine/api"
+
+# What the engine gives as links, by its element.
+_PARTS = (
+    "tags", "statistics",
+    "affinity_labels", "affinity_groups", "disk_attachments", "nics", "numa_nodes",
+)  # fmt: skip
+_TAKEN = _PARTS[:2]  # with each host and VM of a snapshot; a host without tags may have no element
+_REFERENCES = ("cluster", "host")
+# Parameters of the SDK's lists that make no difference here.
+_IGNORED = frozenset({"all_content", "case_sensitive", "current", "filter"})
+
+_KEYS = ("name", "id", "status", "cluster", "tag", "host")  # of a search; VMs have a host
+_TERM = re.compile(r"\s*([\w.]+)\s*(!?=)\s*\"?([^\"]*?)\"?\s*")
+_OR, _AND = re.compile(r"\s+or\s+", re.IGNORECASE), re.compile(r"\s+and\s+", re.IGNORECASE)
+
+
+class Unknown(Exception):
+    """A request that the made engine has no answer to; its text is for the plugin's author."""
+
+    status = HTTPStatus.NOT_IMPLEMENTED
+
+
+class Absent(Unknown):
+    """It names a host or VM that is not there."""
+
+    status = HTTPStatus.NOT_FOUND
+
+
+class _Place(NamedTuple):
+    """What a path names: a collection, or one entity of it."""
+
+    name: str  # the collection's element
+    found: List[Element]
+    parts: Sequence[str] = ()  # what each entity has a collection of
+    one: bool = False
+
+
+class _Term(NamedTuple):
+    """One condition of a search."""
+
+    key: str
+    equal: bool
+    value: Pattern[str]
+
+
+class MadeCluster:
+    """A cluster, with all that may be asked of its hosts and VMs.
+
+    Args:
+        hosts, vms, clusters: elements of version 4, with all that may be followed in them.
+            Clusters, tags and labels that stand in hosts and VMs need not be given.
+    """
+
+    def __init__(
+        self, hosts: Iterable[Element], vms: Iterable[Element], clusters: Iterable[Element] = ()
+    ) -> None:
+        self._entities = {"hosts": [*hosts], "vms": [*vms]}
+        self._clusters = clusters
+        self._found: Dict[Tuple[Element, str], List[str]] = {}  # by searches
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> MadeCluster:
+        """The cluster of a snapshot."""
+        hosts, vms = (fromstring(snapshot.document(name).data) for name in ("hosts", "vms"))  # noqa: S314  read before
+        about = next(hosts.iter("cluster"), Element("cluster"))
+        cluster = Element("cluster", {"id": about.get("id", "")})
+        SubElement(cluster, "name").text = snapshot.cluster
+        return cls(hosts, vms, [cluster])
+
+    def get(self, target: str) -> str:
+        """The document at a path below the API, with a query, such as ``/hosts?follow=tags``.
+
+        Raises:
+            Unknown: it has none.
+        """
+        parts = urlsplit(target)
+        query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        search, most = query.pop("search", ""), query.pop("max", "")
+        follow = [name for name in query.pop("follow", "").split(",") if name]
+        left = [name for name in query if name not in _IGNORED]
+        if left:
+            raise Unknown(f"knows search, follow and max, and not {', '.join(left)}")
+        path = parts.path.strip("/")
+        if not path:
+            return "<api><product_info><name>made engine</name></product_info></api>"
+        place = self._at(path)
+        stray = [each for each in follow if each not in (*place.parts, *_REFERENCES)]
+        if stray:
+            there = ", ".join((*place.parts, *_REFERENCES))
+            raise Unknown(f"cannot follow {', '.join(stray)} there; it follows {there}")
+        if place.one:
+            return _text(self._shown(place.found[0], path, place.parts, follow))
+        fit = self._searched(place.found, search)
+        shown = (
+            _text(self._shown(each, f"{path}/{each.get('id')}", place.parts, follow))
+            for each in fit[: int(most) if most.isdigit() else None]
+        )
+        return f"<{place.name}>{''.join(shown)}</{place.name}>"
+
+    def entity(self, collection: str, element: Element, follow: Collection[str] = ()) -> str:
+        """The document of one of the ``hosts`` or ``vms``, whether it has it or not."""
+        path = f"{collection}/{element.get('id')}"
+        return _text(self._shown(element, path, self._parts.get(collection, ()), follow))
+
+    def migrate(self, vm_id: str, action: bytes) -> Tuple[str, Optional[str]]:
+        """Have a VM on another host, where it is at once.
+
+        Args:
+            action: the document that asks for it.
+
+        Returns:
+            The names of VM and host; no host: it was left to the engine, and nothing changes.
+
+        Raises:
+            Unknown: there is no such VM or host, or the body is no action.
+        """
+        (vm,) = self._at(f"vms/{vm_id}").found
+        try:
+            wanted = fromstring(action or b"<action/>").find("host")  # noqa: S314  of a plugin's SDK
+        except ParseError as error:
+            raise Unknown(f"cannot read the action migrate of vms/{vm_id}: {error}") from None
+        if wanted is None:
+            return _name(vm), None
+        named = {*filter(None, (wanted.get("id"), wanted.findtext("name")))}
+        fit = (each for each in self._entities["hosts"] if named & {each.get("id"), _name(each)})
+        host = next(fit, None)
+        if host is None:
+            raise Unknown(f"has no host {', '.join(named)} to migrate {_name(vm)} to")
+        moved = copy.copy(vm)
+        for former in moved.findall("host"):
+            moved.remove(former)
+        SubElement(moved, "host", {"id": host.get("id", "")})
+        self._entities["vms"][self._entities["vms"].index(vm)] = moved
+        return _name(vm), _name(host)
+
+    @functools.cached_property
+    def _collections(self) -> Mapping[str, List[Element]]:
+        """All that it has, by the collections' elements."""
+        inside = [each for entities in self._entities.values() for each in entities]
+        references = (found for each in inside for found in each.findall("cluster"))
+        clusters: Dict[str, Element] = {}
+        for cluster in (*references, *self._clusters):  # the one of more words counts
+            if len(cluster) >= len(clusters.get(cluster.get("id", ""), ())):
+                clusters[cluster.get("id", "")] = cluster
+        return {
+            **self._entities,
+            "clusters": [*clusters.values()],
+            "tags": _named(inside, "tags/tag"),
+            "affinity_labels": [
+                _with_members(label, self._entities)
+                for label in _named(inside, "affinity_labels/affinity_label")
+            ],
+        }
+
+    @functools.cached_property
+    def _parts(self) -> Mapping[str, Sequence[str]]:
+        """What may be asked of an entity of each collection."""
+        known = {name: _known_parts(each, _TAKEN) for name, each in self._entities.items()}
+        return {**known, "clusters": _known_parts(self._collections["clusters"], ())}
+
+    @functools.cached_property
+    def _names(self) -> Mapping[str, Mapping[str, str]]:
+        """Of hosts and clusters, by their ids."""
+        return {
+            what: {each.get("id", ""): _name(each) for each in self._collections[f"{what}s"]}
+            for what in _REFERENCES
+        }
+
+    def _at(self, path: str) -> _Place:
+        """What a path names.
+
+        Raises:
+            Unknown: nothing.
+        """
+        first, *rest = path.split("/")
+        by_path = {_in_path(name): name for name in self._collections}
+        if first not in by_path:
+            raise Unknown(f"has {', '.join(by_path)}, and no {path}")
+        name = by_path[first]
+        place = _Place(name, self._collections[name], self._parts.get(name, ()))
+        for word in rest:
+            if not place.one:
+                found = [each for each in place.found if each.get("id") == word]
+                if not found:
+                    raise Absent(f"has nothing at {path}")
+                place = place._replace(found=found, one=True)
+                continue
+            parts = {_in_path(each): Element(each) for each in place.parts}
+            inside = (each for each in place.found[0] if each.tag in _PARTS or len(each))
+            parts.update({_in_path(each.tag): each for each in inside})
+            if word not in parts:
+                raise Unknown(f"has no {path}; there it has {', '.join(parts) or 'nothing'}")
+            place = _Place(parts[word].tag, [*parts[word]])
+        return place
+
+    def _shown(
+        self, element: Element, path: str, parts: Collection[str], follow: Collection[str]
+    ) -> Element:
+        """An entity as a query gives it: its parts as links, but for those to be followed."""
+        inside = {name: Element(name) for name in parts}
+        inside.update({child.tag: child for child in element if child.tag in _PARTS})
+        links = {_in_path(name) for name in inside}
+        shown = Element(element.tag, {**element.attrib, "href": f"{API}/{path}"})
+        shown.text = element.text
+        for child in element:
+            if child.tag in _REFERENCES and child.get("id"):
+                shown.append(self._reference(child, follow))
+            elif child.tag not in inside and child.get("rel") not in links:
+                shown.append(child)
+        for name, part in inside.items():
+            if name in follow:
+                shown.append(part)
+            else:
+                link = {"rel": _in_path(name), "href": f"{API}/{path}/{_in_path(name)}"}
+                SubElement(shown, "link", link)
+        return shown
+
+    def _reference(self, child: Element, follow: Collection[str]) -> Element:
+        path = f"{child.tag}s/{child.get('id')}"
+        if child.tag in follow:
+            return self._shown(self._at(path).found[0], path, (), ())
+        return Element(child.tag, {"id": child.get("id", ""), "href": f"{API}/{path}"})
+
+    def _searched(self, found: List[Element], search: str) -> List[Element]:
+        """Those that a search such as ``host=lynx and status=up`` looks for."""
+        if not search.strip():
+            return found
+        either = [[*map(_term, _AND.split(part))] for part in _OR.split(search)]
+        return [
+            each
+            for each in found
+            if any(all(self._is(each, *term) for term in all_of) for all_of in either)
+        ]
+
+    def _is(self, element: Element, key: str, equal: bool, value: Pattern[str]) -> bool:
+        found = self._found.get((element, key))
+        if found is None:  # a plugin may search as often as there are hosts
+            found = self._found[element, key] = self._values(element, key)
+        return any(map(value.match, found)) == equal
+
+    def _values(self, element: Element, key: str) -> List[str]:
+        """What an entity has of a key that a search may name."""
+        if key == "name":
+            return [_name(element)]
+        if key == "id":
+            return [element.get("id", "")]
+        if key == "tag":
+            return [_name(tag) for tag in element.iterfind("tags/tag")]
+        found = element.find(key)
+        if found is None:
+            return []
+        if key == "status":
+            return [found.text or ""]
+        return [self._names[key].get(found.get("id", ""), "")]
+
+
+def _term(text: str) -> _Term:
+    parsed = _TERM.fullmatch(text)
+    if parsed is None or parsed[1] not in _KEYS:
+        raise Unknown(f"cannot search for {text!r}; it takes NAME=VALUE of {', '.join(_KEYS)}")
+    pattern = re.compile(fnmatch.translate(parsed[3]), re.IGNORECASE)
+    return _Term(parsed[1], parsed[2] == "=", pattern)
+
+
+def _text(element: Element) -> str:
+    return tostring(element, encoding="unicode")
+
+
+def _in_path(name: str) -> str:
+    """How the engine writes a collection in a path: ``affinitylabels``."""
+    return name.replace("_", "")
+
+
+def _name(element: Element) -> str:
+    return element.findtext("name") or element.get("id") or ""
+
+
+def _named(entities: Iterable[Element], path: str) -> List[Element]:
+    """Of what stands in entities, each once, by its id."""
+    found = (each for entity in entities for each in entity.findall(path))
+    return [*{each.get("id", ""): each for each in found}.values()]
+
+
+def _known_parts(entities: Collection[Element], always: Sequence[str]) -> List[str]:
+    """Those that may be asked for; one that no entity has was never asked of the engine."""
+    there = {child.tag for each in entities for child in each}
+    return [each for each in _PARTS if each in there or each in always or not entities]
+
+
+def _with_members(label: Element, held: Mapping[str, Iterable[Element]]) -> Element:
+    """An affinity label, with the hosts and VMs that have it."""
+    whole = copy.copy(label)
+    for name, entities in held.items():
+        members = SubElement(whole, name)
+        for each in entities:
+            if any(
+                found.get("id") == label.get("id")
+                for found in each.findall("affinity_labels/affinity_label")
+            ):
+                path = f"{API}/{name}/{each.get('id')}"
+                SubElement(members, each.tag, {"id": each.get("id", ""), "href": path})
+    return whole

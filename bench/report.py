@@ -20,7 +20,7 @@ _COLUMNS = (
 
 def scenarios(rows: Sequence[Row]) -> str:
     """One line for each scenario."""
-    return _table(_COLUMNS, [_cells(row) for row in rows])
+    return table(_COLUMNS, [_cells(row) for row in rows])
 
 
 def _cells(row: Row) -> list[str]:
@@ -70,12 +70,12 @@ def before_and_now(rows: Sequence[Row]) -> str:
                 *(milliseconds(each.processor) for each in figures),
             ]
         )
-    return _table(head, lines)
+    return table(head, lines)
 
 
 def goals(judged: Sequence[Goal]) -> str:
     lines = [[goal.what, goal.wanted, goal.measured, goal.verdict] for goal in judged]
-    return _table(("goal", "wanted", "measured", ""), lines)
+    return table(("goal", "wanted", "measured", ""), lines)
 
 
 def bare_limits(bare: Limits) -> str:
@@ -93,7 +93,7 @@ def bare_limits(bare: Limits) -> str:
             ],
             [f"{size:,} hosts as XML: the SDK reads them", milliseconds(bare.reading[size])],
         ]
-    return _table(("step", "median"), steps)
+    return table(("step", "median"), steps)
 
 
 def stages(names: Sequence[str], columns: Sequence[str], seconds: Sequence[Sequence[float]]) -> str:
@@ -103,7 +103,7 @@ def stages(names: Sequence[str], columns: Sequence[str], seconds: Sequence[Seque
         for number, name in enumerate(names)
     ]
     lines.append(["all", *(milliseconds(sum(column)) for column in seconds)])
-    return _table(("stage", *columns), lines)
+    return table(("stage", *columns), lines)
 
 
 def put(page: Path, name: str, text: str) -> None:
@@ -142,7 +142,7 @@ def _number(value: Optional[float]) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(head, *lines)]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
 

@@ -14,8 +14,9 @@ from typing import AbstractSet, Dict, Iterable, List, Mapping, Optional, Tuple, 
 from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.drivers import Migrations
-from ovirt_scheduler.model.requests import Caller, Hosts, Request, WantedUnit
+from ovirt_scheduler.model.requests import Caller, Request, WantedUnit
 from ovirt_scheduler.model.results import Answer, Migration
+from ovirt_scheduler.model.tasks import EngineReplies
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings.config import ClusterSettings
 
@@ -24,7 +25,7 @@ class ClusterDestinations:
     """The destinations that are known for one call of a scheduler; used by one thread.
 
     Args:
-        hosts: the cluster's, as ``state`` has them.
+        known: what the engine told of the cluster's hosts and VMs; None: it is asked.
         staying: VMs that are not to be migrated now.
         former: hosts that a VM is not to go back to, by its id.
         stopping: set when no other unit is to be called.
@@ -34,7 +35,7 @@ class ClusterDestinations:
         self,
         service: Service,
         settings: ClusterSettings,
-        hosts: Hosts,
+        known: Optional[EngineReplies],
         state: ClusterState,
         staying: Iterable[str],
         former: Mapping[str, AbstractSet[str]],
@@ -42,7 +43,7 @@ class ClusterDestinations:
     ) -> None:
         self._service = service
         self._settings = settings
-        self._hosts = hosts
+        self._replies = known
         self._state = state
         self.former = former
         self._stopping = stopping
@@ -122,8 +123,13 @@ class ClusterDestinations:
 
     def _answer(self, vm: Optional[str], kind: Kind, wanted: Tuple[WantedUnit, ...]) -> Answer:
         caller = Caller.of_cluster(self._settings.name)
-        request = Request(caller, kind, wanted, self._hosts, vm, self._settings.properties)
-        return self._service.decide(request).answer
+        hosts = tuple(self._state.hosts)
+        request = Request(caller, kind, wanted, hosts, vm, self._settings.properties)
+        known = self._replies
+        if known is not None:
+            of_vm = next((each for each in known.vms if vm in each.asked), None)
+            known = EngineReplies(known.hosts, of_vm)
+        return self._service.decide(request, known).answer
 
 
 def _first(hosts: Tuple[str, ...]) -> str:

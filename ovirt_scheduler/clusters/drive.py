@@ -2,9 +2,9 @@
 
 ::
 
-    the engine ──► hosts, VMs ──► a reader ──► Seen ──► changes since the last look
-    (documents)        │                                             │ one call of a hook each
-                       └──► the scheduler: load_balance, on_timer_invoked, on_..._changed
+    the engine ──► a reader ──► states ──► changes since the last look
+                   (reader.py)     │              │ one call of a hook each
+                       └─ packs ──► the scheduler: load_balance, on_timer_invoked, on_..._changed
                                                 │
                               filters, cost functions: where may its VMs go?
                                                 │
@@ -21,9 +21,19 @@ import math
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import AbstractSet, Deque, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import (
+    AbstractSet,
+    Deque,
+    Dict,
+    FrozenSet,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from ovirt_scheduler.clusters import check
 from ovirt_scheduler.clusters.calm import Calm, Judged, cluster_imbalance
@@ -31,6 +41,7 @@ from ovirt_scheduler.clusters.destinations import ClusterDestinations
 from ovirt_scheduler.clusters.memory import ClusterMemory, DriveMemory
 from ovirt_scheduler.clusters.migrations import ClusterMigrations
 from ovirt_scheduler.clusters.plans import Plans, left_behind, misfit, planned
+from ovirt_scheduler.clusters.reader import ClusterReader, View
 from ovirt_scheduler.decisions.drivers import Scheduling
 from ovirt_scheduler.decisions.units import Service
 from ovirt_scheduler.engine.inventory import Inventory
@@ -50,15 +61,17 @@ from ovirt_scheduler.model.drivers import (
     Subjects,
 )
 from ovirt_scheduler.model.plans import APPROVED, LEFT_BEHIND, MADE, TOLD, WAITING, Plan, Step
-from ovirt_scheduler.model.requests import Caller, Document
+from ovirt_scheduler.model.requests import Caller
+from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings.config import ClusterSettings
 from ovirt_scheduler.settings.values import Drive
 
 _log = logging.getLogger(__name__)
 
-_READ_SECONDS = 60.0  # for the engine's answers and their reading
-_FOLLOW_EVERY = 2.0  # seconds between looks while VMs are migrated
+_FOLLOW_EVERY = 2.0  # seconds between looks at VMs that are migrated
+_AGAIN_EVERY = 60.0  # seconds between looks while something is wrong, but not with the engine
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 120.0  # seconds after a look that failed
 _HOOKS_AT_ONCE = 1.0  # seconds in which hooks are begun before their answers are acted on
 _MOST_ANSWERS = 5  # of a scheduler that learns where VMs may go
 _HOOKS_SECONDS = 5.0  # in which hooks are begun before what else is due
@@ -66,15 +79,6 @@ _HOOKS_SECONDS = 5.0  # in which hooks are begun before what else is due
 
 _BALANCE = "load_balance"
 _HOOKS = ("on_host_status_changed", "on_vm_status_changed")
-
-
-@dataclass(frozen=True)
-class _View:
-    """The cluster at one moment: the engine's documents, which schedulers get, and its state."""
-
-    hosts: Document
-    vms: Document
-    state: ClusterState
 
 
 class ClusterDrive:
@@ -99,14 +103,13 @@ class ClusterDrive:
         self._drive = settings.drive
         self._plans = plans
         self._looked: Optional[float] = None  # seconds since 1970
-        self._inventory = inventory
         self._scheduling = scheduling
         self._service = service
-        self._executor = executor
         self._store = memory
         self._memory: ClusterMemory = memory.cluster(settings.name)
         self._problem: Optional[SchedulerError] = None
         self._stopping = threading.Event()
+        self._reader = ClusterReader(settings.name, inventory, executor, self._stopping)
         self._migrations = ClusterMigrations(settings, scheduling, memory, self._stopping)
         self._calm = Calm(settings.hold, settings.margin, self._memory.left)
         self._imbalance: Optional[float] = None  # in percent, as the last balancing found it
@@ -115,11 +118,15 @@ class ClusterDrive:
         self._balance_at = now if settings.load_balance_interval else math.inf
         self._timer_at = now + (settings.timer_interval or math.inf)
         self._look_at = now  # when to look again though nothing has happened
+        self._distance = inventory.look_distance
+        self._begun = -math.inf  # when the latest look began
+        self._rest_until = now
+        self._failures = 0  # of the engine, since it was well
 
     def state(self) -> ClusterLook:
         """When it was looked at, and what is wrong."""
         problem = "" if self._problem is None else str(self._problem)
-        wait = max(0.0, self._look_at - time.monotonic())
+        wait = max(0.0, self._next() - time.monotonic())
         plans = tuple(plan for plan in self._plans.of_cluster(self.name) if plan.is_open)
         return ClusterLook(
             self.name, self._drive.value, self._looked, time.time() + wait, problem,
@@ -130,37 +137,60 @@ class ClusterDrive:
         """Begin nothing more; other threads may call this."""
         self._stopping.set()
 
-    def run_due(self, woken: bool) -> float:
+    def run_due(self, named: Optional[FrozenSet[str]]) -> float:
         """Do what is due.
 
         Args:
-            woken: the engine has had an event since the last time.
+            named: ids of what the engine's events have named since the last time; None where
+                they may have named anything.
 
         Returns:
             When there is something to do again, on the monotonic clock.
         """
         with self._store.alone(self.name):
-            return time.monotonic() if self._stopping.is_set() else self._run_due_alone(woken)
+            if self._stopping.is_set():
+                return time.monotonic()
+            self._reader.hear(named)
+            if time.monotonic() >= self._next():
+                self._run_due_alone()
+            return self._next()
 
-    def _run_due_alone(self, woken: bool) -> float:
-        now = time.monotonic()
-        balance, timer = now >= self._balance_at, now >= self._timer_at
+    def _next(self) -> float:
+        """When there is something to do again."""
+        due = min(self._look_at, self._balance_at, self._timer_at)
+        if self._reader.has_news:
+            due = min(due, self._begun + self._distance)
+        return max(due, self._rest_until)
+
+    def _run_due_alone(self) -> None:
+        self._begun = begun = time.monotonic()
+        balance, timer = begun >= self._balance_at, begun >= self._timer_at
         all_told = True
+        pause = 0.0
+        problem: Optional[SchedulerError] = None
         try:
-            if woken or balance or timer or now >= self._look_at:
-                all_told = self._run(timer, balance)
-            self._report(None)
+            all_told = self._run(timer, balance)
+            self._failures = 0
         except SchedulerError as error:
-            self._report(error)
+            problem = error
+            if isinstance(error, (EngineUnavailable, UnreadableDocument)):
+                pause = min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2**self._failures)
+                self._failures = min(self._failures + 1, 10)
+        self._report(problem)
         now = time.monotonic()
         if balance:
-            self._balance_at = now + self._settings.load_balance_interval
+            self._balance_at = begun + self._settings.load_balance_interval
         if timer:
-            self._timer_at = now + self._settings.timer_interval
-        self._look_at = now
-        if all_told:
-            self._look_at += _FOLLOW_EVERY if self._migrations.under_way else _READ_SECONDS
-        return min(self._look_at, self._balance_at, self._timer_at)
+            self._timer_at = begun + self._settings.timer_interval
+        # A look that takes long is one that the engine, or this machine, can hardly bear.
+        self._rest_until = now + max(pause, now - begun)
+        self._look_at = self._reader.look_at
+        if problem is not None:
+            self._look_at = now + (pause or _AGAIN_EVERY)
+        elif not all_told:
+            self._look_at = now
+        elif self._migrations.under_way:
+            self._look_at = min(self._look_at, begun + _FOLLOW_EVERY)
 
     def _run(self, timer: bool, balance: bool) -> bool:
         """Look at the cluster, tell what has changed, and call the scheduler where that is due.
@@ -169,7 +199,9 @@ class ClusterDrive:
             Whether all changes are told.
         """
         self._scheduler()  # the engine may be away: what is wrong in the section is told first
-        view = self._read()
+        # Whether a migration betters anything is told from statistics.
+        statistics = balance or (timer and self._wants_statistics())
+        view = self._reader.look(timer or balance, statistics, self._migrations.under_way)
         self._looked = time.time()
         self._migrations.follow(view.state)
         balance |= self._settle_plans(view)
@@ -180,21 +212,18 @@ class ClusterDrive:
             self._balance(view)
         return all_told
 
-    def _read(self) -> _View:
-        deadline = time.monotonic() + _READ_SECONDS
-        hosts, vms = self._inventory.cluster(self.name, deadline)
-        try:
-            state = self._executor.read_cluster(hosts, vms, deadline)
-        except UnreadableDocument as error:
-            raise UnreadableDocument(f"the engine's reply cannot be read: {error}") from None
-        if not state.hosts:
-            raise SchedulerError(
-                "the engine knows no host in it; is there a cluster of that name, and may the "
-                "user of [engine] see it?"
-            )
-        return _View(hosts, vms, state)
+    def _wants_statistics(self) -> bool:
+        """Whether the scheduler, or a policy unit of the section, reads statistics."""
+        plugins = [self._scheduler().plugin]
+        units = self._scheduling.catalogue().units
+        for kind, wanted in (
+            (Kind.FILTER, self._settings.filters),
+            (Kind.COST_FUNCTION, self._settings.cost_functions),
+        ):
+            plugins += [units[kind, each.name].plugin for each in wanted]
+        return any(plugin.wants_statistics for plugin in plugins)
 
-    def _tell_changes(self, view: _View) -> bool:
+    def _tell_changes(self, view: View) -> bool:
         """Call the hooks for each status that has changed since they were called last.
 
         Returns:
@@ -214,13 +243,17 @@ class ClusterDrive:
             while changes and not self._stopping.is_set():
                 if time.monotonic() >= give_up:
                     return False
-                self._call_hook(method, view, statuses, changes)
+                view = self._call_hook(method, view, statuses, changes)
         return True
 
     def _call_hook(
-        self, method: str, view: _View, statuses: Dict[str, str], changes: Deque[StatusChange]
-    ) -> None:
-        """Call a hook for as many changes as there is time for, and act on the answers."""
+        self, method: str, view: View, statuses: Dict[str, str], changes: Deque[StatusChange]
+    ) -> View:
+        """Call a hook for as many changes as there is time for, and act on the answers.
+
+        Returns:
+            The view that the hook was called with.
+        """
         answers: Dict[str, Tuple[str, ...]] = {}
 
         def handle_answer(change: StatusChange, answer: Optional[Migrations]) -> None:
@@ -236,21 +269,26 @@ class ClusterDrive:
             statuses.update((change.subject, change.new_status) for change in changes)
             changes.clear()
             self._store.save(self.name)
-            return
+            return view
+        view = self._reader.complete(view, self._wants_statistics())
         destinations = self._destinations(view)
         try:
             request = self._request(driver, method, view, destinations)
-            self._scheduling.tell_changes(request, tuple(changes), _HOOKS_AT_ONCE, handle_answer)
+            self._scheduling.tell_changes(
+                request, tuple(changes), _HOOKS_AT_ONCE, handle_answer, view.replies
+            )
         finally:
             destinations.learn(answers)  # the hook is not called again for the same change
             possible = self._migrations.possible(method, answers, view.state, destinations)
             self._act(method, possible, view.state)
+        return view
 
-    def _balance(self, view: _View) -> None:
+    def _balance(self, view: View) -> None:
         """Have the scheduler balance the cluster.
 
         A VM that the last balancing moved stays this time: it may have been moved in vain.
         """
+        view = self._reader.complete(view, statistics=True)
         state, now = view.state, time.monotonic()
         self._imbalance = cluster_imbalance(state)
         former = self._calm.former_hosts(now)
@@ -271,13 +309,13 @@ class ClusterDrive:
         targets = {vm: each.target for vm, each in ripe.items()}
         self._act(_BALANCE, targets, state, {vm: each.reason for vm, each in ripe.items()})
 
-    def _invoke_timer(self, view: _View) -> None:
+    def _invoke_timer(self, view: View) -> None:
         method, destinations = "on_timer_invoked", self._destinations(view)
         answer = self._ask(method, view, destinations)
         possible = self._migrations.possible(method, answer, view.state, destinations)
         self._act(method, possible, view.state)
 
-    def _settle_plans(self, view: _View) -> bool:
+    def _settle_plans(self, view: View) -> bool:
         """End the plans that the cluster has left behind, and make those that were approved.
 
         Returns:
@@ -355,21 +393,21 @@ class ClusterDrive:
 
     def _destinations(
         self,
-        view: _View,
+        view: View,
         staying: Iterable[str] = (),
         former: Mapping[str, AbstractSet[str]] = MappingProxyType({}),
     ) -> ClusterDestinations:
         return ClusterDestinations(
             self._service,
             self._settings,
-            view.hosts,
+            view.replies,
             view.state,
             (*staying, *self._migrations.under_way, *self._migrations.exhausted()),
             former,
             self._stopping,
         )
 
-    def _ask(self, method: str, view: _View, destinations: ClusterDestinations) -> Migrations:
+    def _ask(self, method: str, view: View, destinations: ClusterDestinations) -> Migrations:
         """Call the scheduler; the answer is empty where it fails or does not define the method.
 
         It is called again while it learns of VMs that may not go where it wants them.
@@ -384,19 +422,19 @@ class ClusterDrive:
         for _ in range(_MOST_ANSWERS):
             request = self._request(driver, method, view, destinations)
             # Of a failure the log tells, and the answer is that there is nothing to do.
-            answer = self._scheduling.decide(request).answer
+            answer = self._scheduling.decide(request, view.replies).answer
             if not destinations.learn(answer):
                 break
         return answer
 
     def _request(
-        self, driver: DriverUnit, method: str, view: _View, destinations: ClusterDestinations
+        self, driver: DriverUnit, method: str, view: View, destinations: ClusterDestinations
     ) -> DriverRequest:
         return DriverRequest(
             caller=Caller.of_cluster(self.name),
             driver=driver,
             method=method,
-            subjects=Subjects(hosts=view.hosts, vms=view.vms),
+            subjects=Subjects(hosts=tuple(view.state.hosts), vms=tuple(view.state.vms)),
             properties=self._settings.properties,
             destinations=destinations.known,
         )

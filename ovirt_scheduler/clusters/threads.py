@@ -1,7 +1,8 @@
 """The threads that drive the clusters of scheduler.conf: one for each, and one for events.
 
-An event of the engine only wakes the clusters; each then looks for what has changed. So no change
-is lost: a cluster is looked at when the daemon starts, too.
+An event of the engine only tells a cluster which of its hosts and VMs to look at; that shows what
+has changed. So no change is lost: a cluster is looked at when the daemon starts, too, and without
+an event each minute.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Optional, Sequence, Tuple
+from typing import FrozenSet, Optional, Sequence, Tuple
 
 from ovirt_scheduler.clusters.drive import ClusterDrive
 from ovirt_scheduler.engine.inventory import Inventory
@@ -19,6 +20,7 @@ from ovirt_scheduler.model.daemon_state import ClusterLook
 _log = logging.getLogger(__name__)
 
 _WATCH_EVERY = 2.0  # seconds between two questions for events
+_LONGEST_PAUSE = 60.0  # seconds between them while the engine does not answer
 _WATCH_SECONDS = 20.0  # for one answer
 
 
@@ -53,7 +55,7 @@ class ClusterThreads:
         """Look at a cluster now."""
         for each in self._clusters:
             if each.cluster.name == name:
-                each.wake()
+                each.wake(None)
 
     def stop(self, seconds: float) -> None:
         """Begin nothing more, and wait so long for what is under way; may be called again."""
@@ -65,21 +67,25 @@ class ClusterThreads:
             thread.join(max(0.0, give_up - time.monotonic()))
 
     def _watch(self) -> None:
-        """Wake the clusters when the engine has an event that is newer than the last."""
+        """Tell the clusters what the engine's events name, each event once."""
         last: Optional[int] = None
+        pause = _WATCH_EVERY
         while not self._stopped.is_set():
+            asked_at = time.monotonic()
             try:
-                latest = self._inventory.latest_event(last, time.monotonic() + _WATCH_SECONDS)
-                if last is not None and latest != last:
-                    for cluster in self._clusters:
-                        cluster.wake()
-                last = latest
+                events = self._inventory.events(last, asked_at + _WATCH_SECONDS)
+                last = events.latest
+                for cluster in self._clusters:
+                    cluster.wake(events.named)
+                # One that takes long to answer is not to be asked all the time.
+                pause = max(_WATCH_EVERY, time.monotonic() - asked_at)
             except EngineUnavailable as error:
                 # The clusters tell, too.
                 _log.debug("events cannot be watched: %(reason)s", {"reason": str(error)})
+                pause = min(_LONGEST_PAUSE, 2 * pause)
             except Exception:  # noqa: BLE001  nobody else would tell
                 _log.exception("watching for the engine's events failed; it is tried again")
-            self._stopped.wait(_WATCH_EVERY)
+            self._stopped.wait(pause)
 
 
 class _Thread:
@@ -88,25 +94,33 @@ class _Thread:
     def __init__(self, cluster: ClusterDrive, stopped: threading.Event) -> None:
         self.cluster = cluster
         self._stopped = stopped
+        self._lock = threading.Lock()
         self._news = threading.Event()
+        self._named: Optional[FrozenSet[str]] = frozenset()
 
-    def wake(self) -> None:
+    def wake(self, named: Optional[FrozenSet[str]]) -> None:
+        """Take in what events named; None: it may be anything."""
+        if named == frozenset():
+            return
+        with self._lock:
+            self._named = None if named is None or self._named is None else self._named | named
         self._news.set()
 
     def stop(self) -> None:
         self.cluster.stop()
-        self.wake()
+        self._news.set()
 
     def run(self) -> None:
-        woken = False
         while not self._stopped.is_set():
             again = time.monotonic() + _WATCH_EVERY
+            self._news.clear()
+            with self._lock:
+                named, self._named = self._named, frozenset()
             try:
-                again = self.cluster.run_due(woken)
+                again = self.cluster.run_due(named)
             except Exception:  # noqa: BLE001  the other clusters go on, and so does this one
                 _log.exception(
                     "cluster %(cluster)s: looking after it failed; it is tried again",
                     {"cluster": self.cluster.name},
                 )
-            woken = self._news.wait(max(0.0, again - time.monotonic()))
-            self._news.clear()
+            self._news.wait(max(0.0, again - time.monotonic()))

@@ -180,7 +180,10 @@ def _made_engine(file: Path) -> Iterator[Tuple[MadeEngine, EngineSettings]]:
         made.cluster = MadeCluster.of(snapshot)
         password.write(made.password.encode())
         password.flush()
-        yield made, EngineSettings(made.access.url, "try@internal", Path(password.name), None, 0.0)
+        yield (
+            made,
+            EngineSettings(made.access.url, "try@internal", Path(password.name), None, 0.0, 0.0),
+        )
 
 
 def _of_cluster(engine: MadeEngine, options: argparse.Namespace) -> Inputs:

@@ -106,7 +106,7 @@ class Runtime:
         Args:
             registry: where units and drivers come from, unless it is the runtime's own.
         """
-        inventory = self._inventory(settings.engine)
+        inventory = self._inventory(settings)
         registry = registry or self.registry
         seconds = settings.request_timeout
         return Services(
@@ -139,11 +139,13 @@ class Runtime:
             days, size = settings.history_days, settings.history_size
             self.history.bound(days, size, settings.history, settings.record)
 
-    def _inventory(self, engine: Optional[EngineSettings]) -> Optional[Inventory]:
+    def _inventory(self, settings: Settings) -> Optional[Inventory]:
+        engine = settings.engine
         if engine is None:
             return None
         if engine not in self._inventories:
             self._inventories[engine] = Inventory(engine)
+        self._inventories[engine].keeps_documents = settings.record
         return self._inventories[engine]
 
     def _loader(self, settings: Settings) -> Loader:

@@ -31,7 +31,7 @@ from ovirt_scheduler.model.drivers import (
 )
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.model.results import CallResult
-from ovirt_scheduler.model.tasks import Returns
+from ovirt_scheduler.model.tasks import EngineReplies, Returns
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.executor import Executor
 
@@ -140,11 +140,16 @@ class Scheduling:
             )
         return driver
 
-    def decide(self, request: DriverRequest) -> DriverDecision:
+    def decide(
+        self, request: DriverRequest, known: Optional[EngineReplies] = None
+    ) -> DriverDecision:
         """Call a driver's method, and before it the policy units that the request asks for.
 
         A driver that fails is a decision with ``failure``, and with the answer that nothing is
         to be done.
+
+        Args:
+            known: what the engine told of the request's ids; None: it is asked.
 
         Raises:
             UnknownUnit: no such policy unit of that kind (design form).
@@ -170,7 +175,7 @@ class Scheduling:
             cost_functions=tuple(call for _, call in costs.calls),
             wanted_costs=tuple(wanted for wanted, _ in costs.calls),
         )
-        job, engine_errors = self._with_engine(job)
+        job, engine_errors = self._with_engine(job, known)
         execution = self._executor.run_driver(job)
         log.log_problems(request_id, execution.errors)
         for result in _log_calls(request, execution):
@@ -202,11 +207,13 @@ class Scheduling:
         changes: Sequence[StatusChange],
         seconds: float,
         hear: Callable[[StatusChange, Optional[Migrations]], None],
+        known: Optional[EngineReplies] = None,
     ) -> None:
         """Tell a hook of changes, one after another; the documents are read once for all.
 
         Args:
             request: without the arguments that a change brings.
+            known: as for ``decide``.
             seconds: after which no call is begun; the changes that are left were not told.
             hear: called at once with each change that was told, and what the hook answered;
                 None where it failed, which the log has then.
@@ -237,7 +244,7 @@ class Scheduling:
 
         until = started + seconds
         # The last one has its whole time.
-        job, engine_errors = self._with_engine(self._job(request, until))
+        job, engine_errors = self._with_engine(self._job(request, until), known)
         self._executor.tell_changes(job, changes, until, handle)
 
     def _job(self, request: DriverRequest, begun: float) -> DriverJob:
@@ -272,14 +279,16 @@ class Scheduling:
         if decision.failure is None:
             self._selections.keep(decision.request.driver.name, decision.answer)
 
-    def _with_engine(self, job: DriverJob) -> Tuple[DriverJob, Tuple[str, ...]]:
+    def _with_engine(
+        self, job: DriverJob, known: Optional[EngineReplies]
+    ) -> Tuple[DriverJob, Tuple[str, ...]]:
         subjects = job.subjects
         hosts = subjects.hosts if isinstance(subjects.hosts, tuple) else ()
         vms = subjects.vms if isinstance(subjects.vms, tuple) else ()
         vm = subjects.vm if isinstance(subjects.vm, str) and subjects.vm not in vms else None
         units = (*job.filters, *job.cost_functions)
         plugins = (job.driver.plugin, *(call.unit.plugin for call in units))
-        return engine_data.add(job, self._inventory, plugins, hosts, vm, vms)
+        return engine_data.add(job, self._inventory, plugins, hosts, vm, vms, known)
 
 
 def _there_are(names: Sequence[str], wanted: str) -> str:

@@ -41,6 +41,7 @@ def add(
     hosts: Sequence[str],
     vm: Optional[str],
     vms: Sequence[str] = (),
+    known: Optional[EngineReplies] = None,
 ) -> Tuple[AnyJob, Tuple[str, ...]]:
     """Ask the engine, within the job's deadline.
 
@@ -48,6 +49,7 @@ def add(
         inventory: None where no engine is configured: the job stays as it is.
         plugins: those that the job calls.
         hosts, vm, vms: ids to ask about; where there are none, the engine is not asked about any.
+        known: what it told of them a moment ago; it is not asked again.
 
     Returns:
         The job, and what is wrong. If the engine gives no answer, the log says so once and the
@@ -58,7 +60,9 @@ def add(
     job = replace(job, engine=NOT_NAMED)
     statistics = any(plugin.wants_statistics for plugin in plugins)
     try:
-        job = replace(job, replies=inventory.look_up(hosts, vm, job.deadline, vms, statistics))
+        if known is None:
+            known = inventory.look_up(hosts, vm, job.deadline, vms, statistics)
+        job = replace(job, replies=known)
         if any(plugin.wants_engine for plugin in plugins):
             job = replace(job, engine=inventory.access(job.deadline))
     except EngineUnavailable as error:

@@ -66,8 +66,11 @@ class Service:
         )
         return tuple(catalogue.units.values())
 
-    def decide(self, request: Request) -> Decision:
+    def decide(self, request: Request, known: Optional[EngineReplies] = None) -> Decision:
         """Run the units that a request asks for.
+
+        Args:
+            known: what the engine told of the request's ids; None: it is asked.
 
         Raises:
             UnknownUnit: no such unit of that kind (design form).
@@ -102,7 +105,7 @@ class Service:
         if hosts == () or (not calls and isinstance(hosts, tuple)):
             execution = Execution(hosts, None, ())
         else:
-            job, engine_errors = self._with_engine(job)
+            job, engine_errors = self._with_engine(job, known)
             secret, replies = job.engine.token, job.replies
             execution = self._executor.run(job)
             log.log_problems(request_id, execution.errors)
@@ -146,14 +149,16 @@ class Service:
             light = record.light(decision)
             self._history.put(partial(record.of_units, light), record.size(decision), inputs)
 
-    def _with_engine(self, job: Job) -> Tuple[Job, Tuple[str, ...]]:
+    def _with_engine(
+        self, job: Job, known: Optional[EngineReplies] = None
+    ) -> Tuple[Job, Tuple[str, ...]]:
         units = [call.unit for call in job.calls]
         plugins = [unit.plugin for unit in units]
         if all(unit.class_name is not None for unit in units):  # these are called with ids
             return engine_data.add(job, self._inventory, plugins, (), None)
         hosts = job.hosts if isinstance(job.hosts, tuple) else ()
         vm = job.vm if isinstance(job.vm, str) else None
-        return engine_data.add(job, self._inventory, plugins, hosts, vm)
+        return engine_data.add(job, self._inventory, plugins, hosts, vm, known=known)
 
 
 def _answer(

@@ -16,7 +16,18 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import Future, wait
-from typing import Dict, Iterator, Mapping, Optional, Sequence, Tuple, cast
+from typing import (
+    Dict,
+    FrozenSet,
+    Iterable,
+    Iterator,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    cast,
+)
 from urllib.parse import urlencode
 
 from ovirt_scheduler.engine.client import VM_PATH, EngineClient, without_query
@@ -27,6 +38,8 @@ from ovirt_scheduler.model.requests import UUID, Document
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Ids
 from ovirt_scheduler.settings.config import EngineSettings
 
+PAGE = 200  # hosts or VMs in one query: 4 MB with their statistics
+_MOST_EVENTS = 1000  # in one query: 1 MB
 _LONGEST = 10.0  # seconds that one request waits for the engine, at most
 _SHORTEST_PAUSE = 1.0  # seconds without a query after one that failed
 _IDS = 100  # in one query: 4.5 kB of URL; the web server before the engine takes 8
@@ -34,7 +47,24 @@ _MOST_KEPT = 128  # answers
 _MOST_KEPT_BYTES = 64 << 20
 
 _STATISTICS = {"follow": "statistics"}  # an engine older than 4.2 does not know it: it has none
+# Numbers and ids are all that is looked for in events, so this is no reading of the document.
 _EVENT = re.compile(rb"""<event\b[^<>]{0,400}?\bid=["']([0-9]{1,18})["']""")
+_NAMED = re.compile(
+    rb"""<(?:host|vm)\b[^<>]{0,400}?\bid=["'](%s)["']"""
+    % UUID.pattern.encode().replace(b"(", b"(?:")
+)
+
+
+class Events(NamedTuple):
+    """What the engine told of its events.
+
+    Attributes:
+        latest: the number of the latest; None where there has been none yet.
+        named: ids of the hosts and VMs that they name; None where there were too many to know.
+    """
+
+    latest: Optional[int]
+    named: Optional[FrozenSet[str]] = frozenset()
 
 
 class Inventory:
@@ -43,9 +73,16 @@ class Inventory:
     One thread at a time sends a query; others with the same query wait for its reply. After a
     failure no query is sent for ``cache_seconds`` (at least 1): each fails at once for the same
     reason.
+
+    Attributes:
+        look_distance: seconds between the beginnings of two looks after events, at least.
+        keeps_documents: whether documents are of use when they were read: where decisions are
+            recorded with what they were made on.
     """
 
     def __init__(self, settings: EngineSettings) -> None:
+        self.look_distance = settings.look_distance
+        self.keeps_documents = False
         self._client = EngineClient(settings)
         self._kept_for = settings.cache_seconds
         self._lock = threading.Lock()
@@ -97,30 +134,54 @@ class Inventory:
         with self._failing_fast():
             return self._client.access(deadline)
 
-    def cluster(self, name: str, deadline: float) -> Tuple[Document, Document]:
-        """The hosts and the VMs of a cluster, as they are now, with their statistics.
+    def page(
+        self, kind: str, search: str, number: int, deadline: float, statistics: bool = False
+    ) -> Document:
+        """One page of the hosts or VMs that a search finds, as they are now, by their names.
 
         Args:
-            name: of the cluster; letters, digits, ``-``, ``_`` and ``.`` alone.
+            kind: ``hosts`` or ``vms``.
+            search: in the engine's words.
+            number: of the page, from 1; each but the last has ``PAGE`` of them.
+            statistics: whether the document is to have those of each.
 
         Raises:
             EngineUnavailable: as for ``look_up``.
         """
-        query = urlencode({"search": f"cluster={name}", **_STATISTICS})
-        hosts, vms = (self._now(f"/{kind}?{query}", deadline) for kind in ("hosts", "vms"))
-        return hosts, vms
+        follow = _STATISTICS if statistics else {}
+        query = {"search": f"{search} sortby name page {number}", "max": PAGE, **follow}
+        return self._now(f"/{kind}?{urlencode(query)}", deadline)
 
-    def latest_event(self, after: Optional[int], deadline: float) -> Optional[int]:
-        """The number of the engine's latest event; ``after`` again where there is none since.
+    def pages_of(
+        self, kind: str, ids: Iterable[str], seconds: float, statistics: bool = False
+    ) -> Iterator[Document]:
+        """Documents of the hosts or VMs of these ids, as they are now.
+
+        Args:
+            kind: ``hosts`` or ``vms``.
+            seconds: for each query.
 
         Raises:
             EngineUnavailable: as for ``look_up``.
         """
-        query = urlencode({"max": 1} if after is None else {"from": after, "max": 1})
-        document = self._now(f"/events?{query}", deadline)
-        # A number is all that is looked for, so this is no reading of the document.
+        for path, _ in _searches(kind, tuple(ids), _STATISTICS if statistics else {}):
+            yield self._now(path, time.monotonic() + seconds)
+
+    def events(self, after: Optional[int], deadline: float) -> Events:
+        """The engine's events after one; without one, the number of the latest alone.
+
+        Raises:
+            EngineUnavailable: as for ``look_up``.
+        """
+        query = {"max": 1} if after is None else {"from": after, "max": _MOST_EVENTS}
+        document = self._now(f"/events?{urlencode(query)}", deadline)
         numbers = [int(number) for number in _EVENT.findall(document.data)]
-        return max(numbers, default=after)
+        latest = max(numbers, default=after)
+        if after is None:
+            return Events(latest)
+        if len(numbers) >= _MOST_EVENTS:
+            return Events(latest, None)
+        return Events(latest, frozenset(each.decode() for each in _NAMED.findall(document.data)))
 
     def _now(self, path: str, deadline: float) -> Document:
         """What the engine answers there, which is not kept."""
@@ -169,7 +230,10 @@ class Inventory:
         try:
             with self._failing_fast():
                 document = self._client.get(path, deadline)
-            answer.set_result(None if document is None else EngineReply(document, ids))
+            reply = None
+            if document is not None:
+                reply = EngineReply(document, ids, keeps_document=self.keeps_documents)
+            answer.set_result(reply)
         except Exception as error:  # noqa: BLE001  those who wait have to get it, whatever it is
             with self._lock:
                 del self._answers[path]
@@ -221,4 +285,5 @@ def _size(of: Future[Optional[EngineReply]]) -> int:
     reply = None if of.exception() else of.result()
     if reply is None:
         return 0
-    return len(reply.document.data) + (0 if reply.pack is None else reply.pack.size)
+    document = b"" if reply.document is None else reply.document.data
+    return len(document) + (0 if reply.pack is None else reply.pack.size)

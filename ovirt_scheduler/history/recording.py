@@ -70,7 +70,7 @@ class Recording(NamedTuple):
 def inputs(
     subjects: Subjects, replies: EngineReplies, request: Mapping[str, object]
 ) -> Optional[Inputs]:
-    """What a request was made on; None where a document of the engine's could not be read."""
+    """What a request was made on; None where a document of the engine's is not there."""
     given = [
         Given(role, False, document)
         for role, document in (
@@ -82,7 +82,7 @@ def inputs(
     of_vm = () if replies.vm is None else (replies.vm,)
     for role, several in ((Role.HOSTS, replies.hosts), (Role.VMS, replies.vms), (Role.VM, of_vm)):
         for each in several:
-            if each.pack is None:
+            if each.pack is None or each.document is None:
                 return None
             given.append(Given(role, True, each.document))
     return Inputs(tuple(given), request)

@@ -1,7 +1,7 @@
 """The state of a cluster: the statuses of its hosts and VMs, and where each VM runs.
 
-The daemon opens no document. It hands the engine's to a reader, and gets back a
-``ClusterState``: all that it needs to look after a cluster.
+The daemon opens no document. It hands the engine's to readers, and gets back what a
+``ClusterState`` is made of: all that it needs to look after a cluster.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ class HostState:
     busy_processors: float = 0.0
     memory: int = 0  # bytes; 0: how much is used is not known
     used_memory: int = 0
+    cluster: Optional[str] = None  # the cluster's id
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class VmState:
     processors: int = 1
     memory: int = 0  # bytes
     busy_processors: Optional[float] = None  # None: its share of what its host uses
+    cluster: Optional[str] = None  # the cluster's id
 
 
 @dataclass(frozen=True)

@@ -109,16 +109,17 @@ class Pack:
 
 @dataclass(eq=False)
 class EngineReply:
-    """The engine's reply to one query for ids: its document, and the pack once it was read.
+    """What the engine told of hosts or VMs: its document, and the pack once it was read.
 
     Requests share it by way of the inventory's cache. Two of them may read it at once; both
     then put the same here.
     """
 
-    document: Document
+    document: Optional[Document]
     asked: Ids
     pack: Optional[Pack] = None
     problems: Tuple[str, ...] = ()
+    keeps_document: bool = True  # for the history; else it goes when there is a pack
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple, cast
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar, cast
 
 from ovirt_scheduler.errors import BadParameters, RefusedProperty, UnreadableDocument
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.analysis import Analysis
-from ovirt_scheduler.model.cluster_state import ClusterState
+from ovirt_scheduler.model.cluster_state import HostState, VmState
 from ovirt_scheduler.model.daemon_state import ProcessesState
 from ovirt_scheduler.model.decisions import Execution, Job
 from ovirt_scheduler.model.drivers import (
@@ -51,6 +51,8 @@ from ovirt_scheduler.processes.runner import Runner
 
 # Of one role: each is a descriptor that a plugin's process has open, of the few that it may have.
 _MOST_PACKS = 2
+
+States = TypeVar("States")
 
 HearChange = Callable[[StatusChange, DriverExecution], None]
 
@@ -246,23 +248,33 @@ class Executor:
                 )
                 hear(change, self._called(_method_call(one, of_one), execution, one))
 
-    def read_cluster(self, hosts: Document, vms: Document, deadline: float) -> ClusterState:
-        """Read the engine's documents on a cluster, in a process of its own.
+    def read_hosts(self, page: Document, deadline: float) -> Tuple[Pack, Dict[str, HostState]]:
+        """Read a page of hosts that the engine told of: the hosts packed, and the state of each.
 
         Raises:
-            UnreadableDocument: it cannot be read.
-            Overloaded, ExecutorUnavailable: as for ``run``.
+            UnreadableDocument, Overloaded, ExecutorUnavailable: as for ``run``.
         """
-        unread = [Unread(Role.HOSTS, hosts), Unread(Role.VMS, vms)]
+        return self._read_page(Unread(Role.HOSTS, page), deadline, messages.unpack_hosts)
+
+    def read_vms(self, page: Document, deadline: float) -> Tuple[Pack, Dict[str, VmState]]:
+        """Read a page of VMs, as ``read_hosts`` does it with hosts."""
+        return self._read_page(Unread(Role.VMS, page), deadline, messages.unpack_vms)
+
+    def _read_page(
+        self, unread: Unread, deadline: float, unpack: Callable[[object], States]
+    ) -> Tuple[Pack, States]:
         with self._runner.places.taken(1, deadline):
-            _, read, state = self._runner.read(unread, deadline, tells_states=True)
-        for each in read:
-            if each.problem:
-                raise UnreadableDocument(each.problem)
+            packs, (read,), seen = self._runner.read([unread], deadline, tells_states=True)
+        if read.problem:
+            raise UnreadableDocument(read.problem)
         try:
-            return messages.unpack_cluster_state(state)
+            return packs[0], unpack(seen)
         except FrameError as error:
             raise UnreadableDocument(str(error)) from None
+
+    def joined(self, packs: Sequence[Pack]) -> Pack:
+        """One pack of several; it raises ExecutorUnavailable, where descriptors or memory lack."""
+        return packs[0] if len(packs) == 1 else plugin_call.joined(packs)
 
     def _called(
         self, method: PluginCall, execution: DriverExecution, job: DriverJob
@@ -342,16 +354,12 @@ class Executor:
         """The packs of each role: of documents that were read before, or are read now."""
         unread = [Unread(role, document) for role, document in brought.items()]
         due = [
-            (role, each)
+            (each, Unread(Role.VMS if role is Role.VM else role, document, each.asked))
             for role, several in by_role.items()
             for each in several
-            if each.pack is None and not each.problems
-        ]
-        # The reply on one VM is read as a collection is.
-        unread += [
-            Unread(Role.VMS if role is Role.VM else role, each.document, each.asked)
-            for role, each in due
-        ]
+            if (document := each.document) and each.pack is None and not each.problems
+        ]  # the reply on one VM is read as a collection is
+        unread += [each for _, each in due]
         found: Dict[Role, Tuple[Pack, ...]] = {}
         if unread:
             packs: List[Pack] = []
@@ -362,16 +370,18 @@ class Executor:
                 packs += read
                 documents += about
             left = iter(packs)
-            for role, document in zip(brought, documents):
-                if document.problem:
-                    raise UnreadableDocument(document.problem)
+            for role, about_it in zip(brought, documents):
+                if about_it.problem:
+                    raise UnreadableDocument(about_it.problem)
                 found[role] = (next(left),)
-            for (_, each), document in zip(due, documents[len(brought) :]):
-                if document.problem:
-                    each.problems = (f"the engine's reply cannot be read: {document.problem}",)
+            for (each, _), about_it in zip(due, documents[len(brought) :]):
+                if about_it.problem:
+                    each.problems = (f"the engine's reply cannot be read: {about_it.problem}",)
                     continue
-                each.problems = (document.note,) if document.note else ()
+                each.problems = (about_it.note,) if about_it.note else ()
                 each.pack = next(left)
+                if not each.keeps_document:  # it takes more memory than the pack
+                    each.document = None
         for role, several in by_role.items():
             kept = tuple(each.pack for each in several if each.pack is not None)
             if kept:

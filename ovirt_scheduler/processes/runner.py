@@ -307,7 +307,7 @@ class Runner:
 
         Returns:
             The packs of those that could be read, in their order; what is to be said of each
-            document; what was seen in them, for ``messages.unpack_cluster_state``.
+            document; what was seen in them, for ``messages.unpack_hosts`` and ``unpack_vms``.
 
         Raises:
             UnreadableDocument: its process did not live to tell.

@@ -146,6 +146,8 @@ class _Plan:
         """Have the hosts below the low mark take over from the most used, while that evens out."""
         for target in sorted(self._up(), key=_fraction):
             for source in sorted(self._up(), key=_fraction, reverse=True):
+                if target.fraction >= self._low or self._is_full():
+                    break
                 for vm in sorted(self._movable(source), key=_least_important_first):
                     if target.fraction >= self._low or self._is_full():
                         break

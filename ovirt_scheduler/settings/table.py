@@ -160,6 +160,9 @@ SCHEDULER: Tuple[Key, ...] = (
         unset="the system's authorities", section="engine"),
     Key("cache_seconds", "seconds", "5",
         "How long an answer of the engine is used again.", bounds=("0", "3600"), section="engine"),
+    Key("look_distance", "seconds", "5",
+        "How long a look at a cluster keeps off the next one that an event of the engine leads to.",
+        bounds=("0", "3600"), section="engine"),
 )  # fmt: skip
 
 CLUSTER: Tuple[Key, ...] = (

@@ -136,7 +136,7 @@ class Policy:
         """
         hosts = tuple(self._cluster.hosts)
         destinations = ClusterDestinations(
-            self._service, self._settings, hosts, state, staying, former, threading.Event()
+            self._service, self._settings, None, state, staying, former, threading.Event()
         )
         answer: Migrations = {}
         unit = self._settings.balance

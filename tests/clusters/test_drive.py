@@ -35,10 +35,10 @@ def test_a_change_of_status_reaches_its_hook_once(driven):
     driven.wait(lambda: driven.engine.asked("events"))
     driven.engine.hosts[0].status = "non_operational"
     driven.vm("mail").status = "paused"
-    driven.engine.happened()
+    driven.engine.happened(driven.engine.hosts[0], driven.vm("mail"))
     wanted = "host lynx up non_operational\nvm mail up paused\n"
     driven.wait(lambda: driven.told.read_text() == wanted)
-    driven.engine.happened()
+    driven.engine.happened(driven.vm("mail"))
     driven.wait_for_looks(1)
     driven.stop()
     assert driven.told.read_text() == wanted

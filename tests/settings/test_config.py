@@ -129,7 +129,8 @@ def test_the_sample_file_is_all_defaults():
 def test_the_sample_file_is_all_defaults_without_its_comment_signs(conf):
     """What stands behind them are the defaults, in values that can be read."""
     sample = (PROJECT / "etc" / "scheduler.conf").read_text(encoding="utf-8")
-    uncommented = re.sub(r"(?m)^#(?=[a-z_]+ = |\[)", "", sample).replace("cache_seconds = 5", "")
+    uncommented = re.sub(r"(?m)^#(?=[a-z_]+ = |\[)", "", sample)
+    uncommented = re.sub("cache_seconds = 5|look_distance = 5", "", uncommented)
     assert uncommented.count("\nlistening_port = 18781\n") == 1
     cluster = ClusterSettings("Default", "default", {}, 60.0, 600.0)
     assert conf(uncommented) == dataclasses.replace(DEFAULTS, clusters=(cluster,))
@@ -213,7 +214,7 @@ def test_the_engine_section_is_complete_with_three_keys(conf):
     """The others have defaults, and the URL has no slash at its end."""
     settings = conf(ENGINE.replace("/api", "/api/"))
     assert settings.engine == EngineSettings(
-        "https://e.example/api", "u@internal", Path("/p"), None, 5.0
+        "https://e.example/api", "u@internal", Path("/p"), None, 5.0, 5.0
     )
     settings = conf(ENGINE + "ca_file = /ca\ncache_seconds = 0")
     assert settings.engine is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable
 
@@ -157,7 +158,11 @@ class Driven:
         self.wait(lambda: words in self.daemon.log, f"the log never said {words!r}")
 
     def looks(self, name: str = "") -> int:
-        return sum(name in query.search for query in self.engine.asked("vms"))
+        """Queries for VMs; of those in pages, the first."""
+        searches = [query.search for query in self.engine.asked("vms")]
+        return sum(
+            name in search and not re.search(r" page ([2-9]|1\d)", search) for search in searches
+        )
 
     def wait_for_looks(self, more: int = 2) -> None:
         """Until the cluster has been looked at so often again."""

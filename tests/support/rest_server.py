@@ -10,6 +10,9 @@ A migration that is asked for waits for ``finish_migrations``, or is done at onc
 ``instant_migrations`` is set; ``happened`` makes an event. ``acting`` cleared is an engine that
 takes a migration and does not answer; ``broken_action`` is what it answers instead, once.
 
+Collections come in pages (``search=... page 2`` and ``max``). ``entity_seconds`` is how long an
+engine takes for each of the entities that it tells of.
+
 The cluster may be changed while it runs, and so may the way in which it answers: ``answering``
 cleared is an engine that is silent, ``broken`` is what it says instead of a document, and
 ``expire_tokens`` makes it forget all logins.
@@ -21,16 +24,17 @@ import json
 import re
 import ssl
 import threading
+import time
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 from urllib.parse import parse_qs, urlsplit
-from xml.sax.saxutils import escape, quoteattr
 
 from ovirt_scheduler.security import certificates
 from ovirt_scheduler.settings.config import EngineSettings
+from tests.support.elements import API, Element, at, collection, link
 
 GIB = 2**30
 USER = "scheduler@internal"
@@ -38,7 +42,6 @@ PASSWORD = "correct+horse & batterie"  # has to be escaped in a form
 
 _SSO = "/ovirt-engine/sso/oauth/token"
 _LOGOUT = "/ovirt-engine/services/sso-logout"
-_API = "/ovirt-engine/api"
 _HTML = "<html><head><title>Error</title></head><body>Error</body></html>"
 _NAMES = uuid.UUID("6f1d7b0e-3c55-4b52-9c5e-1d3a1f6b9e10")
 
@@ -58,6 +61,7 @@ class Host:
     cluster: str = "Default"
     measured: bool = False  # its statistics tell what its VMs use
     busy: Optional[int] = None  # percent of its four processors; None: not told
+    kind = "host"
 
     @property
     def id(self) -> str:
@@ -74,10 +78,14 @@ class Vm:
     status: str = "up"
     busy: Optional[int] = None  # percent of one processor; None: not told
     cluster: str = "Default"
+    kind = "vm"
 
     @property
     def id(self) -> str:
         return id_of(self.name)
+
+
+Named = Union[Host, Vm]
 
 
 class Query(NamedTuple):
@@ -96,22 +104,6 @@ class Reply(NamedTuple):
     body: str
 
 
-Content = Union[str, int, List["Element"]]
-
-
-@dataclass
-class Element:
-    name: str
-    content: Content = ""
-    attributes: Mapping[str, str] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        attributes = "".join(f" {name}={quoteattr(v)}" for name, v in self.attributes.items())
-        inside = self.content
-        text = "".join(map(str, inside)) if isinstance(inside, list) else escape(str(inside))
-        return f"<{self.name}{attributes}>{text}</{self.name}>"
-
-
 class RestServer:
     """Serves from ``with`` until its end; everything it counts is there to be looked at.
 
@@ -127,7 +119,9 @@ class RestServer:
         self.hosts = list(hosts)
         self.vms = list(vms)
         self.queries: List[Query] = []
-        self.events: List[int] = [1000]
+        self.events: Dict[int, List[Named]] = {1000: []}  # what each of them names
+        self.entity_seconds = 0.0
+        self.bytes_sent = 0  # of documents
         self.migrations: List[Tuple[str, str]] = []  # names of VM and host, as asked for
         self.migrating: Dict[str, str] = {}
         self.instant_migrations = False
@@ -161,7 +155,7 @@ class RestServer:
             )
             self.ca_file = files.certificate
         self.port = self._server.server_address[1]
-        self.url = f"http{'s' if tls else ''}://localhost:{self.port}{_API}"
+        self.url = f"http{'s' if tls else ''}://localhost:{self.port}{API}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
 
     def __enter__(self) -> RestServer:
@@ -183,6 +177,7 @@ class RestServer:
             "password_file": self.password_file,
             "ca_file": self.ca_file,
             "cache_seconds": 60.0,
+            "look_distance": 0.0,
         }
         return EngineSettings(**{**values, **changes})
 
@@ -200,10 +195,11 @@ class RestServer:
         """The queries of that path or below it, in their order."""
         return [query for query in self.queries if f"{query.path}/".startswith(f"{path}/")]
 
-    def happened(self) -> None:
-        """There is an event; what has happened, is seen where it has."""
+    def happened(self, *named: Named) -> None:
+        """There is an event for each of these, or one that names nothing."""
         with self._lock:
-            self.events.append(self.events[-1] + 7)
+            for each in named or (None,):
+                self.events[max(self.events) + 7] = [] if each is None else [each]
 
     def finish_migrations(self, well: bool = True) -> None:
         """All that are under way end, on the target or where they began."""
@@ -249,7 +245,7 @@ class RestServer:
         Args:
             follow: with their statistics.
         """
-        return _collection("hosts", [self._host(host, follow) for host in self._named(names)])
+        return collection("hosts", [self._host(host, follow) for host in self._named(names)])
 
     def vm_document(self, name: str) -> str:
         return next(str(self._vm(vm)) for vm in self.vms if vm.name == name)
@@ -304,6 +300,7 @@ class RestServer:
             return _fault(404, str(error))
         except ValueError as error:
             return _fault(400, str(error))
+        self.bytes_sent += len(document)
         return Reply(200, "application/xml;charset=UTF-8", f"{_DECLARATION}{document}")
 
     def _document(self, query: Query) -> str:
@@ -312,31 +309,40 @@ class RestServer:
         if kind == "":
             return str(Element("api", [Element("product_info", [Element("name", "oVirt")])]))
         if kind == "events":
-            newest = [number for number in reversed(self.events) if number > (query.after or 0)]
-            return _collection("events", [_event(number) for number in newest[: query.most]])
+            newest = [
+                event for event in reversed(self.events.items()) if event[0] > (query.after or 0)
+            ]
+            return collection("events", [_event(*event) for event in newest[: query.most]])
         entities, render = {"hosts": (self.hosts, self._host), "vms": (self.vms, self._vm)}[kind]
         if not entity_id:
-            search, page = _paged(query.search)
-            found = [entity for entity in entities if self._matches(entity, search)]
-            first = (page - 1) * (query.most or 100)
-            some = found[first : None if query.most is None else first + query.most]
+            search, _, page = query.search.replace('"', "").partition(" page ")
+            terms, _, order = search.partition(" sortby ")
+            if order not in ("", "name"):
+                raise ValueError(f"invalid order {order} in the search")
+            found = [entity for entity in entities if self._matches(entity, terms)]
+            if order:
+                found.sort(key=lambda entity: entity.name)
+            first = (int(page or 1) - 1) * (query.most or 100)
+            found = found[first : None if query.most is None else first + query.most]
+            time.sleep(self.entity_seconds * len(found))
             follow = "statistics" in query.follow.split(",")
-            return _collection(kind, [render(entity, follow) for entity in some])
+            return collection(kind, [render(entity, follow) for entity in found])
         entity = {entity.id: entity for entity in entities}[entity_id.lower()]
         if not below:
             return str(render(entity, query.follow == "statistics"))
         if (kind, below) != ("hosts", "statistics"):
             raise LookupError(query.path)
-        return _collection("statistics", self._statistics(entity))
+        return collection("statistics", self._statistics(entity))
 
-    def _matches(self, entity: Union[Host, Vm], search: str) -> bool:
+    def _matches(self, entity: Named, search: str) -> bool:
         """``id=1 or id=2``, ``host=lynx and status=up``: what is asked of it here, no more."""
         return not search or any(
-            all(self._is(entity, *term.split("=")) for term in part.split(" and "))
+            all(self._is(entity, term) for term in part.split(" and "))
             for part in search.split(" or ")
         )
 
-    def _is(self, entity: Union[Host, Vm], name: str, value: str) -> bool:
+    def _is(self, entity: Named, term: str) -> bool:
+        name, value = re.split("!?=", term)
         fields = {"id", "name", "status", "cluster"} | (
             {"host"} if isinstance(entity, Vm) else set()
         )
@@ -344,7 +350,8 @@ class RestServer:
             raise ValueError(f"invalid field {name} in the search")
         found = getattr(entity, name)
         # The engine looks for names whatever their case.
-        return found is not None and found.lower() == value.lower()
+        is_equal = found is not None and found.lower() == value.lower()
+        return is_equal != ("!=" in term)
 
     def _host(self, host: Host, follow: bool = False) -> Element:
         vms = [vm for vm in self.vms if vm.host == host.name]
@@ -354,8 +361,8 @@ class RestServer:
             Element("name", host.name),
             Element("statistics", self._statistics(host))
             if follow
-            else _link("hosts", host.id, "statistics"),
-            Element("cluster", "", _at("clusters", id_of(f"cluster {host.cluster}"))),
+            else link("hosts", host.id, "statistics"),
+            Element("cluster", "", at("clusters", id_of(f"cluster {host.cluster}"))),
             Element("address", f"{host.name}.example.org"),
             Element("memory", host.memory),
             Element("status", host.status),
@@ -365,7 +372,7 @@ class RestServer:
             content.append(Element("cpu", [Element("topology", [Element("cores", 4)])]))
         if host.max_scheduling_memory is not None:
             content.append(Element("max_scheduling_memory", host.max_scheduling_memory))
-        return Element("host", content, _at("hosts", host.id))
+        return Element("host", content, at("hosts", host.id))
 
     def _statistics(self, host: Host) -> List[Element]:
         values = {"memory.total": host.memory, "memory.free": host.free_memory}
@@ -380,41 +387,24 @@ class RestServer:
         busy = [] if vm.busy is None else [_statistic("cpu.current.total", vm.busy)]
         content = [
             Element("name", vm.name),
-            Element("statistics", busy) if follow else _link("vms", vm.id, "statistics"),
-            Element("cluster", "", _at("clusters", id_of(f"cluster {vm.cluster}"))),
+            Element("statistics", busy) if follow else link("vms", vm.id, "statistics"),
+            Element("cluster", "", at("clusters", id_of(f"cluster {vm.cluster}"))),
             Element("memory", vm.memory),
             Element("os", [Element("type", vm.os)]),
             Element("placement_policy", [Element("affinity", vm.affinity)]),
             Element("status", vm.status),
         ]
         if vm.host is not None:
-            content.append(Element("host", "", _at("hosts", id_of(vm.host))))
-        return Element("vm", content, _at("vms", vm.id))
+            content.append(Element("host", "", at("hosts", id_of(vm.host))))
+        return Element("vm", content, at("vms", vm.id))
 
 
 _DECLARATION = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
 
 
-def _paged(search: str) -> Tuple[str, int]:
-    """A search without its order and its page, and the number of that page."""
-    terms, _, page = search.partition(" page ")
-    return terms.partition(" sortby ")[0].replace('"', ""), int(page or 1)
-
-
-def _collection(name: str, elements: List[Element]) -> str:
-    return str(Element(name, elements))
-
-
-def _event(number: int) -> Element:
-    return Element("event", [Element("code", "30")], _at("events", str(number)))
-
-
-def _at(kind: str, entity_id: str) -> Dict[str, str]:
-    return {"href": f"{_API}/{kind}/{entity_id}", "id": entity_id}
-
-
-def _link(kind: str, entity_id: str, name: str) -> Element:
-    return Element("link", "", {"href": f"{_API}/{kind}/{entity_id}/{name}", "rel": name})
+def _event(number: int, named: List[Named]) -> Element:
+    links = [Element(each.kind, "", at(f"{each.kind}s", each.id)) for each in named]
+    return Element("event", [Element("code", "30"), *links], at("events", str(number)))
 
 
 def _statistic(name: str, value: int) -> Element:
@@ -455,15 +445,15 @@ class _Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         engine = self.server.engine
         scheme, _, token = self.headers.get("Authorization", "").partition(" ")
-        if url.path != _API and not url.path.startswith(f"{_API}/"):
+        if url.path != API and not url.path.startswith(f"{API}/"):
             self._answer(Reply(404, "text/html", _HTML))
         elif scheme != "Bearer" or token not in engine.tokens:
             self._answer(Reply(401, "text/html", _HTML))
         else:
-            self._answer(engine.get(url.path[len(_API) + 1 :], _flat(url.query)))
+            self._answer(engine.get(url.path[len(API) + 1 :], _flat(url.query)))
 
     def do_POST(self) -> None:
-        of_vm = re.fullmatch(f"{_API}/vms/([^/]+)/migrate", self.path)
+        of_vm = re.fullmatch(f"{API}/vms/([^/]+)/migrate", self.path)
         if of_vm:
             self._act(of_vm[1])
             return

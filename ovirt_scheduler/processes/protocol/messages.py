@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 from ovirt_scheduler.model import records
 from ovirt_scheduler.model.analysis import Analysis
-from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
+from ovirt_scheduler.model.cluster_state import HostState, VmState
 from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.tasks import CallInputs, Function, Returns
 from ovirt_scheduler.model.text import one_line
@@ -219,31 +219,45 @@ def unpack_split(payload: bytes, count: int, size: int) -> List[Optional[List[in
     return lengths
 
 
-def unpack_cluster_state(state: Any) -> ClusterState:
-    """The state of a cluster, as a reader found it in the documents of its hosts and its VMs.
+def unpack_hosts(seen: Any) -> Dict[str, HostState]:
+    """The state of each host by id, as a reader found it in one document.
 
     Args:
-        state: as ``unpack_read`` gives it.
+        seen: as ``unpack_read`` gives it.
 
     Raises:
         FrameError: it has not the shape.
     """
     try:
-        hosts, vms = state
-        return ClusterState(
-            {
-                text(key): HostState(text(name), text(status), *map(amount, used))
-                for key, (name, status, *used) in hosts.items()
-            },
-            {
-                text(key): VmState(
-                    text(name), text(status), _text_or_none(host), *map(amount, used)
-                )
-                for key, (name, status, host, *used) in vms.items()
-            },
-        )
+        (hosts,) = seen
+        return {
+            text(key): replace(
+                HostState(text(name), text(status), *map(amount, used)),
+                cluster=_text_or_none(cluster),
+            )
+            for key, (name, status, cluster, *used) in hosts.items()
+        }
     except MISSHAPEN as error:
-        raise FrameError(f"not the state of a cluster: {error!r:.200}") from None
+        raise FrameError(f"not the states of hosts: {error!r:.200}") from None
+
+
+def unpack_vms(seen: Any) -> Dict[str, VmState]:
+    """The state of each VM by id, as ``unpack_hosts`` does it.
+
+    Raises:
+        FrameError: it has not the shape.
+    """
+    try:
+        (vms,) = seen
+        return {
+            text(key): replace(
+                VmState(text(name), text(status), _text_or_none(host), *map(amount, used)),
+                cluster=_text_or_none(cluster),
+            )
+            for key, (name, status, cluster, host, *used) in vms.items()
+        }
+    except MISSHAPEN as error:
+        raise FrameError(f"not the states of VMs: {error!r:.200}") from None
 
 
 def unpack_analysis(payload: bytes) -> Analysis:

@@ -174,11 +174,12 @@ def _names(found: Sequence[State]) -> Tuple[str, ...]:
 
 
 def _seen(found: Sequence[State]) -> Dict[str, List[object]]:
-    """What the daemon has to know of a cluster's hosts or VMs: as ``unpack_cluster_state``."""
+    """What the daemon has to know of hosts or VMs: as ``unpack_hosts`` and ``unpack_vms``."""
     seen: Dict[str, List[object]] = {}
     for state in found:
         status = state["_status"][2] if "_status" in state else ""
-        seen[state["_id"]] = known = [state.get("_name") or state["_id"], status]
+        cluster = state.get("_cluster", {}).get("_id")
+        seen[state["_id"]] = known = [state.get("_name") or state["_id"], status, cluster]
         if state[""] == "Vm":
             known.append(state.get("_host", {}).get("_id"))
         if "_memory" in state:  # else there is nothing to count with, and few bytes to answer for

@@ -1,0 +1,172 @@
+"""What a look at a large cluster costs: bytes of the engine, processor time, memory.
+
+::
+
+    python -m bench.look [--before CHECKOUT] [--hosts 250] [--vms 3000]
+
+An engine of this process tells of the cluster; the daemons of both checkouts look after it, one
+after the other. Figures are medians of three looks, the calls' of five.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+import xmlrpc.client
+from pathlib import Path
+from typing import Callable, NamedTuple
+
+from bench import report, servers, usage
+from bench.made_engine import LargeEngine
+
+_TIMES = 3
+_MOST_SECONDS = 300.0  # for one look
+_QUIET = 1.5  # seconds without work in which a look is over
+_IDLE = 0.1  # share of a processor that is no work
+
+_MB = 1e6
+
+
+class Figures(NamedTuple):
+    """One kind of look."""
+
+    bytes: float
+    processor: float  # seconds, of the daemon and all below it
+    memory: float  # growth at the peak, in bytes
+
+
+class Looked(NamedTuple):
+    """What one version takes."""
+
+    status: Figures
+    balancing: Figures
+    select_host: float  # seconds
+    load_balance: float
+
+
+def _wait_until(condition: Callable[[], bool], seconds: float = _MOST_SECONDS) -> None:
+    give_up = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > give_up:
+            raise TimeoutError
+        time.sleep(0.02)
+
+
+def _settle(pid: int) -> float:
+    """Wait until nothing is worked on; the processor seconds used until then."""
+    give_up = time.monotonic() + _MOST_SECONDS
+    used = usage.processor_seconds(pid)
+    quiet_since = time.monotonic()
+    while time.monotonic() - quiet_since < _QUIET:
+        if time.monotonic() > give_up:
+            raise TimeoutError
+        time.sleep(0.1)
+        now = usage.processor_seconds(pid)
+        if now - used > 0.1 * _IDLE * 2:
+            quiet_since = time.monotonic()
+        used = now
+    return used
+
+
+def _measure(pid: int, engine: LargeEngine, begin: Callable[[], None], path: str) -> Figures:
+    """A look that this begins, again and again; then once more for its memory."""
+    sizes, seconds = [], []
+    for _ in range(_TIMES):
+        used, sent, asked = _settle(pid), engine.bytes_sent, len(engine.asked(path))
+        begin()
+        _wait_until(lambda asked=asked: len(engine.asked(path)) > asked)  # type: ignore[misc]
+        seconds.append(_settle(pid) - used)
+        sizes.append(engine.bytes_sent - sent)
+    before, asked = usage.memory(pid), len(engine.asked(path))
+    with usage.Peak(pid) as peak:
+        begin()
+        _wait_until(lambda: len(engine.asked(path)) > asked)
+        _settle(pid)
+    return Figures(
+        statistics.median(sizes), statistics.median(seconds), max(0, peak.memory - before)
+    )
+
+
+def _daemon(folder: Path, engine: LargeEngine, checkout: Path, minutes: str) -> servers.Server:
+    more = (
+        f"drive = dry-run\n{engine.conf()}\n[clusters]\n[[Default]]\npolicy = evenly_distribute\n"
+        f"load_balance_interval = {minutes}\ntimer_interval = 0\n"
+    )
+    return servers.daemon(folder, servers.PROJECT / "plugins", more=more, checkout=checkout)
+
+
+def look(checkout: Path, hosts: int, vms: int) -> Looked:
+    """Have the daemon of a checkout look after a cluster of this size."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with LargeEngine(folder, hosts, vms) as engine:
+
+            def change() -> None:
+                vm = engine.vms[vms // 2]
+                vm.status = "paused" if vm.status == "up" else "up"
+                engine.happened(vm)
+
+            with _daemon(folder / "status", engine, checkout, "0") as daemon:
+                _wait_until(lambda: bool(engine.asked("vms")))
+                status = _measure(daemon.pid, engine, change, "vms")
+                calls = _calls(daemon, engine)
+            with _daemon(folder / "balancing", engine, checkout, "0.5") as daemon:
+                _wait_until(lambda: bool(engine.asked("vms")))
+                balancing = _measure(daemon.pid, engine, lambda: None, "vms")
+    return Looked(status, balancing, *calls)
+
+
+def _calls(daemon: servers.Server, engine: LargeEngine) -> tuple[float, float]:
+    """Calls with ids, when the daemon has what the engine told of them."""
+    host, port = daemon.address
+    proxy = xmlrpc.client.ServerProxy(f"http://{host}:{port}/")
+    hosts, vms = ([each.id for each in some] for some in (engine.hosts, engine.vms))
+    properties = {"policy": "evenly_distribute"}
+
+    def timed(call: Callable[[], object]) -> float:
+        call()
+        seconds = []
+        for _ in range(5):
+            begun = time.perf_counter()
+            call()
+            seconds.append(time.perf_counter() - begun)
+        return statistics.median(seconds)
+
+    return (
+        timed(lambda: proxy.selectHost("default", hosts, vms[0], properties)),
+        timed(lambda: proxy.loadBalance("default", hosts, vms, properties)),
+    )
+
+
+def table(before: Looked | None, now: Looked) -> str:
+    """Each figure of both versions, and how many times less it is."""
+    rows = []
+    for name in ("status", "balancing"):
+        figures = [getattr(each, name) for each in (before, now) if each is not None]
+        rows += [
+            [f"{name} look: the engine tells", *(f"{one.bytes / _MB:.1f} MB" for one in figures)],
+            [f"{name} look: processor time", *(f"{one.processor:.2f} s" for one in figures)],
+            [f"{name} look: memory", *(f"{one.memory / _MB:.0f} MB" for one in figures)],
+        ]
+    for name, call in (("select_host", "selectHost"), ("load_balance", "loadBalance")):
+        seconds = [getattr(each, name) for each in (before, now) if each is not None]
+        rows.append([f"{call} on ids", *map(report.milliseconds, seconds)])
+    head = ("", "before", "now") if before is not None else ("", "now")
+    return report.table(head, rows)
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--before", type=Path, help="a checkout of the version before")
+    parser.add_argument("--hosts", type=int, default=250)
+    parser.add_argument("--vms", type=int, default=3000)
+    options = parser.parse_args()
+    before = options.before and look(options.before.resolve(), options.hosts, options.vms)
+    print(table(before, look(servers.PROJECT, options.hosts, options.vms)))
+
+
+if __name__ == "__main__":
+    main()

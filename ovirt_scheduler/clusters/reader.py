@@ -1,0 +1,249 @@
+"""Reads a cluster from the engine, page by page, and asks for no more than is used.
+
+::
+
+    the engine ──► a page of hosts or VMs ──► a reader's process ──► packs: what schedulers get
+                   (one after another)                        └────► states: what the daemon knows
+
+The engine has no query for statuses alone: a VM takes 8 kB, with its statistics 19 kB. So all VMs
+are read when a scheduler is to be called, and rarely else. In between these are read: the hosts,
+the VMs that events name, and those whose status says that it will soon be another.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import (
+    Callable,
+    Collection,
+    Dict,
+    FrozenSet,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    TypeVar,
+)
+
+from ovirt_scheduler.engine.inventory import PAGE, Inventory
+from ovirt_scheduler.errors import EngineUnavailable, SchedulerError, UnreadableDocument
+from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
+from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Pack
+from ovirt_scheduler.processes.executor import Executor
+
+_PAGE_SECONDS = 60.0  # for the engine's answer; and for its reading
+_MOST_PAGES = 500
+_STATUS_EVERY = 60.0  # seconds between looks at what may have changed, without an event
+_ALL_EVERY = 600.0  # seconds between looks at all VMs, where no scheduler is called
+_STEADY = ("up", "down", "suspended")  # a VM stays like this until an event tells otherwise
+
+State = TypeVar("State", HostState, VmState)
+ReadPage = Callable[[Document, float], Tuple[Pack, Dict[str, State]]]
+
+
+@dataclass(frozen=True)
+class View:
+    """A cluster at one moment.
+
+    Attributes:
+        state: of its hosts and VMs.
+        replies: its hosts and VMs as schedulers get them; None where not all were read.
+        with_statistics: whether they are with their statistics.
+    """
+
+    state: ClusterState
+    replies: Optional[EngineReplies] = None
+    with_statistics: bool = False
+
+
+class ClusterReader:
+    """Reads one cluster; used by one thread.
+
+    Args:
+        name: of the cluster; letters, digits, ``-``, ``_`` and ``.`` alone.
+        stopping: set when no other page is to be asked for.
+
+    Attributes:
+        look_at: when to look though no event has come, on the monotonic clock.
+    """
+
+    def __init__(
+        self, name: str, inventory: Inventory, executor: Executor, stopping: threading.Event
+    ) -> None:
+        self._cluster = f"cluster={name}"
+        self._inventory = inventory
+        self._executor = executor
+        self._stopping = stopping
+        self._state: Optional[ClusterState] = None  # as the latest look found it
+        self._named: Optional[FrozenSet[str]] = frozenset()  # by events since then; None: anything
+        self._all_at = 0.0
+        self.look_at = 0.0
+
+    @property
+    def has_news(self) -> bool:
+        """Whether an event has named something of the cluster since the latest look."""
+        return self._named != frozenset()
+
+    def hear(self, named: Optional[FrozenSet[str]]) -> None:
+        """Take in ids that events name; None: they may have named anything."""
+        if named is None or self._named is None:
+            self._named = None
+        elif self._state is not None:
+            self._named |= named & (self._state.hosts.keys() | self._state.vms.keys())
+
+    def look(self, all_of_it: bool, statistics: bool, followed: Collection[str]) -> View:
+        """Read of the cluster what is used now.
+
+        Args:
+            all_of_it: because the scheduler is to be called.
+            statistics: of all of it, too.
+            followed: ids of VMs that are looked at each time.
+
+        Raises:
+            EngineUnavailable: a page does not come, or what comes is no page.
+            UnreadableDocument: a page cannot be read.
+            SchedulerError: there is no host.
+        """
+        former, now = self._state, time.monotonic()
+        if all_of_it or former is None or self._named is None or now >= self._all_at:
+            return self._all(statistics)
+        if self._named or now >= self.look_at:
+            state = self._changed(former, self._named.union(followed))
+            self.look_at = now + _STATUS_EVERY
+            self._named = frozenset()
+        else:
+            state = self._with_vms(former, [vm for vm in followed if vm in former.vms])
+        self._state = state
+        return View(state)
+
+    def complete(self, view: View, statistics: bool) -> View:
+        """The same view, if it has all hosts and VMs, and the statistics; else a new one.
+
+        Raises:
+            As ``look``.
+        """
+        has_all = view.replies is not None and view.with_statistics >= statistics
+        return view if has_all else self._all(statistics)
+
+    def _all(self, statistics: bool) -> View:
+        """Read all hosts and VMs.
+
+        What was known and is on no page any more is asked for by its id: while pages are read,
+        others may come or go, and push it past the border of one.
+        """
+        known, now = self._state or ClusterState({}, {}), time.monotonic()
+        hosts, of_hosts = self._hosts(known, statistics)
+        vms, of_vms = self._pages(
+            "vms", self._cluster, self._executor.read_vms, known.vms, statistics
+        )
+        state = _in_cluster(ClusterState(hosts, vms))
+        replies = EngineReplies(self._joined(of_hosts), vms=self._joined(of_vms))
+        self._state, self._named = state, frozenset()
+        self.look_at, self._all_at = now + _STATUS_EVERY, now + _ALL_EVERY
+        return View(state, replies, statistics)
+
+    def _changed(self, former: ClusterState, named: Collection[str]) -> ClusterState:
+        """Read all hosts, the VMs of these ids, and the others that may have changed."""
+        hosts, _ = self._hosts(former)
+        unsteady = " and ".join([self._cluster, *(f"status!={status}" for status in _STEADY)])
+        vms, _ = self._pages("vms", unsteady, self._executor.read_vms)
+        asked = [
+            vm
+            for vm, state in former.vms.items()
+            if vm not in vms and (vm in named or state.status not in _STEADY)
+        ]
+        return self._with_vms(ClusterState(hosts, {**former.vms, **vms}), asked)
+
+    def _hosts(
+        self, former: ClusterState, statistics: bool = False
+    ) -> Tuple[Dict[str, HostState], List[EngineReply]]:
+        read = self._executor.read_hosts
+        hosts, replies = self._pages("hosts", self._cluster, read, former.hosts, statistics)
+        if not hosts:
+            raise SchedulerError(
+                "the engine knows no host in it; is there a cluster of that name, and may the "
+                "user of [engine] see it?"
+            )
+        return hosts, replies
+
+    def _with_vms(self, former: ClusterState, asked: Collection[str]) -> ClusterState:
+        """The same with these VMs as they are now, and without those that are gone."""
+        found, _ = self._by_ids("vms", asked, self._executor.read_vms)
+        gone = set(asked).difference(found)
+        vms = {vm: found.get(vm, state) for vm, state in former.vms.items() if vm not in gone}
+        return _in_cluster(ClusterState(former.hosts, vms))
+
+    def _pages(
+        self,
+        kind: str,
+        search: str,
+        read: ReadPage[State],
+        known: Collection[str] = (),
+        statistics: bool = False,
+    ) -> Tuple[Dict[str, State], List[EngineReply]]:
+        """All that a search finds, and what is known and seems to be gone, where it is not."""
+        found: Dict[str, State] = {}
+        replies: List[EngineReply] = []
+        for number in range(1, _MOST_PAGES + 1):
+            if self._stopping.is_set():
+                raise EngineUnavailable("it is not asked any more: the daemon stops, or reloads")
+            deadline = time.monotonic() + _PAGE_SECONDS
+            page = self._inventory.page(kind, search, number, deadline, statistics)
+            states, reply = self._read(read, page)
+            if states and states.keys() <= found.keys():
+                raise EngineUnavailable(f"page {number} of its {kind} repeats those before it")
+            for each, state in states.items():  # what is on two pages was pushed onto the second
+                found.setdefault(each, state)
+            replies.append(reply)
+            if len(states) != PAGE:  # more: it does not know of pages, and this is all
+                break
+        else:
+            raise EngineUnavailable(f"it tells of more than {_MOST_PAGES * PAGE} {kind}")
+        missing = [each for each in known if each not in found]
+        rest, of_rest = self._by_ids(kind, missing, read, statistics)
+        return {**found, **rest}, replies + of_rest
+
+    def _by_ids(
+        self, kind: str, ids: Collection[str], read: ReadPage[State], statistics: bool = False
+    ) -> Tuple[Dict[str, State], List[EngineReply]]:
+        found: Dict[str, State] = {}
+        replies: List[EngineReply] = []
+        for document in self._inventory.pages_of(kind, ids, _PAGE_SECONDS, statistics):
+            states, reply = self._read(read, document)
+            found.update(states)
+            replies.append(reply)
+        return found, replies
+
+    def _read(self, read: ReadPage[State], page: Document) -> Tuple[Dict[str, State], EngineReply]:
+        try:
+            pack, states = read(page, time.monotonic() + _PAGE_SECONDS)
+        except UnreadableDocument as error:
+            raise UnreadableDocument(f"the engine's reply cannot be read: {error}") from None
+        kept = page if self._inventory.keeps_documents else None
+        return states, EngineReply(kept, tuple(states), pack)
+
+    def _joined(self, replies: Sequence[EngineReply]) -> Tuple[EngineReply, ...]:
+        """One reply of several: else each call of a plugin would join them."""
+        if self._inventory.keeps_documents:
+            return tuple(replies)
+        ids = tuple(dict.fromkeys(each for reply in replies for each in reply.asked))
+        packs = [reply.pack for reply in replies if reply.pack is not None]
+        return (EngineReply(None, ids, self._executor.joined(packs)),)
+
+
+def _in_cluster(state: ClusterState) -> ClusterState:
+    """The same without hosts and VMs that are in another cluster by now.
+
+    Those asked for by id may be. The cluster is that of most hosts.
+    """
+    clusters = [host.cluster for host in state.hosts.values()]
+    cluster = max(clusters, key=clusters.count)
+
+    def stays(all_of_them: Mapping[str, State]) -> Dict[str, State]:
+        return {key: each for key, each in all_of_them.items() if each.cluster == cluster}
+
+    return ClusterState(stays(state.hosts), stays(state.vms))

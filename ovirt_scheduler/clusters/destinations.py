@@ -11,7 +11,7 @@ import threading
 import zlib
 from typing import AbstractSet, Dict, Iterable, List, Mapping, Optional, Tuple, cast
 
-from ovirt_scheduler.decisions.units import Service
+from ovirt_scheduler.decisions.units import UnitService
 from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.drivers import Migrations
 from ovirt_scheduler.model.requests import Caller, Request, WantedUnit
@@ -33,7 +33,7 @@ class ClusterDestinations:
 
     def __init__(
         self,
-        service: Service,
+        service: UnitService,
         settings: ClusterSettings,
         known: Optional[EngineReplies],
         state: ClusterState,

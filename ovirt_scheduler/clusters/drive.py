@@ -42,8 +42,8 @@ from ovirt_scheduler.clusters.memory import ClusterMemory, DriveMemory
 from ovirt_scheduler.clusters.migrations import ClusterMigrations
 from ovirt_scheduler.clusters.plans import Plans, left_behind, misfit, planned
 from ovirt_scheduler.clusters.reader import ClusterReader, View
-from ovirt_scheduler.decisions.drivers import Scheduling
-from ovirt_scheduler.decisions.units import Service
+from ovirt_scheduler.decisions.drivers import DriverService
+from ovirt_scheduler.decisions.units import UnitService
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import (
     ConfigError,
@@ -93,8 +93,8 @@ class ClusterDrive:
         settings: ClusterSettings,
         plans: Plans,
         inventory: Inventory,
-        scheduling: Scheduling,
-        service: Service,
+        scheduling: DriverService,
+        service: UnitService,
         executor: Executor,
         memory: DriveMemory,
     ) -> None:

@@ -22,7 +22,7 @@ from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 from ovirt_scheduler.clusters.calm import Judged
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
 from ovirt_scheduler.clusters.memory import DriveMemory, Migrating
-from ovirt_scheduler.decisions.drivers import Scheduling
+from ovirt_scheduler.decisions.drivers import DriverService
 from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.drivers import DriverRequest, Migrations
 from ovirt_scheduler.model.plans import Step
@@ -54,7 +54,7 @@ class ClusterMigrations:
     def __init__(
         self,
         settings: ClusterSettings,
-        scheduling: Scheduling,
+        scheduling: DriverService,
         memory: DriveMemory,
         stopping: threading.Event,
     ) -> None:

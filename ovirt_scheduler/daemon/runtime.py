@@ -14,10 +14,10 @@ from ovirt_scheduler.catalogue.last_good import LastGood, Store
 from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import CatalogueSource
-from ovirt_scheduler.decisions.drivers import Scheduling
+from ovirt_scheduler.decisions.drivers import DriverService
 from ovirt_scheduler.decisions.selections import Selections
 from ovirt_scheduler.decisions.shadows import Shadows
-from ovirt_scheduler.decisions.units import Service
+from ovirt_scheduler.decisions.units import UnitService
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.store import FILE, History
@@ -33,8 +33,8 @@ class Services(NamedTuple):
 
     settings: Settings
     inventory: Optional[Inventory]  # None where no engine is configured
-    units: Service
-    drivers: Scheduling
+    units: UnitService
+    drivers: DriverService
     history: Optional[Reader] = None  # None for a command, which keeps nothing
 
     def methods(self) -> Tuple[Method, ...]:
@@ -112,8 +112,10 @@ class Runtime:
         return Services(
             settings,
             inventory,
-            Service(registry, self.executor, seconds, inventory, self.history, self._shadows),
-            Scheduling(registry, self.executor, seconds, self._selections, inventory, self.history),
+            UnitService(registry, self.executor, seconds, inventory, self.history, self._shadows),
+            DriverService(
+                registry, self.executor, seconds, self._selections, inventory, self.history
+            ),
             None if self.history is None else self.history.reader,
         )
 

@@ -45,7 +45,7 @@ _NOTHING: Mapping[Returns, DriverAnswer] = {
 _SELECTIONS = ("select_host", "candidates")
 
 
-class Scheduling:
+class DriverService:
     """Answers requests for drivers. Safe to use from many threads.
 
     Args:

@@ -29,7 +29,7 @@ from ovirt_scheduler.processes.executor import Executor
 _log = logging.getLogger(__name__)
 
 
-class Service:
+class UnitService:
     """Answers requests. Safe to use from many threads.
 
     Args:

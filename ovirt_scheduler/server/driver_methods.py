@@ -10,7 +10,7 @@ from functools import partial
 from typing import Callable, Iterator, Mapping, NamedTuple
 
 from ovirt_scheduler.decisions import log
-from ovirt_scheduler.decisions.drivers import Scheduling
+from ovirt_scheduler.decisions.drivers import DriverService
 from ovirt_scheduler.errors import DriverFailed, UnknownUnit
 from ovirt_scheduler.history import record
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverDecision
@@ -76,7 +76,7 @@ old_status, new_status: in the engine's words, such as maintenance.
 )  # fmt: skip
 
 
-def methods(scheduling: Scheduling, engine_reasons: bool = False) -> Iterator[Method]:
+def methods(service: DriverService, engine_reasons: bool = False) -> Iterator[Method]:
     """The methods of schedulers and topics in both answer forms (docs/api.md).
 
     Args:
@@ -89,7 +89,7 @@ def methods(scheduling: Scheduling, engine_reasons: bool = False) -> Iterator[Me
             call.name,
             f"{call.name}({', '.join(parameters)})\n\n{call.help}",
             signatures(call.result, parameters),
-            partial(_call, scheduling, call, engine_reasons and call.method == "select_host"),
+            partial(_call, service, call, engine_reasons and call.method == "select_host"),
         )
     yield from in_both_forms(
         "schedule",
@@ -98,43 +98,43 @@ def methods(scheduling: Scheduling, engine_reasons: bool = False) -> Iterator[Me
 arguments: struct, by the names that the method's signature has (getTopics tells it).
 Gives back what the method of the topic's driver returned.""",
         tuple((result, "string", "string", "struct") for result in _ANYTHING),
-        partial(_schedule, scheduling),
+        partial(_schedule, service),
     )
     yield from in_both_forms(
         "getSchedulers",
         "getSchedulers()\n\nAll schedulers, each a struct: what it is, and what it takes.",
         (("array",),),
-        partial(_list, "getSchedulers", lambda: driver_wire.schedulers(scheduling.schedulers())),
+        partial(_list, "getSchedulers", lambda: driver_wire.schedulers(service.schedulers())),
     )
     yield from in_both_forms(
         "getTopics",
         "getTopics()\n\nAll topics, each a struct: its driver, and the methods of that.",
         (("array",),),
-        partial(_list, "getTopics", lambda: driver_wire.topics(scheduling.topics())),
+        partial(_list, "getTopics", lambda: driver_wire.topics(service.topics())),
     )
 
 
 def _call(
-    scheduling: Scheduling, call: _Call, reasons: bool, caller: Caller, parameters: Parameters
+    service: DriverService, call: _Call, reasons: bool, caller: Caller, parameters: Parameters
 ) -> object:
     names = INTERFACE_METHODS[call.method].parameters
     arguments = driver_wire.named(call.name, names, parameters)
     name = str(arguments.pop("scheduler"))
     try:
-        driver = scheduling.scheduler(name, call.method)
+        driver = service.scheduler(name, call.method)
     except UnknownUnit as error:
         return _unknown(caller, name, error, _NOTHING[call.result])
     request = driver_wire.request(caller, driver, call.method, arguments)
-    return _reply(scheduling.decide(request), reasons)
+    return _reply(service.decide(request), reasons)
 
 
-def _schedule(scheduling: Scheduling, caller: Caller, parameters: Parameters) -> object:
+def _schedule(service: DriverService, caller: Caller, parameters: Parameters) -> object:
     topic, method, arguments = driver_wire.schedule(parameters)
     try:
-        driver = scheduling.publisher(topic, method)
+        driver = service.publisher(topic, method)
     except UnknownUnit as error:
         return _unknown(caller, topic, error, "")
-    decision = scheduling.decide(driver_wire.request(caller, driver, method, arguments))
+    decision = service.decide(driver_wire.request(caller, driver, method, arguments))
     if decision.failure is not None and caller.form is AnswerForm.DESIGN:
         raise DriverFailed(f"{driver.words} {driver.name}: {method}: {decision.failure}")
     return _reply(decision)

@@ -1,6 +1,6 @@
 """The XML-RPC methods for policy units: the name, parameters and result of each.
 
-``unit_wire`` reads the parameters, a ``Service`` decides, and ``unit_wire`` writes the answer.
+``unit_wire`` reads the parameters, a ``UnitService`` decides, and ``unit_wire`` writes the answer.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from functools import partial
 from typing import Callable, Iterator, NamedTuple, Tuple
 
 from ovirt_scheduler.decisions import log
-from ovirt_scheduler.decisions.units import Service
+from ovirt_scheduler.decisions.units import UnitService
 from ovirt_scheduler.history import record
 from ovirt_scheduler.model.requests import AnswerForm, Caller, EngineScores, Request
 from ovirt_scheduler.model.units import Kind, PolicyUnit
@@ -58,7 +58,7 @@ _DISCOVERED = (
 
 
 def methods(
-    service: Service, scores: EngineScores, engine_reasons: bool = False
+    service: UnitService, scores: EngineScores, engine_reasons: bool = False
 ) -> Iterator[Method]:
     """The four operations in both answer forms (contract 2, 3), discover in both spellings.
 
@@ -80,14 +80,14 @@ def methods(
 
 
 def _discover(
-    service: Service, show: Callable[[Units], object], _caller: Caller, parameters: Parameters
+    service: UnitService, show: Callable[[Units], object], _caller: Caller, parameters: Parameters
 ) -> object:
     values.counted("discover", (), parameters)
     return show(service.discover())
 
 
 def _decide(
-    service: Service,
+    service: UnitService,
     scores: EngineScores,
     engine_reasons: bool,
     run: _Run,

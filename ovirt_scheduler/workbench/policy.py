@@ -11,9 +11,9 @@ from ovirt_scheduler.clusters import check
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
 from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.decisions import log
-from ovirt_scheduler.decisions.drivers import Scheduling
+from ovirt_scheduler.decisions.drivers import DriverService
 from ovirt_scheduler.decisions.selections import Selections
-from ovirt_scheduler.decisions.units import Service
+from ovirt_scheduler.decisions.units import UnitService
 from ovirt_scheduler.errors import BadUsage, ConfigError
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.cluster_state import ClusterState
@@ -84,8 +84,8 @@ class Policy:
         self._settings = settings
         self._cluster = cluster
         seconds = runtime.services.settings.request_timeout
-        self._service = Service(runtime.registry, runtime.executor, seconds, engine)
-        self._scheduling = Scheduling(
+        self._service = UnitService(runtime.registry, runtime.executor, seconds, engine)
+        self._scheduling = DriverService(
             runtime.registry, runtime.executor, seconds, Selections(), engine
         )
         catalogue = self._scheduling.catalogue()

@@ -22,9 +22,9 @@ from ovirt_scheduler.catalogue.last_good import Store
 from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import Catalogue
-from ovirt_scheduler.decisions.drivers import Scheduling
+from ovirt_scheduler.decisions.drivers import DriverService
 from ovirt_scheduler.decisions.selections import Selections
-from ovirt_scheduler.decisions.units import Service
+from ovirt_scheduler.decisions.units import UnitService
 from ovirt_scheduler.errors import BadUsage, EngineUnavailable, RequestError
 from ovirt_scheduler.history import record
 from ovirt_scheduler.history.reader import Reader, Recorded
@@ -146,7 +146,7 @@ class Policy:
 
     def _decide_units(self, caller: Caller, told: Record, given: _Given) -> Record:
         kind = _KINDS[told["method"]]
-        service = Service(self, self._executor, self._seconds, given)
+        service = UnitService(self, self._executor, self._seconds, given)
         request = Request(
             caller,
             kind,
@@ -160,7 +160,7 @@ class Policy:
     def _decide_driver(self, caller: Caller, recorded: Recorded, given: _Given) -> Record:
         told, asked = recorded.record, recorded.request
         selections = Selections()
-        scheduling = Scheduling(self, self._executor, self._seconds, selections, given)
+        scheduling = DriverService(self, self._executor, self._seconds, selections, given)
         driver = scheduling.scheduler(told["units"][-1]["name"], asked["method"])
         selections.keep(driver.name, asked["selected"])
         filters, costs = (

@@ -8,7 +8,7 @@ from typing import Dict, List, Optional
 
 import pytest
 
-from ovirt_scheduler.decisions.units import Service
+from ovirt_scheduler.decisions.units import UnitService
 from ovirt_scheduler.errors import UnknownUnit
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Request, WantedUnit
 from ovirt_scheduler.model.units import Kind
@@ -27,7 +27,7 @@ class Crowd:
     One more discovers all the time.
     """
 
-    def __init__(self, service: Service, units: List[str]) -> None:
+    def __init__(self, service: UnitService, units: List[str]) -> None:
         self.answers: Dict[str, List[Optional[int]]] = {name: [] for name in units}
         self.problems: List[str] = []
         self._service = service
@@ -79,7 +79,7 @@ def test_calls_beside_edits_get_what_some_good_version_gives(place, turns):
 
     ``steady`` is always there in a good version; ``moves`` and ``moved`` come and go.
     """
-    registry, service = place.registry, Service(place.registry, place.executor, 60.0)
+    registry, service = place.registry, UnitService(place.registry, place.executor, 60.0)
     good = [1]
     steady = place.write("steady", plugin(1))
     moves = place.write("moves", plugin(1))

@@ -45,7 +45,7 @@ class EngineSettings:
     password_file: Path
     ca_file: Optional[Path]  # None: the system's authorities
     cache_seconds: float
-    look_distance: float
+    look_distance: float = 5.0
 
     def password(self) -> str:
         """Read the password, which is the first line of its file.

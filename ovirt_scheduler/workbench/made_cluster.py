@@ -40,8 +40,13 @@ _REFERENCES = ("cluster", "host")
 # Parameters of the SDK's lists that make no difference here.
 _IGNORED = frozenset({"all_content", "case_sensitive", "current", "filter"})
 
+_PAGE = 100  # entities, unless a query says how many
 _KEYS = ("name", "id", "status", "cluster", "tag", "host")  # of a search; VMs have a host
 _TERM = re.compile(r"\s*([\w.]+)\s*(!?=)\s*\"?([^\"]*?)\"?\s*")
+_ORDER = re.compile(
+    r"(.*?)\s*(?:\bsortby\s+(\w+)(?:\s+(asc|desc))?)?\s*(?:\bpage\s+(\d+))?\s*",
+    re.IGNORECASE | re.DOTALL,
+)
 _OR, _AND = re.compile(r"\s+or\s+", re.IGNORECASE), re.compile(r"\s+and\s+", re.IGNORECASE)
 
 
@@ -121,10 +126,9 @@ class MadeCluster:
             raise Unknown(f"cannot follow {', '.join(stray)} there; it follows {there}")
         if place.one:
             return _text(self._shown(place.found[0], path, place.parts, follow))
-        fit = self._searched(place.found, search)
         shown = (
             _text(self._shown(each, f"{path}/{each.get('id')}", place.parts, follow))
-            for each in fit[: int(most) if most.isdigit() else None]
+            for each in self._searched(place.found, search, most)
         )
         return f"<{place.name}>{''.join(shown)}</{place.name}>"
 
@@ -252,16 +256,23 @@ class MadeCluster:
             return self._shown(self._at(path).found[0], path, (), ())
         return Element(child.tag, {"id": child.get("id", ""), "href": f"{API}/{path}"})
 
-    def _searched(self, found: List[Element], search: str) -> List[Element]:
-        """Those that a search such as ``host=lynx and status=up`` looks for."""
-        if not search.strip():
-            return found
-        either = [[*map(_term, _AND.split(part))] for part in _OR.split(search)]
-        return [
-            each
-            for each in found
-            if any(all(self._is(each, *term) for term in all_of) for all_of in either)
-        ]
+    def _searched(self, found: List[Element], search: str, most: str) -> List[Element]:
+        """Those that a search such as ``host=lynx and status=up sortby name page 2`` looks for."""
+        terms, key, direction, page = (each or "" for each in _ORDER.fullmatch(search).groups())  # type: ignore[union-attr]  # it takes anything
+        if terms:
+            either = [[*map(_term, _AND.split(part))] for part in _OR.split(terms)]
+            found = [
+                each
+                for each in found
+                if any(all(self._is(each, *term) for term in all_of) for all_of in either)
+            ]
+        if key:
+            _term(f"{key}=")
+            descending = direction.lower() == "desc"
+            found = sorted(found, key=lambda each: self._values(each, key), reverse=descending)
+        size = int(most) if most.isdigit() else (_PAGE if page else len(found))
+        begin = size * (int(page or 1) - 1)
+        return found[begin : begin + size]
 
     def _is(self, element: Element, key: str, equal: bool, value: Pattern[str]) -> bool:
         found = self._found.get((element, key))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -87,6 +88,15 @@ def test_what_a_plugin_has_the_engine_do_is_told(tmp_path):
     assert "wiki ['rack-1', 'licence-oracle', 'rack-2']\nDefault\n" in out
     options = ("--cluster", CLUSTER, "--vm", "mail")
     assert "\nmail [" in run(tmp_path, "try", str(tmp_path / "Acts.py"), *options)[1]
+
+
+def test_the_trial_that_new_tells_of_works(tmp_path):
+    """Of a driver, whose method wants arguments."""
+    _, out, _ = run(tmp_path, "new", "Backups", "--driver", folder=tmp_path)
+    command = re.search(r"or ovirt-scheduler (try .*);$", out, re.MULTILINE)
+    status, out, err = run(tmp_path, *shlex.split(command[1]), folder=tmp_path)
+    assert (status, err) == (0, "")
+    assert out.endswith('{\n  "web": 100\n}\n')
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,9 @@ class ClusterDrive:
         self._problem: Optional[SchedulerError] = None
         self._stopping = threading.Event()
         self._reader = ClusterReader(settings.name, inventory, executor, self._stopping)
-        self._migrations = ClusterMigrations(settings, scheduling, memory, self._stopping)
+        self._migrations = ClusterMigrations(
+            settings, scheduling, inventory, memory, self._stopping
+        )
         self._calm = Calm(settings.hold, settings.margin, self._memory.left)
         self._imbalance: Optional[float] = None  # in percent, as the last balancing found it
         now = time.monotonic()
@@ -199,12 +201,15 @@ class ClusterDrive:
             Whether all changes are told.
         """
         self._scheduler()  # the engine may be away: what is wrong in the section is told first
+        plan = self._plans.open(self.name, _BALANCE)
+        if plan is not None and plan.state == APPROVED:
+            balance = True  # which shows if it is still worth it
         # Whether a migration betters anything is told from statistics.
         statistics = balance or (timer and self._wants_statistics())
         view = self._reader.look(timer or balance, statistics, self._migrations.under_way)
         self._looked = time.time()
         self._migrations.follow(view.state)
-        balance |= self._settle_plans(view)
+        self._settle_plans(view)
         all_told = self._tell_changes(view)
         if timer and not self._stopping.is_set():
             self._invoke_timer(view)
@@ -315,24 +320,19 @@ class ClusterDrive:
         possible = self._migrations.possible(method, answer, view.state, destinations)
         self._act(method, possible, view.state)
 
-    def _settle_plans(self, view: View) -> bool:
+    def _settle_plans(self, view: View) -> None:
         """End the plans that the cluster has left behind, and make those that were approved.
 
-        Returns:
-            Whether to balance now: that shows if an approved plan is still worth it.
+        Whether one of a balancing is still worth it, only the next balancing shows.
         """
-        balance = False
         for plan in self._plans.of_cluster(self.name):
             if plan.state not in (WAITING, APPROVED):
                 continue
             problem = left_behind(plan, view.state)
             if problem:
                 self._plans.end(plan, LEFT_BEHIND, problem)
-            elif plan.method == _BALANCE:
-                balance |= plan.state == APPROVED
-            else:
+            elif plan.method != _BALANCE:
                 self._make_approved(plan, view.state)
-        return balance
 
     def _make_approved(self, plan: Plan, state: ClusterState) -> None:
         if plan.state == APPROVED:

@@ -17,12 +17,14 @@ import itertools
 import logging
 import threading
 import time
-from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Collection, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ovirt_scheduler.clusters.calm import Judged
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
 from ovirt_scheduler.clusters.memory import DriveMemory, Migrating
 from ovirt_scheduler.decisions.drivers import DriverService
+from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.errors import EngineUnavailable
 from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.drivers import DriverRequest, Migrations
 from ovirt_scheduler.model.plans import Step
@@ -33,6 +35,7 @@ _log = logging.getLogger(__name__)
 
 _HOUR = 3600.0
 _BEGIN_SECONDS = 60.0  # in which a migration that was asked for is to be seen on its way
+_EVENTS_SECONDS = 5.0  # for the engine to tell how long migrations took
 _LONGEST_MIGRATION = 3600.0  # seconds until one is not followed any more
 
 _MOVING = ("migrating", "migrating_from", "migrating_to")
@@ -55,12 +58,14 @@ class ClusterMigrations:
         self,
         settings: ClusterSettings,
         scheduling: DriverService,
+        inventory: Inventory,
         memory: DriveMemory,
         stopping: threading.Event,
     ) -> None:
         self._cluster = settings.name
         self._settings = settings
         self._scheduling = scheduling
+        self._inventory = inventory
         self._store = memory
         self._migrating = memory.cluster(settings.name).migrating
         self._migrated = memory.cluster(settings.name).migrated
@@ -89,6 +94,7 @@ class ClusterMigrations:
         """Enter migrations as under way; they are to be made when the memory is saved."""
         for step in steps:
             now = time.monotonic()
+            self._inventory.migration_times.forget(step.vm)
             self._migrating[step.vm] = Migrating(
                 step.vm_name, step.source or None, step.target, now, reason=step.reason
             )
@@ -134,14 +140,21 @@ class ClusterMigrations:
 
     def follow(self, state: ClusterState) -> None:
         """Log the migrations that have ended, and forget them."""
-        before = tuple(self._migrating.items())
-        for vm, migrating in before:
-            outcome = _outcome(vm, migrating, state)
-            if outcome is not None:
-                self._log_end(migrating, state, *outcome)
-                del self._migrating[vm]
-        if len(self._migrating) < len(before):
+        outcomes = {vm: _outcome(vm, each, state) for vm, each in self._migrating.items()}
+        ended = {vm: outcome for vm, outcome in outcomes.items() if outcome is not None}
+        took = self._took([vm for vm, (level, _) in ended.items() if level == logging.INFO])
+        for vm, (level, words) in ended.items():
+            self._log_end(self._migrating.pop(vm), state, level, words, took.get(vm))
+        if ended:
             self._store.save(self._cluster)
+
+    def _took(self, vms: Collection[str]) -> Mapping[str, float]:
+        """The seconds that migrations took which are done, as far as the engine tells them."""
+        try:
+            deadline = time.monotonic() + _EVENTS_SECONDS
+            return self._inventory.migration_seconds(vms, deadline) if vms else {}
+        except EngineUnavailable:  # the next look tells
+            return {}
 
     def possible(
         self,
@@ -273,18 +286,31 @@ class ClusterMigrations:
                 fields,
             )
 
-    def _log_end(self, migrating: Migrating, state: ClusterState, level: int, words: str) -> None:
+    def _log_end(
+        self,
+        migrating: Migrating,
+        state: ClusterState,
+        level: int,
+        words: str,
+        took: Optional[float],
+    ) -> None:
         fields = {
             "cluster": self._cluster,
             "vm": migrating.name,
             "target_host": state.host_name(migrating.target),
             "reason": words,
-            "seconds": time.monotonic() - migrating.begun,
+            "seconds": time.monotonic() - migrating.begun if took is None else took,
         }
-        if level == logging.INFO:
+        if took is not None:
+            _log.info(
+                "cluster %(cluster)s: the migration of %(vm)s to %(target_host)s is done, it took "
+                "%(seconds).1f s",
+                fields,
+            )
+        elif level == logging.INFO:
             _log.info(
                 "cluster %(cluster)s: the migration of %(vm)s to %(target_host)s is done "
-                "after %(seconds).0f s",
+                "within %(seconds).0f s",
                 fields,
             )
         else:

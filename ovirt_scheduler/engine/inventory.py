@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from concurrent.futures import Future, wait
 from typing import (
+    Collection,
     Dict,
     FrozenSet,
     Iterable,
@@ -31,6 +32,7 @@ from typing import (
 from urllib.parse import urlencode
 
 from ovirt_scheduler.engine.client import VM_PATH, EngineClient, without_query
+from ovirt_scheduler.engine.events import MigrationTimes
 from ovirt_scheduler.errors import EngineUnavailable
 from ovirt_scheduler.model.daemon_state import EngineState
 from ovirt_scheduler.model.plugins import EngineAccess
@@ -83,6 +85,8 @@ class Inventory:
     def __init__(self, settings: EngineSettings) -> None:
         self.look_distance = settings.look_distance
         self.keeps_documents = False
+        self.migration_times = MigrationTimes()
+        self._latest_event: Optional[int] = None
         self._client = EngineClient(settings)
         self._kept_for = settings.cache_seconds
         self._lock = threading.Lock()
@@ -177,11 +181,31 @@ class Inventory:
         document = self._now(f"/events?{urlencode(query)}", deadline)
         numbers = [int(number) for number in _EVENT.findall(document.data)]
         latest = max(numbers, default=after)
+        self._latest_event = latest
         if after is None:
             return Events(latest)
+        self.migration_times.take_in(document.data)
         if len(numbers) >= _MOST_EVENTS:
             return Events(latest, None)
         return Events(latest, frozenset(each.decode() for each in _NAMED.findall(document.data)))
+
+    def migration_seconds(self, vms: Collection[str], deadline: float) -> Mapping[str, float]:
+        """How long migrations took that have just ended, by the engine's clock.
+
+        Args:
+            vms: ids.
+
+        Returns:
+            By VM; one is not there of which the engine has no event.
+
+        Raises:
+            EngineUnavailable: as for ``look_up``.
+        """
+        after = self._latest_event
+        if after is not None and len(self.migration_times.seconds(vms)) < len(vms):
+            query = urlencode({"from": after, "max": _MOST_EVENTS})
+            self.migration_times.take_in(self._now(f"/events?{query}", deadline).data)
+        return self.migration_times.seconds(vms)
 
     def _now(self, path: str, deadline: float) -> Document:
         """What the engine answers there, which is not kept."""

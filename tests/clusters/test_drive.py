@@ -203,6 +203,6 @@ def moved_together(log):
         moved = re.search(r": migrating (\S+) from", line)
         if moved:
             rounds[-1].add(moved[1])
-        elif "is done after" in line and rounds[-1]:
+        elif "is done" in line and rounds[-1]:
             rounds.append(set())
     return rounds[:-1] if not rounds[-1] else rounds

@@ -60,8 +60,20 @@ def test_a_migration_is_made_and_followed_to_its_end(driven):
     driven.wait_for_looks()
     assert driven.engine.migrations == [("web", "puma")]
     driven.engine.finish_migrations()
-    driven.wait_for_log("cluster Default: the migration of web to puma is done after")
+    driven.wait_for_log("cluster Default: the migration of web to puma is done")
     driven.wait(lambda: ("mail", "lynx") in driven.engine.migrations)
+
+
+def test_how_long_a_migration_took_is_told_by_the_engine(driven):
+    """By its events; where it has none, it is the time that the daemon has seen."""
+    driven.want({"web": "puma"})
+    driven.engine.migration_seconds = 3600.0
+    driven.engine.instant_migrations = True
+    driven.start("on", cluster())
+    driven.wait_for_log("cluster Default: the migration of web to puma is done, it took 3600.")
+    driven.engine.migration_codes = (30, 30)
+    driven.want({"mail": "lynx"})
+    driven.wait_for_log("cluster Default: the migration of mail to lynx is done within ")
 
 
 def test_an_imbalance_has_to_last_and_to_become_less(driven):
@@ -100,7 +112,7 @@ def test_a_migration_to_any_host_is_the_engines_choice(driven):
     driven.wait_for_log("cluster Default: migrating web from lynx to any host")
     driven.wait(lambda: driven.engine.migrations == [("web", "puma")])
     driven.engine.finish_migrations()
-    driven.wait_for_log("cluster Default: the migration of web to any host is done after")
+    driven.wait_for_log("cluster Default: the migration of web to any host is done")
 
 
 def test_a_stop_begins_no_other_migration_and_forgets_none(driven):
@@ -118,7 +130,7 @@ def test_a_stop_begins_no_other_migration_and_forgets_none(driven):
     driven.want({})
     driven.start("on", cluster())
     for name in begun:
-        driven.wait_for_log(f"the migration of {name} to puma is done after")
+        driven.wait_for_log(f"the migration of {name} to puma is done")
 
 
 def test_a_daemon_killed_while_it_asks_for_a_migration_follows_it(driven):
@@ -135,7 +147,7 @@ def test_a_daemon_killed_while_it_asks_for_a_migration_follows_it(driven):
     driven.start("on", cluster())
     driven.wait_for_looks()
     driven.engine.finish_migrations()
-    driven.wait_for_log("the migration of web to puma is done after")
+    driven.wait_for_log("the migration of web to puma is done")
     driven.wait(lambda: len(driven.engine.migrations) == 2)
     assert driven.engine.migrations == [("web", "puma"), ("mail", "lynx")]
 
@@ -147,7 +159,7 @@ def test_a_migration_whose_answer_is_lost_is_followed(driven):
     driven.start("on", cluster())
     driven.wait_for_log("the engine did not confirm that web migrates from lynx to puma: ")
     driven.engine.finish_migrations()
-    driven.wait_for_log("the migration of web to puma is done after")
+    driven.wait_for_log("the migration of web to puma is done")
 
 
 def test_a_vm_that_disappears_while_it_migrates_is_told_by_its_name(driven):
@@ -193,7 +205,7 @@ def test_what_many_hooks_answer_is_made(driven):
     assert sorted(driven.engine.migrations) == sorted((vm.name, "puma") for vm in driven.engine.vms)
     driven.engine.finish_migrations()
     for vm in driven.engine.vms:
-        driven.wait_for_log(f"the migration of {vm.name} to puma is done after")
+        driven.wait_for_log(f"the migration of {vm.name} to puma is done")
 
 
 def units(driven, *more_hosts):

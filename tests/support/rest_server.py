@@ -27,9 +27,10 @@ import threading
 import time
 import uuid
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 from urllib.parse import parse_qs, urlsplit
 
 from ovirt_scheduler.security import certificates
@@ -88,6 +89,12 @@ class Vm:
 Named = Union[Host, Vm]
 
 
+class Event(NamedTuple):
+    code: int
+    named: Sequence[Named]
+    time: float = 0.0
+
+
 class Query(NamedTuple):
     """What was asked of the API, with a token that was good."""
 
@@ -119,7 +126,9 @@ class RestServer:
         self.hosts = list(hosts)
         self.vms = list(vms)
         self.queries: List[Query] = []
-        self.events: Dict[int, List[Named]] = {1000: []}  # what each of them names
+        self.events: Dict[int, Event] = {1000: Event(30, ())}
+        self.migration_codes = 62, 63  # of the events when one is started and done
+        self.migration_seconds = 0.0  # by which migrations take longer in their events
         self.entity_seconds = 0.0
         self.bytes_sent = 0  # of documents
         self.migrations: List[Tuple[str, str]] = []  # names of VM and host, as asked for
@@ -199,7 +208,10 @@ class RestServer:
         """There is an event for each of these, or one that names nothing."""
         with self._lock:
             for each in named or (None,):
-                self.events[max(self.events) + 7] = [] if each is None else [each]
+                self._add_event(30, *([] if each is None else [each]))
+
+    def _add_event(self, code: int, *named: Named, later: float = 0.0) -> None:
+        self.events[max(self.events) + 7] = Event(code, named, time.time() + later)
 
     def finish_migrations(self, well: bool = True) -> None:
         """All that are under way end, on the target or where they began."""
@@ -208,6 +220,8 @@ class RestServer:
                 if vm.name in self.migrating:
                     target = self.migrating.pop(vm.name)
                     vm.host = target if well else vm.host
+                    if well:
+                        self._add_event(self.migration_codes[1], vm, later=self.migration_seconds)
                     vm.status = "up"
 
     def migrate(self, vm_id: str, body: str) -> Reply:
@@ -224,8 +238,10 @@ class RestServer:
             return _fault(409, "Cannot migrate VM.")
         with self._lock:
             self.migrations.append((vm.name, host.name))
+            self._add_event(self.migration_codes[0], vm)
             if self.instant_migrations:
                 vm.host = host.name
+                self._add_event(self.migration_codes[1], vm, later=self.migration_seconds)
             else:
                 vm.status = "migrating"
                 self.migrating[vm.name] = host.name
@@ -402,9 +418,11 @@ class RestServer:
 _DECLARATION = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
 
 
-def _event(number: int, named: List[Named]) -> Element:
-    links = [Element(each.kind, "", at(f"{each.kind}s", each.id)) for each in named]
-    return Element("event", [Element("code", "30"), *links], at("events", str(number)))
+def _event(number: int, event: Event) -> Element:
+    links = [Element(each.kind, "", at(f"{each.kind}s", each.id)) for each in event.named]
+    moment = datetime.fromtimestamp(event.time, timezone.utc).isoformat(timespec="milliseconds")
+    told = [Element("code", str(event.code)), Element("time", moment), *links]
+    return Element("event", told, at("events", str(number)))
 
 
 def _statistic(name: str, value: int) -> Element:

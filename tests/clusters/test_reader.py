@@ -1,0 +1,231 @@
+"""What the daemon asks of an engine to know a cluster, page by page, over real HTTP."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from ovirt_scheduler.clusters import reader
+from ovirt_scheduler.clusters.reader import ClusterReader
+from ovirt_scheduler.engine import inventory
+from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.errors import EngineUnavailable, SchedulerError, UnreadableDocument
+from ovirt_scheduler.processes.documents import unpacking
+from tests.support.rest_server import Host, Reply, RestServer, Vm, id_of
+
+PAGE = 3
+NAMES = [f"vm{number}" for number in range(7)]
+
+
+class Engine(RestServer):
+    """Runs something of a test's just before it answers a page of VMs; may know no ``max``."""
+
+    before = None
+    knows_max = True
+    knows_pages = True
+
+    def get(self, path, parameters):
+        search = parameters.get("search", "")
+        if self.before and path == "vms":
+            self.before(search.rpartition(" page ")[2])
+        if not self.knows_max:
+            del parameters["max"]
+        if not self.knows_pages:
+            parameters["search"] = search.partition(" page ")[0]
+        return super().get(path, parameters)
+
+
+@pytest.fixture
+def engine(tmp_path, monkeypatch):
+    for module in (reader, inventory):
+        monkeypatch.setattr(module, "PAGE", PAGE)
+    hosts = [Host(name) for name in ("lynx", "puma")]
+    with Engine(tmp_path, hosts, [Vm(name, host="lynx") for name in NAMES], tls=False) as server:
+        yield server
+
+
+@pytest.fixture
+def asking(engine):
+    found = Inventory(engine.settings(cache_seconds=0))
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def cluster(asking, executor):
+    return ClusterReader("Default", asking, executor, threading.Event())
+
+
+def look(cluster, calls=False, statistics=False, followed=()):
+    return cluster.look(calls, statistics, followed)
+
+
+def packed(reply):
+    """The names of what schedulers get, by id: of two of an id the first."""
+    found, begin = {}, 0
+    for size in reply.pack.sizes or (reply.pack.size,):
+        for each in unpacking.unpack(os.pread(reply.pack.descriptor, size, begin)):
+            found.setdefault(each.id, each.name)
+        begin += size
+    return found
+
+
+def names(view):
+    return [vm.name for vm in view.state.vms.values()]
+
+
+def searches(engine):
+    found = [query.search for query in engine.asked("vms")]
+    engine.queries.clear()
+    return found
+
+
+def test_all_is_read_in_pages_for_survey_and_scheduler(engine, cluster):
+    """Statistics come only when they are wanted."""
+    view = look(cluster, calls=True, statistics=True)
+    assert names(view) == NAMES
+    assert {query.follow for query in engine.queries} == {"statistics"}
+    assert searches(engine) == [f"cluster=Default sortby name page {page}" for page in (1, 2, 3)]
+    (reply,) = view.replies.vms
+    assert list(packed(reply).values()) == NAMES
+    assert cluster.complete(view, statistics=True) is view
+    assert engine.queries == []
+    assert cluster.complete(look(cluster), statistics=False).replies is not None
+    assert {query.follow for query in engine.queries} == {""}
+
+
+def test_between_two_calls_only_what_may_have_changed_is_asked_for(engine, cluster):
+    """VMs that an event names, that are on the move or were, and all hosts; no VM of a stranger's."""
+    engine.vms[0].status = "powering_up"
+    look(cluster)
+    searches(engine)
+    engine.vms[0].status, engine.vms[3].status, engine.hosts[1].status = "up", "down", "error"
+    engine.vms[5].status = "paused"
+    cluster.hear(frozenset({id_of("vm3"), id_of("stranger")}))
+    assert cluster.has_news
+    view = look(cluster)
+    assert [vm.status for vm in view.state.vms.values()] == ["up"] * 3 + [
+        "down",
+        "up",
+        "paused",
+        "up",
+    ]
+    assert [host.status for host in view.state.hosts.values()] == ["up", "error"]
+    moving, by_id = searches(engine)
+    assert moving.startswith("cluster=Default and status!=up and status!=down and")
+    assert set(by_id.split(" or ")) == {f"id={id_of(name)}" for name in ("vm0", "vm3")}
+    assert not cluster.has_news
+    look(cluster)
+    assert engine.queries == []
+
+
+def test_while_migrations_are_followed_these_vms_alone_are_asked_for(engine, cluster):
+    """Not the hosts, either."""
+    look(cluster)
+    engine.queries.clear()
+    engine.vms[1].host = "puma"
+    view = look(cluster, followed=[id_of("vm1")])
+    assert view.state.vms[id_of("vm1")].host == id_of("puma")
+    assert [(query.path, query.search) for query in engine.queries] == [
+        ("vms", f"id={id_of('vm1')}")
+    ]
+
+
+def test_what_was_pushed_onto_the_next_page_counts_once(engine, cluster):
+    """A VM that came first has moved all others on."""
+    engine.before = lambda page: page == "2" and engine.vms.append(Vm("a", host="lynx"))
+    assert names(look(cluster, calls=True)) == NAMES
+    engine.before = None
+    assert names(look(cluster, calls=True)) == ["a", *NAMES]
+
+
+def test_what_was_pulled_over_the_border_of_a_page_is_asked_for_by_its_id(engine, cluster):
+    """A VM that went has moved all others up; one that went to another cluster is gone as well."""
+    look(cluster, calls=True)
+
+    def change(page):
+        if page == "2":
+            engine.vms[:] = [vm for vm in engine.vms if vm.name != "vm0"]
+            engine.vms[-1].cluster = "Other"
+
+    engine.before = change
+    view = look(cluster, calls=True)
+    assert sorted(names(view)) == NAMES[:-1]  # the first one had been read
+    (reply,) = view.replies.vms
+    assert packed(reply)[id_of("vm3")] == "vm3"
+    engine.before = None
+    assert names(look(cluster, calls=True)) == NAMES[1:-1]
+
+
+def test_an_engine_that_does_not_know_max_tells_all_at_once(engine, cluster):
+    """That is taken as it is."""
+    engine.knows_max = False
+    assert names(look(cluster, calls=True)) == NAMES
+    assert len(engine.asked("vms")) == 1
+
+
+def test_an_engine_that_repeats_a_page_is_told(engine, cluster):
+    """Else a cluster would seem to be as large as a page."""
+    engine.knows_pages = False
+    with pytest.raises(EngineUnavailable, match="page 2 of its vms repeats those before it"):
+        look(cluster, calls=True)
+
+
+def test_an_engine_without_an_end_is_told(engine, cluster, monkeypatch):
+    """It is asked for so many pages, and no more."""
+    monkeypatch.setattr(reader, "_MOST_PAGES", 4)
+    engine.before = lambda _: engine.vms.extend(
+        Vm(f"vm{len(engine.vms) + each:03}", host="lynx") for each in range(PAGE)
+    )
+    engine.vms.clear()
+    with pytest.raises(EngineUnavailable, match="it tells of more than 12 vms"):
+        look(cluster, calls=True)
+    assert len(engine.asked("vms")) == 4
+
+
+def test_a_page_that_fails_in_the_middle_changes_nothing(engine, cluster):
+    """What was known stays known, and so does what events have named."""
+    before = look(cluster, calls=True)
+    cluster.hear(frozenset({id_of("vm1")}))
+    for broken, error in (
+        (Reply(500, "text/html", ""), EngineUnavailable),
+        (Reply(200, "application/xml", "<vms><vm id='a'>"), UnreadableDocument),
+    ):
+        engine.broken = None
+
+        def fail(page, broken=broken):
+            engine.broken = broken if page == "2" else None
+
+        engine.before = fail
+        with pytest.raises(error):
+            look(cluster, calls=True)
+        cluster._inventory._retry_at = 0.0
+    engine.before = engine.broken = None
+    assert cluster.has_news
+    assert look(cluster, calls=True).state == before.state
+
+
+def test_a_stop_ends_the_asking(engine, asking, executor):
+    """A cluster of hundreds of pages keeps no daemon from its end."""
+    stopping = threading.Event()
+    engine.before = lambda _: stopping.set()
+    with pytest.raises(EngineUnavailable, match="the daemon stops"):
+        ClusterReader("Default", asking, executor, stopping).look(True, False, ())
+    assert len(engine.asked("vms")) == 1
+
+
+def test_a_cluster_without_a_host_is_told(engine, cluster):
+    """It may be one that the user may not see."""
+    engine.hosts.clear()
+    with pytest.raises(SchedulerError, match="the engine knows no host in it"):
+        look(cluster)
+
+
+def test_with_documents_that_are_to_be_recorded_each_page_is_kept(engine, asking, cluster):
+    """A replay reads them again."""
+    asking.keeps_documents = True
+    view = look(cluster, calls=True)
+    assert [len(reply.asked) for reply in view.replies.vms] == [3, 3, 1]
+    assert all(reply.document is not None for reply in view.replies.vms)

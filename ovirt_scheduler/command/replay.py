@@ -40,7 +40,8 @@ def add(to: arguments.Add) -> None:
     )  # fmt: skip
     command.add_argument(
         "--plugins", metavar="PATH",
-        help="folders of plugins of the changed run, ':' between them",
+        help="folders of plugins of the changed run, ':' between them; conf files beside the "
+        "plugins count before those in plugins_conf_path",
     )  # fmt: skip
     command.add_argument(
         "--set", metavar="UNIT=FACTOR", action="append", default=[],
@@ -85,7 +86,7 @@ def _run(options: argparse.Namespace) -> int:
         if changed:
             options.plugins = plugins
             other = arguments.settings(options)
-            policies.append(Policy(running.executor, other, changes))
+            policies.append(Policy(running.executor, other, changes, beside=bool(plugins)))
         comparison = Comparison(changed)
         stopped = _replay(reader, numbers, policies, settings, comparison)
     faults = [str(fault) for fault in policies[-1].catalogue.faults]

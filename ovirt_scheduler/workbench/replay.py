@@ -12,11 +12,13 @@ is told that there is none.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import OrderedDict, deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Deque, Iterator, List, Mapping, Optional, Sequence, Tuple, Union, cast
+from pathlib import Path
+from typing import Deque, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union, cast
 
 from ovirt_scheduler.catalogue.last_good import Store
 from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
@@ -42,14 +44,14 @@ from ovirt_scheduler.model.requests import (
     WantedUnit,
     new_id,
 )
-from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Role
+from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Ids, Role
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings.config import Settings
 
 _KINDS = {method: kind for kind, method in record.METHODS.items()}
 _CHUNK = 50  # recordings that are read at once
-_MOST_KEPT = 64 << 20  # bytes of documents in memory
+_MOST_KEPT, _MOST_BYTES = 200, 64 << 20  # of documents; each has a descriptor open
 
 _NO_ENGINE = "a replay reaches no engine: what it knows now is not what it knew then"
 
@@ -90,6 +92,15 @@ class Changes:
         return tuple(kept)
 
 
+class _Beside(Loader):
+    """Takes a conf file that lies beside the plugins before that in ``plugins_conf_path``."""
+
+    def conf_path(self, name: str) -> Path:
+        """Where a plugin's conf file is, if there is one."""
+        beside = (folder / f"{name}.conf" for folder in self.folders)
+        return next(filter(Path.exists, beside), super().conf_path(name))
+
+
 class Policy:
     """Plugins and changes: makes decisions by them. Safe to use from many threads.
 
@@ -97,13 +108,17 @@ class Policy:
         executor: runs the plugins.
         settings: that hold for them.
         changes: to what was asked.
+        beside: conf files beside the plugins count before those of ``plugins_conf_path``.
     """
 
-    def __init__(self, executor: Executor, settings: Settings, changes: Changes) -> None:
+    def __init__(
+        self, executor: Executor, settings: Settings, changes: Changes, beside: bool = False
+    ) -> None:
         self._executor = executor
         self._seconds = settings.request_timeout
         self._changes = changes
-        registry = Registry(Loader(settings, executor.analyse, SHIPPED), Store())
+        loader = (_Beside if beside else Loader)(settings, executor.analyse, SHIPPED)
+        registry = Registry(loader, Store())
         self.catalogue = registry.refresh()
         self._check(changes)
 
@@ -201,59 +216,65 @@ def _properties(told: Record) -> Mapping[str, str]:
 
 
 class Documents:
-    """Recorded documents, kept in memory for the next decisions that were made on them."""
+    """Recorded documents, kept with what was read of them for the next decisions on them."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._lock = threading.Lock()
-        self._kept: OrderedDict[int, Document] = OrderedDict()
+        self._kept: OrderedDict[Tuple[int, Ids], Tuple[EngineReply, int]] = OrderedDict()
         self._size = 0
 
-    def get(self, number: int) -> Document:
-        """The document of a number."""
+    def get(self, number: int, asked: Ids = ()) -> EngineReply:
+        """The document of a number.
+
+        Args:
+            asked: the ids that the engine was asked for, where it is the engine's.
+        """
         with self._lock:
-            found = self._kept.get(number)
-            if found is None:
-                found = Document(self._reader.document(number), "utf-8")
-                self._kept[number] = found
-                self._size += len(found.data)
-                while self._size > _MOST_KEPT and len(self._kept) > 1:
-                    _, oldest = self._kept.popitem(last=False)
-                    self._size -= len(oldest.data)
-            else:
-                self._kept.move_to_end(number)
-            return found
+            found = self._kept.get((number, asked))
+            if found is not None:
+                self._kept.move_to_end((number, asked))
+                return found[0]
+            document = Document(self._reader.document(number), "utf-8")
+            reply, size = EngineReply(document, asked), len(document.data)
+            self._kept[number, asked] = reply, size
+            self._size += size
+            while len(self._kept) > _MOST_KEPT or self._size > _MOST_BYTES:
+                _, (_, oldest) = self._kept.popitem(last=False)
+                self._size -= oldest
+            return reply
 
 
 class _Given:
-    """What a recorded decision was made on, and the engine as it answered then."""
+    """What a recorded decision was made on, and the engine as it answered then.
+
+    Hosts and VMs whose ids are known are given by these, and what documents tell of them as the
+    engine's reply: so each document is read once, however many decisions were made on it.
+    """
 
     def __init__(self, recorded: Recorded, documents: Documents) -> None:
         told, ids = recorded.record, recorded.request.get("ids", {})
         hosts = tuple(host["id"] for host in told["hosts"])
         vms, vm = tuple(ids.get("vms", ())), ids.get("vm", told.get("vm", {}).get("id"))
-        brought = {
-            each.role: documents.get(each.number)
-            for each in recorded.documents
-            if not each.of_engine
-        }
+        known: Dict[Role, Ids] = {Role.HOSTS: hosts, Role.VMS: vms, Role.VM: (vm,) if vm else ()}
+        replies: Dict[Role, List[EngineReply]] = {role: [] for role in Role}
+        brought: Dict[Role, Optional[Document]] = {}
+        for role, of_engine, number in recorded.documents:
+            reply = documents.get(number, known.get(role, ()))
+            if of_engine or known.get(role):
+                replies[role].append(reply)
+            else:
+                brought[role] = reply.document
         self.subjects = Subjects(
             cast("Hosts", brought.get(Role.HOSTS, hosts)),
             cast("Hosts", brought.get(Role.VMS, vms)),
             cast("Optional[Vm]", brought.get(Role.VM, vm)),
             cast("Optional[Vm]", brought.get(Role.HOST, ids.get("host"))),
         )
-        asked = {Role.HOSTS: hosts, Role.VMS: vms, Role.VM: (vm,)}
-        replies = [
-            (each.role, EngineReply(documents.get(each.number), asked[each.role]))
-            for each in recorded.documents
-            if each.of_engine
-        ]
-        of_vm = [reply for role, reply in replies if role is Role.VM]
         self._replies = EngineReplies(
-            tuple(reply for role, reply in replies if role is Role.HOSTS),
-            of_vm[0] if of_vm else None,
-            tuple(reply for role, reply in replies if role is Role.VMS),
+            tuple(replies[Role.HOSTS]),
+            next(iter(replies[Role.VM]), None),
+            tuple(replies[Role.VMS]),
         )
 
     def look_up(
@@ -296,19 +317,28 @@ def run(
     """
     documents = Documents(reader)
 
-    def make(recorded: Recorded) -> Tuple[Record, Sequence[Made]]:
-        return recorded.record, [policy.make(recorded, documents) for policy in policies]
+    def make(together: List[Recorded]) -> List[Tuple[Record, Sequence[Made]]]:
+        return [
+            (recorded.record, [policy.make(recorded, documents) for policy in policies])
+            for recorded in together
+        ]
 
-    pending: Deque[Future[Tuple[Record, Sequence[Made]]]] = deque()
+    pending: Deque[Future[List[Tuple[Record, Sequence[Made]]]]] = deque()
     with ThreadPoolExecutor(parallel) as threads:
         try:
             for start in range(0, len(numbers), _CHUNK):
-                for recorded in reader.recordings(numbers[start : start + _CHUNK]):
-                    pending.append(threads.submit(make, recorded))
+                found = reader.recordings(numbers[start : start + _CHUNK])
+                # Those on the same hosts by one thread: else several would read these at once.
+                for _, together in itertools.groupby(found, _hosts_of):
+                    pending.append(threads.submit(make, list(together)))
                     while len(pending) > 2 * parallel:
-                        yield pending.popleft().result()
+                        yield from pending.popleft().result()
             while pending:
-                yield pending.popleft().result()
+                yield from pending.popleft().result()
         finally:
             for each in pending:
                 each.cancel()
+
+
+def _hosts_of(recorded: Recorded) -> Optional[int]:
+    return next((each.number for each in recorded.documents if each.role is Role.HOSTS), None)

@@ -19,9 +19,11 @@ from tests.support.daemon import Daemon, StartDaemon
 from tests.support.paths import PROJECT
 from tests.support.rest_server import Host, RestServer, Vm, id_of
 
+pytestmark = pytest.mark.usefixtures("one_executor")
+
 GIB = 1 << 30
 ID = "00000000-0000-4000-8000-{:012}"
-RULE = re.compile(r"^```python\n# Reserve\.py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+RULE = re.compile(r"^```\w+\n# Reserve\.(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 FREE = """
 def do_score(hosts, vm, properties):
@@ -139,18 +141,19 @@ class Recording(NamedTuple):
 def recorded(
     start: StartDaemon, folder: Path, count: int, engine: Optional[RestServer] = None
 ) -> Recording:
-    today, other = folder / "today", folder / "other"
-    found = RULE.search((PROJECT / "docs" / "cookbook.md").read_text("utf-8"))
-    assert found
-    assert 'properties["reserve"]' in found[1]  # whose default is in the conf file
-    for each, percent in ((today, 25), (other, 40)):
-        rule = found[1].replace('properties["reserve"]', f'properties.get("reserve", {percent})')
+    today, other, conf = folder / "today", folder / "other", folder / "conf"
+    rule = dict(RULE.findall((PROJECT / "docs" / "cookbook.md").read_text("utf-8")))
+    for each in (today, other, conf):
         each.mkdir()
-        (each / "Reserve.py").write_text(rule, "utf-8")
+    (conf / "Reserve.conf").write_text(rule["conf"], "utf-8")
+    (other / "Reserve.conf").write_text(rule["conf"].replace('"25"', '"40"'), "utf-8")
+    for each in (today, other):
+        (each / "Reserve.py").write_text(rule["py"], "utf-8")
         for name, text in OTHERS.items():
             (each / f"{name}.py").write_text(text, "utf-8")
-    conf = "" if engine is None else engine.conf()
-    daemon = start(today, f"ssl = false\nrecord = true\n{conf}", folder=folder)
+    section = "" if engine is None else engine.conf()
+    settings = f"ssl = false\nrecord = true\nplugins_conf_path = {conf}\n{section}"
+    daemon = start(today, settings, folder=folder)
     asked = ask(daemon, count, random.Random(count))
     if engine is not None:
         ask_others(daemon)
@@ -175,7 +178,8 @@ def replay(recording: Recording, monkeypatch, capsys):
     def run(*options: str, of: Recording = recording) -> Any:
         monkeypatch.setenv("STATE_DIRECTORY", str(of.state))
         config = of.today.parent / "scheduler.conf"
-        config.write_text(f"plugins_path = {of.today}\n", "utf-8")
+        conf = of.today.parent / "conf"
+        config.write_text(f"plugins_path = {of.today}\nplugins_conf_path = {conf}\n", "utf-8")
         assert cli.main(["replay", "--config", str(config), *options]) == 0
         shown = capsys.readouterr().out
         return json.loads(shown) if "json" in options else shown

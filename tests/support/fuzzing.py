@@ -7,12 +7,9 @@ run, 100 times as many (docs/reliability.md).
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
-import shutil
 import signal
-import tempfile
 import tracemalloc
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, NoReturn, Tuple, Union
@@ -21,7 +18,7 @@ from xml.sax.saxutils import escape, quoteattr
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from tests.support.paths import CORPUS
+from tests.support.paths import CORPUS, PROJECT
 
 _PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "suite")
 _TIMES = {"short": 0.2, "suite": 1, "long": 100}[_PROFILE]
@@ -32,10 +29,8 @@ _AT_MOST = 20.0
 
 _LONGEST_MESSAGE = 1000  # characters
 
-# What hypothesis keeps between runs is kept out of the tree, and not kept.
-_home = tempfile.mkdtemp(prefix="hypothesis-")
-atexit.register(shutil.rmtree, _home, ignore_errors=True)
-os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = _home
+# Of a run hypothesis keeps the constants of each module, which it takes a second to look up.
+os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(PROJECT / "build" / "hypothesis")
 
 
 def tries(count: int) -> settings:

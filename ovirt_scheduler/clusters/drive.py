@@ -40,6 +40,7 @@ from ovirt_scheduler.clusters.calm import Calm, Judged, cluster_imbalance
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
 from ovirt_scheduler.clusters.memory import ClusterMemory, DriveMemory
 from ovirt_scheduler.clusters.migrations import ClusterMigrations
+from ovirt_scheduler.clusters.ownership import ClusterOwnership
 from ovirt_scheduler.clusters.plans import Plans, left_behind, misfit, planned
 from ovirt_scheduler.clusters.reader import ClusterReader, View
 from ovirt_scheduler.decisions.drivers import DriverService
@@ -110,8 +111,9 @@ class ClusterDrive:
         self._problem: Optional[SchedulerError] = None
         self._stopping = threading.Event()
         self._reader = ClusterReader(settings.name, inventory, executor, self._stopping)
+        self.ownership = ClusterOwnership(settings, memory)
         self._migrations = ClusterMigrations(
-            settings, scheduling, inventory, memory, self._stopping
+            settings, scheduling, inventory, memory, self.ownership, self._stopping
         )
         self._calm = Calm(settings.hold, settings.margin, self._memory.left)
         self._imbalance: Optional[float] = None  # in percent, as the last balancing found it
@@ -132,7 +134,7 @@ class ClusterDrive:
         plans = tuple(plan for plan in self._plans.of_cluster(self.name) if plan.is_open)
         return ClusterLook(
             self.name, self._drive.value, self._looked, time.time() + wait, problem,
-            self._imbalance, plans,
+            self._imbalance, plans, self.ownership.driven_by,
         )  # fmt: skip
 
     def stop(self) -> None:
@@ -201,14 +203,21 @@ class ClusterDrive:
             Whether all changes are told.
         """
         self._scheduler()  # the engine may be away: what is wrong in the section is told first
+        self.ownership.settle()
         plan = self._plans.open(self.name, _BALANCE)
         if plan is not None and plan.state == APPROVED:
             balance = True  # which shows if it is still worth it
+        if self.ownership.driven_by:
+            timer = balance = False
         # Whether a migration betters anything is told from statistics.
         statistics = balance or (timer and self._wants_statistics())
         view = self._reader.look(timer or balance, statistics, self._migrations.under_way)
         self._looked = time.time()
         self._migrations.follow(view.state)
+        if self.ownership.driven_by:
+            return True
+        if self.ownership.taken:
+            self._migrations.adopt(view.state)
         self._settle_plans(view)
         all_told = self._tell_changes(view)
         if timer and not self._stopping.is_set():

@@ -43,6 +43,7 @@ class ClusterMemory:
         moved: ids of the VMs that the latest balancing moved.
         migrating: each VM's id with its migration.
         migrated: each VM's id with the begin of its latest migrations, as ``Migrating.begun``.
+        mark: of this daemon, and ``driven_by`` of the one for which it stands by, if any.
         left: each VM's id with the hosts that a balancing took it from, and when that was begun.
     """
 
@@ -52,6 +53,8 @@ class ClusterMemory:
     migrating: Dict[str, Migrating] = field(default_factory=dict)
     migrated: Dict[str, List[float]] = field(default_factory=dict)
     left: Left = field(default_factory=dict)
+    mark: str = ""
+    driven_by: str = ""
 
 
 class DriveMemory:

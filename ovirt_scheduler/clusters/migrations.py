@@ -22,6 +22,7 @@ from typing import Collection, Dict, Iterable, List, Mapping, Optional, Sequence
 from ovirt_scheduler.clusters.calm import Judged
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
 from ovirt_scheduler.clusters.memory import DriveMemory, Migrating
+from ovirt_scheduler.clusters.ownership import ClusterOwnership
 from ovirt_scheduler.decisions.drivers import DriverService
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import EngineUnavailable
@@ -60,6 +61,7 @@ class ClusterMigrations:
         scheduling: DriverService,
         inventory: Inventory,
         memory: DriveMemory,
+        ownership: ClusterOwnership,
         stopping: threading.Event,
     ) -> None:
         self._cluster = settings.name
@@ -69,6 +71,7 @@ class ClusterMigrations:
         self._store = memory
         self._migrating = memory.cluster(settings.name).migrating
         self._migrated = memory.cluster(settings.name).migrated
+        self._ownership = ownership
         self._stopping = stopping
         # By method, so that it is logged once.
         self._planned: Dict[str, Wanted] = {}
@@ -148,6 +151,14 @@ class ClusterMigrations:
         if ended:
             self._store.save(self._cluster)
 
+    def adopt(self, state: ClusterState) -> None:
+        """Follow the migrations of others that are under way, as the cluster was taken over."""
+        self._ownership.taken = False
+        now = time.monotonic()
+        for vm, found in state.vms.items():
+            if found.status in _MOVING and vm not in self._migrating:
+                self._migrating[vm] = Migrating(found.name, found.host, "", now, moving=True)
+
     def _took(self, vms: Collection[str]) -> Mapping[str, float]:
         """The seconds that migrations took which are done, as far as the engine tells them."""
         try:
@@ -188,7 +199,10 @@ class ClusterMigrations:
         maker = self._scheduling.driver(_MAKER)
         decision = self._scheduling.decide(
             DriverRequest(
-                Caller.of_cluster(self._cluster), maker, _MAKE, arguments={"migrations": wanted}
+                Caller.of_cluster(self._cluster),
+                maker,
+                _MAKE,
+                arguments={"migrations": wanted, "mark": self._ownership.mark},
             )
         )
         if decision.failure is not None:  # it may have got as far as asking

@@ -14,7 +14,8 @@ from typing import FrozenSet, Optional, Sequence, Tuple
 
 from ovirt_scheduler.clusters.drive import ClusterDrive
 from ovirt_scheduler.engine.inventory import Inventory
-from ovirt_scheduler.errors import EngineUnavailable
+from ovirt_scheduler.errors import EngineUnavailable, SchedulerError
+from ovirt_scheduler.model import near
 from ovirt_scheduler.model.daemon_state import ClusterLook
 
 _log = logging.getLogger(__name__)
@@ -51,6 +52,27 @@ class ClusterThreads:
         """How each cluster is looked after."""
         return tuple(each.cluster.state() for each in self._clusters)
 
+    def take(self, name: str) -> str:
+        """Have this daemon drive a cluster for which it stands by, if it does.
+
+        Returns:
+            The daemon that drove it; empty where this one did.
+
+        Raises:
+            SchedulerError: none of that name is looked after.
+        """
+        for each in self._clusters:
+            if each.cluster.name == name:
+                former = each.cluster.ownership.driven_by
+                each.cluster.ownership.take()
+                each.wake(None)
+                return former
+        there = [each.cluster.name for each in self._clusters]
+        raise SchedulerError(
+            f"no cluster {name!r:.80} is looked after here{near.hint(name, there)}; there are "
+            f"{', '.join(there) or 'none'}"
+        )
+
     def wake(self, name: str) -> None:
         """Look at a cluster now."""
         for each in self._clusters:
@@ -75,8 +97,9 @@ class ClusterThreads:
             try:
                 events = self._inventory.events(last, asked_at + _WATCH_SECONDS)
                 last = events.latest
-                for cluster in self._clusters:
-                    cluster.wake(events.named)
+                for each in self._clusters:
+                    each.cluster.ownership.heard(events.correlation_ids)
+                    each.wake(events.named)
                 # One that takes long to answer is not to be asked all the time.
                 pause = max(_WATCH_EVERY, time.monotonic() - asked_at)
             except EngineUnavailable as error:

@@ -22,6 +22,7 @@ from ovirt_scheduler.command import (
     calls,
     certificate,
     check,
+    clusters,
     decisions,
     plan,
     replay,
@@ -103,7 +104,7 @@ COMMAND --help shows more of each; man ovirt-scheduler has all of it.
     add = commands.add_parser
     _add_serve(add)
     for module in (
-        check, calls, why, decisions, status, plan, trial, skeleton, replay, simulate,
+        check, calls, why, decisions, status, clusters, plan, trial, skeleton, replay, simulate,
         certificate,
     ):  # fmt: skip
         module.add(add)

@@ -123,9 +123,9 @@ def _text(report: Dict[str, Any]) -> str:
     for cluster in report["clusters"]:
         look = cluster.get("last_look")
         looked = f"looked at {status.shown(look, time.time())}" if look else "not looked at yet"
-        problem = f": {cluster['problem']}" if "problem" in cluster else ""
         if "imbalance" in cluster:
             looked += f", imbalance {cluster['imbalance']} %"
-        shown.append(f"{'Cluster ' + cluster['name']:<{width}}  {looked}{problem}")
+        state = status.cluster_state(cluster)
+        shown.append(f"{'Cluster ' + cluster['name']:<{width}}  {looked}: {state}")
     table = tables.table(_HEADINGS, rows) if rows else "no policy unit is loaded\n"
     return "\n".join(lines) + f"\n\n{table}\n" + "\n".join(shown) + "\n"

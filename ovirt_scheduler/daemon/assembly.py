@@ -25,7 +25,7 @@ from ovirt_scheduler.daemon.control import FILE as CONTROL
 from ovirt_scheduler.daemon.control import Command, Control
 from ovirt_scheduler.daemon.log_output import say
 from ovirt_scheduler.daemon.runtime import Runtime, Services
-from ovirt_scheduler.errors import ConfigError
+from ovirt_scheduler.errors import ConfigError, SchedulerError
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.store import FILE
 from ovirt_scheduler.history.tally import Tally
@@ -114,6 +114,7 @@ class Assembly:
         commands: Mapping[str, Command] = {
             "status": lambda _asked, _user: self.status(),
             "plan": self._plans.answer,
+            "take": lambda asked, _user: self._take(str(asked.get("cluster", ""))),
         }
         self._control = _control(self._state / CONTROL, commands)
 
@@ -131,6 +132,12 @@ class Assembly:
         """
         if self._drive is not None:
             self._drive.stop(seconds)
+
+    def _take(self, cluster: str) -> Mapping[str, str]:
+        """Have this daemon drive a cluster; gives the daemon that did before."""
+        if self._drive is None:
+            raise SchedulerError("this daemon looks after no cluster: see drive in scheduler.conf")
+        return {"driven_by": self._drive.take(cluster)}
 
     def close(self) -> None:
         """End all but the server, which has no calls under way any more."""

@@ -55,6 +55,7 @@ _NAMED = re.compile(
     rb"""<(?:host|vm)\b[^<>]{0,400}?\bid=["'](%s)["']"""
     % UUID.pattern.encode().replace(b"(", b"(?:")
 )
+_CORRELATION_ID = re.compile(rb"<correlation_id>([0-9A-Za-z_-]{1,50})</correlation_id>")
 
 
 class Events(NamedTuple):
@@ -63,10 +64,12 @@ class Events(NamedTuple):
     Attributes:
         latest: the number of the latest; None where there has been none yet.
         named: ids of the hosts and VMs that they name; None where there were too many to know.
+        correlation_ids: of what caused them.
     """
 
     latest: Optional[int]
     named: Optional[FrozenSet[str]] = frozenset()
+    correlation_ids: FrozenSet[str] = frozenset()
 
 
 class Inventory:
@@ -185,9 +188,11 @@ class Inventory:
         if after is None:
             return Events(latest)
         self.migration_times.take_in(document.data)
-        if len(numbers) >= _MOST_EVENTS:
-            return Events(latest, None)
-        return Events(latest, frozenset(each.decode() for each in _NAMED.findall(document.data)))
+        named, correlation_ids = (
+            frozenset(each.decode() for each in sought.findall(document.data))
+            for sought in (_NAMED, _CORRELATION_ID)
+        )
+        return Events(latest, None if len(numbers) >= _MOST_EVENTS else named, correlation_ids)
 
     def migration_seconds(self, vms: Collection[str], deadline: float) -> Mapping[str, float]:
         """How long migrations took that have just ended, by the engine's clock.

@@ -37,6 +37,7 @@ FIELDS: Dict[str, str] = {
     "vm": "VM that a request is about, that a balance would migrate, or that is migrated",
     "decided": "VM, hosts, how many were left and who removed how many, and the host chosen",
     "cluster": "cluster that the daemon looks after",
+    "daemon": "another daemon that drives the same cluster: its machine, and digits",
     "source_host": "host that a VM is migrated from",
     "target_host": "host that a VM is migrated to",
     "hosts": "hosts that it may go to, the first 32 (debug)",

@@ -35,6 +35,7 @@ class ClusterLook:
     problem: str = ""
     imbalance: Optional[float] = None  # in percent, as the last balancing found it
     plans: Tuple[Plan, ...] = ()  # those that are open, the oldest first
+    driven_by: str = ""  # another daemon, for which this one stands by
 
 
 @dataclass(frozen=True)

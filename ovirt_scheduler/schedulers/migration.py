@@ -18,12 +18,13 @@ class Migration(Driver):
     name = "migration"
     topic = None
 
-    def migrate(self, migrations: Mapping[str, str]) -> Dict[str, Dict[str, str]]:
+    def migrate(self, migrations: Mapping[str, str], mark: str) -> Dict[str, Dict[str, str]]:
         """Begin migrations; what comes of them is for the caller to see.
 
         Args:
             migrations: id of a VM to the id of the host that it is to go to; where that is
                 empty, the engine chooses.
+            mark: the correlation id of these migrations, which the engine's events show.
 
         Returns:
             Two dicts of VM id to a reason: ``refused``, those that the engine does not migrate or
@@ -42,7 +43,8 @@ class Migration(Driver):
                 refused[vm] = "not asked, as the engine did not answer for another VM"
                 continue
             try:
-                vms.vm_service(vm).migrate(host=types.Host(id=host) if host else None)
+                target = types.Host(id=host) if host else None
+                vms.vm_service(vm).migrate(host=target, query={"correlation_id": mark})
             except Exception as error:  # noqa: BLE001  the SDK tells of torn answers in many ways
                 said = _CURL.sub(r"\1", " ".join(str(error).split()))
                 known = isinstance(error, AuthError) or getattr(error, "fault", None) is not None

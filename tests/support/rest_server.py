@@ -93,6 +93,7 @@ class Event(NamedTuple):
     code: int
     named: Sequence[Named]
     time: float = 0.0
+    correlation_id: str = ""
 
 
 class Query(NamedTuple):
@@ -181,24 +182,16 @@ class RestServer:
     def settings(self, **changes: Any) -> EngineSettings:
         """What scheduler.conf says of this engine."""
         values = {
-            "url": self.url,
-            "username": USER,
-            "password_file": self.password_file,
-            "ca_file": self.ca_file,
-            "cache_seconds": 60.0,
-            "look_distance": 0.0,
-        }
+            "url": self.url, "username": USER, "password_file": self.password_file,
+            "ca_file": self.ca_file, "cache_seconds": 60.0, "look_distance": 0.0,
+        }  # fmt: skip
         return EngineSettings(**{**values, **changes})
 
     def conf(self, **changes: Any) -> str:
         """The section of scheduler.conf."""
-        settings = vars(self.settings(**changes))
-        return "\n".join(
-            [
-                "[engine]",
-                *(f"{key} = {value}" for key, value in settings.items() if value is not None),
-            ]
-        )
+        settings = vars(self.settings(**changes)).items()
+        lines = [f"{key} = {value}" for key, value in settings if value is not None]
+        return "\n".join(["[engine]", *lines])
 
     def asked(self, path: str) -> List[Query]:
         """The queries of that path or below it, in their order."""
@@ -210,8 +203,8 @@ class RestServer:
             for each in named or (None,):
                 self._add_event(30, *([] if each is None else [each]))
 
-    def _add_event(self, code: int, *named: Named, later: float = 0.0) -> None:
-        self.events[max(self.events) + 7] = Event(code, named, time.time() + later)
+    def _add_event(self, code: int, *named: Named, later: float = 0.0, mark: str = "") -> None:
+        self.events[max(self.events) + 7] = Event(code, named, time.time() + later, mark)
 
     def finish_migrations(self, well: bool = True) -> None:
         """All that are under way end, on the target or where they began."""
@@ -224,8 +217,8 @@ class RestServer:
                         self._add_event(self.migration_codes[1], vm, later=self.migration_seconds)
                     vm.status = "up"
 
-    def migrate(self, vm_id: str, body: str) -> Reply:
-        """The action migrate of a VM."""
+    def migrate(self, vm_id: str, body: str, correlation_id: str = "") -> Reply:
+        """The action migrate of a VM; its event has the correlation id."""
         found = re.search(r"<host [^>]*\bid=['\"]([^'\"]+)", body)
         vm = next((vm for vm in self.vms if vm.id == vm_id), None)
         fit = [
@@ -238,7 +231,7 @@ class RestServer:
             return _fault(409, "Cannot migrate VM.")
         with self._lock:
             self.migrations.append((vm.name, host.name))
-            self._add_event(self.migration_codes[0], vm)
+            self._add_event(self.migration_codes[0], vm, mark=correlation_id)
             if self.instant_migrations:
                 vm.host = host.name
                 self._add_event(self.migration_codes[1], vm, later=self.migration_seconds)
@@ -275,12 +268,8 @@ class RestServer:
     # What the handler asks.
 
     def login(self, form: Mapping[str, str]) -> Reply:
-        wanted = {
-            "grant_type": "password",
-            "scope": "ovirt-app-api",
-            "username": USER,
-            "password": PASSWORD,
-        }
+        wanted = {"grant_type": "password", "scope": "ovirt-app-api", "username": USER,
+                  "password": PASSWORD}  # fmt: skip
         if self.broken_login is not None:
             return self.broken_login
         with self._lock:
@@ -422,6 +411,7 @@ def _event(number: int, event: Event) -> Element:
     links = [Element(each.kind, "", at(f"{each.kind}s", each.id)) for each in event.named]
     moment = datetime.fromtimestamp(event.time, timezone.utc).isoformat(timespec="milliseconds")
     told = [Element("code", str(event.code)), Element("time", moment), *links]
+    told += [Element("correlation_id", event.correlation_id)] if event.correlation_id else []
     return Element("event", told, at("events", str(number)))
 
 
@@ -471,9 +461,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(engine.get(url.path[len(API) + 1 :], _flat(url.query)))
 
     def do_POST(self) -> None:
-        of_vm = re.fullmatch(f"{API}/vms/([^/]+)/migrate", self.path)
+        of_vm = re.fullmatch(rf"{API}/vms/([^/]+)/migrate(?:\?(.*))?", self.path)
         if of_vm:
-            self._act(of_vm[1])
+            self._act(of_vm[1], _flat(of_vm[2] or "").get("correlation_id", ""))
             return
         form = _flat(self.rfile.read(int(self.headers["Content-Length"])).decode("ascii"))
         engine = self.server.engine
@@ -484,13 +474,14 @@ class _Handler(BaseHTTPRequestHandler):
         action = offered.get(self.path)
         self._answer(action(form) if action else Reply(404, "text/html", _HTML))
 
-    def _act(self, vm_id: str) -> None:
+    def _act(self, vm_id: str, correlation_id: str) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"])).decode("utf-8")
         _, _, token = self.headers.get("Authorization", "").partition(" ")
-        if token in self.server.engine.tokens:
-            self._answer(self.server.engine.migrate(vm_id, body))
-        else:
-            self._answer(Reply(401, "text/html", _HTML))
+        engine, good = self.server.engine, token in self.server.engine.tokens
+        done = (
+            engine.migrate(vm_id, body, correlation_id) if good else Reply(401, "text/html", _HTML)
+        )
+        self._answer(done)
 
     def _answer(self, reply: Reply) -> None:
         body = reply.body.encode("utf-8")

@@ -363,7 +363,7 @@ def _shown_cluster(cluster: Mapping[str, Any]) -> Dict[str, Any]:
     imbalance = f"{cluster['imbalance']} %" if "imbalance" in cluster else "not known"
     return {
         **cluster,
-        "state": cluster.get("problem", "well"),
+        "state": status.cluster_state(cluster),
         "mood": "bad" if "problem" in cluster else "good",
         "drive_text": drive,
         "look_text": _clock(look) or "none yet",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import shlex
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ovirt_scheduler.history.tally import Tally, UnitTally
 from ovirt_scheduler.model.daemon_state import DaemonState, UnitState
@@ -54,6 +54,7 @@ def status(state: DaemonState, tally: Tally, now: float) -> Status:
                 **_time("next_look", cluster.next_look),
                 **({"problem": cluster.problem} if cluster.problem else {}),
                 "plans": [{**_time("time", plan.time), **plan.record()} for plan in cluster.plans],
+                **({"driven_by": cluster.driven_by} if cluster.driven_by else {}),
             }
             for cluster in state.clusters
         ],
@@ -181,6 +182,13 @@ def _line(units: List[Status], problems: List[Status], now: float) -> str:
 def shown(text: str, now: float) -> str:
     """What ``moment`` wrote, for people; see ``clock``."""
     return clock(parsed(text), now)
+
+
+def cluster_state(cluster: Mapping[str, Any]) -> str:
+    """How a cluster does, in words."""
+    if "driven_by" in cluster:
+        return f"stands by, {cluster['driven_by']} drives it"
+    return str(cluster.get("problem", "well"))
 
 
 def parsed(text: str) -> float:

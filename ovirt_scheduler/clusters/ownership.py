@@ -1,0 +1,175 @@
+"""Which daemon drives a cluster, where several are told to.
+
+Each migration carries a mark: a correlation id, which the engine shows with the events of the
+migration. So a daemon that sees the mark of another on the cluster's migrations knows of it. Of
+two the one that began to drive the cluster later stands by. A daemon that was told to take the
+cluster over comes before those that were not, and the latest of these before the others.
+
+A daemon that stands by does so until it is told to take over, across a restart, too: nobody else
+knows whether the other one has ended, or only makes no migrations.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import socket
+import threading
+import time
+import zlib
+from typing import Collection, NamedTuple, Optional, Set, Tuple
+
+from ovirt_scheduler.clusters.memory import DriveMemory
+from ovirt_scheduler.errors import SchedulerError
+from ovirt_scheduler.settings.config import ClusterSettings
+from ovirt_scheduler.settings.values import Drive
+
+_log = logging.getLogger(__name__)
+
+# 50 characters at most, as the engine takes them; it allows letters, digits, - and _.
+_MARK = re.compile(
+    "ovirt-scheduler-([st])([0-9a-f]{11})-([0-9A-Za-z-]{1,11}-[0-9a-f]{4})-([0-9a-f]{4})"
+)
+_LONGEST_NAME = 11  # of the machine
+
+
+class Mark(NamedTuple):
+    """What a correlation id says of the daemon that sent it."""
+
+    taken: bool  # by hand
+    since: int  # milliseconds since 1970: when the daemon began to drive the cluster
+    daemon: str  # the machine's name, and digits
+    cluster: str  # digits made of its name
+
+    @classmethod
+    def read(cls, correlation_id: str) -> Optional[Mark]:
+        """The mark that it is; None where it is another's."""
+        found = _MARK.fullmatch(correlation_id)
+        return found and cls(found[1] == "t", int(found[2], 16), found[3], found[4])
+
+    def __str__(self) -> str:
+        kind = "t" if self.taken else "s"
+        return f"ovirt-scheduler-{kind}{self.since:011x}-{self.daemon}-{self.cluster}"
+
+    @property
+    def rank(self) -> Tuple[int, int, str]:
+        """The daemon with the lowest drives the cluster."""
+        return (0, -self.since, self.daemon) if self.taken else (1, self.since, self.daemon)
+
+
+class ClusterOwnership:
+    """Whether this daemon drives a cluster.
+
+    A daemon that only logs migrations is in nobody's way.
+
+    Attributes:
+        taken: the cluster was taken over, and was not looked at since.
+
+    Args:
+        store: keeps the mark, and for whom the daemon stands by.
+    """
+
+    def __init__(self, settings: ClusterSettings, store: DriveMemory) -> None:
+        self._cluster = cluster = settings.name
+        self._makes = settings.drive in (Drive.ON, Drive.APPROVE)
+        self._store = store
+        self._memory = store.cluster(cluster)
+        self._tag = f"{zlib.crc32(cluster.encode()) & 0xFFFF:04x}"
+        mark = Mark.read(self._memory.mark)
+        if mark is None or mark.cluster != self._tag:
+            mark = Mark(False, _now(), _daemon(), self._tag)
+        self._mark = mark
+        self._lock = threading.Lock()
+        self._others: Set[Mark] = set()  # heard of, and not settled yet
+        self._taking = self.taken = False
+        self._told: Set[Tuple[str, str]] = set()  # a daemon, and for whom this one stood by
+
+    @property
+    def mark(self) -> str:
+        """The correlation id of the daemon's migrations of the cluster."""
+        return str(self._mark)
+
+    @property
+    def driven_by(self) -> str:
+        """The daemon for which this one stands by; empty: it drives the cluster."""
+        other = Mark.read(self._memory.driven_by) if self._makes else None
+        return "" if other is None else other.daemon
+
+    def heard(self, correlation_ids: Collection[str]) -> None:
+        """Take in those of the engine's events; any thread may."""
+        marks = filter(None, map(Mark.read, correlation_ids))
+        with self._lock:
+            self._others.update(
+                mark
+                for mark in marks
+                if mark.cluster == self._tag and mark.daemon != self._mark.daemon
+            )
+
+    def take(self) -> None:
+        """Take the cluster over at the next look; any thread may.
+
+        Raises:
+            SchedulerError: the daemon makes no migrations.
+        """
+        if not self._makes:
+            raise SchedulerError(
+                f"this daemon makes no migrations of {self._cluster}: set drive = on, and reload it"
+            )
+        self._taking = True
+
+    def settle(self) -> None:
+        """Find out whether the daemon drives the cluster; for the cluster's thread."""
+        with self._lock:
+            others, self._others = self._others, set()
+        if self._taking:
+            self._taking, self.taken = False, True
+            former = Mark.read(self._memory.driven_by)
+            since = max(_now(), former.since + 1 if former else 0)
+            self._mark = self._mark._replace(taken=True, since=since)
+            # What happened meanwhile was for the other daemon: go on from what the engine says.
+            self._memory.driven_by = ""
+            self._memory.hosts, self._memory.vms, self._memory.moved = {}, {}, []
+            self._told.clear()
+            _log.info(
+                "cluster %(cluster)s: taken over, this daemon drives it from now on",
+                {"cluster": self._cluster},
+            )
+        first = min(others, key=lambda mark: mark.rank, default=None)
+        if self._makes and first is not None and first.rank < self._mark.rank:
+            self._memory.driven_by = str(first)
+        if self._memory.mark != self.mark or others:
+            self._memory.mark = self.mark
+            self._store.save(self._cluster)
+        self._tell({mark.daemon for mark in others})
+
+    def _tell(self, others: Set[str]) -> None:
+        """Log the daemons that drive the cluster, too; each once."""
+        driver = self.driven_by
+        for each in [driver] if driver else sorted(others):
+            if not self._makes or (each, driver) in self._told:
+                continue
+            fields = {"cluster": self._cluster, "daemon": each}
+            if driver:
+                _log.warning(
+                    "cluster %(cluster)s: %(daemon)s drives it, and this daemon stands by; to have "
+                    "it drive: ovirt-scheduler clusters take %(cluster)s",
+                    fields,
+                )
+            else:
+                _log.warning(
+                    "cluster %(cluster)s: %(daemon)s migrates its VMs, too; it has to stand by, as "
+                    "this daemon drives the cluster",
+                    fields,
+                )
+            self._told.add((each, driver))
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _daemon() -> str:
+    """A name for this daemon, which no other has."""
+    machine = re.sub("[^0-9A-Za-z-]+", "-", socket.gethostname().partition(".")[0])
+    return f"{machine[:_LONGEST_NAME] or 'unknown'}-{secrets.token_hex(2)}"

@@ -1,0 +1,191 @@
+"""A cluster that two daemons are told to drive: which of them does, and how the other takes over."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+
+from ovirt_scheduler.clusters.ownership import Mark
+from tests.support.command import run
+from tests.support.daemon import Daemon
+from tests.support.driven import OFTEN, RECORDER, cluster
+from tests.support.waiting import wait_until
+
+SECTION = cluster(migrations_per_vm=1000, hold=0)
+
+
+def mark(kind="s", since=1, daemon="here-0001", tag="00aa"):
+    return f"ovirt-scheduler-{kind}{since:011x}-{daemon}-{tag}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [mark(), mark("t", 1_795_000_000_000), mark(daemon="a-b-c-d-e-f-0123", tag="ffff")],
+)
+def test_a_mark_is_a_correlation_id_and_read_again(text):
+    """Of 50 characters at most, as the engine takes them."""
+    assert len(text) <= 50
+    read = Mark.read(text)
+    assert read is not None
+    assert str(read) == text
+
+
+@pytest.mark.parametrize("text", ["", "1e892ea9", mark()[:-1], mark("x"), f"{mark()}0", "ovirt-scheduler"])  # fmt: skip
+def test_what_is_no_mark_is_left_alone(text):
+    """Correlation ids of others."""
+    assert Mark.read(text) is None
+
+
+def test_who_began_first_drives_and_who_took_over_last_before_them():
+    """Ties go by the daemon's name."""
+    wanted = [
+        mark("t", 9), mark("t", 3), mark("s", 1), mark("s", 2, "here-0001"), mark("s", 2, "here-0002"),
+    ]  # fmt: skip
+    assert [str(each) for each in sorted(map(Mark.read, reversed(wanted)), key=lambda each: each.rank)] == wanted  # fmt: skip
+
+
+class Two:
+    """A daemon, another that began later, and the made engine whose cluster both drive.
+
+    The first one moves the VM ``web``, the second one ``mail``.
+    """
+
+    def __init__(self, driven) -> None:
+        self.driven, self.engine = driven, driven.engine
+        self.engine.instant_migrations = True
+        self.folder = driven.folder / "second"
+        (self.folder / "plugins").mkdir(parents=True)
+        recorder = RECORDER.format(folder=str(self.folder))
+        (self.folder / "plugins" / "recorder.py").write_text(recorder)
+        (self.folder / "wanted").write_text("{}")
+        (self.folder / "told").touch()
+        self.first = driven.start("on", SECTION)
+        self.second = self.start_second()
+
+    def start_second(self) -> Daemon:
+        settings = (
+            f"ssl = false\nlog_level = info\ndrive = on\n{self.engine.conf()}\n"
+            f"[clusters]\n{SECTION}\n"
+        )
+        daemon = Daemon(self.folder, self.folder / "plugins", settings, [])
+        self.driven.open.callback(daemon.stop)
+        return daemon
+
+    def move(self, name: str) -> None:
+        """Have the VM wanted on the other host by the daemon that moves it, and no other VM."""
+        host = "puma" if self.driven.vm(name).host == "lynx" else "lynx"
+        folder = self.driven.folder if name == "web" else self.folder
+        (folder / "unfinished").write_text(json.dumps({name: host}))
+        (folder / "unfinished").replace(folder / "wanted")
+
+    def by(self, daemon: Daemon) -> int:
+        """How many migrations it has made."""
+        marks = (Mark.read(event.correlation_id) for event in tuple(self.engine.events.values()))
+        counted = Counter(each.daemon for each in marks if each is not None)
+        return counted[self.name(daemon)]
+
+    def name(self, daemon: Daemon) -> str:
+        text = (daemon.state / "clusters.json").read_text()
+        read = Mark.read(text.partition('"mark":')[2].split('"')[1])
+        assert read is not None
+        return read.daemon
+
+    def wait_while_vms_move(self, condition) -> None:
+        """Each of the VMs is always wanted elsewhere."""
+
+        def look():
+            self.move("web")
+            self.move("mail")
+            return condition()
+
+        wait_until(look, lambda: f"{self.first.log}\n\n{self.second.log}")
+
+    def wait_until_only(self, daemon: Daemon, other: Daemon, times: int = 1) -> None:
+        """The other stands by, for the so manieth time, and this one goes on."""
+        words = f"cluster Default: {self.name(daemon)} drives it, and this daemon stands by"
+        self.wait_while_vms_move(lambda: other.log.count(words) == times)
+        before, goal = self.by(other), self.by(daemon) + 4
+        self.wait_while_vms_move(lambda: self.by(daemon) >= goal)
+        assert self.by(other) == before
+
+    def clusters(self, daemon: Daemon, *words: str):
+        return run(daemon.state.parent, "clusters", *words)
+
+
+@pytest.fixture
+def two(driven):
+    return Two(driven)
+
+
+def test_of_two_that_drive_a_cluster_the_later_one_stands_by(two):
+    """It says so in its log and in its status; the other one tells of it, too."""
+    two.wait_until_only(two.first, two.second)
+    assert f"{two.name(two.first)} drives it" in two.clusters(two.second, "list")[1]
+    assert "well" in two.clusters(two.first, "list")[1]
+    assert f"{two.name(two.second)} migrates its VMs, too" in two.first.log or not two.by(
+        two.second
+    )
+
+
+@pytest.mark.long
+def test_who_stands_by_does_so_after_a_restart_too(two):
+    """Nobody else knows whether the other has ended."""
+    two.wait_until_only(two.first, two.second)
+    two.second.stop()
+    before = two.by(two.second)
+    two.second = two.start_second()
+    assert "stands by" in wait_until(lambda: two.clusters(two.second, "list")[1])
+    goal = two.by(two.first) + 4
+    two.wait_while_vms_move(lambda: two.by(two.first) >= goal)
+    assert two.by(two.second) == before
+
+
+@pytest.mark.long
+def test_a_standby_takes_over_and_the_other_stands_by(two):
+    """And the other takes the cluster back."""
+    two.wait_until_only(two.first, two.second)
+    status, told, _ = two.clusters(two.second, "take", "Default")
+    assert (status, told) == (0, f"this daemon drives the cluster Default from now on; {two.name(two.first)} did before\n")  # fmt: skip
+    two.wait_until_only(two.second, two.first)
+    assert two.clusters(two.first, "take", "Default")[0] == 0
+    two.wait_until_only(two.first, two.second, times=2)
+
+
+@pytest.mark.long
+def test_who_takes_over_goes_on_from_what_the_engine_says(two):
+    """It begins nothing while a migration of the other is under way, and tells no old change."""
+    two.wait_until_only(two.first, two.second)
+    two.engine.instant_migrations = False
+    two.move("web")
+    wait_until(lambda: two.driven.vm("web").status == "migrating")
+    two.first.stop(9)
+    two.move("mail")
+    told = (two.folder / "told").read_text()
+    before = two.by(two.second)
+    assert two.clusters(two.second, "take", "Default")[0] == 0
+    wait_until(lambda: "taken over" in two.second.log)
+    two.driven.wait_for_looks(4)
+    assert two.by(two.second) == before
+    assert (two.folder / "told").read_text() == told
+    two.engine.finish_migrations()
+    wait_until(lambda: two.by(two.second) == before + 1)
+    assert "the migration of web" in two.second.log
+
+
+def test_what_cannot_be_taken_is_told(driven):
+    """A cluster that is not there, and wrong words."""
+    driven.start("on", SECTION)
+    status, _, said = run(driven.folder, "clusters", "take", "Defualt")
+    assert (status, "did you mean Default?" in said) == (1, True)
+    assert run(driven.folder, "clusters", "take")[0] == 2
+    assert run(driven.folder, "clusters", "list", "Default")[0] == 2
+
+
+@pytest.mark.long
+def test_a_daemon_that_only_tells_of_migrations_takes_no_cluster(driven):
+    """It is in nobody's way, and stands by for nobody."""
+    driven.start("dry-run", cluster(balance=OFTEN))
+    assert "set drive = on" in run(driven.folder, "clusters", "take", "Default")[2]
+    assert "dry-run" in run(driven.folder, "clusters", "list")[1]

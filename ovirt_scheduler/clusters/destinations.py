@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import zlib
-from typing import AbstractSet, Dict, Iterable, List, Mapping, Optional, Tuple, cast
+from typing import AbstractSet, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, cast
 
 from ovirt_scheduler.decisions.units import UnitService
 from ovirt_scheduler.model.cluster_state import ClusterState
@@ -19,6 +19,8 @@ from ovirt_scheduler.model.results import Answer, Migration
 from ovirt_scheduler.model.tasks import EngineReplies
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings.config import ClusterSettings
+
+_MOST_ANSWERS = 5  # of a scheduler that learns where VMs may go
 
 
 class ClusterDestinations:
@@ -71,14 +73,28 @@ class ClusterDestinations:
                 misfit |= self.best(vm, hosts) != _first(hosts)
         return misfit
 
-    def balance(self, unit: WantedUnit) -> Migrations:
-        """What a balance unit wants to migrate: one VM at most. No VM is learnt of.
+    def fitting(self, ask: Callable[[], Migrations]) -> Migrations:
+        """A scheduler's answer, asked for again while it does not fit what the units say.
 
         Raises:
-            SchedulerError: no process is to be had for it.
+            SchedulerError: as for ``learn``.
+        """
+        for _ in range(_MOST_ANSWERS):
+            answer = ask()
+            if not self.learn(answer):
+                break
+        return answer
+
+    def balance(self, unit: WantedUnit) -> Migrations:
+        """What a balance unit wants to migrate: one VM at most, of which is learnt.
+
+        Raises:
+            SchedulerError: as for ``learn``.
         """
         wanted = cast("Optional[Migration]", self._answer(None, Kind.BALANCE, (unit,)))
-        return {} if wanted is None else {wanted.vm: wanted.hosts}
+        answer = {} if wanted is None else {wanted.vm: wanted.hosts}
+        self.learn(answer)
+        return answer
 
     def best(self, vm: str, offered: Tuple[str, ...]) -> Optional[str]:
         """The host to migrate a VM to.

@@ -33,6 +33,7 @@ from typing import (
     Optional,
     Sequence,
     Tuple,
+    cast,
 )
 
 from ovirt_scheduler.clusters import check
@@ -74,7 +75,6 @@ _FOLLOW_EVERY = 2.0  # seconds between looks at VMs that are migrated
 _AGAIN_EVERY = 60.0  # seconds between looks while something is wrong, but not with the engine
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 120.0  # seconds after a look that failed
 _HOOKS_AT_ONCE = 1.0  # seconds in which hooks are begun before their answers are acted on
-_MOST_ANSWERS = 5  # of a scheduler that learns where VMs may go
 _HOOKS_SECONDS = 5.0  # in which hooks are begun before what else is due
 
 
@@ -423,18 +423,16 @@ class ClusterDrive:
         """
         driver, unit = self._scheduler(), self._settings.balance
         if method == _BALANCE and unit is not None:
-            answer = destinations.balance(unit)
-            destinations.learn(answer)
-            return answer
+            return destinations.balance(unit)
         if driver.defines(method) is None:
             return {}
-        for _ in range(_MOST_ANSWERS):
-            request = self._request(driver, method, view, destinations)
+
+        def ask() -> Migrations:
             # Of a failure the log tells, and the answer is that there is nothing to do.
-            answer = self._scheduling.decide(request, view.replies).answer
-            if not destinations.learn(answer):
-                break
-        return answer
+            request = self._request(driver, method, view, destinations)
+            return cast("Migrations", self._scheduling.decide(request, view.replies).answer)
+
+        return destinations.fitting(ask)
 
     def _request(
         self, driver: DriverUnit, method: str, view: View, destinations: ClusterDestinations

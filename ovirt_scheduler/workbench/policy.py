@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from pathlib import Path
-from typing import AbstractSet, Dict, Iterable, List, Mapping, Optional, Set, Tuple, cast
+from typing import AbstractSet, Callable, Dict, Iterable, Mapping, Optional, Set, Tuple, Union, cast
 
 from ovirt_scheduler.clusters import check
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
@@ -17,14 +17,22 @@ from ovirt_scheduler.decisions.units import UnitService
 from ovirt_scheduler.errors import BadUsage, ConfigError
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.cluster_state import ClusterState
-from ovirt_scheduler.model.drivers import DriverDecision, DriverRequest, Migrations, Subjects
-from ovirt_scheduler.model.requests import Caller
+from ovirt_scheduler.model.decisions import Decision
+from ovirt_scheduler.model.drivers import (
+    POLICY,
+    DriverDecision,
+    DriverRequest,
+    Migrations,
+    Subjects,
+)
+from ovirt_scheduler.model.requests import Caller, Request
+from ovirt_scheduler.model.tasks import EngineReplies
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import ClusterSettings
 from ovirt_scheduler.settings.syntax import content, entries
 from ovirt_scheduler.workbench.simulated import SimulatedCluster, SimulatedEngine, SimulatedVm
 
-_MOST_ANSWERS = 5  # of a scheduler that learns where VMs may go, as the daemon has it
+_DEFAULT = "default"  # the scheduler that comes with the package
 
 
 def section(
@@ -84,15 +92,21 @@ class Policy:
         self._settings = settings
         self._cluster = cluster
         seconds = runtime.services.settings.request_timeout
-        self._service = UnitService(runtime.registry, runtime.executor, seconds, engine)
+        self._service = _NotedService(runtime.registry, runtime.executor, seconds, engine)
+        self._service.note = self._note
         self._scheduling = DriverService(
             runtime.registry, runtime.executor, seconds, Selections(), engine
         )
         catalogue = self._scheduling.catalogue()
-        problem = check.problem(settings, catalogue.drivers, catalogue.units)
+        problem = check.problem(settings, catalogue.drivers, catalogue.all_units)
         if problem:
             raise problem
         self._driver = catalogue.drivers[settings.scheduler]
+        self._selector, self._properties = self._driver, settings.properties
+        if not self._driver.defines("select_host"):  # the default goes by units alone
+            self._selector = catalogue.drivers[_DEFAULT]
+            given = settings.properties.items()
+            self._properties = {key: value for key, value in given if key != POLICY}
         self.accepted: Counter[str] = Counter()
         self.asked: Set[str] = set()
         self.problems: Counter[str] = Counter()
@@ -106,15 +120,15 @@ class Policy:
         settings = self._settings
         request = DriverRequest(
             caller=Caller.of_cluster(self._cluster.name),
-            driver=self._driver,
+            driver=self._selector,
             method="select_host",
             subjects=Subjects(hosts=tuple(hosts), vm=vm.id),
-            properties=settings.properties,
+            properties=self._properties,
             filters=settings.filters,
             cost_functions=settings.cost_functions,
         )
         decision = self._scheduling.decide(request)
-        self._note(decision)
+        self._note(decision, self._selector.name)
         self.asked.add(vm.id)
         execution = decision.execution
         policies = [call.unit.on_failure for _, call in decision.filters]
@@ -138,25 +152,25 @@ class Policy:
         destinations = ClusterDestinations(
             self._service, self._settings, None, state, staying, former, threading.Event()
         )
-        answer: Migrations = {}
         unit = self._settings.balance
-        if unit is not None:
-            answer = destinations.balance(unit)
-            destinations.learn(answer)
-        for _ in range(0 if unit else _MOST_ANSWERS):
-            request = DriverRequest(
+        answer: Migrations = {}
+
+        def ask() -> Migrations:
+            decision = self._scheduling.decide(DriverRequest(
                 caller=Caller.of_cluster(self._cluster.name),
                 driver=self._driver,
                 method="load_balance",
                 subjects=Subjects(hosts=hosts, vms=tuple(state.vms)),
                 properties=self._settings.properties,
                 destinations=destinations.known,
-            )
-            decision = self._scheduling.decide(request)
-            self._note(decision)
-            answer = decision.answer
-            if not destinations.learn(answer):
-                break
+            ))  # fmt: skip
+            self._note(decision, self._driver.name)
+            return cast("Migrations", decision.answer)
+
+        if unit is not None:
+            answer = destinations.balance(unit)
+        elif self._driver.defines("load_balance"):
+            answer = destinations.fitting(ask)
         wanted = {vm: destinations.best(vm, offered) for vm, offered in answer.items()}
         return {
             vm: host or self._any(vm)
@@ -171,9 +185,21 @@ class Policy:
         others = [host for host in fit if host is not simulated.host]
         return min(others, key=lambda host: host.used).id if others else ""
 
-    def _note(self, decision: DriverDecision) -> None:
-        failure = decision.failure
-        told: List[str] = [] if failure is None else [f"{self._driver.name}: {failure}"]
+    def _note(self, decision: Union[Decision, DriverDecision], driver: str = "") -> None:
+        failure = decision.failure if isinstance(decision, DriverDecision) else None
+        told = [] if failure is None else [f"{driver}: {failure}"]
         for unit, problems in decision.unit_errors.items():
             told += [each if each.startswith(unit) else f"{unit}: {each}" for each in problems]
         self.problems.update(dict.fromkeys([*told, *decision.errors], 1))
+
+
+class _NotedService(UnitService):
+    """A service whose decisions are told to somebody."""
+
+    note: Callable[[Decision], None]
+
+    def decide(self, request: Request, known: Optional[EngineReplies] = None) -> Decision:
+        """Decide, and tell."""
+        decision = super().decide(request, known)
+        self.note(decision)
+        return decision

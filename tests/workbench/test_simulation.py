@@ -26,13 +26,25 @@ def do_score(hosts, vm, properties):
     print(f"{room:g} {used:g} {told['cpu.current.idle']:g}")
     return {host.id: host.summary.active for host in hosts}
 """
+ONE = """\
+from ovirt_scheduler.plugin import LoadBalancer
+
+
+class One(LoadBalancer):
+    name = "one"
+
+    def load_balance(self, hosts, vms, properties):
+        on = {host.id: [vm for vm in vms if vm.host.id == host.id] for host in hosts}
+        full, empty = max(on, key=lambda id: len(on[id])), min(on, key=lambda id: len(on[id]))
+        return {on[full][0]: [empty]} if len(on[full]) > len(on[empty]) + 1 else {}
+"""
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
     """The parts that answer calls, with plugins of this module and the samples."""
     plugins = tmp_path_factory.mktemp("plugins")
-    for name, text in (("Few", FEW), ("Broken", BROKEN), ("Sees", SEES)):
+    for name, text in (("Few", FEW), ("Broken", BROKEN), ("Sees", SEES), ("One", ONE)):
         (plugins / f"{name}.py").write_text(text)
     conf = plugins / "scheduler.conf"
     conf.write_text(
@@ -142,6 +154,32 @@ def test_a_plugin_that_fails_is_told(simulate):
     outcome = simulate(taken, "[vms]\n[[web]]\ncount = 2\n", filters="Broken")
     assert outcome.problems == {"Broken: ValueError: oh (Broken.py:2)": 2, "all filters failed": 2}
     assert len(outcome.moves) == 2
+
+
+def test_a_filter_that_fails_for_a_migration_is_told(simulate):
+    """As it is for a placement."""
+    outcome = simulate(TestPowerSaving.TAKEN, policy="power_saving", filters="Broken", hold="0")
+    assert outcome.problems["Broken: ValueError: oh (Broken.py:2)"] >= 3
+    assert len(outcome.migrations) == 3
+
+
+def test_a_scheduler_that_only_balances_leaves_placing_to_the_units(simulate):
+    """Ten VMs of one host come to three; the eleventh goes where a cost function says."""
+    taken = filled(lynx=[(1, 0.1)] * 10, puma=[], ocelot=[])
+    keys = {"scheduler": "one", "hold": "0", "margin": "0", "load_balance_interval": "10"}
+    outcome = simulate(taken, "[vms]\n[[web]]\nat = 3\n", cost_functions="EvenVms", **keys)
+    assert sorted(counts(outcome.views[-1]).values()) == [3, 4, 4]
+    assert not outcome.problems
+
+
+def test_a_balance_unit_stands_for_the_schedulers(simulate):
+    """VmBalance of the samples, which asks its engine for VMs."""
+    taken = filled(lynx=[(1, 0.1)] * 10, puma=[], ocelot=[])
+    outcome = simulate(
+        taken, balance="VmBalance", properties="maximum_vm_difference=3", hold="0", margin="0"
+    )
+    assert max(counts(outcome.views[-1]).values()) - min(counts(outcome.views[-1]).values()) <= 3
+    assert {move.source for move in outcome.migrations} == {"lynx"}
 
 
 def test_a_host_that_fails_or_leaves_loses_its_vms(simulate):

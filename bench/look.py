@@ -90,8 +90,9 @@ def _measure(pid: int, engine: LargeEngine, begin: Callable[[], None], path: str
 
 
 def _daemon(folder: Path, engine: LargeEngine, checkout: Path, minutes: str) -> servers.Server:
-    more = (
-        f"drive = dry-run\n{engine.conf()}\n[clusters]\n[[Default]]\npolicy = evenly_distribute\n"
+    known = "\n".join(line for line in engine.conf().split("\n") if "look_distance" not in line)
+    more = (  # which a version from before that key takes
+        f"drive = dry-run\n{known}\n[clusters]\n[[Default]]\npolicy = evenly_distribute\n"
         f"load_balance_interval = {minutes}\ntimer_interval = 0\n"
     )
     return servers.daemon(folder, servers.PROJECT / "plugins", more=more, checkout=checkout)

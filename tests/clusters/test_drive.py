@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import signal
+import time
 
 import pytest
 
@@ -206,3 +207,53 @@ def moved_together(log):
         elif "is done" in line and rounds[-1]:
             rounds.append(set())
     return rounds[:-1] if not rounds[-1] else rounds
+
+
+def test_events_lead_to_a_look_when_they_name_something_of_the_cluster(driven):
+    """Not sooner than ``look_distance`` after the look before; what came meanwhile is one look."""
+    settings = cluster(balance="0")
+    driven.start("dry-run", settings, driven.engine.conf(look_distance=3600))
+    driven.wait_for_looks(1)
+
+    def wait_for_watching():
+        goal = len(driven.engine.asked("events")) + 2
+        driven.wait(lambda: len(driven.engine.asked("events")) >= goal)
+
+    wait_for_watching()
+    looks = driven.looks()
+    driven.vm("web").status = "paused"
+    driven.engine.happened(driven.vm("web"))
+    wait_for_watching()
+    assert driven.looks() == looks
+    driven.stop()
+    driven.start("dry-run", settings)
+    driven.wait(lambda: driven.told.read_text() == "vm web up paused\n")
+    wait_for_watching()
+    looks = driven.looks()
+    driven.engine.happened()
+    driven.engine.happened(Vm("stranger"))
+    wait_for_watching()
+    assert driven.looks() == looks
+    driven.engine.happened(driven.vm("mail"))
+    driven.wait_for_looks(1)
+
+
+def test_an_engine_that_is_away_is_asked_less_and_less_often(driven):
+    """The log tells it once, and when it is back."""
+    asked_at = []
+    answer = driven.engine.get
+
+    def get(path, parameters):
+        if path == "hosts":
+            asked_at.append(time.monotonic())
+        return answer(path, parameters)
+
+    driven.engine.get = get
+    driven.engine.broken = Reply(503, "text/html", "")
+    driven.start("dry-run", cluster(), driven.engine.conf(cache_seconds=0))
+    driven.wait(lambda: len(asked_at) >= 4)
+    driven.engine.broken = None
+    driven.wait_for_log("is looked after again")
+    first, second, third, fourth = asked_at[:4]
+    assert fourth - third > second - first
+    assert driven.daemon.log.count("cluster Default: http") == 1

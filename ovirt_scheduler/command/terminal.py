@@ -433,6 +433,11 @@ def _trust(certificate: Optional[Path]) -> ssl.SSLContext:
             context.load_verify_locations(cafile=str(certificate))
         except ssl.SSLError:
             raise BadInput(f"{certificate}: holds no PEM certificate; name one with --ca") from None
+        except FileNotFoundError:
+            raise BadInput(
+                f"{certificate}: is not there; the daemon makes its certificate when it first "
+                "starts: is it running? A copy of the certificate is named with --ca"
+            ) from None
         except OSError as error:
             raise BadInput(
                 f"{certificate}: cannot be read: {error.strerror}; copy the daemon's certificate "

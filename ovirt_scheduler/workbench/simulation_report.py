@@ -143,7 +143,12 @@ def page(several: Sequence[Simulated], about: Mapping[str, object]) -> str:
             {
                 "name": each.policy,
                 "stages": [
-                    {"name": stage, "imbalance": view.imbalance["used"], "bars": _bars(view)}
+                    {
+                        "name": stage,
+                        "imbalance": view.imbalance["used"],
+                        "bars": _bars(view),
+                        "names": _names(view),
+                    }
                     for stage, view in each.stages
                 ],
                 "line": _line(each.outcome, longest),
@@ -158,6 +163,7 @@ def page(several: Sequence[Simulated], about: Mapping[str, object]) -> str:
 
 
 _MOST_MOVES = 1000  # that the page lists
+_MOST_NAMES = 8  # of hosts that fit below their bars
 _WIDTH, _HEIGHT = 960.0, 160.0
 
 
@@ -175,6 +181,10 @@ def _bars(view: View) -> List[Dict[str, object]]:
         for place, host in enumerate(view.hosts)
         for kind, part, offset in (("cpu", host.cpu, 0.08), ("memory", host.memory, 0.52))
     ]
+
+
+def _names(view: View) -> List[str]:
+    return [host.name for host in view.hosts] if len(view.hosts) <= _MOST_NAMES else []
 
 
 def _title(host: HostView) -> str:

@@ -61,6 +61,7 @@ def test_two_policies_are_simulated_side_by_side(tmp_path, cluster):
     html = page.read_text("utf-8")
     assert html.count("<svg") == 2 * 4
     assert "lynx: 10 VMs, CPU 62 %, memory 62 %" in html
+    assert html.count(">lynx</text>") == 2 * 3
     assert not re.search("(src|href)=|@import|url\\(", html)
 
 

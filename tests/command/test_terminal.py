@@ -259,7 +259,7 @@ def test_the_wrong_scheme_is_told(daemon, start_daemon, plugins):
 
 def test_a_certificate_that_cannot_be_read_is_named(tmp_path):
     """Missing, or something else."""
-    for content, told in ((None, "cannot be read"), ("text", "no PEM certificate")):
+    for content, told in ((None, "is it running"), ("text", "no PEM certificate")):
         if content:
             (tmp_path / "ca.pem").write_text(content)
         with (

@@ -204,6 +204,11 @@ def _totals(made: Made) -> Mapping[str, Any]:
     )
 
 
+def _live(made: Record) -> List[Record]:
+    """The units that counted: those in shadow are not asked in a replay."""
+    return [unit for unit in made["units"] if unit.get("mode", "live") == "live"]
+
+
 def _edited(then: Record, today: Made) -> Iterator[str]:
     """The units whose code is another, or that are not there any more."""
     now = (
@@ -211,7 +216,7 @@ def _edited(then: Record, today: Made) -> Iterator[str]:
         if isinstance(today, str)
         else {unit["name"]: unit.get("checksum") for unit in today["units"]}
     )
-    for unit in then["units"]:
+    for unit in _live(then):
         if "checksum" in unit and now.get(unit["name"]) != unit["checksum"]:
             yield unit["name"]
 
@@ -237,14 +242,15 @@ def _said(made: Record) -> Dict[str, Dict[str, object]]:
     """How each unit ended, and of each host that it was asked about: a verdict, or its share."""
     said: Dict[str, Dict[str, object]] = {
         unit["name"]: {} if unit["outcome"] == NOT_ASKED else {"": unit["outcome"]}
-        for unit in made["units"]
+        for unit in _live(made)
     }
     for host in made["hosts"]:
         for verdict in host.get("verdicts", ()):
-            if verdict["verdict"] != NEVER_ASKED:
-                said.setdefault(verdict["unit"], {})[host["id"]] = verdict["verdict"]
+            if verdict["verdict"] != NEVER_ASKED and verdict["unit"] in said:
+                said[verdict["unit"]][host["id"]] = verdict["verdict"]
         for cost in host.get("costs", ()):
-            said.setdefault(cost["unit"], {})[host["id"]] = cost["weighted"]
+            if cost["unit"] in said:
+                said[cost["unit"]][host["id"]] = cost["weighted"]
     return said
 
 

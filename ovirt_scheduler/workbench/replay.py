@@ -18,7 +18,19 @@ from collections import OrderedDict, deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Deque, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union, cast
+from typing import (
+    Container,
+    Deque,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+    cast,
+)
 
 from ovirt_scheduler.catalogue.last_good import Store
 from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
@@ -119,7 +131,7 @@ class Policy:
         self._changes = changes
         loader = (_Beside if beside else Loader)(settings, executor.analyse, SHIPPED)
         registry = Registry(loader, Store())
-        self.catalogue = registry.refresh()
+        self.catalogue = _with_live(registry.refresh(), changes.added)
         self._check(changes)
 
     def refresh(self) -> Catalogue:
@@ -196,6 +208,16 @@ class Policy:
             asked["destinations"],
         )
         return record.of_driver(scheduling.decide(request))
+
+
+def _with_live(catalogue: Catalogue, added: Container[str]) -> Catalogue:
+    """The same without units in shadow; those that are added count, as others do."""
+    live = {
+        key: replace(unit, shadow=False)
+        for key, unit in catalogue.shadows.items()
+        if unit.name in added
+    }
+    return replace(catalogue, units={**catalogue.units, **live}, shadows={})
 
 
 _SELECTS = ("select_host", "candidates", "has_any_hosts")

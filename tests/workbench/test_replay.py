@@ -49,6 +49,10 @@ def do_filter(hosts, vm, properties):
     there = [each.name for each in engine_connection().system_service().hosts_service().list()]
     return [host for host in hosts if host.name in there]
 """,
+    "First": """
+def do_filter(hosts, vm, properties):
+    return hosts[:1]
+""",
     "Named": """
 def do_filter(hosts, vm, properties):
     return [host for host in hosts if (host.name, vm.name) == ("lynx", "web")]
@@ -146,6 +150,7 @@ def recorded(
     for each in (today, other, conf):
         each.mkdir()
     (conf / "Reserve.conf").write_text(rule["conf"], "utf-8")
+    (conf / "First.conf").write_text("shadow = true\n", "utf-8")
     (other / "Reserve.conf").write_text(rule["conf"].replace('"25"', '"40"'), "utf-8")
     for each in (today, other):
         (each / "Reserve.py").write_text(rule["py"], "utf-8")
@@ -187,7 +192,7 @@ def replay(recording: Recording, monkeypatch, capsys):
     return run
 
 
-def named(told: Any, of: Recording) -> Dict[str, Any]:
+def named(told: Any) -> Dict[str, Any]:
     """The decisions that a report names, by VM."""
     return {each["vm"]: each for each in told["differ"]}
 
@@ -205,7 +210,7 @@ def check_report(replay: Any, of: Recording, page: Path) -> None:
     wanted = expected(of)
     assert told["decisions"] - len(of.asked) in (0, 1)  # a scheduler was asked with it, too
     assert (told["same"], told["unsteady"], told["uncertain"]) == (1.0, {}, [])
-    differ = named(told, of)
+    differ = named(told)
     assert {vm: (each["old"], each["new"]) for vm, each in differ.items()} == wanted
     assert wanted
     for vm, (old, new) in wanted.items():
@@ -289,6 +294,18 @@ def test_a_schedulers_selection_is_made_again(replay, recording):
     assert differ["winners"] == ["h1", "h0"]
     (differ,) = replay("--plugins", str(recording.other), *options)["differ"]
     assert (differ["refused"], differ["no_host"]) == (["h0", "h1"], True)
+
+
+def test_a_unit_in_shadow_counts_when_it_is_added(replay, recording):
+    """What it said when the decision was made changes nothing."""
+    told = replay("--with", "First", "--unit", "Reserve", "-o", "json")
+    assert (told["same"], told["unsteady"]) == (1.0, {})
+    left = {vm: each.left(25) for vm, each in recording.asked.items()}
+    differ = {vm: each for vm, each in named(told).items() if vm in left}
+    assert {vm: each["new"] for vm, each in differ.items()} == {
+        vm: hosts[:1] for vm, hosts in left.items() if len(hosts) > 1
+    }
+    assert all(each["units"] == ["First"] for each in differ.values())
 
 
 @pytest.mark.long

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
@@ -17,6 +18,7 @@ import pytest
 from ovirt_scheduler.command import cli
 from tests.support.daemon import Daemon, StartDaemon
 from tests.support.paths import PROJECT
+from tests.support.processes import for_all_users
 from tests.support.rest_server import Host, RestServer, Vm, id_of
 
 pytestmark = pytest.mark.usefixtures("one_executor")
@@ -338,3 +340,28 @@ def test_without_a_recording_it_is_said_what_to_do(tmp_path: Path, monkeypatch, 
     (tmp_path / "scheduler.conf").write_text("", "utf-8")
     assert cli.main(["replay", "--config", str(tmp_path / "scheduler.conf")]) == 1
     assert "set record = true in scheduler.conf" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_a_replay_as_root_runs_plugins_as_plugin_user(start_daemon: StartDaemon):
+    """As the daemon does; it was recorded by one without it."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "plugins").mkdir()
+        text = "import os\ndef do_filter(hosts, vm, properties):\n    return hosts[: os.getuid()]\n"
+        (folder / "plugins" / "Who.py").write_text(text, "utf-8")
+        daemon = start_daemon(folder / "plugins", "ssl = false\nrecord = true", folder=folder)
+        with daemon.proxy() as proxy:
+            assert proxy.runFilters(["Who"], [LYNX, PUMA], "v", {}) == []  # root's number is 0
+        daemon.process.terminate()
+        daemon.process.wait()
+        conf = folder / "other.conf"
+        conf.write_text(f"plugins_path = {folder / 'plugins'}\nplugin_user = nobody\n", "utf-8")
+        command = [sys.executable, "-m", "ovirt_scheduler", "replay", "--config", str(conf)]
+        ended = subprocess.run(
+            [*for_all_users(), *command, "-o", "json"], cwd=PROJECT, check=True, text=True,
+            stdout=subprocess.PIPE, env={**os.environ, "STATE_DIRECTORY": str(daemon.state)},
+        )  # fmt: skip
+    (differ,) = json.loads(ended.stdout)["differ"]
+    assert (differ["old"], differ["new"]) == ([], [LYNX, PUMA])

@@ -9,7 +9,7 @@
     drive = on        made
 
 A plan is left behind when one of its VMs is not where it was, a host is not up, the scheduler
-wants nothing of the kind any more, or nobody has approved it for an hour. The daemon keeps plans
+wants nothing of the kind any more, or when it is more than an hour old. The daemon keeps plans
 in its memory: one that waits when the daemon stops is dropped, and its scheduler answers anew.
 """
 
@@ -40,6 +40,7 @@ _log = logging.getLogger(__name__)
 
 _HOUR = 3600.0
 _MOST_ENDED = 50  # plans that are remembered
+_MOST_KEPT = 20  # migrations in an event of the history
 _OUTCOME_SECONDS = 8.0  # for which who approves waits for what becomes of it
 
 
@@ -75,7 +76,7 @@ class Plans:
         """
         former = self.open(plan.cluster, plan.method)
         if former is not None:
-            if former.steps == plan.steps:
+            if former.migrations == plan.migrations:
                 return False
             self.end(former, LEFT_BEHIND, "the scheduler wants something else now")
         if plan.steps:
@@ -168,7 +169,7 @@ class Plans:
         with self._changed:
             self._plans[plan.id] = plan
             self._changed.notify_all()
-        self._keep({"event": "plan", **plan.record()})
+        self._keep({"event": "plan", **plan.record(_MOST_KEPT)})
         fields = {
             "cluster": plan.cluster,
             "plan": plan.id,
@@ -196,7 +197,7 @@ class Plans:
 def left_behind(plan: Plan, state: ClusterState) -> str:
     """Why a plan does not fit the cluster any more; empty where it does."""
     if time.time() - plan.time > _HOUR:
-        return "nobody approved it within an hour"
+        return "it is more than an hour old"
     return next(filter(None, (misfit(each, state) for each in plan.steps)), "")
 
 

@@ -125,6 +125,9 @@ def _text(report: Dict[str, Any]) -> str:
         looked = f"looked at {status.shown(look, time.time())}" if look else "not looked at yet"
         if "imbalance" in cluster:
             looked += f", imbalance {cluster['imbalance']} %"
+        waiting = sum(plan["state"] == "waiting" for plan in cluster["plans"])
+        if waiting:
+            looked += f", plans that wait: {waiting} (ovirt-scheduler plan list)"
         state = status.cluster_state(cluster)
         shown.append(f"{'Cluster ' + cluster['name']:<{width}}  {looked}: {state}")
     table = tables.table(_HEADINGS, rows) if rows else "no policy unit is loaded\n"

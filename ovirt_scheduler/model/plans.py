@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, field
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, FrozenSet, Optional, Tuple
 
 # What a plan comes to.
 TOLD = "told"  # in a dry run
 WAITING, APPROVED, REFUSED = "waiting", "approved", "refused"
 MADE, LEFT_BEHIND, DROPPED = "made", "left behind", "dropped"
-
-_MOST_TOLD = 100  # migrations in a record
 
 
 @dataclass(frozen=True)
@@ -63,11 +61,20 @@ class Plan:
         """Whether something may still become of it."""
         return self.state in (TOLD, WAITING, APPROVED)
 
-    def record(self) -> Dict[str, Any]:
-        """It in plain values, for the history, JSON and pages."""
-        steps = [step.text for step in self.steps[:_MOST_TOLD]]
-        if len(self.steps) > _MOST_TOLD:
-            steps.append(f"and {len(self.steps) - _MOST_TOLD} more")
+    @property
+    def migrations(self) -> FrozenSet[Tuple[str, str, str]]:
+        """What is to go from where to where, by id."""
+        return frozenset((step.vm, step.source, step.target) for step in self.steps)
+
+    def record(self, most: Optional[int] = None) -> Dict[str, Any]:
+        """It in plain values, for the history, JSON and pages.
+
+        Args:
+            most: of its migrations that are told; None for all.
+        """
+        steps = [step.text for step in self.steps[:most]]
+        if len(self.steps) > len(steps):
+            steps.append(f"and {len(self.steps) - len(steps)} more")
         imbalance = None if self.imbalance is None else round(self.imbalance, 1)
         told = {
             "plan": self.id,

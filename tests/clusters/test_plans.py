@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -56,16 +57,17 @@ def test_a_plan_tells_each_migration_with_its_reason():
 
 
 def test_a_plan_of_very_many_migrations_is_told_in_part():
-    """A hundred of them, and how many more there are."""
-    told = plan(*["w"] * 1000).record()
+    """As many as are asked for, and how many more there are."""
+    told = plan(*["w"] * 1000).record(100)
     assert (len(told["migrations"]), told["migrations"][-1]) == (101, "and 900 more")
+    assert len(plan(*["w"] * 1000).record()["migrations"]) == 1000
 
 
 def test_one_plan_of_a_method_is_open_at_a_time(registry, kept):
     """The same once more is no other; the next takes its place, and none does, too."""
     first = plan("w")
     assert registry.add(first)
-    assert not registry.add(plan("w"))
+    assert not registry.add(replace(plan("w"), steps=(replace(first.steps[0], reason="CPU"),)))
     registry.add(plan("w", method="on_timer_invoked"))
     registry.add(plan("m"))
     states = {each.id: each.state for each in registry.of_cluster("Default")}
@@ -178,7 +180,7 @@ LYNX = {"l": HostState("lynx", "up")}
         ({"p": UP}, VmState("web", "paused", "l"), 0, "web is paused"),
         ({"p": DOWN}, VmState("web", "up", "l"), 0, "puma is maintenance"),
         ({}, VmState("web", "up", "l"), 0, "puma is gone"),
-        ({"p": UP}, VmState("web", "up", "l"), 3700, "nobody approved it within an hour"),
+        ({"p": UP}, VmState("web", "up", "l"), 3700, "it is more than an hour old"),
     ],
 )
 def test_a_plan_that_the_cluster_has_left_behind_is_told_why(hosts, vm, made, words):

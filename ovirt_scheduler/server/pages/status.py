@@ -11,6 +11,7 @@ from ovirt_scheduler.model.daemon_state import DaemonState, UnitState
 
 Status = Dict[str, Any]
 
+_PLANNED = 100  # migrations of a plan that are shown
 _DAY = 86400.0
 _CERTIFICATE_DAYS = 30
 _MOST_NAMED = 3  # units in the line
@@ -53,7 +54,9 @@ def status(state: DaemonState, tally: Tally, now: float) -> Status:
                 **_time("last_look", cluster.last_look),
                 **_time("next_look", cluster.next_look),
                 **({"problem": cluster.problem} if cluster.problem else {}),
-                "plans": [{**_time("time", plan.time), **plan.record()} for plan in cluster.plans],
+                "plans": [
+                    {**_time("time", plan.time), **plan.record(_PLANNED)} for plan in cluster.plans
+                ],
                 **({"driven_by": cluster.driven_by} if cluster.driven_by else {}),
             }
             for cluster in state.clusters

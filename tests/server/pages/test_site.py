@@ -10,10 +10,16 @@ import lxml.html
 import pytest
 
 from ovirt_scheduler.model.daemon_state import ClusterLook, EngineState
+from ovirt_scheduler.model.plans import Plan, Step
 from tests.support.site import DECISION, MadeSite, call, record, unit_state
 
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(2)>&\"'"
 LYNX, PUMA = {"id": "l", "name": "lynx"}, {"id": "p", "name": "puma"}
+
+
+def plan(reason):
+    step = Step("w", "l", "p", "web", "lynx", "puma", reason)
+    return Plan("East", "load_balance", (step,), 1_800_000_000.0, 23.44)
 
 
 def verdict(unit, said, **further):
@@ -98,7 +104,7 @@ def test_markup_is_text_wherever_it_comes_from(tmp_path):
     )
     site = MadeSite(
         tmp_path, [made], units=(unit,), faults=(MARKUP,), stuck=MARKUP, plugins_path=MARKUP,
-        clusters=(ClusterLook(MARKUP, "on", problem=MARKUP),), engine=EngineState(MARKUP, MARKUP),
+        clusters=(ClusterLook(MARKUP, "on", problem=MARKUP, plans=(plan(MARKUP),)),), engine=EngineState(MARKUP, MARKUP),
     )  # fmt: skip
     (link,) = set(
         lxml.html.fromstring(site.text("/status")).xpath("//a[contains(@href, 'units')]/@href")
@@ -151,6 +157,20 @@ def test_an_older_version_that_answers_is_told(tmp_path):
     told = json.loads(MadeSite(tmp_path, units=(unit,)).text("/status.json"))
     assert told["units"][0]["state"] == "old version"
     assert [each["kind"] for each in told["problems"]] == ["old version"]
+
+
+def test_a_cluster_has_its_plans_and_its_imbalance(tmp_path):
+    """Each migration with its reason, and how to approve it."""
+    waiting = plan("CPU 84 % to 61 %")
+    look = ClusterLook("East", "approve", time.time(), imbalance=23.44, plans=(waiting,))
+    site = MadeSite(tmp_path, clusters=(look,))
+    page = lxml.html.fromstring(site.text("/clusters/East")).text_content()
+    assert "web from lynx to puma: CPU 84 % to 61 %" in page
+    assert f"ovirt-scheduler plan approve {waiting.id}" in page
+    assert "23.4 %" in page
+    assert "23.4 %" in lxml.html.fromstring(site.text("/status")).text_content()
+    told = json.loads(site.text("/clusters/East.json"))
+    assert (told["imbalance"], told["plans"][0]["plan"]) == (23.4, waiting.id)
 
 
 def test_a_cluster_has_its_own_decisions(tmp_path):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-import tempfile
 import time
 from dataclasses import replace
 from functools import partial
@@ -36,9 +35,11 @@ from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.errors import BadInput, BadUsage, PluginError, SchedulerError
 from ovirt_scheduler.model import near
 from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY
+from ovirt_scheduler.model.plugins import EngineAccess
+from ovirt_scheduler.model.tasks import EngineReplies
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.processes.executor import Executor
-from ovirt_scheduler.settings.config import EngineSettings, Settings
+from ovirt_scheduler.settings.config import Settings
 from ovirt_scheduler.workbench.engine import MadeEngine
 from ovirt_scheduler.workbench.made_cluster import MadeCluster
 from ovirt_scheduler.workbench.snapshot import Snapshot
@@ -161,8 +162,9 @@ def _try(options: argparse.Namespace) -> int:
         elif options.hosts or options.vms:
             raise BadUsage("--cluster has hosts and VMs: leave out --hosts and --vms")
         else:
-            engine, login = stack.enter_context(_made_engine(options.cluster))
-            settings = replace(settings, engine=login)
+            snapshot = Snapshot.read(options.cluster)
+            engine = stack.enter_context(contextlib.closing(MadeEngine()))
+            engine.cluster = MadeCluster.of(snapshot)
             asked = _of_cluster(engine, options)
         with inputs.naming_files(options):
             shown = run(
@@ -172,18 +174,19 @@ def _try(options: argparse.Namespace) -> int:
     return arguments.show(shown, options.output or "table")
 
 
-@contextlib.contextmanager
-def _made_engine(file: Path) -> Iterator[Tuple[MadeEngine, EngineSettings]]:
-    """A made engine with the cluster of a snapshot, and the settings that lead to it."""
-    snapshot = Snapshot.read(file)
-    with contextlib.closing(MadeEngine()) as made, tempfile.NamedTemporaryFile() as password:
-        made.cluster = MadeCluster.of(snapshot)
-        password.write(made.password.encode())
-        password.flush()
-        yield (
-            made,
-            EngineSettings(made.access.url, "try@internal", Path(password.name), None, 0.0, 0.0),
-        )
+class _Engine:
+    """A made engine in the place of that of the settings (``decisions.engine_data``)."""
+
+    def __init__(self, made: MadeEngine) -> None:
+        self._made = made
+
+    def look_up(self, *_: object, **__: object) -> EngineReplies:
+        """Nothing: hosts and VMs are given as documents."""
+        return EngineReplies()
+
+    def access(self, deadline: float) -> EngineAccess:  # noqa: ARG002
+        """The way to the made engine."""
+        return self._made.access
 
 
 def _of_cluster(engine: MadeEngine, options: argparse.Namespace) -> Inputs:
@@ -257,7 +260,7 @@ def run(
             are VMs, for migrations.
         asked: what is given to them.
         called: in the place of all that one method of a scheduler or driver, and its arguments.
-        engine: that ``settings`` name, to tell what it was asked for.
+        engine: in the place of that of the settings; what it was asked for is told.
 
     Raises:
         BadInput: there is no such file.
@@ -268,7 +271,9 @@ def run(
     """
     with runtime.started(settings) as running:
         loaded = load(Loader(settings, running.executor.analyse), path)
-        call = terminal.here(running.prepare(settings, _OneFile(loaded)))
+        call = terminal.here(
+            running.prepare(settings, _OneFile(loaded), None if engine is None else _Engine(engine))
+        )
         questions = [*_questions(call, loaded, path, kinds, asked, called)]
         notes = [*map(str, loaded.warnings), *_unknown(loaded, asked.properties)]
         if engine and any(_STARTING & {*names.values()} for _, names, _ in questions):

@@ -15,6 +15,7 @@ from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import CatalogueSource
 from ovirt_scheduler.decisions.drivers import DriverService
+from ovirt_scheduler.decisions.engine_data import EngineData
 from ovirt_scheduler.decisions.selections import Selections
 from ovirt_scheduler.decisions.shadows import Shadows
 from ovirt_scheduler.decisions.units import UnitService
@@ -100,22 +101,27 @@ class Runtime:
         if self.history is not None and self.services.settings.history:
             self.history.event(event)
 
-    def prepare(self, settings: Settings, registry: Optional[CatalogueSource] = None) -> Services:
+    def prepare(
+        self,
+        settings: Settings,
+        registry: Optional[CatalogueSource] = None,
+        engine: Optional[EngineData] = None,
+    ) -> Services:
         """Make services of other settings, and leave those in force as they are.
 
         Args:
             registry: where units and drivers come from, unless it is the runtime's own.
+            engine: what plugins ask in the place of the engine of the settings.
         """
         inventory = self._inventory(settings)
+        asked = engine or inventory
         registry = registry or self.registry
         seconds = settings.request_timeout
         return Services(
             settings,
             inventory,
-            UnitService(registry, self.executor, seconds, inventory, self.history, self._shadows),
-            DriverService(
-                registry, self.executor, seconds, self._selections, inventory, self.history
-            ),
+            UnitService(registry, self.executor, seconds, asked, self.history, self._shadows),
+            DriverService(registry, self.executor, seconds, self._selections, asked, self.history),
             None if self.history is None else self.history.reader,
         )
 

@@ -105,6 +105,7 @@ class EngineAccess:
     url: str  # of the REST API
     ca_file: Optional[str]  # None: the system's authorities
     token: str
+    made: bool = False  # it stands in for any engine that a plugin names
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,8 @@ class MadeEngine:
     @property
     def access(self) -> EngineAccess:
         """What ``engine_connection`` is made with, to reach it."""
-        return EngineAccess(f"http://127.0.0.1:{self._server.server_port}{API}", None, self.token)
+        url = f"http://127.0.0.1:{self._server.server_port}{API}"
+        return EngineAccess(url, None, self.token, made=True)
 
     def migrate(self, vm_id: str, action: bytes) -> str:
         """Migrate a VM of the cluster, and remember that.

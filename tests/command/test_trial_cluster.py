@@ -96,6 +96,28 @@ def test_what_a_plugin_has_the_engine_do_is_told(tmp_path):
     assert "\nmail [" in run(tmp_path, "try", str(tmp_path / "Acts.py"), *options)[1]
 
 
+OLD = """
+from ovirtsdk.api import API
+
+
+class fewest_vms:
+    '''Of the old proxy's time, which names its engine.'''
+
+    def do_score(self, hosts_ids, vm_id, args_map):
+        connection = API(url="https://engine.example.com", username="a", password="b")
+        hosts = connection.hosts.list(query=" or ".join("id=%s" % each for each in hosts_ids))
+        print([(host.id, len(connection.vms.list("host=" + host.name))) for host in hosts])
+"""
+
+
+def test_a_plugin_for_version_3_of_the_sdk_runs_on_a_snapshot(tmp_path):
+    """Whichever engine it names: nobody leaves the machine."""
+    (tmp_path / "old.py").write_text(OLD)
+    status, out, _ = run(tmp_path, "try", str(tmp_path / "old.py"), "--cluster", CLUSTER)
+    assert status == 0, out
+    assert found(r"^serval +\S+ +12$", out)
+
+
 def test_the_trial_that_new_tells_of_works(tmp_path):
     """Of a driver, whose method wants arguments."""
     _, out, _ = run(tmp_path, "new", "Backups", "--driver", folder=tmp_path)

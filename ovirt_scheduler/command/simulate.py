@@ -48,7 +48,11 @@ def add(to: arguments.Add) -> None:
         "simulate cluster.xml --scenario week.conf --set policy=evenly_distribute --html week.html",
         "simulate cluster.xml --against filters=MaxVms --against properties=maximum_vm_count=20",
     )  # fmt: skip
-    command.add_argument("snapshot", metavar="SNAPSHOT", type=Path, help="the cluster's file")
+    command.add_argument(
+        "snapshot", metavar="SNAPSHOT", type=Path, nargs="?", help="the cluster's file"
+    )
+    for name, told in (("hosts", "in its place, an XML document of hosts"), ("vms", "and of VMs")):
+        command.add_argument(f"--{name}", metavar="FILE", type=Path, help=told)
     command.add_argument(
         "--scenario", metavar="FILE", type=Path,
         help="what happens: VMs that come, hosts that fail, load in the course of a day",
@@ -92,7 +96,7 @@ def _snapshot(options: argparse.Namespace) -> int:
 
 def _simulate(options: argparse.Namespace) -> int:
     settings = arguments.settings(options)
-    taken = Snapshot.read(options.snapshot)
+    taken = _taken(options)
     happens = Scenario() if options.scenario is None else scenario.read(options.scenario)
     policies = _policies(options, taken.cluster)
     simulated = []
@@ -111,6 +115,17 @@ def _simulate(options: argparse.Namespace) -> int:
     well = not any(each.outcome.problems for each in simulated)
     shown = Shown(_text(simulated), simulation_report.fields(simulated, about), well)
     return arguments.show(shown, options.output or "table")
+
+
+def _taken(options: argparse.Namespace) -> Snapshot:
+    """The cluster to begin with."""
+    if (options.snapshot is None) == (options.hosts is None):
+        raise BadUsage("name a snapshot's file, or a document of hosts with --hosts")
+    if options.snapshot is None:
+        return Snapshot.of_documents(options.hosts, options.vms)
+    if options.vms is not None:
+        raise BadUsage("--vms goes with --hosts; a snapshot has its VMs")
+    return Snapshot.read(options.snapshot)
 
 
 def _policies(options: argparse.Namespace, cluster: str) -> Mapping[str, ClusterSettings]:

@@ -32,6 +32,7 @@ from ovirt_scheduler.workbench.snapshot import Snapshot
 
 UP, DOWN = "up", "down"
 _RUNNING = (UP, "paused", "migrating", "migrating_from", "migrating_to", "powering_up")
+_OFF = ("down", "non_responsive")
 _TOGETHER = 16  # hosts or VMs in one document, which is made anew when one of them changes
 
 _CPU = "statistics/cpu.current."
@@ -121,12 +122,14 @@ class SimulatedHost:
     @property
     def busy(self) -> float:
         """How many processors are busy."""
-        return self._own_processors + sum(vm.busy for vm in self.vms.values())
+        own = 0.0 if self.status in _OFF else self._own_processors
+        return own + sum(vm.busy for vm in self.vms.values())
 
     @property
     def used_memory(self) -> float:
         """Bytes."""
-        return self._own_memory + sum(vm.used_memory for vm in self.vms.values())
+        own = 0.0 if self.status in _OFF else self._own_memory
+        return own + sum(vm.used_memory for vm in self.vms.values())
 
     @property
     def cpu(self) -> float:

@@ -85,7 +85,8 @@ class Outcome:
     """What a simulation came to.
 
     Attributes:
-        views: before; when all that comes at hour 0 is placed; after.
+        views: before; between, which is when all that comes at hour 0 is placed, or in the middle
+            of a scenario that lasts; after.
         course: the imbalance of what is used, at each look.
         refused: migrations that an engine would refuse, and how often each was asked for.
         waiting: migrations that the policy wants at the end, and why they are not made.
@@ -161,7 +162,7 @@ class Simulation:
         while True:
             self._hour = number * step
             self._look()
-            if not number:
+            if len(outcome.views) < 2 and self._hour >= self._scenario.hours / 2:
                 outcome.views.append(self._view())
             self._balance()
             outcome.course.append((self._hour, self._view().imbalance["used"]))

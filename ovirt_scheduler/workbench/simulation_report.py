@@ -8,7 +8,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence
 from ovirt_scheduler.workbench import pages
 from ovirt_scheduler.workbench.simulation import HostView, Outcome, View
 
-_STAGES = ("before", "placed", "after")
+_STAGES = ("before", "between", "after")
 
 
 class Simulated(NamedTuple):
@@ -65,7 +65,7 @@ def measures(several: Sequence[Simulated]) -> Tuple[List[str], List[List[str]]]:
     headings, views = ["", "BEFORE"], [several[0].outcome.views[0]]
     for number, each in enumerate(several):
         mark = "" if len(several) == 1 else f" {'AB'[number]}"
-        headings += [f"PLACED{mark}", f"AFTER{mark}"]
+        headings += [f"BETWEEN{mark}", f"AFTER{mark}"]
         views += each.outcome.views[1:]
     rows = [[name, *map(told, views)] for name, told in _MEASURES.items()]
     for name, counted in _COUNTS.items():
@@ -145,6 +145,7 @@ def page(several: Sequence[Simulated], about: Mapping[str, object]) -> str:
                 "stages": [
                     {
                         "name": stage,
+                        "hour": view.hour,
                         "imbalance": view.imbalance["used"],
                         "bars": _bars(view),
                         "names": _names(view),

@@ -21,7 +21,7 @@ import zlib
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Callable, Dict, List, Mapping, NoReturn, Tuple
+from typing import Callable, Dict, List, Mapping, NoReturn, Optional, Tuple
 from urllib.parse import urlencode
 from xml.parsers import expat
 from xml.sax.saxutils import quoteattr
@@ -67,29 +67,32 @@ class Snapshot:
             BadInput: it cannot be read, is too large, or is no snapshot.
         """
 
-        def fail(problem: str, line: int = 0) -> NoReturn:
-            raise BadInput(f"{path}{f':{line}' if line else ''}: {problem}")
-
-        try:
-            with path.open("rb") as file:
-                packed = file.read(2) == b"\x1f\x8b"
-                file.seek(0)
-                opened = gzip.GzipFile(fileobj=file) if packed else file
-                data = opened.read(_MOST_BYTES + 1)
-        except OSError as error:  # a file that is no gzip is one, too
-            fail(f"cannot be read: {error.strerror or error}")
-        except (EOFError, zlib.error) as error:
-            fail(f"cannot be unpacked: {error}")
-        if len(data) > _MOST_BYTES:
-            fail(f"is longer than {_MOST_BYTES >> 20} MiB")
-        cut = _Cutter(data, ("cluster_snapshot",), fail)
+        fail = _failing(path)
+        cut = _Cutter(_read(path, fail), ("cluster_snapshot",), fail)
         about, found = cut.about, cut.found
         if about.get("version") != _VERSION:
             fail(f"version {about.get('version')} of <cluster_snapshot>; this reads {_VERSION}", 1)
         for collection in _MEMBERS:
             if collection not in found:
-                fail(f"has no <{collection}>")
+                fail(f"has no <{collection}>", 0)
         return cls(about.get("cluster", ""), about.get("taken", ""), found["hosts"], found["vms"])
+
+    @classmethod
+    def of_documents(cls, hosts: Path, vms: Optional[Path]) -> Snapshot:
+        """Read documents as a caller sends them: of hosts, and of the VMs that run on them.
+
+        Raises:
+            BadInput: as for ``read``.
+        """
+        found: Dict[str, Elements] = {"hosts": {}, "vms": {}}
+        for collection, path in (("hosts", hosts), ("vms", vms)):
+            if path is not None:
+                fail = _failing(path)
+                cut = _Cutter(_read(path, fail), (), fail)
+                if collection not in cut.found:
+                    fail(f"has no <{collection}>", 1)
+                found.update(cut.found)
+        return cls("Default", "", found["hosts"], found["vms"])
 
     def write(self, path: Path) -> None:
         """Write it to a file, or over one.
@@ -118,6 +121,34 @@ class Snapshot:
         tag = collection.encode()
         inside = b"\n".join(elements.values())
         return Document(b"<%s>\n%s\n</%s>" % (tag, inside, tag), "utf-8")
+
+
+_Fail = Callable[[str, int], NoReturn]  # of a problem, and its line; 0: none
+
+
+def _failing(path: Path) -> _Fail:
+    def fail(problem: str, line: int) -> NoReturn:
+        raise BadInput(f"{path}{f':{line}' if line else ''}: {problem}")
+
+    return fail
+
+
+def _read(path: Path, fail: _Fail) -> bytes:
+    """What is in a file, packed or not."""
+    data = b""
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            opened = gzip.GzipFile(fileobj=file) if packed else file
+            data = opened.read(_MOST_BYTES + 1)
+    except OSError as error:  # a file that is no gzip is one, too
+        fail(f"cannot be read: {error.strerror or error}", 0)
+    except (EOFError, zlib.error) as error:
+        fail(f"cannot be unpacked: {error}", 0)
+    if len(data) > _MOST_BYTES:
+        fail(f"is longer than {_MOST_BYTES >> 20} MiB", 0)
+    return data
 
 
 def take(
@@ -183,9 +214,7 @@ class _Cutter:
         found: the members of each collection, by id.
     """
 
-    def __init__(
-        self, data: bytes, around: Tuple[str, ...], fail: Callable[[str, int], NoReturn]
-    ) -> None:
+    def __init__(self, data: bytes, around: Tuple[str, ...], fail: _Fail) -> None:
         self.about: Mapping[str, str] = {}
         self.found: Dict[str, Dict[str, bytes]] = {}
         self._data = data

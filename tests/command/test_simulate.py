@@ -55,7 +55,7 @@ def test_two_policies_are_simulated_side_by_side(tmp_path, cluster):
         "B: policy = evenly_distribute, properties = high_utilization=80",
     ]
     assert re.split("  +", lines[2].strip()) == [
-        "BEFORE", "PLACED A", "AFTER A", "PLACED B", "AFTER B",
+        "BEFORE", "BETWEEN A", "AFTER A", "BETWEEN B", "AFTER B",
     ]  # fmt: skip
     assert "migrations" in out
     html = page.read_text("utf-8")
@@ -79,6 +79,25 @@ def test_json_has_all_of_a_simulation(tmp_path, cluster):
     assert policy["policy"] == "as it is"
     assert [move["vm"] for move in policy["moves"]] == ["web-1", "web-2"]
     assert sum(host["vms"] for host in policy["after"]["hosts"]) == 14
+
+
+def test_documents_stand_for_a_snapshot(tmp_path):
+    """Of hosts, as an engine gives them, and of VMs."""
+    taken = filled(lynx=[(4, 1)] * 3, puma=[])
+    hosts, vms = tmp_path / "hosts.xml", tmp_path / "vms.xml"
+    hosts.write_bytes(taken.document("hosts").data)
+    vms.write_bytes(taken.document("vms").data)
+    call = ("simulate", "--hosts", str(hosts), "-o", "json")
+    for more, number in (((), 0), (("--vms", str(vms)), 3)):
+        status, out, _ = run(tmp_path, *call, *more)
+        assert status == 0
+        assert (
+            sum(each["vms"] for each in json.loads(out)["policies"][0]["after"]["hosts"]) == number
+        )
+    status, _, err = run(tmp_path, "simulate", "--hosts", str(vms))
+    assert (status, "vms.xml:1: has no <hosts>" in err) == (66, True)
+    status, _, err = run(tmp_path, "simulate")
+    assert (status, "name a snapshot's file, or a document of hosts" in err) == (2, True)
 
 
 def test_a_section_of_the_settings_is_the_policy(tmp_path, cluster):

@@ -198,6 +198,8 @@ def test_a_host_that_fails_or_leaves_loses_its_vms(simulate):
     ]  # fmt: skip
     assert outcome.closed == {"puma": "is maintenance"}
     assert sum(counts(outcome.views[-1]).values()) == 4
+    between = outcome.views[1]
+    assert (between.hour, between.hosts[0]) == (2.5, ("lynx", "non_responsive", 0, 0, 0))
 
 
 def test_the_same_seed_gives_the_same_result(simulate):

@@ -55,13 +55,13 @@ def add(to: arguments.Add) -> None:
         help="ask this unit, too, where units of its kind were asked; with a factor only as a cost "
         "function",
     )  # fmt: skip
-    for name, metavar, told in (
+    for name, metavar, text in (
         ("vm", "VM", "decisions on this VM, by its name or id"),
         ("unit", "NAME", "in which this unit or scheduler was asked for"),
         ("since", "TIME", "from this time on: 2026-01-31T12:00:00, or how long ago: 90s, 10m, 2h"),
         ("until", "TIME", "before this time"),
     ):
-        command.add_argument(f"--{name}", metavar=metavar, help=told)
+        command.add_argument(f"--{name}", metavar=metavar, help=text)
     command.add_argument(
         "--limit", metavar="NUMBER", type=int, help="the newest of them (default: all)"
     )
@@ -90,11 +90,11 @@ def _run(options: argparse.Namespace) -> int:
         comparison = Comparison(changed)
         stopped = _replay(reader, numbers, policies, settings, comparison)
     faults = [str(fault) for fault in policies[-1].catalogue.faults]
-    told = [f"stopped: {comparison.count} of {len(numbers)} decisions were replayed"] * stopped
-    told += replay_report.lines(comparison, faults)
+    lines = [f"stopped: {comparison.count} of {len(numbers)} decisions were replayed"] * stopped
+    lines += replay_report.lines(comparison, faults)
     if options.html is not None:
-        pages.write(options.html, replay_report.page(comparison, told))
-    shown = _shown(comparison, stopped, told, faults)
+        pages.write(options.html, replay_report.page(comparison, lines))
+    shown = _shown(comparison, stopped, lines, faults)
     return arguments.show(shown, options.output or "table")
 
 
@@ -165,9 +165,9 @@ def _tell(progress: str) -> None:
 
 
 def _shown(
-    comparison: Comparison, stopped: bool, told: Sequence[str], faults: Sequence[str]
+    comparison: Comparison, stopped: bool, lines: Sequence[str], faults: Sequence[str]
 ) -> Shown:
-    text = "".join(f"{each}\n" for each in (*told, *_of_differences(comparison.differ)))
+    text = "".join(f"{each}\n" for each in (*lines, *_of_differences(comparison.differ)))
     fields = {**comparison.fields(), "stopped": stopped, "problems": list(faults)}
     return Shown(text + _sums(comparison), fields, not stopped)
 

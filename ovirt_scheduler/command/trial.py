@@ -117,13 +117,13 @@ def _kind(words: str) -> Kind:
 
 def _run(options: argparse.Namespace) -> int:
     """Run the plugin, once or after each edit."""
-    given = [options.hosts, options.vms, options.vm, options.cluster]
-    given += [word.partition("=@")[2] for word in options.call or ()]
+    files = [options.hosts, options.vms, options.vm, options.cluster]
+    files += [word.partition("=@")[2] for word in options.call or ()]
     if not options.watch:
         return _try(options)
-    if "-" in map(str, given):
+    if "-" in map(str, files):
         raise BadUsage("--watch reads files again and again: name one in the place of -")
-    watched = [Path(file) for file in given if file]
+    watched = [Path(file) for file in files if file]
     try:
         while True:
             before = _stamps(options, watched)

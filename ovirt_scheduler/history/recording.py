@@ -71,7 +71,7 @@ def inputs(
     subjects: Subjects, replies: EngineReplies, request: Mapping[str, object]
 ) -> Optional[Inputs]:
     """What a request was made on; None where a document of the engine's is not there."""
-    given = [
+    documents = [
         Given(role, False, document)
         for role, document in (
             (Role.HOSTS, subjects.hosts), (Role.VMS, subjects.vms),
@@ -84,8 +84,8 @@ def inputs(
         for each in several:
             if each.pack is None or each.document is None:
                 return None
-            given.append(Given(role, True, each.document))
-    return Inputs(tuple(given), request)
+            documents.append(Given(role, True, each.document))
+    return Inputs(tuple(documents), request)
 
 
 def of_driver(job: DriverJob) -> Mapping[str, object]:

@@ -76,7 +76,7 @@ class Plan:
         if len(self.steps) > len(steps):
             steps.append(f"and {len(self.steps) - len(steps)} more")
         imbalance = None if self.imbalance is None else round(self.imbalance, 1)
-        told = {
+        values = {
             "plan": self.id,
             "cluster": self.cluster,
             "state": self.state,
@@ -87,4 +87,4 @@ class Plan:
             "count": len(self.steps),
             "migrations": steps,
         }
-        return {name: value for name, value in told.items() if value is not None}
+        return {name: value for name, value in values.items() if value is not None}

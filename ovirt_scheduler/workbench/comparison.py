@@ -272,11 +272,11 @@ def _why(old: Record, new: Made, name: Mapping[str, str]) -> Iterator[str]:
 
 def _fate(made: Record, host: str) -> str:
     """Of a host: left, removed by a unit and why, or the sum of its costs."""
-    told = explanation.cleaned(made)
-    found = next((each for each in told["hosts"] if each["id"] == host), None)
+    shown = explanation.cleaned(made)
+    found = next((each for each in shown["hosts"] if each["id"] == host), None)
     if found is None:
         return "not among the hosts"
-    why = explanation.why(told, host)
-    if explanation.removed_by(told, found) is not None:
+    why = explanation.why(shown, host)
+    if explanation.removed_by(shown, found) is not None:
         return f"removed by {why}"
     return f"{found['total']} = {why}" if "total" in found else why or "left"

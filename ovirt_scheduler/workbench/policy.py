@@ -105,8 +105,8 @@ class Policy:
         self._selector, self._properties = self._driver, settings.properties
         if not self._driver.defines("select_host"):  # the default goes by units alone
             self._selector = catalogue.drivers[_DEFAULT]
-            given = settings.properties.items()
-            self._properties = {key: value for key, value in given if key != POLICY}
+            items = settings.properties.items()
+            self._properties = {key: value for key, value in items if key != POLICY}
         self.accepted: Counter[str] = Counter()
         self.asked: Set[str] = set()
         self.problems: Counter[str] = Counter()
@@ -187,10 +187,10 @@ class Policy:
 
     def _note(self, decision: Union[Decision, DriverDecision], driver: str = "") -> None:
         failure = decision.failure if isinstance(decision, DriverDecision) else None
-        told = [] if failure is None else [f"{driver}: {failure}"]
+        texts = [] if failure is None else [f"{driver}: {failure}"]
         for unit, problems in decision.unit_errors.items():
-            told += [each if each.startswith(unit) else f"{unit}: {each}" for each in problems]
-        self.problems.update(dict.fromkeys([*told, *decision.errors], 1))
+            texts += [each if each.startswith(unit) else f"{unit}: {each}" for each in problems]
+        self.problems.update(dict.fromkeys([*texts, *decision.errors], 1))
 
 
 class _NotedService(UnitService):

@@ -160,38 +160,38 @@ class Policy:
         Args:
             documents: that were recorded.
         """
-        told = recorded.record
-        form = AnswerForm.DESIGN if told["form"] == "design" else AnswerForm.ENGINE
+        former = recorded.record
+        form = AnswerForm.DESIGN if former["form"] == "design" else AnswerForm.ENGINE
         caller = Caller(new_id(), form, "replay")
-        given = _Given(recorded, documents)
+        past = _Past(recorded, documents)
         try:
-            if told["method"] in _KINDS:
-                return self._decide_units(caller, told, given)
-            return self._decide_driver(caller, recorded, given)
+            if former["method"] in _KINDS:
+                return self._decide_units(caller, former, past)
+            return self._decide_driver(caller, recorded, past)
         except RequestError as error:
             return str(error)
 
-    def _decide_units(self, caller: Caller, told: Record, given: _Given) -> Record:
-        kind = _KINDS[told["method"]]
-        service = UnitService(self, self._executor, self._seconds, given)
+    def _decide_units(self, caller: Caller, former: Record, past: _Past) -> Record:
+        kind = _KINDS[former["method"]]
+        service = UnitService(self, self._executor, self._seconds, past)
         request = Request(
             caller,
             kind,
-            self._changes.units(kind, _wanted(told, kind), self.catalogue),
-            given.subjects.hosts,
-            None if kind is Kind.BALANCE else given.subjects.vm or "",
-            _properties(told),
+            self._changes.units(kind, _wanted(former, kind), self.catalogue),
+            past.subjects.hosts,
+            None if kind is Kind.BALANCE else past.subjects.vm or "",
+            _properties(former),
         )
         return record.of_units(service.decide(request))
 
-    def _decide_driver(self, caller: Caller, recorded: Recorded, given: _Given) -> Record:
-        told, asked = recorded.record, recorded.request
+    def _decide_driver(self, caller: Caller, recorded: Recorded, past: _Past) -> Record:
+        former, asked = recorded.record, recorded.request
         selections = Selections()
-        scheduling = DriverService(self, self._executor, self._seconds, selections, given)
-        driver = scheduling.scheduler(told["units"][-1]["name"], asked["method"])
+        scheduling = DriverService(self, self._executor, self._seconds, selections, past)
+        driver = scheduling.scheduler(former["units"][-1]["name"], asked["method"])
         selections.keep(driver.name, asked["selected"])
         filters, costs = (
-            self._changes.units(kind, _wanted(told, kind), self.catalogue)
+            self._changes.units(kind, _wanted(former, kind), self.catalogue)
             if asked["method"] in _SELECTS
             else ()
             for kind in (Kind.FILTER, Kind.COST_FUNCTION)
@@ -200,9 +200,9 @@ class Policy:
             caller,
             driver,
             asked["method"],
-            given.subjects,
+            past.subjects,
             asked["arguments"],
-            _properties(told),
+            _properties(former),
             filters,
             costs,
             asked["destinations"],
@@ -223,18 +223,18 @@ def _with_live(catalogue: Catalogue, added: Container[str]) -> Catalogue:
 _SELECTS = ("select_host", "candidates", "has_any_hosts")
 
 
-def _wanted(told: Record, kind: Kind) -> List[WantedUnit]:
+def _wanted(former: Record, kind: Kind) -> List[WantedUnit]:
     return [
         WantedUnit(each["name"], each.get("factor", 1))
-        for each in told["units"]
+        for each in former["units"]
         if each["kind"] == kind.words and each.get("mode", "live") == "live"
     ]
 
 
-def _properties(told: Record) -> Mapping[str, str]:
+def _properties(former: Record) -> Mapping[str, str]:
     """Those whose values were kept; of the others the defaults hold."""
-    given = told.get("properties", {})
-    return {name: value for name, value in given.items() if value != record.HIDDEN}
+    properties = former.get("properties", {})
+    return {name: value for name, value in properties.items() if value != record.HIDDEN}
 
 
 class Documents:
@@ -267,7 +267,7 @@ class Documents:
             return reply
 
 
-class _Given:
+class _Past:
     """What a recorded decision was made on, and the engine as it answered then.
 
     Hosts and VMs whose ids are known are given by these, and what documents tell of them as the
@@ -275,9 +275,9 @@ class _Given:
     """
 
     def __init__(self, recorded: Recorded, documents: Documents) -> None:
-        told, ids = recorded.record, recorded.request.get("ids", {})
-        hosts = tuple(host["id"] for host in told["hosts"])
-        vms, vm = tuple(ids.get("vms", ())), ids.get("vm", told.get("vm", {}).get("id"))
+        former, ids = recorded.record, recorded.request.get("ids", {})
+        hosts = tuple(host["id"] for host in former["hosts"])
+        vms, vm = tuple(ids.get("vms", ())), ids.get("vm", former.get("vm", {}).get("id"))
         known: Dict[Role, Ids] = {Role.HOSTS: hosts, Role.VMS: vms, Role.VM: (vm,) if vm else ()}
         replies: Dict[Role, List[EngineReply]] = {role: [] for role in Role}
         brought: Dict[Role, Optional[Document]] = {}

@@ -54,11 +54,11 @@ def brief(each: Difference) -> str:
     return "another answer"
 
 
-def page(comparison: Comparison, told: Sequence[str]) -> str:
+def page(comparison: Comparison, lines: Sequence[str]) -> str:
     """A page of HTML with plots, which loads nothing.
 
     Args:
-        told: ``lines``.
+        lines: what the terminal shows.
 
     Raises:
         BadUsage: Jinja2 is not installed.
@@ -77,7 +77,7 @@ def page(comparison: Comparison, told: Sequence[str]) -> str:
     ]
     listed = [{**each.fields(), "told": brief(each)} for each in comparison.differ[:_MOST_LISTED]]
     report = comparison.fields()
-    return pages.render("replay.html", report=report, lines=told, charts=charts, differ=listed)
+    return pages.render("replay.html", report=report, lines=lines, charts=charts, differ=listed)
 
 
 def _bars(

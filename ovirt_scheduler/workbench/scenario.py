@@ -160,12 +160,12 @@ def _arrivals(name: str, section: Section) -> Iterator[Arrival]:
 
 
 def _host_events(name: str, section: Section) -> Iterator[HostEvent]:
-    given: Mapping[str, Optional[float]] = MappingProxyType(section.values)
-    left = [hours for key, hours in given.items() if key != RETURNS and hours is not None]
-    returns: Any = given[RETURNS]
+    hours_of: Mapping[str, Optional[float]] = MappingProxyType(section.values)
+    left = [hours for key, hours in hours_of.items() if key != RETURNS and hours is not None]
+    returns: Any = hours_of[RETURNS]
     if returns is not None and (not left or returns <= min(left)):
         raise section.mistake(RETURNS, "is not after the host fails or goes into maintenance")
-    yield from (HostEvent(hours, name, key) for key, hours in given.items() if hours is not None)
+    yield from (HostEvent(hours, name, key) for key, hours in hours_of.items() if hours is not None)
 
 
 def _curve(name: str, section: Section) -> LoadCurve:

@@ -12,6 +12,8 @@ from ovirt_scheduler.command import arguments, inputs, tables
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.errors import BadUsage
+from ovirt_scheduler.history.reader import Reader
+from ovirt_scheduler.history.store import FILE
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import ClusterSettings
 from ovirt_scheduler.workbench import pages, policy, scenario, simulation_report, snapshot
@@ -53,6 +55,10 @@ def add(to: arguments.Add) -> None:
     )
     for name, told in (("hosts", "in its place, an XML document of hosts"), ("vms", "and of VMs")):
         command.add_argument(f"--{name}", metavar="FILE", type=Path, help=told)
+    command.add_argument(
+        "--recorded", action="store_true",
+        help="in its place, what the daemon recorded of its newest load balancing (record = true)",
+    )  # fmt: skip
     command.add_argument(
         "--scenario", metavar="FILE", type=Path,
         help="what happens: VMs that come, hosts that fail, load in the course of a day",
@@ -119,8 +125,11 @@ def _simulate(options: argparse.Namespace) -> int:
 
 def _taken(options: argparse.Namespace) -> Snapshot:
     """The cluster to begin with."""
-    if (options.snapshot is None) == (options.hosts is None):
-        raise BadUsage("name a snapshot's file, or a document of hosts with --hosts")
+    given = (options.snapshot is not None, options.hosts is not None, options.recorded)
+    if sum(given) != 1:
+        raise BadUsage("name a snapshot's file, or give one of --hosts and --recorded")
+    if options.recorded:
+        return snapshot.recorded(Reader(arguments.state() / FILE))
     if options.snapshot is None:
         return Snapshot.of_documents(options.hosts, options.vms)
     if options.vms is not None:

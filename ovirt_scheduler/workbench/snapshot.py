@@ -27,8 +27,17 @@ from xml.parsers import expat
 from xml.sax.saxutils import quoteattr
 
 from ovirt_scheduler.engine.client import EngineClient
-from ovirt_scheduler.errors import BadInput, EngineUnavailable, NotOverwritten, SchedulerError
+from ovirt_scheduler.errors import (
+    BadInput,
+    EngineUnavailable,
+    NotOverwritten,
+    NotRecorded,
+    SchedulerError,
+)
+from ovirt_scheduler.history.query import Query
+from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.model.tasks import Role
 from ovirt_scheduler.security.whole_file import write_whole
 from ovirt_scheduler.settings.config import EngineSettings
 
@@ -176,6 +185,30 @@ def take(
             f"may {settings.username} see it?"
         )
     return Snapshot(cluster, taken, hosts, vms)
+
+
+def recorded(reader: Reader) -> Snapshot:
+    """The cluster of the newest recorded call for a load balancing, which is told of all VMs.
+
+    Raises:
+        NotRecorded: there is none.
+        HistoryUnreadable: the history cannot be read.
+    """
+
+    def fail(problem: str, line: int) -> NoReturn:
+        raise NotRecorded(f"a recorded document, line {line}: {problem}")
+
+    decisions = reader.recordings(reader.recorded(Query(method="loadBalance"), 1))
+    found: Dict[str, Dict[str, bytes]] = {name: {} for name in _MEMBERS}
+    for decision in decisions:
+        for role, _, number in decision.documents:
+            if role in (Role.HOSTS, Role.VMS):
+                cut = _Cutter(reader.document(number), (), fail)
+                found[role.value].update(cut.found.get(role.value, {}))
+    if not found["hosts"]:
+        raise NotRecorded("no call of loadBalance is recorded with its documents: see record")
+    told = decisions[0].record
+    return Snapshot(told.get("cluster") or "Default", told["time"], found["hosts"], found["vms"])
 
 
 def _all(

@@ -97,7 +97,23 @@ def test_documents_stand_for_a_snapshot(tmp_path):
     status, _, err = run(tmp_path, "simulate", "--hosts", str(vms))
     assert (status, "vms.xml:1: has no <hosts>" in err) == (66, True)
     status, _, err = run(tmp_path, "simulate")
-    assert (status, "name a snapshot's file, or a document of hosts" in err) == (2, True)
+    assert (status, "name a snapshot's file, or give one of" in err) == (2, True)
+
+
+def test_a_recording_stands_for_a_snapshot(tmp_path, start_daemon):
+    """The cluster of the newest load balancing that a daemon was asked for."""
+    status, _, err = run(tmp_path, "simulate", "--recorded")
+    assert (status, "no call of loadBalance is recorded" in err) == (1, True)
+    daemon = start_daemon({}, "ssl = false\nrecord = true\n", folder=tmp_path)
+    for number in (2, 5):
+        taken = filled(lynx=[(4, 1)] * number, puma=[])
+        documents = [taken.document(each).data.decode() for each in ("hosts", "vms")]
+        with daemon.proxy() as proxy:
+            proxy.loadBalance("default", *documents, {})
+    daemon.stop()
+    status, out, err = run(tmp_path, "simulate", "--recorded", "-o", "json")
+    assert (status, err) == (0, "")
+    assert [each["vms"] for each in json.loads(out)["policies"][0]["after"]["hosts"]] == [5, 0]
 
 
 def test_a_section_of_the_settings_is_the_policy(tmp_path, cluster):

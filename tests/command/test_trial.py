@@ -318,7 +318,7 @@ def test_a_scheduler_that_only_balances_wants_vms(tmp_path):
 
 
 def test_a_method_can_be_called_by_name(tmp_path):
-    """A hook, with the status in the document; a driver's own method; what a caller asks for."""
+    """A hook, with the status in a document of either version; a driver's own method."""
     path = tmp_path / "Whole.py"
     path.write_text(SCHEDULER + DRIVER.replace("def when(self)", "def when(self, hour, day=1)"))
     changed = ("on_host_status_changed", "host=lynx", "new_status=maintenance")
@@ -327,6 +327,11 @@ def test_a_method_can_be_called_by_name(tmp_path):
     assert told["migrations"] == {VM_ID: [], NO_VM: []}
     (told,) = call(path, *changed, "old_status=down", asked=Inputs(HOSTS, vms=VMS)).fields
     assert told["stdout"].startswith("lynx down maintenance")
+    version_3 = (
+        "<hosts><host id='a'><name>lynx</name><status><state>up</state></status></host></hosts>"
+    )
+    (told,) = call(path, *changed, asked=Inputs(version_3, vms=VMS)).fields
+    assert told["stdout"] == "lynx up maintenance maintenance first\n"
     (counted,) = call(path, "when", 'hour={"a": 1}', "day=x").fields
     assert (counted["driver"], counted["result"]) == ("Night", 1)
     assert call(path, "has_any_hosts").text.endswith("\nthere is a host\n")

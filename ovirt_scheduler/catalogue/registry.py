@@ -388,7 +388,7 @@ def _reserved(states: Mapping[Path, _State]) -> Iterator[Tuple[Claim, str]]:
     """The names of drivers that come with the package and are called by the daemon alone."""
     for state in states.values():
         for driver in () if state.good is None else state.good.drivers:
-            if driver.shipped and not driver.interfaces and driver.topic is None:
+            if driver.only_ours:
                 yield ("driver", driver.name), "the daemon's own driver"
 
 

@@ -72,9 +72,10 @@ class Catalogue:
 
     @property
     def plugins(self) -> Tuple[Tuple[PluginCode, Limits], ...]:
-        """The code of each plugin once, with its limits."""
+        """The code once, with its limits, of each plugin that a caller may wait for."""
         found = [(unit.plugin, unit.limits) for unit in self.all_units.values()]
-        found += [(driver.plugin, driver.limits) for driver in self.drivers.values()]
+        drivers = (driver for driver in self.drivers.values() if not driver.only_ours)
+        found += [(driver.plugin, driver.limits) for driver in drivers]
         return tuple({id(plugin): (plugin, limits) for plugin, limits in found}.values())
 
     @property

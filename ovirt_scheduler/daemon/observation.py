@@ -60,8 +60,8 @@ def _units(catalogue: Catalogue) -> Iterator[UnitState]:
             *_outdated(catalogue, unit.plugin),
         )  # fmt: skip
     for driver in sorted(catalogue.drivers.values(), key=lambda driver: driver.name):
-        if driver.shipped and not driver.interfaces and driver.topic is None:
-            continue  # the daemon's own
+        if driver.only_ours:
+            continue
         yield UnitState(
             driver.name, driver.words, driver.plugin.modules[0].path, driver.checksum, "live",
             driver.description, _properties(driver.properties),

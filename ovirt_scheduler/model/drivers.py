@@ -73,6 +73,11 @@ class DriverUnit:
     shipped: bool = False  # gives way to any other of its name, or on its topic
 
     @property
+    def only_ours(self) -> bool:
+        """Whether it comes with the package, and no caller can name it."""
+        return self.shipped and not self.interfaces and self.topic is None
+
+    @property
     def words(self) -> str:
         """What it is, in a sentence."""
         return "scheduler" if self.interfaces else "driver"

@@ -9,16 +9,15 @@ from __future__ import annotations
 import contextlib
 import html
 import http.client
+import importlib
 import io
 import json
 import re
 import threading
 import time
 from collections import deque
-from typing import Deque, Dict, List, NamedTuple, Optional
+from typing import Any, Deque, Dict, List, NamedTuple, Optional
 from urllib.parse import urlencode, urlsplit
-
-import pycurl
 
 from ovirt_scheduler import __version__
 from ovirt_scheduler.errors import ConfigError, EngineUnavailable
@@ -94,7 +93,9 @@ class EngineClient:
         self._logged_in_at = 0.0
         self._taken_at = float("-inf")  # when the engine took the token last
         self._former_token: Optional[str] = None  # calls under way may still use it
-        self._idle: Deque[pycurl.Curl] = deque()
+        # Loaded where there is an engine to ask: libcurl with its libraries takes 5 MB.
+        self._pycurl = importlib.import_module("pycurl")
+        self._idle: Deque[Any] = deque()
 
     def get(self, path: str, deadline: float) -> Optional[Document]:
         """The XML that the engine answers; None where there is no such VM.
@@ -204,7 +205,7 @@ class EngineClient:
         left = deadline - time.monotonic()
         if left <= 0:
             raise EngineUnavailable(f"{without_query(url)}: no time was left to ask it")
-        body = _Body()
+        body, pycurl = _Body(), self._pycurl
         curl = self._idle_curl()
         try:
             curl.setopt(pycurl.URL, url)
@@ -231,10 +232,10 @@ class EngineClient:
             curl.reset()  # forgets all but its open connections
             self._idle.append(curl)
 
-    def _idle_curl(self) -> pycurl.Curl:
+    def _idle_curl(self) -> Any:
         with contextlib.suppress(IndexError):
             return self._idle.pop()
-        return pycurl.Curl()
+        return self._pycurl.Curl()
 
 
 class _Body(io.BytesIO):

@@ -139,4 +139,6 @@ def test_the_daemons_process_loads_neither_the_sdk_nor_lxml(module):
     ).stdout.split()
     assert module in shown
     assert {name.partition(".")[0] for name in shown} & OPENS_DOCUMENTS == set()
+    # Each takes megabytes, and is loaded where it is used: with an engine, for a page.
+    assert {"pycurl", "jinja2", "prometheus_client"} & {*shown} == set()
     assert [name for name in shown if name.startswith(NOT_THE_DAEMONS)] == []

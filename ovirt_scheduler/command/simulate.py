@@ -110,6 +110,8 @@ def _simulate(options: argparse.Namespace) -> int:
         for words, of_cluster in policies.items():
             outcome = _run(running, taken, of_cluster, happens, options)
             simulated.append(Simulated(words, outcome))
+            if outcome.stopped:
+                break
     _tell("")
     about = {
         "cluster": taken.cluster, "taken": taken.taken, "hosts": len(taken.hosts),
@@ -118,7 +120,7 @@ def _simulate(options: argparse.Namespace) -> int:
     }  # fmt: skip
     if options.html is not None:
         pages.write(options.html, simulation_report.page(simulated, about))
-    well = not any(each.outcome.problems for each in simulated)
+    well = not any(each.outcome.problems or each.outcome.stopped for each in simulated)
     shown = Shown(_text(simulated), simulation_report.fields(simulated, about), well)
     return arguments.show(shown, options.output or "table")
 

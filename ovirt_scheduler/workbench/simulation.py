@@ -93,6 +93,7 @@ class Outcome:
         unplaced: names of VMs that found no host at the end, and why.
         closed: names of hosts that nobody may use at the end, and why.
         rested: whether it came to rest.
+        stopped: whether Ctrl-C came before.
         problems: what went wrong in plugins, and how often.
     """
 
@@ -105,6 +106,7 @@ class Outcome:
     closed: Dict[str, str] = field(default_factory=dict)
     balancings: int = 0
     rested: bool = False
+    stopped: bool = False
     problems: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -152,14 +154,27 @@ class Simulation:
         self._migrated: Dict[str, List[float]] = {}  # the hours, by VM
 
     def run(self) -> Outcome:
-        """Play it to its end."""
-        step = (self._settings.load_balance_interval or 60.0) / 3600
+        """Play it to its end, or until Ctrl-C."""
         outcome = self._outcome
+        try:
+            self._play((self._settings.load_balance_interval or 60.0) / 3600)
+        except KeyboardInterrupt:
+            outcome.stopped = True
+        outcome.views += [self._view()] * (3 - len(outcome.views))
+        outcome.closed = self._closed()
+        outcome.problems = dict(self._policy.problems)
+        return outcome
+
+    def _play(self, step: float) -> None:
+        """Look again and again.
+
+        Args:
+            step: hours between two looks.
+        """
+        outcome, left, number = self._outcome, self._most, 0
         self._change_loads()
         outcome.views.append(self._view())
-        left = self._most
-        number = 0
-        while True:
+        while not outcome.rested and left > 0:
             self._hour = number * step
             self._look()
             if len(outcome.views) < 2 and self._hour >= self._scenario.hours / 2:
@@ -168,17 +183,10 @@ class Simulation:
             outcome.course.append((self._hour, self._view().imbalance["used"]))
             self._tell(f"hour {self._hour:.1f}: {len(outcome.moves)} moves")
             number += 1
-            if number * step <= self._scenario.hours:
-                continue
-            left -= 1
-            still = self._hour - self._still_since - step
-            outcome.rested = still >= self._settings.hold / 3600 and not self._coming
-            if outcome.rested or left <= 0:
-                break
-        outcome.views.append(self._view())
-        outcome.closed = self._closed()
-        outcome.problems = dict(self._policy.problems)
-        return outcome
+            if number * step > self._scenario.hours:
+                left -= 1
+                still = self._hour - self._still_since - step
+                outcome.rested = still >= self._settings.hold / 3600 and not self._coming
 
     def _look(self) -> None:
         """What has happened since the look before."""

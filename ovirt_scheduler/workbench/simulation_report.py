@@ -8,6 +8,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence
 from ovirt_scheduler.workbench import pages
 from ovirt_scheduler.workbench.simulation import HostView, Outcome, View
 
+_MOST_NOTES = 20  # of a kind
 _STAGES = ("before", "between", "after")
 
 
@@ -45,6 +46,7 @@ def _fields(one: Simulated) -> Dict[str, object]:
         "closed": outcome.closed,
         "balancings": outcome.balancings,
         "rested": outcome.rested,
+        "stopped": outcome.stopped,
         "problems": outcome.problems,
     }
 
@@ -109,24 +111,26 @@ _COUNTS: Mapping[str, Callable[[Outcome], int]] = {
 
 
 def notes(one: Simulated) -> Iterator[Tuple[str, str]]:
-    """What else there is to say of a policy: what, and of whom or why."""
+    """What else there is to say of a policy: what, and of whom or why; of each kind the first."""
     outcome = one.outcome
-    if not outcome.rested:
+    if outcome.stopped:
+        yield "stopped", "by Ctrl-C, before it was at rest"
+    elif not outcome.rested:
         yield "not at rest", "VMs would still migrate; --balancings allows more"
-    for name, why in outcome.unplaced.items():
-        yield "no host", f"{name}: {why}"
-    for name, why in outcome.closed.items():
-        yield "nobody may use", f"{name}: {why}"
-    for name, why in outcome.waiting.items():
-        yield "not migrated", f"{name}: {why}"
-    for text, number in outcome.refused.items():
-        yield "not migrated", f"{text}{_times(number)}"
-    for text, number in outcome.problems.items():
-        yield "problem", f"{text}{_times(number)}"
+    refused = {text: _times(number) for text, number in outcome.refused.items()}
+    problems = {text: _times(number) for text, number in outcome.problems.items()}
+    for what, told in (
+        ("no host", outcome.unplaced), ("nobody may use", outcome.closed),
+        ("not migrated", {**outcome.waiting, **refused}), ("problem", problems),
+    ):  # fmt: skip
+        for name, why in tuple(told.items())[:_MOST_NOTES]:
+            yield what, ": ".join(filter(None, (name, why)))
+        if len(told) > _MOST_NOTES:
+            yield what, f"and {len(told) - _MOST_NOTES} more; -o json has them all"
 
 
 def _times(number: int) -> str:
-    return f" ({number} times)" if number > 1 else ""
+    return f"{number} times" if number > 1 else ""
 
 
 def page(several: Sequence[Simulated], about: Mapping[str, object]) -> str:

@@ -7,10 +7,11 @@ import pytest
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.errors import BadInput, ConfigError
 from ovirt_scheduler.settings import config
-from ovirt_scheduler.workbench import policy, scenario
+from ovirt_scheduler.workbench import policy, scenario, simulation_report
 from ovirt_scheduler.workbench.policy import Policy
 from ovirt_scheduler.workbench.simulated import SimulatedCluster, SimulatedEngine
 from ovirt_scheduler.workbench.simulation import Simulation
+from ovirt_scheduler.workbench.simulation_report import Simulated
 from tests.support.paths import PROJECT
 from tests.support.snapshots import filled, host, snapshot, vm
 
@@ -58,7 +59,7 @@ def running(tmp_path_factory):
 def simulate(running, tmp_path):
     """Plays a snapshot under a section's keys."""
 
-    def play(taken, happens="", seed=0, most=100, **keys):
+    def play(taken, happens="", seed=0, tell=lambda _: None, **keys):
         file = tmp_path / "scenario.conf"
         file.write_text(happens)
         read = scenario.read(file)
@@ -68,7 +69,7 @@ def simulate(running, tmp_path):
         engine = SimulatedEngine(cluster)
         try:
             asked = Policy(running, settings, cluster, engine)
-            return Simulation(cluster, asked, settings, read, seed, most).run()
+            return Simulation(cluster, asked, settings, read, seed, tell=tell).run()
         finally:
             engine.close()
 
@@ -224,6 +225,32 @@ def test_samples_that_ask_the_engine_get_the_simulated_cluster(simulate):
         taken, "[vms]\n[[web]]\ncount = 3\n", filters="MaxVms", properties="maximum_vm_count=2"
     )
     assert sorted(counts(outcome.views[-1]).values()) == [1, 2]
+
+
+def test_ctrl_c_ends_it_with_what_it_came_to(simulate):
+    """Wherever it was."""
+
+    def interrupt(progress):
+        if progress.startswith("hour 0.1"):
+            raise KeyboardInterrupt
+
+    happens = "hours = 5\n[vms]\n[[web]]\ncount = 2\n"
+    outcome = simulate(snapshot([host("lynx")]), happens, tell=interrupt)
+    assert (outcome.stopped, outcome.rested) == (True, False)
+    assert [counts(view) for view in outcome.views] == [{"lynx": 0}, {"lynx": 2}, {"lynx": 2}]
+    told = dict(simulation_report.notes(Simulated("", outcome)))
+    assert told["stopped"] == "by Ctrl-C, before it was at rest"
+
+
+def test_of_many_notes_the_first_are_shown(simulate):
+    """And how many more there are."""
+    happens = "[vms]\n[[web]]\ncount = 24\nmemory = 100 GiB\n"
+    outcome = simulate(snapshot([host("lynx")]), happens)
+    told = [
+        text for what, text in simulation_report.notes(Simulated("", outcome)) if what == "no host"
+    ]
+    assert told[0] == "web-1: 1 has too little memory left"
+    assert told[19:] == ["web-20: 1 has too little memory left", "and 4 more; -o json has them all"]
 
 
 def test_what_cannot_be_simulated_is_refused(simulate):

@@ -4,7 +4,8 @@
 # make lint   ruff, mypy, and import-linter: who may import whom
 # make bench  the benchmark, into docs/performance.md; QUICK=1: a minute, and prints only;
 #             BEFORE=DIR: with the daemon of the checkout there beside this one
-# make torture   the daemon among those who do their worst; DURATION=60 (seconds), SEED=
+# make torture   the daemon among those who do their worst; DURATION=60 (seconds), SEED=;
+#             TWINS=1: two of them behind HAProxy, which are killed and restarted
 # make screenshots   of the pages, into docs/; needs chromium and chromedriver
 # make rpm    the package of what is committed, into build/rpm; needs rpmbuild; ARGS= for it
 #
@@ -35,8 +36,8 @@ lint: $(VENV)/.lint
 bench: $(VENV)/.run
 	@$(BIN)/python -m bench.run $(if $(QUICK),--quick,--docs docs) $(if $(BEFORE),--before $(BEFORE))
 
-torture: $(VENV)/.run
-	@$(BIN)/python -m torture.run $(if $(DURATION),--duration $(DURATION)) $(if $(SEED),--seed $(SEED))
+torture: $(VENV)/.test
+	@$(BIN)/python -m $(if $(TWINS),torture.twins,torture.run) $(if $(DURATION),--duration $(DURATION)) $(if $(SEED),--seed $(SEED))
 
 screenshots: $(VENV)/.test
 	@$(BIN)/python demo/screenshots.py

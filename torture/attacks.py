@@ -13,11 +13,12 @@ import socket
 import ssl
 import struct
 import threading
-from typing import Callable, Iterator
+from typing import Callable, Iterator, Protocol
 
 from bench import client, documents
+from bench.client import Address
 from torture.clients import IDS
-from torture.subject import MOST_BYTES, SECONDS, Subject
+from torture.subject import MOST_BYTES, SECONDS
 from torture.tally import Tally
 
 _PATIENCE = 20.0  # seconds until the daemon must have let go of a connection
@@ -52,11 +53,20 @@ _BOMB = gzip.compress(b" " * (64 * MOST_BYTES), 9)
 Attack = Callable[["Attacker"], None]
 
 
+class Target(Protocol):
+    """What is attacked."""
+
+    address: Address
+
+    def trust(self) -> ssl.SSLContext:
+        """Whom to trust there."""
+
+
 class Attacker:
     """Attacks in one way, again and again, until it is told to stop."""
 
     def __init__(
-        self, attack: Attack, subject: Subject, tally: Tally, chosen: random.Random
+        self, attack: Attack, subject: Target, tally: Tally, chosen: random.Random
     ) -> None:
         self._attack = attack
         self._address = subject.address

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from tests.support.paths import PROJECT
+from tests.support.twins import HAPROXY
 from torture.clients import calls
 from torture.footing import Footing
 from torture.report import Report
@@ -90,3 +91,14 @@ def test_a_report_of_what_did_not_hold_says_what():
     assert not report.holds
     assert "What did not hold:\n  - filter: got nothing" in report.text()
     assert json.loads(report.as_json())["after"] is None
+
+
+@pytest.mark.skipif(HAPROXY is None, reason="haproxy is not here: apt-get install haproxy")
+def test_two_daemons_that_are_killed_and_restarted_hold():
+    """Only calls that were under way when one was killed fail."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "torture.twins", "--duration", "10", "--seed", "1"],
+        cwd=PROJECT, capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.stdout.endswith("Everything held.\n")

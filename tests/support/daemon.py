@@ -28,6 +28,7 @@ class Daemon:
     Args:
         before: the beginning of a command line that runs the rest, and becomes it.
         port: to listen on; 0: the kernel chooses.
+        given: descriptors that it inherits.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Daemon:
         options: List[str],
         before: Sequence[str] = (),
         port: int = 0,
+        given: Sequence[int] = (),
     ) -> None:
         self.state, self.plugins = folder / "state", plugins
         self._log = folder / "log"
@@ -51,6 +53,7 @@ class Daemon:
                 env={**os.environ, "STATE_DIRECTORY": str(self.state)},
                 stdin=subprocess.DEVNULL,
                 stderr=log,
+                pass_fds=given,
             )  # fmt: skip
         self.pid = self.process.pid
         self.url = self._listening()

@@ -186,6 +186,15 @@ def test_a_cluster_has_its_own_decisions(tmp_path):
     assert found["id"] == "2" * 16
 
 
+def test_a_cluster_that_another_daemon_drives_says_so(tmp_path):
+    """It is no problem: the status stays well."""
+    site = MadeSite(tmp_path, clusters=(ClusterLook("East", "on", driven_by="sched-a-9f46"),))
+    assert "stands by, sched-a-9f46 drives it" in site.text("/clusters/East")
+    told = json.loads(site.text("/status.json"))
+    assert told["clusters"][0]["driven_by"] == "sched-a-9f46"
+    assert told["problems"] == []
+
+
 def test_each_page_has_its_twin_in_json(tmp_path):
     """At the path with .json."""
     site = MadeSite(

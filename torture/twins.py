@@ -43,17 +43,23 @@ class Operator:
         self.kills: list[tuple[float, float]] = []  # begin and end of each
 
     def run(self, stop: threading.Event) -> None:
-        while not stop.wait(self._chosen.random() * _PAUSE):
-            name = self._chosen.choice("ab")
-            if self._chosen.random() < 0.5:
-                self._kill(name)
-            else:
-                status = self._twins.daemons[name].stop()
-                self._tally.count("restarts")
-                if status != 0:
-                    self._tally.find(f"{name} ended with status {status}")
-            self._twins.start(name)
-            self._await(f"{name} is not used again", lambda name=name: self._twins.is_up(name))
+        try:
+            while not stop.wait(self._chosen.random() * _PAUSE):
+                self._act()
+        except Exception as error:  # noqa: BLE001  nobody else would tell
+            self._tally.find(f"the operator failed: {error!r}")
+
+    def _act(self) -> None:
+        name = self._chosen.choice("ab")
+        if self._chosen.random() < 0.5:
+            self._kill(name)
+        else:
+            status = self._twins.daemons[name].stop()
+            self._tally.count("restarts")
+            if status != 0:
+                self._tally.find(f"{name} ended with status {status}")
+        self._twins.start(name)
+        self._await(f"{name} is not used again", lambda name=name: self._twins.is_up(name))
 
     def _kill(self, name: str) -> None:
         daemon = self._twins.daemons[name]
@@ -97,9 +103,13 @@ def torture(seed: int, duration: float, folder: Path) -> Tally:
                 attack = ATTACKS[number % len(ATTACKS)]
                 chosen = random.Random(f"{seed} bad {number}")
                 crowd.play(Attacker(attack, front, tally, chosen).run, attack.__name__)
-            crowd.play(operator.run, "the operator")
+            stop = threading.Event()
+            working = threading.Thread(target=operator.run, args=(stop,))
+            working.start()
             say(f"{CLIENTS} good clients and {_BAD} bad ones for {duration:g} s")
             time.sleep(duration)
+            stop.set()
+            working.join()  # what was begun is ended, which takes a while
             crowd.end()
         judge(callers.outcomes, operator.kills, tally)
         for name, daemon in twins.daemons.items():

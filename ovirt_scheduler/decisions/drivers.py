@@ -162,6 +162,11 @@ class DriverService:
         asked_at, started = time.time(), time.monotonic()
         catalogue = self._registry.current()
         self._selections.forget_others(catalogue.drivers)
+        request = replace(
+            request,
+            filters=catalogue.apart(Kind.FILTER, request.filters, {})[0],
+            cost_functions=catalogue.apart(Kind.COST_FUNCTION, request.cost_functions, {})[0],
+        )
         filters, costs = _units(request, catalogue)
         unit_errors = {**filters.errors, **costs.errors}
         request_id = request.caller.request_id

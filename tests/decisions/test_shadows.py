@@ -44,6 +44,15 @@ def do_filter(hosts, vm, properties):
 def do_score(hosts, vm, properties):
     return [(host, place) for place, host in enumerate(hosts)]
 """,
+    "First": """
+from ovirt_scheduler.plugin import Scheduler
+
+class First(Scheduler):
+    name = "first"
+
+    def select_host(self, hosts, vm, properties):
+        return hosts
+""",
     # in shadow
     "New": """
 from ovirt_scheduler.plugin import reason
@@ -193,6 +202,15 @@ def test_a_cost_function_adds_nothing_and_is_told_with_who_had_won(daemon):
     ]
     counted = 'decisive_total{mode="shadow",unit="Dear"}'
     wait_until(lambda: counted in get(daemon.url, "/metrics").body)
+
+
+def test_a_scheduler_is_asked_as_though_it_were_not_named(daemon):
+    """Neither as a filter nor as a cost function."""
+    asked = {"filters": "NotLynx;New", "cost_functions": "Dear=3"}
+    with daemon.proxy() as scheduler:
+        record = decided(daemon, lambda: scheduler.selectHost("first", DOCUMENT, VM, asked))
+    assert [unit["name"] for unit in record["units"]] == ["NotLynx", "first"]
+    assert record["answer"] == [PUMA, OCELOT]
 
 
 def test_a_balance_is_told_and_migrates_nothing(daemon):

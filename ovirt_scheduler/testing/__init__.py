@@ -82,6 +82,16 @@ def make_cluster(_entities: Any) -> Callable[..., Any]:
 
 
 @pytest.fixture
+def saved_cluster(_entities: Any) -> Callable[..., Tuple[List[Any], List[Any]]]:
+    """``saved_cluster(path)`` gives the hosts and the VMs that ``ovirt-scheduler snapshot`` saved.
+
+    Both are lists of entities, with their tags, affinity labels and statistics.
+    """
+    saved: Callable[..., Tuple[List[Any], List[Any]]] = _entities.saved_cluster
+    return saved
+
+
+@pytest.fixture
 def run_filter(_runs: Runs) -> Callable[..., List[str]]:
     """``run_filter(plugin, hosts, vm, …)`` gives the names of the hosts that a filter keeps.
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 from xml.etree.ElementTree import Element, fromstring
 
 from ovirtsdk4 import types
+from ovirtsdk4.reader import Reader
 from ovirtsdk4.writer import Writer
+
+from ovirt_scheduler.workbench.snapshot import Snapshot
 
 GIB = 2**30
 
@@ -57,6 +61,17 @@ def make_vm(
         **_collections(**attributes),
     }
     return types.Vm(name=name, **values)
+
+
+def saved_cluster(path: Path) -> Tuple[List[types.Host], List[types.Vm]]:
+    """The hosts and VMs of a snapshot, with their tags, affinity labels and statistics.
+
+    Raises:
+        BadInput: the file cannot be read, or is no snapshot.
+    """
+    snapshot = Snapshot.read(Path(path))
+    hosts, vms = (Reader.read(snapshot.document(name).data.decode()) for name in ("hosts", "vms"))
+    return hosts, vms
 
 
 def elements(entities: Iterable[Any]) -> List[Element]:

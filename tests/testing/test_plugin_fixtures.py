@@ -144,6 +144,16 @@ def test_what_the_made_engine_does_not_know_is_told(
         run_filter(path, [make_host()], vms=[make_vm("web")])
 
 
+def test_a_saved_cluster_is_what_was_saved(saved_cluster, run_balance, run_score):
+    """Samples that ask the engine decide as on the cluster itself."""
+    hosts, vms = saved_cluster(PROJECT / "demo" / "cluster.xml")
+    assert ([host.name for host in hosts], len(vms)) == (["lynx", "puma", "serval", "ocelot"], 23)
+    memory = run_balance(PROJECT / "plugins" / "HostMemoryBalance.py", hosts, vms=vms)
+    assert memory == ("ntp", ["lynx", "puma", "ocelot"])
+    costs = run_score(PROJECT / "plugins" / "KsmScore.py", hosts, vms[-1], vms=vms)
+    assert costs == {"lynx": 0, "puma": 2, "serval": 0, "ocelot": 2}
+
+
 def test_statistics_come_where_the_plugin_reads_them(plugin, make_host, run_score):
     """In the document, as the daemon asks the engine for them then."""
     hosts = [make_host("lynx", statistics={"memory.free": 7, "memory.used": 1})]

@@ -207,7 +207,7 @@ def _sums(comparison: Comparison) -> str:
     one, other = comparison.before.fields(), comparison.after.fields()
     if comparison.after.times:
         parts.append(
-            f"\nmedian time of a decision: {one['milliseconds']['median']} ms before, "
+            f"\nmedian time of a decision's units: {one['milliseconds']['median']} ms before, "
             f"{other['milliseconds']['median']} ms after\n"
         )
     return "".join(parts)

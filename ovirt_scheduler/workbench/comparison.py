@@ -23,6 +23,7 @@ class Side(NamedTuple):
     Attributes:
         answer: as a record has it; ``{"refused": why}`` where there is none.
         winner: the best host, where hosts are ranked or one is selected.
+        milliseconds: that the calls of its units took.
         out: the hosts that are not in a filter's answer, or were removed before a selection.
     """
 
@@ -64,7 +65,7 @@ class Totals:
     Attributes:
         wins: by host, how often it was the best.
         decisive: by unit, how often it was.
-        times: milliseconds of each decision.
+        times: milliseconds that the calls of each decision's units took.
     """
 
     def __init__(self) -> None:
@@ -188,9 +189,11 @@ def _side(made: Made) -> Side:
     answer = made.get("answer")
     out = [host["id"] for host in made["hosts"] if explanation.removed_by(made, host) is not None]
     name = {host["id"]: str(host.get("name") or host["id"]) for host in made["hosts"]}
+    # Not of all of it: documents are read once for every policy.
+    milliseconds = sum(float(unit.get("milliseconds", 0)) for unit in _live(made))
     ranks = made["method"] in ("runCostFunctions", "selectHost", "candidates")
     winner = name.get(answer[0], answer[0]) if ranks and answer else None
-    return Side(answer, winner, out, made.get("decisive", ()), float(made["milliseconds"]))
+    return Side(answer, winner, out, made.get("decisive", ()), milliseconds)
 
 
 def _is_empty(side: Side) -> bool:

@@ -71,7 +71,7 @@ def page(comparison: Comparison, lines: Sequence[str]) -> str:
             "rows": _bars(before.decisive, after.decisive),
         },
         {
-            "name": "Decisions by their time",
+            "name": "Decisions by the time of their units",
             "rows": _bars(_by_time(before.times), _by_time(after.times), in_order=True),
         },
     ]

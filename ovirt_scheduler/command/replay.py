@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 from ovirt_scheduler.command import arguments, decisions, tables
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
-from ovirt_scheduler.errors import BadUsage, NotRecorded
+from ovirt_scheduler.errors import BadUsage, NotPermitted, NotRecorded
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.store import FILE
@@ -24,6 +25,7 @@ _MOST = 10_000_000  # decisions
 _MOST_SHOWN = 20  # decisions that differ, in a table
 _LINES = 6  # of the explanation of each
 _PROGRESS_SECONDS = 0.2
+_QUERY_SECONDS = 60.0  # nobody waits for the next query
 
 
 def add(to: arguments.Add) -> None:
@@ -76,7 +78,7 @@ def _run(options: argparse.Namespace) -> int:
     chosen, plugins = decisions.query(options, time.time(), _MOST), options.plugins
     options.plugins = None
     settings = arguments.settings(options)
-    reader = Reader(arguments.state() / FILE)
+    reader = Reader(_file(), _QUERY_SECONDS)
     numbers = reader.recorded(chosen, options.limit)
     if not numbers:
         raise NotRecorded(_nothing(reader))
@@ -96,6 +98,24 @@ def _run(options: argparse.Namespace) -> int:
         pages.write(options.html, replay_report.page(comparison, lines))
     shown = _shown(comparison, stopped, lines, faults)
     return arguments.show(shown, options.output or "table")
+
+
+def _file() -> Path:
+    """The history's file.
+
+    Raises:
+        NotPermitted: this user may not read it.
+    """
+    file = arguments.state() / FILE
+    try:
+        readable = not file.exists() or os.access(file, os.R_OK)
+    except PermissionError:  # of the folder
+        readable = False
+    if not readable:
+        raise NotPermitted(
+            f"{file}: only root and the daemon's user may read it; run this with sudo"
+        )
+    return file
 
 
 def _nothing(reader: Reader) -> str:

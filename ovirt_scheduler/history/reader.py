@@ -46,10 +46,12 @@ class Reader:
 
     Args:
         path: of the file; it need not be there.
+        seconds: that a query may take.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, seconds: float = _QUERY_SECONDS) -> None:
         self._path = path
+        self._seconds = seconds
 
     def decision(self, decision: str) -> Optional[Record]:
         """The record of that id; None where there is none.
@@ -69,7 +71,7 @@ class Reader:
         """The records that fit, the newest first.
 
         Raises:
-            HistoryUnreadable: the file cannot be read, or not within a second.
+            HistoryUnreadable: the file cannot be read, or not in time.
         """
         numbers, values = _matching(query)
         with self._open() as db:
@@ -180,15 +182,15 @@ class Reader:
         """The file, for one query.
 
         Raises:
-            HistoryUnreadable: it cannot be read, or not within a second.
+            HistoryUnreadable: it cannot be read, or not in time.
         """
-        until = time.monotonic() + _QUERY_SECONDS
+        until = time.monotonic() + self._seconds
         db = sqlite3.connect(":memory:", isolation_level=None)
         try:
             if self._path.exists():
                 db = sqlite3.connect(
                     f"file:{urllib.parse.quote(str(self._path))}?mode=ro",
-                    uri=True, timeout=_QUERY_SECONDS, isolation_level=None,
+                    uri=True, timeout=self._seconds, isolation_level=None,
                 )  # fmt: skip
             db.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
             (version,) = db.execute("PRAGMA user_version").fetchone()
@@ -205,7 +207,7 @@ class Reader:
         except sqlite3.Error as error:
             if str(error) == "interrupted":
                 raise HistoryUnreadable(
-                    f"the query takes more than {_QUERY_SECONDS:g} s; ask for less: a VM, a host, "
+                    f"the query takes more than {self._seconds:g} s; ask for less: a VM, a host, "
                     "a unit or a shorter time"
                 ) from None
             raise HistoryUnreadable(f"{self._path} cannot be read: {error}") from None

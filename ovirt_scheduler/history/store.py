@@ -79,6 +79,7 @@ class History:
         self.tally = Tally()
         self._queue: Deque[_Entry] = deque()
         self._queued = 0  # bytes
+        self._told_many = False  # that more documents come than can be written
         self._lock = threading.Lock()
         self._filled = threading.Event()
         self._closing = threading.Event()
@@ -119,6 +120,14 @@ class History:
             inputs: what it was made on, where that is known.
         """
         if inputs is None or not self._records:
+            self._put("decision", make, size)
+        elif self._queued + inputs.size > _MOST_BYTES // 2:  # else records would be dropped
+            if not self._told_many:
+                self._told_many = True
+                reason = "more come than can be written; it is told once"
+                _log.warning(
+                    "documents of decisions are not recorded: %(reason)s", {"reason": reason}
+                )
             self._put("decision", make, size)
         else:
             self._put("recording", make, size + inputs.size, inputs)

@@ -12,6 +12,7 @@ is told that there is none.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 from collections import OrderedDict, deque
@@ -237,6 +238,10 @@ def _properties(former: Record) -> Mapping[str, str]:
     return {name: value for name, value in properties.items() if value != record.HIDDEN}
 
 
+class _Gone(Exception):
+    """A recording went from the history, which is full, while others were replayed."""
+
+
 class Documents:
     """Recorded documents, kept with what was read of them for the next decisions on them."""
 
@@ -251,6 +256,9 @@ class Documents:
 
         Args:
             asked: the ids that the engine was asked for, where it is the engine's.
+
+        Raises:
+            _Gone: it is not there any more.
         """
         with self._lock:
             found = self._kept.get((number, asked))
@@ -258,6 +266,8 @@ class Documents:
                 self._kept.move_to_end((number, asked))
                 return found[0]
             document = Document(self._reader.document(number), "utf-8")
+            if not document.data:
+                raise _Gone
             reply, size = EngineReply(document, asked), len(document.data)
             self._kept[number, asked] = reply, size
             self._size += size
@@ -340,10 +350,12 @@ def run(
     documents = Documents(reader)
 
     def make(together: List[Recorded]) -> List[Tuple[Record, Sequence[Made]]]:
-        return [
-            (recorded.record, [policy.make(recorded, documents) for policy in policies])
-            for recorded in together
-        ]
+        found: List[Tuple[Record, Sequence[Made]]] = []
+        for recorded in together:
+            with contextlib.suppress(_Gone):
+                made = [policy.make(recorded, documents) for policy in policies]
+                found.append((recorded.record, made))
+        return found
 
     pending: Deque[Future[List[Tuple[Record, Sequence[Made]]]]] = deque()
     with ThreadPoolExecutor(parallel) as threads:

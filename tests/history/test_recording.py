@@ -14,6 +14,7 @@ import pytest
 from ovirt_scheduler.history import recording, schema
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader, Recorded
+from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.recording import Given, Inputs
 from ovirt_scheduler.history.store import History
 from ovirt_scheduler.history.tables import Tables
@@ -102,6 +103,13 @@ def test_what_was_asked_just_before_the_end_is_recorded(start_daemon: StartDaemo
     assert [each.role for each in reader.recordings([number])[0].documents] == [Role.HOSTS]
 
 
+def made(number: int) -> Record:
+    return {
+        "id": f"{number:016x}", "time": time.time(), "milliseconds": 1.0, "caller": "here",
+        "method": "runFilters", "form": "design", "units": [], "hosts": [], "answer": [],
+    }  # fmt: skip
+
+
 def cut(documents: Sequence[Document]) -> List[Optional[Sequence[bytes]]]:
     """As a reader does: here each line is an element."""
     return [[b"", *each.data.splitlines(), b""] for each in documents]
@@ -114,10 +122,7 @@ def test_elements_that_no_decision_names_go_with_it(tmp_path: Path):
     history.bound(30, 400_000, records=True)
     history.start()
     for number in range(1500):
-        record = {
-            "id": f"{number:016x}", "time": time.time(), "milliseconds": 1.0, "caller": "here",
-            "method": "runFilters", "form": "design", "units": [], "hosts": [], "answer": [],
-        }  # fmt: skip
+        record = made(number)
         lines = "\n".join([f"<host {number}/>", *(f"<host {number} {each}/>" for each in range(9))])
         given = Given(Role.HOSTS, False, Document(lines.encode()))
         history.put(lambda record=record: record, 0, Inputs((given,), {}))  # type: ignore[misc]
@@ -137,6 +142,23 @@ def test_elements_that_no_decision_names_go_with_it(tmp_path: Path):
     assert 10 * len(numbers) <= elements <= 10 * len(numbers) + 2  # the blank, and one to pack by
 
 
+def test_more_documents_than_can_be_written_cost_no_decision(tmp_path: Path, caplog):
+    """Decisions are kept without them then, and it is told once."""
+    history = History(tmp_path / "history.sqlite", cut)  # nobody writes yet
+    history.bound(30, 1 << 30, records=True)
+    for number in range(50):
+        given = Given(Role.HOSTS, False, Document(f"<{number}>".encode() + bytes(1 << 20)))
+        record = made(number)
+        history.put(lambda record=record: record, 0, Inputs((given,), {}))  # type: ignore[misc]
+    history.start()
+    history.close()
+    reader = Reader(tmp_path / "history.sqlite")
+    assert (history.dropped, len(reader.decisions(Query()))) == (0, 50)
+    assert 0 < len(reader.recorded(Query())) < 50
+    told = [each for each in caplog.messages if "are not recorded: more come" in each]
+    assert len(told) == 1
+
+
 def test_a_history_of_the_former_version_is_taken_over(tmp_path: Path):
     """Its decisions stay; before that they can be read, and none is recorded."""
     path = tmp_path / "history.sqlite"
@@ -149,10 +171,7 @@ def test_a_history_of_the_former_version_is_taken_over(tmp_path: Path):
     history = History(path, cut)
     history.bound(30, 1 << 20, records=True)
     history.start()
-    record = {
-        "id": f"{1:016x}", "time": time.time(), "milliseconds": 1.0, "caller": "here",
-        "method": "runFilters", "form": "design", "units": [], "hosts": [], "answer": [],
-    }  # fmt: skip
+    record = made(1)
     history.put(lambda: record, 0, Inputs((), {}))
     history.close()
     assert len(Reader(path).recorded(Query())) == 1

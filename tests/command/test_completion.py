@@ -29,11 +29,11 @@ echo "${COMPREPLY[@]}"
     ("line", "words"),
     [
         ("dis", {"discover"}),
-        ("cert exp", {"export"}),
+        pytest.param("cert exp", {"export"}, marks=pytest.mark.long),
         ("filter Quiet --hosts x --pro", {"--property"}),
         ("discover -o ", {"table", "json", "names"}),
-        ("why web --dec", {"--decision"}),
-        ("decisions --outcome r", {"raised", "refused"}),
+        pytest.param("why web --dec", {"--decision"}, marks=pytest.mark.long),
+        pytest.param("decisions --outcome r", {"raised", "refused"}, marks=pytest.mark.long),
     ],
 )
 def test_bash_completes(tmp_path, line, words):

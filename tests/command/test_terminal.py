@@ -81,13 +81,20 @@ def daemon(start_daemon, plugins):
     return start_daemon(plugins)
 
 
+@pytest.fixture(scope="module")
+def plain(start_daemon, plugins):
+    """One without TLS, which tells each unit's own costs."""
+    return start_daemon(plugins, "ssl = false\nengine_scores = per_unit")
+
+
 @pytest.fixture(scope="module", params=["summed", "per_unit", "local"])
-def call(request, start_daemon, plugins):
+def call(request, daemon, plain, plugins):
     """Calls to a daemon, with either form of its answers, and the same without it."""
     if request.param != "local":
-        daemon = start_daemon(plugins, f"engine_scores = {request.param}")
-        find = partial(recorded.awaited, Reader(daemon.state / FILE), named=False)
-        with terminal.remote(daemon.url, daemon.certificate, find) as calls:
+        asked = daemon if request.param == "summed" else plain
+        find = partial(recorded.awaited, Reader(asked.state / FILE), named=False)
+        certificate = None if asked is plain else asked.certificate
+        with terminal.remote(asked.url, certificate, find) as calls:
             yield calls
     else:
         settings = config.load(None, {})
@@ -245,9 +252,8 @@ def test_a_url_without_its_scheme_is_wrong_usage():
         pass
 
 
-def test_the_wrong_scheme_is_told(daemon, start_daemon, plugins):
+def test_the_wrong_scheme_is_told(daemon, plain):
     """Which of the two it may be."""
-    plain = start_daemon(plugins, "ssl = false")
     wrong = (
         (daemon.url.replace("https:", "http:"), "--url https://"),
         (plain.url.replace("http:", "https:"), "--url http://"),

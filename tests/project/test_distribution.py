@@ -41,6 +41,7 @@ def test_a_wheel_has_all_that_setup_needs(tmp_path):
     assert (root / "etc/ovirt/scheduler/plugins/Memory.conf").exists()
 
 
+@pytest.mark.long
 def test_a_source_distribution_is_the_whole_project(tmp_path):
     """Whoever has it can run the tests, make the manual and build the RPM."""
     listed = ["git", "ls-files", "-z"]

@@ -57,7 +57,7 @@ def root(tmp_path):
 
 
 @pytest.fixture
-def setup(root, capsys):
+def setup(root, capsys, one_executor):
     def run(*arguments):
         status = cli.main(["setup", "--root", str(root), *arguments])
         told = capsys.readouterr()

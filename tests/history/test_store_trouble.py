@@ -140,14 +140,14 @@ def test_records_are_read_while_others_are_written(tmp_path: Path):
     for number in range(40):
         for each in range(50):
             history.put(made(number * 50 + each, time.time(), 3))
-        found = Reader(path).decisions(Query(limit=1000))
+        found = Reader(path, 60).decisions(Query(limit=1000))
         ids = [int(each["id"], 16) for each in found]
         assert ids == sorted(ids, reverse=True)
         assert all(len(each["hosts"]) == 3 for each in found)
         assert len(found) >= min(seen, 1000)
         seen = len(found)
     history.close()
-    assert len(Reader(path).decisions(Query(limit=1000))) == 1000
+    assert len(Reader(path, 60).decisions(Query(limit=1000))) == 1000
 
 
 def test_what_comes_while_others_are_written_is_written_at_the_end(tmp_path: Path):

@@ -1,0 +1,85 @@
+"""What the hosts and VMs of a simulated cluster use, and what their documents say."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+
+from ovirt_scheduler.workbench.entity_document import EntityDocument
+from ovirt_scheduler.workbench.simulated import SimulatedCluster, SimulatedEngine
+from ovirt_scheduler.workbench.snapshot import Snapshot
+from tests.support.paths import PROJECT
+from tests.support.rest_server import GIB, id_of
+from tests.support.snapshots import filled, host, snapshot, vm
+
+DEMO = Snapshot.read(PROJECT / "demo" / "cluster.xml")
+
+
+@pytest.mark.parametrize("data", [*DEMO.hosts.values(), *DEMO.vms.values()][::4])
+def test_an_element_that_nobody_changes_stays_as_it_is(data):
+    """To the byte."""
+    document = EntityDocument(data)
+    assert document.written() == data
+    assert document.values["name"] == ElementTree.fromstring(data).findtext("name")
+
+
+def test_values_are_changed_where_they_stand():
+    """And nowhere else; texts are escaped, a host comes and goes."""
+    document = EntityDocument(
+        b'<vm id="v"><name>a &amp; b</name><cpu><name>status</name></cpu><status>down</status><nics>'
+        b"<nic><name>n</name></nic></nics></vm>"
+    )
+    assert (document.values["name"], document.values["status"]) == ("a & b", "down")
+    document.set("status", "<up>")
+    document.set("memory", 7)  # which it does not tell
+    document.run_on('h"1')
+    written = document.written()
+    assert written == (
+        b"""<vm id="v"><host href='/ovirt-engine/api/hosts/h"1' id='h"1'/><name>a &amp; b</name><cpu>"""
+        b"<name>status</name></cpu><status>&lt;up&gt;</status><nics><nic><name>n</name></nic></nics>"
+        b"</vm>"
+    )
+    document.run_on(None)
+    assert b"<host" not in document.written()
+    assert EntityDocument(written).values["host"] == 'h"1'
+
+
+def test_an_empty_element_can_be_given_a_host():
+    """A VM of which nothing is known."""
+    document = EntityDocument(b"<vm id='v' />")
+    document.run_on("h")
+    assert ElementTree.fromstring(document.written()).find("host").get("id") == "h"
+
+
+def test_what_a_vm_does_not_tell_is_its_share(tmp_path):
+    """By processors, of what its host uses beside the VMs that tell it."""
+    silent = vm("small", "lynx", processors=1), vm("large", "lynx", processors=3)
+    quiet = [each.replace("cpu.current.total", "other") for each in silent]
+    cluster = SimulatedCluster(
+        snapshot(
+            [host("lynx", busy=8, used=20), host("puma")], [vm("told", "lynx", busy=2), *quiet]
+        )
+    )
+    load = {each.name: each.load for each in cluster.vms.values()}
+    assert load == pytest.approx({"told": 2, "small": 1.5, "large": 4.5})
+    lynx, puma = cluster.hosts.values()
+    assert (lynx.busy, lynx.used_memory) == pytest.approx((8, 20 * GIB))
+    cluster.place(cluster.vms[id_of("large")], puma)
+    assert (lynx.busy, puma.busy) == pytest.approx((3.5, 4.5))
+    # Of lynx's 20 GiB its three VMs had 12.
+    assert (lynx.used_memory, puma.used_memory) == pytest.approx((16 * GIB, 4 * GIB))
+
+
+def test_documents_that_did_not_change_are_not_made_anew():
+    """One for every sixteen hosts or VMs; of a move those that it changes."""
+    cluster = SimulatedCluster(filled(**{f"host{n}": [(1, 0.1)] for n in range(40)}))
+    engine = SimulatedEngine(cluster)
+    hosts, vms = tuple(cluster.hosts), tuple(cluster.vms)
+    before = engine.look_up(hosts, None, 0, vms)
+    assert [len(each.asked) for each in before.hosts] == [16, 16, 8]
+    assert engine.look_up(hosts, None, 0, vms) == before
+    cluster.place(cluster.vms[vms[0]], cluster.hosts[hosts[39]])
+    after = engine.look_up(hosts, None, 0, vms)
+    same = [one is other for one, other in zip(before.hosts + before.vms, after.hosts + after.vms)]
+    assert same == [False, True, False, False, True, True]

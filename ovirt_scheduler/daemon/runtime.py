@@ -121,9 +121,12 @@ class Runtime:
             settings,
             inventory,
             UnitService(registry, self.executor, seconds, asked, self.history, self._shadows),
-            DriverService(registry, self.executor, seconds, self._selections, asked, self.history),
+            DriverService(
+                registry, self.executor, seconds, self._selections, asked, self.history,
+                self._shadows,
+            ),
             None if self.history is None else self.history.reader,
-        )
+        )  # fmt: skip
 
     def use(self, services: Services) -> None:
         """Put services in force that ``prepare`` made; plugins are loaded anew at the next look."""

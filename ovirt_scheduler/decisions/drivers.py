@@ -11,13 +11,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Callable, List, Mapping, Optional, Sequence, Tuple
 
-from ovirt_scheduler.catalogue.snapshot import Catalogue, CatalogueSource, Chosen
+from ovirt_scheduler.catalogue.snapshot import Catalogue, CatalogueSource, Chosen, UnitCalls
 from ovirt_scheduler.decisions import engine_data, log
 from ovirt_scheduler.decisions.selections import Selections
+from ovirt_scheduler.decisions.shadows import Look, Shadows
 from ovirt_scheduler.errors import UnknownUnit
 from ovirt_scheduler.history import record, recording
 from ovirt_scheduler.history.store import History
 from ovirt_scheduler.model import aggregate, near
+from ovirt_scheduler.model.decisions import Job
 from ovirt_scheduler.model.drivers import (
     INTERFACE_METHODS,
     DriverAnswer,
@@ -55,6 +57,7 @@ class DriverService:
         selections: what each scheduler selected last.
         inventory: tells what the engine knows of ids; None where no engine is configured.
         history: keeps what is decided; None where nothing is kept.
+        shadows: calls units in shadow after the answer; None where there is no history.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class DriverService:
         selections: Selections,
         inventory: Optional[engine_data.EngineData] = None,
         history: Optional[History] = None,
+        shadows: Optional[Shadows] = None,
     ) -> None:
         self._registry = registry
         self._executor = executor
@@ -72,6 +76,7 @@ class DriverService:
         self._selections = selections
         self._inventory = inventory
         self._history = history
+        self._shadows = shadows
 
     def schedulers(self) -> Tuple[DriverUnit, ...]:
         """All schedulers by name, after a fresh look at the folders."""
@@ -162,11 +167,15 @@ class DriverService:
         asked_at, started = time.time(), time.monotonic()
         catalogue = self._registry.current()
         self._selections.forget_others(catalogue.drivers)
-        request = replace(
-            request,
-            filters=catalogue.apart(Kind.FILTER, request.filters, {})[0],
-            cost_functions=catalogue.apart(Kind.COST_FUNCTION, request.cost_functions, {})[0],
+        live_filters, shadows = catalogue.apart(Kind.FILTER, request.filters, request.properties)
+        live_costs, cost_shadows = catalogue.apart(
+            Kind.COST_FUNCTION, request.cost_functions, request.properties
         )
+        # Where a request names none of a kind, it is no request of that kind.
+        shadows = (shadows if request.filters else []) + (
+            cost_shadows if request.cost_functions else []
+        )
+        request = replace(request, filters=live_filters, cost_functions=live_costs)
         filters, costs = _units(request, catalogue)
         unit_errors = {**filters.errors, **costs.errors}
         request_id = request.caller.request_id
@@ -201,7 +210,12 @@ class DriverService:
             seconds=time.monotonic() - started,
             secret=job.engine.token,
         )
-        self._keep(decision, job)
+        keep = partial(self._keep, job=job)
+        if self._shadows is None:
+            keep(decision)
+        else:
+            add_engine = partial(engine_data.add_for_units, inventory=self._inventory)
+            self._shadows.call(decision, _looks(shadows, job, execution), add_engine, keep)
         if request.driver.defines(request.method) and request.method in _SELECTIONS:
             self._remember(decision)
         return decision
@@ -325,6 +339,27 @@ def _log_calls(request: DriverRequest, execution: DriverExecution) -> List[CallR
     for kind, result in found:
         log.log_call(request.caller.request_id, kind, result)
     return [result for _, result in found]
+
+
+def _looks(shadows: UnitCalls, job: DriverJob, execution: DriverExecution) -> List[Look]:
+    """The calls of units in shadow: cost functions on the hosts that the filters left."""
+    policies = [call.unit.on_failure for call in job.filters]
+    left, _ = aggregate.filtered(execution.hosts, execution.filters, policies)
+    return [
+        (
+            wanted,
+            Job(
+                call.unit.kind,
+                (call,),
+                job.subjects.hosts if call.unit.kind is Kind.FILTER else left,
+                job.subjects.vm,
+                job.deadline,
+                strict=False,
+                packs=execution.packs,
+            ),
+        )
+        for wanted, call in shadows
+    ]
 
 
 def _errors_of_units(job: DriverJob, execution: DriverExecution) -> Tuple[str, ...]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import Optional, Protocol, Sequence, Tuple, TypeVar
+from typing import Optional, Protocol, Sequence, Tuple, TypeVar, cast
 
 from ovirt_scheduler.errors import EngineUnavailable
 from ovirt_scheduler.model.decisions import Job
 from ovirt_scheduler.model.drivers import DriverJob
 from ovirt_scheduler.model.plugins import NOT_NAMED, EngineAccess, NoEngine, PluginCode
-from ovirt_scheduler.model.tasks import EngineReplies
+from ovirt_scheduler.model.tasks import EngineReplies, Role
 
 _log = logging.getLogger(__name__)
 
@@ -70,3 +70,17 @@ def add(
         message = f"the engine's REST API gives no answer: {error}"
         return replace(job, engine=NoEngine(message)), (message,)
     return job, ()
+
+
+def add_for_units(
+    job: Job, inventory: Optional[EngineData], known: Optional[EngineReplies] = None
+) -> Tuple[Job, Tuple[str, ...]]:
+    """As ``add``, for the policy units of a job; class units are called with ids alone."""
+    units = [call.unit for call in job.calls]
+    plugins = [unit.plugin for unit in units]
+    if all(unit.class_name is not None for unit in units):
+        return add(job, inventory, plugins, (), None)
+    brought = Role.HOSTS in job.packs or not isinstance(job.hosts, tuple)
+    vm = job.vm if isinstance(job.vm, str) else None
+    hosts = () if brought else cast("Tuple[str, ...]", job.hosts)
+    return add(job, inventory, plugins, hosts, vm, known=known)

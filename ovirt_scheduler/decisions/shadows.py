@@ -11,14 +11,15 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Callable, List, Tuple
+from functools import partial
+from typing import Callable, List, Sequence, Tuple, TypeVar
 
-from ovirt_scheduler.catalogue.snapshot import UnitCalls
 from ovirt_scheduler.decisions import log
 from ovirt_scheduler.errors import ExecutorUnavailable, RequestError
 from ovirt_scheduler.history import record
 from ovirt_scheduler.model.decisions import Decision, Job, ShadowCall
-from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.model.drivers import DriverDecision
+from ovirt_scheduler.model.requests import Document, WantedUnit
 from ovirt_scheduler.processes.executor import Executor
 
 _log = logging.getLogger(__name__)
@@ -26,7 +27,8 @@ _log = logging.getLogger(__name__)
 _MOST_WAITING = 32  # decisions whose shadows are not called yet
 _MOST_BYTES = 128 << 20  # of memory that these and their documents keep, about
 
-Keep = Callable[[Decision], None]
+AnyDecision = TypeVar("AnyDecision", Decision, DriverDecision)
+Look = Tuple[WantedUnit, Job]  # of one call
 AddEngine = Callable[[Job], Tuple[Job, Tuple[str, ...]]]
 
 
@@ -44,32 +46,27 @@ class Shadows:
         self._waiting = self._bytes = 0
         self._closed = False
 
-    def put(
-        self, decision: Decision, calls: UnitCalls, job: Job, add_engine: AddEngine, keep: Keep
+    def call(
+        self,
+        decision: AnyDecision,
+        looks: Sequence[Look],
+        add_engine: AddEngine,
+        keep: Callable[[AnyDecision], None],
     ) -> None:
-        """Call units in shadow soon, and keep the decision then.
+        """Call units in shadow once the answer is out, and keep the decision then.
 
         Args:
-            decision: whose answer is out.
-            calls: of the units in shadow.
-            job: on what they are called.
+            looks: the calls. Without any the decision is kept at once.
             add_engine: adds to a job what the engine knows.
             keep: has the history keep a decision.
         """
-        documents = [each for each in (job.hosts, job.vm) if isinstance(each, Document)]
-        size = record.size(decision) + sum(pack.size for pack in job.packs.values())
-        size += sum(len(each.data) for each in documents)
-        with self._lock:
-            room = self._waiting < _MOST_WAITING and self._bytes + size <= _MOST_BYTES
-            put = room and not self._closed
-            if put:
-                self._waiting += 1
-                self._bytes += size
-                self._thread.submit(self._run, decision, calls, job, add_engine, keep, size)
-        if not put:
-            why = "in shadow, and too many decisions wait for theirs"
-            ended = [ShadowCall(*each, problem=why) for each in calls]
-            keep(replace(decision, shadows=tuple(ended)))
+        later = decision.request.caller.afterwards
+        if not looks:
+            keep(decision)
+        elif later is None:
+            self._put(decision, looks, add_engine, keep)
+        else:
+            later.append(partial(self._put, decision, looks, add_engine, keep))
 
     def close(self) -> None:
         """Keep what waits, without a further call; to be called when the executor is closed."""
@@ -77,43 +74,64 @@ class Shadows:
             self._closed = True
         self._thread.shutdown()
 
-    def _run(
+    def _put(
         self,
-        decision: Decision,
-        calls: UnitCalls,
-        job: Job,
+        decision: AnyDecision,
+        looks: Sequence[Look],
         add_engine: AddEngine,
-        keep: Keep,
-        size: int,
+        keep: Callable[[AnyDecision], None],
     ) -> None:
-        try:
-            ended = self._called(decision, calls, job, add_engine)
-        except Exception:  # noqa: BLE001  nobody else would tell
-            _log.exception("units in shadow could not be called, this is a bug")
-            ended = []
-        keep(replace(decision, shadows=tuple(ended)))
+        size = record.size(decision) + max(_size(job) for _, job in looks)
+
+        def run() -> None:
+            made = decision
+            try:
+                made = self._called(decision, looks, add_engine)
+            except Exception:  # noqa: BLE001  nobody else would tell
+                _log.exception("units in shadow could not be called, this is a bug")
+            keep(made)
+            with self._lock:
+                self._waiting -= 1
+                self._bytes -= size
+
         with self._lock:
-            self._waiting -= 1
-            self._bytes -= size
+            room = self._waiting < _MOST_WAITING and self._bytes + size <= _MOST_BYTES
+            put = room and not self._closed
+            if put:
+                self._waiting += 1
+                self._bytes += size
+                self._thread.submit(run)
+        if not put:
+            why = "in shadow, and too many decisions wait for theirs"
+            ended = [ShadowCall(wanted, job.calls[0], problem=why) for wanted, job in looks]
+            keep(replace(decision, shadows=tuple(ended)))
 
     def _called(
-        self, decision: Decision, calls: UnitCalls, job: Job, add_engine: AddEngine
-    ) -> List[ShadowCall]:
-        request = decision.request
+        self, decision: AnyDecision, looks: Sequence[Look], add_engine: AddEngine
+    ) -> AnyDecision:
         ended: List[ShadowCall] = []
-        for wanted, call in calls:
-            one = replace(job, calls=(call,), deadline=time.monotonic() + call.unit.limits.timeout)
+        secret = decision.secret
+        for wanted, job in looks:
+            (call,) = job.calls
             problem, result = "in shadow, and no place was free", None
             try:
                 if not self._closed and self._executor.is_free:
-                    one, _ = add_engine(one)
+                    deadline = time.monotonic() + call.unit.limits.timeout
+                    one, _ = add_engine(replace(job, deadline=deadline))
+                    secret = one.engine.token or secret
                     execution = self._executor.look_on(one)
                     result = next(iter(execution.results), None)
-                    job = replace(job, packs=execution.packs)
                     problem = "; ".join(execution.errors)
             except (RequestError, ExecutorUnavailable) as error:
                 problem = str(error)
             if result is not None:
-                log.log_shadow(request.caller.request_id, call.unit, result, execution.hosts)
+                request_id = decision.request.caller.request_id
+                log.log_shadow(request_id, call.unit, result, execution.hosts)
             ended.append(ShadowCall(wanted, call, result, problem))
-        return ended
+        return replace(decision, shadows=tuple(ended), secret=secret)
+
+
+def _size(job: Job) -> int:
+    """Bytes of memory that its documents keep."""
+    documents = [each for each in (job.hosts, job.vm) if isinstance(each, Document)]
+    return sum(len(each.data) for each in documents) + sum(each.size for each in job.packs.values())

@@ -101,7 +101,6 @@ class UnitService:
             strict=strict,
             deadline=started + self._request_timeout,
         )
-        on_looked = replace(job, hosts=request.hosts, strict=False)
         if hosts == () or (not calls and isinstance(hosts, tuple)):
             execution = Execution(hosts, None, ())
         else:
@@ -131,15 +130,12 @@ class UnitService:
         if self._history is not None:
             inputs = recording.inputs(Subjects(request.hosts, vm=request.vm), replies, {})
             keep = partial(self._keep, inputs=inputs)
-            if shadows and self._shadows is not None:
-                on_looked = replace(on_looked, packs=execution.packs)
-                look_on = partial(
-                    self._shadows.put, decision, shadows, on_looked, self._with_engine, keep
-                )
-                later = request.caller.afterwards
-                look_on() if later is None else later.append(look_on)
-            else:
+            if self._shadows is None:
                 keep(decision)
+            else:
+                looked_at = replace(job, hosts=request.hosts, strict=False, packs=execution.packs)
+                looks = [(wanted, replace(looked_at, calls=(call,))) for wanted, call in shadows]
+                self._shadows.call(decision, looks, self._with_engine, keep)
         log.log_decision(decision)
         log.log_problems(request_id, of_answer)
         return decision
@@ -152,13 +148,7 @@ class UnitService:
     def _with_engine(
         self, job: Job, known: Optional[EngineReplies] = None
     ) -> Tuple[Job, Tuple[str, ...]]:
-        units = [call.unit for call in job.calls]
-        plugins = [unit.plugin for unit in units]
-        if all(unit.class_name is not None for unit in units):  # these are called with ids
-            return engine_data.add(job, self._inventory, plugins, (), None)
-        hosts = job.hosts if isinstance(job.hosts, tuple) else ()
-        vm = job.vm if isinstance(job.vm, str) else None
-        return engine_data.add(job, self._inventory, plugins, hosts, vm, known=known)
+        return engine_data.add_for_units(job, self._inventory, known)
 
 
 def _answer(

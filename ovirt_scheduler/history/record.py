@@ -25,7 +25,7 @@ from typing import (
 
 from ovirt_scheduler.history import ranking
 from ovirt_scheduler.model import aggregate
-from ovirt_scheduler.model.decisions import Decision
+from ovirt_scheduler.model.decisions import Decision, ShadowCall
 from ovirt_scheduler.model.drivers import DriverDecision, Subjects
 from ovirt_scheduler.model.requests import Caller, Hosts, WantedUnit
 from ovirt_scheduler.model.results import CallResult, Migration
@@ -63,10 +63,7 @@ def light(decision: Decision) -> Decision:
     """The same without what may be large and is in no record: documents, and what was printed."""
     request = replace(decision.request, hosts=_ids(decision.request.hosts), vm=None)
     called = tuple(map(_light, decision.called))
-    shadows = tuple(
-        each if each.result is None else each._replace(result=_light(each.result))
-        for each in decision.shadows
-    )
+    shadows = _light_shadows(decision.shadows)
     return replace(decision, request=request, called=called, results=(), shadows=shadows)
 
 
@@ -83,8 +80,10 @@ def light_driver(decision: DriverDecision) -> DriverDecision:
             cost_functions=tuple(map(_light, execution.cost_functions)),
             result=None if execution.result is None else _light(execution.result),
             answer=None,
+            packs={},
         ),
         answer=None if of_topic else decision.answer,
+        shadows=_light_shadows(decision.shadows),
     )
 
 
@@ -92,10 +91,10 @@ def size(decision: Union[Decision, DriverDecision]) -> int:
     """Bytes of memory, about, that a decision keeps which is ``light``."""
     if isinstance(decision, Decision):
         hosts, called = decision.hosts, [*decision.called]
-        called += [each.result for each in decision.shadows if each.result is not None]
     else:
         execution = decision.execution
         hosts, called = execution.hosts, [*execution.filters, *execution.cost_functions]
+    called += [each.result for each in decision.shadows if each.result is not None]
     texts = sum(map(len, itertools.chain(*decision.request.properties.items())))
     reasons = sum(sum(map(len, result.reasons.values())) for result in called)
     return _BYTES_OF_HOST * len(hosts) * (1 + len(called)) + texts + reasons
@@ -110,7 +109,7 @@ def of_units(decision: Decision) -> Record:
     request = decision.request
     kind, names = request.kind, decision.names
     asked = _asked(kind, request.wanted, decision.calls, decision.called, decision.unit_errors)
-    shadows = [_Asked(each[0], kind.words, *each[1:], "shadow") for each in decision.shadows]
+    shadows = _asked_in_shadow(decision.shadows)
     record = _begun(request.caller, METHODS[kind], decision.time, decision.seconds)
     _put_vm(record, decision.vm, names)
     _put_properties(record, request.properties)
@@ -122,14 +121,11 @@ def of_units(decision: Decision) -> Record:
         _put_verdicts(hosts, asked)
         if not decision.called and not answer:
             _put_missed(hosts, asked)
-        for each in shadows:
-            _put_verdicts_of(each, hosts, hosts)
     elif kind is Kind.COST_FUNCTION:
         _put_costs(hosts, asked, len(asked))
-        _put_costs(hosts, shadows, len(asked) + 1)
-        put_totals(hosts, ranking.shadows(record))
     else:
         _put_reasons(hosts, decision.called, answer.hosts if isinstance(answer, Migration) else ())
+    _put_shadows(hosts, shadows, len(asked))
     if isinstance(answer, Migration):
         _put_vm(record, answer.vm, names)
         record["answer"] = {"vm": answer.vm, "hosts": list(answer.hosts)}
@@ -163,13 +159,14 @@ def of_driver(decision: DriverDecision) -> Record:
     _put_properties(record, request.properties)
     own: Record = {"name": driver.name, "kind": driver.words, "checksum": driver.checksum}
     _put_result(own, execution.result)
-    record["units"] = [*(_unit(each) for each in (*filters, *costs)), own]
+    shadows = _asked_in_shadow(decision.shadows)
+    record["units"] = [*map(_unit, (*filters, *costs, *shadows)), own]
     hosts = [_named(host, names) for host in execution.hosts]
     record["hosts"] = hosts
     if filters:
         _put_verdicts(hosts, filters)
     _put_costs(hosts, costs, len(decision.cost_functions))
-    put_totals(hosts)
+    _put_shadows(hosts, shadows, len(decision.cost_functions))
     answer = decision.answer
     chosen: Sequence[str] = answer if isinstance(answer, tuple) else ()
     if isinstance(answer, Mapping):
@@ -211,6 +208,22 @@ def _camel(name: str) -> str:
     """``select_host`` as XML-RPC has it: ``selectHost``."""
     first, *others = name.split("_")
     return first + "".join(map(str.title, others))
+
+
+def _light_shadows(shadows: Sequence[ShadowCall]) -> Tuple[ShadowCall, ...]:
+    return tuple(
+        each if each.result is None else each._replace(result=_light(each.result))
+        for each in shadows
+    )
+
+
+def _asked_in_shadow(shadows: Sequence[ShadowCall]) -> List[_Asked]:
+    return [
+        _Asked(
+            each.wanted, each.call.unit.kind.words, each.call, each.result, each.problem, "shadow"
+        )
+        for each in shadows
+    ]
 
 
 def _asked(
@@ -368,6 +381,22 @@ def _put_costs(hosts: Sequence[Record], costs: Sequence[_Asked], functions: int)
                 entry["reason"] = result.reasons[host]
             if host in by_id:
                 by_id[host].setdefault("costs", []).append(entry)
+
+
+def _put_shadows(hosts: Sequence[Record], shadows: Sequence[_Asked], functions: int) -> None:
+    """Add what units in shadow said of hosts, and to each host the total of the others' costs.
+
+    Args:
+        functions: cost functions of the call that are not in shadow.
+    """
+    for each in shadows:
+        if each.kind == Kind.FILTER.words:
+            for host in hosts:
+                host.setdefault("verdicts", [])
+            _put_verdicts_of(each, hosts, hosts)
+    costs = [each for each in shadows if each.kind == Kind.COST_FUNCTION.words]
+    _put_costs(hosts, costs, functions + 1)
+    put_totals(hosts, {each.wanted.name for each in costs})
 
 
 def _put_reasons(

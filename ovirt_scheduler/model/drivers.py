@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Mapping, Optional, Tuple
 
 from ovirt_scheduler.model.analysis import PublishedMethod
+from ovirt_scheduler.model.decisions import ShadowCall
 from ovirt_scheduler.model.plugins import NO_ENGINE, Engine, Limits, PluginCode, PropertySet
 from ovirt_scheduler.model.requests import Caller, Hosts, Vm, WantedUnit
 from ovirt_scheduler.model.results import CallResult
-from ovirt_scheduler.model.tasks import EngineReplies, Returns
+from ovirt_scheduler.model.tasks import EngineReplies, Pack, Returns, Role
 from ovirt_scheduler.model.units import UnitCall
 
 
@@ -194,6 +195,7 @@ class DriverExecution:
     answer: DriverAnswer = None
     vm: Optional[str] = None  # its id
     names: Mapping[str, str] = field(default_factory=dict)  # by id, as far as they are known
+    packs: Mapping[Role, Pack] = field(default_factory=dict)  # of hosts and VM, where they came
 
     @property
     def results(self) -> Tuple[CallResult, ...]:
@@ -216,6 +218,7 @@ class DriverDecision:
     time: float = 0.0  # when it was asked for, in seconds since 1970
     seconds: float = 0.0  # that it took
     secret: str = ""  # the token for the engine that plugins were given
+    shadows: Tuple[ShadowCall, ...] = ()
 
     @property
     def failure(self) -> Optional[str]:

@@ -174,11 +174,7 @@ class Executor:
         replies = EngineReplies() if by_ids else job.replies
         subjects = Subjects(hosts=job.hosts, vm=job.vm)
         inputs, problems = self._read(subjects, replies, job.deadline, job.packs)
-        packs = {
-            role: inputs.packs[role][0]
-            for role, brought in ((Role.HOSTS, job.hosts), (Role.VM, job.vm))
-            if isinstance(brought, Document)
-        }
+        packs = _brought(subjects, inputs)
         if not inputs.hosts:
             return Execution((), inputs.vm, (), problems, inputs.names, packs)
         # Many that print a lot would fill the daemon's memory: together they keep one's share.
@@ -217,7 +213,7 @@ class Executor:
                 total, _, _ = aggregate.summed(job.wanted_costs, scored, len(job.wanted_costs))
             execution = DriverExecution(
                 inputs.hosts, tuple(filtered), tuple(scored), problems,
-                vm=inputs.vm, names=inputs.names,
+                vm=inputs.vm, names=inputs.names, packs=_brought(job.subjects, inputs),
             )  # fmt: skip
             if not left and _selects(job):
                 return execution
@@ -415,6 +411,15 @@ def _call_inputs(subjects: Subjects, packs: Dict[Role, Tuple[Pack, ...]]) -> Cal
             )
         packs[Role.HOST] = packs.get(Role.HOSTS, ())
     return CallInputs(ids[Role.HOSTS], ids[Role.VMS], vm, host, packs)
+
+
+def _brought(subjects: Subjects, inputs: CallInputs) -> Dict[Role, Pack]:
+    """The packs of the hosts and the VM that came as documents."""
+    return {
+        role: inputs.packs[role][0]
+        for role, brought in ((Role.HOSTS, subjects.hosts), (Role.VM, subjects.vm))
+        if isinstance(brought, Document)
+    }
 
 
 def _of_change(inputs: CallInputs, subjects: Subjects) -> CallInputs:

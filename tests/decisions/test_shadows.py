@@ -205,12 +205,30 @@ def test_a_cost_function_adds_nothing_and_is_told_with_who_had_won(daemon):
 
 
 def test_a_scheduler_is_asked_as_though_it_were_not_named(daemon):
-    """Neither as a filter nor as a cost function."""
-    asked = {"filters": "NotLynx;New", "cost_functions": "Dear=3"}
+    """A filter looks on at all hosts, a cost function at those that the filters left."""
+    asked = {"filters": "NotLynx;New", "cost_functions": "Even=1;Dear=3", "without": "ocelot"}
     with daemon.proxy() as scheduler:
         record = decided(daemon, lambda: scheduler.selectHost("first", DOCUMENT, VM, asked))
-    assert [unit["name"] for unit in record["units"]] == ["NotLynx", "first"]
+    assert [(unit["name"], unit["mode"]) for unit in record["units"]] == [
+        ("NotLynx", "live"), ("Even", "live"), ("New", "shadow"), ("Dear", "shadow"),
+        ("first", "live"),
+    ]  # fmt: skip
     assert record["answer"] == [PUMA, OCELOT]
+    assert told(record) == [
+        "puma: 1st of 2, cost 0 = Even 1 × 0",
+        "puma: Dear 3 × 100 would count, but looks on (shadow)",
+        "ocelot: New would have removed it, and only looks on (shadow): it is the one",
+        "ocelot: 2nd of 2, cost 1 = Even 1 × 1",
+        "lynx: removed by NotLynx",
+        "with Dear, which looks on (shadow), ocelot would be best",
+    ]
+
+
+def test_a_scheduler_that_names_no_unit_has_no_unit_look_on(daemon):
+    """Nor has a hook, or a topic."""
+    with daemon.proxy() as scheduler:
+        record = decided(daemon, lambda: scheduler.selectHost("first", DOCUMENT, VM, {}))
+    assert [unit["name"] for unit in record["units"]] == ["first"]
 
 
 def test_a_balance_is_told_and_migrates_nothing(daemon):

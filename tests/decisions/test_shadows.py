@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
 from pathlib import Path
@@ -10,15 +11,20 @@ from typing import Callable, Iterator, Tuple
 import pytest
 
 from ovirt_scheduler.catalogue.loader import Loader
-from ovirt_scheduler.history import explanation
+from ovirt_scheduler.decisions.shadows import Shadows
+from ovirt_scheduler.history import explanation, record
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.store import FILE, Reader
-from ovirt_scheduler.model.units import OnFailure
+from ovirt_scheduler.model.decisions import Decision
+from ovirt_scheduler.model.plugins import EngineAccess
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Request, WantedUnit
+from ovirt_scheduler.model.units import Kind, OnFailure
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings import config
 from tests.support.command import run
 from tests.support.daemon import Daemon, StartDaemon
+from tests.support.jobs import HOSTS, job_of
 from tests.support.pages import get
 from tests.support.waiting import wait_until
 
@@ -315,3 +321,26 @@ def test_a_scheduler_cannot_be_in_shadow(executor: Executor, tmp_path: Path):
     assert not loader.rejects(tmp_path / "Mixed.conf")
     (tmp_path / "Mixed.conf").write_text(f"{SHADOW}timeout = soon\n")
     assert not loader.rejects(tmp_path / "Mixed.conf")
+
+
+def test_the_token_that_it_is_given_is_in_no_record(executor, unit_named):
+    """Though the units that counted were given none."""
+    unit = dataclasses.replace(unit_named("keeps_all"), shadow=True)
+    access = EngineAccess("https://engine.example.com/ovirt-engine/api", None, "the-token")
+    caller = Caller("0" * 16, AnswerForm.ENGINE, "here", afterwards=[])
+    request = Request(caller, Kind.FILTER, (), HOSTS, "vm-1", {"said": "the-token"})
+    kept = []
+    shadows = Shadows(executor)
+    shadows.call(
+        Decision(request, HOSTS, (), HOSTS),
+        [(WantedUnit(unit.name), job_of([unit], strict=False))],
+        lambda job: (dataclasses.replace(job, engine=access), ()),
+        kept.append,
+    )
+    assert kept == []  # the answer is not out yet
+    (after,) = caller.afterwards
+    after()
+    (decision,) = wait_until(lambda: kept)
+    shadows.close()
+    assert decision.shadows[0].result.value == HOSTS
+    assert record.of_units(record.light(decision))["properties"] == {"said": record.HIDDEN}

@@ -8,5 +8,7 @@
                 ├──► measurement ──► goals, report, plot
                 └──► stages (of one call)
 
-``make bench`` runs it. Nothing here is installed.
+    look ──► the daemons of two checkouts, which look after a cluster of made_engine
+
+``make bench`` runs it, but for ``look`` (``python -m bench.look``). Nothing here is installed.
 """

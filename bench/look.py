@@ -2,7 +2,7 @@
 
 ::
 
-    python -m bench.look [--before CHECKOUT] [--hosts 250] [--vms 3000]
+    python -m bench.look [--before CHECKOUT] [--hosts 250] [--vms 3000] [--docs docs]
 
 An engine of this process tells of the cluster; the daemons of both checkouts look after it, one
 after the other. Figures are medians of three looks, the calls' of five.
@@ -21,10 +21,9 @@ from typing import Callable, NamedTuple
 from bench import report, servers, usage
 from bench.made_engine import LargeEngine
 
-_TIMES = 3
 _MOST_SECONDS = 300.0  # for one look
 _QUIET = 1.5  # seconds without work in which a look is over
-_IDLE = 0.1  # share of a processor that is no work
+_IDLE = 0.02  # seconds of processor time in a tenth of one that are no work
 
 _MB = 1e6
 
@@ -54,7 +53,7 @@ def _wait_until(condition: Callable[[], bool], seconds: float = _MOST_SECONDS) -
         time.sleep(0.02)
 
 
-def _settle(pid: int) -> float:
+def _settle(pid: int, engine: LargeEngine) -> float:
     """Wait until nothing is worked on; the processor seconds used until then."""
     give_up = time.monotonic() + _MOST_SECONDS
     used = usage.processor_seconds(pid)
@@ -64,32 +63,34 @@ def _settle(pid: int) -> float:
             raise TimeoutError
         time.sleep(0.1)
         now = usage.processor_seconds(pid)
-        if now - used > 0.1 * _IDLE * 2:
+        if now - used > _IDLE or usage.works(pid) or engine.answers:
             quiet_since = time.monotonic()
         used = now
     return used
 
 
-def _measure(pid: int, engine: LargeEngine, begin: Callable[[], None], path: str) -> Figures:
+def _measure(
+    pid: int, engine: LargeEngine, times: int, begin: Callable[[], None] = lambda: None
+) -> Figures:
     """A look that this begins, again and again; then once more for its memory."""
     sizes, seconds = [], []
-    for _ in range(_TIMES):
-        used, sent, asked = _settle(pid), engine.bytes_sent, len(engine.asked(path))
+    for _ in range(times):
+        used, sent, asked = _settle(pid, engine), engine.bytes_sent, len(engine.asked("vms"))
         begin()
-        _wait_until(lambda asked=asked: len(engine.asked(path)) > asked)  # type: ignore[misc]
-        seconds.append(_settle(pid) - used)
+        _wait_until(lambda asked=asked: len(engine.asked("vms")) > asked)  # type: ignore[misc]
+        seconds.append(_settle(pid, engine) - used)
         sizes.append(engine.bytes_sent - sent)
-    before, asked = usage.memory(pid), len(engine.asked(path))
+    before, asked = usage.memory(pid), len(engine.asked("vms"))
     with usage.Peak(pid) as peak:
         begin()
-        _wait_until(lambda: len(engine.asked(path)) > asked)
-        _settle(pid)
+        _wait_until(lambda: len(engine.asked("vms")) > asked)
+        _settle(pid, engine)
     return Figures(
         statistics.median(sizes), statistics.median(seconds), max(0, peak.memory - before)
     )
 
 
-def _daemon(folder: Path, engine: LargeEngine, checkout: Path, minutes: str) -> servers.Server:
+def _daemon(folder: Path, engine: LargeEngine, checkout: Path, minutes: float) -> servers.Server:
     known = "\n".join(line for line in engine.conf().split("\n") if "look_distance" not in line)
     more = (  # which a version from before that key takes
         f"drive = dry-run\n{known}\n[clusters]\n[[Default]]\npolicy = evenly_distribute\n"
@@ -98,8 +99,13 @@ def _daemon(folder: Path, engine: LargeEngine, checkout: Path, minutes: str) -> 
     return servers.daemon(folder, servers.PROJECT / "plugins", more=more, checkout=checkout)
 
 
-def look(checkout: Path, hosts: int, vms: int) -> Looked:
-    """Have the daemon of a checkout look after a cluster of this size."""
+def look(checkout: Path, hosts: int, vms: int, every: float, times: int) -> Looked:
+    """Have the daemon of a checkout look after a cluster of this size.
+
+    Args:
+        every: minutes from one balancing to the next.
+        times: looks of each kind.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with LargeEngine(folder, hosts, vms) as engine:
@@ -109,13 +115,13 @@ def look(checkout: Path, hosts: int, vms: int) -> Looked:
                 vm.status = "paused" if vm.status == "up" else "up"
                 engine.happened(vm)
 
-            with _daemon(folder / "status", engine, checkout, "0") as daemon:
+            with _daemon(folder / "status", engine, checkout, 0) as daemon:
                 _wait_until(lambda: bool(engine.asked("vms")))
-                status = _measure(daemon.pid, engine, change, "vms")
+                status = _measure(daemon.pid, engine, times, change)
                 calls = _calls(daemon, engine)
-            with _daemon(folder / "balancing", engine, checkout, "0.5") as daemon:
+            with _daemon(folder / "balancing", engine, checkout, every) as daemon:
                 _wait_until(lambda: bool(engine.asked("vms")))
-                balancing = _measure(daemon.pid, engine, lambda: None, "vms")
+                balancing = _measure(daemon.pid, engine, times)
     return Looked(status, balancing, *calls)
 
 
@@ -159,14 +165,21 @@ def table(before: Looked | None, now: Looked) -> str:
 
 
 def main() -> None:
-    """Measure, and print the table."""
+    """Measure, print the table, and put it into the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--before", type=Path, help="a checkout of the version before")
     parser.add_argument("--hosts", type=int, default=250)
     parser.add_argument("--vms", type=int, default=3000)
+    parser.add_argument("--docs", type=Path, help="folder with the page to bring up to date")
+    parser.add_argument("--every", type=float, default=0.5, help="minutes between balancings")
+    parser.add_argument("--times", type=int, default=3, help="looks of each kind")
     options = parser.parse_args()
-    before = options.before and look(options.before.resolve(), options.hosts, options.vms)
-    print(table(before, look(servers.PROJECT, options.hosts, options.vms)))
+    size = (options.hosts, options.vms, options.every, options.times)
+    before = options.before and look(options.before.resolve(), *size)
+    measured = table(before, look(servers.PROJECT, *size))
+    print(measured)
+    if options.docs:
+        report.put(options.docs / "performance.md", "look", measured, "python -m bench.look")
 
 
 if __name__ == "__main__":

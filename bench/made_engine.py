@@ -5,8 +5,9 @@ from __future__ import annotations
 import uuid
 from functools import cache
 from pathlib import Path
+from typing import Mapping
 
-from tests.support.rest_server import GIB, Host, RestServer, Vm, id_of
+from tests.support.rest_server import GIB, Host, Reply, RestServer, Vm, id_of
 
 
 def made(folder: Path, hosts: int) -> RestServer:
@@ -26,7 +27,12 @@ class LargeEngine(RestServer):
     """Writes each host and VM with all the elements that an engine of 4.4 has, as long as its own.
 
     Of ten hosts one is busy, nine are not: there is something to balance.
+
+    Attributes:
+        answers: how many requests are being answered now.
     """
+
+    answers = 0
 
     def __init__(self, folder: Path, hosts: int, vms: int) -> None:
         super().__init__(
@@ -35,6 +41,13 @@ class LargeEngine(RestServer):
             [Vm(f"vm-{n:05d}", host=f"host-{n % hosts:04d}", busy=20) for n in range(vms)],
             tls=False,
         )
+
+    def get(self, path: str, parameters: Mapping[str, str]) -> Reply:
+        self.answers += 1
+        try:
+            return super().get(path, parameters)
+        finally:
+            self.answers -= 1
 
     def _host(self, host: Host, follow: bool = False) -> str:  # type: ignore[override]
         return _host_text(host.name, host.id, host.status, host.busy or 0, follow)

@@ -106,13 +106,16 @@ def stages(names: Sequence[str], columns: Sequence[str], seconds: Sequence[Seque
     return table(("stage", *columns), lines)
 
 
-def put(page: Path, name: str, text: str) -> None:
+def put(page: Path, name: str, text: str, by: str = "make bench") -> None:
     """Replace what stands in a page between the two lines that mark a part.
+
+    Args:
+        by: the command that makes it.
 
     Raises:
         ValueError: the page has not these lines.
     """
-    begin, end = f"<!-- {name}: made by make bench -->\n", "<!-- end -->"
+    begin, end = f"<!-- {name}: made by {by} -->\n", "<!-- end -->"
     found, count = re.subn(
         f"(?<={re.escape(begin)}).*?(?={re.escape(end)})",
         lambda _: f"\n{text}\n\n",

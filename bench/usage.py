@@ -54,6 +54,11 @@ def processor_seconds(pid: int) -> float:
     return total / _TICKS
 
 
+def works(pid: int) -> bool:
+    """Whether a process of the tree runs, or waits for a processor."""
+    return any(_stat(member)[:1] == ["R"] for member in tree(pid))
+
+
 def memory(pid: int) -> int:
     """Proportional set size of the tree, in bytes: shared pages count once."""
     return sum(map(_own_memory, tree(pid)))

@@ -438,15 +438,9 @@ def _unit_call(
 ) -> PluginCall:
     unit = call.unit
     return PluginCall(
-        unit_function(unit),
-        unit.plugin,
-        unit.limits,
-        inputs,
-        call.properties,
-        arguments={},
-        engine=engine,
-        shown=shown,
-    )
+        unit_function(unit), unit.plugin, unit.limits, inputs, call.properties,
+        arguments={}, engine=engine, shown=shown,
+    )  # fmt: skip
 
 
 def unit_function(unit: PolicyUnit) -> Function:
@@ -473,15 +467,9 @@ def _method_call(
             "costs": costs or {}, "selected": job.selected, "destinations": job.destinations,
         }  # fmt: skip
     return PluginCall(
-        _method(job),
-        driver.plugin,
-        driver.limits,
-        inputs,
-        job.properties,
-        job.arguments,
-        attributes,
-        job.engine,
-    )
+        _method(job), driver.plugin, driver.limits, inputs, job.properties, job.arguments,
+        attributes, job.engine,
+    )  # fmt: skip
 
 
 def _method(job: DriverJob) -> Function:

@@ -143,3 +143,27 @@ def test_the_plots_are_svg(run, name):
     """Well-formed, even where next to nothing was measured."""
     root = ElementTree.parse(run / name).getroot()
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def test_looks_at_a_cluster_are_measured_beside_those_of_another_checkout(tmp_path):
+    """The table is put into the page, and nothing else of the page changes."""
+    page = PROJECT / "docs" / "performance.md"
+    shutil.copy(page, tmp_path)
+    ended = subprocess.run(
+        [sys.executable, "-m", "bench.look", "--hosts", "3", "--vms", "10", "--every", "0.1",
+         "--before", str(PROJECT), "--docs", str(tmp_path)],
+        cwd=PROJECT, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    after = (tmp_path / "performance.md").read_text("utf-8")
+    part = re.compile(
+        "(?<=<!-- look: made by python -m bench.look -->\n).*?(?=<!-- end -->)", re.DOTALL
+    )
+    assert part.sub("", after) == part.sub("", page.read_text("utf-8"))
+    rows = re.findall(r"^\| (.+?) +\| +(\S.*?) +\| +(\S.*?) +\|$", ended.stdout, re.MULTILINE)
+    assert [row[0] for row in rows if "look: " in row[0]] == [
+        f"{kind} look: {what}"
+        for kind in ("status", "balancing")
+        for what in ("the engine tells", "processor time", "memory")
+    ]
+    assert ended.stdout.strip() in after

@@ -29,9 +29,10 @@ def add(to: arguments.Add) -> None:
     """Add ``snapshot`` and ``simulate`` to the command line."""
     command = arguments.add_command(
         to, "snapshot", _snapshot, "save a cluster of the engine in a file",
-        "Save the hosts and VMs of a cluster, with statistics, tags and labels, as the engine of\n"
-        "[engine] tells of them now. What a VM's initialization and payloads hold is left out, as\n"
-        "there may be passwords in it. The file is XML; a name that ends in .gz has it packed.",
+        "Save a cluster with its affinity groups, hosts and VMs, and with their statistics, tags\n"
+        "and labels, as the engine of [engine] tells of them now. What a VM's initialization and\n"
+        "payloads hold is left out, as there may be passwords in it. The file is XML; a name that\n"
+        "ends in .gz has it packed.",
         "snapshot Default -f cluster.xml", "snapshot Default -f cluster.xml.gz",
         output=(), settings=("config",),
     )  # fmt: skip

@@ -19,7 +19,8 @@ GIB = 2**30
 
 def make_cluster(name: str = "Default", **attributes: Any) -> types.Cluster:
     """A cluster; its id is made of its name, unless it is given."""
-    return types.Cluster(name=name, **{"id": _id("cluster", name), **attributes})
+    given = {"id": _id("cluster", name), "affinity_groups": [], **attributes}
+    return types.Cluster(name=name, **given)
 
 
 def make_host(

@@ -97,11 +97,14 @@ class MadeCluster:
     @classmethod
     def of(cls, snapshot: Snapshot) -> MadeCluster:
         """The cluster of a snapshot."""
-        hosts, vms = (fromstring(snapshot.document(name).data) for name in ("hosts", "vms"))  # noqa: S314  read before
+        hosts, vms, clusters = (
+            fromstring(snapshot.document(name).data)  # noqa: S314  read before
+            for name in ("hosts", "vms", "clusters")
+        )
         about = next(hosts.iter("cluster"), Element("cluster"))
         cluster = Element("cluster", {"id": about.get("id", "")})
         SubElement(cluster, "name").text = snapshot.cluster
-        return cls(hosts, vms, [cluster])
+        return cls(hosts, vms, [cluster, *clusters])
 
     def get(self, target: str) -> str:
         """The document at a path below the API, with a query, such as ``/hosts?follow=tags``.

@@ -3,6 +3,7 @@
 ::
 
     <cluster_snapshot version="1" cluster="Default" taken="2026-01-31T08:00:00Z">
+    <clusters>…</clusters>  may be missing: the cluster itself, with its affinity groups
     <hosts>…</hosts>        the engine's own elements, version 4,
     <vms>…</vms>            with their statistics, tags and labels
     </cluster_snapshot>
@@ -18,7 +19,7 @@ import io
 import re
 import time
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Callable, Dict, List, Mapping, NoReturn, Optional, Tuple
@@ -44,13 +45,16 @@ from ovirt_scheduler.settings.config import EngineSettings
 _VERSION = "1"
 _MOST_BYTES = 512 << 20  # of a file, unpacked
 _MOST_LEVELS = 100
-_MEMBERS = {"hosts": "host", "vms": "vm"}
+_MEMBERS = {"clusters": "cluster", "hosts": "host", "vms": "vm"}
+_NEEDED = ("hosts", "vms")
 _LEFT_OUT = ("initialization", "payloads")
 TAG = re.compile(rb"""<(?:[^"'>]|"[^"]*"|'[^']*')*>""")
 
 _PAGE = 100  # hosts or VMs in one query: 2 MB
 _PAGE_SECONDS = 60.0
-_FOLLOW = "statistics,tags,affinity_labels"
+_ENTITIES = 'cluster="{}"', "statistics,tags,affinity_labels"
+# What is searched for, and what is followed.
+_QUERIES = {"clusters": ('name="{}"', "affinity_groups"), "hosts": _ENTITIES, "vms": _ENTITIES}
 
 Elements = Mapping[str, bytes]  # in UTF-8, by the id of the host or VM
 
@@ -61,12 +65,14 @@ class Snapshot:
 
     Attributes:
         taken: when, in UTC (RFC 3339).
+        clusters: the cluster itself, with its affinity groups, where that was asked for.
     """
 
     cluster: str
     taken: str
     hosts: Elements
     vms: Elements
+    clusters: Elements = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path) -> Snapshot:
@@ -81,10 +87,11 @@ class Snapshot:
         about, found = cut.about, cut.found
         if about.get("version") != _VERSION:
             fail(f"version {about.get('version')} of <cluster_snapshot>; this reads {_VERSION}", 1)
-        for collection in _MEMBERS:
+        for collection in _NEEDED:
             if collection not in found:
                 fail(f"has no <{collection}>", 0)
-        return cls(about.get("cluster", ""), about.get("taken", ""), found["hosts"], found["vms"])
+        name, taken = about.get("cluster", ""), about.get("taken", "")
+        return cls(name, taken, found["hosts"], found["vms"], found.get("clusters", {}))
 
     @classmethod
     def of_documents(cls, hosts: Path, vms: Optional[Path]) -> Snapshot:
@@ -115,7 +122,7 @@ class Snapshot:
             '<?xml version="1.0" encoding="UTF-8"?>\n'
             f"<cluster_snapshot {about} taken={quoteattr(self.taken)}>\n".encode()
         )
-        for name in _MEMBERS:
+        for name in _MEMBERS if self.clusters else _NEEDED:
             text.write(b"%s\n" % self.document(name).data)
         text.write(b"</cluster_snapshot>\n")
         data = text.getvalue()
@@ -125,7 +132,7 @@ class Snapshot:
             raise NotOverwritten(f"{path}: cannot be written: {error.strerror}") from None
 
     def document(self, collection: str) -> Document:
-        """All ``hosts``, or all ``vms``, as a caller would send them."""
+        """All ``hosts``, or all ``vms``, as a caller would send them; or the ``clusters``."""
         elements: Elements = getattr(self, collection)
         tag = collection.encode()
         inside = b"\n".join(elements.values())
@@ -176,15 +183,15 @@ def take(
     taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     client = EngineClient(settings)
     try:
-        hosts, vms = (_all(client, collection, cluster, tell) for collection in _MEMBERS)
+        found = {name: _all(client, name, cluster, tell) for name in _MEMBERS}
     finally:
         client.close()
-    if not hosts:
+    if not found["hosts"]:
         raise SchedulerError(
             f"the engine knows no host in the cluster {cluster}; is there one of that name, and "
             f"may {settings.username} see it?"
         )
-    return Snapshot(cluster, taken, hosts, vms)
+    return Snapshot(cluster, taken, **found)
 
 
 def recorded(reader: Reader) -> Snapshot:
@@ -214,16 +221,16 @@ def recorded(reader: Reader) -> Snapshot:
 def _all(
     client: EngineClient, collection: str, cluster: str, tell: Callable[[str], None]
 ) -> Elements:
-    """The hosts or the VMs of a cluster, some at a time."""
+    """The hosts or the VMs of a cluster, some at a time; or the cluster."""
 
     def fail(problem: str, line: int) -> NoReturn:
         raise EngineUnavailable(f"{client.url}/{collection}, line {line} of its answer: {problem}")
 
     found: Dict[str, bytes] = {}
-    page = 1
+    (wanted, follow), page = _QUERIES[collection], 1
     while True:
-        search = f'cluster="{cluster}" sortby name page {page}'
-        query = urlencode({"search": search, "max": _PAGE, "follow": _FOLLOW})
+        search = f"{wanted.format(cluster)} sortby name page {page}"
+        query = urlencode({"search": search, "max": _PAGE, "follow": follow})
         reply = client.get(f"/{collection}?{query}", time.monotonic() + _PAGE_SECONDS)
         cut = _Cutter(b"" if reply is None else reply.data, (), fail)
         some = cut.found.get(collection, {})

@@ -318,6 +318,13 @@ class RestServer:
                 event for event in reversed(self.events.items()) if event[0] > (query.after or 0)
             ]
             return collection("events", [_event(*event) for event in newest[: query.most]])
+        if kind == "clusters":
+            name = re.sub('name="|".*', "", query.search)
+            there = {"id": id_of(f"cluster {name}")}
+            known = any(host.cluster == name for host in self.hosts)
+            return collection(
+                kind, [Element("cluster", [Element("name", name)], there)] if known else []
+            )
         entities, render = {"hosts": (self.hosts, self._host), "vms": (self.vms, self._vm)}[kind]
         if not entity_id:
             search, _, page = query.search.replace('"', "").partition(" page ")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from ovirtsdk4 import types
 
 from tests.support.paths import PROJECT
 
@@ -142,6 +143,31 @@ def test_what_the_made_engine_does_not_know_is_told(
     path = plugin(ASKS.replace('vms_service().list(search="host=lynx and status=up")', asked))
     with pytest.raises(AssertionError, match=told):
         run_filter(path, [make_host()], vms=[make_vm("web")])
+
+
+GROUPS = """
+from ovirt_scheduler.plugin import engine_connection
+
+
+def do_filter(hosts, vm, properties):
+    clusters = engine_connection().system_service().clusters_service()
+    groups = clusters.cluster_service(vm.cluster.id).affinity_groups_service().list()
+    kept = {host.id for group in groups for host in group.hosts}
+    return [host for host in hosts if host.id in kept]
+"""
+
+
+def test_affinity_groups_are_those_of_the_made_cluster(
+    plugin, make_host, make_vm, make_cluster, run_filter
+):
+    """None, unless it is made with some."""
+    lynx, puma = make_host("lynx"), make_host("puma")
+    gold = make_cluster(
+        "Gold", affinity_groups=[types.AffinityGroup(id="g", name="pair", hosts=[lynx])]
+    )
+    path = plugin(GROUPS)
+    assert run_filter(path, [lynx, puma], make_vm(cluster=gold)) == ["lynx"]
+    assert run_filter(path, [lynx, puma], make_vm()) == []
 
 
 def test_a_saved_cluster_is_what_was_saved(saved_cluster, run_balance, run_score):

@@ -19,6 +19,7 @@ from tests.support.paths import PROJECT
 
 LYNX, PUMA = "8a4745b8-40a2-5229-b807-2d83b53f70d9", "972c2880-7a7c-521b-a86d-9cc628861077"
 WEB, MAIL = "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b01", "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b02"
+CLUSTER_ID = "0c3f7b1a-8d52-4e0f-a5e6-7d3b2c9e4f10"  # of the demonstration
 HOSTS = [
     f"""<host id="{LYNX}"><name>lynx</name><status>up</status><cluster id="c"/>
         <link rel="nics" href="/ovirt-engine/api/hosts/{LYNX}/nics"/>
@@ -138,9 +139,9 @@ def test_a_snapshot_of_it_is_the_cluster(engine, tmp_path):
     engine.cluster = MadeCluster.of(Snapshot.read(file))
     taken = snapshot.take(settings(engine, tmp_path), "Default")
     before, now = (MadeCluster.of(each) for each in (Snapshot.read(file), taken))
-    for path in ("/hosts", "/vms", "/affinitylabels"):
+    for path in ("/hosts", "/vms", "/affinitylabels", f"/clusters/{CLUSTER_ID}/affinitygroups"):
         query = f"{path}?search=sortby+name" + (
-            "" if "labels" in path else "&follow=tags,statistics"
+            "" if "affinity" in path else "&follow=tags,statistics"
         )
         assert told(now.get(query)) == told(before.get(query))
 

@@ -27,6 +27,7 @@ def test_a_cluster_is_taken_page_by_page_with_statistics(tmp_path):
         queries = [(each.search, each.most, each.follow) for each in engine.asked("vms")]
     assert [*taken.hosts] == [id_of("lynx"), id_of("puma")]
     assert [*taken.vms] == [vm.id for vm in vms]
+    assert [*taken.clusters] == [id_of("cluster Default")]
     assert b"<datum>7</datum>" in taken.vms[id_of("vm229")]
     assert queries == [
         (f'cluster="Default" sortby name page {page}', 100, "statistics,tags,affinity_labels")
@@ -36,12 +37,13 @@ def test_a_cluster_is_taken_page_by_page_with_statistics(tmp_path):
     assert engine.logouts == 1
 
 
+@pytest.mark.parametrize("clusters", [{}, {"c": b'<cluster id="c"/>'}])
 @pytest.mark.parametrize("name", ["cluster.xml", "cluster.xml.gz"])
-def test_what_is_written_is_read(tmp_path, name):
+def test_what_is_written_is_read(tmp_path, name, clusters):
     """As it was, packed where the name says so, and written over a former one."""
     path = tmp_path / name
     hosts = {"a": '<host id="a"><name>lynx &amp; ö</name></host>'.encode()}
-    kept = Snapshot('A "cluster"', "2026-01-31T08:00:00Z", hosts, {})
+    kept = Snapshot('A "cluster"', "2026-01-31T08:00:00Z", hosts, {}, clusters)
     path.write_bytes(b"former")
     kept.write(path)
     assert Snapshot.read(path) == kept

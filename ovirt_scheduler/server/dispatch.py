@@ -110,26 +110,17 @@ class Dispatcher:
 
     def _introspection(self) -> Tuple[Method, ...]:
         return (
-            Method(
-                "system.listMethods",
-                "The names of all methods, sorted.",
-                (("array",),),
-                self._list_methods,
-            ),
-            Method(
-                "system.methodHelp",
-                "What the method of that name does, in words.",
-                (("string", "string"),),
-                lambda caller, parameters: self._method(caller, _only(parameters)).help,
-            ),
-            Method(
-                "system.methodSignature",
-                "Arrays of types, one for each way to call the method of that name: the "
-                "result's type first, then each parameter's.",
-                (("array", "string"),),
-                lambda caller, parameters: self._method(caller, _only(parameters)).signatures,
-            ),
-        )
+            Method("system.listMethods", "The names of all methods, sorted.",
+                   (("array",),), self._list_methods),
+            Method("system.methodHelp", "What the method of that name does, in words.",
+                   (("string", "string"),),
+                   lambda caller, parameters: self._method(caller, _only(parameters)).help),
+            Method("system.methodSignature",
+                   "Arrays of types, one for each way to call the method of that name: the "
+                   "result's type first, then each parameter's.",
+                   (("array", "string"),),
+                   lambda caller, parameters: self._method(caller, _only(parameters)).signatures),
+        )  # fmt: skip
 
     def _list_methods(self, caller: Caller, parameters: Tuple[object, ...]) -> object:
         values.counted("system.listMethods", (), parameters)

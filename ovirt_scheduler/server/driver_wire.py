@@ -114,38 +114,31 @@ def schedulers(drivers: Iterable[DriverUnit]) -> List[Dict[str, object]]:
     """What ``getSchedulers`` tells."""
     return [
         {
-            "id": driver.id,
-            "name": driver.name,
-            "version": driver.version,
-            "checksum": driver.checksum,
-            "description": driver.description,
-            "topic": driver.topic or "",
-            "policies": list(driver.policies),
+            "id": driver.id, "name": driver.name, "version": driver.version,
+            "checksum": driver.checksum, "description": driver.description,
+            "topic": driver.topic or "", "policies": list(driver.policies),
             "inputs": [
                 {"name": each.name, "validation": each.pattern, "default": each.default or ""}
                 for each in driver.properties.properties
             ],
-            "interfaces": list(driver.interfaces),
-            "written_for": driver.written_for or "",
+            "interfaces": list(driver.interfaces), "written_for": driver.written_for or "",
         }
         for driver in drivers
-    ]
+    ]  # fmt: skip
 
 
 def topics(drivers: Mapping[str, DriverUnit]) -> List[Dict[str, object]]:
     """What ``getTopics`` tells."""
     return [
         {
-            "topic": topic,
-            "driver": driver.name,
-            "description": driver.description,
+            "topic": topic, "driver": driver.name, "description": driver.description,
             "methods": [
                 {"name": each.name, "signature": each.signature, "help": each.help}
                 for each in driver.methods
             ],
         }
         for topic, driver in drivers.items()
-    ]
+    ]  # fmt: skip
 
 
 def _subjects(arguments: Mapping[str, object]) -> Subjects:

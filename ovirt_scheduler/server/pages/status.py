@@ -47,18 +47,19 @@ def status(state: DaemonState, tally: Tally, now: float) -> Status:
             "refused": processes.refused,
         },
         "clusters": [
-            {
-                "name": cluster.name,
-                "drive": cluster.drive,
-                **({} if cluster.imbalance is None else {"imbalance": round(cluster.imbalance, 1)}),
-                **_time("last_look", cluster.last_look),
-                **_time("next_look", cluster.next_look),
-                **({"problem": cluster.problem} if cluster.problem else {}),
-                "plans": [
-                    {**_time("time", plan.time), **plan.record(_PLANNED)} for plan in cluster.plans
+            _known(
+                name=cluster.name,
+                drive=cluster.drive,
+                imbalance=None if cluster.imbalance is None else round(cluster.imbalance, 1),
+                last_look=_moment(cluster.last_look),
+                next_look=_moment(cluster.next_look),
+                problem=cluster.problem,
+                plans=[
+                    {**_known(time=_moment(plan.time)), **plan.record(_PLANNED)}
+                    for plan in cluster.plans
                 ],
-                **({"driven_by": cluster.driven_by} if cluster.driven_by else {}),
-            }
+                driven_by=cluster.driven_by,
+            )
             for cluster in state.clusters
         ],
         "plugins_path": state.plugins_path,
@@ -70,21 +71,21 @@ def status(state: DaemonState, tally: Tally, now: float) -> Status:
         }
     if state.engine is not None:
         engine = state.engine
-        report["engine"] = {
-            "url": engine.url,
-            "reachable": not engine.problem,
-            **_time("since", engine.since),
-            **({"problem": engine.problem} if engine.problem else {}),
-        }
+        report["engine"] = _known(
+            url=engine.url,
+            reachable=not engine.problem,
+            since=_moment(engine.since),
+            problem=engine.problem,
+        )
     if state.history is not None:
         history = state.history
-        report["history"] = {
-            "decisions": history.decisions,
-            "bytes": history.size,
-            "waiting": history.waiting,
-            "dropped": history.dropped,
-            **({"problem": history.problem} if history.problem else {}),
-        }
+        report["history"] = _known(
+            decisions=history.decisions,
+            bytes=history.size,
+            waiting=history.waiting,
+            dropped=history.dropped,
+            problem=history.problem,
+        )
     return report
 
 
@@ -132,8 +133,13 @@ def size(number: float) -> str:
     return f"{number:.1f} GiB"
 
 
-def _time(name: str, seconds: Optional[float]) -> Dict[str, str]:
-    return {} if seconds is None else {name: moment(seconds)}
+def _known(**values: object) -> Status:
+    """Those of the values that are neither None nor an empty text."""
+    return {name: value for name, value in values.items() if value is not None and value != ""}
+
+
+def _moment(seconds: Optional[float]) -> Optional[str]:
+    return None if seconds is None else moment(seconds)
 
 
 def _unit(unit: UnitState, tally: UnitTally, now: float) -> Status:
@@ -235,7 +241,7 @@ def _surroundings(state: DaemonState, now: float) -> Iterator[Status]:
             yield _problem("certificate", f"the certificate {what}", "",
                            "ovirt-scheduler cert check says how to renew it")  # fmt: skip
     if state.engine is not None and state.engine.problem:
-        since = None if state.engine.since is None else moment(state.engine.since)
+        since = _moment(state.engine.since)
         yield _problem("engine", "the engine does not answer", state.engine.problem,
                        f"Is {state.engine.url} there, and is the [engine] section right? "
                        "ovirt-scheduler check asks it", since)  # fmt: skip
@@ -249,12 +255,7 @@ def _surroundings(state: DaemonState, now: float) -> Iterator[Status]:
 
 
 def _problem(kind: str, what: str, detail: str, mend: str, since: Optional[str] = None) -> Status:
-    problem = {"kind": kind, "what": what, "mend": mend}
-    if detail:
-        problem["detail"] = detail
-    if since is not None:
-        problem["since"] = since
-    return problem
+    return _known(kind=kind, what=what, mend=mend, detail=detail, since=since)
 
 
 def facts(report: Status) -> List[Tuple[str, str]]:

@@ -21,7 +21,7 @@ def test_few_migrations_of_a_week_are_undone_and_the_hosts_are_less_unequal(tmp_
     conf.touch()
     with runtime.started(config.load(conf, {})) as running:
         driven, left_alone = (
-            week.judged(week.play(running, tmp_path / "week.conf", named))
+            week.judged(week.play(running, tmp_path / "week.conf", policy=named))
             for named in ("evenly_distribute", "none")
         )
     assert driven.migrations > 50

@@ -8,7 +8,7 @@
                                                 │
                               filters, cost functions: where may its VMs go?
                                                 │
-                              migrations: logged (dry-run), or made and followed to their end
+                                          what is done with it (actions.py)
 
 Whatever goes wrong, with the engine, the scheduler or a migration, is logged, and tried again at
 the next look. Clusters do not affect each other.
@@ -28,21 +28,19 @@ from typing import (
     Dict,
     FrozenSet,
     Iterable,
-    List,
     Mapping,
     Optional,
-    Sequence,
     Tuple,
     cast,
 )
 
 from ovirt_scheduler.clusters import check
-from ovirt_scheduler.clusters.calm import Calm, Judged, cluster_imbalance
+from ovirt_scheduler.clusters.actions import BALANCE, HOOKS, ClusterActions
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
 from ovirt_scheduler.clusters.memory import ClusterMemory, DriveMemory
 from ovirt_scheduler.clusters.migrations import ClusterMigrations
 from ovirt_scheduler.clusters.ownership import ClusterOwnership
-from ovirt_scheduler.clusters.plans import Plans, left_behind, misfit, planned
+from ovirt_scheduler.clusters.plans import Plans
 from ovirt_scheduler.clusters.reader import ClusterReader, View
 from ovirt_scheduler.decisions.drivers import DriverService
 from ovirt_scheduler.decisions.units import UnitService
@@ -53,7 +51,6 @@ from ovirt_scheduler.errors import (
     SchedulerError,
     UnreadableDocument,
 )
-from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.daemon_state import ClusterLook
 from ovirt_scheduler.model.drivers import (
     DriverRequest,
@@ -62,12 +59,11 @@ from ovirt_scheduler.model.drivers import (
     StatusChange,
     Subjects,
 )
-from ovirt_scheduler.model.plans import APPROVED, LEFT_BEHIND, MADE, TOLD, WAITING, Plan, Step
+from ovirt_scheduler.model.plans import APPROVED
 from ovirt_scheduler.model.requests import Caller
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings.config import ClusterSettings
-from ovirt_scheduler.settings.values import Drive
 
 _log = logging.getLogger(__name__)
 
@@ -76,10 +72,6 @@ _AGAIN_EVERY = 60.0  # seconds between looks while something is wrong, but not w
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 120.0  # seconds after a look that failed
 _HOOKS_AT_ONCE = 1.0  # seconds in which hooks are begun before their answers are acted on
 _HOOKS_SECONDS = 5.0  # in which hooks are begun before what else is due
-
-
-_BALANCE = "load_balance"
-_HOOKS = ("on_host_status_changed", "on_vm_status_changed")
 
 
 class ClusterDrive:
@@ -101,7 +93,6 @@ class ClusterDrive:
     ) -> None:
         self.name = settings.name
         self._settings = settings
-        self._drive = settings.drive
         self._plans = plans
         self._looked: Optional[float] = None  # seconds since 1970
         self._scheduling = scheduling
@@ -115,8 +106,7 @@ class ClusterDrive:
         self._migrations = ClusterMigrations(
             settings, scheduling, inventory, memory, self.ownership, self._stopping
         )
-        self._calm = Calm(settings.hold, settings.margin, self._memory.left)
-        self._imbalance: Optional[float] = None  # in percent, as the last balancing found it
+        self._actions = ClusterActions(settings, plans, self._migrations, memory)
         now = time.monotonic()
         # An interval of 0 is never.
         self._balance_at = now if settings.load_balance_interval else math.inf
@@ -133,8 +123,8 @@ class ClusterDrive:
         wait = max(0.0, self._next() - time.monotonic())
         plans = tuple(plan for plan in self._plans.of_cluster(self.name) if plan.is_open)
         return ClusterLook(
-            self.name, self._drive.value, self._looked, time.time() + wait, problem,
-            self._imbalance, plans, self.ownership.driven_by,
+            self.name, self._settings.drive.value, self._looked, time.time() + wait, problem,
+            self._actions.imbalance, plans, self.ownership.driven_by,
         )  # fmt: skip
 
     def stop(self) -> None:
@@ -204,7 +194,7 @@ class ClusterDrive:
         """
         self._scheduler()  # the engine may be away: what is wrong in the section is told first
         self.ownership.settle()
-        plan = self._plans.open(self.name, _BALANCE)
+        plan = self._plans.open(self.name, BALANCE)
         if plan is not None and plan.state == APPROVED:
             balance = True  # which shows if it is still worth it
         if self.ownership.driven_by:
@@ -215,10 +205,11 @@ class ClusterDrive:
         self._looked = time.time()
         self._migrations.follow(view.state)
         if self.ownership.driven_by:
+            self._plans.drop(self.name, "another daemon drives the cluster")
             return True
         if self.ownership.taken:
             self._migrations.adopt(view.state)
-        self._settle_plans(view)
+        self._actions.settle_plans(view.state)
         all_told = self._tell_changes(view)
         if timer and not self._stopping.is_set():
             self._invoke_timer(view)
@@ -251,8 +242,8 @@ class ClusterDrive:
         self._store.save(self.name)
         give_up = time.monotonic() + _HOOKS_SECONDS
         for method, statuses, changes in (
-            (_HOOKS[0], memory.hosts, host_changes),
-            (_HOOKS[1], memory.vms, vm_changes),
+            (HOOKS[0], memory.hosts, host_changes),
+            (HOOKS[1], memory.vms, vm_changes),
         ):
             while changes and not self._stopping.is_set():
                 if time.monotonic() >= give_up:
@@ -293,8 +284,7 @@ class ClusterDrive:
             )
         finally:
             destinations.learn(answers)  # the hook is not called again for the same change
-            possible = self._migrations.possible(method, answers, view.state, destinations)
-            self._act(method, possible, view.state)
+            self._actions.act(method, answers, view.state, destinations)
         return view
 
     def _balance(self, view: View) -> None:
@@ -303,102 +293,15 @@ class ClusterDrive:
         A VM that the last balancing moved stays this time: it may have been moved in vain.
         """
         view = self._reader.complete(view, statistics=True)
-        state, now = view.state, time.monotonic()
-        self._imbalance = cluster_imbalance(state)
-        former = self._calm.former_hosts(now)
+        former = self._actions.former_hosts()
         destinations = self._destinations(view, self._memory.moved, former)
-        answer = self._ask(_BALANCE, view, destinations)
-        self._memory.moved = []
-        possible = self._migrations.possible(_BALANCE, answer, state, destinations)
-        judged = self._calm.judge(possible, state, now)
-        self._migrations.tell_waiting([each for each in judged if each.problem], state)
-        plan = self._plans.open(self.name, _BALANCE) if self._drive is Drive.APPROVE else None
-        if plan is not None:
-            over = self._calm.why_over(_moves(plan.steps), judged, state)
-            if not over:
-                self._make_approved(plan, state)
-                return
-            self._plans.end(plan, LEFT_BEHIND, over)
-        ripe = {each.vm: each for each in judged if not each.problem}
-        targets = {vm: each.target for vm, each in ripe.items()}
-        self._act(_BALANCE, targets, state, {vm: each.reason for vm, each in ripe.items()})
+        answer = self._ask(BALANCE, view, destinations)
+        self._actions.balance(answer, view.state, destinations)
 
     def _invoke_timer(self, view: View) -> None:
         method, destinations = "on_timer_invoked", self._destinations(view)
         answer = self._ask(method, view, destinations)
-        possible = self._migrations.possible(method, answer, view.state, destinations)
-        self._act(method, possible, view.state)
-
-    def _settle_plans(self, view: View) -> None:
-        """End the plans that the cluster has left behind, and make those that were approved.
-
-        Whether one of a balancing is still worth it, only the next balancing shows.
-        """
-        for plan in self._plans.of_cluster(self.name):
-            if plan.state not in (WAITING, APPROVED):
-                continue
-            problem = left_behind(plan, view.state)
-            if problem:
-                self._plans.end(plan, LEFT_BEHIND, problem)
-            elif plan.method != _BALANCE:
-                self._make_approved(plan, view.state)
-
-    def _make_approved(self, plan: Plan, state: ClusterState) -> None:
-        if plan.state == APPROVED:
-            taken = self._make(plan.method, plan.steps, state)
-            self._plans.end(plan, MADE, f"{len(taken)} of {len(plan.steps)} migrations are begun")
-
-    def _act(
-        self,
-        method: str,
-        wanted: Mapping[str, str],
-        state: ClusterState,
-        reasons: Mapping[str, str] = MappingProxyType({}),
-    ) -> None:
-        """Make a plan of migrations, and make them, tell them or have them wait.
-
-        Args:
-            wanted: VM to host, by id.
-            reasons: by VM, where the scheduler's word is not all that is known.
-        """
-        asked = f"{method} of {self._settings.scheduler} asks for it"
-        if method == _BALANCE and self._settings.balance is not None:
-            asked = f"{self._settings.balance.name} asks for it"
-        steps = [planned(vm, to, reasons.get(vm) or asked, state) for vm, to in wanted.items()]
-        if self._drive is Drive.APPROVE:
-            steps = [
-                each
-                for each in steps
-                if not self._plans.was_refused(self.name, each.vm, each.target)
-            ]
-            former = self._plans.open(self.name, method) if method in _HOOKS else None
-            if former is not None:  # each change is told once: what it led to stays wanted
-                steps += [
-                    each
-                    for each in former.steps
-                    if each.vm not in wanted and not misfit(each, state)
-                ]
-        becomes = {Drive.DRY_RUN: TOLD, Drive.APPROVE: WAITING}.get(self._drive, MADE)
-        now = time.time()
-        self._plans.add(Plan(self.name, method, tuple(steps), now, self._imbalance, becomes))
-        if self._drive is Drive.DRY_RUN:
-            self._migrations.tell(method, steps, state)
-        elif self._drive is Drive.ON:
-            self._make(method, steps, state)
-
-    def _make(self, method: str, steps: Sequence[Step], state: ClusterState) -> List[str]:
-        """Make migrations; gives the VMs that the engine does not refuse to migrate."""
-        now = time.monotonic()
-        self._migrations.begin(steps)
-        if method == _BALANCE:
-            self._memory.moved = [each.vm for each in steps]
-        self._store.save(self.name)
-        taken = self._migrations.make({each.vm: each.target for each in steps}, state)
-        if method == _BALANCE:
-            self._memory.moved = taken
-            self._calm.made((each for each in _moves(steps) if each.vm in taken), now)
-            self._store.save(self.name)
-        return taken
+        self._actions.act(method, answer, view.state, destinations)
 
     def _destinations(
         self,
@@ -422,7 +325,7 @@ class ClusterDrive:
         It is called again while it learns of VMs that may not go where it wants them.
         """
         driver, unit = self._scheduler(), self._settings.balance
-        if method == _BALANCE and unit is not None:
+        if method == BALANCE and unit is not None:
             return destinations.balance(unit)
         if driver.defines(method) is None:
             return {}
@@ -470,10 +373,6 @@ class ClusterDrive:
             else:
                 _log.warning("cluster %(cluster)s: %(reason)s", fields)
         self._problem = problem
-
-
-def _moves(steps: Iterable[Step]) -> Tuple[Judged, ...]:
-    return tuple(Judged(each.vm, each.source, each.target) for each in steps)
 
 
 def _is_same(problem: SchedulerError, former: Optional[SchedulerError]) -> bool:

@@ -91,12 +91,17 @@ class Plans:
             if latest.is_open:
                 self._put(replace(latest, state=state, because=because))
 
+    def drop(self, cluster: str, because: str) -> None:
+        """End the open plans of a cluster, which is not looked after like that any more."""
+        for plan in self.of_cluster(cluster):
+            self.end(plan, DROPPED, because)
+
     def keep_clusters(self, names: Collection[str], because: str) -> None:
-        """Drop the plans of other clusters: these are not looked after like that any more."""
+        """End the open plans of other clusters."""
         with self._changed:
-            for plan in tuple(self._plans.values()):
-                if plan.cluster not in names:
-                    self.end(plan, DROPPED, because)
+            others = {plan.cluster for plan in self._plans.values()}.difference(names)
+        for cluster in others:
+            self.drop(cluster, because)
 
     def was_refused(self, cluster: str, vm: str, target: str) -> bool:
         """Whether somebody refused that migration within the last hour."""

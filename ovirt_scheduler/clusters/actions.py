@@ -1,0 +1,180 @@
+"""What is done with a scheduler's answer, as ``drive`` says: it is told, made, or has to wait.
+
+::
+
+    an answer ──► what filters allow ──► of a balancing: what is calm ──► a plan ──► dry-run: told
+                  (destinations.py)      (calm.py)                        │          on: made
+                                                                          └─ approve: waits
+                                                                             (plans.py)
+"""
+
+from __future__ import annotations
+
+import time
+from types import MappingProxyType
+from typing import FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+from ovirt_scheduler.clusters.calm import Calm, Judged, cluster_imbalance
+from ovirt_scheduler.clusters.destinations import ClusterDestinations
+from ovirt_scheduler.clusters.memory import DriveMemory
+from ovirt_scheduler.clusters.migrations import ClusterMigrations, Wanted
+from ovirt_scheduler.clusters.plans import Plans, left_behind, misfit, planned
+from ovirt_scheduler.model.cluster_state import ClusterState
+from ovirt_scheduler.model.drivers import Migrations
+from ovirt_scheduler.model.plans import APPROVED, LEFT_BEHIND, MADE, TOLD, WAITING, Plan, Step
+from ovirt_scheduler.settings.config import ClusterSettings
+from ovirt_scheduler.settings.values import Drive
+
+BALANCE = "load_balance"
+HOOKS = ("on_host_status_changed", "on_vm_status_changed")
+
+
+class ClusterActions:
+    """Acts on what is answered for one cluster; used by the thread that looks after it.
+
+    Args:
+        plans: of all clusters.
+        migrations: of this one.
+
+    Attributes:
+        imbalance: in percent, as the last balancing found it; None where that is not known.
+    """
+
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        plans: Plans,
+        migrations: ClusterMigrations,
+        memory: DriveMemory,
+    ) -> None:
+        self._settings = settings
+        self._cluster = settings.name
+        self._drive = settings.drive
+        self._plans = plans
+        self._migrations = migrations
+        self._store = memory
+        self._memory = memory.cluster(settings.name)
+        self._calm = Calm(settings.hold, settings.margin, self._memory.left)
+        self.imbalance: Optional[float] = None
+
+    def former_hosts(self) -> Mapping[str, FrozenSet[str]]:
+        """The hosts that balancings took VMs from, and that these do not go back to."""
+        return self._calm.former_hosts(time.monotonic())
+
+    def balance(
+        self, answer: Migrations, state: ClusterState, destinations: ClusterDestinations
+    ) -> None:
+        """Act on the answer of a balancing.
+
+        Args:
+            state: with what is used.
+            destinations: which know the VMs of the answer.
+        """
+        self.imbalance = cluster_imbalance(state)
+        self._memory.moved = []
+        possible = self._migrations.possible(BALANCE, answer, state, destinations)
+        judged = self._calm.judge(possible, state, time.monotonic())
+        self._migrations.tell_waiting([each for each in judged if each.problem], state)
+        plan = self._plans.open(self._cluster, BALANCE) if self._drive is Drive.APPROVE else None
+        if plan is not None:
+            over = self._calm.why_over(_moves(plan.steps), judged, state)
+            if not over:
+                self._make_approved(plan, state)
+                return
+            self._plans.end(plan, LEFT_BEHIND, over)
+        ripe = {each.vm: each for each in judged if not each.problem}
+        targets = {vm: each.target for vm, each in ripe.items()}
+        self._act(BALANCE, targets, state, {vm: each.reason for vm, each in ripe.items()})
+
+    def act(
+        self,
+        method: str,
+        answer: Migrations,
+        state: ClusterState,
+        destinations: ClusterDestinations,
+    ) -> None:
+        """Act on the answer of a hook or of the timer.
+
+        Args:
+            destinations: which know the VMs of the answer.
+        """
+        possible = self._migrations.possible(method, answer, state, destinations)
+        self._act(method, possible, state)
+
+    def settle_plans(self, state: ClusterState) -> None:
+        """End the plans that the cluster has left behind, and make those that were approved.
+
+        Whether one of a balancing is still worth it, only the next balancing shows.
+        """
+        for plan in self._plans.of_cluster(self._cluster):
+            if plan.state not in (WAITING, APPROVED):
+                continue
+            problem = left_behind(plan, state)
+            if problem:
+                self._plans.end(plan, LEFT_BEHIND, problem)
+            elif plan.method != BALANCE:
+                self._make_approved(plan, state)
+
+    def _make_approved(self, plan: Plan, state: ClusterState) -> None:
+        if plan.state == APPROVED:
+            taken = self._make(plan.method, plan.steps, state)
+            self._plans.end(plan, MADE, f"{len(taken)} of {len(plan.steps)} migrations are begun")
+
+    def _act(
+        self,
+        method: str,
+        wanted: Wanted,
+        state: ClusterState,
+        reasons: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Make a plan of migrations, and make them, tell them or have them wait.
+
+        Args:
+            reasons: by VM, where the scheduler's word is not all that is known.
+        """
+        asked = f"{method} of {self._settings.scheduler} asks for it"
+        if method == BALANCE and self._settings.balance is not None:
+            asked = f"{self._settings.balance.name} asks for it"
+        steps = [planned(vm, to, reasons.get(vm) or asked, state) for vm, to in wanted.items()]
+        if self._drive is Drive.APPROVE:
+            steps = self._without_refused(steps)
+        if self._drive is Drive.APPROVE and method in HOOKS:
+            former = self._plans.open(self._cluster, method)
+            # Each change is told once: what it led to stays wanted.
+            steps += [
+                each
+                for each in (former.steps if former else ())
+                if each.vm not in wanted and not misfit(each, state)
+            ]
+        becomes = {Drive.DRY_RUN: TOLD, Drive.APPROVE: WAITING}.get(self._drive, MADE)
+        now = time.time()
+        self._plans.add(Plan(self._cluster, method, tuple(steps), now, self.imbalance, becomes))
+        if self._drive is Drive.DRY_RUN:
+            self._migrations.tell(method, steps, state)
+        elif self._drive is Drive.ON:
+            self._make(method, steps, state)
+
+    def _without_refused(self, steps: Iterable[Step]) -> List[Step]:
+        return [
+            each
+            for each in steps
+            if not self._plans.was_refused(self._cluster, each.vm, each.target)
+        ]
+
+    def _make(self, method: str, steps: Sequence[Step], state: ClusterState) -> List[str]:
+        """Make migrations; gives the VMs that the engine does not refuse to migrate."""
+        now = time.monotonic()
+        self._migrations.begin(steps)
+        if method == BALANCE:
+            self._memory.moved = [each.vm for each in steps]
+        self._store.save(self._cluster)
+        taken = self._migrations.make({each.vm: each.target for each in steps}, state)
+        if method == BALANCE:
+            self._memory.moved = taken
+            self._calm.made((each for each in _moves(steps) if each.vm in taken), now)
+            self._store.save(self._cluster)
+        return taken
+
+
+def _moves(steps: Iterable[Step]) -> Tuple[Judged, ...]:
+    return tuple(Judged(each.vm, each.source, each.target) for each in steps)

@@ -85,6 +85,20 @@ def test_short_peaks_of_one_host_after_another_are_no_lasting_imbalance():
         assert made(calm.judge({"a": "puma"}, crowded, 60 * minute)) == []
 
 
+def test_hosts_that_are_not_up_do_not_count_for_the_mean():
+    """Here it is near that of the full hosts, so that the empty one is the cause."""
+    calm = Calm(60, 5)
+    up = {"lynx": HostState("lynx", "up", 10, 6), "lion": HostState("lion", "up", 10, 6)}
+    off = {str(number): HostState("off", "maintenance", 10, 0) for number in range(9)}
+    vms = [("a", "lynx", 2), ("b", "lion", 2)]
+    cluster = ClusterState(
+        {**up, **off, "puma": HostState("puma", "up", 10, 0)},
+        {name: VmState(name, "up", host, 1, 0, part) for name, host, part in vms},
+    )
+    assert made(calm.judge({"a": "puma"}, cluster, 0)) == []
+    assert made(calm.judge({"b": "puma"}, cluster, 60)) == ["b"]
+
+
 def test_a_host_that_takes_vms_all_the_time_is_the_cause():
     """From whichever host they come: here an empty one is to be filled."""
     calm = Calm(120, 5)

@@ -46,6 +46,48 @@ for line in sys.stdin:
     print(b"Can" in units, b"Late" in units, flush=True)
 """
 
+# Clients that call while the daemon is restarted: every second one on a new connection each time.
+# A kept connection that is closed while it is idle is opened again, as HTTP has it.
+RESTARTS = f"""
+import http.client, ssl, subprocess, sys, threading
+trust = ssl.create_default_context(cafile="{CERTIFICATE}")
+discover = "<methodCall><methodName>discover</methodName></methodCall>"
+answered, failures, stopped = [], [], threading.Event()
+
+def ask(connection):
+    connection.request("POST", "/design", discover, {{"Content-Type": "text/xml"}})
+    assert b"Can" in connection.getresponse().read()
+
+def call(keeps):
+    connection, used = None, False
+    while not stopped.is_set():
+        connection = connection or http.client.HTTPSConnection("localhost", 18781, context=trust)
+        try:
+            ask(connection)
+            answered.append(1)
+            used = keeps
+        except Exception as error:
+            if not used:
+                failures.append(repr(error))
+            used = False
+        if not used:
+            connection.close()
+            connection = None
+
+clients = [threading.Thread(target=call, args=(number % 2 == 0,)) for number in range(16)]
+for client in clients:
+    client.start()
+for number in range(int(sys.argv[1])):
+    if number % 2:
+        subprocess.run(["systemctl", "daemon-reload"], check=True)
+    subprocess.run(["systemctl", "restart", "{UNIT}"], check=True)
+    subprocess.run(["systemctl", "reset-failed", "{UNIT}"], check=True)  # of the limit of starts
+stopped.set()
+for client in clients:
+    client.join()
+print(len(answered), failures[:3])
+"""
+
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory):
@@ -302,6 +344,14 @@ def test_killed_it_is_started_again(running):
     restarted(running)
     assert set(processes(running)).isdisjoint(former)
     assert filtered(running, "fork") == ["fork"]
+
+
+def test_restarts_and_upgrades_refuse_and_lose_no_call(running):
+    """An upgrade has systemd read the unit again, too."""
+    told = running.run(PYTHON, "-c", RESTARTS, "6")
+    answered, _, failures = told.strip().splitlines()[-1].partition(" ")
+    assert failures == "[]", told
+    assert int(answered) > 100
 
 
 def restarted(machine):

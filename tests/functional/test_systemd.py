@@ -348,7 +348,7 @@ def test_killed_it_is_started_again(running):
 
 def test_restarts_and_upgrades_refuse_and_lose_no_call(running):
     """An upgrade has systemd read the unit again, too."""
-    told = running.run(PYTHON, "-c", RESTARTS, "6")
+    told = running.run(PYTHON, "-c", RESTARTS, "4")
     answered, _, failures = told.strip().splitlines()[-1].partition(" ")
     assert failures == "[]", told
     assert int(answered) > 100

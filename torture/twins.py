@@ -30,8 +30,9 @@ from torture.tally import Tally
 _SETTINGS = "drain_time = 5\nconnection_timeout = 4"
 _BAD = 2 * len(ATTACKS)
 _PAUSE = 2.0  # seconds, at most, between two deeds of the operator
+_GONE = 5.0  # seconds, at most, until a killed one is started: HAProxy may notice, or not
 _WITHIN = (
-    60.0  # seconds for a daemon to be used again, and for the processes of a killed one to end
+    60.0  # seconds for a daemon to be used again, and for the end of what was below a killed one
 )
 
 
@@ -53,6 +54,7 @@ class Operator:
         name = self._chosen.choice("ab")
         if self._chosen.random() < 0.5:
             self._kill(name)
+            time.sleep(self._chosen.random() * _GONE)
         else:
             status = self._twins.daemons[name].stop()
             self._tally.count("restarts")

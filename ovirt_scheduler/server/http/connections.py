@@ -15,13 +15,14 @@ from typing import Dict, Sequence, Set
 
 
 class _State(enum.Enum):
-    FRESH = "fresh"  # no request has come yet
+    FRESH = "fresh"  # nothing has come yet
+    GREETED = "greeted"  # a handshake has begun, and no request has come yet
     IDLE = "idle"
     BUSY = "busy"
     ABORTED = "aborted"  # its thread has yet to notice
 
 
-_WAITING = (_State.FRESH, _State.IDLE)  # for a request
+_WAITING = (_State.FRESH, _State.GREETED, _State.IDLE)  # for a request
 
 
 class Connections:
@@ -67,6 +68,10 @@ class Connections:
             self._ending_threads.add(threading.current_thread())
             self._changed.notify_all()
 
+    def set_greeted(self, connection: socket.socket) -> bool:
+        """Note that a handshake begins; False: too late, the connection is aborted."""
+        return self._change(connection, (_State.FRESH,), _State.GREETED)
+
     def set_busy(self, connection: socket.socket) -> bool:
         """Note the first byte of a request; False: too late, the connection is aborted."""
         return self._change(connection, _WAITING, _State.BUSY)
@@ -85,17 +90,20 @@ class Connections:
                     self._abort(connection)
                     return
 
-    def drain(self, seconds: float) -> None:
+    def drain(self, silent: float, greeted: float) -> None:
         """Break the connections that wait for a request, until all that are left are busy.
 
         The clients of those that had one before open others. The rest is given some time for its
         first request, as their clients would not.
+
+        Args:
+            silent, greeted: seconds for those that have said nothing yet, and for the others.
         """
         with self._changed:
             self._draining = True
             self._abort_all(_State.IDLE)
-            self._changed.wait_for(lambda: _State.FRESH not in self._states.values(), seconds)
-            self._abort_all(_State.FRESH)
+            self._await_end_of(_State.FRESH, silent)
+            self._await_end_of(_State.GREETED, greeted)
 
     def wait_until_idle(self, deadline: float) -> bool:
         """Wait until none is busy, or the monotonic clock reads ``deadline``; True: none is."""
@@ -129,6 +137,11 @@ class Connections:
             self._states[connection] = after
             self._changed.notify_all()
             return True
+
+    def _await_end_of(self, state: _State, seconds: float) -> None:
+        """Wait until none is in the state, and break those that still are."""
+        self._changed.wait_for(lambda: state not in self._states.values(), seconds)
+        self._abort_all(state)
 
     def _abort_all(self, wanted: _State) -> None:
         for connection, state in self._states.items():

@@ -214,6 +214,8 @@ class ConnectionHandler:
             self._output.flush()
             return False
         if context is not None:
+            if not self._server.connections.set_greeted(self._connection):
+                return False
             try:
                 self._stream.start_tls(context)
             except TlsError as error:

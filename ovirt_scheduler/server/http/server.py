@@ -34,7 +34,8 @@ from ovirt_scheduler.server.method import Method
 logger = logging.getLogger(__name__)
 
 _BODIES = 16  # bodies of the largest size that there is room for at one time
-_FRESH = 1.0  # seconds for a first request on a connection, when the server stops
+_SILENT = 1.0  # seconds for a first byte on a connection, when the server stops
+_GREETED = 5.0  # and for a first request, where a handshake has begun
 _STOPPING = 0.5  # seconds in which threads may end when their connections are broken
 _RECLAIM = 64  # connections that have ended: then free memory is given back
 _ACCEPT_PAUSE = 0.2  # seconds to wait where the system has no room for a connection
@@ -131,7 +132,7 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
             self._wake.send(b"!")  # ends the wait for a connection
         if self._accepting.acquire(timeout=grace):  # what is accepted is in the table
             self._accepting.release()
-        self.connections.drain(min(_FRESH, grace))
+        self.connections.drain(min(_SILENT, grace), min(_GREETED, grace))
         if not self.connections.wait_until_idle(deadline):
             logger.warning(
                 "calls are still under way after %(seconds)g s; they are cut off",

@@ -180,3 +180,24 @@ def test_closing_wakes_the_one_that_waits_for_room(peers: list[Peer]) -> None:
     table.close(time.monotonic() + 0.05)
     waiting.join(30)
     assert answers == [False]
+
+
+def test_who_is_in_a_handshake_at_the_end_has_time_for_a_request(peers: list[Peer]) -> None:
+    """Who has said nothing has not; who had a request before opens another connection."""
+    table = Connections(limit=3)
+    silent, greeted, idle = peers[:3]
+    for peer in (silent, greeted, idle):
+        assert table.add(peer.socket)
+        peer.serve_in(table)
+    assert table.set_greeted(greeted.socket)
+    assert table.set_busy(idle.socket)
+    assert table.set_idle(idle.socket)
+    draining = threading.Thread(target=table.drain, args=(0.0, 30.0))
+    draining.start()
+    assert silent.cut
+    assert idle.cut
+    assert greeted.open
+    assert table.set_busy(greeted.socket)
+    draining.join(30)
+    assert not draining.is_alive()
+    assert not table.set_idle(greeted.socket)

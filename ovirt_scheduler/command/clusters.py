@@ -36,13 +36,13 @@ def _run(options: argparse.Namespace) -> int:
     if (options.action == "take") != (options.cluster is not None):
         raise BadUsage("take needs the name of a cluster, and list has none")
     if options.action == "list":
-        told = explanation.cleaned(ask(arguments.state(), "status"))
-        return arguments.show(_listed(told["clusters"]), options.output or "table")
-    told = ask(arguments.state(), "take", cluster=options.cluster)
+        answer = explanation.cleaned(ask(arguments.state(), "status"))
+        return arguments.show(_listed(answer["clusters"]), options.output or "table")
+    answer = ask(arguments.state(), "take", cluster=options.cluster)
     if options.output == "json":
-        sys.stdout.write(tables.document(told))
+        sys.stdout.write(tables.document(answer))
         return 0
-    former = explanation.cleaned(told["driven_by"])
+    former = explanation.cleaned(answer["driven_by"])
     before = f"; {former} did before" if former else ""
     sys.stdout.write(f"this daemon drives the cluster {options.cluster} from now on{before}\n")
     return 0

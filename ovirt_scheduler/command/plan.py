@@ -42,10 +42,10 @@ def _run(options: argparse.Namespace) -> int:
     action, listed = options.action, options.action == "list"
     if listed != (options.plan is None):
         raise BadUsage(f"plan {action} takes {'no id' if listed else 'the id of a plan'}")
-    told = ask(arguments.state(), "plan", action=action, plan=options.plan, login=login())
-    for each in told if listed else [told]:
+    answer = ask(arguments.state(), "plan", action=action, plan=options.plan, login=login())
+    for each in answer if listed else [answer]:
         each["time"] = status.moment(each["time"])
-    found = explanation.cleaned(told)
+    found = explanation.cleaned(answer)
     output = options.output or "table"
     if listed:
         rows = [
@@ -53,9 +53,9 @@ def _run(options: argparse.Namespace) -> int:
             for each in found
         ]
         text = tables.table(_HEADINGS, rows) or "there are no plans\n"
-        return arguments.show(Shown(text, told, names=[each["plan"] for each in found]), output)
+        return arguments.show(Shown(text, answer, names=[each["plan"] for each in found]), output)
     well = action != "approve" or found["state"] in ("made", "approved")
-    return arguments.show(Shown(_text(found), told, well, [found["plan"]]), output)
+    return arguments.show(Shown(_text(found), answer, well, [found["plan"]]), output)
 
 
 def login() -> Optional[int]:

@@ -97,9 +97,9 @@ def call_method(
     """
     if driver.defines(method) is None:
         return terminal.schedule(call, str(driver.topic), method, inputs.arguments(words))
-    given, subject = inputs.pairs(words), _SUBJECTS.get(method)
+    named, subject = inputs.pairs(words), _SUBJECTS.get(method)
     known = [] if subject is None else [subject, "old_status", "new_status"]
-    for name in given:
+    for name in named:
         if name not in known:
             takes = f"it takes {', '.join(known)}" if known else "it takes none"
             raise BadUsage(
@@ -116,7 +116,7 @@ def call_method(
         raise BadUsage(f"{method} is about VMs: give --vms FILE, or --cluster FILE")
     change: Tuple[str, ...] = ()
     if subject is not None:
-        change, asked = _change(method, subject, given, asked)
+        change, asked = _change(method, subject, named, asked)
     return terminal.migrations(call, _ASKED[method], driver.name, asked, change)
 
 
@@ -126,24 +126,24 @@ def _callable(driver: DriverUnit) -> List[str]:
 
 
 def _change(
-    method: str, subject: str, given: Mapping[str, str], asked: Inputs
+    method: str, subject: str, named: Mapping[str, str], asked: Inputs
 ) -> Tuple[Tuple[str, ...], Inputs]:
     """What a hook is told, and the documents as they are after that."""
     for name in (subject, "new_status"):
-        if not given.get(name):
+        if not named.get(name):
             raise BadUsage(f"--call {method}: give {name}=… too")
     document = asked.hosts if subject == "host" else asked.vms
-    identity = find(document, subject, given[subject])
-    former, changed = _with_status(document, identity, given["new_status"])
-    old = given.get("old_status") or former
+    identity = find(document, subject, named[subject])
+    former, changed = _with_status(document, identity, named["new_status"])
+    old = named.get("old_status") or former
     if not old:
         raise BadUsage(f"--call {method}: give old_status=… too; no document tells it")
-    for status in (old, given["new_status"]):
+    for status in (old, named["new_status"]):
         if status not in _STATUSES[subject]:
             hint = near.hint(status, _STATUSES[subject])
             raise BadUsage(f"--call {method}: no {_WORDS[subject]} has the status {status!r}{hint}")
     now = asked._replace(hosts=changed) if subject == "host" else asked._replace(vms=changed)
-    return (identity, old, given["new_status"]), now
+    return (identity, old, named["new_status"]), now
 
 
 def find(document: HostsInput, subject: str, wanted: str) -> str:
@@ -169,8 +169,8 @@ def _with_status(document: HostsInput, identity: str, status: str) -> Tuple[str,
         return "", document
     root = ElementTree.fromstring(document)  # noqa: S314  a file of whoever runs the command
     (element,) = (each for each in (root, *root) if each.get("id") == identity)
-    told = element.find("status/state")  # version 3
-    told = element.find("status") if told is None else told
-    told = ElementTree.SubElement(element, "status") if told is None else told
-    former, told.text = told.text or "", status
+    state = element.find("status/state")  # version 3
+    state = element.find("status") if state is None else state
+    state = ElementTree.SubElement(element, "status") if state is None else state
+    former, state.text = state.text or "", status
     return former, ElementTree.tostring(root, encoding="unicode")

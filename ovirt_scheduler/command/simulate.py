@@ -128,8 +128,8 @@ def _simulate(options: argparse.Namespace) -> int:
 
 def _taken(options: argparse.Namespace) -> Snapshot:
     """The cluster to begin with."""
-    given = (options.snapshot is not None, options.hosts is not None, options.recorded)
-    if sum(given) != 1:
+    sources = (options.snapshot is not None, options.hosts is not None, options.recorded)
+    if sum(sources) != 1:
         raise BadUsage("name a snapshot's file, or give one of --hosts and --recorded")
     if options.recorded:
         return snapshot.recorded(Reader(arguments.state() / FILE))

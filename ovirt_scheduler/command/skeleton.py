@@ -38,10 +38,12 @@ def _run(options: argparse.Namespace) -> int:
         there = ", ".join(f"--{part}" for part in PARTS)
         raise BadUsage(f"say what it is to be: {there}")
     plugin, conf, test = write(options.folder, options.name, parts)
-    given = "--hosts hosts.xml" if parts != ["driver"] else "--call shares 'amounts={\"web\": 1}'"
+    tried_with = (
+        "--hosts hosts.xml" if parts != ["driver"] else "--call shares 'amounts={\"web\": 1}'"
+    )
     sys.stdout.write(
         f"{plugin}\n{conf}\n{test}\n"
-        f"next: python3 -m pytest {test}, or ovirt-scheduler try {plugin} {given};\n"
+        f"next: python3 -m pytest {test}, or ovirt-scheduler try {plugin} {tried_with};\n"
         f"then put {plugin.name} into plugins_path, {conf.name} into plugins_conf_path\n"
     )
     return 0

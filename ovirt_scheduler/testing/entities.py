@@ -19,8 +19,8 @@ GIB = 2**30
 
 def make_cluster(name: str = "Default", **attributes: Any) -> types.Cluster:
     """A cluster; its id is made of its name, unless it is given."""
-    given = {"id": _id("cluster", name), "affinity_groups": [], **attributes}
-    return types.Cluster(name=name, **given)
+    values = {"id": _id("cluster", name), "affinity_groups": [], **attributes}
+    return types.Cluster(name=name, **values)
 
 
 def make_host(

@@ -111,8 +111,8 @@ class _Handler(BaseHTTPRequestHandler):
         engine = self.server.engine
         good = secrets.compare_digest(password.encode(), engine.password.encode())
         denied = {"error": "wrong password", "error_code": "access_denied"}
-        told = {"access_token": engine.token} if good else denied
-        self._send(200 if good else 400, json.dumps(told), "application/json")
+        answer = {"access_token": engine.token} if good else denied
+        self._send(200 if good else 400, json.dumps(answer), "application/json")
 
     def _answer(self, ask: Callable[[], str]) -> None:
         wanted = f"Bearer {self.server.engine.token}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Collection, List, Mapping, NoReturn, Sequence, Tuple
@@ -150,3 +151,20 @@ def settings(options: argparse.Namespace, for_daemon: bool = False) -> Settings:
         folders = tuple(Path(folder).absolute() for folder in options.plugins.split(":") if folder)
         settings = replace(settings, plugins_path=folders, plugins_path_optional=frozenset())
     return settings
+
+
+class _Progress:
+    """Shows how far it is, on a terminal alone, in the place of what was shown before."""
+
+    def __init__(self) -> None:
+        self._at = 0.0
+
+    def __call__(self, progress: str) -> None:
+        now = time.monotonic()
+        if sys.stderr.isatty() and (now > self._at + 0.1 or not progress):
+            self._at = now
+            sys.stderr.write(f"\r\x1b[K{progress}")
+            sys.stderr.flush()
+
+
+tell_progress = _Progress()

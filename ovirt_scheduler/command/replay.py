@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ovirt_scheduler.command import arguments, decisions, tables
+from ovirt_scheduler.command.arguments import tell_progress
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.errors import BadUsage, NotPermitted, NotRecorded
@@ -24,7 +24,7 @@ from ovirt_scheduler.workbench.replay import Changes, Policy
 _MOST = 10_000_000  # decisions
 _MOST_SHOWN = 20  # decisions that differ, in a table
 _LINES = 6  # of the explanation of each
-_PROGRESS_SECONDS = 0.2
+_BAR = 30  # characters
 _QUERY_SECONDS = 60.0  # nobody waits for the next query
 
 
@@ -163,25 +163,17 @@ def _replay(
     Returns:
         Whether Ctrl-C came before the end.
     """
-    shown_at = 0.0
     try:
         for then, made in replay.run(reader, numbers, policies, settings.max_parallel_calls):
             comparison.add(then, made)
-            if time.monotonic() >= shown_at + _PROGRESS_SECONDS:
-                shown_at = time.monotonic()
-                _tell(f"{comparison.count} of {len(numbers)} decisions")
+            done = comparison.count
+            bar = "#" * (_BAR * done // len(numbers))
+            tell_progress(f"[{bar:{_BAR}}] {done} of {len(numbers)} decisions")
     except KeyboardInterrupt:
         return True
     finally:
-        _tell("")
+        tell_progress("")
     return False
-
-
-def _tell(progress: str) -> None:
-    """Show how far it is, on a terminal alone, in the place of what was shown before."""
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{progress}")
-        sys.stderr.flush()
 
 
 def _shown(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence
 
 from ovirt_scheduler.command import arguments, inputs, tables
+from ovirt_scheduler.command.arguments import tell_progress
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.errors import BadUsage
@@ -91,8 +91,8 @@ def _snapshot(options: argparse.Namespace) -> int:
     engine = arguments.settings(options).engine
     if engine is None:
         raise BadUsage("there is no section [engine] in the settings: it says which engine to ask")
-    taken = snapshot.take(engine, options.cluster, _tell)
-    _tell("")
+    taken = snapshot.take(engine, options.cluster, tell_progress)
+    tell_progress("")
     taken.write(options.file)
     sys.stdout.write(
         f"{options.file}: {len(taken.hosts)} hosts and {len(taken.vms)} VMs of {taken.cluster}, "
@@ -113,7 +113,7 @@ def _simulate(options: argparse.Namespace) -> int:
             simulated.append(Simulated(words, outcome))
             if outcome.stopped:
                 break
-    _tell("")
+    tell_progress("")
     about = {
         "cluster": taken.cluster, "taken": taken.taken, "hosts": len(taken.hosts),
         "vms": len(taken.vms), "scenario": options.scenario and options.scenario.name,
@@ -168,7 +168,9 @@ def _run(
     engine = SimulatedEngine(cluster)
     try:
         asked = Policy(running, settings, cluster, engine)
-        run = Simulation(cluster, asked, settings, happens, options.seed, options.balancings, _tell)
+        run = Simulation(
+            cluster, asked, settings, happens, options.seed, options.balancings, tell_progress
+        )
         return run.run()
     finally:
         engine.close()
@@ -183,20 +185,3 @@ def _text(simulated: Sequence[Simulated]) -> str:
         mark = f"{letter}: " if len(simulated) > 1 else ""
         lines += [f"{mark}{what}: {text}\n" for what, text in simulation_report.notes(each)]
     return "".join(lines)
-
-
-class _Progress:
-    """Shows how far it is, on a terminal alone, in the place of what was shown before."""
-
-    def __init__(self) -> None:
-        self._at = 0.0
-
-    def __call__(self, progress: str) -> None:
-        now = time.monotonic()
-        if sys.stderr.isatty() and (now > self._at + 0.1 or not progress):
-            self._at = now
-            sys.stderr.write(f"\r\x1b[K{progress}")
-            sys.stderr.flush()
-
-
-_tell = _Progress()

@@ -172,7 +172,7 @@ class Comparison:
         """For JSON."""
         return {
             "decisions": self.count,
-            "same": round(self.same / self.count, 4) if self.count else None,
+            "same": self.same / self.count if self.count else None,
             "unsteady": dict(self.unsteady.most_common()),
             "edited": dict(self.edited.most_common()),
             "uncertain": self.uncertain,

@@ -20,6 +20,7 @@ cleared is an engine that is silent, ``broken`` is what it says instead of a doc
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import ssl
@@ -43,10 +44,12 @@ PASSWORD = "correct+horse & batterie"  # has to be escaped in a form
 
 _SSO = "/ovirt-engine/sso/oauth/token"
 _LOGOUT = "/ovirt-engine/services/sso-logout"
+_DECLARATION = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
 _HTML = "<html><head><title>Error</title></head><body>Error</body></html>"
 _NAMES = uuid.UUID("6f1d7b0e-3c55-4b52-9c5e-1d3a1f6b9e10")
 
 
+@functools.cache
 def id_of(name: str) -> str:
     """The id that a host or a VM of that name has."""
     return str(uuid.uuid5(_NAMES, name))
@@ -409,9 +412,6 @@ class RestServer:
         if vm.host is not None:
             content.append(Element("host", "", at("hosts", id_of(vm.host))))
         return Element("vm", content, at("vms", vm.id))
-
-
-_DECLARATION = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
 
 
 def _event(number: int, event: Event) -> Element:

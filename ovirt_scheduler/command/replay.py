@@ -16,6 +16,7 @@ from ovirt_scheduler.errors import BadUsage, NotPermitted, NotRecorded
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.store import FILE
+from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.settings.config import Settings
 from ovirt_scheduler.workbench import pages, replay, replay_report
 from ovirt_scheduler.workbench.comparison import Comparison, Difference
@@ -179,7 +180,7 @@ def _replay(
 def _shown(
     comparison: Comparison, stopped: bool, lines: Sequence[str], faults: Sequence[str]
 ) -> Shown:
-    text = "".join(f"{each}\n" for each in (*lines, *_of_differences(comparison.differ)))
+    text = "".join(f"{printable(each)}\n" for each in (*lines, *_of_differences(comparison.differ)))
     fields = {**comparison.fields(), "stopped": stopped, "problems": list(faults)}
     return Shown(text + _sums(comparison), fields, not stopped)
 

@@ -141,7 +141,7 @@ def ask_others(daemon: Daemon) -> None:
         properties = {"filters": "Reserve", "cost_functions": "Large=1"}  # h0 and h1 have room
         assert proxy.selectHost("default", THREE, vm.format("selected", 12 * GIB), properties) == H1
         many = [ID.format(number) for number in range(40)]
-        proxy.runFilters(["Chance"], many, "by chance", {})
+        proxy.runFilters(["Chance"], many, "by chance \x9b", {})  # which steers a terminal
         proxy.runFilters(["Asks"], [LYNX, PUMA], "of the engine", {})
         assert proxy.runFilters(["Named"], [LYNX, PUMA], id_of("web"), {}) == [LYNX]
         vms = "<vms><vm id='1'><name>web</name></vm><vm id='2'><name>db</name></vm></vms>"
@@ -286,11 +286,13 @@ def test_what_uses_chance_or_the_engine_is_told(replay, recording):
     assert told["unsteady"] == {"Chance": 1, "Asks": 1}
     assert told["same"] == 37 / 39
     assert len(told["uncertain"]) == 2
-    assert not {"by chance", "of the engine"} & {each["vm"] for each in told["differ"]}
+    assert not {"by chance \x9b", "of the engine"} & {each["vm"] for each in told["differ"]}
     shown = replay("--unit", "Chance")
     assert "unchanged: 0 of 1 decisions come out the same (0.0 %)\n" in shown
     assert "  Chance answers otherwise, 1 of them: it uses time, chance or the engine\n" in shown
     assert "today: 1 of 1 decisions differ" in shown
+    assert "runFilters for VM by chance " in shown
+    assert "\x9b" not in shown
 
 
 def test_factors_and_units_can_be_changed(replay):

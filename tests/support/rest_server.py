@@ -20,7 +20,6 @@ cleared is an engine that is silent, ``broken`` is what it says instead of a doc
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 import ssl
@@ -36,7 +35,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from ovirt_scheduler.security import certificates
 from ovirt_scheduler.settings.config import EngineSettings
-from tests.support.elements import API, Element, at, collection, link
+from tests.support.elements import API, Element, at, collection, id_of, link, statistic
 
 GIB = 2**30
 USER = "scheduler@internal"
@@ -46,13 +45,6 @@ _SSO = "/ovirt-engine/sso/oauth/token"
 _LOGOUT = "/ovirt-engine/services/sso-logout"
 _DECLARATION = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
 _HTML = "<html><head><title>Error</title></head><body>Error</body></html>"
-_NAMES = uuid.UUID("6f1d7b0e-3c55-4b52-9c5e-1d3a1f6b9e10")
-
-
-@functools.cache
-def id_of(name: str) -> str:
-    """The id that a host or a VM of that name has."""
-    return str(uuid.uuid5(_NAMES, name))
 
 
 @dataclass
@@ -396,10 +388,10 @@ class RestServer:
             values = {"memory.total": host.memory, "memory.used": used}
         if host.busy is not None:
             values["cpu.current.idle"] = 100 - host.busy
-        return [_statistic(name, value) for name, value in values.items() if value is not None]
+        return [statistic(name, value) for name, value in values.items() if value is not None]
 
     def _vm(self, vm: Vm, follow: bool = False) -> Element:
-        busy = [] if vm.busy is None else [_statistic("cpu.current.total", vm.busy)]
+        busy = [] if vm.busy is None else [statistic("cpu.current.total", vm.busy)]
         content = [
             Element("name", vm.name),
             Element("statistics", busy) if follow else link("vms", vm.id, "statistics"),
@@ -420,18 +412,6 @@ def _event(number: int, event: Event) -> Element:
     told = [Element("code", str(event.code)), Element("time", moment), *links]
     told += [Element("correlation_id", event.correlation_id)] if event.correlation_id else []
     return Element("event", told, at("events", str(number)))
-
-
-def _statistic(name: str, value: int) -> Element:
-    content = {"name": name, "kind": "gauge", "type": "integer", "unit": "bytes"}
-    return Element(
-        "statistic",
-        [
-            *(Element(part, text) for part, text in content.items()),
-            Element("values", [Element("value", [Element("datum", value)])]),
-        ],
-        {"id": id_of(name)},
-    )
 
 
 def _json(status: int, told: object) -> Reply:

@@ -10,6 +10,7 @@ from ovirt_scheduler.schedulers.migration import Migration
 from tests.support.rest_server import Host, Reply, RestServer, Vm, id_of
 
 WEB, MAIL, PUMA = map(id_of, ("web", "mail", "puma"))
+MARK = "ovirt-scheduler-s0199ab12cd3-here-0001-00aa"
 
 
 @pytest.fixture
@@ -24,11 +25,12 @@ def engine(tmp_path, monkeypatch):
 
 
 def test_what_the_engine_refuses_is_told_from_what_it_took(engine):
-    """With its reason."""
-    told = Migration().migrate({MAIL: PUMA, WEB: PUMA})
+    """With its reason; the event of what it took has the mark."""
+    told = Migration().migrate({MAIL: PUMA, WEB: PUMA}, MARK)
     assert "Cannot migrate VM." in told["refused"].pop(MAIL)
     assert told == {"refused": {}, "unanswered": {}}
     assert engine.migrations == [("web", "puma")]
+    assert [each.correlation_id for each in engine.events.values()][1:] == [MARK]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +46,7 @@ def test_what_the_engine_refuses_is_told_from_what_it_took(engine):
 def test_an_answer_that_tells_nothing_is_none(engine, answer):
     """The engine took the VM and may not take the next, which would only wait as long."""
     engine.broken_action = answer
-    told = Migration().migrate({WEB: PUMA, MAIL: PUMA})
+    told = Migration().migrate({WEB: PUMA, MAIL: PUMA}, MARK)
     assert list(told["unanswered"]) == [WEB]
     assert told["unanswered"][WEB]
     assert "not asked" in told["refused"][MAIL]
@@ -56,7 +58,7 @@ def test_an_engine_that_is_away_is_told_in_words(engine, monkeypatch):
     monkeypatch.setattr(
         plugin, "_provided", [EngineAccess("http://localhost:1/api", None, "token")]
     )
-    told = Migration().migrate({WEB: PUMA})["unanswered"][WEB]
+    told = Migration().migrate({WEB: PUMA}, MARK)["unanswered"][WEB]
     assert "onnect" in told
     assert "object" not in told
 
@@ -67,7 +69,7 @@ def test_without_a_login_nothing_is_asked(engine, monkeypatch, lost):
     engine.tokens.clear()
     if lost == "access":
         monkeypatch.setattr(plugin, "_provided", [NoEngine("no answer")])
-    told = Migration().migrate({WEB: PUMA, MAIL: PUMA})
+    told = Migration().migrate({WEB: PUMA, MAIL: PUMA}, MARK)
     assert list(told["refused"]) == [WEB, MAIL]
     assert told["unanswered"] == {}
     assert engine.migrations == []

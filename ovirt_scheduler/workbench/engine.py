@@ -19,7 +19,7 @@ from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.workbench.made_cluster import API, MadeCluster, Unknown
 
 _LOGIN, _LOGOUT = "/ovirt-engine/sso/oauth/token", "/ovirt-engine/services/sso-logout"
-_MIGRATE = re.compile(rf"{API}/vms/([^/]+)/migrate")
+_MIGRATE = re.compile(rf"{API}/vms/([^/]+)/migrate(?:\?.*)?")
 _LONGEST_BODY = 1 << 20  # bytes of a request
 
 

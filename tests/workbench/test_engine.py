@@ -111,7 +111,7 @@ def test_a_migration_is_done_and_recorded(engine, system):
     web.migrate(host=types.Host(id=PUMA))
     assert web.get().host.id == PUMA
     web.migrate(host=types.Host(name="lynx"))
-    web.migrate()
+    web.migrate(query={"correlation_id": "ours"})
     assert engine.migrations == [("web", "puma"), ("web", "lynx"), ("web", None)]
     with pytest.raises(ovirtsdk4.Error, match="has no host ocelot to migrate web to"):
         web.migrate(host=types.Host(name="ocelot"))

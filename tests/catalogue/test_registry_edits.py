@@ -63,7 +63,7 @@ class Crowd:
         while not self._enough.is_set():
             self._service.discover()
 
-    def wait(self, calls: int = 3) -> None:
+    def wait(self, calls: int) -> None:
         """Until each thread has had so many more answers."""
         goal = {name: len(answers) + calls for name, answers in self.answers.items()}
         wait_until(
@@ -99,10 +99,11 @@ def test_calls_beside_edits_get_what_some_good_version_gives(place, turns):
         steady.write_text(text)
 
     with Crowd(service, ["steady", "moves", "moved"]) as crowd:
+        crowd.wait(1)
         for turn in range(turns):
             for edit in (steady.write_text, replace, move_away_and_write):
                 edit(new())
-                crowd.wait()
+                wait_until(lambda: crowd.answers["steady"][-1], suits=lambda seen: seen == good[-1])
                 edit(plugin(9000 + turn)[:-8])  # half of it
                 crowd.wait(1)
                 edit(plugin(8000 + turn, "raise SystemExit"))

@@ -7,6 +7,7 @@ file. Guessing too many does no harm.
 from __future__ import annotations
 
 import re
+import threading
 import unicodedata
 from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -35,6 +36,7 @@ class Sources:
     def __init__(self, files: Sequence[PluginFile], read: Callable[[PluginFile], Source]) -> None:
         self._read = read
         self._had: Dict[PluginFile, _Read] = {}
+        self._reading = threading.Lock()
         self._words: Dict[PluginFile, Optional[FrozenSet[str]]] = {}
         self._named: Dict[object, Dict[str, List[PluginFile]]] = {}  # by folder and first name
         for file in files:
@@ -49,13 +51,14 @@ class Sources:
             FileNotFoundError: it has gone since the scan.
             PluginError: it cannot be read or trusted.
         """
-        had = self._had.get(file)
-        if had is None:
-            try:
-                had = self._read(file)
-            except (PluginError, FileNotFoundError) as error:
-                had = error
-            self._had[file] = had
+        with self._reading:  # several threads may want a helper that all of them import
+            had = self._had.get(file)
+            if had is None:
+                try:
+                    had = self._read(file)
+                except (PluginError, FileNotFoundError) as error:
+                    had = error
+                self._had[file] = had
         if isinstance(had, Source):
             return had
         raise had.with_traceback(None)

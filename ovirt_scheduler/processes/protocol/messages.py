@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ovirt_scheduler.model import records
 from ovirt_scheduler.model.analysis import Analysis
@@ -219,6 +219,12 @@ def unpack_split(payload: bytes, count: int, size: int) -> List[Optional[List[in
     return lengths
 
 
+def _amounts(used: List[Any], most: int) -> Iterator[Any]:
+    if len(used) > most:
+        raise ValueError("more amounts than there are")
+    return map(amount, used)
+
+
 def unpack_hosts(seen: Any) -> Dict[str, HostState]:
     """The state of each host by id, as a reader found it in one document.
 
@@ -232,7 +238,7 @@ def unpack_hosts(seen: Any) -> Dict[str, HostState]:
         (hosts,) = seen
         return {
             text(key): replace(
-                HostState(text(name), text(status), *map(amount, used)),
+                HostState(text(name), text(status), *_amounts(used, 4)),
                 cluster=_text_or_none(cluster),
             )
             for key, (name, status, cluster, *used) in hosts.items()
@@ -251,7 +257,7 @@ def unpack_vms(seen: Any) -> Dict[str, VmState]:
         (vms,) = seen
         return {
             text(key): replace(
-                VmState(text(name), text(status), _text_or_none(host), *map(amount, used)),
+                VmState(text(name), text(status), _text_or_none(host), *_amounts(used, 3)),
                 cluster=_text_or_none(cluster),
             )
             for key, (name, status, cluster, host, *used) in vms.items()

@@ -144,6 +144,13 @@ class _Readers(NamedTuple):
     pid: int
     socket: socket.socket
 
+    def receive(self) -> bytes:
+        """What it tells; nothing where it has ended, whether it had read its orders or not."""
+        try:
+            return self.socket.recv(frames.ENDED.size)
+        except ConnectionResetError:
+            return b""
+
 
 class _Zygote:
     """Carries out the daemon's orders: forks processes, kills them, and reports their ends.
@@ -190,7 +197,7 @@ class _Zygote:
                     os.read(self._wakeup, 4096)
                 self._reap()
                 if self._readers is not None and self._readers.socket.fileno() in ready:
-                    self._hear(self._readers.socket.recv(frames.ENDED.size), selector)
+                    self._hear(self._readers.receive(), selector)
                 if self._control.fileno() in ready and not self._obey():
                     break
         self._end_all()

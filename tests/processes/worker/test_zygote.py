@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 
+from ovirt_scheduler.processes.worker import zygote
 from tests.support.paths import PROJECT
 
 # The daemon was killed: nobody takes what the zygote tells.
@@ -29,3 +31,14 @@ def test_what_nobody_takes_does_not_end_it():
         cwd=PROJECT, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (ended.stdout, ended.returncode) == ("goes on\n", 0), ended.stderr
+
+
+def test_readers_zygote_that_ends_before_it_obeys_has_just_ended():
+    """The kernel tells otherwise of an end with orders that nobody has read."""
+    for order in (b"", b"an order"):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours:
+            if order:
+                ours.send(order)
+            theirs.close()
+            assert zygote._Readers(1, ours).receive() == b""

@@ -185,17 +185,20 @@ class Reader:
             HistoryUnreadable: it cannot be read, or not in time.
         """
         until = time.monotonic() + self._seconds
-        db = sqlite3.connect(":memory:", isolation_level=None)
+        opened = contextlib.ExitStack()
+
+        def connect(name: str) -> sqlite3.Connection:
+            db = sqlite3.connect(name, uri=True, timeout=self._seconds, isolation_level=None)
+            return opened.enter_context(contextlib.closing(db))
+
         try:
-            if self._path.exists():
-                db = sqlite3.connect(
-                    f"file:{urllib.parse.quote(str(self._path))}?mode=ro",
-                    uri=True, timeout=self._seconds, isolation_level=None,
-                )  # fmt: skip
+            there = self._path.exists()
+            quoted = urllib.parse.quote(str(self._path))
+            db = connect(f"file:{quoted}?mode=ro" if there else ":memory:")
             db.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
             (version,) = db.execute("PRAGMA user_version").fetchone()
             if version == 0:  # nothing is written yet
-                db = sqlite3.connect(":memory:", isolation_level=None)
+                db = connect(":memory:")
                 db.executescript(schema.TABLES)
             elif version not in (*schema.MIGRATIONS, schema.VERSION):
                 raise HistoryUnreadable(
@@ -212,7 +215,7 @@ class Reader:
                 ) from None
             raise HistoryUnreadable(f"{self._path} cannot be read: {error}") from None
         finally:
-            db.close()
+            opened.close()
 
 
 def _has_recordings(db: sqlite3.Connection) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sqlite3
 import time
@@ -107,7 +108,7 @@ def test_another_program_reads_the_file_meanwhile(daemon: Daemon):
         proxy.runFilters(["Second"], HOSTS, "read by another", {})
     newest(daemon, vm="read by another")
     path = daemon.state / "history.sqlite"
-    with sqlite3.connect(path) as db:
+    with contextlib.closing(sqlite3.connect(path)) as db:
         found = db.execute(
             "SELECT method, host_sets.hosts FROM decisions JOIN names ON vm = names.number "
             "JOIN host_sets ON host_set = host_sets.number WHERE names.id = 'read by another'"
@@ -204,10 +205,9 @@ def test_the_oldest_go_when_the_history_is_full(tmp_path: Path):
     reader = Reader(tmp_path / "history.sqlite")
     assert reader.decisions(Query(vm="vm 1499"))
     assert not reader.decisions(Query(vm="vm 0"))
-    with sqlite3.connect(tmp_path / "history.sqlite") as db:
+    with contextlib.closing(sqlite3.connect(tmp_path / "history.sqlite")) as db:
         (kept,) = db.execute("SELECT count(*) FROM decisions").fetchone()
         assert db.execute("SELECT count(*) FROM vm_decisions").fetchone() == (kept,)
         assert db.execute("SELECT count(*) FROM host_sets").fetchone() == (kept,)
         assert db.execute("SELECT count(*) FROM names").fetchone() == (2 * kept,)
     assert 0 < kept < 1500
-    db.close()

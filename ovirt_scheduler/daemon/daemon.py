@@ -80,12 +80,12 @@ def serve(read: Callable[[], Settings]) -> None:
                     "nothing to call; put a plugin into one of: %(folders)s",
                     {"folders": folders or "(none)"},
                 )
+            assembly.start_control()  # who knows of the daemon's start may ask it at once
             threading.Thread(target=server.serve_forever, name="accept", daemon=True).start()
             say(f"listening on {server.url}")
             notifier.ready(f"listening on {server.url}")
             watchdog.start()
             certificates.start()
-            assembly.start_control()
             assembly.start_drive()
             received = signals.next()
             while received == signal.SIGHUP:

@@ -89,7 +89,7 @@ class LogFile(RotatingFileHandler):
         else:
             self._missed = 0
         if self._ended:  # a line of a thread that was about to log when the log changed
-            super().close()
+            self._close_stream()
 
     def doRollover(self) -> None:  # noqa: N802  logging's own name
         """Rename the files. If that fails, the file goes on growing.
@@ -130,9 +130,18 @@ class LogFile(RotatingFileHandler):
             with contextlib.suppress(OSError):
                 if os.path.samestat(Path(self.baseFilename).stat(), os.fstat(self.stream.fileno())):
                     return self.stream
-        super().close()
+        self._close_stream()
         self.stream = self._open()
         return self.stream
+
+    def _close_stream(self) -> None:
+        """Close the file, but not the handler: that waits for whoever changes the log.
+
+        ``basicConfig`` holds logging's own lock while it waits for this handler's.
+        """
+        if self.stream is not None:
+            self.stream.close()
+            self.stream = None
 
     def _miss(self, line: str, reason: str) -> None:
         if not self._missed:

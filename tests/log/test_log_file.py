@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import resource
+import threading
 from pathlib import Path
 from typing import Iterator, List
 
 import pytest
 
+from ovirt_scheduler.daemon import log_output
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.log.file import LogFile, StandardError
 
@@ -108,6 +110,27 @@ def test_a_file_moved_or_removed_by_others_is_made_anew(handler, path, harm):
     else:
         path.unlink()
     log(handler, "two")
+    assert lines(path) == ["two"]
+
+
+def test_a_file_moved_while_the_log_changes_holds_up_nobody(handler, path, monkeypatch):
+    """Logrotate moves the file, then asks for a reload, amid calls that log their lines."""
+    log(handler, "one")
+    path.rename(path.with_name("elsewhere"))
+    written = threading.Thread(target=log, args=(handler, "two"), daemon=True)
+    finished = []
+
+    class Changed(logging.Handler):
+        def close(self) -> None:
+            """Called while logging changes its handlers, and holds its own lock."""
+            written.start()
+            written.join(10)
+            finished.append(not written.is_alive())
+
+    monkeypatch.setattr(logging, "root", logging.RootLogger(logging.INFO))
+    logging.root.addHandler(Changed())
+    log_output.use(logging.NullHandler(), "info")
+    assert finished == [True]
     assert lines(path) == ["two"]
 
 

@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Mapping, Optional, Tuple
+from typing import Iterator, Optional
 
+from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.model import properties
 from ovirt_scheduler.model.drivers import POLICY, DriverUnit
-from ovirt_scheduler.model.units import Kind, PolicyUnit
+from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings.config import ClusterSettings
 
 _LOW, _HIGH = "low_utilization", "high_utilization"
 
-Units = Mapping[Tuple[Kind, str], PolicyUnit]
+
+def problem(cluster: ClusterSettings, catalogue: Catalogue) -> Optional[ConfigError]:
+    """The first mistake in the cluster's section, and what to do; None if there is none."""
+    return next(_problems(cluster, catalogue), None)
 
 
-def problem(
-    cluster: ClusterSettings, drivers: Mapping[str, DriverUnit], units: Units
-) -> Optional[ConfigError]:
-    """The first mistake in the cluster's section, and what to write there; None if there is none.
-
-    Args:
-        drivers: by name.
-    """
-    return next(_problems(cluster, drivers, units), None)
-
-
-def _problems(
-    cluster: ClusterSettings, drivers: Mapping[str, DriverUnit], units: Units
-) -> Iterator[ConfigError]:
+def _problems(cluster: ClusterSettings, catalogue: Catalogue) -> Iterator[ConfigError]:
+    drivers = catalogue.drivers
     scheduler = drivers.get(cluster.scheduler)
     if scheduler is None or not scheduler.interfaces:
         there = ", ".join(name for name in sorted(drivers) if drivers[name].interfaces)
-        no = f"there is no scheduler {cluster.scheduler!r:.160}; write one of {there}"
+        remedy = catalogue.not_loaded.get(cluster.scheduler) or f"write one of {there}"
+        no = f"there is no scheduler {cluster.scheduler!r:.160}; {remedy}"
         yield cluster.mistake("scheduler", no)
         return
     policy = cluster.properties.get(POLICY)
@@ -47,7 +40,7 @@ def _problems(
         yield cluster.mistake("properties", refused)
     else:
         yield from _of_marks(cluster, scheduler)
-    yield from _of_units(cluster, units)
+    yield from _of_units(cluster, catalogue)
 
 
 def _of_marks(cluster: ClusterSettings, scheduler: DriverUnit) -> Iterator[ConfigError]:
@@ -61,7 +54,8 @@ def _of_marks(cluster: ClusterSettings, scheduler: DriverUnit) -> Iterator[Confi
         yield cluster.mistake("properties", words)
 
 
-def _of_units(cluster: ClusterSettings, units: Units) -> Iterator[ConfigError]:
+def _of_units(cluster: ClusterSettings, catalogue: Catalogue) -> Iterator[ConfigError]:
+    units = catalogue.all_units
     for key, kind, wanted in (
         ("filters", Kind.FILTER, cluster.filters),
         ("cost_functions", Kind.COST_FUNCTION, cluster.cost_functions),
@@ -72,6 +66,7 @@ def _of_units(cluster: ClusterSettings, units: Units) -> Iterator[ConfigError]:
             if unit is None:
                 there = ", ".join(sorted(name for its_kind, name in units if its_kind is kind))
                 remedy = f"write one of {there}" if there else "there are none: take the key out"
+                remedy = catalogue.not_loaded.get(each.name) or remedy
                 no = f"there is no {kind.words} {each.name!r:.160}; {remedy}"
                 yield cluster.mistake(key, no)
             elif unit.properties is not None:

@@ -356,7 +356,7 @@ class ClusterDrive:
             ConfigError: there is none, or the cluster's settings do not fit it or a unit.
         """
         catalogue = self._scheduling.catalogue()
-        problem = check.problem(self._settings, catalogue.drivers, catalogue.all_units)
+        problem = check.problem(self._settings, catalogue)
         if problem:
             raise problem
         return catalogue.drivers[self._settings.scheduler]

@@ -123,7 +123,7 @@ def _engine_problems(services: Services) -> Iterator[str]:
 
 def _cluster_problems(settings: Settings, catalogue: Catalogue) -> Iterator[str]:
     for cluster in settings.clusters:
-        problem = cluster_report.problem(cluster, catalogue.drivers, catalogue.all_units)
+        problem = cluster_report.problem(cluster, catalogue)
         if problem:
             yield str(problem)
 

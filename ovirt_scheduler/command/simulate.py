@@ -108,6 +108,7 @@ def _simulate(options: argparse.Namespace) -> int:
     policies = _policies(options, taken.cluster)
     simulated = []
     with runtime.started(settings) as running:
+        running.registry.refresh()
         for words, of_cluster in policies.items():
             outcome = _run(running, taken, of_cluster, happens, options)
             simulated.append(Simulated(words, outcome))

@@ -70,7 +70,7 @@ class Policy:
     """Asks a cluster's filters, cost functions and scheduler; used by one thread.
 
     Args:
-        runtime: it is started.
+        runtime: it is started, and its plugins are loaded.
         settings: which are asked.
 
     Attributes:
@@ -98,7 +98,7 @@ class Policy:
             runtime.registry, runtime.executor, seconds, Selections(), engine
         )
         catalogue = self._scheduling.catalogue()
-        problem = check.problem(settings, catalogue.drivers, catalogue.all_units)
+        problem = check.problem(settings, catalogue)
         if problem:
             raise problem
         self._driver = catalogue.drivers[settings.scheduler]

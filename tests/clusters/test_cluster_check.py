@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.clusters import check
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.plugins import Limits, PluginCode, Property, PropertySet
@@ -61,6 +62,9 @@ UNITS = {
         (Kind.BALANCE, "Even"),
     )
 }
+CATALOGUE = Catalogue(
+    UNITS, drivers=DRIVERS, not_loaded={"Broken": "its file Broken.py does not load: line 3: why"}
+)
 LINES = {
     "scheduler": 3,
     "policy": 4,
@@ -99,7 +103,7 @@ def section(scheduler="default", properties=None, filters=(), costs=(), balance=
 def test_what_fits_is_no_problem(scheduler, properties):
     """Properties that a scheduler does not declare are passed on, and are its own business."""
     settings = section(scheduler, properties, ["Roomy"], ["Quiet"], "Even")
-    assert check.problem(settings, DRIVERS, UNITS) is None
+    assert check.problem(settings, CATALOGUE) is None
 
 
 @pytest.mark.parametrize(
@@ -129,7 +133,7 @@ def test_what_fits_is_no_problem(scheduler, properties):
 def test_what_does_not_fit_is_told_with_what_to_write(scheduler, properties, problem):
     """File, line and key come first."""
     settings = section(scheduler, properties, ["Roomy"], ["Quiet"])
-    told = str(check.problem(settings, DRIVERS, UNITS))
+    told = str(check.problem(settings, CATALOGUE))
     line = LINES[problem.partition(":")[0]]
     assert told.startswith(f"/etc/x.conf:{line}: [clusters] [[Default]] {problem}")
 
@@ -154,5 +158,14 @@ def test_what_does_not_fit_is_told_with_what_to_write(scheduler, properties, pro
 )
 def test_a_unit_that_is_not_there_is_told(filters, costs, balance, problem):
     """One of another kind is none."""
-    told = str(check.problem(section("default", {}, filters, costs, balance), DRIVERS, UNITS))
+    told = str(check.problem(section("default", {}, filters, costs, balance), CATALOGUE))
     assert told.startswith(f"/etc/x.conf:{problem}")
+
+
+@pytest.mark.parametrize(
+    "settings", [section("Broken"), section(filters=["Broken"]), section(balance="Broken")]
+)
+def test_of_one_that_did_not_load_it_is_told_why(settings):
+    """The key in the settings is right then, and its plugin is what there is to mend."""
+    told = str(check.problem(settings, CATALOGUE))
+    assert told.endswith("'Broken'; its file Broken.py does not load: line 3: why")

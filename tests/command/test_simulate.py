@@ -136,6 +136,17 @@ def test_a_section_of_the_settings_is_the_policy(tmp_path, cluster):
         assert line.split()[-1] == hosts_without
 
 
+def test_plugins_that_load_slowly_are_waited_for(tmp_path, cluster):
+    """The policy may name what they define."""
+    (tmp_path / "slow.py").write_text(
+        "import time\ntime.sleep(1.5)\ndef do_filter(hosts, vm, properties):\n    return hosts\n"
+    )
+    status, _, err = run(
+        tmp_path, "simulate", cluster, "--plugins", str(tmp_path), "--set", "filters=slow"
+    )
+    assert (status, err) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("words", "status", "problem"),
     [

@@ -92,6 +92,7 @@ class Registry:
         keep: changes.KeepEvent = lambda _: None,
     ) -> None:
         self._loader = loader
+        self._renewed: Optional[Loader] = None  # the loader from the next scan on
         self._store = store
         self._use = use
         self._keep = keep
@@ -106,21 +107,13 @@ class Registry:
         self._refreshed_at = 0.0  # when the last ``refresh`` began, on the same clock
 
     def renew(self, loader: Loader) -> None:
-        """Load everything anew with another loader, at the next refresh.
+        """Load everything anew with another loader, at the next refresh; waits for nobody.
 
         What does not load then leaves the version before it in use, as an edit does.
         """
-        with self._refreshing:
-            self._loader = loader
-            self._states = {
-                path: replace(state, unsettled=True)
-                for path, state in self._states.items()
-                if path.parent in loader.folders
-            }
-            self._orphaned = {}
-            self._refreshed_at = 0.0
-            with self._lock:
-                self._refresh_at = 0.0
+        with self._lock:
+            self._renewed = loader
+            self._refresh_at = 0.0
 
     def refresh(self) -> Catalogue:
         """Load what has changed, and again what did not load before; waits for all of it.
@@ -183,7 +176,21 @@ class Registry:
     def _unsettled(self) -> bool:
         return any(state.unsettled for state in self._states.values())
 
+    def _take_renewed(self) -> None:
+        """Use the loader that ``renew`` has put there."""
+        with self._lock:
+            loader, self._renewed = self._renewed, None
+        if loader is not None:
+            self._loader = loader
+            self._states = {
+                path: replace(state, unsettled=True)
+                for path, state in self._states.items()
+                if path.parent in loader.folders
+            }
+            self._orphaned = {}
+
     def _update(self, retry_faults: bool = False) -> None:
+        self._take_renewed()
         scan = self._loader.scan()
         self._store.catch_up()
         before = self._states

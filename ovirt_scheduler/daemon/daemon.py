@@ -90,7 +90,7 @@ def serve(read: Callable[[], Settings]) -> None:
             received = signals.next()
             while received == signal.SIGHUP:
                 notifier.reloading()
-                well = _reload(read, assembly)
+                well = _reload(read, assembly, signals)
                 assembly.reload_failed = None if well else time.time()
                 refused = "" if well else "; the last reload failed, see the log"
                 certificates.check_now()
@@ -161,8 +161,10 @@ class _Signals:
             self._kept.append(received)
 
 
-def _reload(read: Callable[[], Settings], assembly: Assembly) -> bool:
+def _reload(read: Callable[[], Settings], assembly: Assembly, signals: _Signals) -> bool:
     """Read settings, certificates and plugins again; mistakes change nothing, and are logged.
+
+    Does not wait for the plugins where SIGTERM or SIGINT comes meanwhile.
 
     Returns:
         Whether they are in force.
@@ -176,7 +178,8 @@ def _reload(read: Callable[[], Settings], assembly: Assembly) -> bool:
             assembly.renew(settings)
             unless_used.pop_all()
         log_output.use(handler, settings.log_level)
-        assembly.runtime.registry.refresh()
+        if signals.unless_stopped(assembly.runtime.registry.refresh) is None:
+            return True
     except ConfigError as error:
         _log.error(
             "SIGHUP: the settings are refused, the former settings stay in use: %(reason)s",

@@ -1,4 +1,4 @@
-"""What ends a daemon that is still loading its plugins."""
+"""What ends a daemon that loads its plugins, at its start or again."""
 
 from __future__ import annotations
 
@@ -14,17 +14,22 @@ from tests.support.processes import offspring
 from tests.support.waiting import wait_until
 
 
-@pytest.fixture
-def loading(tmp_path):
-    """A daemon with a plugin whose import does not end."""
-    plugins = tmp_path / "plugins"
-    plugins.mkdir()
-    begun = tmp_path / "begun"
+def add_plugins_that_hang(plugins, begun):
+    """Twenty, whose import makes a file and does not end."""
     for number in range(20):
         (plugins / f"hangs{number}.py").write_text(
             f"open({str(begun)!r}, 'w').close()\nimport time\ntime.sleep(300)\n"
             "def do_filter(hosts, vm, properties):\n    return hosts\n"
         )
+
+
+@pytest.fixture
+def loading(tmp_path):
+    """A daemon with plugins whose import does not end."""
+    plugins = tmp_path / "plugins"
+    plugins.mkdir()
+    begun = tmp_path / "begun"
+    add_plugins_that_hang(plugins, begun)
     conf = tmp_path / "scheduler.conf"
     conf.write_text("listening_port = 0\nssl = false\n")
     with subprocess.Popen(
@@ -50,4 +55,19 @@ def test_a_signal_ends_a_daemon_that_loads_its_plugins(loading, number):
     assert loading.returncode == 0
     assert f"stopping on {number.name}" in told
     assert "Traceback" not in told
+    assert not [pid for pid in below if os.path.exists(f"/proc/{pid}")]  # noqa: PTH110
+
+
+def test_a_signal_ends_a_daemon_that_loads_its_plugins_again(start_daemon, tmp_path):
+    """SIGTERM amid a reload: at once, and not when an import of each has had its 15 seconds."""
+    daemon = start_daemon(tmp_path, "ssl = false")
+    begun = tmp_path / "begun"
+    add_plugins_that_hang(tmp_path, begun)
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_until(begun.exists)
+    below = offspring(daemon.pid)
+    daemon.process.send_signal(signal.SIGTERM)
+    assert daemon.process.wait(timeout=14) == 0
+    assert "stopping on SIGTERM" in daemon.log
+    assert "Traceback" not in daemon.log
     assert not [pid for pid in below if os.path.exists(f"/proc/{pid}")]  # noqa: PTH110

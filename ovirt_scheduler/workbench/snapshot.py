@@ -22,8 +22,9 @@ import zlib
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Callable, Dict, List, Mapping, NoReturn, Optional, Tuple
+from typing import Callable, Dict, Mapping, NoReturn, Optional
 from urllib.parse import urlencode
+from xml.etree.ElementTree import fromstring, tostring
 from xml.parsers import expat
 from xml.sax.saxutils import quoteattr
 
@@ -47,10 +48,12 @@ _MOST_BYTES = 512 << 20  # of a file, unpacked
 _MOST_LEVELS = 100
 _MEMBERS = {"clusters": "cluster", "hosts": "host", "vms": "vm"}
 _NEEDED = ("hosts", "vms")
+_AROUND = "cluster_snapshot"
 _LEFT_OUT = ("initialization", "payloads")
-TAG = re.compile(rb"""<(?:[^"'>]|"[^"]*"|'[^']*')*>""")
+_TAG = re.compile(rb"""<(?:[^"'>]|"[^"]*"|'[^']*')*>""")
 
 _PAGE = 100  # hosts or VMs in one query: 2 MB
+_MOST_PAGES = 1000
 _PAGE_SECONDS = 60.0
 _ENTITIES = 'cluster="{}"', "statistics,tags,affinity_labels"
 # What is searched for, and what is followed.
@@ -83,7 +86,7 @@ class Snapshot:
         """
 
         fail = _failing(path)
-        cut = _Cutter(_read(path, fail), ("cluster_snapshot",), fail)
+        cut = _Cutter(_read(path, fail), True, fail)
         about, found = cut.about, cut.found
         if about.get("version") != _VERSION:
             fail(f"version {about.get('version')} of <cluster_snapshot>; this reads {_VERSION}", 1)
@@ -104,7 +107,7 @@ class Snapshot:
         for collection, path in (("hosts", hosts), ("vms", vms)):
             if path is not None:
                 fail = _failing(path)
-                cut = _Cutter(_read(path, fail), (), fail)
+                cut = _Cutter(_read(path, fail), False, fail)
                 if collection not in cut.found:
                     fail(f"has no <{collection}>", 1)
                 found.update(cut.found)
@@ -178,7 +181,7 @@ def take(
 
     Raises:
         EngineUnavailable: it does not answer, or something else.
-        SchedulerError: there is no host in the cluster.
+        SchedulerError: there is no host in the cluster, or several clusters are meant.
     """
     taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     client = EngineClient(settings)
@@ -186,6 +189,9 @@ def take(
         found = {name: _all(client, name, cluster, tell) for name in _MEMBERS}
     finally:
         client.close()
+    if len(found["clusters"]) > 1:
+        number = len(found["clusters"])
+        raise SchedulerError(f"{cluster} means {number} clusters to the engine; name one of them")
     if not found["hosts"]:
         raise SchedulerError(
             f"the engine knows no host in the cluster {cluster}; is there one of that name, and "
@@ -210,7 +216,7 @@ def recorded(reader: Reader) -> Snapshot:
     for decision in decisions:
         for role, _, number in decision.documents:
             if role in (Role.HOSTS, Role.VMS):
-                cut = _Cutter(reader.document(number), (), fail)
+                cut = _Cutter(reader.document(number), False, fail)
                 found[role.value].update(cut.found.get(role.value, {}))
     if not found["hosts"]:
         raise NotRecorded("no call of loadBalance is recorded with its documents: see record")
@@ -227,26 +233,27 @@ def _all(
         raise EngineUnavailable(f"{client.url}/{collection}, line {line} of its answer: {problem}")
 
     found: Dict[str, bytes] = {}
-    (wanted, follow), page = _QUERIES[collection], 1
-    while True:
+    wanted, follow = _QUERIES[collection]
+    for page in range(1, _MOST_PAGES + 1):
         search = f"{wanted.format(cluster)} sortby name page {page}"
         query = urlencode({"search": search, "max": _PAGE, "follow": follow})
         reply = client.get(f"/{collection}?{query}", time.monotonic() + _PAGE_SECONDS)
-        cut = _Cutter(b"" if reply is None else reply.data, (), fail)
+        cut = _Cutter(b"" if reply is None else reply.data, False, fail)
         some = cut.found.get(collection, {})
-        known = len(found)
+        if some and some.keys() <= found.keys():
+            fail(f"page {page} repeats those before it", 1)
         found.update(some)
         tell(f"{len(found)} {collection}")
-        if len(some) < _PAGE or len(found) == known:
+        if len(some) != _PAGE:  # more: it does not know of pages, and this is all
             return found
-        page += 1
+    raise EngineUnavailable(f"{client.url} tells of more than {_MOST_PAGES * _PAGE} {collection}")
 
 
 class _Cutter:
     """Cuts a document into its hosts and VMs; expat calls ``_start`` and ``_end``.
 
     Args:
-        around: the elements around the collections.
+        in_snapshot: whether ``<cluster_snapshot>`` is around the collections.
         fail: is called with what is wrong, and the line.
 
     Attributes:
@@ -254,76 +261,76 @@ class _Cutter:
         found: the members of each collection, by id.
     """
 
-    def __init__(self, data: bytes, around: Tuple[str, ...], fail: _Fail) -> None:
+    def __init__(self, data: bytes, in_snapshot: bool, fail: _Fail) -> None:
         self.about: Mapping[str, str] = {}
         self.found: Dict[str, Dict[str, bytes]] = {}
         self._data = data
-        self._around = around
-        self._top = len(around)  # the level of a collection
         self._fail = fail
-        self._level = -1  # of the element that is being read
-        self._members: Dict[str, bytes] = {}
+        self._level = -2 if in_snapshot else -1  # of the element around; a collection has 0
+        self._collection = ""
         self._id = ""
-        self._opened = [0, 0]  # where the latest member began, and the latest part to leave out
-        self._begun = 0  # where what is to be kept began
-        self._pieces: List[bytes] = []
-        self._parser = parser = expat.ParserCreate("utf-8")
+        self._begun = 0  # where the latest member began
+        self._parser = parser = expat.ParserCreate("utf-8", namespace_separator=":")
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
         parser.StartDoctypeDeclHandler = lambda *_: self._refuse("a document type is not allowed")
+        # What declares it may stand around a member, which is to be read alone.
+        parser.StartNamespaceDeclHandler = lambda *_: self._refuse("a namespace is not allowed")
         try:
             parser.Parse(data, True)
         except expat.ExpatError as error:
             fail(expat.ErrorString(error.code), error.lineno)
         finally:  # else they keep each other
             parser.StartElementHandler = parser.EndElementHandler = None
-            parser.StartDoctypeDeclHandler = None
+            parser.StartDoctypeDeclHandler = parser.StartNamespaceDeclHandler = None
 
     def _start(self, name: str, attributes: Dict[str, str]) -> None:
         self._level += 1
-        below = self._level - self._top
-        if below == 2 and name in _LEFT_OUT:
-            self._opened[1] = self._parser.CurrentByteIndex
-            self._pieces.append(self._data[self._begun : self._opened[1]])
-        elif below == 1:
+        if self._level == 1:
             self._begin_member(name, attributes.get("id", ""))
-        elif below == 0:
+        elif self._level == 0:
             if name not in _MEMBERS or name in self.found:
                 self._refuse(f"<{name:.40}> where one <hosts> and one <vms> are expected")
-            self._members = self.found[name] = {}
-        elif below < 0:
-            if name != self._around[self._level]:
-                self._refuse(f"<{name:.40}> where <{self._around[self._level]}> is expected")
+            self._collection = name
+            self.found[name] = {}
+        elif self._level < 0:
+            if name != _AROUND:
+                self._refuse(f"<{name:.40}> where <{_AROUND}> is expected")
             self.about = attributes
-        elif below > _MOST_LEVELS:
+        elif self._level > _MOST_LEVELS:
             self._refuse(f"more than {_MOST_LEVELS} levels of elements")
 
     def _begin_member(self, name: str, identity: str) -> None:
-        expected = _MEMBERS[next(reversed(self.found))]
+        expected = _MEMBERS[self._collection]
         if name != expected or not identity:
             self._refuse(f"<{name:.40}> where a <{expected}> with an id is expected")
-        if identity in self._members:
+        if identity in self.found[self._collection]:
             self._refuse(f"a second {expected} with the id {identity:.80}")
         self._id = identity
-        self._begun = self._opened[0] = self._parser.CurrentByteIndex
+        self._begun = self._parser.CurrentByteIndex
 
-    def _end(self, name: str) -> None:
-        below = self._level - self._top
+    def _end(self, _: str) -> None:
+        if self._level == 1:
+            # Of <a/> expat is behind it, of <a></a> before its end tag.
+            end = self._parser.CurrentByteIndex
+            opening = _TAG.match(self._data, self._begun)
+            if not (opening and opening.end() == end and opening[0].endswith(b"/>")):
+                end = self._data.index(b">", end) + 1
+            member = _without_secrets(self._data[self._begun : end])
+            self.found[self._collection][self._id] = member
         self._level -= 1
-        if below == 2 and name in _LEFT_OUT:
-            self._begun = self._end_of(1)
-        elif below == 1:
-            self._pieces.append(self._data[self._begun : self._end_of(0)])
-            self._members[self._id] = b"".join(self._pieces)
-            self._pieces.clear()
-
-    def _end_of(self, which: int) -> int:
-        """Where an element ends: expat is behind ``<a/>``, but before ``</a>``."""
-        place = self._parser.CurrentByteIndex
-        opening = TAG.match(self._data, self._opened[which])
-        if opening and opening.end() == place and opening[0].endswith(b"/>"):
-            return place
-        return self._data.index(b">", place) + 1
 
     def _refuse(self, problem: str) -> NoReturn:
         self._fail(problem, self._parser.CurrentLineNumber)
+
+
+def _without_secrets(member: bytes) -> bytes:
+    """A host or VM without what may hold passwords."""
+    if not any(b"<" + name.encode() in member for name in _LEFT_OUT):
+        return member
+    element = fromstring(member)  # noqa: S314  it has no entities
+    for around in [*element.iter()]:
+        for name in _LEFT_OUT:
+            for each in around.findall(name):
+                around.remove(each)
+    return tostring(element, "unicode").encode()

@@ -56,13 +56,14 @@ def test_what_may_hold_passwords_is_left_out(tmp_path):
     """Of a VM: its initialization and payloads, as the engine writes them."""
     vm = (
         '<vm id="a"><initialization><root_password>x</root_password></initialization><name>web'
-        "</name><payloads><payload/></payloads><initialization/><cpu><name>payloads</name></cpu></vm>"
+        "ö</name><payloads><payload/></payloads><initialization/><cpu><name>payloads</name></cpu>"
+        "<template><payloads/></template></vm>"
     )
     (tmp_path / "file").write_text(
-        f"{OPENING}{HOSTS}<vms>{vm}<vm id='b'/></vms></cluster_snapshot>"
+        f"{OPENING}{HOSTS}<vms>{vm}<vm id='b'/></vms></cluster_snapshot>", "utf-8"
     )
-    kept = b'<vm id="a"><name>web</name><cpu><name>payloads</name></cpu></vm>'
-    assert Snapshot.read(tmp_path / "file").vms == {"a": kept, "b": b"<vm id='b'/>"}
+    kept = '<vm id="a"><name>webö</name><cpu><name>payloads</name></cpu><template /></vm>'
+    assert Snapshot.read(tmp_path / "file").vms == {"a": kept.encode(), "b": b"<vm id='b'/>"}
 
 
 @pytest.mark.parametrize(
@@ -79,6 +80,7 @@ def test_what_may_hold_passwords_is_left_out(tmp_path):
         (f"{OPENING}{HOSTS}{VMS}", ":6: no element found"),
         (f"{OPENING}<hosts>\n<host id='a'>{'<x>' * 101}", ":3: more than 100 levels of elements"),
         ("<!DOCTYPE a [<!ENTITY b 'c'>]>\n<a/>", ":1: a document type is not allowed"),
+        (f"{OPENING}<hosts xmlns:a='b'>\n<host id='a' a:b='c'/>", ":2: a namespace is not allowed"),
         (f"{OPENING}<hosts>\n\udcff", ":3: not well-formed (invalid token)"),
     ],
 )
@@ -116,3 +118,26 @@ def test_an_engine_that_does_not_tell_of_the_cluster_is_told(tmp_path):
         engine.broken = Reply(200, "application/xml", "<hosts>\n<cluster/></hosts>")
         with pytest.raises(EngineUnavailable, match="line 2 of its answer: <cluster> where a"):
             snapshot.take(engine.settings(), "Default")
+        engine.broken = Reply(
+            200, "text/xml", "<clusters><cluster id='a'/><cluster id='b'/></clusters>"
+        )
+        with pytest.raises(SchedulerError, match=r"^De\* means 2 clusters to the engine"):
+            snapshot.take(engine.settings(), "De*")
+
+
+class WithoutPages(RestServer):
+    """Gives the first page, whichever was asked for."""
+
+    def get(self, path, parameters):
+        search = parameters["search"].partition(" page ")[0]
+        return super().get(path, {**parameters, "search": search})
+
+
+def test_an_engine_that_repeats_a_page_is_told(tmp_path):
+    """Else the file would lack VMs, and nobody would know."""
+    vms = [Vm(f"vm{number:03}") for number in range(101)]
+    with (
+        WithoutPages(tmp_path, [Host("lynx")], vms) as engine,
+        pytest.raises(EngineUnavailable, match="page 2 repeats those before it"),
+    ):
+        snapshot.take(engine.settings(), "Default")

@@ -7,6 +7,7 @@ import json
 import sqlite3
 import time
 import urllib.parse
+import zlib
 from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -150,8 +151,8 @@ class Reader:
                 "WHERE document = ? ORDER BY place",
                 (number,),
             ).fetchall()
-        bases = {base: recording.unpacked(base, b"") if base else b"" for _, base in rows}
-        return b"".join(recording.unpacked(data, bases[base]) for data, base in rows)
+            bases = {base: recording.unpacked(base, b"") if base else b"" for _, base in rows}
+            return b"".join(recording.unpacked(data, bases[base]) for data, base in rows)
 
     def events(
         self, since: Optional[float] = None, until: Optional[float] = None, limit: int = 100
@@ -171,11 +172,11 @@ class Reader:
                 "SELECT time, event, body FROM events WHERE time >= ? AND time < ? "
                 "ORDER BY number DESC LIMIT ?",
                 (lower, upper, min(limit, MOST_ROWS)),
-            ).fetchall()
-        return [
-            {"time": schema.written(at / 1000), "event": event, **json.loads(body)}
-            for at, event, body in rows
-        ]
+            )
+            return [
+                {"time": schema.written(at / 1000), "event": event, **json.loads(body)}
+                for at, event, body in rows
+            ]
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -200,7 +201,7 @@ class Reader:
             if version == 0:  # nothing is written yet
                 db = connect(":memory:")
                 db.executescript(schema.TABLES)
-            elif version not in (*schema.MIGRATIONS, schema.VERSION):
+            elif version > schema.VERSION:
                 raise HistoryUnreadable(
                     f"{self._path} is of version {version} of the schema; this program reads "
                     f"{schema.VERSION}"
@@ -214,6 +215,8 @@ class Reader:
                     "a unit or a shorter time"
                 ) from None
             raise HistoryUnreadable(f"{self._path} cannot be read: {error}") from None
+        except (zlib.error, ValueError, LookupError, TypeError) as error:  # of a row's parts
+            raise HistoryUnreadable(f"{self._path} is damaged: {error}") from None
         finally:
             opened.close()
 

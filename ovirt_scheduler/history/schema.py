@@ -16,6 +16,7 @@ decision. docs/decisions.md has the schema for those who read it with other prog
 from __future__ import annotations
 
 import json
+import re
 import time
 import zlib
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -62,8 +63,10 @@ CREATE TABLE recorded_documents (
     document INTEGER NOT NULL, PRIMARY KEY (decision, place)) WITHOUT ROWID;
 """
 TABLES = OF_DECISIONS + _OF_RECORDINGS
-# What makes a file of this version of one of a former version.
-MIGRATIONS = {1: _OF_RECORDINGS}
+# What makes a file of this version of one of a former version; 0: of one that is new.
+MIGRATIONS = {0: TABLES, 1: _OF_RECORDINGS}
+
+_ID = re.compile("[0-9a-fA-F]{16}")
 
 Named = Tuple[str, str]  # an id, and a name; the name is empty where it is not known
 
@@ -98,7 +101,7 @@ def number_of(decision: str) -> int:
     Raises:
         ValueError: it is no id.
     """
-    if len(decision) != 16:
+    if not _ID.fullmatch(decision):
         raise ValueError(decision)
     value = int(decision, 16)
     return value - (1 << 64) if value >> 63 else value
@@ -135,7 +138,7 @@ def pack(record: Record) -> Row:
         vm,
         tuple(vms),
         record.get("cluster"),
-        tuple([(host.get("id", ""), host.get("name", "")) for host in hosts]),
+        tuple(map(_named, hosts)),
         as_json([[unit.get(name) for name in _OF_SET] for unit in units]),
         len(text),
         zlib.compress(text, 6),

@@ -140,7 +140,8 @@ class History:
     @property
     def waiting(self) -> int:
         """How many records are not written yet."""
-        return len(self._queue) + self._under_way
+        with self._lock:
+            return len(self._queue) + self._under_way
 
     def state(self) -> HistoryState:
         """How it is now."""
@@ -190,9 +191,10 @@ class History:
             made = [each for each in map(self._made, waiting) if each is not None]
             if self._keeps:
                 self._write(made)
-        except sqlite3.Error as error:
+        except (OSError, sqlite3.Error) as error:
             self._fail(error, len(waiting))
         except Exception:  # noqa: BLE001  nobody else would tell
+            self._drop(len(waiting))
             _log.exception("the history: records could not be written, this is a bug")
         finally:
             self._under_way = 0
@@ -215,7 +217,7 @@ class History:
     def _write(self, records: Sequence[Tuple[str, Any]]) -> None:
         tables = self._opened()
         if tables is None:
-            self.dropped += len(records)
+            self._drop(len(records))
             return
         tables.write(self._with_recordings(records, tables))
         if self._problem:
@@ -242,47 +244,62 @@ class History:
         ]
 
     def _opened(self) -> Optional[Tables]:
+        """The tables; None where they could not be opened a moment ago.
+
+        Raises:
+            OSError, sqlite3.Error: they cannot be opened.
+        """
         if self._tables is None and time.monotonic() >= self._retry_at:
             self._retry_at = time.monotonic() + _TRY_AGAIN
             try:
                 self._tables = Tables(self._path)
-            except (OSError, sqlite3.OperationalError) as error:
-                self._tell(str(error))
             except sqlite3.DatabaseError as error:
-                self._set_aside(str(error))
+                if not _is_damage(error):
+                    raise
+                self._set_aside(error)
                 self._tables = Tables(self._path)
         return self._tables
 
-    def _fail(self, error: sqlite3.Error, count: int) -> None:
-        """Go on without these records."""
-        self.dropped += count
-        damaged = not isinstance(error, sqlite3.OperationalError)
+    def _fail(self, error: Exception, count: int) -> None:
+        """Go on without these records. It is told once, until it is well again."""
+        self._drop(count)
         if self._tables is not None:
             with contextlib.suppress(sqlite3.Error):
                 self._tables.close()
-        self._tables, self._retry_at = None, 0.0
-        if damaged:
-            self._set_aside(str(error))
-        else:
-            self._tell(str(error))
-
-    def _tell(self, problem: str) -> None:
-        """Once, until it is well again."""
+            self._tables, self._retry_at = None, 0.0
+            try:
+                if _is_damage(error):
+                    self._set_aside(error)
+                    return
+            except OSError as refused:
+                error = refused
         if not self._problem:
             _log.error(
                 "the history cannot be written, and loses the decisions of this time: %(reason)s",
-                {"reason": f"{self._path}: {problem}", "file": str(self._path)},
+                {"reason": f"{self._path}: {error}", "file": str(self._path)},
             )
-        self._problem = problem
+        self._problem = str(error)
 
-    def _set_aside(self, problem: str) -> None:
+    def _drop(self, count: int) -> None:
+        with self._lock:
+            self.dropped += count
+
+    def _set_aside(self, damage: Exception) -> None:
+        """Let another file begin.
+
+        Raises:
+            OSError: the file cannot be renamed.
+        """
         aside = self._path.with_name(f"{self._path.name}.damaged")
-        with contextlib.suppress(OSError):
-            self._path.replace(aside)
+        self._path.replace(aside)
         for suffix in ("-wal", "-shm"):
-            with contextlib.suppress(OSError):
-                self._path.with_name(self._path.name + suffix).unlink()
+            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
         _log.error(
             "the history begins anew, its file is damaged: %(reason)s; it is set aside as %(file)s",
-            {"reason": problem, "file": str(aside)},
+            {"reason": str(damage), "file": str(aside)},
         )
+
+
+def _is_damage(error: Exception) -> bool:
+    """Whether SQLite says of the file that it is damaged; other errors are of classes below."""
+    return type(error) is sqlite3.DatabaseError

@@ -17,7 +17,7 @@ from ovirt_scheduler.history.schema import Named, Row
 _BUSY = 1.0  # seconds to wait for another program that writes
 _OLDEST = 0.05  # of all decisions that go at once where there are too many
 _ALIKE = 6  # bytes, by which elements of a kind begin: <host, <vm
-_MOST_KNOWN = 50_000  # names and sets whose numbers are remembered
+_MOST_KNOWN = 50_000  # rows whose numbers are remembered
 _PAGES = 1000  # of the write-ahead log, from which they go into the file
 
 
@@ -39,7 +39,7 @@ class Tables:
         self._db = sqlite3.connect(
             str(path), timeout=_BUSY, isolation_level=None, check_same_thread=False
         )
-        self._known: Dict[object, int] = {}
+        self._known: Dict[object, int] = {}  # numbers of names, elements and documents
         self._bases: Dict[bytes, Tuple[int, bytes]] = {}  # by how elements begin
         try:
             self._prepare()
@@ -55,15 +55,9 @@ class Tables:
         self._db.execute("PRAGMA synchronous = NORMAL")
         self._db.execute(f"PRAGMA wal_autocheckpoint = {_PAGES}")
         self._db.execute(f"PRAGMA journal_size_limit = {_PAGES * 4096}")
-        if version == 0:
-            self._db.executescript(
-                f"BEGIN; {schema.TABLES} PRAGMA user_version = {schema.VERSION}; COMMIT;"
-            )
-        elif version in schema.MIGRATIONS:
-            self._db.executescript(
-                f"BEGIN; {schema.MIGRATIONS[version]} PRAGMA user_version = {schema.VERSION}; "
-                "COMMIT;"
-            )
+        if version in schema.MIGRATIONS:
+            script = f"{schema.MIGRATIONS[version]} PRAGMA user_version = {schema.VERSION};"
+            self._db.executescript(f"BEGIN; {script} COMMIT;")
         elif version != schema.VERSION:
             raise sqlite3.DatabaseError(
                 f"it is of version {version} of the schema, and this daemon writes {schema.VERSION}"
@@ -75,18 +69,14 @@ class Tables:
 
     def write(self, records: Sequence[Tuple[str, Any]]) -> None:
         """Write all of these or none."""
-        try:
-            with self._transaction():
-                for kind, record in records:
-                    if kind == "decision":
-                        self._write_decision(record)
-                    elif kind == "recording":
-                        self._write_recording(self._write_decision(record.row), record)
-                    else:
-                        self._write_event(record)
-        except sqlite3.Error:
-            self._forget()
-            raise
+        with self._transaction():
+            for kind, record in records:
+                if kind == "decision":
+                    self._write_decision(record)
+                elif kind == "recording":
+                    self._write_recording(self._write_decision(record.row), record)
+                else:
+                    self._write_event(record)
         if len(self._known) > _MOST_KNOWN:
             self._forget()
 
@@ -105,6 +95,7 @@ class Tables:
             yield
             self._db.execute("COMMIT")
         except BaseException:
+            self._forget()  # rows of these numbers are taken back
             with contextlib.suppress(sqlite3.Error):
                 self._db.execute("ROLLBACK")
             raise
@@ -137,11 +128,8 @@ class Tables:
 
     def _document(self, pieces: Pieces) -> int:
         elements = list(map(self._element, pieces))
-        number, new = self._numbered(
-            "SELECT number FROM documents WHERE hash = ?",
-            "INSERT INTO documents (hash) VALUES (?)", (_hash(schema.as_json(elements).encode()),),
-        )  # fmt: skip
-        if new:
+        number, is_new = self._numbered("documents", hash=_hash(schema.as_json(elements).encode()))
+        if is_new:
             self._db.executemany(
                 "INSERT INTO document_elements VALUES (?, ?, ?)",
                 [(number, place, element) for place, element in enumerate(elements)],
@@ -177,51 +165,38 @@ class Tables:
         )
 
     def _name(self, named: Named) -> int:
-        number = self._known.get(named)
-        if number is None:
-            number = self._numbered(
-                "SELECT number FROM names WHERE id = ? AND name = ?",
-                "INSERT INTO names (id, name) VALUES (?, ?)", named,
-            )[0]  # fmt: skip
-            self._known[named] = number
-        return number
+        if named not in self._known:
+            self._known[named], _ = self._numbered("names", id=named[0], name=named[1])
+        return self._known[named]
 
-    def _host_set(self, hosts: Tuple[Named, ...]) -> int:
-        number = self._known.get(hosts)
-        if number is None:
-            members = [self._name(host) for host in hosts]
-            number, new = self._numbered(
-                "SELECT number FROM host_sets WHERE hosts = ?",
-                "INSERT INTO host_sets (hosts) VALUES (?)", (schema.as_json(members),),
-            )  # fmt: skip
-            if new:
-                self._db.executemany(
-                    "INSERT OR IGNORE INTO host_set_members VALUES (?, ?)",
-                    [(member, number) for member in members],
-                )
-            self._known[hosts] = number
+    def _host_set(self, hosts: Sequence[Named]) -> int:
+        members = list(map(self._name, hosts))
+        number, is_new = self._numbered("host_sets", hosts=schema.as_json(members))
+        if is_new:
+            self._db.executemany(
+                "INSERT OR IGNORE INTO host_set_members VALUES (?, ?)",
+                [(member, number) for member in members],
+            )
         return number
 
     def _unit_set(self, units: str) -> int:
-        number = self._known.get(units)
-        if number is None:
-            number, new = self._numbered(
-                "SELECT number FROM unit_sets WHERE units = ?",
-                "INSERT INTO unit_sets (units) VALUES (?)", (units,),
-            )  # fmt: skip
-            if new:
-                self._db.executemany(
-                    "INSERT OR IGNORE INTO unit_set_members VALUES (?, ?, ?)",
-                    [(unit, outcome, number) for unit, outcome in schema.members(units)],
-                )
-            self._known[units] = number
+        number, is_new = self._numbered("unit_sets", units=units)
+        if is_new:
+            self._db.executemany(
+                "INSERT OR IGNORE INTO unit_set_members VALUES (?, ?, ?)",
+                [(unit, outcome, number) for unit, outcome in schema.members(units)],
+            )
         return number
 
-    def _numbered(self, select: str, insert: str, values: Sequence[object]) -> Tuple[int, bool]:
-        """The number of what is there once, and whether it is there from now on."""
+    def _numbered(self, table: str, **key: object) -> Tuple[int, bool]:
+        """The number of the row with that key, and whether it is there from now on."""
+        values = tuple(key.values())
+        wanted = " AND ".join(f"{column} = ?" for column in key)
+        select = f"SELECT number FROM {table} WHERE {wanted}"  # noqa: S608  names of our own
         found = self._db.execute(select, values).fetchone()
         if found is not None:
             return int(found[0]), False
+        insert = f"INSERT INTO {table} ({', '.join(key)}) VALUES ({', '.join('?' * len(key))})"  # noqa: S608
         return int(self._db.execute(insert, values).lastrowid or 0), True
 
     def forget_before(self, moment: float) -> None:

@@ -7,6 +7,7 @@ import resource
 import sqlite3
 import threading
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Callable
 
@@ -14,11 +15,12 @@ import pytest
 
 from ovirt_scheduler.command.status import ask as ask_control
 from ovirt_scheduler.errors import HistoryUnreadable
-from ovirt_scheduler.history import store
+from ovirt_scheduler.history import schema, store
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.store import History
+from ovirt_scheduler.history.tables import Tables
 from tests.support.daemon import StartDaemon
 from tests.support.waiting import wait_until
 
@@ -171,3 +173,79 @@ def test_what_comes_while_others_are_written_is_written_at_the_end(tmp_path: Pat
     ended.set()
     closing.join(60)
     assert len(Reader(path).decisions(Query())) == 2
+
+
+def test_a_record_that_cannot_be_written_takes_no_later_one_along(tmp_path: Path):
+    """Whatever was taken back with it is written again when a later record names it."""
+    path = tmp_path / store.FILE
+    history = History(path)
+    history.start()
+    broken = made(2, time.time())()
+    broken["vm"] = {"id": "half of a pair \ud800"}
+    history.put(lambda: {**broken, "hosts": [{"id": "host 3 0"}]})
+    wait_until(lambda: history.dropped == 1)
+    history.put(made(3, time.time()))
+    history.close()
+    (found,) = Reader(path).decisions(Query())
+    assert found["hosts"] == [{"id": "host 3 0"}]
+
+
+def test_the_writers_memory_does_not_grow_with_sets_of_hosts(tmp_path: Path):
+    """Each placement in a large fleet may be about other hosts of it."""
+    hosts = [{"id": f"host {number}", "name": f"name {number}"} for number in range(1000)]
+    tables = Tables(tmp_path / store.FILE)
+
+    def write(number: int) -> None:
+        record = {**made(number, time.time())(), "hosts": hosts[number:]}
+        tables.write([("decision", schema.pack(record))])
+
+    write(0)
+    tracemalloc.start()
+    try:
+        for number in range(1, 50):
+            write(number)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        tables.close()
+    assert kept < 1 << 20
+
+
+@pytest.mark.parametrize("column", ["body = x'00'", "host_set = 99"])
+def test_a_row_that_is_damaged_is_told(tmp_path: Path, column: str):
+    """SQLite itself sees nothing wrong in it."""
+    path = tmp_path / store.FILE
+    written(path, made(1, time.time()))
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute(f"UPDATE decisions SET {column}")
+        db.commit()
+    with pytest.raises(HistoryUnreadable, match=f"{path} is damaged: "):
+        Reader(path).decisions(Query())
+
+
+def test_a_damaged_file_that_cannot_be_set_aside_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    """Nothing says that another history begins, as none does."""
+    path = tmp_path / store.FILE
+    path.write_bytes(b"no database at all " * 1000)
+    (tmp_path / f"{store.FILE}.damaged").mkdir()
+    history = History(path)
+    history.start()
+    for number in range(3):
+        history.put(made(number, time.time()))
+        wait_until(lambda goal=number + 1: history.dropped >= goal)
+    history.close()
+    (told,) = caplog.messages
+    assert "the history cannot be written" in told
+    assert f"{store.FILE}.damaged" in told
+    assert history.state().problem
+
+
+@pytest.mark.parametrize("name", ["-000000000000001", "+000000000000001", "0x00000000000001", "1"])
+def test_what_is_no_id_finds_no_decision(tmp_path: Path, name: str):
+    """Even where Python would read a number in it."""
+    path = tmp_path / store.FILE
+    written(path, made(1, time.time()), made((1 << 64) - 1, time.time()))
+    assert Reader(path).decision(name) is None
+    assert Reader(path).decision(f"{1:016x}") is not None

@@ -207,7 +207,7 @@ class ClusterDrive:
         if self.ownership.driven_by:
             self._plans.drop(self.name, "another daemon drives the cluster")
             return True
-        if self.ownership.taken:
+        if self._memory.taken:
             self._migrations.adopt(view.state)
         self._actions.settle_plans(view.state)
         all_told = self._tell_changes(view)
@@ -219,13 +219,10 @@ class ClusterDrive:
 
     def _wants_statistics(self) -> bool:
         """Whether the scheduler, or a policy unit of the section, reads statistics."""
-        plugins = [self._scheduler().plugin]
-        units = self._scheduling.catalogue().units
-        for kind, wanted in (
-            (Kind.FILTER, self._settings.filters),
-            (Kind.COST_FUNCTION, self._settings.cost_functions),
-        ):
-            plugins += [units[kind, each.name].plugin for each in wanted]
+        driver, units = self._scheduler(), self._scheduling.catalogue().all_units
+        called = [(Kind.FILTER, each.name) for each in self._settings.filters]
+        called += [(Kind.COST_FUNCTION, each.name) for each in self._settings.cost_functions]
+        plugins = [driver.plugin, *(units[key].plugin for key in called if key in units)]
         return any(plugin.wants_statistics for plugin in plugins)
 
     def _tell_changes(self, view: View) -> bool:

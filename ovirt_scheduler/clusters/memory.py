@@ -44,6 +44,8 @@ class ClusterMemory:
         migrating: each VM's id with its migration.
         migrated: each VM's id with the begin of its latest migrations, as ``Migrating.begun``.
         mark: of this daemon, and ``driven_by`` of the one for which it stands by, if any.
+        taking: the cluster is to be taken over at the next look.
+        taken: it was taken over, and was not looked at since.
         left: each VM's id with the hosts that a balancing took it from, and when that was begun.
     """
 
@@ -55,6 +57,8 @@ class ClusterMemory:
     left: Left = field(default_factory=dict)
     mark: str = ""
     driven_by: str = ""
+    taking: bool = False
+    taken: bool = False
 
 
 class DriveMemory:

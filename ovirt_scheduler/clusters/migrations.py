@@ -153,7 +153,7 @@ class ClusterMigrations:
 
     def adopt(self, state: ClusterState) -> None:
         """Follow the migrations of others that are under way, as the cluster was taken over."""
-        self._ownership.taken = False
+        self._store.cluster(self._cluster).taken = False
         now = time.monotonic()
         for vm, found in state.vms.items():
             if found.status in _MOVING and vm not in self._migrating:

@@ -32,6 +32,7 @@ _MARK = re.compile(
     "ovirt-scheduler-([st])([0-9a-f]{11})-([0-9A-Za-z-]{1,11}-[0-9a-f]{4})-([0-9a-f]{4})"
 )
 _LONGEST_NAME = 11  # of the machine
+_MOST_WARNED = 20  # other daemons that the log tells of
 
 
 class Mark(NamedTuple):
@@ -63,9 +64,6 @@ class ClusterOwnership:
 
     A daemon that only logs migrations is in nobody's way.
 
-    Attributes:
-        taken: the cluster was taken over, and was not looked at since.
-
     Args:
         store: keeps the mark, and for whom the daemon stands by.
     """
@@ -82,8 +80,7 @@ class ClusterOwnership:
         self._mark = mark
         self._lock = threading.Lock()
         self._others: Set[Mark] = set()  # heard of, and not settled yet
-        self._taking = self.taken = False
-        self._told: Set[Tuple[str, str]] = set()  # a daemon, and for whom this one stood by
+        self._warned: Set[Tuple[str, str]] = set()  # of a daemon, and for whom this one stood by
 
     @property
     def mark(self) -> str:
@@ -116,39 +113,48 @@ class ClusterOwnership:
             raise SchedulerError(
                 f"this daemon makes no migrations of {self._cluster}: set drive = on, and reload it"
             )
-        self._taking = True
+        self._memory.taking = True
 
     def settle(self) -> None:
         """Find out whether the daemon drives the cluster; for the cluster's thread."""
         with self._lock:
             others, self._others = self._others, set()
-        if self._taking:
-            self._taking, self.taken = False, True
-            former = Mark.read(self._memory.driven_by)
-            since = max(_now(), former.since + 1 if former else 0)
-            self._mark = self._mark._replace(taken=True, since=since)
-            # What happened meanwhile was for the other daemon: go on from what the engine says.
-            self._memory.driven_by = ""
-            self._memory.hosts, self._memory.vms, self._memory.moved = {}, {}, []
-            self._told.clear()
-            _log.info(
-                "cluster %(cluster)s: taken over, this daemon drives it from now on",
-                {"cluster": self._cluster},
-            )
+        memory = self._memory
+        if not self._makes:
+            memory.mark = ""  # it begins to drive the cluster when it is told to
+            return
+        if memory.taking:
+            self._take_over()
         first = min(others, key=lambda mark: mark.rank, default=None)
-        if self._makes and first is not None and first.rank < self._mark.rank:
-            self._memory.driven_by = str(first)
-        if self._memory.mark != self.mark or others:
-            self._memory.mark = self.mark
+        if first is not None and first.rank < self._mark.rank:
+            memory.driven_by = str(first)
+        if memory.mark != self.mark or others:
+            memory.mark = self.mark
             self._store.save(self._cluster)
-        self._tell({mark.daemon for mark in others})
+        self._warn({mark.daemon for mark in others})
 
-    def _tell(self, others: Set[str]) -> None:
+    def _take_over(self) -> None:
+        memory = self._memory
+        memory.taking, memory.taken = False, True
+        former = Mark.read(memory.driven_by)
+        since = max(_now(), former.since + 1 if former else 0)
+        self._mark = self._mark._replace(taken=True, since=since)
+        # What happened meanwhile was for the other daemon: go on from what the engine says.
+        memory.driven_by = ""
+        memory.hosts, memory.vms, memory.moved = {}, {}, []
+        self._warned.clear()
+        _log.info(
+            "cluster %(cluster)s: taken over, this daemon drives it from now on",
+            {"cluster": self._cluster},
+        )
+
+    def _warn(self, others: Set[str]) -> None:
         """Log the daemons that drive the cluster, too; each once."""
         driver = self.driven_by
         for each in [driver] if driver else sorted(others):
-            if not self._makes or (each, driver) in self._told:
+            if (each, driver) in self._warned or len(self._warned) >= _MOST_WARNED:
                 continue
+            self._warned.add((each, driver))
             fields = {"cluster": self._cluster, "daemon": each}
             if driver:
                 _log.warning(
@@ -162,7 +168,6 @@ class ClusterOwnership:
                     "this daemon drives the cluster",
                     fields,
                 )
-            self._told.add((each, driver))
 
 
 def _now() -> int:

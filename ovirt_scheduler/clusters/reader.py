@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import (
     Callable,
@@ -74,10 +75,11 @@ class ClusterReader:
     def __init__(
         self, name: str, inventory: Inventory, executor: Executor, stopping: threading.Event
     ) -> None:
-        self._cluster = f"cluster={name}"
+        self._search = f"cluster={name}"
         self._inventory = inventory
         self._executor = executor
         self._stopping = stopping
+        self._cluster: Optional[str] = None  # its id: that of most hosts of its name
         self._state: Optional[ClusterState] = None  # as the latest look found it
         self._named: Optional[FrozenSet[str]] = frozenset()  # by events since then; None: anything
         self._all_at = 0.0
@@ -135,13 +137,13 @@ class ClusterReader:
         What was known and is on no page any more is asked for by its id: while pages are read,
         others may come or go, and push it past the border of one.
         """
-        known, now = self._state or ClusterState({}, {}), time.monotonic()
-        hosts, of_hosts = self._hosts(known, statistics)
-        vms, of_vms = self._pages(
-            "vms", self._cluster, self._executor.read_vms, known.vms, statistics
-        )
-        state = _in_cluster(ClusterState(hosts, vms))
-        replies = EngineReplies(self._joined(of_hosts), vms=self._joined(of_vms))
+        former, now = self._state or ClusterState({}, {}), time.monotonic()
+        hosts, of_hosts = self._hosts(former, statistics)
+        read = self._executor.read_vms
+        vms, of_vms = self._pages("vms", self._search, read, statistics)
+        rest, of_rest = self._by_ids("vms", former.vms.keys() - vms.keys(), read, statistics)
+        state = self._in_cluster(hosts, {**vms, **rest})
+        replies = EngineReplies(self._joined(of_hosts), vms=self._joined(of_vms + of_rest))
         self._state, self._named = state, frozenset()
         self.look_at, self._all_at = now + _STATUS_EVERY, now + _ALL_EVERY
         return View(state, replies, statistics)
@@ -149,7 +151,7 @@ class ClusterReader:
     def _changed(self, former: ClusterState, named: Collection[str]) -> ClusterState:
         """Read all hosts, the VMs of these ids, and the others that may have changed."""
         hosts, _ = self._hosts(former)
-        unsteady = " and ".join([self._cluster, *(f"status!={status}" for status in _STEADY)])
+        unsteady = " and ".join([self._search, *(f"status!={status}" for status in _STEADY)])
         vms, _ = self._pages("vms", unsteady, self._executor.read_vms)
         asked = [
             vm
@@ -162,50 +164,44 @@ class ClusterReader:
         self, former: ClusterState, statistics: bool = False
     ) -> Tuple[Dict[str, HostState], List[EngineReply]]:
         read = self._executor.read_hosts
-        hosts, replies = self._pages("hosts", self._cluster, read, former.hosts, statistics)
+        hosts, replies = self._pages("hosts", self._search, read, statistics)
         if not hosts:
             raise SchedulerError(
                 "the engine knows no host in it; is there a cluster of that name, and may the "
                 "user of [engine] see it?"
             )
-        return hosts, replies
+        clusters = Counter(host.cluster for host in hosts.values())
+        self._cluster = clusters.most_common(1)[0][0]
+        rest, of_rest = self._by_ids("hosts", former.hosts.keys() - hosts.keys(), read, statistics)
+        return {**hosts, **rest}, replies + of_rest
 
     def _with_vms(self, former: ClusterState, asked: Collection[str]) -> ClusterState:
         """The same with these VMs as they are now, and without those that are gone."""
         found, _ = self._by_ids("vms", asked, self._executor.read_vms)
         gone = set(asked).difference(found)
         vms = {vm: found.get(vm, state) for vm, state in former.vms.items() if vm not in gone}
-        return _in_cluster(ClusterState(former.hosts, vms))
+        return self._in_cluster(former.hosts, vms)
 
     def _pages(
-        self,
-        kind: str,
-        search: str,
-        read: ReadPage[State],
-        known: Collection[str] = (),
-        statistics: bool = False,
+        self, kind: str, search: str, read: ReadPage[State], statistics: bool = False
     ) -> Tuple[Dict[str, State], List[EngineReply]]:
-        """All that a search finds, and what is known and seems to be gone, where it is not."""
+        """All that a search finds."""
         found: Dict[str, State] = {}
         replies: List[EngineReply] = []
         for number in range(1, _MOST_PAGES + 1):
-            if self._stopping.is_set():
-                raise EngineUnavailable("it is not asked any more: the daemon stops, or reloads")
+            self._check_stopping()
             deadline = time.monotonic() + _PAGE_SECONDS
             page = self._inventory.page(kind, search, number, deadline, statistics)
             states, reply = self._read(read, page)
-            if states and states.keys() <= found.keys():
+            is_last = len(states) != PAGE  # more: it does not know of pages, and this is all
+            if not is_last and states.keys() <= found.keys():
                 raise EngineUnavailable(f"page {number} of its {kind} repeats those before it")
-            for each, state in states.items():  # what is on two pages was pushed onto the second
-                found.setdefault(each, state)
+            for key, state in states.items():  # what is on two pages was pushed onto the second
+                found.setdefault(key, state)
             replies.append(reply)
-            if len(states) != PAGE:  # more: it does not know of pages, and this is all
-                break
-        else:
-            raise EngineUnavailable(f"it tells of more than {_MOST_PAGES * PAGE} {kind}")
-        missing = [each for each in known if each not in found]
-        rest, of_rest = self._by_ids(kind, missing, read, statistics)
-        return {**found, **rest}, replies + of_rest
+            if is_last:
+                return found, replies
+        raise EngineUnavailable(f"it tells of more than {_MOST_PAGES * PAGE} {kind}")
 
     def _by_ids(
         self, kind: str, ids: Collection[str], read: ReadPage[State], statistics: bool = False
@@ -213,10 +209,15 @@ class ClusterReader:
         found: Dict[str, State] = {}
         replies: List[EngineReply] = []
         for document in self._inventory.pages_of(kind, ids, _PAGE_SECONDS, statistics):
+            self._check_stopping()
             states, reply = self._read(read, document)
             found.update(states)
             replies.append(reply)
         return found, replies
+
+    def _check_stopping(self) -> None:
+        if self._stopping.is_set():
+            raise EngineUnavailable("it is not asked any more: the daemon stops, or reloads")
 
     def _read(self, read: ReadPage[State], page: Document) -> Tuple[Dict[str, State], EngineReply]:
         try:
@@ -234,16 +235,12 @@ class ClusterReader:
         packs = [reply.pack for reply in replies if reply.pack is not None]
         return (EngineReply(None, ids, self._executor.joined(packs)),)
 
+    def _in_cluster(
+        self, hosts: Mapping[str, HostState], vms: Mapping[str, VmState]
+    ) -> ClusterState:
+        """Without those that are in another cluster by now: what is asked for by id may be."""
 
-def _in_cluster(state: ClusterState) -> ClusterState:
-    """The same without hosts and VMs that are in another cluster by now.
+        def stays(entities: Mapping[str, State]) -> Dict[str, State]:
+            return {key: each for key, each in entities.items() if each.cluster == self._cluster}
 
-    Those asked for by id may be. The cluster is that of most hosts.
-    """
-    clusters = [host.cluster for host in state.hosts.values()]
-    cluster = max(clusters, key=clusters.count)
-
-    def stays(all_of_them: Mapping[str, State]) -> Dict[str, State]:
-        return {key: each for key, each in all_of_them.items() if each.cluster == cluster}
-
-    return ClusterState(stays(state.hosts), stays(state.vms))
+        return ClusterState(stays(hosts), stays(vms))

@@ -32,7 +32,7 @@ class Failing(Scheduler):
 def test_a_change_of_status_reaches_its_hook_once(driven):
     """As soon as the engine has an event, or after the restart if the daemon was away."""
     driven.start("dry-run", cluster(balance="0"))
-    driven.wait_for_looks(1)
+    driven.wait_until_known()
     driven.wait(lambda: len(driven.engine.asked("events")) > 1)
     driven.engine.hosts[0].status = "non_operational"
     driven.vm("mail").status = "paused"

@@ -235,12 +235,26 @@ def test_the_filters_of_a_cluster_hold_for_what_its_hooks_answer(driven):
     units(driven, "lion")
     driven.engine.vms[:] = [Vm("web", host="lynx")]
     driven.start("dry-run", cluster("default", filters="NotPuma"))
-    driven.wait_for_looks(1)
+    driven.wait_until_known()
     driven.wait(lambda: len(driven.engine.asked("events")) > 1)
     driven.engine.hosts[0].status = "preparing_for_maintenance"
     driven.engine.happened()
     driven.wait_for_log("would migrate web from lynx to lion")
     assert "to puma" not in driven.daemon.log
+
+
+def test_a_filter_in_shadow_is_called_for_no_migration(driven):
+    """It counts for nothing here, either; hooks are called."""
+    units(driven)
+    conf = driven.folder / "conf"
+    conf.mkdir()
+    (conf / "NotPuma.conf").write_text("shadow = true\n")
+    driven.start("dry-run", cluster("slow", filters="NotPuma", properties="target=puma"),
+                 f"plugins_conf_path = {conf}\n{driven.engine.conf()}")  # fmt: skip
+    driven.engine.vms[:] = [Vm("web", host="lynx", status="paused")]
+    driven.wake_all()
+    driven.wait_for_log("would migrate web from lynx to puma")
+    assert "Traceback" not in driven.daemon.log
 
 
 def test_a_balance_unit_stands_in_for_load_balance(driven):

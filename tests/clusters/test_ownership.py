@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
+import time
 from collections import Counter
 
 import pytest
 
-from ovirt_scheduler.clusters.ownership import Mark
+from ovirt_scheduler.clusters.memory import DriveMemory
+from ovirt_scheduler.clusters.ownership import ClusterOwnership, Mark
+from ovirt_scheduler.settings.config import ClusterSettings
+from ovirt_scheduler.settings.values import Drive
 from tests.support.command import run
 from tests.support.daemon import Daemon
 from tests.support.driven import OFTEN, RECORDER, cluster
@@ -44,6 +49,42 @@ def test_who_began_first_drives_and_who_took_over_last_before_them():
         mark("t", 9), mark("t", 3), mark("s", 1), mark("s", 2, "here-0001"), mark("s", 2, "here-0002"),
     ]  # fmt: skip
     assert [str(each) for each in sorted(map(Mark.read, reversed(wanted)), key=lambda each: each.rank)] == wanted  # fmt: skip
+
+
+def begin(folder, drive=Drive.ON):
+    """How the daemon of that state folder begins to look after the cluster."""
+    store = DriveMemory(folder / "clusters.json")
+    settings = ClusterSettings("Default", "default", {}, 60.0, 600.0, drive=drive)
+    ownership = ClusterOwnership(settings, store)
+    ownership.settle()
+    store.save("Default")
+    wait_until(lambda: time.time_ns() // 1_000_000 > Mark.read(ownership.mark).since)
+    return ownership
+
+
+def test_a_dry_run_does_not_count_as_driving(tmp_path):
+    """Nor what was before it: the daemon that makes migrations is not to stand by then."""
+    long_ago, other = tmp_path / "long_ago", tmp_path / "other"
+    begin(long_ago)
+    begin(long_ago, Drive.DRY_RUN)
+    driver = begin(other)
+    later = begin(long_ago)
+    later.heard([driver.mark])
+    driver.heard([later.mark])
+    driver.settle()
+    later.settle()
+    assert later.driven_by == Mark.read(driver.mark).daemon
+    assert driver.driven_by == ""
+
+
+def test_the_log_tells_of_so_many_others_and_no_more(tmp_path, caplog):
+    """Whoever may migrate VMs may write what looks like a mark."""
+    ownership = begin(tmp_path)
+    own = Mark.read(ownership.mark)
+    others = [own._replace(since=own.since + 1, daemon=f"x-{number:04x}") for number in range(500)]
+    ownership.heard(map(str, others))
+    ownership.settle()
+    assert caplog.text.count("migrates its VMs, too") == 20
 
 
 class Two:
@@ -172,6 +213,20 @@ def test_who_takes_over_goes_on_from_what_the_engine_says(two):
     two.engine.finish_migrations()
     wait_until(lambda: two.by(two.second) == before + 1)
     assert "the migration of web" in two.second.log
+
+
+def test_a_reload_loses_no_takeover(driven):
+    """It comes before the next look, which the engine keeps waiting."""
+    daemon = driven.start("on", SECTION, driven.engine.conf(cache_seconds=0))
+    driven.wait_for_looks(1)
+    driven.engine.answering.clear()
+    arrived = len(driven.engine.queries)
+    driven.wait(lambda: len(driven.engine.queries) > arrived)
+    assert run(driven.folder, "clusters", "take", "Default")[0] == 0
+    daemon.process.send_signal(signal.SIGHUP)
+    driven.wait_for_log("are read again")
+    driven.engine.answering.set()
+    driven.wait_for_log("taken over")
 
 
 def test_what_cannot_be_taken_is_told(driven):

@@ -173,6 +173,18 @@ def test_an_engine_that_repeats_a_page_is_told(engine, cluster):
         look(cluster, calls=True)
 
 
+def test_a_last_page_of_what_was_pushed_onto_it_is_no_repetition(engine, cluster):
+    """All VMs filled their pages, and one more came before them."""
+    engine.vms[:] = engine.vms[: 2 * PAGE]
+
+    def push(page):
+        if page == "3":
+            engine.vms.append(Vm("a", host="lynx"))
+
+    engine.before = push
+    assert names(look(cluster, calls=True)) == NAMES[: 2 * PAGE]
+
+
 def test_an_engine_without_an_end_is_told(engine, cluster, monkeypatch):
     """It is asked for so many pages, and no more."""
     monkeypatch.setattr(reader, "_MOST_PAGES", 4)
@@ -216,11 +228,44 @@ def test_a_stop_ends_the_asking(engine, asking, executor):
     assert len(engine.asked("vms")) == 1
 
 
+def test_a_stop_ends_the_asking_for_ids_too(engine, asking, executor):
+    """Those of a cluster that is not to be found any more may be many thousands."""
+    stopping = threading.Event()
+    cluster = ClusterReader("Default", asking, executor, stopping)
+    look(cluster)
+    engine.queries.clear()
+    engine.before = lambda _: stopping.set()
+    with pytest.raises(EngineUnavailable, match="the daemon stops"):
+        look(cluster, followed=[vm.id for vm in engine.vms])
+    assert len(engine.asked("vms")) == 1
+
+
 def test_a_cluster_without_a_host_is_told(engine, cluster):
     """It may be one that the user may not see."""
     engine.hosts.clear()
     with pytest.raises(SchedulerError, match="the engine knows no host in it"):
         look(cluster)
+
+
+def test_a_cluster_that_has_another_name_now_is_told(engine, cluster):
+    """Though its hosts are there: the section is of a name, and a restart would not find it."""
+    look(cluster)
+    for each in (*engine.hosts, *engine.vms):
+        each.cluster = "Renamed"
+    with pytest.raises(SchedulerError, match="the engine knows no host in it"):
+        look(cluster, calls=True)
+
+
+def test_a_cluster_that_gets_the_name_of_another_is_the_one_that_is_read(engine, cluster):
+    """However many hosts the former one has."""
+    look(cluster)
+    for each in (*engine.hosts, *engine.vms):
+        each.cluster = "Renamed"
+    engine.hosts.append(Host("lion"))
+    engine.vms.append(Vm("new", host="lion"))
+    view = look(cluster, calls=True)
+    assert [host.name for host in view.state.hosts.values()] == ["lion"]
+    assert names(view) == ["new"]
 
 
 def test_with_documents_that_are_to_be_recorded_each_page_is_kept(engine, asking, cluster):

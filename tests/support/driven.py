@@ -130,11 +130,15 @@ class Driven:
             Vm(f"vm{each}", host="lynx", status="paused") for each in range(number)
         ]
 
-    def wake_all(self) -> None:
-        """The status of each VM becomes another, once they have been looked at."""
+    def wait_until_known(self) -> None:
+        """Until the daemon knows the status of each VM; a change is one from then on."""
         memory = self.folder / "state" / "clusters.json"
         self.wait(memory.exists)
         self.wait(lambda: all(vm.id in memory.read_text() for vm in self.engine.vms))
+
+    def wake_all(self) -> None:
+        """The status of each VM becomes another, once they have been looked at."""
+        self.wait_until_known()
         for vm in self.engine.vms:
             vm.status = "up"
 

@@ -309,9 +309,8 @@ class RestServer:
         if kind == "":
             return str(Element("api", [Element("product_info", [Element("name", "oVirt")])]))
         if kind == "events":
-            newest = [
-                event for event in reversed(self.events.items()) if event[0] > (query.after or 0)
-            ]
+            events = tuple(self.events.items())  # other threads add some meanwhile
+            newest = [event for event in reversed(events) if event[0] > (query.after or 0)]
             return collection("events", [_event(*event) for event in newest[: query.most]])
         if kind == "clusters":
             name = re.sub('name="|".*', "", query.search)

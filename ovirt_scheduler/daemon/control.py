@@ -81,11 +81,9 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     def __init__(self, path: Path, commands: Mapping[str, Command]) -> None:
         self.commands = commands
         with short_name(path) as name:
-            before = os.umask(0o177)
-            try:
-                super().__init__(name, _Question)
-            finally:
-                os.umask(before)
+            super().__init__(name, _Question)
+        # Not by the umask, which other threads make folders by just then.
+        path.chmod(0o600)
 
     def handle_error(self, *_: object) -> None:
         """Tell of it in the log; the next question is answered."""

@@ -197,5 +197,11 @@ def _write(descriptor: int, line: bytes) -> None:
 
 
 def _open_private(path: str, flags: int) -> int:
-    """Open a file that is not for everybody to read: it holds what plugins print."""
-    return os.open(path, flags, 0o640)
+    """Open a file that is not for everybody to read: it holds what plugins print.
+
+    Raises:
+        OSError: it cannot be opened, or is a pipe that nobody reads: that would keep us for good.
+    """
+    descriptor = os.open(path, flags | os.O_NONBLOCK, 0o640)
+    os.set_blocking(descriptor, True)
+    return descriptor

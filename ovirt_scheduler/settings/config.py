@@ -10,6 +10,7 @@ import contextlib
 import os
 import pwd
 import re
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Dict, FrozenSet, Iterator, Mapping, Optional, Tuple
@@ -349,6 +350,8 @@ def _check_files(conf: ConfFile) -> None:
         if path is not None:
             with contextlib.suppress(OSError):  # whoever opens the file reports that
                 problem = problem_of(path)
+                if not problem and key != "log_file" and not stat.S_ISREG(path.stat().st_mode):
+                    problem = "is not a plain file"  # whoever opens a pipe could wait for good
                 if problem:
                     raise section.mistake(key, f"{path}: {problem}")
 

@@ -47,6 +47,21 @@ def test_the_file_is_not_for_everybody_to_read(handler, path):
     assert len(list(path.parent.iterdir())) == 2
 
 
+def test_a_pipe_that_nobody_reads_is_refused(path):
+    """To open it would last until somebody does: a daemon would neither start nor end."""
+    os.mkfifo(path)
+    with pytest.raises(ConfigError, match="cannot be written: No such device"):
+        LogFile(path)
+
+
+def test_a_pipe_in_the_place_of_the_file_holds_up_nobody(handler, path, capfd):
+    """Its lines come to standard error."""
+    path.unlink()
+    os.mkfifo(path)
+    log(handler, "one")
+    assert capfd.readouterr().err.splitlines()[1] == "one"
+
+
 def test_lines_go_to_the_file_and_nowhere_else(handler, path, capfd):
     """As soon as they are logged; what is there already stays."""
     log(handler, "one", "größer \udcff")

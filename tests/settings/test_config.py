@@ -412,6 +412,24 @@ def test_a_user_without_a_home_has_to_say_where_state_goes():
         config.state_folder({}, 4_000_000_000)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "ssl_certificate = {0}\nssl_key = {1}", "ssl_certificate = {1}\nssl_key = {0}",
+        "ssl_client_ca = {0}",
+        "[engine]\nurl = https://e/api\nusername = u\npassword_file = {0}",
+        "[engine]\nurl = https://e/api\nusername = u\npassword_file = {1}\nca_file = {0}",
+    ],
+)  # fmt: skip
+def test_a_file_that_is_a_pipe_is_refused(conf, tmp_path, settings):
+    """Whoever read it would wait for somebody to write, and not even SIGTERM would end that."""
+    pipe, plain = tmp_path / "pipe", tmp_path / "plain"
+    os.mkfifo(pipe, 0o600)
+    plain.touch(0o600)
+    with pytest.raises(ConfigError, match="pipe: is not a plain file"):
+        conf(settings.format(pipe, plain))
+
+
 def test_the_journal_goes_with_no_log_file(conf):
     """Neither is left out silently."""
     with pytest.raises(ConfigError, match=r":2: log_file.*log_format = journal writes no file"):

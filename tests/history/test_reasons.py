@@ -10,7 +10,7 @@ from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
 from tests.support.daemon import Daemon, StartDaemon, refusal
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
 
 LYNX, PUMA, OCELOT = HOSTS = [f"{digit * 8}-1111-2222-3333-{digit * 12}" for digit in "123"]
 
@@ -65,7 +65,7 @@ def asked(daemon: Daemon, name: str) -> Record:
     """The record of a call of that filter alone."""
     with daemon.proxy() as proxy:
         proxy.runFilters([name], HOSTS, "vm", {})
-    reader = Reader(daemon.state / "history.sqlite")
+    reader = Reader(daemon.state / "history.sqlite", LONG)
     return wait_until(lambda: reader.decisions(Query(unit=name)))[0]
 
 
@@ -98,7 +98,7 @@ def test_a_cost_has_its_reason(daemon: Daemon):
     """Beside the number."""
     with daemon.proxy() as proxy:
         proxy.runCostFunctions([["Dear", 1]], HOSTS, "vm", {})
-    reader = Reader(daemon.state / "history.sqlite")
+    reader = Reader(daemon.state / "history.sqlite", LONG)
     record = wait_until(lambda: reader.decisions(Query(unit="Dear")))[0]
     assert record["hosts"][0]["costs"][0]["reason"] == "uses 84 % of its memory"
 
@@ -128,7 +128,7 @@ def test_the_sample_and_the_default_scheduler_say_why(
     with daemon.proxy() as proxy:
         chosen = proxy.selectHost("default", f"<hosts>{hosts}</hosts>", f"<vm>{pinned}</vm>", {})
     assert chosen == PUMA
-    reader = Reader(daemon.state / "history.sqlite")
+    reader = Reader(daemon.state / "history.sqlite", LONG)
     (record,) = wait_until(lambda: reader.decisions(Query(method="selectHost")))
     assert record["hosts"][0]["verdicts"] == [
         {"unit": "default", "verdict": "removed", "reason": "pinned to h2"}

@@ -10,7 +10,7 @@ from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
 from tests.support.daemon import Daemon, StartDaemon
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
 
 LYNX, PUMA, OCELOT = HOSTS = [f"{digit * 8}-1111-2222-3333-{digit * 12}" for digit in "123"]
 NAMES = dict(zip(HOSTS, ("lynx", "puma", "ocelot")))
@@ -69,7 +69,7 @@ def daemon(start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory) 
 
 def records(daemon: Daemon, count: int = 1, **query: object) -> List[Record]:
     """What fits, the newest first, as soon as there are so many."""
-    reader = Reader(daemon.state / "history.sqlite")
+    reader = Reader(daemon.state / "history.sqlite", LONG)
     wanted = Query(**query)  # type: ignore[arg-type]
 
     def look() -> List[Record]:
@@ -113,7 +113,7 @@ def test_decisions_are_found_by_id_and_by_name(daemon: Daemon, by: str):
     vm = f"<vm id='{WEB}'><name>web</name></vm>"
     with daemon.proxy() as proxy:
         proxy.runFilters(["NotLynx"], hosts_document(LYNX), vm, {"asked": by})
-    reader = Reader(daemon.state / "history.sqlite")
+    reader = Reader(daemon.state / "history.sqlite", LONG)
     query = Query(host=by) if by in ("lynx", LYNX) else Query(vm=by)
     wait_until(lambda: by in [each["properties"]["asked"] for each in asked_in(reader, query)])
 

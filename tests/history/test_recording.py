@@ -21,7 +21,7 @@ from ovirt_scheduler.history.tables import Tables
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import Role
 from tests.support.daemon import Daemon, StartDaemon
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
 
 ID = "00000000-0000-4000-8000-{:012}"
 KEEPS = "def do_filter(hosts, vm, properties):\n    return hosts\n"
@@ -46,7 +46,7 @@ def daemon(start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory) 
 
 def recorded(path: Path, count: int, **query: str) -> List[Recorded]:
     """So many recorded decisions, when they are written."""
-    reader = Reader(path)
+    reader = Reader(path, LONG)
 
     def look() -> List[Recorded]:
         return reader.recordings(reader.recorded(Query(**query)))  # type: ignore[arg-type]
@@ -62,7 +62,7 @@ def test_a_decisions_documents_are_kept(daemon: Daemon):
         proxy.runFilters(["Keeps"], first, vm, {})
         proxy.runFilters(["Keeps"], second, vm, {})
     path = daemon.state / "history.sqlite"
-    reader = Reader(path)
+    reader = Reader(path, LONG)
     found = recorded(path, 2, vm=ID.format(99))
     kept = [{each.role: reader.document(each.number) for each in one.documents} for one in found]
     assert [one[Role.HOSTS].decode() for one in kept] == [first, second]
@@ -98,7 +98,7 @@ def test_what_was_asked_just_before_the_end_is_recorded(start_daemon: StartDaemo
         proxy.runFilters(["Keeps"], hosts(host(1)), "last", {})
     daemon.process.terminate()
     daemon.process.wait()
-    reader = Reader(daemon.state / "history.sqlite")
+    reader = Reader(daemon.state / "history.sqlite", LONG)
     (number,) = reader.recorded(Query())
     assert [each.role for each in reader.recordings([number])[0].documents] == [Role.HOSTS]
 
@@ -126,8 +126,8 @@ def test_elements_that_no_decision_names_go_with_it(tmp_path: Path):
         lines = "\n".join([f"<host {number}/>", *(f"<host {number} {each}/>" for each in range(9))])
         given = Given(Role.HOSTS, False, Document(lines.encode()))
         history.put(lambda record=record: record, 0, Inputs((given,), {}))  # type: ignore[misc]
-    history.close()
-    reader = Reader(path)
+    history.close(LONG)
+    reader = Reader(path, LONG)
     numbers = reader.recorded(Query())
     (last,) = reader.recordings(numbers[-1:])
     assert reader.document(last.documents[0].number).startswith(b"<host 1499/><host 1499 0/>")
@@ -151,8 +151,8 @@ def test_more_documents_than_can_be_written_cost_no_decision(tmp_path: Path, cap
         record = made(number)
         history.put(lambda record=record: record, 0, Inputs((given,), {}))  # type: ignore[misc]
     history.start()
-    history.close()
-    reader = Reader(tmp_path / "history.sqlite")
+    history.close(LONG)
+    reader = Reader(tmp_path / "history.sqlite", LONG)
     assert (history.dropped, len(reader.decisions(Query()))) == (0, 50)
     assert 0 < len(reader.recorded(Query())) < 50
     told = [each for each in caplog.messages if "are not recorded: more come" in each]
@@ -166,15 +166,15 @@ def test_a_history_of_the_former_version_is_taken_over(tmp_path: Path):
         db.executescript(schema.OF_DECISIONS)
         db.executescript("PRAGMA user_version = 1")
     shutil.copy(path, tmp_path / "former.sqlite")
-    former = Reader(tmp_path / "former.sqlite")
+    former = Reader(tmp_path / "former.sqlite", LONG)
     assert former.decisions(Query()) == former.recorded(Query()) == []
     history = History(path, cut)
     history.bound(30, 1 << 20, records=True)
     history.start()
     record = made(1)
     history.put(lambda: record, 0, Inputs((), {}))
-    history.close()
-    assert len(Reader(path).recorded(Query())) == 1
+    history.close(LONG)
+    assert len(Reader(path, LONG).recorded(Query())) == 1
     Tables(path).close()  # once more: there is nothing to be done
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)

@@ -16,7 +16,7 @@ from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.store import History
 from tests.support.daemon import Daemon, StartDaemon
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
 
 HOSTS = [f"00000000-0000-4000-8000-00000000000{number}" for number in range(4)]
 VM = "99999999-0000-4000-8000-000000000000"
@@ -56,7 +56,7 @@ def daemon(start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory) 
 
 def newest(daemon: Daemon, **query: object) -> Record:
     """The one record that fits, when it is written."""
-    reader = Reader(daemon.state / "history.sqlite")
+    reader = Reader(daemon.state / "history.sqlite", LONG)
     wanted = Query(**query)  # type: ignore[arg-type]
     return wait_until(lambda: reader.decisions(wanted))[0]
 
@@ -125,7 +125,7 @@ def test_what_happens_to_plugins_and_settings_is_kept(
     folder = tmp_path_factory.mktemp("events")
     files = plugins(folder / "plugins", {"Edited": FILTER.format(refused=HOSTS[0])})
     daemon = start_daemon(files, "ssl = false", folder=folder)
-    reader = Reader(daemon.state / "history.sqlite")
+    reader = Reader(daemon.state / "history.sqlite", LONG)
     path = files / "Edited.py"
 
     def happened(event: str) -> Record:
@@ -201,8 +201,8 @@ def test_the_oldest_go_when_the_history_is_full(tmp_path: Path):
         }  # fmt: skip
         record["time"] = time.time()
         history.put(lambda record=record: record)
-    history.close()
-    reader = Reader(tmp_path / "history.sqlite")
+    history.close(LONG)
+    reader = Reader(tmp_path / "history.sqlite", LONG)
     assert reader.decisions(Query(vm="vm 1499"))
     assert not reader.decisions(Query(vm="vm 0"))
     with contextlib.closing(sqlite3.connect(tmp_path / "history.sqlite")) as db:

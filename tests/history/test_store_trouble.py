@@ -22,7 +22,7 @@ from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.store import History
 from ovirt_scheduler.history.tables import Tables
 from tests.support.daemon import StartDaemon
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
 
 HOSTS = [f"00000000-0000-4000-8000-00000000000{number}" for number in range(4)]
 _ROOM = 8192  # bytes of a file: enough for the log, and for no page of the history
@@ -43,7 +43,7 @@ def written(path: Path, *records: Callable[[], Record]) -> History:
     history.start()
     for record in records:
         history.put(record)
-    history.close()
+    history.close(LONG)
     return history
 
 
@@ -56,7 +56,7 @@ def test_a_full_disk_is_told_once_and_stops_no_call(
     (folder / "plugins").mkdir()
     (folder / "plugins" / "Keeps.py").write_text(KEEPS, "utf-8")
     daemon = start_daemon(folder / "plugins", "ssl = false", folder=folder)
-    reader = Reader(daemon.state / store.FILE)
+    reader = Reader(daemon.state / store.FILE, LONG)
 
     def ask(vm: str) -> None:
         with daemon.proxy() as proxy:
@@ -92,9 +92,9 @@ def test_a_clock_that_is_set_back_loses_nothing(tmp_path: Path):
     now, hour = time.time(), 3600.0
     path = tmp_path / store.FILE
     written(path, made(1, now), made(2, now - 2 * hour), made(3, now - 2 * hour + 1))
-    found = Reader(path).decisions(Query())
+    found = Reader(path, LONG).decisions(Query())
     assert [each["vm"]["id"] for each in found] == ["vm 3", "vm 2", "vm 1"]
-    late = Reader(path).decisions(Query(since=now - hour))
+    late = Reader(path, LONG).decisions(Query(since=now - hour))
     assert [each["vm"]["id"] for each in late] == ["vm 1"]
 
 
@@ -111,8 +111,8 @@ def test_a_full_queue_drops_the_oldest_and_counts_them(tmp_path: Path, bound: st
     assert waiting + lost == count
     history.start()
     wait_until(lambda: history.waiting == 0)
-    history.close()
-    reader = Reader(path)
+    history.close(LONG)
+    reader = Reader(path, LONG)
     assert not reader.decisions(Query(vm="vm 0"))
     assert reader.decisions(Query(vm=f"vm {count - 1}"))
     assert history.state().decisions == waiting
@@ -130,7 +130,7 @@ def test_a_query_that_takes_longer_than_a_second_ends(tmp_path: Path):
         )
     with pytest.raises(HistoryUnreadable, match="more than 1 s; ask for less: a VM, a host"):
         Reader(path).decisions(Query(vm="vm 1"))
-    assert len(Reader(path).decisions(Query())) == 1
+    assert len(Reader(path, LONG).decisions(Query())) == 1
 
 
 def test_records_are_read_while_others_are_written(tmp_path: Path):
@@ -142,14 +142,14 @@ def test_records_are_read_while_others_are_written(tmp_path: Path):
     for number in range(40):
         for each in range(50):
             history.put(made(number * 50 + each, time.time(), 3))
-        found = Reader(path, 60).decisions(Query(limit=1000))
+        found = Reader(path, LONG).decisions(Query(limit=1000))
         ids = [int(each["id"], 16) for each in found]
         assert ids == sorted(ids, reverse=True)
         assert all(len(each["hosts"]) == 3 for each in found)
         assert len(found) >= min(seen, 1000)
         seen = len(found)
-    history.close()
-    assert len(Reader(path, 60).decisions(Query(limit=1000))) == 1000
+    history.close(LONG)
+    assert len(Reader(path, LONG).decisions(Query(limit=1000))) == 1000
 
 
 def test_what_comes_while_others_are_written_is_written_at_the_end(tmp_path: Path):
@@ -159,20 +159,20 @@ def test_what_comes_while_others_are_written_is_written_at_the_end(tmp_path: Pat
 
     def slow() -> Record:
         begun.set()
-        ended.wait(60)
+        ended.wait(LONG)
         return made(1, time.time())()
 
     history = History(path)
     history.start()
     history.put(slow)
-    assert begun.wait(60)
+    assert begun.wait(LONG)
     history.put(made(2, time.time()))
     closing = threading.Thread(target=history.close)
     closing.start()
     wait_until(history._closing.is_set)
     ended.set()
-    closing.join(60)
-    assert len(Reader(path).decisions(Query())) == 2
+    closing.join(LONG)
+    assert len(Reader(path, LONG).decisions(Query())) == 2
 
 
 def test_a_record_that_cannot_be_written_takes_no_later_one_along(tmp_path: Path):
@@ -185,8 +185,8 @@ def test_a_record_that_cannot_be_written_takes_no_later_one_along(tmp_path: Path
     history.put(lambda: {**broken, "hosts": [{"id": "host 3 0"}]})
     wait_until(lambda: history.dropped == 1)
     history.put(made(3, time.time()))
-    history.close()
-    (found,) = Reader(path).decisions(Query())
+    history.close(LONG)
+    (found,) = Reader(path, LONG).decisions(Query())
     assert found["hosts"] == [{"id": "host 3 0"}]
 
 
@@ -220,7 +220,7 @@ def test_a_row_that_is_damaged_is_told(tmp_path: Path, column: str):
         db.execute(f"UPDATE decisions SET {column}")
         db.commit()
     with pytest.raises(HistoryUnreadable, match=f"{path} is damaged: "):
-        Reader(path).decisions(Query())
+        Reader(path, LONG).decisions(Query())
 
 
 def test_a_damaged_file_that_cannot_be_set_aside_is_told_once(
@@ -235,7 +235,7 @@ def test_a_damaged_file_that_cannot_be_set_aside_is_told_once(
     for number in range(3):
         history.put(made(number, time.time()))
         wait_until(lambda goal=number + 1: history.dropped >= goal)
-    history.close()
+    history.close(LONG)
     (told,) = caplog.messages
     assert "the history cannot be written" in told
     assert f"{store.FILE}.damaged" in told
@@ -247,5 +247,5 @@ def test_what_is_no_id_finds_no_decision(tmp_path: Path, name: str):
     """Even where Python would read a number in it."""
     path = tmp_path / store.FILE
     written(path, made(1, time.time()), made((1 << 64) - 1, time.time()))
-    assert Reader(path).decision(name) is None
-    assert Reader(path).decision(f"{1:016x}") is not None
+    assert Reader(path, LONG).decision(name) is None
+    assert Reader(path, LONG).decision(f"{1:016x}") is not None

@@ -18,7 +18,7 @@ from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.processes.executor import Executor
 from tests.support.jobs import HOSTS, LIMITS, job_of, only
 from tests.support.processes import processes_with
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
 
 UnitNamed = Callable[..., PolicyUnit]
 
@@ -169,8 +169,8 @@ def test_the_requests_deadline_counts_for_all_its_calls(executor, unit_named):
 
 def test_processor_time_is_limited(executor, unit_named):
     """A busy loop ends by SIGXCPU, and the message names the limit."""
-    unit = unit_named("eats_processor", limits=replace(LIMITS, cpu=1))
-    result = only(executor.run(job_of([unit])))
+    unit = unit_named("eats_processor", limits=replace(LIMITS, cpu=1, timeout=LONG))
+    result = only(executor.run(job_of([unit], LONG)))
     assert result.message == "used up its cpu_limit of 1 s of processor time"
 
 

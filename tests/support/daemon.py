@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-import select
 import signal
 import ssl
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Callable, List, Optional, Sequence
+from typing import Callable, List, Optional, Sequence, Tuple
 from xmlrpc.client import Fault, ServerProxy
 
 import pytest
 
 from tests.support.paths import PROJECT
 from tests.support.processes import offspring
+from tests.support.waiting import LONG, wait_until
 
-_START_SECONDS = 30.0
+_LISTENS = re.compile(r'(?:^|")listening on (\S+?)(?:"|$)', re.MULTILINE)
 
 
 class Daemon:
@@ -60,17 +59,19 @@ class Daemon:
 
     def _listening(self) -> str:
         """The address that it prints when it is ready."""
-        give_up = time.monotonic() + _START_SECONDS
-        while time.monotonic() < give_up:
-            found = re.search(r'(?:^|")listening on (\S+?)(?:"|$)', self.log, re.MULTILINE)
-            if found:
-                return found.group(1)
-            if self.process.poll() is not None:
-                break
-            select.select([], [], [], 0.01)
-        self.process.kill()
-        self.process.wait()
-        raise AssertionError(f"the daemon did not start:\n{self.log}")
+
+        def look() -> Tuple[bool, Optional[re.Match[str]]]:
+            ended = self.process.poll() is not None  # before its last words are read
+            return ended, _LISTENS.search(self.log)
+
+        try:
+            _, listens = wait_until(look, lambda: self.log, suits=any)
+            assert listens, f"the daemon did not start:\n{self.log}"
+        except BaseException:
+            self.process.kill()
+            self.process.wait()
+            raise
+        return listens[1]
 
     @property
     def zygote(self) -> int:
@@ -98,7 +99,7 @@ class Daemon:
         """Send the signal and give the exit status."""
         if self.process.poll() is None:
             self.process.send_signal(number)
-        return self.process.wait(timeout=30)
+        return self.process.wait(LONG)
 
 
 StartDaemon = Callable[..., Daemon]

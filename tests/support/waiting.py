@@ -8,7 +8,7 @@ from typing import Callable, TypeVar
 
 Found = TypeVar("Found")
 
-_LONG = 60.0  # seconds, which nothing takes that happens at all
+LONG = 60.0  # seconds, which nothing takes that happens at all
 
 
 def wait_until(
@@ -21,12 +21,12 @@ def wait_until(
     Args:
         told: what else there is to say of it then, such as a log.
     """
-    give_up = time.monotonic() + _LONG
+    give_up = time.monotonic() + LONG
     pause = threading.Event()
     while True:
         found = look()
         if suits(found):
             return found
         if time.monotonic() > give_up:
-            raise AssertionError(f"it did not happen in {_LONG:g} s; at last: {found!r}\n{told()}")
+            raise AssertionError(f"it did not happen in {LONG:g} s; at last: {found!r}\n{told()}")
         pause.wait(0.01)

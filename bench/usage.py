@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from pathlib import Path
+from typing import Sequence
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PSS = re.compile(r"^Pss:\s+(\d+) kB", re.MULTILINE)
@@ -25,23 +26,15 @@ def _stat(pid: int) -> list[str]:
 
 def tree(pid: int) -> list[int]:
     """The process and its descendants."""
-    return list(depths(pid))
-
-
-def depths(pid: int) -> dict[int, int]:
-    """The process and its descendants, each with how far below the process it is."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208  pathlib takes twice the time, many times a second
         if name.isdigit():
             fields = _stat(int(name))
             if fields:
                 children.setdefault(int(fields[1]), []).append(int(name))
-    found = {pid: 0}
-    left = [pid]
-    for parent in left:
-        for child in children.get(parent, ()):
-            found[child] = found[parent] + 1
-            left.append(child)
+    found = [pid]
+    for parent in found:  # grows while it runs
+        found += children.get(parent, ())
     return found
 
 
@@ -64,9 +57,16 @@ def memory(pid: int) -> int:
     return sum(map(_own_memory, tree(pid)))
 
 
-def largest_worker(pid: int) -> int:
-    """The most memory of one process that the daemon's zygote has forked, likewise."""
-    return max((_own_memory(member) for member, deep in depths(pid).items() if deep > 1), default=0)
+def largest_titled(pid: int, titles: Sequence[str]) -> int:
+    """The most memory of one process of the tree that shows one of these titles, likewise."""
+    return max((_own_memory(each) for each in tree(pid) if _title(each) in titles), default=0)
+
+
+def _title(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text("utf-8", "replace").rstrip("\0 ")
+    except OSError:  # it has gone
+        return ""
 
 
 def _own_memory(pid: int) -> int:

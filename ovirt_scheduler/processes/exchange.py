@@ -77,6 +77,7 @@ class Exchange:
         most_descriptors: that may come with the answer.
         lacks_descriptors: this process had none left for those that came.
         ready: the worker has said that it is ready for the next task.
+        grown: it takes more memory than a new one would.
         differs: why it ends instead, where it has said so.
         last: it said so before it answered: what it started may still run, until it has ended.
     """
@@ -97,6 +98,7 @@ class Exchange:
     descriptors: List[int] = field(default_factory=list)
     problem: str = ""
     ready: bool = False
+    grown: bool = False
     differs: str = ""
     last: bool = False
     started: float = 0.0
@@ -218,7 +220,7 @@ class Exchange:
                 self.worker.drain(pipe, capture.feed)
             self._end(State.ANSWERED)
         elif frame.kind == frames.READY and frame.nonce == self.nonce:
-            self.ready = True
+            self.ready, self.grown = True, frame.payload == frames.GROWN
         else:
             self.differs = reason(frame, self.nonce)
 

@@ -46,6 +46,7 @@ class Kept:
     Attributes:
         nonce: of its last task, or its setup; it answers READY to that when it can take a call.
         ready: it has.
+        grown: it said that it takes more memory than a new one would.
         ready_by: when it has to have, on the monotonic clock.
         loading: its last task was the setup.
         patient: a call had better wait until ``ready_by`` than use another process.
@@ -57,6 +58,7 @@ class Kept:
     file: str
     nonce: int = 0
     ready: bool = False
+    grown: bool = False
     ready_by: float = 0.0
     loading: bool = False
     patient: bool = False
@@ -86,7 +88,7 @@ class Kept:
                     mine = frame.kind == frames.READY and frame.nonce == self.nonce
                     if self.ready or not mine:
                         return exchange.reason(frame, self.nonce)
-                    self.ready = True
+                    self.ready, self.grown = True, frame.payload == frames.GROWN
                 data = self.worker.receive()
         except (OSError, frames.FrameError):
             return "ended"

@@ -25,6 +25,7 @@ from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import Limits, PluginCode
 from ovirt_scheduler.model.tasks import ENDS, Setup
 from ovirt_scheduler.processes import exchange
+from ovirt_scheduler.processes.exchange import Exchange
 from ovirt_scheduler.processes.handles import Worker
 from ovirt_scheduler.processes.kept_process import Kept, Key, key_of, new_nonce
 from ovirt_scheduler.processes.protocol import frames
@@ -37,6 +38,7 @@ _SETTLE_SECONDS = 1.0  # from an answer until the process has to be ready again
 _LOAD_SECONDS = 60.0  # from the setup until it has to be
 _LIFE_SECONDS = 3600.0  # of a process: libraries are updated under it
 _IDLE_SECONDS = 5.0  # for which more than one process of a plugin are kept
+_GROWN_SECONDS = 5.0  # without a call, after which one that has grown is replaced
 _TICK = 0.25  # seconds between two looks of the keeping thread while something settles
 _LONGEST_PAUSE = 60.0  # between two loads ahead, of a plugin whose process ends in them
 _REST = 5.0  # and while nothing does
@@ -51,6 +53,7 @@ _ENDED_FOR = {
     "age": "it was kept for an hour",
     "did not get ready": "it was not ready for another call in time",
     "ended": "it has ended",
+    "grown": "it took more memory than a new one, and was idle",
     "idle": "fewer are needed now",
     "kept_processes": "there were more than kept_processes",
     "killed": "a call was killed",
@@ -241,19 +244,19 @@ class Pool:
             self.spare(), key, plugin.modules[0].path, nonce=nonce, setup=setup, loading=True
         )
 
-    def give_back(self, kept: Kept, nonce: int, ready: bool, called: bool) -> None:
+    def give_back(self, kept: Kept, done: Exchange, called: bool) -> None:
         """Keep a process that has answered, unless it serves one call only.
 
         Args:
-            nonce: of the task that it had; READY to it is what it says next.
-            ready: it has said so already.
-            called: that task ran the plugin.
+            done: the exchange with it; READY to its nonce is what the process says next.
+            called: its task ran the plugin.
         """
         if called and kept.key[-1] == 1:
             self.discard(kept, "calls_per_process")
             return
         now = time.monotonic()
-        kept.nonce, kept.ready, kept.loading = nonce, ready, False
+        kept.nonce, kept.loading = done.nonce, False
+        kept.ready, kept.grown = done.ready, done.grown
         kept.ready_by, kept.used = now + _SETTLE_SECONDS, now
         self.put_back(kept)
 
@@ -391,6 +394,8 @@ class Pool:
         """Why a process that is ready should not be kept; empty where it should."""
         if kept.key not in self._wanted and now >= kept.used + _IDLE_SECONDS:
             return "not in use"
+        if kept.grown and now >= kept.used + _GROWN_SECONDS:
+            return "grown"
         if too_many:
             return "kept_processes"
         if now >= kept.born + _LIFE_SECONDS:

@@ -277,7 +277,7 @@ class Runner:
             self.pool.discard(kept, done.differs)
         else:
             called = not call.checks and running.printed is None
-            self.pool.give_back(kept, done.nonce, done.ready, called)
+            self.pool.give_back(kept, done, called)
         read = (len(shown.stdout.data), len(shown.stderr.data))
         if answered.read is None or answered.read == read or running.printed is not None:
             return plugin_call.result(call, shown, answered)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ovirt_scheduler.model.results import Outcome
+from ovirt_scheduler.processes import pool
 from tests.support.jobs import HOSTS
 from tests.support.processes import processes_with
 from tests.support.settled_calls import ordinary, seen
@@ -150,6 +151,18 @@ def test_memory_that_calls_leave_in_use_is_bounded(calls_of):
     assert found[0] == found[1]
     assert len({*found}) > 1
     assert {*calls.replaced} == {"memory"}
+
+
+def test_a_process_that_has_grown_is_replaced_when_it_is_idle(calls_of, monkeypatch):
+    """One that has not grown stays: its next caller finds it ready."""
+    monkeypatch.setattr(pool, "_GROWN_SECONDS", 0.0)
+    calls = calls_of(
+        ordinary("json._trace.append(b'x' * int(properties['size']))",
+                 "import json\njson._trace = vars(json).get('_trace', [])")
+    )  # fmt: skip
+    pids = [calls.call(size=str(size)).stdout for size in (1, 1, 3 << 20, 1, 1)]
+    assert pids[0] == pids[1] == pids[2] != pids[3] == pids[4]
+    assert calls.replaced == {"grown": 1}
 
 
 def test_processes_are_replaced_after_so_many_calls(calls_of):

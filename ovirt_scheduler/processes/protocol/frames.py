@@ -39,6 +39,7 @@ ENDED = struct.Struct("!Ii?")
 
 HEADER = struct.Struct("!cQQ")  # kind, nonce, length
 TASK, ANSWER, READY, DIFFERS = b"t", b"a", b"r", b"d"
+GROWN = b"grown"  # said with READY: the process takes more memory than a new one would
 MOST_DESCRIPTORS = 200  # with one frame; the kernel takes 253
 
 # Exit statuses of processes below the zygote, of sysexits.h.

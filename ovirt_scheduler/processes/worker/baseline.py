@@ -39,6 +39,7 @@ from ovirt_scheduler.processes.worker import loaded_modules
 from ovirt_scheduler.processes.worker.saved_state import SavedState
 
 MOST_GROWTH = 8 << 20  # bytes of memory that calls may leave in use, but for what they imported
+_MUCH_GROWTH = 1 << 20  # bytes that are worth a new process, once it is idle
 
 _GRACE_SECONDS = 0.01  # for threads that were told to end
 _PAUSE = 0.0005
@@ -185,6 +186,14 @@ class Baseline:
             self._status.read()
         grown = self._status.memory > self._memory + most
         return "memory" if grown or self._status.number("VmData") > self._data + limits.ROOM else ""
+
+    @property
+    def has_grown(self) -> bool:
+        """Whether the process has so much more memory than at first that a new one is better.
+
+        Large documents leave it in pieces, between what is still in use.
+        """
+        return self._status.memory > self._memory + _MUCH_GROWTH
 
     def _take_in_new(self) -> None:
         """Take threads, functions for the exit and memory as they are after an import."""

@@ -141,7 +141,7 @@ class PluginProcess:
             if ends:
                 self._send(frames.DIFFERS, nonce, ends.encode())
                 return
-            self._send(frames.READY, nonce)
+            self._send(frames.READY, nonce, frames.GROWN if self._baseline.has_grown else b"")
 
     def _send(self, kind: bytes, nonce: int, content: bytes = b"") -> None:
         """Send a frame; end the process where the plugin closed the connection."""

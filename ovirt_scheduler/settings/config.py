@@ -25,7 +25,7 @@ from ovirt_scheduler.settings.file import ConfFile
 from ovirt_scheduler.settings.table import CLUSTER, PLUGIN, SCHEDULER
 from ovirt_scheduler.settings.values import PYTHON_PATH, Drive, is_loopback
 
-_CLUSTER_NAME = re.compile(r"[\w.-]{1,40}")
+CLUSTER_NAME = re.compile(r"[\w.-]{1,40}")
 
 # Searched in a conf file that cannot be read. No other key may be "reject"; a misspelt key counts.
 _MEANT_TO_REJECT = re.compile(
@@ -402,7 +402,7 @@ def _clusters(conf: ConfFile, file: Path) -> Iterator[ClusterSettings]:
                 f"the engine tells no case apart: keep this section or [[{names[name.lower()]}]]"
             )
             raise section.mistake("scheduler", problem)
-        if not _CLUSTER_NAME.fullmatch(name):
+        if not CLUSTER_NAME.fullmatch(name):
             problem = "is not the name of a cluster: at most 40 letters, digits, - _ and ."
             raise section.mistake("scheduler", problem)
         properties = dict(section["properties"] or {})

@@ -5,9 +5,12 @@ The element is written once, with a mark at each value. To write it anew is then
 
 from __future__ import annotations
 
+import contextlib
 from typing import Dict, Optional
-from xml.etree.ElementTree import fromstring, tostring
+from xml.etree.ElementTree import Element, fromstring, tostring
 from xml.sax.saxutils import escape, quoteattr
+
+from ovirt_scheduler.errors import BadInput
 
 _STATISTICS = (
     "memory.used", "memory.free",
@@ -27,6 +30,7 @@ _PLACES: Dict[str, str] = {
     },
 }  # fmt: skip
 _HOST = "host"  # of a VM: the element is changed, and not what is in it
+_MOST = 2**62  # of a number
 _MARK = "\0"  # before and after a path; XML has no such character
 
 
@@ -39,10 +43,14 @@ class EntityDocument:
     Attributes:
         values: the texts in it by their path, such as ``summary/active``; that of a statistic is
             ``statistics/`` and its name, that of a VM's host its id.
+        changes: how many there were.
     """
 
     def __init__(self, data: bytes) -> None:
         element = fromstring(data)  # noqa: S314  read before, without entities
+        self._about = f"{element.tag} {element.get('id')}"
+        self._element: Optional[Element] = None  # with all changes, where it was asked for
+        self.changes = 0
         self.values: Dict[str, str] = {}
         for path, place in _PLACES.items():
             found = element.find(place)
@@ -60,17 +68,25 @@ class EntityDocument:
             self.set(path, self.values[path])
 
     def number(self, path: str) -> Optional[float]:
-        """A value as a number; None where it is not there, or is none."""
-        try:
-            return float(self.values[path])
-        except (KeyError, ValueError):
+        """A value as a number; None where it is not there.
+
+        Raises:
+            BadInput: it is no number, or one that cannot be. Such a statistic counts as not there.
+        """
+        text = self.values.get(path, "")
+        with contextlib.suppress(ValueError):
+            number = float(text)
+            if 0 <= number <= _MOST:
+                return number
+        if not text or path.startswith("statistics/"):
             return None
+        raise BadInput(f"{self._about}: {path} is {text!r:.40}; write a number from 0 to {_MOST}")
 
     def set(self, path: str, value: object) -> None:
         """Change a value, where the element has it."""
         if path in self.values:
             self.values[path] = str(value)
-            self._pieces[self._at[path]] = escape(str(value))
+            self._change(path, escape(str(value)))
 
     def run_on(self, host: Optional[str]) -> None:
         """Change the host that a VM runs on; None: it does not run."""
@@ -80,8 +96,19 @@ class EntityDocument:
             self.values[_HOST] = host
             href = quoteattr(f"/ovirt-engine/api/hosts/{host}")
             piece = f"<host href={href} id={quoteattr(host)}/>"
-        self._pieces[self._at[_HOST]] = piece
+        self._change(_HOST, piece)
 
     def written(self) -> bytes:
         """The element with all changes."""
         return "".join(self._pieces).encode()
+
+    def element(self) -> Element:
+        """The same, as it can be searched."""
+        if self._element is None:
+            self._element = fromstring(self.written())  # noqa: S314
+        return self._element
+
+    def _change(self, path: str, piece: str) -> None:
+        self._pieces[self._at[path]] = piece
+        self._element = None
+        self.changes += 1

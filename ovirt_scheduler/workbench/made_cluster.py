@@ -85,26 +85,31 @@ class MadeCluster:
     Args:
         hosts, vms, clusters: elements of version 4, with all that may be followed in them.
             Clusters, tags and labels that stand in hosts and VMs need not be given.
+        name: of the cluster that the hosts are in, where these have only its id.
     """
 
     def __init__(
-        self, hosts: Iterable[Element], vms: Iterable[Element], clusters: Iterable[Element] = ()
+        self,
+        hosts: Iterable[Element],
+        vms: Iterable[Element],
+        clusters: Iterable[Element] = (),
+        name: str = "",
     ) -> None:
         self._entities = {"hosts": [*hosts], "vms": [*vms]}
-        self._clusters = clusters
+        self._clusters = [*clusters]
+        referred = (each.find("cluster") for each in self._entities["hosts"])
+        cluster = next((each for each in referred if each is not None), None)
+        if cluster is not None and name:
+            named = Element("cluster", {"id": cluster.get("id", "")})
+            SubElement(named, "name").text = name
+            self._clusters.insert(0, named)
         self._found: Dict[Tuple[Element, str], List[str]] = {}  # by searches
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> MadeCluster:
         """The cluster of a snapshot."""
-        hosts, vms, clusters = (
-            fromstring(snapshot.document(name).data)  # noqa: S314  read before
-            for name in ("hosts", "vms", "clusters")
-        )
-        about = next(hosts.iter("cluster"), Element("cluster"))
-        cluster = Element("cluster", {"id": about.get("id", "")})
-        SubElement(cluster, "name").text = snapshot.cluster
-        return cls(hosts, vms, [cluster, *clusters])
+        hosts, vms, clusters = map(snapshot.elements, ("hosts", "vms", "clusters"))
+        return cls(hosts, vms, clusters, snapshot.cluster)
 
     def get(self, target: str) -> str:
         """The document at a path below the API, with a query, such as ``/hosts?follow=tags``.

@@ -183,7 +183,7 @@ class Policy:
         simulated = self._cluster.vms[vm]
         fit = [host for host in self._cluster.hosts.values() if not host.refusal(simulated)]
         others = [host for host in fit if host is not simulated.host]
-        return min(others, key=lambda host: host.used).id if others else ""
+        return min(others, key=lambda host: host.view().used).id if others else ""
 
     def _note(self, decision: Union[Decision, DriverDecision], driver: str = "") -> None:
         failure = decision.failure if isinstance(decision, DriverDecision) else None

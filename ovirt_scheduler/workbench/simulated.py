@@ -15,9 +15,9 @@ without its VMs stays with it.
 
 from __future__ import annotations
 
+import math
 import uuid
-from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, Union
-from xml.etree.ElementTree import Element, fromstring
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 from xml.sax.saxutils import escape, quoteattr
 
 from ovirt_scheduler.errors import BadInput
@@ -36,33 +36,62 @@ _OFF = ("down", "non_responsive")
 _TOGETHER = 16  # hosts or VMs in one document, which is made anew when one of them changes
 
 _CPU = "statistics/cpu.current."
+_MEMORY = "statistics/memory."
 
 
-class SimulatedVm:
-    """A VM.
+class HostView(NamedTuple):
+    """A host at one moment; cpu and memory are the parts that are used, from 0 to 1."""
 
-    Attributes:
-        processors: that it has.
-        memory, used_memory: bytes.
-        load: how many processors it keeps busy, such as 1.5, where ``factor`` is 1.
-        factor: of its load, which changes in time.
-        host: where it runs.
-    """
+    name: str
+    status: str
+    vms: int
+    cpu: float
+    memory: float
+
+    @property
+    def used(self) -> float:
+        """The part of it that is used: processors or memory, whichever is more."""
+        return max(self.cpu, self.memory)
+
+
+class _Entity:
+    """What hosts and VMs have in common."""
 
     def __init__(self, identity: str, data: bytes) -> None:
         self.id = identity
         self.document = document = EntityDocument(data)
         self.name = document.values.get("name", identity)
         self.memory = document.number("memory") or 0.0
-        told = document.number("statistics/memory.used")
-        self.used_memory = self.memory if told is None else told
-        self.processors = _processors(document) or 1
-        self.told = document.number(_CPU + "total")
-        self.load = (self.told or 0.0) / 100
+        parts = [
+            document.number(f"cpu/topology/{each}") for each in ("sockets", "cores", "threads")
+        ]
+        self.processors = math.prod(int(part or 1) for part in parts) if any(parts) else 0
+
+
+class SimulatedVm(_Entity):
+    """A VM.
+
+    Attributes:
+        processors: that it has.
+        memory, used_memory: bytes.
+        tells_load: whether its statistics do; else its host says what it is.
+        load: how many processors it keeps busy, such as 1.5, where ``factor`` is 1.
+        factor: of its load, which changes in time.
+        host: where it runs.
+    """
+
+    def __init__(self, identity: str, data: bytes) -> None:
+        super().__init__(identity, data)
+        number, values = self.document.number, self.document.values
+        self.processors = self.processors or 1
+        used, percent = number(f"{_MEMORY}used"), number(f"{_CPU}total")
+        self.used_memory = self.memory if used is None else used
+        self.tells_load = percent is not None
+        self.load = (percent or 0.0) / 100
         self.factor = 1.0
         self.host: Optional[SimulatedHost] = None
-        self.is_movable = document.values.get("placement_policy/affinity") in (None, "migratable")
-        self.is_highly_available = document.values.get("high_availability/enabled") == "true"
+        self.is_movable = values.get("placement_policy/affinity") in (None, "migratable")
+        self.is_highly_available = values.get("high_availability/enabled") == "true"
 
     @property
     def busy(self) -> float:
@@ -75,7 +104,7 @@ class SimulatedVm:
         return self.host is not None and self.document.values.get("status", UP) == UP
 
 
-class SimulatedHost:
+class SimulatedHost(_Entity):
     """A host.
 
     Attributes:
@@ -85,28 +114,25 @@ class SimulatedHost:
     """
 
     def __init__(self, identity: str, data: bytes) -> None:
-        self.id = identity
-        self.document = document = EntityDocument(data)
-        self.name = document.values.get("name", identity)
-        self.memory = document.number("memory") or 0.0
-        self.processors = _processors(document)
+        super().__init__(identity, data)
         self.vms: Dict[str, SimulatedVm] = {}
-        self._room = document.number("max_scheduling_memory")
+        self._room = self.document.number("max_scheduling_memory")
         self._own_processors = self._own_memory = 0.0
 
     def settle(self) -> None:
         """Divide what it uses among itself and the VMs that it has at the beginning."""
-        vms = self.vms.values()
-        told = self._told_processors()
-        untold = [vm for vm in vms if vm.told is None]
-        if told is not None:
-            left = told - sum(vm.load for vm in vms)
-            number = sum(vm.processors for vm in untold)
-            for vm in untold:
+        vms, busy, used = self.vms.values(), self._stated_busy(), self._stated_memory()
+        if busy is not None:
+            left = busy - sum(vm.load for vm in vms)
+            silent = [vm for vm in vms if not vm.tells_load]
+            number = sum(vm.processors for vm in silent)
+            for vm in silent:
                 vm.load = max(0.0, left) * vm.processors / number
-            _scale(vms, told)
-            self._own_processors = 0.0 if untold else max(0.0, left)
-        of_vms, used = sum(vm.used_memory for vm in vms), self._told_memory()
+            self._own_processors = 0.0 if silent else max(0.0, left)
+            total = sum(vm.load for vm in vms)
+            for vm in vms:  # together they use no more than the host does
+                vm.load *= min(1.0, busy / total) if total else 1.0
+        of_vms = sum(vm.used_memory for vm in vms)
         if used is not None:
             for vm in vms:
                 vm.used_memory *= min(1.0, used / of_vms) if of_vms else 1.0
@@ -131,20 +157,11 @@ class SimulatedHost:
         own = 0.0 if self.status in _OFF else self._own_memory
         return own + sum(vm.used_memory for vm in self.vms.values())
 
-    @property
-    def cpu(self) -> float:
-        """The part of its processors that is busy, from 0 to 1."""
-        return min(1.0, self.busy / self.processors) if self.processors else 0.0
-
-    @property
-    def memory_part(self) -> float:
-        """The part of its memory that is used, from 0 to 1."""
-        return min(1.0, self.used_memory / self.memory) if self.memory else 0.0
-
-    @property
-    def used(self) -> float:
-        """The part of it that is used: of its processors or memory, whichever is more."""
-        return max(self.cpu, self.memory_part)
+    def view(self) -> HostView:
+        """What is used of it now; nothing of what is not known."""
+        cpu = min(1.0, self.busy / self.processors) if self.processors else 0.0
+        memory = min(1.0, self.used_memory / self.memory) if self.memory else 0.0
+        return HostView(self.name, self.status, len(self.vms), cpu, memory)
 
     def refusal(self, vm: SimulatedVm) -> str:
         """Why the engine itself would not let the VM go there; empty where it would."""
@@ -158,7 +175,7 @@ class SimulatedHost:
             return "has too little memory left"
         return ""
 
-    def tell(self) -> None:
+    def update_document(self) -> None:
         """Have its document say what it uses now."""
         vms, document = self.vms.values(), self.document
         document.set("summary/active", sum(vm.is_up for vm in vms))
@@ -166,33 +183,30 @@ class SimulatedHost:
         if self._room is not None:
             room = max(0.0, self._room - sum(vm.memory for vm in vms))
             document.set("max_scheduling_memory", int(room))
-        document.set("statistics/memory.used", int(self.used_memory))
-        document.set("statistics/memory.free", int(max(0.0, self.memory - self.used_memory)))
-        percent = round(100 * self.cpu, 3)
+        document.set(f"{_MEMORY}used", int(self.used_memory))
+        document.set(f"{_MEMORY}free", int(max(0.0, self.memory - self.used_memory)))
+        percent = round(100 * self.view().cpu, 3)
         user, system = (document.number(f"{_CPU}{kind}") or 0.0 for kind in ("user", "system"))
         part = system / (user + system) if user + system else 0.0
         document.set(f"{_CPU}idle", round(100 - percent, 3))
         document.set(f"{_CPU}system", round(percent * part, 3))
         document.set(f"{_CPU}user", round(percent - percent * part, 3))
 
-    def _told_processors(self) -> Optional[float]:
-        """How many processors are busy, as its statistics tell."""
-        number = self.document.number
-        idle, user = number(f"{_CPU}idle"), number(f"{_CPU}user")
+    def _stated_busy(self) -> Optional[float]:
+        """How many processors are busy by its statistics, if these tell it."""
+        idle, user, system = (
+            self.document.number(f"{_CPU}{kind}") for kind in ("idle", "user", "system")
+        )
         if idle is None and user is None:
             return None
-        busy = (user or 0.0) + (number(f"{_CPU}system") or 0.0) if idle is None else 100 - idle
-        return min(100.0, max(0.0, busy)) / 100 * (self.processors or 1)
+        percent = (user or 0.0) + (system or 0.0) if idle is None else 100 - idle
+        return min(100.0, max(0.0, percent)) / 100 * (self.processors or 1)
 
-    def _told_memory(self) -> Optional[float]:
-        used = self.document.number("statistics/memory.used")
-        free = self.document.number("statistics/memory.free")
+    def _stated_memory(self) -> Optional[float]:
+        used, free = (self.document.number(f"{_MEMORY}{kind}") for kind in ("used", "free"))
         if used is None and free is not None and self.memory:
             return max(0.0, self.memory - free)
         return used
-
-
-Entity = Union[SimulatedHost, SimulatedVm]
 
 
 class SimulatedCluster:
@@ -200,27 +214,28 @@ class SimulatedCluster:
 
     Attributes:
         name: of the cluster.
-        changed: ids of the hosts and VMs whose document is another since it was asked for.
+        clusters: elements that tell of the cluster itself.
 
     Raises:
-        BadInput: an element of the snapshot is of version 3 of the engine's API.
+        BadInput: there is no host; or a host or VM is of version 3 of the engine's API, or has a
+            number that is none.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.name = snapshot.cluster
+        self.clusters = snapshot.elements("clusters")
         self.hosts = {key: SimulatedHost(key, data) for key, data in snapshot.hosts.items()}
-        self.vms: Dict[str, SimulatedVm] = {}
-        self.changed: Set[str] = set()
-        entities = [each.document for each in self.hosts.values()]
-        for key, data in snapshot.vms.items():
-            vm = self.vms[key] = SimulatedVm(key, data)
-            entities.append(vm.document)
+        self.vms = {key: SimulatedVm(key, data) for key, data in snapshot.vms.items()}
+        if not self.hosts:
+            raise BadInput("there is no host in the cluster: nothing can be simulated")
+        entities: List[_Entity] = [*self.hosts.values(), *self.vms.values()]
+        if any("status/state" in each.document.values for each in entities):
+            raise BadInput("its hosts or VMs are of version 3 of the engine's API; 4 is needed")
+        for vm in self.vms.values():
             host = self.hosts.get(vm.document.values.get("host", ""))
             if host is not None and vm.document.values.get("status", UP) in _RUNNING:
                 vm.host = host
-                host.vms[key] = vm
-        if any("status/state" in each.values for each in entities):
-            raise BadInput("its hosts or VMs are of version 3 of the engine's API; 4 is needed")
+                host.vms[vm.id] = vm
         for host in self.hosts.values():
             host.settle()
 
@@ -238,7 +253,6 @@ class SimulatedCluster:
             percent=percent,
         ).encode())  # fmt: skip
         self.vms[identity] = vm
-        self.changed.add(identity)
         return vm
 
     def place(self, vm: SimulatedVm, host: SimulatedHost) -> None:
@@ -248,7 +262,7 @@ class SimulatedCluster:
         host.vms[vm.id] = vm
         vm.document.run_on(host.id)
         vm.document.set("status", UP)
-        self._tell(vm, host)
+        host.update_document()
 
     def remove(self, vm: SimulatedVm) -> None:
         """Have a VM run nowhere."""
@@ -257,19 +271,19 @@ class SimulatedCluster:
         vm.document.set("status", DOWN)
         if former is not None:
             del former.vms[vm.id]
-            self._tell(vm, former)
+            former.update_document()
 
     def load(self, vm: SimulatedVm, factor: float) -> None:
         """Change the load of a VM."""
         if factor != vm.factor:
             vm.factor = factor
             vm.document.set(f"{_CPU}total", round(100 * vm.busy, 3))
-            self._tell(vm, *(() if vm.host is None else (vm.host,)))
+            if vm.host is not None:
+                vm.host.update_document()
 
     def set_status(self, host: SimulatedHost, status: str) -> None:
         """Change the status of a host."""
         host.document.set("status", status)
-        self.changed.add(host.id)
 
     def state(self) -> ClusterState:
         """Statuses, where each VM runs, and what is used."""
@@ -285,25 +299,19 @@ class SimulatedCluster:
             ) for key, vm in vms if vm.host is not None},
         )  # fmt: skip
 
-    def _tell(self, vm: SimulatedVm, *hosts: SimulatedHost) -> None:
-        self.changed.update((vm.id, *(host.id for host in hosts)))
-        for host in hosts:
-            host.tell()
-
 
 class SimulatedEngine:
     """What the engine would tell of a simulated cluster (``decisions.engine_data``).
 
-    Documents that did not change since they were asked for are those of that time, so that they
-    are not read anew.
+    A document is made anew when something in it has changed, and not before: what was read of it
+    is kept with it.
     """
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
-        self._places: Dict[str, Tuple[str, int]] = {}  # of each host and VM: kind, and piece
-        self._replies: Dict[Tuple[str, int], EngineReply] = {}
+        # By kind and place: the ids in it, each with how often it had changed.
+        self._replies: Dict[Tuple[str, int], Tuple[List[Tuple[str, int]], EngineReply]] = {}
         self._made: Optional[MadeEngine] = None  # for plugins that ask more
-        self._elements: Dict[str, Element] = {}  # by id, for it
 
     def look_up(
         self,
@@ -314,23 +322,22 @@ class SimulatedEngine:
         statistics: bool = False,  # noqa: ARG002
     ) -> EngineReplies:
         """The documents of hosts and VMs, always with statistics."""
-        self._forget_changed()
-        return EngineReplies(
-            self._pieces("hosts", self._cluster.hosts) if hosts else (),
-            self._one(vm) if vm is not None else None,
-            self._pieces("vms", self._cluster.vms) if vms else (),
-        )
+        of_hosts = self._pieces("hosts", self._cluster.hosts.values()) if hosts else ()
+        of_vms = self._pieces("vms", self._cluster.vms.values()) if vms else ()
+        one = None if vm is None else self._reply("vm", 0, [self._cluster.vms[vm]])
+        return EngineReplies(tuple(of_hosts), one, tuple(of_vms))
 
     def access(self, deadline: float) -> EngineAccess:  # noqa: ARG002
         """The way to a made engine that has the cluster as it is now."""
-        self._forget_changed()
         if self._made is None:
             self._made = MadeEngine()
-        held = [
-            [self._element(each) for each in entities.values()]
-            for entities in (self._cluster.hosts, self._cluster.vms)
-        ]
-        self._made.cluster = MadeCluster(*held)
+        cluster = self._cluster
+        self._made.cluster = MadeCluster(
+            (each.document.element() for each in cluster.hosts.values()),
+            (each.document.element() for each in cluster.vms.values()),
+            cluster.clusters,
+            cluster.name,
+        )
         return self._made.access
 
     def close(self) -> None:
@@ -338,42 +345,21 @@ class SimulatedEngine:
         if self._made is not None:
             self._made.close()
 
-    def _element(self, entity: Entity) -> Element:
-        if entity.id not in self._elements:
-            self._elements[entity.id] = fromstring(entity.document.written())  # noqa: S314
-        return self._elements[entity.id]
+    def _pieces(self, kind: str, entities: Iterable[_Entity]) -> Iterator[EngineReply]:
+        every = [*entities]
+        for first in range(0, len(every), _TOGETHER):
+            yield self._reply(kind, first, every[first : first + _TOGETHER])
 
-    def _forget_changed(self) -> None:
-        changed = self._cluster.changed
-        for key in changed:
-            self._replies.pop(self._places.get(key, ("", 0)), None)
-            self._replies.pop((key, 0), None)
-            self._elements.pop(key, None)
-        changed.clear()
-
-    def _pieces(self, kind: str, entities: Mapping[str, Entity]) -> Tuple[EngineReply, ...]:
-        ids = list(entities)
-        found: List[EngineReply] = []
-        for first in range(0, len(ids), _TOGETHER):
-            some = tuple(ids[first : first + _TOGETHER])
-            reply = self._replies.get((kind, first))
-            if reply is None or reply.asked != some:
-                inside = b"".join(entities[key].document.written() for key in some)
-                tag = kind.encode()
-                reply = EngineReply(Document(b"<%s>%s</%s>" % (tag, inside, tag), "utf-8"), some)
-                self._replies[kind, first] = reply
-                self._places.update(dict.fromkeys(some, (kind, first)))
-            found.append(reply)
-        return tuple(found)
-
-    def _one(self, vm: str) -> EngineReply:
-        """A VM's document: with others, where that was read already."""
-        reply = self._replies.get(self._places.get(vm, ("", 0)))
-        if reply is None or reply.pack is None:
-            reply = self._replies.get((vm, 0))
-        if reply is None:
-            document = Document(self._cluster.vms[vm].document.written(), "utf-8")
-            reply = self._replies[vm, 0] = EngineReply(document, (vm,))
+    def _reply(self, kind: str, place: int, entities: Sequence[_Entity]) -> EngineReply:
+        """A document of ``hosts`` or ``vms``, or the latest of a single ``vm``."""
+        version = [(each.id, each.document.changes) for each in entities]
+        former, reply = self._replies.get((kind, place), ([], None))
+        if reply is None or former != version:
+            data = b"".join(each.document.written() for each in entities)
+            if kind != "vm":
+                data = b"<%b>%b</%b>" % (kind.encode(), data, kind.encode())
+            reply = EngineReply(Document(data, "utf-8"), tuple(each.id for each in entities))
+            self._replies[kind, place] = version, reply
         return reply
 
 
@@ -385,21 +371,3 @@ _VM = (
     "<type>decimal</type><unit>percent</unit><values><value><datum>{percent}</datum></value>"
     "</values></statistic></statistics><status>down</status></vm>"
 )
-
-
-def _processors(document: EntityDocument) -> int:
-    parts = [document.number(f"cpu/topology/{each}") for each in ("sockets", "cores", "threads")]
-    if not any(parts):
-        return 0
-    number = 1
-    for part in parts:
-        number *= int(part or 1)
-    return number
-
-
-def _scale(vms: Iterable[SimulatedVm], most: float) -> None:
-    """Have VMs use no more than their host does."""
-    total = sum(vm.load for vm in vms)
-    if total > most:
-        for vm in vms:
-            vm.load *= most / total

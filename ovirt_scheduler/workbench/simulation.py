@@ -25,27 +25,13 @@ from ovirt_scheduler.workbench.policy import Policy
 from ovirt_scheduler.workbench.scenario import FAILS, MAINTENANCE, Arrival, HostEvent, Scenario
 from ovirt_scheduler.workbench.simulated import (
     UP,
+    HostView,
     SimulatedCluster,
     SimulatedHost,
     SimulatedVm,
 )
 
 PLACED, RESTARTED, EVACUATED, MIGRATED = "placed", "restarted", "evacuated", "migrated"
-
-
-class HostView(NamedTuple):
-    """A host at one moment; cpu and memory are the parts that are used, from 0 to 1."""
-
-    name: str
-    status: str
-    vms: int
-    cpu: float
-    memory: float
-
-    @property
-    def used(self) -> float:
-        """The part of it that is used: processors or memory, whichever is more."""
-        return max(self.cpu, self.memory)
 
 
 @dataclass(frozen=True)
@@ -311,10 +297,7 @@ class Simulation:
     def _view(self) -> View:
         return View(
             self._hour,
-            tuple(
-                HostView(host.name, host.status, len(host.vms), host.cpu, host.memory_part)
-                for host in self._cluster.hosts.values()
-            ),
+            tuple(host.view() for host in self._cluster.hosts.values()),
         )
 
     def _closed(self) -> Dict[str, str]:

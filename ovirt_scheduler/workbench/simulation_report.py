@@ -6,7 +6,8 @@ from collections import Counter
 from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
 from ovirt_scheduler.workbench import pages
-from ovirt_scheduler.workbench.simulation import HostView, Outcome, View
+from ovirt_scheduler.workbench.simulated import HostView
+from ovirt_scheduler.workbench.simulation import Outcome, View
 
 _MOST_NOTES = 20  # of a kind
 _STAGES = ("before", "between", "after")

@@ -22,15 +22,16 @@ import zlib
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Callable, Dict, Mapping, NoReturn, Optional
+from typing import Callable, Dict, List, Mapping, NoReturn, Optional
 from urllib.parse import urlencode
-from xml.etree.ElementTree import fromstring, tostring
+from xml.etree.ElementTree import Element, fromstring, tostring
 from xml.parsers import expat
 from xml.sax.saxutils import quoteattr
 
 from ovirt_scheduler.engine.client import EngineClient
 from ovirt_scheduler.errors import (
     BadInput,
+    BadUsage,
     EngineUnavailable,
     NotOverwritten,
     NotRecorded,
@@ -41,7 +42,7 @@ from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import Role
 from ovirt_scheduler.security.whole_file import write_whole
-from ovirt_scheduler.settings.config import EngineSettings
+from ovirt_scheduler.settings.config import CLUSTER_NAME, EngineSettings
 
 _VERSION = "1"
 _MOST_BYTES = 512 << 20  # of a file, unpacked
@@ -49,6 +50,8 @@ _MOST_LEVELS = 100
 _MEMBERS = {"clusters": "cluster", "hosts": "host", "vms": "vm"}
 _NEEDED = ("hosts", "vms")
 _AROUND = "cluster_snapshot"
+_INVALID_TOKEN = expat.errors.codes[expat.errors.XML_ERROR_INVALID_TOKEN]
+_NO_NAME = "is not the name of a cluster: at most 40 letters, digits, - _ and ."
 _LEFT_OUT = ("initialization", "payloads")
 _TAG = re.compile(rb"""<(?:[^"'>]|"[^"]*"|'[^']*')*>""")
 
@@ -93,8 +96,12 @@ class Snapshot:
         for collection in _NEEDED:
             if collection not in found:
                 fail(f"has no <{collection}>", 0)
-        name, taken = about.get("cluster", ""), about.get("taken", "")
-        return cls(name, taken, found["hosts"], found["vms"], found.get("clusters", {}))
+        name = about.get("cluster", "")
+        if not CLUSTER_NAME.fullmatch(name):
+            fail(f"{name!r:.60} {_NO_NAME}", 1)
+        return cls(
+            name, about.get("taken", ""), found["hosts"], found["vms"], found.get("clusters", {})
+        )
 
     @classmethod
     def of_documents(cls, hosts: Path, vms: Optional[Path]) -> Snapshot:
@@ -141,6 +148,11 @@ class Snapshot:
         inside = b"\n".join(elements.values())
         return Document(b"<%s>\n%s\n</%s>" % (tag, inside, tag), "utf-8")
 
+    def elements(self, collection: str) -> List[Element]:
+        """The same, each as an element of its own."""
+        members: Elements = getattr(self, collection)
+        return [fromstring(each) for each in members.values()]  # noqa: S314  it has no entities
+
 
 _Fail = Callable[[str, int], NoReturn]  # of a problem, and its line; 0: none
 
@@ -181,17 +193,17 @@ def take(
 
     Raises:
         EngineUnavailable: it does not answer, or something else.
-        SchedulerError: there is no host in the cluster, or several clusters are meant.
+        BadUsage: the name is none.
+        SchedulerError: there is no host in the cluster.
     """
+    if not CLUSTER_NAME.fullmatch(cluster):  # the engine would take * for anything
+        raise BadUsage(f"{cluster!r:.60} {_NO_NAME}")
     taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     client = EngineClient(settings)
     try:
         found = {name: _all(client, name, cluster, tell) for name in _MEMBERS}
     finally:
         client.close()
-    if len(found["clusters"]) > 1:
-        number = len(found["clusters"])
-        raise SchedulerError(f"{cluster} means {number} clusters to the engine; name one of them")
     if not found["hosts"]:
         raise SchedulerError(
             f"the engine knows no host in the cluster {cluster}; is there one of that name, and "
@@ -276,10 +288,13 @@ class _Cutter:
         parser.StartDoctypeDeclHandler = lambda *_: self._refuse("a document type is not allowed")
         # What declares it may stand around a member, which is to be read alone.
         parser.StartNamespaceDeclHandler = lambda *_: self._refuse("a namespace is not allowed")
+        if b"\0" in data:  # as UTF-16 has, in which places would be others
+            fail("is not UTF-8", 1)
         try:
             parser.Parse(data, True)
         except expat.ExpatError as error:
-            fail(expat.ErrorString(error.code), error.lineno)
+            more = ", or not UTF-8" if error.code == _INVALID_TOKEN else ""
+            fail(expat.ErrorString(error.code) + more, error.lineno)
         finally:  # else they keep each other
             parser.StartElementHandler = parser.EndElementHandler = None
             parser.StartDoctypeDeclHandler = parser.StartNamespaceDeclHandler = None

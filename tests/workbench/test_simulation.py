@@ -13,6 +13,7 @@ from ovirt_scheduler.workbench.simulated import SimulatedCluster, SimulatedEngin
 from ovirt_scheduler.workbench.simulation import Simulation
 from ovirt_scheduler.workbench.simulation_report import Simulated
 from tests.support.paths import PROJECT
+from tests.support.rest_server import GIB, id_of
 from tests.support.snapshots import filled, host, snapshot, vm
 
 FEW = """\
@@ -26,6 +27,14 @@ def do_score(hosts, vm, properties):
     room, used = hosts[0].max_scheduling_memory / 2**30, told["memory.used"] / 2**30
     print(f"{room:g} {used:g} {told['cpu.current.idle']:g}")
     return {host.id: host.summary.active for host in hosts}
+"""
+ASKS = """\
+from ovirt_scheduler.plugin import engine_connection
+
+
+def do_filter(hosts, vm, properties):
+    there = engine_connection().system_service().hosts_service().list(search="cluster=Default")
+    return [host.id for host in there]
 """
 ONE = """\
 from ovirt_scheduler.plugin import LoadBalancer
@@ -45,7 +54,8 @@ class One(LoadBalancer):
 def running(tmp_path_factory):
     """The parts that answer calls, with plugins of this module and the samples."""
     plugins = tmp_path_factory.mktemp("plugins")
-    for name, text in (("Few", FEW), ("Broken", BROKEN), ("Sees", SEES), ("One", ONE)):
+    texts = {"Few": FEW, "Broken": BROKEN, "Sees": SEES, "One": ONE, "Asks": ASKS}
+    for name, text in texts.items():
         (plugins / f"{name}.py").write_text(text)
     conf = plugins / "scheduler.conf"
     conf.write_text(
@@ -227,6 +237,13 @@ def test_samples_that_ask_the_engine_get_the_simulated_cluster(simulate):
     assert sorted(counts(outcome.views[-1]).values()) == [1, 2]
 
 
+def test_the_simulated_cluster_is_found_by_its_name(simulate):
+    """Hosts have only its id; the snapshot has its name."""
+    outcome = simulate(snapshot([host("lynx")]), "[vms]\n[[web]]\n", filters="Asks")
+    assert counts(outcome.views[-1]) == {"lynx": 1}
+    assert not outcome.problems
+
+
 def test_ctrl_c_ends_it_with_what_it_came_to(simulate):
     """Wherever it was."""
 
@@ -253,10 +270,23 @@ def test_of_many_notes_the_first_are_shown(simulate):
     assert told[19:] == ["web-20: 1 has too little memory left", "and 4 more; -o json has them all"]
 
 
+@pytest.mark.parametrize("number", ["nan", "-5", "inf", "9" * 400, "64 GiB"])
+def test_a_number_that_cannot_be_is_told_with_its_host(simulate, number):
+    """Of a statistic, nothing is made: nobody writes those by hand."""
+    wrong = host("lynx").replace(f"<memory>{64 * GIB}<", f"<memory>{number}<")
+    with pytest.raises(BadInput, match=f"^host {id_of('lynx')}: memory is '{number:.20}"):
+        simulate(snapshot([wrong]))
+    measured = vm("web", "lynx").replace("<datum>0.0<", f"<datum>{number}<")
+    outcome = simulate(snapshot([host("lynx")], [measured]))
+    assert counts(outcome.views[-1]) == {"lynx": 1}
+
+
 def test_what_cannot_be_simulated_is_refused(simulate):
-    """Elements of version 3; a section that names what is not there."""
+    """Elements of version 3; no host; a section that names what is not there."""
     old = snapshot(['<host id="a"><name>a</name><status><state>up</state></status></host>'])
     with pytest.raises(BadInput, match="version 3 of the engine's API; 4 is needed"):
         simulate(old)
+    with pytest.raises(BadInput, match="there is no host in the cluster"):
+        simulate(snapshot([]))
     with pytest.raises(ConfigError, match="there is no filter 'Fewer'"):
         simulate(snapshot([host("lynx")]), filters="Fewer")

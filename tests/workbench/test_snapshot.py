@@ -7,7 +7,13 @@ import os
 
 import pytest
 
-from ovirt_scheduler.errors import BadInput, EngineUnavailable, NotOverwritten, SchedulerError
+from ovirt_scheduler.errors import (
+    BadInput,
+    BadUsage,
+    EngineUnavailable,
+    NotOverwritten,
+    SchedulerError,
+)
 from ovirt_scheduler.workbench import snapshot
 from ovirt_scheduler.workbench.snapshot import Snapshot
 from tests.support.rest_server import Host, Reply, RestServer, Vm, id_of
@@ -43,7 +49,7 @@ def test_what_is_written_is_read(tmp_path, name, clusters):
     """As it was, packed where the name says so, and written over a former one."""
     path = tmp_path / name
     hosts = {"a": '<host id="a"><name>lynx &amp; ö</name></host>'.encode()}
-    kept = Snapshot('A "cluster"', "2026-01-31T08:00:00Z", hosts, {}, clusters)
+    kept = Snapshot("Default", "2026-01-31T08:00:00Z", hosts, {}, clusters)
     path.write_bytes(b"former")
     kept.write(path)
     assert Snapshot.read(path) == kept
@@ -81,7 +87,12 @@ def test_what_may_hold_passwords_is_left_out(tmp_path):
         (f"{OPENING}<hosts>\n<host id='a'>{'<x>' * 101}", ":3: more than 100 levels of elements"),
         ("<!DOCTYPE a [<!ENTITY b 'c'>]>\n<a/>", ":1: a document type is not allowed"),
         (f"{OPENING}<hosts xmlns:a='b'>\n<host id='a' a:b='c'/>", ":2: a namespace is not allowed"),
-        (f"{OPENING}<hosts>\n\udcff", ":3: not well-formed (invalid token)"),
+        (f"{OPENING}<hosts>\n\udcff", ":3: not well-formed (invalid token), or not UTF-8"),
+        (f"{OPENING}\0", ":1: is not UTF-8"),
+        (
+            f"{OPENING.replace('Default', 'a]]')}{HOSTS}{VMS}</cluster_snapshot>",
+            ":1: 'a]]' is not the",
+        ),
     ],
 )
 def test_a_file_that_is_no_snapshot_is_refused_with_its_line(tmp_path, text, problem):
@@ -91,6 +102,15 @@ def test_a_file_that_is_no_snapshot_is_refused_with_its_line(tmp_path, text, pro
     with pytest.raises(BadInput) as refused:
         Snapshot.read(path)
     assert str(refused.value).startswith(f"{path}{problem}")
+
+
+def test_a_document_in_another_encoding_is_refused(tmp_path):
+    """With a mark of its bytes' order, or none."""
+    path = tmp_path / "hosts.xml"
+    for encoding in ("utf-16", "utf-16-le"):
+        path.write_bytes("<hosts><host id='a'/></hosts>".encode(encoding))
+        with pytest.raises(BadInput, match="1: is not UTF-8"):
+            Snapshot.of_documents(path, None)
 
 
 def test_a_file_that_cannot_be_read_or_written_is_told(tmp_path):
@@ -118,10 +138,7 @@ def test_an_engine_that_does_not_tell_of_the_cluster_is_told(tmp_path):
         engine.broken = Reply(200, "application/xml", "<hosts>\n<cluster/></hosts>")
         with pytest.raises(EngineUnavailable, match="line 2 of its answer: <cluster> where a"):
             snapshot.take(engine.settings(), "Default")
-        engine.broken = Reply(
-            200, "text/xml", "<clusters><cluster id='a'/><cluster id='b'/></clusters>"
-        )
-        with pytest.raises(SchedulerError, match=r"^De\* means 2 clusters to the engine"):
+        with pytest.raises(BadUsage, match=r"^'De\*' is not the name of a cluster"):
             snapshot.take(engine.settings(), "De*")
 
 

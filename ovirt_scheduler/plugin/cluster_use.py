@@ -37,6 +37,7 @@ class HostUse:
         self._shares = sum(vcpus(vm) for vm in vms) or 1
         self._told_processors = self.used_processors
         self._room: Optional[int] = host.max_scheduling_memory
+        self._busy_percents: Dict[types.Vm, Optional[float]] = {}  # as far as they were asked for
 
     @property
     def fraction(self) -> float:
@@ -85,7 +86,9 @@ class HostUse:
 
     def processors_of(self, vm: types.Vm) -> float:
         """How many processors one of its VMs keeps busy."""
-        percent = _statistics(vm).get("cpu.current.total")
+        if vm not in self._busy_percents:
+            self._busy_percents[vm] = _statistics(vm).get("cpu.current.total")
+        percent = self._busy_percents[vm]
         if percent is not None:
             return percent / 100
         return self._told_processors * vcpus(vm) / self._shares
@@ -155,8 +158,16 @@ def _processors(entity: Union[types.Host, types.Vm]) -> int:
     return (topology.sockets or 1) * (topology.cores or 1) * (topology.threads or 1)
 
 
-def _statistics(entity: types.Host) -> Dict[str, float]:
-    """The latest datum of each statistic, by name."""
+def _statistics(entity: Union[types.Host, types.Vm]) -> Dict[str, float]:
+    """The latest datum of each statistic, by name.
+
+    In a call, entities are made of what the engine told of them when they are read. Making some
+    twenty statistics of each host takes most of a call, so they are asked for as numbers there.
+    """
+    if hasattr(entity, "__latest_statistics__"):
+        known: Optional[Dict[str, float]] = entity.__latest_statistics__()
+        if known is not None:
+            return known
     return {
         statistic.name: float(statistic.values[0].datum)
         for statistic in entity.statistics or ()

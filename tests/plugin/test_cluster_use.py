@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from ovirtsdk4 import types
 
+from ovirt_scheduler.errors import UnreadableState
 from ovirt_scheduler.plugin.cluster_use import HostUse, uses
+from ovirt_scheduler.processes.documents import packing, serialization, unpacking
 
 GIB = 2**30
 
@@ -50,6 +52,42 @@ def test_busy_processors_come_from_the_statistics(told, busy):
     """Percents of all its processors, threads counted."""
     use = HostUse(types.Host(id="a", cpu=processors(2), statistics=statistics(**told)))
     assert (use.processors, use.used_processors) == (8, busy)
+
+
+def lazily(entity):
+    """The same as a plugin gets it: made of its state when it is read."""
+    (made,) = unpacking.unpack(
+        packing.pack(type(entity).__name__, [serialization.state_of(entity)])
+    )
+    return made
+
+
+def test_statistics_are_read_without_making_them():
+    """Some twenty of each host would take most of a call."""
+    told = [*statistics(cpu_current_idle=25, memory_free=GIB), types.Statistic(name="memory.used")]
+    vm = lazily(types.Vm(id="1", statistics=statistics(cpu_current_total=150)))
+    host = lazily(types.Host(id="a", memory=4 * GIB, cpu=processors(1), statistics=told))
+    use = HostUse(host, [vm])
+    assert (use.used_processors, use.used_memory, use.processors_of(vm)) == (3.0, 3 * GIB, 1.5)
+    assert not {"_statistics"} & (vars(host).keys() | vars(vm).keys())
+
+
+def test_statistics_that_a_plugin_has_set_count():
+    """And those that it has read, and changed."""
+    host = lazily(types.Host(id="a", memory=GIB, statistics=statistics(memory_used=5)))
+    host.statistics[0].values[0].datum = 6
+    assert HostUse(host).used_memory == 6
+    host.statistics = statistics(memory_used=7)
+    assert HostUse(host).used_memory == 7
+
+
+def test_a_state_that_is_none_of_statistics_is_told():
+    """With the host."""
+    (host,) = unpacking.unpack(
+        packing.pack("Host", [{"": "Host", "_id": "a", "_statistics": ["list", None, 5]}])
+    )
+    with pytest.raises(UnreadableState, match="Host 'a': not the state of an entity"):
+        HostUse(host)
 
 
 def test_a_statistic_without_a_value_is_none():

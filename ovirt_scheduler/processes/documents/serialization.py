@@ -13,8 +13,9 @@ list of plain values     ``["values", value, ...]``
 
 Importing this adds to the SDK's classes: each attribute is ``None`` at the class, so that an
 entity need not set what it lacks; a host or VM made by ``lazy`` finds there what makes an
-attribute of its state; ``copy``, ``deepcopy`` and ``pickle`` make all of them first; and a date
-with a zone can be copied and pickled.
+attribute of its state; ``copy``, ``deepcopy`` and ``pickle`` make all of them first;
+``__latest_statistics__`` (for ``plugin.cluster_use``) reads the state alone; and a date with a zone
+can be copied and pickled.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from ovirtsdk4 import Struct, types
 from ovirtsdk4.reader import TZ
 
 from ovirt_scheduler.errors import UnreadableState
+from ovirt_scheduler.processes.documents import use
 from ovirt_scheduler.processes.documents.packing import State
 
 
@@ -302,6 +304,25 @@ def complete(entity: Any) -> Dict[str, Any]:
     return held
 
 
+def _latest_statistics(entity: Any) -> Optional[Dict[str, float]]:
+    """The latest datum of each statistic of a host or VM, by name, without making entities of them.
+
+    Returns:
+        None if the entity does not hold them as a state.
+
+    Raises:
+        UnreadableState: the state is none of statistics.
+    """
+    held = entity.__dict__
+    unread = held.get(_UNREAD)
+    if unread is None or "_statistics" in held:
+        return None
+    try:
+        return use.latest(unread.find("_statistics"))
+    except WRONG as mistake:
+        raise _unreadable(entity, mistake) from None
+
+
 def _extend_the_sdk() -> None:
     for name, kind in _STRUCTS.items():
         for attribute in _ATTRIBUTES[name]:
@@ -312,6 +333,7 @@ def _extend_the_sdk() -> None:
             if attribute:
                 setattr(_STRUCTS[name], attribute, _Unread(attribute))
         _STRUCTS[name].__getstate__ = complete
+        _STRUCTS[name].__latest_statistics__ = _latest_statistics
     copyreg.pickle(TZ, lambda zone: (TZ, _zone(zone)))
 
 

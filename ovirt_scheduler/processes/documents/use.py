@@ -6,7 +6,7 @@ It counts as ``plugin.cluster_use`` does, on the state (``serialization``) of on
 from __future__ import annotations
 
 import math
-from typing import Dict, List, Union
+from typing import Any, Dict, List, Optional, Sequence, Union
 
 from ovirt_scheduler.processes.documents.packing import State
 
@@ -60,10 +60,27 @@ def _amount(state: State, name: str) -> int:
 
 def _statistics(state: State) -> Dict[str, float]:
     """The latest datum of each statistic, by name, where it is an amount."""
+    data = latest(state.get("_statistics"))
+    return {name: datum for name, datum in data.items() if 0 <= datum <= _MOST}  # nan is not
+
+
+def latest(statistics: Optional[Sequence[Any]]) -> Dict[str, float]:
+    """The latest datum of each of a host's or VM's statistics, by name.
+
+    Args:
+        statistics: the state of the list of them.
+    """
     found: Dict[str, float] = {}
-    for each in state.get("_statistics", ())[2:]:
-        values = each.get("_values", ())[2:]
+    for each in _members(statistics):
+        values = _members(each.get("_values"))
         datum = values[0].get("_datum") if values else None
-        if "_name" in each and datum is not None and 0 <= datum <= _MOST:  # nan is not
+        if "_name" in each and datum is not None:
             found[each["_name"]] = float(datum)
     return found
+
+
+def _members(values: Optional[Sequence[Any]]) -> Sequence[Any]:
+    """The states in the state of a list."""
+    if not values:
+        return ()
+    return values[2:] if values[0] == "list" else values[1:]

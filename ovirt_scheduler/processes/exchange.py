@@ -45,6 +45,7 @@ class State(enum.Enum):
 
 
 _OPEN = (State.SETTLING, State.UNDER_WAY)
+_OF_AN_ANSWER = (frames.ANSWER, frames.STDOUT, frames.STDERR)
 
 
 class Capture:
@@ -80,6 +81,7 @@ class Exchange:
         grown: it takes more memory than a new one would.
         differs: why it ends instead, where it has said so.
         last: it said so before it answered: what it started may still run, until it has ended.
+        last_output: what came before the answer, to be added to what comes from the pipes.
     """
 
     worker: Worker
@@ -101,6 +103,7 @@ class Exchange:
     grown: bool = False
     differs: str = ""
     last: bool = False
+    last_output: Dict[bytes, bytes] = field(default_factory=dict)
     started: float = 0.0
     ended: float = 0.0
     unsent: Deque[Piece] = field(default_factory=deque)
@@ -210,14 +213,19 @@ class Exchange:
             if frame.kind == frames.DIFFERS and frame.nonce == self.nonce:
                 self.differs, self.last = reason(frame, self.nonce), True
                 return
-            if frame.kind != frames.ANSWER or frame.nonce != self.nonce:
+            if frame.kind not in _OF_AN_ANSWER or frame.nonce != self.nonce:
                 self._mislead("it answered out of turn")
+                return
+            if frame.kind != frames.ANSWER:
+                self.last_output[frame.kind] = frame.payload
                 return
             self.answer = frame.payload
             self.worker.unframer.limit = SHORT
             for pipe in self.worker.pipes_with_output():
                 capture = self.stdout if pipe == self.worker.stdout else self.stderr
                 self.worker.drain(pipe, capture.feed)
+            for kind, payload in self.last_output.items():
+                (self.stdout if kind == frames.STDOUT else self.stderr).feed(payload)
             self._end(State.ANSWERED)
         elif frame.kind == frames.READY and frame.nonce == self.nonce:
             self.ready, self.grown = True, frame.payload == frames.GROWN

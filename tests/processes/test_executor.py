@@ -207,6 +207,27 @@ def test_output_is_captured_apart_from_the_answer(executor, unit_named):
     assert result.stderr == "by stderr\n"
 
 
+@pytest.mark.parametrize("length", [1, 1 << 15, 1 << 18])
+def test_output_that_python_still_holds_at_the_end_comes_last(
+    executor, unit_named, tmp_path, length
+):
+    """It goes with the answer where it is short, and through the pipe where it is not."""
+    (tmp_path / "holds.py").write_text(
+        "import io, os, sys\n"
+        "def do_filter(hosts, vm, properties):\n"
+        "    print('first', flush=True)\n"
+        "    os.write(1, b'second\\n')\n"
+        "    own = io.BufferedWriter(sys.stdout.buffer.raw, 1 << 20)\n"
+        "    sys.stdout = io.TextIOWrapper(own, write_through=True)\n"
+        f"    print('x' * {length})\n"
+        "    sys.__stdout__.write('last')\n"
+        "    return hosts\n"
+    )
+    result = only(executor.run(job_of([unit_named("holds", folder=tmp_path)])))
+    assert result.stdout == f"first\nsecond\n{'x' * length}\nlast"
+    assert result.value == HOSTS
+
+
 @pytest.mark.parametrize(
     ("name", "stream"), [("floods_stdout", "stdout"), ("floods_stderr", "stderr")]
 )

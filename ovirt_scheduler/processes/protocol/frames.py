@@ -8,6 +8,7 @@
     daemon  <-- ALIVE, ENDED: serial, status, left ----------  zygote
 
     daemon  -- TASK + descriptors -------------------------->  process   SOCK_STREAM
+    daemon  <-- STDOUT, STDERR: the end of its output -------  process
     daemon  <-- ANSWER (+ descriptors) ----------------------  process
     daemon  <-- READY, or DIFFERS: why, and it ends ---------  process
 
@@ -40,6 +41,7 @@ ENDED = struct.Struct("!Ii?")
 HEADER = struct.Struct("!cQQ")  # kind, nonce, length
 TASK, ANSWER, READY, DIFFERS = b"t", b"a", b"r", b"d"
 GROWN = b"grown"  # said with READY: the process takes more memory than a new one would
+STDOUT, STDERR = b"1", b"2"  # what Python's streams still held at the end of the call
 MOST_DESCRIPTORS = 200  # with one frame; the kernel takes 253
 
 # Exit statuses of processes below the zygote, of sysexits.h.

@@ -72,22 +72,43 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 KEPT_OUTPUT = 1 << 20  # bytes of each stream that may be a class unit's answer (contract 5.4)
+_MOST_HELD = 1 << 16  # bytes of each stream that go with the answer
 
 _CHILDREN_SECONDS = 1.0  # for what a call left running to be gone, once it is killed
 
 
 class _Output(io.FileIO):
-    """Standard output or error that keeps what Python writes to it: it may be the answer."""
+    """Standard output or error that keeps what Python writes to it: it may be the answer.
+
+    Attributes:
+        holds: whether to hold back what is written, to be sent with the answer: each write to the
+            pipe would wake the daemon once more.
+        held: that; it is written where it becomes too much.
+    """
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor, "wb", closefd=False)
         self.kept = bytearray()
+        self.holds = False
+        self.held = bytearray()
 
     def write(self, data: ReadableBuffer) -> int:
         """Write, and keep what is written."""
-        written = super().write(data)
+        written = memoryview(data).nbytes
+        if self.holds and len(self.held) + written <= _MOST_HELD:
+            self.held += data
+        else:
+            self.release()
+            written = super().write(data)
         self.kept += memoryview(data)[: min(written, KEPT_OUTPUT - len(self.kept))]
         return written
+
+    def release(self) -> None:
+        """Write what is held back, and hold back no more."""
+        self.holds = False
+        if self.held:
+            super().write(self.held)
+            self.held.clear()
 
     def seekable(self) -> bool:
         """False: it is a pipe."""
@@ -130,7 +151,7 @@ class PluginProcess:
         limits.set_hard(self._limits, loaded=True)
         self._baseline.begin()
         self._make_outputs()
-        self._send(frames.READY, nonce)
+        self._send(frames.pack(frames.READY, nonce))
         while True:
             task, nonce, descriptors = frames.receive_task(self._daemon)
             called = isinstance(task, CallTask)
@@ -139,19 +160,22 @@ class PluginProcess:
             del task  # before memory is looked at: it may have many hosts
             ends = self._settled() if called else ""
             if ends:
-                self._send(frames.DIFFERS, nonce, ends.encode())
+                self._send(frames.pack(frames.DIFFERS, nonce, ends.encode()))
                 return
-            self._send(frames.READY, nonce, frames.GROWN if self._baseline.has_grown else b"")
+            grown = frames.GROWN if self._baseline.has_grown else b""
+            self._send(frames.pack(frames.READY, nonce, grown))
 
-    def _send(self, kind: bytes, nonce: int, content: bytes = b"") -> None:
-        """Send a frame; end the process where the plugin closed the connection."""
+    def _send(self, whole: bytes) -> None:
+        """Send frames; end the process where the plugin closed the connection."""
         try:
             connected = os.fstat(self._daemon.fileno())[1:3] == self._connection
         except OSError:
             connected = False
         if not connected:
+            for output in self._outputs:
+                output.release()
             os._exit(frames.DISCONNECTED)
-        frames.send(self._daemon, frames.pack(kind, nonce, content))
+        frames.send(self._daemon, whole)
 
     def _do(self, task: Task, nonce: int, descriptors: Sequence[int]) -> str:
         """Do a task and answer it.
@@ -171,9 +195,16 @@ class PluginProcess:
             answer = _checked(task)
         else:
             raise TypeError(f"a task of type {type(task).__name__}")
+        whole = b""
+        for kind, output in zip((frames.STDOUT, frames.STDERR), self._outputs):
+            if output.held:
+                whole += frames.pack(kind, nonce, bytes(output.held))
         if ends:  # this goes first: the answer is to wait for the end of all that was started
-            self._send(frames.DIFFERS, nonce, ends.encode())
-        self._send(frames.ANSWER, nonce, answer)
+            whole += frames.pack(frames.DIFFERS, nonce, ends.encode())
+        self._send(whole + frames.pack(frames.ANSWER, nonce, answer))
+        for output in self._outputs:
+            output.holds = False
+            output.held.clear()
         for descriptor in descriptors:
             with contextlib.suppress(OSError):  # the plugin may have closed it
                 os.close(descriptor)
@@ -205,7 +236,7 @@ class PluginProcess:
             ends = "exit" if isinstance(error, SystemExit) else ends
             return _raised(self._plugin, error), ends
         finally:
-            self._flush()
+            self._end_output()
         return answer, ""
 
     def _returned(self, task: CallTask, descriptors: Sequence[int]) -> object:
@@ -223,7 +254,7 @@ class PluginProcess:
 
     def _printed(self, task: CallTask) -> bytes:
         """Read the answer that a class unit printed, as far as this process has it."""
-        self._flush()
+        self._end_output()
         if children.exist():
             children.end_all(_CHILDREN_SECONDS)
         stdout, stderr = (bytes(output.kept) for output in self._outputs)
@@ -268,6 +299,11 @@ class PluginProcess:
         ]
         sys.stdout, sys.stderr = self._streams
         sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr  # type: ignore[misc]
+
+    def _end_output(self) -> None:
+        for output in self._outputs:
+            output.holds = True
+        self._flush()
 
     def _flush(self) -> None:
         # The plugin may have closed them, or put something else there.

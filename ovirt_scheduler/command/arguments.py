@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import time
@@ -12,6 +13,8 @@ from typing import Any, Callable, Collection, List, Mapping, NoReturn, Sequence,
 
 from ovirt_scheduler.command import tables
 from ovirt_scheduler.command.tables import Shown
+from ovirt_scheduler.errors import NotOverwritten
+from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import Settings
 
@@ -73,7 +76,7 @@ class Intermixed(Parser):
 def add_command(
     add: Add,
     name: str,
-    run: Callable[[argparse.Namespace], int],
+    run: Callable[[argparse.Namespace], Shown],
     brief: str,
     description: str,
     *examples: str,
@@ -81,7 +84,14 @@ def add_command(
     settings: Collection[str] = ("config", "plugins"),
     **options: Any,
 ) -> argparse.ArgumentParser:
-    """Add a command, with the options that many have: ``--config``, ``--plugins`` and ``-o``."""
+    """Add a command, with the options that many have: ``--config``, ``--plugins`` and ``-o``.
+
+    Args:
+        run: does it, and gives what is to be shown.
+        output: the values of ``-o``; without any there is no such option.
+        options: ``in_pipe``: the value in a pipe, where ``-o`` says none, if that is not ``table``
+            as in a terminal; or any other defaults.
+    """
     shown = "".join(f"  ovirt-scheduler {example}\n" for example in examples)
     command = add(
         name,
@@ -90,6 +100,7 @@ def add_command(
         epilog=f"examples:\n{shown}\n{STATUSES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    options = {"in_pipe": "table", **options}
     command.set_defaults(run=run, parser=command, **options)
     if "config" in settings:
         command.add_argument(
@@ -102,10 +113,13 @@ def add_command(
             help="folders of plugins, ':' between them, instead of plugins_path in the settings",
         )  # fmt: skip
     if output:
-        default = "a table in a terminal, JSON in a pipe" if "names" in output else "table"
+        in_pipe = options["in_pipe"]
+        default = "table" if in_pipe == "table" else "a table in a terminal, JSON in a pipe"
         command.add_argument(
             "-o", "--output", choices=output, help=f"how to show it (default: {default})"
         )
+    else:
+        command.set_defaults(output="table")
     return command
 
 
@@ -124,15 +138,43 @@ def add_url(command: argparse.ArgumentParser) -> None:
     add_certificate(command)
 
 
+def output_of(options: argparse.Namespace) -> str:
+    """How to show what a command gives: as ``-o`` says, or by default."""
+    return options.output or ("table" if sys.stdout.isatty() else options.in_pipe)
+
+
 def show(shown: Shown, output: str) -> int:
-    """Show it as ``-o`` says: ``table``, ``json`` or ``names``; gives the exit status."""
+    """Show it as ``-o`` says: ``table``, ``json``, ``jsonl`` or ``names``; gives the exit status.
+
+    Raises:
+        NotOverwritten, BrokenPipeError: as for ``write``.
+    """
     if output == "names":
-        sys.stdout.writelines(f"{name}\n" for name in shown.names)
-        sys.stderr.writelines(f"problem: {problem}\n" for problem in shown.problems)
+        write("".join(f"{printable(name)}\n" for name in shown.names))
+        sys.stderr.writelines(f"problem: {printable(problem)}\n" for problem in shown.problems)
+    elif output == "jsonl":
+        write("".join(f"{json.dumps(each, separators=(',', ':'))}\n" for each in shown.fields))
     else:
-        sys.stdout.write(tables.document(shown.fields) if output == "json" else shown.text)
-    sys.stdout.flush()
+        json_too = output == "json" and shown.fields is not None
+        write(tables.document(shown.fields) if json_too else shown.text)
     return 0 if shown.well else 1
+
+
+def write(text: str) -> None:
+    """Write to standard output at once; after an error, what else is written is dropped.
+
+    Raises:
+        BrokenPipeError: nobody reads it any more.
+        NotOverwritten: it cannot be written, as on a full disk.
+    """
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise NotOverwritten(f"standard output cannot be written: {error.strerror}") from None
 
 
 def state() -> Path:

@@ -78,7 +78,7 @@ def add(to: arguments.Add) -> None:
             "names, one on a line, and\nproblems on standard error.",
             example, f"{example.partition(' --')[0]} --url https://localhost:18781 --ca "
             "certificate.pem" + (" --hosts hosts.xml" if name in _WITH_HOSTS else ""),
-            output=("table", "json", "names"), ask=_QUESTIONS[name],
+            output=("table", "json", "names"), in_pipe="json", ask=_QUESTIONS[name],
         )  # fmt: skip
         where = command.add_mutually_exclusive_group()
         where.add_argument(
@@ -92,13 +92,13 @@ def add(to: arguments.Add) -> None:
             inputs.add(command, with_vm=name != "balance")
 
 
-def _run(options: argparse.Namespace) -> int:
-    """Call the daemon, or plugins right here; JSON unless somebody looks, or ``-o`` says how."""
+def _run(options: argparse.Namespace) -> Shown:
+    """Call the daemon, or plugins right here."""
     with _calls(options) as call, inputs.naming_files(options):
-        shown = options.ask(call, options)
+        shown: Shown = options.ask(call, options)
     if not options.local and options.url is None:
         _note_old_versions(options)
-    return arguments.show(shown, options.output or ("table" if sys.stdout.isatty() else "json"))
+    return shown
 
 
 def _note_old_versions(options: argparse.Namespace) -> None:

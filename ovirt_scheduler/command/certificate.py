@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import ContextManager, Iterator, List
@@ -47,23 +46,20 @@ def add(to: arguments.Add) -> None:
     )
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> Shown:
     """Make, show, check, export or renew the daemon's certificate."""
     settings, state = arguments.settings(options), arguments.state()
     if options.switch and options.action != "renew":
         raise BadUsage("--switch goes with renew")
     if options.action == "export":
-        sys.stdout.write(export(settings, state))
-        return 0
+        return Shown(export(settings, state))
     if options.action == "renew":
-        renew = switch if options.switch else prepare
-        return arguments.show(renew(settings, state), options.output or "table")
+        return switch(settings, state) if options.switch else prepare(settings, state)
     if options.action == "make":
         settings = make(settings, state)
     shown = show(settings, state, options.days)
     # Whoever asks to see a certificate is content with a bad one; whoever checks it is not.
-    shown = shown._replace(well=shown.well or options.action != "check")
-    return arguments.show(shown, options.output or "table")
+    return shown._replace(well=shown.well or options.action != "check")
 
 
 def make(settings: Settings, state: Path) -> Settings:

@@ -41,10 +41,8 @@ def add(to: arguments.Add) -> None:
     )  # fmt: skip
 
 
-def _run(options: argparse.Namespace) -> int:
-    """Check settings, certificates and plugins."""
-    shown = check(arguments.settings(options, for_daemon=True), arguments.state())
-    return arguments.show(shown, options.output or "table")
+def _run(options: argparse.Namespace) -> Shown:
+    return check(arguments.settings(options, for_daemon=True), arguments.state())
 
 
 class _Plugins(NamedTuple):
@@ -100,7 +98,7 @@ def check_plugins(settings: Settings) -> Shown:
     with runtime.started(settings) as running:
         plugins = _plugins(running.registry)
     text = "".join(_lines(settings, plugins, (), plugins.wrong))
-    return Shown(text, None, not plugins.wrong)
+    return Shown(text, well=not plugins.wrong)
 
 
 def _plugins(registry: Registry) -> _Plugins:

@@ -11,6 +11,7 @@ import io
 import logging
 import os
 import re
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +36,7 @@ from ovirt_scheduler.command import (
 from ovirt_scheduler.command.setup import engine, run
 from ovirt_scheduler.command.setup.files import CONF
 from ovirt_scheduler.command.setup.machine import Machine
+from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import daemon
 from ovirt_scheduler.errors import BadUsage, NotPermitted, SchedulerError
 from ovirt_scheduler.model import near
@@ -50,6 +52,8 @@ def main(words: Optional[Sequence[str]] = None) -> int:
         The exit status (sysexits.h); ``--help`` has a list of them.
     """
     words = sys.argv[1:] if words is None else words
+    if sys.stdout is None:  # it was closed, as with >&-
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115  until the process ends
     if isinstance(sys.stdout, io.TextIOWrapper):  # names and signs that a terminal cannot show
         sys.stdout.reconfigure(errors="backslashreplace")
     _answer_shell()
@@ -66,13 +70,14 @@ def main(words: Optional[Sequence[str]] = None) -> int:
     # Only the daemon has a log: a command shows what happened itself.
     logging.getLogger("ovirt_scheduler").addHandler(logging.NullHandler())
     try:
-        return int(options.run(options))
+        return arguments.show(options.run(options), arguments.output_of(options))
     except SchedulerError as error:
         print(f"ovirt-scheduler: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_status
     except BrokenPipeError:  # whoever read has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT  # as shells tell of it
 
 
 def parser(command: Type[arguments.Parser] = arguments.Parser) -> arguments.Parser:
@@ -162,13 +167,13 @@ def _add_completion(to: arguments.Add) -> None:
     command.add_argument("shell", choices=_SHELLS)
 
 
-def _serve(options: argparse.Namespace) -> int:
+def _serve(options: argparse.Namespace) -> Shown:
     """Run the daemon until it is stopped."""
     daemon.serve(lambda: arguments.settings(options, for_daemon=True))
-    return 0
+    return Shown()
 
 
-def _setup(options: argparse.Namespace) -> int:
+def _setup(options: argparse.Namespace) -> Shown:
     """Set this machine up, or undo that."""
     root = Path("/") if options.root is None else options.root.resolve()
     machine = Machine(root, live=root == Path("/"))
@@ -180,29 +185,25 @@ def _setup(options: argparse.Namespace) -> int:
     if options.remove and (options.engine or options.adopt):
         raise BadUsage("--remove undoes all that setup did: leave --engine and --adopt out")
     if options.remove:
-        return 1 if run.remove(machine, options.dry_run, sys.stdout) else 0
+        return Shown(well=not run.remove(machine, options.dry_run, arguments.write))
     wanted = run.SetupOptions(options.engine, options.adopt, options.dry_run)
-    left = run.install(machine, wanted, sys.stdout)
-    well = True
+    left = run.install(machine, wanted, arguments.write)
+    plugins = Shown()
     adopted = machine.path(engine.ADOPTED)
     if options.adopt and adopted.exists() and not options.dry_run:
-        sys.stdout.write(f"\novirt-scheduler check --plugins {adopted}\n")
+        arguments.write(f"\novirt-scheduler check --plugins {adopted}\n")
         settings = config.load(machine.path(CONF), os.environ)
-        well = not arguments.show(
-            check.check_plugins(replace(settings, plugins_path=(adopted,))), "table"
-        )
-    if left:
-        sys.stdout.write(f"left to you: {left} of the steps, see above\n")
-    return 0 if well and not left else 1
+        plugins = check.check_plugins(replace(settings, plugins_path=(adopted,)))
+    summary = f"left to you: {left} of the steps, see above\n" if left else ""
+    return Shown(plugins.text + summary, well=plugins.well and not left)
 
 
-def _complete(options: argparse.Namespace) -> int:
+def _complete(options: argparse.Namespace) -> Shown:
     """Print what the shell has to run before it can complete the command line."""
     code = _argcomplete().shellcode(["ovirt-scheduler"])
     # Versions of argcomplete before 3 know zsh by its imitation of bash alone.
     before = "autoload -U +X bashcompinit && bashcompinit\n" if options.shell == "zsh" else ""
-    sys.stdout.write(f"{before}{code}\n")
-    return 0
+    return Shown(f"{before}{code}\n")
 
 
 def _answer_shell() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from typing import Any
 
@@ -32,20 +31,16 @@ def add(to: arguments.Add) -> None:
     command.add_argument("cluster", metavar="NAME", nargs="?", help="of take: the cluster")
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> Shown:
     if (options.action == "take") != (options.cluster is not None):
         raise BadUsage("take needs the name of a cluster, and list has none")
     if options.action == "list":
         answer = explanation.cleaned(ask(arguments.state(), "status"))
-        return arguments.show(_listed(answer["clusters"]), options.output or "table")
+        return _listed(answer["clusters"])
     answer = ask(arguments.state(), "take", cluster=options.cluster)
-    if options.output == "json":
-        sys.stdout.write(tables.document(answer))
-        return 0
     former = explanation.cleaned(answer["driven_by"])
     before = f"; {former} did before" if former else ""
-    sys.stdout.write(f"this daemon drives the cluster {options.cluster} from now on{before}\n")
-    return 0
+    return Shown(f"this daemon drives the cluster {options.cluster} from now on{before}\n", answer)
 
 
 def _listed(clusters: Any) -> Shown:

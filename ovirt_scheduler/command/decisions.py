@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import re
-import sys
 import time
 from dataclasses import replace
-from typing import Callable, List, Mapping, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from ovirt_scheduler.command import arguments, calls, tables
 from ovirt_scheduler.command.recorded import Record, Recorded
+from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadUsage
 from ovirt_scheduler.history import explanation, store
 from ovirt_scheduler.history.query import MOST_ROWS, OUTCOMES, Query, moment
@@ -35,7 +34,7 @@ def add(to: arguments.Add) -> None:
         "decisions --vm web", "decisions --unit MaxVms --outcome raised --since 2h",
         "decisions --follow", "decisions --events --since 1d",
         "decisions --since 2026-01-31T12:00:00 -o jsonl",
-        settings=("config",), output=("table", "json", "jsonl", "names"),
+        settings=("config",), output=("table", "json", "jsonl", "names"), in_pipe="json",
     )  # fmt: skip
     for name, metavar, text in (
         ("vm", "VM", "on this VM, by its name or id"),
@@ -64,19 +63,18 @@ def add(to: arguments.Add) -> None:
     arguments.add_url(command)
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> Shown:
     """List the decisions of the history that fit the options."""
-    on_terminal = sys.stdout.isatty()
-    piped = "jsonl" if options.follow else "json"
-    if options.events:
-        output = options.output or ("table" if on_terminal else "json")
-        show_events(Reader(arguments.state() / store.FILE), options, output)
-        return 0
     wanted = query(options, time.time())
+    if options.events:
+        return _events(Reader(arguments.state() / store.FILE), options, wanted)
     with calls.history(options) as kept:
-        tell = follow if options.follow else show
-        tell(kept, wanted, options.output or ("table" if on_terminal else piped))
-    return 0
+        if options.follow:
+            options.in_pipe = "jsonl"
+            return follow(kept, wanted, arguments.output_of(options))
+        found = kept.decisions(wanted)
+    text = tables.table(_HEADINGS, [_row(each) for each in found]) or "no such decisions\n"
+    return Shown(text, found, names=[each["id"] for each in found])
 
 
 def query(options: argparse.Namespace, now: float, most: int = MOST_ROWS) -> Query:
@@ -105,40 +103,21 @@ def query(options: argparse.Namespace, now: float, most: int = MOST_ROWS) -> Que
     )  # fmt: skip
 
 
-def show(recorded: Recorded, wanted: Query, output: str) -> None:
-    """Print the decisions that fit, the newest first."""
-    found = recorded.decisions(wanted)
-    if output == "json":
-        sys.stdout.write(tables.document(found))
-    elif output == "table":
-        rows = [_row(each) for each in found]
-        sys.stdout.write(tables.table(_HEADINGS, rows) or "no such decisions\n")
-    else:
-        sys.stdout.writelines(_LINES[output](each) for each in found)
-    sys.stdout.flush()
-
-
-def show_events(kept: Reader, options: argparse.Namespace, output: str) -> None:
-    """Print what happened to the daemon and its plugins, the newest first.
+def _events(kept: Reader, options: argparse.Namespace, wanted: Query) -> Shown:
+    """What happened to the daemon and its plugins, the newest first.
 
     Raises:
         BadUsage: an option that does not go with it.
         HistoryUnreadable: the history cannot be read.
     """
-    wanted = query(options, time.time())
     others = ("vm", "host", "unit", "cluster", "method", "outcome", "follow", "url")
     wrong = next((name for name in others if getattr(options, name)), None)
-    if wrong is not None or output == "names":
+    if wrong is not None or options.output == "names":
         raise BadUsage(f"--events does not go with {f'--{wrong}' if wrong else '-o names'}")
     found = kept.events(wanted.since, wanted.until, wanted.limit)
-    if output == "json":
-        sys.stdout.write(tables.document(found))
-    elif output == "jsonl":
-        sys.stdout.writelines(_LINES["jsonl"](each) for each in found)
-    else:
-        rows = [_event(explanation.cleaned(each)) for each in found]
-        sys.stdout.write(tables.table(("TIME", "EVENT", "DETAILS"), rows) or "no such events\n")
-    sys.stdout.flush()
+    rows = [_event(explanation.cleaned(each)) for each in found]
+    text = tables.table(("TIME", "EVENT", "DETAILS"), rows) or "no such events\n"
+    return Shown(text, found)
 
 
 def _event(event: Record) -> Tuple[str, str, str]:
@@ -150,8 +129,8 @@ def _event(event: Record) -> Tuple[str, str, str]:
     return event["time"], event["event"], ", ".join(more)
 
 
-def follow(recorded: Recorded, wanted: Query, output: str) -> None:
-    """Print the last ones that fit, then each that comes, until Ctrl-C.
+def follow(recorded: Recorded, wanted: Query, output: str) -> Shown:
+    """Show the last ones that fit, then each that comes, until Ctrl-C.
 
     Raises:
         BadUsage: what has no end cannot be shown like that.
@@ -167,13 +146,14 @@ def follow(recorded: Recorded, wanted: Query, output: str) -> None:
             time.sleep(_PAUSE)
             newest = _print(_since(recorded, wanted, newest), output) or newest
     except KeyboardInterrupt:
-        return
+        return Shown()
 
 
 def _print(found: Sequence[Record], output: str) -> Sequence[Record]:
-    """Print them, the oldest first; gives them back."""
-    sys.stdout.writelines(_LINES[output](each) for each in reversed(found))
-    sys.stdout.flush()
+    """Show them, the oldest first; gives them back."""
+    following = list(reversed(found))
+    text = "".join(map(_line, following))
+    arguments.show(Shown(text, following, names=[each["id"] for each in following]), output)
     return found
 
 
@@ -202,13 +182,6 @@ def _row(decision: Record) -> Tuple[str, str, str, str, str]:
 def _line(decision: Record) -> str:
     at, number, method, vm, outcome = _row(decision)
     return f"{at}  {number}  {method:<20}  {vm:<16}  {outcome}\n"
-
-
-_LINES: Mapping[str, Callable[[Record], str]] = {
-    "table": _line,
-    "jsonl": lambda decision: f"{json.dumps(decision, separators=(',', ':'))}\n",
-    "names": lambda decision: f"{explanation.cleaned(decision['id'])}\n",
-}
 
 
 def _time(name: str, text: Optional[str], now: float) -> Optional[float]:

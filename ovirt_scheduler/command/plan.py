@@ -37,7 +37,7 @@ def add(to: arguments.Add) -> None:
     command.add_argument("plan", nargs="?", help="its id; list needs none")
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> Shown:
     """Ask the daemon of the state folder."""
     action, listed = options.action, options.action == "list"
     if listed != (options.plan is None):
@@ -46,16 +46,15 @@ def _run(options: argparse.Namespace) -> int:
     for each in answer if listed else [answer]:
         each["time"] = status.moment(each["time"])
     found = explanation.cleaned(answer)
-    output = options.output or "table"
     if listed:
         rows = [
             (each["plan"], each["cluster"], _made(each), each["state"], each["count"])
             for each in found
         ]
         text = tables.table(_HEADINGS, rows) or "there are no plans\n"
-        return arguments.show(Shown(text, answer, names=[each["plan"] for each in found]), output)
+        return Shown(text, answer, names=[each["plan"] for each in found])
     well = action != "approve" or found["state"] in ("made", "approved")
-    return arguments.show(Shown(_text(found), answer, well, [found["plan"]]), output)
+    return Shown(_text(found), answer, well, [found["plan"]])
 
 
 def login() -> Optional[int]:

@@ -74,7 +74,7 @@ def add(to: arguments.Add) -> None:
     command.set_defaults(host=None, cluster=None, method=None, outcome=None, follow=False)
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> Shown:
     changes = _changes(options)
     chosen, plugins = decisions.query(options, time.time(), _MOST), options.plugins
     options.plugins = None
@@ -97,8 +97,7 @@ def _run(options: argparse.Namespace) -> int:
     lines += replay_report.lines(comparison, faults)
     if options.html is not None:
         pages.write(options.html, replay_report.page(comparison, lines))
-    shown = _shown(comparison, stopped, lines, faults)
-    return arguments.show(shown, options.output or "table")
+    return _shown(comparison, stopped, lines, faults)
 
 
 def _file() -> Path:

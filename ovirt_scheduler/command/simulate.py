@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence
 
@@ -87,21 +86,20 @@ def add(to: arguments.Add) -> None:
     )
 
 
-def _snapshot(options: argparse.Namespace) -> int:
+def _snapshot(options: argparse.Namespace) -> Shown:
     engine = arguments.settings(options).engine
     if engine is None:
         raise BadUsage("there is no section [engine] in the settings: it says which engine to ask")
     taken = snapshot.take(engine, options.cluster, tell_progress)
     tell_progress("")
     taken.write(options.file)
-    sys.stdout.write(
+    return Shown(
         f"{options.file}: {len(taken.hosts)} hosts and {len(taken.vms)} VMs of {taken.cluster}, "
         f"{taken.taken}\n"
     )
-    return 0
 
 
-def _simulate(options: argparse.Namespace) -> int:
+def _simulate(options: argparse.Namespace) -> Shown:
     settings = arguments.settings(options)
     taken = _taken(options)
     happens = Scenario() if options.scenario is None else scenario.read(options.scenario)
@@ -123,8 +121,7 @@ def _simulate(options: argparse.Namespace) -> int:
     if options.html is not None:
         pages.write(options.html, simulation_report.page(simulated, about))
     well = not any(each.outcome.problems or each.outcome.stopped for each in simulated)
-    shown = Shown(_text(simulated), simulation_report.fields(simulated, about), well)
-    return arguments.show(shown, options.output or "table")
+    return Shown(_text(simulated), simulation_report.fields(simulated, about), well)
 
 
 def _taken(options: argparse.Namespace) -> Snapshot:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import keyword
 import string
-import sys
 from pathlib import Path
 from typing import Collection, Dict, Mapping, NamedTuple, Tuple
 
 from ovirt_scheduler.command import arguments
+from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadUsage, NotOverwritten
 from ovirt_scheduler.model.units import LONGEST_NAME
 
@@ -31,8 +31,7 @@ def add(to: arguments.Add) -> None:
     )  # fmt: skip
 
 
-def _run(options: argparse.Namespace) -> int:
-    """Write a plugin to start from."""
+def _run(options: argparse.Namespace) -> Shown:
     parts = [part for part in PARTS if getattr(options, part)]
     if not parts:
         there = ", ".join(f"--{part}" for part in PARTS)
@@ -41,12 +40,11 @@ def _run(options: argparse.Namespace) -> int:
     tried_with = (
         "--hosts hosts.xml" if parts != ["driver"] else "--call shares 'amounts={\"web\": 1}'"
     )
-    sys.stdout.write(
+    return Shown(
         f"{plugin}\n{conf}\n{test}\n"
         f"next: python3 -m pytest {test}, or ovirt-scheduler try {plugin} {tried_with};\n"
         f"then put {plugin.name} into plugins_path, {conf.name} into plugins_conf_path\n"
     )
-    return 0
 
 
 class Part(NamedTuple):

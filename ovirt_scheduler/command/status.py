@@ -6,12 +6,12 @@ import argparse
 import json
 import os
 import socket
-import sys
 import time
 from pathlib import Path
 from typing import Any, Collection, Dict, Iterator, List, Optional
 
 from ovirt_scheduler.command import arguments, tables
+from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon.control import FILE, short_name
 from ovirt_scheduler.errors import CallRefused, NoAnswer
 from ovirt_scheduler.history import explanation
@@ -33,8 +33,9 @@ def add(to: arguments.Add) -> None:
     )  # fmt: skip
 
 
-def _run(options: argparse.Namespace) -> int:
-    return show(arguments.state(), options.output or "table")
+def _run(_: argparse.Namespace) -> Shown:
+    report = ask(arguments.state(), "status")
+    return Shown(_text(explanation.cleaned(report)), report, report["well"])
 
 
 def ask(state: Path, command: str, **further: object) -> Any:
@@ -86,20 +87,6 @@ def old_versions(state: Path, units: Optional[Collection[str]] = None) -> Iterat
     for unit in report["units"]:
         if unit["state"] == "old version" and (units is None or unit["name"] in units):
             yield f"{unit['name']}: {unit['because']}"
-
-
-def show(state: Path, output: str) -> int:
-    """Print the status.
-
-    Returns:
-        The exit status: 0 where all is well, 1 where something fails.
-    """
-    report = ask(state, "status")
-    if output == "json":
-        sys.stdout.write(tables.document(report))
-    else:
-        sys.stdout.write(_text(explanation.cleaned(report)))
-    return 0 if report["well"] else 1
 
 
 def _text(report: Dict[str, Any]) -> str:

@@ -22,14 +22,14 @@ class Shown(NamedTuple):
 
     Attributes:
         text: for a person.
-        fields: for JSON.
+        fields: for JSON; None: the text is all that there is.
         well: whether all is well; if not, the exit status is 1.
         names: of what was found.
         problems: shown with the names; ``text`` and ``fields`` have them already.
     """
 
-    text: str
-    fields: Any
+    text: str = ""
+    fields: Any = None
     well: bool = True
     names: Sequence[str] = ()
     problems: Sequence[str] = ()

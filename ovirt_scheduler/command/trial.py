@@ -115,7 +115,7 @@ def _kind(words: str) -> Kind:
     return found[spelt]
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> Shown:
     """Run the plugin, once or after each edit."""
     files = [options.hosts, options.vms, options.vm, options.cluster]
     files += [word.partition("=@")[2] for word in options.call or ()]
@@ -127,17 +127,16 @@ def _run(options: argparse.Namespace) -> int:
     try:
         while True:
             before = _stamps(options, watched)
-            sys.stdout.write("\x1b[H\x1b[2J" if sys.stdout.isatty() else "")
+            arguments.write("\x1b[H\x1b[2J" if sys.stdout.isatty() else "")
             try:
-                _try(options)
+                arguments.show(_try(options), arguments.output_of(options))
             except SchedulerError as error:
-                sys.stdout.write(f"ovirt-scheduler: {error}\n")
-            sys.stdout.write(f"\n{time.strftime('%X')}: waiting for an edit; Ctrl-C ends\n")
-            sys.stdout.flush()
+                arguments.write(f"ovirt-scheduler: {error}\n")
+            arguments.write(f"\n{time.strftime('%X')}: waiting for an edit; Ctrl-C ends\n")
             while _stamps(options, watched) == before:
                 time.sleep(_WATCH_SECONDS)
     except KeyboardInterrupt:
-        return 0
+        return Shown()
 
 
 def _stamps(options: argparse.Namespace, watched: Sequence[Path]) -> plugin_files.Stamps:
@@ -151,7 +150,7 @@ def _stamps(options: argparse.Namespace, watched: Sequence[Path]) -> plugin_file
     return found
 
 
-def _try(options: argparse.Namespace) -> int:
+def _try(options: argparse.Namespace) -> Shown:
     settings = settings_for(arguments.settings(options), options.plugin)
     with contextlib.ExitStack() as stack:
         engine = None
@@ -167,11 +166,10 @@ def _try(options: argparse.Namespace) -> int:
             engine.cluster = MadeCluster.of(snapshot)
             asked = _of_cluster(engine, options)
         with inputs.naming_files(options):
-            shown = run(
+            return run(
                 settings, options.plugin, tuple(options.kind or ()), asked,
                 options.call or (), engine,
             )  # fmt: skip
-    return arguments.show(shown, options.output or "table")
 
 
 class _Engine:

@@ -39,18 +39,15 @@ def add(to: arguments.Add) -> None:
     arguments.add_url(command)
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> Shown:
     """Show why a VM was placed where it was, or why one decision came out as it did."""
     if (options.vm is None) == (options.decision is None):
         raise BadUsage("name a VM, by its name or id, or a decision with --decision")
-    output = options.output or "table"
     coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     with calls.history(options) as kept:
         if options.vm is None:
-            shown = of_decision(kept, options.decision, options.host, coloured)
-        else:
-            shown = of_vm(kept, options.vm, options.host, coloured)
-    return arguments.show(shown, output)
+            return of_decision(kept, options.decision, options.host, coloured)
+        return of_vm(kept, options.vm, options.host, coloured)
 
 
 def of_vm(recorded: Recorded, vm: str, host: Optional[str], coloured: bool) -> Shown:

@@ -5,9 +5,8 @@ A step that fails stops the run. What was done is recorded, so the next run goes
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from typing import Callable, List, TextIO
+from typing import Callable, List
 
 from ovirt_scheduler.command.setup import record as install_record
 from ovirt_scheduler.command.setup.engine import (
@@ -25,6 +24,8 @@ from ovirt_scheduler.command.setup.step import Plan, Step
 from ovirt_scheduler.command.setup.steps import Certificate, Service, User, folders, links
 from ovirt_scheduler.errors import StepFailed
 
+Write = Callable[[str], None]  # shows a text; BrokenPipeError once if nobody reads it any more
+
 _PLUGINS_PATH = f"$PYTHONPATH/ovirt_scheduler/plugins:{ADOPTED}"
 
 
@@ -37,7 +38,7 @@ class SetupOptions:
     dry_run: bool = False  # show the plans, and change nothing
 
 
-def install(machine: Machine, options: SetupOptions, out: TextIO) -> int:
+def install(machine: Machine, options: SetupOptions, write: Write) -> int:
     """Set the machine up.
 
     Returns:
@@ -49,18 +50,18 @@ def install(machine: Machine, options: SetupOptions, out: TextIO) -> int:
     """
     record = install_record.load(machine) or Record()
     steps = _steps(machine, record, _conf(machine, record, options), options)
-    left = _run(machine, record, [step.plan for step in steps], options.dry_run, out)
+    left = _run(machine, record, [step.plan for step in steps], options.dry_run, write)
     if OldPlugins.found(machine) and not options.adopt and "plugins_path" not in record.conf_keys:
-        out.write(
+        write(
             f"found the old proxy's plugins: ovirt-scheduler check --plugins {OLD_PLUGINS} tells "
             f"which are to be ported, ovirt-scheduler setup --adopt copies them to {ADOPTED}\n"
         )
     if options.engine:
-        out.write("the engine asks for units when it starts: systemctl restart ovirt-engine\n")
+        write("the engine asks for units when it starts: systemctl restart ovirt-engine\n")
     return left
 
 
-def remove(machine: Machine, dry_run: bool, out: TextIO) -> int:
+def remove(machine: Machine, dry_run: bool, write: Write) -> int:
     """Undo what is recorded. What was edited, or existed before, stays.
 
     Returns:
@@ -71,18 +72,22 @@ def remove(machine: Machine, dry_run: bool, out: TextIO) -> int:
     """
     record = install_record.load(machine)
     if record is None:
-        out.write(f"nothing to undo: there is no {machine.path(install_record.FILE)}\n")
+        write(f"nothing to undo: there is no {machine.path(install_record.FILE)}\n")
         return 0
     conf = SchedulerConf(machine, record, record.conf_keys)
     steps = _steps(machine, record, conf, SetupOptions(engine=True, adopt=True))
-    left = _run(machine, record, [step.plan_removal for step in reversed(steps)], dry_run, out)
+    left = _run(machine, record, [step.plan_removal for step in reversed(steps)], dry_run, write)
     if not dry_run:
         install_record.forget(machine)
     return left
 
 
 def _run(
-    machine: Machine, record: Record, planners: List[Callable[[], Plan]], dry_run: bool, out: TextIO
+    machine: Machine,
+    record: Record,
+    planners: List[Callable[[], Plan]],
+    dry_run: bool,
+    write: Write,
 ) -> int:
     """Make each plan, show it and carry it out. Gives how many are left to the administrator."""
     left = 0
@@ -91,7 +96,7 @@ def _run(
             plan = make_plan()
             left += plan.left
             would = "would " if dry_run and plan.act else ""
-            _show(f"{would}{plan.words}\n", out, dry_run)
+            _show(f"{would}{plan.words}\n", write, dry_run)
             if dry_run:
                 machine.gone.add(plan.removes)
             elif plan.act:
@@ -110,15 +115,13 @@ def _run(
     return left
 
 
-def _show(text: str, out: TextIO, dry_run: bool) -> None:
+def _show(text: str, write: Write, dry_run: bool) -> None:
     """Write a line. A reader that ends early, such as ``head``, does not stop the installation."""
     try:
-        out.write(text)
-        out.flush()
+        write(text)
     except BrokenPipeError:
         if dry_run:
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
 
 
 def _steps(

@@ -223,9 +223,9 @@ def test_the_engines_java_trusts_the_certificate(root, monkeypatch):
     def run(*, remove=False):
         out = io.StringIO()
         if remove:
-            assert installation.remove(machine, False, out) == 0
+            assert installation.remove(machine, False, out.write) == 0
         else:
-            assert installation.install(machine, SetupOptions(engine=True), out) == 0
+            assert installation.install(machine, SetupOptions(engine=True), out.write) == 0
         return out.getvalue()
 
     run()

@@ -57,12 +57,12 @@ esac
 
     def install(self) -> str:
         out = io.StringIO()
-        assert run.install(Machine(self.root, live=True), SetupOptions(), out) == 0
+        assert run.install(Machine(self.root, live=True), SetupOptions(), out.write) == 0
         return out.getvalue()
 
     def remove(self) -> str:
         out = io.StringIO()
-        assert run.remove(Machine(self.root, live=True), False, out) == 0
+        assert run.remove(Machine(self.root, live=True), False, out.write) == 0
         return out.getvalue()
 
 

@@ -79,7 +79,7 @@ class Runtime:
                 self._loader(settings), store, self.executor.want, self.keep_event
             )
         self.history = None if state is None else History(state / FILE, self.executor.split)
-        self._shadows = None if self.history is None else Shadows(self.executor)
+        self._shadows = None if self.history is None else Shadows(self.executor, self.history)
         self._selections = Selections()
         # Calls under way may use a former one.
         self._inventories: Dict[EngineSettings, Inventory] = {}
@@ -120,13 +120,10 @@ class Runtime:
         return Services(
             settings,
             inventory,
-            UnitService(registry, self.executor, seconds, asked, self.history, self._shadows),
-            DriverService(
-                registry, self.executor, seconds, self._selections, asked, self.history,
-                self._shadows,
-            ),
+            UnitService(registry, self.executor, seconds, asked, self._shadows),
+            DriverService(registry, self.executor, seconds, asked, self._shadows, self._selections),
             None if self.history is None else self.history.reader,
-        )  # fmt: skip
+        )
 
     def use(self, services: Services) -> None:
         """Put services in force that ``prepare`` made; plugins are loaded anew at the next look."""

@@ -7,17 +7,17 @@ shows it or acts on it.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Callable, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ovirt_scheduler.catalogue.snapshot import Catalogue, CatalogueSource, Chosen, UnitCalls
+from ovirt_scheduler.catalogue.snapshot import Catalogue, Chosen, UnitCalls
 from ovirt_scheduler.decisions import engine_data, log
 from ovirt_scheduler.decisions.selections import Selections
-from ovirt_scheduler.decisions.shadows import Look, Shadows
+from ovirt_scheduler.decisions.service import Service, unit_errors
+from ovirt_scheduler.decisions.shadows import Look
 from ovirt_scheduler.errors import UnknownUnit
-from ovirt_scheduler.history import record, recording
-from ovirt_scheduler.history.store import History
+from ovirt_scheduler.history import recording
 from ovirt_scheduler.model import aggregate, near
 from ovirt_scheduler.model.decisions import Job
 from ovirt_scheduler.model.drivers import (
@@ -32,10 +32,8 @@ from ovirt_scheduler.model.drivers import (
     StatusChange,
 )
 from ovirt_scheduler.model.requests import AnswerForm, Caller
-from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.tasks import EngineReplies, Returns
 from ovirt_scheduler.model.units import Kind
-from ovirt_scheduler.processes.executor import Executor
 
 _NOTHING: Mapping[Returns, DriverAnswer] = {
     Returns.SELECTION: (),
@@ -47,49 +45,41 @@ _NOTHING: Mapping[Returns, DriverAnswer] = {
 _SELECTIONS = ("select_host", "candidates")
 
 
-class DriverService:
-    """Answers requests for drivers. Safe to use from many threads.
+class _Chosen(NamedTuple):
+    """The policy units of a request: those to call before the driver, and those in shadow.
 
-    Args:
-        registry: the drivers, and the policy units that a scheduler may be called with.
-        executor: runs them.
-        request_timeout: seconds that one request may take, waiting included.
-        selections: what each scheduler selected last.
-        inventory: tells what the engine knows of ids; None where no engine is configured.
-        history: keeps what is decided; None where nothing is kept.
-        shadows: calls units in shadow after the answer; None where there is no history.
+    Attributes:
+        request: which names those in shadow no more.
     """
 
-    def __init__(
-        self,
-        registry: CatalogueSource,
-        executor: Executor,
-        request_timeout: float,
-        selections: Selections,
-        inventory: Optional[engine_data.EngineData] = None,
-        history: Optional[History] = None,
-        shadows: Optional[Shadows] = None,
-    ) -> None:
-        self._registry = registry
-        self._executor = executor
-        self._request_timeout = request_timeout
-        self._selections = selections
-        self._inventory = inventory
-        self._history = history
-        self._shadows = shadows
+    request: DriverRequest
+    filters: Chosen
+    cost_functions: Chosen
+    shadows: UnitCalls
+
+
+@dataclass(eq=False)
+class DriverService(Service):
+    """Answers requests for drivers.
+
+    Attributes:
+        selections: what each scheduler selected last.
+    """
+
+    selections: Selections = field(default_factory=Selections)
 
     def schedulers(self) -> Tuple[DriverUnit, ...]:
         """All schedulers by name, after a fresh look at the folders."""
-        drivers = self._registry.refresh().drivers
+        drivers = self.registry.refresh().drivers
         return tuple(drivers[name] for name in sorted(drivers) if drivers[name].interfaces)
 
     def topics(self) -> Mapping[str, DriverUnit]:
         """All topics, sorted, each with its driver, after a fresh look at the folders."""
-        return dict(sorted(self._registry.refresh().topics.items()))
+        return dict(sorted(self.registry.refresh().topics.items()))
 
     def catalogue(self) -> Catalogue:
         """All that can be called now."""
-        return self._registry.current()
+        return self.registry.current()
 
     def scheduler(self, name: str, method: str) -> DriverUnit:
         """The scheduler of that name.
@@ -101,7 +91,7 @@ class DriverService:
             UnknownUnit: there is none, or it does not define the method's interface; the text
                 tells what there is.
         """
-        drivers = self._registry.current().drivers
+        drivers = self.registry.current().drivers
         driver = drivers.get(name)
         if driver is None or not driver.interfaces:
             there = sorted(each for each in drivers if drivers[each].interfaces)
@@ -132,7 +122,7 @@ class DriverService:
         Raises:
             UnknownUnit: there is no such topic, or no such method; the text tells what there is.
         """
-        topics = self._registry.current().topics
+        topics = self.registry.current().topics
         driver = topics.get(topic)
         if driver is None:
             known = _there_are(sorted(topics), topic)
@@ -165,22 +155,9 @@ class DriverService:
             ExecutorUnavailable: no process can be started at all.
         """
         asked_at, started = time.time(), time.monotonic()
-        catalogue = self._registry.current()
-        self._selections.forget_others(catalogue.drivers)
-        live_filters, shadows = catalogue.apart(Kind.FILTER, request.filters, request.properties)
-        live_costs, cost_shadows = catalogue.apart(
-            Kind.COST_FUNCTION, request.cost_functions, request.properties
-        )
-        # Where a request names none of a kind, it is no request of that kind.
-        shadows = (shadows if request.filters else []) + (
-            cost_shadows if request.cost_functions else []
-        )
-        request = replace(request, filters=live_filters, cost_functions=live_costs)
-        filters, costs = _units(request, catalogue)
-        unit_errors = {**filters.errors, **costs.errors}
-        request_id = request.caller.request_id
-        log.log_left_out(request_id, Kind.FILTER.words, filters.errors)
-        log.log_left_out(request_id, Kind.COST_FUNCTION.words, costs.errors)
+        catalogue = self.registry.current()
+        self.selections.forget_others(catalogue.drivers)
+        request, filters, costs, shadows = _chosen(request, catalogue)
         if filters.rejected:
             request = replace(request, subjects=replace(request.subjects, hosts=()))
         job = replace(
@@ -190,34 +167,28 @@ class DriverService:
             wanted_costs=tuple(wanted for wanted, _ in costs.calls),
         )
         job, engine_errors = self._with_engine(job, known)
-        execution = self._executor.run_driver(job)
-        log.log_problems(request_id, execution.errors)
-        for result in _log_calls(request, execution):
-            if result.problems:
-                unit_errors[result.unit] = unit_errors.get(result.unit, ()) + result.problems
-        of_units = _errors_of_units(job, execution)
-        log.log_problems(request_id, of_units)
+        execution = self.executor.run_driver(job)
+        left, errors = _left(job, execution)
+        log.log_problems(request.caller.request_id, execution.errors)
+        _log_calls(request, execution)
+        log.log_problems(request.caller.request_id, errors)
         failed = execution.result is None or not execution.result.ok
         decision = DriverDecision(
             request=request,
             execution=execution,
             answer=_NOTHING[job.returns] if failed else execution.answer,
-            errors=(*engine_errors, *execution.errors, *of_units),
-            unit_errors=unit_errors,
+            errors=(*engine_errors, *execution.errors, *errors),
+            unit_errors=unit_errors({**filters.errors, **costs.errors}, execution.results),
             filters=tuple(filters.calls),
             cost_functions=tuple(costs.calls),
             time=asked_at,
             seconds=time.monotonic() - started,
             secret=job.engine.token,
         )
-        keep = partial(self._keep, job=job)
-        if self._shadows is None:
-            keep(decision)
-        else:
-            add_engine = partial(engine_data.add_for_units, inventory=self._inventory)
-            self._shadows.call(decision, _looks(shadows, job, execution), add_engine, keep)
-        if request.driver.defines(request.method) and request.method in _SELECTIONS:
-            self._remember(decision)
+        self._keep(decision, job, _looks(shadows, job, execution, left))
+        selects = request.method in _SELECTIONS and request.driver.defines(request.method)
+        if selects and decision.failure is None:  # one that found no host counts
+            self.selections.keep(request.driver.name, decision.answer)
         return decision
 
     def tell_changes(
@@ -264,7 +235,7 @@ class DriverService:
         until = started + seconds
         # The last one has its whole time.
         job, engine_errors = self._with_engine(self._job(request, until), known)
-        self._executor.tell_changes(job, changes, until, handle)
+        self.executor.tell_changes(job, changes, until, handle)
 
     def _job(self, request: DriverRequest, begun: float) -> DriverJob:
         """A request's job, without the units before it.
@@ -278,25 +249,20 @@ class DriverService:
             subjects=request.subjects,
             arguments=request.arguments,
             properties=request.properties,
-            deadline=begun + self._request_timeout,
-            selected=self._selections.last(request.driver.name),
+            deadline=begun + self.request_timeout,
+            selected=self.selections.last(request.driver.name),
             destinations=request.destinations,
             strict=_strict(request),
         )
 
-    def _keep(self, decision: DriverDecision, job: DriverJob) -> None:
-        if self._history is not None:
-            light = record.light_driver(decision)
+    def _keep(self, decision: DriverDecision, job: DriverJob, looks: Sequence[Look] = ()) -> None:
+        if self.shadows is not None:
             inputs = None
             if job.driver.defines(job.method):  # arguments of a topic's methods are not kept
                 request = recording.of_driver(job)
                 inputs = recording.inputs(job.subjects, job.replies, request)
-            self._history.put(partial(record.of_driver, light), record.size(decision), inputs)
-
-    def _remember(self, decision: DriverDecision) -> None:
-        """A selection that found no host counts; one that failed does not."""
-        if decision.failure is None:
-            self._selections.keep(decision.request.driver.name, decision.answer)
+            add_engine = partial(engine_data.add_for_units, inventory=self.inventory)
+            self.shadows.call(decision, inputs, looks, add_engine)
 
     def _with_engine(
         self, job: DriverJob, known: Optional[EngineReplies]
@@ -307,7 +273,7 @@ class DriverService:
         vm = subjects.vm if isinstance(subjects.vm, str) and subjects.vm not in vms else None
         units = (*job.filters, *job.cost_functions)
         plugins = (job.driver.plugin, *(call.unit.plugin for call in units))
-        return engine_data.add(job, self._inventory, plugins, hosts, vm, vms, known)
+        return engine_data.add(job, self.inventory, plugins, hosts, vm, vms, known)
 
 
 def _there_are(names: Sequence[str], wanted: str) -> str:
@@ -318,33 +284,44 @@ def _strict(request: DriverRequest) -> bool:
     return request.caller.form is AnswerForm.DESIGN
 
 
-def _units(request: DriverRequest, catalogue: Catalogue) -> Tuple[Chosen, Chosen]:
-    """The filters and the cost functions that a request names."""
-    filters, costs = (
-        catalogue.calls(kind, wanted, request.properties, _strict(request))
-        for kind, wanted in (
-            (Kind.FILTER, request.filters),
-            (Kind.COST_FUNCTION, request.cost_functions),
-        )
+def _chosen(request: DriverRequest, catalogue: Catalogue) -> _Chosen:
+    """The policy units that a request names; the log says which are left out, and why."""
+    shadows: UnitCalls = []
+    live, chosen = [], []
+    for kind, named in (
+        (Kind.FILTER, request.filters),
+        (Kind.COST_FUNCTION, request.cost_functions),
+    ):
+        counted, in_shadow = catalogue.apart(kind, named, request.properties)
+        if named:  # else it is no request of that kind
+            shadows += in_shadow
+        live.append(counted)
+        chosen.append(catalogue.calls(kind, counted, request.properties, _strict(request)))
+        log.log_left_out(request.caller.request_id, kind.words, chosen[-1].errors)
+    filters, costs = chosen
+    request = replace(request, filters=live[0], cost_functions=live[1])
+    return _Chosen(request, filters, costs, shadows)
+
+
+def _log_calls(request: DriverRequest, execution: DriverExecution) -> None:
+    of_units = (
+        (Kind.FILTER.words, execution.filters),
+        (Kind.COST_FUNCTION.words, execution.cost_functions),
+        (request.driver.words, () if execution.result is None else (execution.result,)),
     )
-    return filters, costs
+    for kind, results in of_units:
+        for result in results:
+            log.log_call(request.caller.request_id, kind, result)
 
 
-def _log_calls(request: DriverRequest, execution: DriverExecution) -> List[CallResult]:
-    """Log the calls of a request, and give their results in the order of the calls."""
-    found = [(Kind.FILTER.words, result) for result in execution.filters]
-    found += [(Kind.COST_FUNCTION.words, result) for result in execution.cost_functions]
-    if execution.result is not None:
-        found.append((request.driver.words, execution.result))
-    for kind, result in found:
-        log.log_call(request.caller.request_id, kind, result)
-    return [result for _, result in found]
+def _looks(
+    shadows: UnitCalls, job: DriverJob, execution: DriverExecution, left: Tuple[str, ...]
+) -> List[Look]:
+    """The calls of units in shadow.
 
-
-def _looks(shadows: UnitCalls, job: DriverJob, execution: DriverExecution) -> List[Look]:
-    """The calls of units in shadow: cost functions on the hosts that the filters left."""
-    policies = [call.unit.on_failure for call in job.filters]
-    left, _ = aggregate.filtered(execution.hosts, execution.filters, policies)
+    Args:
+        left: the hosts that the filters left, which alone cost functions are asked about.
+    """
     return [
         (
             wanted,
@@ -362,10 +339,10 @@ def _looks(shadows: UnitCalls, job: DriverJob, execution: DriverExecution) -> Li
     ]
 
 
-def _errors_of_units(job: DriverJob, execution: DriverExecution) -> Tuple[str, ...]:
-    """The errors that belong to no single one of the policy units."""
+def _left(job: DriverJob, execution: DriverExecution) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
+    """The hosts that the filters left, and the errors that belong to no single policy unit."""
     policies = [call.unit.on_failure for call in job.filters]
-    _, of_filters = aggregate.filtered(execution.hosts, execution.filters, policies)
+    left, of_filters = aggregate.filtered(execution.hosts, execution.filters, policies)
     wanted = job.wanted_costs
     _, _, of_costs = aggregate.summed(wanted, execution.cost_functions, len(wanted))
-    return (*of_filters, *of_costs)
+    return left, (*of_filters, *of_costs)

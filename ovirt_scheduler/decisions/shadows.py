@@ -12,13 +12,15 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Callable, List, Sequence, Tuple, TypeVar
+from typing import Callable, List, Optional, Sequence, Tuple
 
 from ovirt_scheduler.decisions import log
 from ovirt_scheduler.errors import ExecutorUnavailable, RequestError
 from ovirt_scheduler.history import record
-from ovirt_scheduler.model.decisions import Decision, Job, ShadowCall
-from ovirt_scheduler.model.drivers import DriverDecision
+from ovirt_scheduler.history.record import AnyDecision
+from ovirt_scheduler.history.recording import Inputs
+from ovirt_scheduler.history.store import History
+from ovirt_scheduler.model.decisions import Job, ShadowCall
 from ovirt_scheduler.model.requests import Document, WantedUnit
 from ovirt_scheduler.processes.executor import Executor
 
@@ -27,7 +29,6 @@ _log = logging.getLogger(__name__)
 _MOST_WAITING = 32  # decisions whose shadows are not called yet
 _MOST_BYTES = 128 << 20  # of memory that these and their documents keep, about
 
-AnyDecision = TypeVar("AnyDecision", Decision, DriverDecision)
 Look = Tuple[WantedUnit, Job]  # of one call
 AddEngine = Callable[[Job], Tuple[Job, Tuple[str, ...]]]
 
@@ -37,10 +38,11 @@ class Shadows:
 
     Args:
         executor: runs the units.
+        history: keeps the decisions.
     """
 
-    def __init__(self, executor: Executor) -> None:
-        self._executor = executor
+    def __init__(self, executor: Executor, history: History) -> None:
+        self._executor, self._history = executor, history
         self._thread = ThreadPoolExecutor(1, "shadows")
         self._lock = threading.Lock()
         self._waiting = self._bytes = 0
@@ -49,24 +51,25 @@ class Shadows:
     def call(
         self,
         decision: AnyDecision,
+        inputs: Optional[Inputs],
         looks: Sequence[Look],
         add_engine: AddEngine,
-        keep: Callable[[AnyDecision], None],
     ) -> None:
         """Call units in shadow once the answer is out, and keep the decision then.
 
         Args:
+            inputs: what the decision was made on, where that is known.
             looks: the calls. Without any the decision is kept at once.
             add_engine: adds to a job what the engine knows.
-            keep: has the history keep a decision.
         """
+        put = partial(self._put, decision, inputs, looks, add_engine)
         later = decision.request.caller.afterwards
         if not looks:
-            keep(decision)
+            self._history.keep(decision, inputs)
         elif later is None:
-            self._put(decision, looks, add_engine, keep)
+            put()
         else:
-            later.append(partial(self._put, decision, looks, add_engine, keep))
+            later.append(put)
 
     def close(self) -> None:
         """Keep what waits, without a further call; to be called when the executor is closed."""
@@ -77,9 +80,9 @@ class Shadows:
     def _put(
         self,
         decision: AnyDecision,
+        inputs: Optional[Inputs],
         looks: Sequence[Look],
         add_engine: AddEngine,
-        keep: Callable[[AnyDecision], None],
     ) -> None:
         size = record.size(decision) + max(_size(job) for _, job in looks)
 
@@ -89,7 +92,7 @@ class Shadows:
                 made = self._called(decision, looks, add_engine)
             except Exception:  # noqa: BLE001  nobody else would tell
                 _log.exception("units in shadow could not be called, this is a bug")
-            keep(made)
+            self._history.keep(made, inputs)
             with self._lock:
                 self._waiting -= 1
                 self._bytes -= size
@@ -104,7 +107,7 @@ class Shadows:
         if not put:
             why = "in shadow, and too many decisions wait for theirs"
             ended = [ShadowCall(wanted, job.calls[0], problem=why) for wanted, job in looks]
-            keep(replace(decision, shadows=tuple(ended)))
+            self._history.keep(replace(decision, shadows=tuple(ended)), inputs)
 
     def _called(
         self, decision: AnyDecision, looks: Sequence[Look], add_engine: AddEngine

@@ -32,6 +32,7 @@ from ovirt_scheduler.model.results import CallResult, Migration
 from ovirt_scheduler.model.units import Kind, OnFailure, UnitCall
 
 Record = Dict[str, Any]
+AnyDecision = Union[Decision, DriverDecision]
 
 PASSED, REMOVED, FAILED, NEVER_ASKED = "passed", "removed", "failed", "never asked"
 NOT_ASKED = "not asked"  # the outcome of a unit that was not called
@@ -59,16 +60,22 @@ class _Asked(NamedTuple):
     mode: str = "live"
 
 
-def light(decision: Decision) -> Decision:
-    """The same without what may be large and is in no record: documents, and what was printed."""
+def light(decision: AnyDecision) -> AnyDecision:
+    """The same without what may be large and is in no record.
+
+    These are documents, what was printed, and arguments and answers of a topic's method.
+    """
+    return _light_units(decision) if isinstance(decision, Decision) else _light_driver(decision)
+
+
+def _light_units(decision: Decision) -> Decision:
     request = replace(decision.request, hosts=_ids(decision.request.hosts), vm=None)
     called = tuple(map(_light, decision.called))
     shadows = _light_shadows(decision.shadows)
     return replace(decision, request=request, called=called, results=(), shadows=shadows)
 
 
-def light_driver(decision: DriverDecision) -> DriverDecision:
-    """As ``light``; nor arguments and answers of a topic's method."""
+def _light_driver(decision: DriverDecision) -> DriverDecision:
     request, execution = decision.request, decision.execution
     of_topic = request.driver.defines(request.method) is None
     return replace(
@@ -87,7 +94,7 @@ def light_driver(decision: DriverDecision) -> DriverDecision:
     )
 
 
-def size(decision: Union[Decision, DriverDecision]) -> int:
+def size(decision: AnyDecision) -> int:
     """Bytes of memory, about, that a decision keeps which is ``light``."""
     if isinstance(decision, Decision):
         hosts, called = decision.hosts, [*decision.called]
@@ -100,12 +107,16 @@ def size(decision: Union[Decision, DriverDecision]) -> int:
     return _BYTES_OF_HOST * len(hosts) * (1 + len(called)) + texts + reasons
 
 
-def of_units(decision: Decision) -> Record:
-    """The record of a call of policy units.
+def of(decision: AnyDecision) -> Record:
+    """The record of a call: of policy units, or of a driver and the policy units before it.
 
     Args:
         decision: ``light`` is enough of it.
     """
+    return _of_units(decision) if isinstance(decision, Decision) else _of_driver(decision)
+
+
+def _of_units(decision: Decision) -> Record:
     request = decision.request
     kind, names = request.kind, decision.names
     asked = _asked(kind, request.wanted, decision.calls, decision.called, decision.unit_errors)
@@ -137,12 +148,7 @@ def of_units(decision: Decision) -> Record:
     return _ended(record, decision.errors, decision.secret)
 
 
-def of_driver(decision: DriverDecision) -> Record:
-    """The record of a call of a driver, and of the policy units before it.
-
-    Args:
-        decision: ``light_driver`` is enough of it.
-    """
+def _of_driver(decision: DriverDecision) -> Record:
     request, execution = decision.request, decision.execution
     driver, names = request.driver, execution.names
     filters = _asked(

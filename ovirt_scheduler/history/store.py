@@ -19,6 +19,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
+from functools import partial
 from pathlib import Path
 from typing import (
     Any,
@@ -32,9 +33,9 @@ from typing import (
     Tuple,
 )
 
-from ovirt_scheduler.history import schema
+from ovirt_scheduler.history import record, schema
 from ovirt_scheduler.history.reader import Reader
-from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.history.record import AnyDecision, Record
 from ovirt_scheduler.history.recording import Cutter, Inputs, Split
 from ovirt_scheduler.history.tables import Tables
 from ovirt_scheduler.history.tally import Tally
@@ -111,6 +112,11 @@ class History:
         self._days, self._size, self._keeps, self._old_at = days, size, keeps, 0.0
         self._records = keeps and records and self._cutter is not None
 
+    def keep(self, decision: AnyDecision, inputs: Optional[Inputs]) -> None:
+        """Have a decision written; ``inputs`` as in ``put``."""
+        light = record.light(decision)
+        self.put(partial(record.of, light), record.size(decision), inputs)
+
     def put(self, make: Make, size: int = 0, inputs: Optional[Inputs] = None) -> None:
         """Have a decision's record written.
 
@@ -134,8 +140,8 @@ class History:
 
     def event(self, event: Mapping[str, object]) -> None:
         """Have written what happened to the daemon: ``event`` says what; its time is added."""
-        record: Record = {"time": time.time(), **event}
-        self._put("event", lambda: record, 0)
+        timed: Record = {"time": time.time(), **event}
+        self._put("event", lambda: timed, 0)
 
     @property
     def waiting(self) -> int:
@@ -204,11 +210,11 @@ class History:
         kind, make, _, inputs = entry
         time.sleep(_BREATH)
         try:
-            record = make()
+            made = make()
             if kind == "event":
-                return kind, record
-            self.tally.add(record, record["time"])
-            row = schema.pack(record) if self._keeps else None
+                return kind, made
+            self.tally.add(made, made["time"])
+            row = schema.pack(made) if self._keeps else None
         except Exception:  # noqa: BLE001  nobody else would tell
             _log.exception("the history: a record could not be made, this is a bug")
             return None
@@ -237,11 +243,9 @@ class History:
         """The same, with the documents cut that decisions were made on."""
         if self._cutter is None:
             return list(records)
-        made = [record for kind, record in records if kind == "recording"]
+        made = [each for kind, each in records if kind == "recording"]
         recordings = iter(self._cutter.ready(made, tables.has_document))
-        return [
-            (kind, next(recordings) if kind == "recording" else record) for kind, record in records
-        ]
+        return [(kind, next(recordings) if kind == "recording" else each) for kind, each in records]
 
     def _opened(self) -> Optional[Tables]:
         """The tables; None where they could not be opened a moment ago.

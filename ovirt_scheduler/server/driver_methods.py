@@ -159,5 +159,5 @@ def _reply(decision: DriverDecision, reasons: bool = False) -> Reply:
         filtered = reasons and not decision.answer and decision.execution.hosts
         why = (log.driver_summary(decision),) if filtered else ()
         result = values.envelope(result, decision.unit_errors, (*decision.errors, *why))
-    made = partial(record.of_driver, decision)
+    made = partial(record.of, decision)
     return Reply(result, log.driver_fields(decision), decision.execution.results, made)

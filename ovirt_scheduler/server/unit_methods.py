@@ -101,5 +101,5 @@ def _decide(
         filtered = decision.request.kind is Kind.FILTER and decision.hosts and not decision.answer
         reasons = (log.summary(decision),) if engine_reasons and filtered else ()
         answer = unit_wire.engine_answer(decision, scores, reasons)
-    made = partial(record.of_units, decision)
+    made = partial(record.of, decision)
     return Reply(answer, log.fields(decision), decision.results, made)

@@ -12,7 +12,6 @@ from ovirt_scheduler.clusters.destinations import ClusterDestinations
 from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.decisions import log
 from ovirt_scheduler.decisions.drivers import DriverService
-from ovirt_scheduler.decisions.selections import Selections
 from ovirt_scheduler.decisions.units import UnitService
 from ovirt_scheduler.errors import BadUsage, ConfigError
 from ovirt_scheduler.model import aggregate
@@ -94,9 +93,7 @@ class Policy:
         seconds = runtime.services.settings.request_timeout
         self._service = _NotedService(runtime.registry, runtime.executor, seconds, engine)
         self._service.note = self._note
-        self._scheduling = DriverService(
-            runtime.registry, runtime.executor, seconds, Selections(), engine
-        )
+        self._scheduling = DriverService(runtime.registry, runtime.executor, seconds, engine)
         catalogue = self._scheduling.catalogue()
         problem = check.problem(settings, catalogue)
         if problem:

@@ -38,7 +38,6 @@ from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.decisions.drivers import DriverService
-from ovirt_scheduler.decisions.selections import Selections
 from ovirt_scheduler.decisions.units import UnitService
 from ovirt_scheduler.errors import BadUsage, EngineUnavailable, RequestError
 from ovirt_scheduler.history import record
@@ -183,14 +182,13 @@ class Policy:
             None if kind is Kind.BALANCE else past.subjects.vm or "",
             _properties(former),
         )
-        return record.of_units(service.decide(request))
+        return record.of(service.decide(request))
 
     def _decide_driver(self, caller: Caller, recorded: Recorded, past: _Past) -> Record:
         former, asked = recorded.record, recorded.request
-        selections = Selections()
-        scheduling = DriverService(self, self._executor, self._seconds, selections, past)
+        scheduling = DriverService(self, self._executor, self._seconds, past)
         driver = scheduling.scheduler(former["units"][-1]["name"], asked["method"])
-        selections.keep(driver.name, asked["selected"])
+        scheduling.selections.keep(driver.name, asked["selected"])
         filters, costs = (
             self._changes.units(kind, _wanted(former, kind), self.catalogue)
             if asked["method"] in _SELECTS
@@ -208,7 +206,7 @@ class Policy:
             costs,
             asked["destinations"],
         )
-        return record.of_driver(scheduling.decide(request))
+        return record.of(scheduling.decide(request))
 
 
 def _with_live(catalogue: Catalogue, added: Container[str]) -> Catalogue:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import threading
+import time
 from pathlib import Path
 from typing import Callable, Iterator, Tuple
 
@@ -15,7 +16,7 @@ from ovirt_scheduler.decisions.shadows import Shadows
 from ovirt_scheduler.history import explanation, record
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.store import FILE, Reader
+from ovirt_scheduler.history.store import FILE, History, Reader
 from ovirt_scheduler.model.decisions import Decision
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Request, WantedUnit
@@ -323,24 +324,26 @@ def test_a_scheduler_cannot_be_in_shadow(executor: Executor, tmp_path: Path):
     assert not loader.rejects(tmp_path / "Mixed.conf")
 
 
-def test_the_token_that_it_is_given_is_in_no_record(executor, unit_named):
+def test_the_token_that_it_is_given_is_in_no_record(executor, unit_named, tmp_path: Path):
     """Though the units that counted were given none."""
     unit = dataclasses.replace(unit_named("keeps_all"), shadow=True)
     access = EngineAccess("https://engine.example.com/ovirt-engine/api", None, "the-token")
     caller = Caller("0" * 16, AnswerForm.ENGINE, "here", afterwards=[])
     request = Request(caller, Kind.FILTER, (), HOSTS, "vm-1", {"said": "the-token"})
-    kept = []
-    shadows = Shadows(executor)
+    history = History(tmp_path / "history.sqlite")
+    history.start()
+    shadows = Shadows(executor, history)
     shadows.call(
-        Decision(request, HOSTS, (), HOSTS),
+        Decision(request, HOSTS, (), HOSTS, time=time.time()),
+        None,
         [(WantedUnit(unit.name), job_of([unit], strict=False))],
         lambda job: (dataclasses.replace(job, engine=access), ()),
-        kept.append,
     )
-    assert kept == []  # the answer is not out yet
+    assert history.waiting == 0  # the answer is not out yet
     (after,) = caller.afterwards
     after()
-    (decision,) = wait_until(lambda: kept)
+    (kept,) = wait_until(lambda: history.reader.decisions(Query()))
     shadows.close()
-    assert decision.shadows[0].result.value == HOSTS
-    assert record.of_units(record.light(decision))["properties"] == {"said": record.HIDDEN}
+    history.close()
+    assert [(unit["name"], unit["outcome"]) for unit in kept["units"]] == [(unit.name, "ok")]
+    assert kept["properties"] == {"said": record.HIDDEN}

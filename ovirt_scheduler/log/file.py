@@ -13,7 +13,7 @@ import logging
 import os
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import Mapping
+from typing import Mapping, Tuple
 
 from ovirt_scheduler.errors import ConfigError
 
@@ -36,8 +36,10 @@ class StandardError(logging.Handler):
     @staticmethod
     def write(line: str) -> None:
         """Write a line. It is lost if there is no standard error."""
+        left = memoryview(f"{line}\n".encode("utf-8", "backslashreplace"))
         with contextlib.suppress(OSError):
-            _write(_STANDARD_ERROR, f"{line}\n".encode("utf-8", "backslashreplace"))
+            while left:
+                left = left[os.write(_STANDARD_ERROR, left) :]
 
 
 class LogFile(RotatingFileHandler):
@@ -78,11 +80,10 @@ class LogFile(RotatingFileHandler):
             self.handleError(record)
             return
         try:
-            stream = self._current()
-            size = os.fstat(stream.fileno()).st_size
+            stream, size = self._current()
             if size and size + len(line) >= self.maxBytes:
                 self.doRollover()
-                stream = self._current()
+                stream, _ = self._current()
             stream.write(f"{self._missed_lines()}{line}\n")
         except OSError as error:
             self._miss(line, error.strerror or str(error))
@@ -118,21 +119,23 @@ class LogFile(RotatingFileHandler):
 
     def _open(self) -> io.TextIOWrapper:
         raw = _WholeLines(self.baseFilename, "a", opener=_open_private)
+        self._opened = os.fstat(raw.fileno())
         return io.TextIOWrapper(raw, self.encoding, self.errors, write_through=True)
 
-    def _current(self) -> io.TextIOWrapper:
-        """The open file, opened anew if another one or none has its name now.
+    def _current(self) -> Tuple[io.TextIOWrapper, int]:
+        """The open file, opened anew if another one or none has its name now; and its size.
 
         Raises:
             OSError: it cannot be opened.
         """
         if self.stream is not None:
             with contextlib.suppress(OSError):
-                if os.path.samestat(Path(self.baseFilename).stat(), os.fstat(self.stream.fileno())):
-                    return self.stream
+                named = os.stat(self.baseFilename)  # noqa: PTH116  no objects, under the lock
+                if os.path.samestat(named, self._opened):
+                    return self.stream, named.st_size
         self._close_stream()
         self.stream = self._open()
-        return self.stream
+        return self.stream, self._opened.st_size
 
     def _close_stream(self) -> None:
         """Close the file, but not the handler: that waits for whoever changes the log.
@@ -180,20 +183,15 @@ class _WholeLines(io.FileIO):
         Raises:
             OSError: it cannot be written whole; the file is as long as before.
         """
-        size = os.fstat(self.fileno()).st_size
+        left = memoryview(line)
         try:
-            _write(self.fileno(), line)
+            while left:
+                left = left[os.write(self.fileno(), left) :]
         except OSError:
             with contextlib.suppress(OSError):
-                self.truncate(size)
+                self.truncate(os.fstat(self.fileno()).st_size - (len(line) - len(left)))
             raise
         return len(line)
-
-
-def _write(descriptor: int, line: bytes) -> None:
-    left = memoryview(line)
-    while left:
-        left = left[os.write(descriptor, left) :]
 
 
 def _open_private(path: str, flags: int) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 import math
-import os
 import select
 import socket
 import time
@@ -221,9 +220,6 @@ class Exchange:
                 return
             self.answer = frame.payload
             self.worker.unframer.limit = SHORT
-            for pipe in self.worker.pipes_with_output():
-                capture = self.stdout if pipe == self.worker.stdout else self.stderr
-                self.worker.drain(pipe, capture.feed)
             for kind, payload in self.last_output.items():
                 (self.stdout if kind == frames.STDOUT else self.stderr).feed(payload)
             self._end(State.ANSWERED)
@@ -239,20 +235,6 @@ class Exchange:
     def _end(self, state: State) -> None:
         self.state = state
         self.ended = time.monotonic()
-
-    def read(self, pipe: int, into: Capture) -> bool:
-        """Read once from one of the worker's pipes.
-
-        Returns:
-            Whether the pipe has ended.
-        """
-        try:
-            data = os.read(pipe, _CHUNK)
-        except BlockingIOError:
-            return False
-        if self.state is not State.SETTLING:
-            into.feed(data)
-        return not data
 
     def look_at_time(self, now: float) -> None:
         """End the exchange where its time, or the patience with its worker, is over."""
@@ -297,7 +279,8 @@ def wait(exchanges: Sequence[Exchange]) -> List[Exchange]:
             return ended
         left = min(exchange.due for exchange in exchanges) - time.monotonic()
         happened = poller.poll(max(0.0, min(left, _QUIET)) * 1000)
-        for descriptor, events in happened:
+        # The pipes stand behind their socket: what is there when an answer is, came before it.
+        for descriptor, events in reversed(happened):
             exchange, capture = captures[descriptor]
             if exchange.open:
                 _handle(exchange, capture, descriptor, events, poller)
@@ -335,7 +318,8 @@ def _handle(
 ) -> None:
     """Read or send what one descriptor of an open exchange is ready for."""
     if capture is not None:
-        if exchange.read(descriptor, capture):
+        feed = None if exchange.state is State.SETTLING else capture.feed
+        if exchange.worker.drain(descriptor, feed):
             poller.unregister(descriptor)
         return
     if events & select.POLLOUT:

@@ -39,7 +39,7 @@ _END_SECONDS = 5.0  # for the zygote to end a worker, and to tell how it ended
 _ORPHANS_SECONDS = 2.0  # for what a zygote left behind to be gone
 _OBEY_SECONDS = 5.0  # for the zygote to give a sign of life
 _CHUNK = 1 << 18
-_FINAL_CHUNKS = 32  # read at most from a pipe after an answer
+_MOST_CHUNKS = 32  # read at once from a pipe: whoever writes without end must not keep us
 
 # What the daemon may lack for a while.
 LACKS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ETOOMANYREFS}
@@ -111,17 +111,25 @@ class Worker:
         pipes = (self.stdout, self.stderr)
         return [descriptor for descriptor, _ in self.poller.poll(0) if descriptor in pipes]
 
-    def drain(self, descriptor: int, feed: Optional[Callable[[bytes], None]] = None) -> None:
-        """Read what one of its pipes holds, without waiting for more."""
-        for _ in range(_FINAL_CHUNKS):
+    def drain(self, descriptor: int, feed: Optional[Callable[[bytes], None]] = None) -> bool:
+        """Read what one of its pipes holds, without waiting for more.
+
+        Args:
+            feed: gets that; None: it came while no call was under way.
+
+        Returns:
+            Whether the pipe has ended.
+        """
+        for _ in range(_MOST_CHUNKS):
             try:
                 data = os.read(descriptor, _CHUNK)
-            except OSError:
-                return
-            if not data:
-                return
-            if feed is not None:  # else it came while no call was under way
+            except BlockingIOError:
+                return False
+            if feed is not None:
                 feed(data)
+            if len(data) < _CHUNK:  # that was all
+                return not data
+        return False
 
     def kill(self) -> None:
         """Have the zygote end it, and whatever it started."""

@@ -83,16 +83,14 @@ class Kept:
         """
         try:
             data = self.worker.receive()
-            while data:
-                for frame in self.worker.unframer.feed(data):
-                    mine = frame.kind == frames.READY and frame.nonce == self.nonce
-                    if self.ready or not mine:
-                        return exchange.reason(frame, self.nonce)
-                    self.ready, self.grown = True, frame.payload == frames.GROWN
-                data = self.worker.receive()
+            for frame in self.worker.unframer.feed(data or b""):
+                mine = frame.kind == frames.READY and frame.nonce == self.nonce
+                if self.ready or not mine:
+                    return exchange.reason(frame, self.nonce)
+                self.ready, self.grown = True, frame.payload == frames.GROWN
         except (OSError, frames.FrameError):
             return "ended"
-        return "" if data is None else "ended"
+        return "ended" if data == b"" else ""
 
     def patience(self) -> float:
         """Until when a call waits for it to be ready, on the monotonic clock."""

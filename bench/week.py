@@ -17,8 +17,6 @@ from typing import NamedTuple
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.workbench import policy, scenario
-from ovirt_scheduler.workbench.policy import Policy
-from ovirt_scheduler.workbench.simulated import SimulatedCluster, SimulatedEngine
 from ovirt_scheduler.workbench.simulation import MIGRATED, Outcome, Simulation
 from ovirt_scheduler.workbench.snapshot import Snapshot
 from tests.support import snapshots
@@ -126,13 +124,7 @@ def play(running: runtime.Runtime, file: Path, **keys: str) -> Outcome:
     file.write_text(_WEEK)
     keys = {"load_balance_interval": "5", **keys}
     settings = policy.section(None, "Default", keys, "week")
-    cluster = SimulatedCluster(made())
-    engine = SimulatedEngine(cluster)
-    try:
-        asked = Policy(running, settings, cluster, engine)
-        return Simulation(cluster, asked, settings, scenario.read(file), seed=1).run()
-    finally:
-        engine.close()
+    return Simulation(running, made(), settings, scenario.read(file), seed=1).run()
 
 
 def judged(outcome: Outcome) -> Played:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional, Sequence
+from typing import Dict, Mapping, Optional
 
 from ovirt_scheduler.command import arguments, inputs, tables
 from ovirt_scheduler.command.arguments import tell_progress
@@ -16,11 +16,8 @@ from ovirt_scheduler.history.store import FILE
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import ClusterSettings
 from ovirt_scheduler.workbench import pages, policy, scenario, simulation_report, snapshot
-from ovirt_scheduler.workbench.policy import Policy
 from ovirt_scheduler.workbench.scenario import Scenario
-from ovirt_scheduler.workbench.simulated import SimulatedCluster, SimulatedEngine
 from ovirt_scheduler.workbench.simulation import Outcome, Simulation
-from ovirt_scheduler.workbench.simulation_report import Simulated
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
 
@@ -104,13 +101,17 @@ def _simulate(options: argparse.Namespace) -> Shown:
     taken = _taken(options)
     happens = Scenario() if options.scenario is None else scenario.read(options.scenario)
     policies = _policies(options, taken.cluster)
-    simulated = []
+    if options.balancings < 1:
+        raise BadUsage("--balancings: at least 1")
+    simulated: Dict[str, Outcome] = {}
     with runtime.started(settings) as running:
         running.registry.refresh()
         for words, of_cluster in policies.items():
-            outcome = _run(running, taken, of_cluster, happens, options)
-            simulated.append(Simulated(words, outcome))
-            if outcome.stopped:
+            run = Simulation(
+                running, taken, of_cluster, happens, options.seed, options.balancings, tell_progress
+            )
+            simulated[words] = run.run()
+            if simulated[words].stopped:
                 break
     tell_progress("")
     about = {
@@ -120,7 +121,7 @@ def _simulate(options: argparse.Namespace) -> Shown:
     }  # fmt: skip
     if options.html is not None:
         pages.write(options.html, simulation_report.page(simulated, about))
-    well = not any(each.outcome.problems or each.outcome.stopped for each in simulated)
+    well = not any(each.problems or each.stopped for each in simulated.values())
     return Shown(_text(simulated), simulation_report.fields(simulated, about), well)
 
 
@@ -153,33 +154,10 @@ def _policies(options: argparse.Namespace, cluster: str) -> Mapping[str, Cluster
     return found
 
 
-def _run(
-    running: runtime.Runtime,
-    taken: Snapshot,
-    settings: ClusterSettings,
-    happens: Scenario,
-    options: argparse.Namespace,
-) -> Outcome:
-    cluster = SimulatedCluster(taken)
-    if options.scenario is not None:
-        happens.check(options.scenario, [host.name for host in cluster.hosts.values()])
-    engine = SimulatedEngine(cluster)
-    try:
-        asked = Policy(running, settings, cluster, engine)
-        run = Simulation(
-            cluster, asked, settings, happens, options.seed, options.balancings, tell_progress
-        )
-        return run.run()
-    finally:
-        engine.close()
-
-
-def _text(simulated: Sequence[Simulated]) -> str:
-    lines: List[str] = []
-    if len(simulated) > 1:
-        lines += [f"{letter}: {each.policy}\n" for letter, each in zip("AB", simulated)]
-    lines.append(tables.table(*simulation_report.measures(simulated)))
-    for letter, each in zip("AB", simulated):
-        mark = f"{letter}: " if len(simulated) > 1 else ""
-        lines += [f"{mark}{what}: {text}\n" for what, text in simulation_report.notes(each)]
+def _text(simulated: Mapping[str, Outcome]) -> str:
+    marks = [f"{letter}: " for letter in "AB"] if len(simulated) > 1 else [""]
+    lines = [f"{mark}{policy}\n" for mark, policy in zip(marks, simulated) if mark]
+    lines.append(tables.table(*simulation_report.measures([*simulated.values()])))
+    for mark, outcome in zip(marks, simulated.values()):
+        lines += [f"{mark}{what}: {text}\n" for what, text in simulation_report.notes(outcome)]
     return "".join(lines)

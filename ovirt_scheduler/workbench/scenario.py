@@ -10,8 +10,7 @@ import math
 import random
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Collection, Iterator, Mapping, Optional, Tuple
+from typing import Collection, Iterator, List, Mapping, Tuple
 
 from ovirt_scheduler.errors import BadInput, ScenarioError
 from ovirt_scheduler.model import near
@@ -20,6 +19,7 @@ from ovirt_scheduler.settings.syntax import content
 from ovirt_scheduler.settings.values import Key
 
 _DAY = 24.0
+_MOST_VMS = 100_000
 
 TOP = (
     Key("hours", "hours", "0", "How long it lasts; then the cluster comes to rest.",
@@ -28,7 +28,7 @@ TOP = (
 TABLES: Mapping[str, Tuple[Key, ...]] = {
     "vms": (
         Key("count", "whole", "1", "How many VMs come: NAME-1, NAME-2 and so on.",
-            bounds=("1", "100000")),
+            bounds=("1", str(_MOST_VMS))),
         Key("memory", "size", "4 GiB", "Memory of each.", bounds=("1 MiB", "65536 GiB")),
         Key("processors", "whole", "1", "Processors of each.", bounds=("1", "1024")),
         Key("load", "percent", "0", "How much of its processors each keeps busy.",
@@ -92,8 +92,13 @@ class LoadCurve:
 
 @dataclass(frozen=True)
 class Scenario:
-    """All that happens, in the order of time."""
+    """All that happens, in the order of time.
 
+    Attributes:
+        file: that says it.
+    """
+
+    file: str = ""
     hours: float = 0.0
     arrivals: Tuple[Arrival, ...] = ()
     host_events: Tuple[HostEvent, ...] = ()
@@ -114,7 +119,7 @@ class Scenario:
                 return round(max(0.0, factor * (1 + curve.jitter * chance)), 4)
         return 1.0
 
-    def check(self, file: Path, hosts: Collection[str]) -> None:
+    def check(self, hosts: Collection[str]) -> None:
         """Hold the hosts that it names to those that there are.
 
         Raises:
@@ -123,7 +128,7 @@ class Scenario:
         for event in self.host_events:
             if event.host not in hosts:
                 hint = near.hint(event.host, hosts)
-                raise ScenarioError(f"[hosts] [[{event.host}]]: no such host{hint}", str(file))
+                raise ScenarioError(f"[hosts] [[{event.host}]]: no such host{hint}", self.file)
 
 
 def read(path: Path) -> Scenario:
@@ -138,11 +143,21 @@ def read(path: Path) -> Scenario:
     except FileNotFoundError:
         raise BadInput(f"{path}: there is no such file") from None
     conf = ConfFile(data, path, ScenarioError, TOP, TABLES)
-    sections = conf.subsections
+    sections, hours = conf.subsections, conf["hours"]
+    for section in (*sections["vms"].values(), *sections["hosts"].values()):
+        for key in ("at", FAILS, MAINTENANCE, RETURNS):
+            if (section.values.get(key) or 0.0) > hours:
+                raise section.mistake(key, f"is after the end, which is at hours = {hours:g}")
+    number = 0
+    for section in sections["vms"].values():
+        number += section["count"]
+        if number > _MOST_VMS:
+            raise section.mistake("count", f"makes more than {_MOST_VMS} VMs together")
     arrivals = [each for item in sections["vms"].items() for each in _arrivals(*item)]
     events = [each for item in sections["hosts"].items() for each in _host_events(*item)]
     return Scenario(
-        conf["hours"],
+        str(path),
+        hours,
         tuple(sorted(arrivals, key=lambda each: each.at)),
         tuple(sorted(events, key=lambda each: each.at)),
         tuple(_curve(*item) for item in sections["load"].items()),
@@ -159,13 +174,13 @@ def _arrivals(name: str, section: Section) -> Iterator[Arrival]:
         )  # fmt: skip
 
 
-def _host_events(name: str, section: Section) -> Iterator[HostEvent]:
-    hours_of: Mapping[str, Optional[float]] = MappingProxyType(section.values)
-    left = [hours for key, hours in hours_of.items() if key != RETURNS and hours is not None]
-    returns: Any = hours_of[RETURNS]
+def _host_events(name: str, section: Section) -> List[HostEvent]:
+    events = [HostEvent(at, name, what) for what, at in section.values.items() if at is not None]
+    left = [event.at for event in events if event.what != RETURNS]
+    returns = section[RETURNS]
     if returns is not None and (not left or returns <= min(left)):
         raise section.mistake(RETURNS, "is not after the host fails or goes into maintenance")
-    yield from (HostEvent(hours, name, key) for key, hours in hours_of.items() if hours is not None)
+    return events
 
 
 def _curve(name: str, section: Section) -> LoadCurve:

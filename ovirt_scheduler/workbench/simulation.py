@@ -16,9 +16,10 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import Callable, Deque, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Deque, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
 from ovirt_scheduler.clusters.calm import Calm, Judged
+from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.model.imbalance import imbalance
 from ovirt_scheduler.settings.config import ClusterSettings
 from ovirt_scheduler.workbench.policy import Policy
@@ -27,9 +28,11 @@ from ovirt_scheduler.workbench.simulated import (
     UP,
     HostView,
     SimulatedCluster,
+    SimulatedEngine,
     SimulatedHost,
     SimulatedVm,
 )
+from ovirt_scheduler.workbench.snapshot import Snapshot
 
 PLACED, RESTARTED, EVACUATED, MIGRATED = "placed", "restarted", "evacuated", "migrated"
 
@@ -96,6 +99,11 @@ class Outcome:
     problems: Mapping[str, int] = field(default_factory=dict)
 
     @property
+    def stages(self) -> Iterator[Tuple[str, View]]:
+        """The views, each with its name."""
+        return zip(("before", "between", "after"), self.views)
+
+    @property
     def migrations(self) -> Sequence[Move]:
         """The moves of VMs that ran, by balancing or off a host that left."""
         return [move for move in self.moves if move.what in (MIGRATED, EVACUATED)]
@@ -105,23 +113,33 @@ class Simulation:
     """One run.
 
     Args:
+        runtime: it is started.
+        settings: of the cluster's policy.
         seed: of the chances in the scenario.
         most: balancings after the scenario is over.
         tell: is told how far it is, again and again.
+
+    Raises:
+        BadInput: the snapshot cannot be simulated.
+        ConfigError: the settings name what does not exist.
+        ScenarioError: the scenario names a host that does not exist.
     """
 
     def __init__(
         self,
-        cluster: SimulatedCluster,
-        policy: Policy,
+        runtime: Runtime,
+        snapshot: Snapshot,
         settings: ClusterSettings,
         scenario: Scenario,
         seed: int = 0,
         most: int = 100,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._cluster = cluster
-        self._policy = policy
+        self._cluster = SimulatedCluster(snapshot)
+        self._hosts = {host.name: host for host in self._cluster.hosts.values()}
+        scenario.check(self._hosts)
+        self._engine = SimulatedEngine(self._cluster)
+        self._policy = Policy(runtime, settings, self._cluster, self._engine)
         self._settings = settings
         self._scenario = scenario
         self._seed = seed
@@ -146,9 +164,11 @@ class Simulation:
             self._play((self._settings.load_balance_interval or 60.0) / 3600)
         except KeyboardInterrupt:
             outcome.stopped = True
+        finally:
+            self._engine.close()
         outcome.views += [self._view()] * (3 - len(outcome.views))
         outcome.closed = self._closed()
-        outcome.problems = dict(self._policy.problems)
+        outcome.problems = self._policy.problems
         return outcome
 
     def _play(self, step: float) -> None:
@@ -172,18 +192,17 @@ class Simulation:
             if number * step > self._scenario.hours:
                 left -= 1
                 still = self._hour - self._still_since - step
-                outcome.rested = still >= self._settings.hold / 3600 and not self._coming
+                outcome.rested = still >= self._settings.hold / 3600
 
     def _look(self) -> None:
         """What has happened since the look before."""
         self._change_loads()
         while self._events and self._events[0].at <= self._hour:
             self._happen(self._events.popleft())
-        for name, until in tuple(self._going.items()):
-            if until <= self._hour:
-                del self._going[name]
-                self._waiting.pop(name, None)
-                self._cluster.remove(self._cluster.vms[name])
+        for key in [key for key, until in self._going.items() if until <= self._hour]:
+            del self._going[key]
+            self._waiting.pop(key, None)
+            self._cluster.remove(self._cluster.vms[key])
         for key, what in tuple(self._waiting.items()):
             self._place(self._cluster.vms[key], what)
         while self._coming and self._coming[0].at <= self._hour:
@@ -205,7 +224,7 @@ class Simulation:
             self._cluster.load(vm, self._scenario.load(vm.name, self._hour, self._seed))
 
     def _happen(self, event: HostEvent) -> None:
-        host = next(each for each in self._cluster.hosts.values() if each.name == event.host)
+        host = self._hosts[event.host]
         if event.what == MAINTENANCE:
             self._cluster.set_status(host, "preparing_for_maintenance")
         elif event.what == FAILS:
@@ -281,31 +300,24 @@ class Simulation:
     def _exhausted(self) -> Sequence[str]:
         """The VMs that were migrated within the hour as often as they may be."""
         since, most = self._hour - 1, self._settings.migrations_per_vm
-        return [
-            vm
-            for vm, hours in self._migrated.items()
-            if sum(each > since for each in hours) >= most
-        ]
+        hours = self._migrated.items()
+        return [vm for vm, some in hours if sum(each > since for each in some) >= most]
 
     def _move(self, vm: SimulatedVm, host: SimulatedHost, what: str, reason: str = "") -> None:
-        source: Optional[SimulatedHost] = vm.host
+        former = "" if vm.host is None else vm.host.name
         self._cluster.place(vm, host)
-        former = "" if source is None else source.name
         self._outcome.moves.append(Move(self._hour, what, vm.name, former, host.name, reason))
         self._still_since = self._hour
 
     def _view(self) -> View:
-        return View(
-            self._hour,
-            tuple(host.view() for host in self._cluster.hosts.values()),
-        )
+        return View(self._hour, tuple(host.view() for host in self._cluster.hosts.values()))
 
     def _closed(self) -> Dict[str, str]:
         """The hosts that are not up, or that no VM was let on of all that asked."""
-        found: Dict[str, str] = {}
-        for host in self._cluster.hosts.values():
+        closed: Dict[str, str] = {}
+        for name, host in self._hosts.items():
             if host.status != UP:
-                found[host.name] = f"is {host.status}"
+                closed[name] = f"is {host.status}"
             elif self._policy.asked and not self._policy.accepted[host.id]:
-                found[host.name] = f"takes none of the {len(self._policy.asked)} VMs that asked"
-        return found
+                closed[name] = f"takes none of the {len(self._policy.asked)} VMs that asked"
+        return closed

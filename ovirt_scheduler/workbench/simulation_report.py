@@ -3,52 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from ovirt_scheduler.workbench import pages
 from ovirt_scheduler.workbench.simulated import HostView
 from ovirt_scheduler.workbench.simulation import Outcome, View
 
 _MOST_NOTES = 20  # of a kind
-_STAGES = ("before", "between", "after")
+_NOT_IN_JSON = ("views", "course")
 
 
-class Simulated(NamedTuple):
-    """One policy, in words, and what it came to."""
-
-    policy: str
-    outcome: Outcome
-
-    @property
-    def stages(self) -> Iterator[Tuple[str, View]]:
-        """The views, each with its name."""
-        return zip(_STAGES, self.outcome.views)
-
-
-def fields(several: Sequence[Simulated], about: Mapping[str, object]) -> Dict[str, object]:
+def fields(simulated: Mapping[str, Outcome], about: Mapping[str, object]) -> Dict[str, object]:
     """All of it, for JSON.
 
     Args:
+        simulated: each with its policy, in words.
         about: what the simulations have in common.
     """
-    return {**about, "policies": [_fields(each) for each in several]}
+    policies = [{"policy": policy, **_fields(each)} for policy, each in simulated.items()]
+    return {**about, "policies": policies}
 
 
-def _fields(one: Simulated) -> Dict[str, object]:
-    outcome = one.outcome
+def _fields(outcome: Outcome) -> Dict[str, object]:
+    fields = {name: value for name, value in vars(outcome).items() if name not in _NOT_IN_JSON}
     return {
-        "policy": one.policy,
-        **{stage: _view(view) for stage, view in one.stages},
+        **{stage: _view(view) for stage, view in outcome.stages},
+        **fields,
         "migrations": len(outcome.migrations),
         "moves": [move._asdict() for move in outcome.moves],
-        "refused": dict(outcome.refused),
-        "waiting": dict(outcome.waiting),
-        "unplaced": outcome.unplaced,
-        "closed": outcome.closed,
-        "balancings": outcome.balancings,
-        "rested": outcome.rested,
-        "stopped": outcome.stopped,
-        "problems": outcome.problems,
     }
 
 
@@ -63,16 +45,16 @@ def _view(view: View) -> Dict[str, object]:
     }
 
 
-def measures(several: Sequence[Simulated]) -> Tuple[List[str], List[List[str]]]:
+def measures(several: Sequence[Outcome]) -> Tuple[List[str], List[List[str]]]:
     """A table: a column for what all begin with, and two for each policy."""
-    headings, views = ["", "BEFORE"], [several[0].outcome.views[0]]
+    headings, views = ["", "BEFORE"], [several[0].views[0]]
     for number, each in enumerate(several):
         mark = "" if len(several) == 1 else f" {'AB'[number]}"
         headings += [f"BETWEEN{mark}", f"AFTER{mark}"]
-        views += each.outcome.views[1:]
-    rows = [[name, *map(told, views)] for name, told in _MEASURES.items()]
-    for name, counted in _COUNTS.items():
-        numbers = [text for each in several for text in ("", str(counted(each.outcome)))]
+        views += each.views[1:]
+    rows = [[name, *map(measure, views)] for name, measure in _MEASURES.items()]
+    for name, count in _COUNTS.items():
+        numbers = [text for each in several for text in ("", str(count(each)))]
         rows.append([name, "", *numbers])
     return headings, rows
 
@@ -83,13 +65,13 @@ def _percent(part: float) -> str:
 
 def _spread(view: View, what: str) -> str:
     """The least, the mean and the most of the hosts that are up, in percent."""
-    found = [getattr(host, what) for host in view.up] or [0.0]
-    return " ".join(map(_percent, (min(found), sum(found) / len(found), max(found))))
+    parts = [getattr(host, what) for host in view.up] or [0.0]
+    return " ".join(map(_percent, (min(parts), sum(parts) / len(parts), max(parts))))
 
 
 def _vms(view: View) -> str:
-    found = [host.vms for host in view.up] or [0]
-    return f"{min(found)} {sum(found) / len(found):.1f} {max(found)}"
+    numbers = [host.vms for host in view.up] or [0]
+    return f"{min(numbers)} {sum(numbers) / len(numbers):.1f} {max(numbers)}"
 
 
 _MEASURES: Mapping[str, Callable[[View], str]] = {
@@ -111,60 +93,52 @@ _COUNTS: Mapping[str, Callable[[Outcome], int]] = {
 }
 
 
-def notes(one: Simulated) -> Iterator[Tuple[str, str]]:
+def notes(outcome: Outcome) -> Iterator[Tuple[str, str]]:
     """What else there is to say of a policy: what, and of whom or why; of each kind the first."""
-    outcome = one.outcome
     if outcome.stopped:
         yield "stopped", "by Ctrl-C, before it was at rest"
     elif not outcome.rested:
         yield "not at rest", "VMs would still migrate; --balancings allows more"
-    refused = {text: _times(number) for text, number in outcome.refused.items()}
-    problems = {text: _times(number) for text, number in outcome.problems.items()}
-    for what, told in (
+    refused, problems = (
+        {text: f"{number} times" if number > 1 else "" for text, number in counts.items()}
+        for counts in (outcome.refused, outcome.problems)
+    )
+    for what, whys in (
         ("no host", outcome.unplaced), ("nobody may use", outcome.closed),
         ("not migrated", {**outcome.waiting, **refused}), ("problem", problems),
     ):  # fmt: skip
-        for name, why in tuple(told.items())[:_MOST_NOTES]:
+        for name, why in [*whys.items()][:_MOST_NOTES]:
             yield what, ": ".join(filter(None, (name, why)))
-        if len(told) > _MOST_NOTES:
-            yield what, f"and {len(told) - _MOST_NOTES} more; -o json has them all"
+        if len(whys) > _MOST_NOTES:
+            yield what, f"and {len(whys) - _MOST_NOTES} more; -o json has them all"
 
 
-def _times(number: int) -> str:
-    return f"{number} times" if number > 1 else ""
-
-
-def page(several: Sequence[Simulated], about: Mapping[str, object]) -> str:
+def page(simulated: Mapping[str, Outcome], about: Mapping[str, object]) -> str:
     """A page of HTML with plots, which loads nothing.
 
     Raises:
         BadUsage: Jinja2 is not installed.
     """
-    headings, rows = measures(several)
-    longest = max((hour for each in several for hour, _ in each.outcome.course), default=0)
+    headings, rows = measures([*simulated.values()])
+    longest = max(hour for each in simulated.values() for hour, _ in [(0.0, 0.0), *each.course])
+    policies = [
+        {
+            "name": policy,
+            "stages": [
+                {"name": stage, "view": view, "bars": _bars(view), "names": _names(view)}
+                for stage, view in outcome.stages
+            ],
+            "line": _line(outcome, longest),
+            "moves": outcome.moves[:_MOST_MOVES],
+            "more": max(0, len(outcome.moves) - _MOST_MOVES),
+            "kinds": Counter(move.what for move in outcome.moves),
+            "notes": list(notes(outcome)),
+        }
+        for policy, outcome in simulated.items()
+    ]
     return pages.render(
         "simulation.html", about=about, headings=headings, rows=rows, longest=longest,
-        policies=[
-            {
-                "name": each.policy,
-                "stages": [
-                    {
-                        "name": stage,
-                        "hour": view.hour,
-                        "imbalance": view.imbalance["used"],
-                        "bars": _bars(view),
-                        "names": _names(view),
-                    }
-                    for stage, view in each.stages
-                ],
-                "line": _line(each.outcome, longest),
-                "moves": each.outcome.moves[:_MOST_MOVES],
-                "more": max(0, len(each.outcome.moves) - _MOST_MOVES),
-                "kinds": Counter(move.what for move in each.outcome.moves),
-                "notes": list(notes(each)),
-            }
-            for each in several
-        ],
+        policies=policies,
     )  # fmt: skip
 
 

@@ -100,6 +100,12 @@ def test_documents_stand_for_a_snapshot(tmp_path):
     assert (status, "name a snapshot's file, or give one of" in err) == (2, True)
 
 
+def test_a_simulation_without_a_balancing_is_refused(tmp_path, cluster):
+    """Nothing would be placed, either."""
+    status, _, err = run(tmp_path, "simulate", cluster, "--balancings", "0")
+    assert (status, "--balancings: at least 1" in err) == (2, True)
+
+
 def test_a_recording_stands_for_a_snapshot(tmp_path, start_daemon):
     """The cluster of the newest load balancing that a daemon was asked for."""
     status, _, err = run(tmp_path, "simulate", "--recorded")

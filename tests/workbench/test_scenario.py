@@ -62,7 +62,10 @@ def test_load_rises_and_falls_over_the_day(read):
         ("[vm]\n[[web]]", "2: [vm] [[web]]: there is no such section"),
         ("[vms]\n[[web]]\nmemory = 4 GB", "3: [vms] [[web]] memory: expected bytes, such as 65536"),
         ("[vms]\n[[web]]\nload = 120", "3: [vms] [[web]] load: expected percent, such as 5 or 0.5, from 0 to"),
-        ("[hosts]\n[[lynx]]\nfails = 3\nreturns = 2", "4: [hosts] [[lynx]] returns: is not after the host fails"),
+        ("hours = 9\n[hosts]\n[[lynx]]\nfails = 3\nreturns = 2", "5: [hosts] [[lynx]] returns: is not after the host fails"),
+        ("[vms]\n[[web]]\nat = 5", "3: [vms] [[web]] at: is after the end, which is at hours = 0"),
+        ("hours = 2\n[hosts]\n[[lynx]]\nfails = 3", "4: [hosts] [[lynx]] fails: is after the end, which is"),
+        ("[vms]\n[[a]]\ncount = 99999\n[[b]]\ncount = 2", "5: [vms] [[b]] count: makes more than 100000 VMs"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_with_its_line(read, tmp_path, text, problem):
@@ -72,10 +75,10 @@ def test_a_mistake_is_told_with_its_line(read, tmp_path, text, problem):
     assert str(refused.value).startswith(f"{tmp_path}/scenario.conf:{problem}")
 
 
-def test_a_host_that_is_not_there_is_told(read, tmp_path):
+def test_a_host_that_is_not_there_is_told(read):
     """With the nearest name."""
-    found = read("[hosts]\n[[lyx]]\nfails = 1\n")
+    found = read("hours = 1\n[hosts]\n[[lyx]]\nfails = 1\n")
     with pytest.raises(
         ScenarioError, match=r"\[hosts\] \[\[lyx\]\]: no such host; did you mean lynx"
     ):
-        found.check(tmp_path, ["lynx", "puma"])
+        found.check(["lynx", "puma"])

@@ -8,10 +8,7 @@ from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.errors import BadInput, ConfigError
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.workbench import policy, scenario, simulation_report
-from ovirt_scheduler.workbench.policy import Policy
-from ovirt_scheduler.workbench.simulated import SimulatedCluster, SimulatedEngine
 from ovirt_scheduler.workbench.simulation import Simulation
-from ovirt_scheduler.workbench.simulation_report import Simulated
 from tests.support.paths import PROJECT
 from tests.support.rest_server import GIB, id_of
 from tests.support.snapshots import filled, host, snapshot, vm
@@ -74,14 +71,7 @@ def simulate(running, tmp_path):
         file.write_text(happens)
         read = scenario.read(file)
         settings = policy.section(None, "Default", keys, "--set")
-        cluster = SimulatedCluster(taken)
-        read.check(file, [each.name for each in cluster.hosts.values()])
-        engine = SimulatedEngine(cluster)
-        try:
-            asked = Policy(running, settings, cluster, engine)
-            return Simulation(cluster, asked, settings, read, seed, tell=tell).run()
-        finally:
-            engine.close()
+        return Simulation(running, taken, settings, read, seed, tell=tell).run()
 
     return play
 
@@ -178,7 +168,9 @@ def test_a_scheduler_that_only_balances_leaves_placing_to_the_units(simulate):
     """Ten VMs of one host come to three; the eleventh goes where a cost function says."""
     taken = filled(lynx=[(1, 0.1)] * 10, puma=[], ocelot=[])
     keys = {"scheduler": "one", "hold": "0", "margin": "0", "load_balance_interval": "10"}
-    outcome = simulate(taken, "[vms]\n[[web]]\nat = 3\n", cost_functions="EvenVms", **keys)
+    outcome = simulate(
+        taken, "hours = 3\n[vms]\n[[web]]\nat = 3\n", cost_functions="EvenVms", **keys
+    )
     assert sorted(counts(outcome.views[-1]).values()) == [3, 4, 4]
     assert not outcome.problems
 
@@ -255,7 +247,7 @@ def test_ctrl_c_ends_it_with_what_it_came_to(simulate):
     outcome = simulate(snapshot([host("lynx")]), happens, tell=interrupt)
     assert (outcome.stopped, outcome.rested) == (True, False)
     assert [counts(view) for view in outcome.views] == [{"lynx": 0}, {"lynx": 2}, {"lynx": 2}]
-    told = dict(simulation_report.notes(Simulated("", outcome)))
+    told = dict(simulation_report.notes(outcome))
     assert told["stopped"] == "by Ctrl-C, before it was at rest"
 
 
@@ -263,9 +255,7 @@ def test_of_many_notes_the_first_are_shown(simulate):
     """And how many more there are."""
     happens = "[vms]\n[[web]]\ncount = 24\nmemory = 100 GiB\n"
     outcome = simulate(snapshot([host("lynx")]), happens)
-    told = [
-        text for what, text in simulation_report.notes(Simulated("", outcome)) if what == "no host"
-    ]
+    told = [text for what, text in simulation_report.notes(outcome) if what == "no host"]
     assert told[0] == "web-1: 1 has too little memory left"
     assert told[19:] == ["web-20: 1 has too little memory left", "and 4 more; -o json has them all"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import socket
 import time
 from pathlib import Path
@@ -45,7 +44,7 @@ def ask(state: Path, command: str, **further: object) -> Any:
         command: and what it takes besides.
 
     Raises:
-        NoAnswer: no daemon is there, or it may not be asked.
+        NoAnswer: no daemon is there, or it may not be asked, or it ended meanwhile.
         CallRefused: it refuses, and why.
     """
     asked = json.dumps({"command": command, **further})
@@ -62,10 +61,13 @@ def ask(state: Path, command: str, **further: object) -> Any:
         ) from None
     except OSError as error:
         raise NoAnswer(
-            f"no daemon answers at {state / FILE}: {os.strerror(error.errno or 0)}; is it running? "
+            f"no daemon answers at {state / FILE}: {error.strerror or error}; is it running? "
             "systemctl status ovirt-scheduler"
         ) from None
-    reply = json.loads(line or b'{"error": "the daemon ended before it answered"}')
+    try:
+        reply = json.loads(line)
+    except ValueError:
+        raise NoAnswer("the daemon ended before it had answered; ask it again") from None
     if "error" in reply:
         raise CallRefused(reply["error"])
     return reply["answer"]

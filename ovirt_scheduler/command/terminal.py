@@ -12,12 +12,14 @@ import functools
 import http.client
 import itertools
 import ssl
+import xmlrpc.client
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from urllib.parse import SplitResult, urlsplit
 from xml.etree import ElementTree
 from xml.parsers.expat import ExpatError
-from xmlrpc.client import Fault, ProtocolError, SafeTransport, ServerProxy, Transport
+from xmlrpc.client import Fault, ProtocolError, SafeTransport, Transport
 
 from ovirt_scheduler.command import tables
 from ovirt_scheduler.command.inputs import Inputs, names
@@ -65,27 +67,34 @@ def remote(
         instead: what does without a daemon, for the message where none answers.
 
     Raises:
-        BadUsage: the URL is neither https: nor http:.
+        BadUsage: the URL cannot be a daemon's.
 
     Raises (when called):
+        BadUsage: a parameter that XML-RPC cannot carry.
         NoAnswer: nobody answers there, or nobody who can be trusted.
         CallRefused: the daemon answered with a fault.
         UnreadableDocument: with the fault that says so.
     """
-    if not url.startswith(("https:", "http:")):
-        raise BadUsage(f"--url {url}: begin it with https:// (or http:// where ssl = false)")
-    context = _trust(certificate) if url.startswith("https:") else None
+    address = _address(url)
+    context = _trust(certificate) if address.scheme == "https" else None
 
-    def call(form: AnswerForm, name: str, *parameters: object) -> Reply:
+    def call(form: AnswerForm, name: str, *parameters: Any) -> Reply:
         try:
-            address = f"{url.rstrip('/')}/{form.value}"
-            transport = (
-                _Http(use_builtin_types=True)
-                if context is None
-                else _Https(use_builtin_types=True, context=context)
-            )
-            with ServerProxy(address, transport) as proxy:
-                answer = getattr(proxy, name)(*parameters)
+            body = xmlrpc.client.dumps(parameters, name, allow_none=True)
+        except OverflowError:
+            raise BadUsage(f"{name}: XML-RPC takes integers of at most 32 bits") from None
+        transport = (
+            _Http(use_builtin_types=True)
+            if context is None
+            else _Https(use_builtin_types=True, context=context)
+        )
+        try:
+            with contextlib.closing(transport):
+                (answer,) = transport.request(
+                    address.netloc,
+                    f"{address.path.rstrip('/')}/{form.value}",
+                    body.encode("utf-8", "xmlcharrefreplace"),
+                )
             return Reply(answer, record=lambda: find(call, transport.request_id))
         except Fault as fault:
             if fault.faultCode == UnreadableDocument.fault_code:
@@ -103,11 +112,13 @@ def remote(
         except ProtocolError as error:
             tls = "; it may speak TLS (ssl = true): --url https://" if context is None else ""
             raise NoAnswer(f"{url}: HTTP {error.errcode} {error.errmsg}{tls}") from None
-        except (OSError, http.client.HTTPException, ExpatError) as error:
+        except (OSError, http.client.HTTPException) as error:
             raise NoAnswer(
                 f"{url}: {error}; is the daemon running (systemctl status ovirt-scheduler)? "
                 f"--url names another one{', ' if instead else ''}{instead}"
             ) from None
+        except (ExpatError, xmlrpc.client.Error, ValueError, TypeError, LookupError):
+            raise NoAnswer(f"{url}: what answers there is no ovirt-scheduler; mend --url") from None
 
     yield call
 
@@ -424,6 +435,23 @@ class _Http(Transport):
 
 class _Https(SafeTransport, _Http):
     """The same over TLS."""
+
+
+def _address(url: str) -> SplitResult:
+    """The parts of a daemon's URL.
+
+    Raises:
+        BadUsage: it cannot be one.
+    """
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in ("https", "http") and (parts.hostname or "").encode("idna"):
+            _ = parts.port  # fails if it is no number
+            return parts
+        problem = "begin it with https:// (or http:// where ssl = false), then the host"
+    except ValueError as error:  # UnicodeError is one, too
+        problem = str(error)
+    raise BadUsage(f"--url {url}: {problem}")
 
 
 def _trust(certificate: Optional[Path]) -> ssl.SSLContext:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -99,6 +101,29 @@ def test_no_daemon(tmp_path):
     assert ended not in (0, 1)
     assert f"no daemon answers at {tmp_path / 'state' / 'control'}" in err
     assert "systemctl status ovirt-scheduler" in err
+
+
+def test_a_daemon_that_ends_before_it_answers(tmp_path):
+    """It is told as no answer, whatever part of one has come."""
+    (tmp_path / "state").mkdir()
+    for answer in (b"", b'{"answer": '):
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(tmp_path / "state" / "control"))
+            server.listen()
+            thread = threading.Thread(target=_answers, args=(server, answer))
+            thread.start()
+            assert run(tmp_path, "status") == (
+                69, "", "ovirt-scheduler: the daemon ended before it had answered; ask it again\n"
+            )  # fmt: skip
+            thread.join()
+        (tmp_path / "state" / "control").unlink()
+
+
+def _answers(server, answer):
+    caller, _ = server.accept()
+    with caller:
+        caller.recv(1 << 16)
+        caller.sendall(answer)
 
 
 ANOTHER = """

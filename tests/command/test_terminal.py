@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 import socket
+import threading
 from functools import partial
 from xml.etree import ElementTree
 
@@ -51,6 +52,9 @@ class Night(Driver):
 
     def never(self):
         return None
+
+    def is_none(self, value):
+        return value is None
 
     def falls(self):
         print("at night")
@@ -243,13 +247,55 @@ def test_nobody_there_is_told():
             terminal.discover(call)
 
 
-def test_a_url_without_its_scheme_is_wrong_usage():
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("localhost:18781", "begin it with https://"),
+        ("https://", "then the host"),
+        ("https://[::1", "Invalid IPv6 URL"),
+        ("https://two..dots", "idna"),
+        ("https://localhost:port", "port"),
+    ],
+)
+def test_a_url_that_is_none_is_wrong_usage(url, told):
     """Nobody is asked."""
-    with (
-        pytest.raises(BadUsage, match="begin it with https://"),
-        terminal.remote("localhost:18781", None),
-    ):
+    with pytest.raises(BadUsage, match=f"--url .*{told}"), terminal.remote(url, None):
         pass
+
+
+@pytest.mark.parametrize(
+    "answer", ["<p>welcome</p>", "<params></params>", "<value><int>many</int></value>", "hello"]
+)
+def test_a_server_that_is_no_daemon_is_told(answer):
+    """Whatever it answers to the call."""
+    header = f"HTTP/1.0 200 OK\r\nContent-Type: text/xml\r\nContent-Length: {len(answer)}\r\n\r\n"
+
+    def serve():
+        caller, _ = server.accept()
+        with caller:
+            caller.recv(1 << 16)
+            caller.sendall((header + answer).encode())
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        with terminal.remote(url, None) as call, pytest.raises(NoAnswer, match="is no ovirt-sched"):
+            terminal.discover(call)
+        thread.join()
+
+
+def test_nothing_is_sent_as_nil(plain):
+    """JSON has a null."""
+    with terminal.remote(plain.url, None) as call:
+        shown = terminal.schedule(call, "night", "is_none", {"value": None})
+    assert shown.fields["result"] is True
+
+
+def test_an_integer_that_cannot_be_sent_is_wrong_usage(plain):
+    """XML-RPC has 32 bits for one."""
+    with terminal.remote(plain.url, None) as call, pytest.raises(BadUsage, match="32 bits"):
+        terminal.run_cost_functions(call, {"First": 1 << 40}, Inputs(HOSTS))
 
 
 def test_the_wrong_scheme_is_told(daemon, plain):

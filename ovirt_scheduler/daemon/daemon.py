@@ -65,45 +65,45 @@ def serve(read: Callable[[], Settings]) -> None:
     watchdog = Watchdog(notifier, assembly.runtime.executor, lambda: assembly.status()["line"])
     assembly.stuck = lambda: watchdog.problem
     certificates = CertificateWatch(state, lambda: assembly.settings)
-    with assembly.server as server:
-        server.kept = notifier.keep(server.socket)
-        try:
-            assembly.runtime.start()
-            assembly.runtime.keep_event({"event": "started", "version": __version__})
-            catalogue = signals.unless_stopped(assembly.runtime.registry.refresh)
-            if catalogue is None:
-                _log.info("stopping on %(signal)s", {"signal": signals.next().name})
-                return
-            if catalogue.empty:
-                folders = ", ".join(map(str, settings.plugins_path))
-                _log.warning(
-                    "nothing to call; put a plugin into one of: %(folders)s",
-                    {"folders": folders or "(none)"},
-                )
-            assembly.start_control()  # who knows of the daemon's start may ask it at once
-            threading.Thread(target=server.serve_forever, name="accept", daemon=True).start()
-            say(f"listening on {server.url}")
-            notifier.ready(f"listening on {server.url}")
-            watchdog.start()
-            certificates.start()
-            assembly.start_drive()
+    server = assembly.server
+    server.kept = notifier.keep(server.socket)
+    try:
+        assembly.runtime.start()
+        assembly.runtime.keep_event({"event": "started", "version": __version__})
+        catalogue = signals.unless_stopped(assembly.runtime.registry.refresh)
+        if catalogue is None:
+            _log.info("stopping on %(signal)s", {"signal": signals.next().name})
+            return
+        if catalogue.empty:
+            folders = ", ".join(map(str, settings.plugins_path))
+            _log.warning(
+                "nothing to call; put a plugin into one of: %(folders)s",
+                {"folders": folders or "(none)"},
+            )
+        assembly.start_control()  # who knows of the daemon's start may ask it at once
+        threading.Thread(target=server.serve_forever, name="accept", daemon=True).start()
+        say(f"listening on {server.url}")
+        notifier.ready(f"listening on {server.url}")
+        watchdog.start()
+        certificates.start()
+        assembly.start_drive()
+        received = signals.next()
+        while received == signal.SIGHUP:
+            notifier.reloading()
+            well = _reload(read, assembly, signals)
+            assembly.reload_failed = None if well else time.time()
+            refused = "" if well else "; the last reload failed, see the log"
+            certificates.check_now()
+            notifier.ready(f"listening on {server.url}{refused}")
             received = signals.next()
-            while received == signal.SIGHUP:
-                notifier.reloading()
-                well = _reload(read, assembly, signals)
-                assembly.reload_failed = None if well else time.time()
-                refused = "" if well else "; the last reload failed, see the log"
-                certificates.check_now()
-                notifier.ready(f"listening on {server.url}{refused}")
-                received = signals.next()
-            _log.info("stopping on %(signal)s", {"signal": received.name})
-        finally:
-            notifier.stopping()
-            watchdog.stop()
-            certificates.stop()
-            assembly.stop_drive()
-            server.stop(_GRACE, assembly.runtime.executor.close, assembly.settings.drain_time)
-            assembly.close()
+        _log.info("stopping on %(signal)s", {"signal": received.name})
+    finally:
+        notifier.stopping()
+        watchdog.stop()
+        certificates.stop()
+        assembly.stop_drive()
+        server.stop(_GRACE, assembly.runtime.executor.close, assembly.settings.drain_time)
+        assembly.close()
 
 
 class _Signals:

@@ -6,9 +6,6 @@ silent client::
     accept ──► Connections ──► thread: ConnectionHandler ──► BodyReader ──► Dispatcher ─┐
                (room?)                 (Stream: TLS,         (limits)       (the call)  │
                                         deadlines) ▲────────────────────────────────────┘
-
-Of the standard library's server only the sockets and threads are used. Its reading of HTTP has
-no limits, and takes requests that others read in another way.
 """
 
 from __future__ import annotations
@@ -17,10 +14,8 @@ import contextlib
 import logging
 import select
 import socket
-import socketserver
 import threading
 import time
-import xmlrpc.server
 from typing import Any, Callable, Optional, Sequence, Tuple
 
 from ovirt_scheduler.processes.kernel.malloc import Reclaim
@@ -39,9 +34,10 @@ _GREETED = 5.0  # and for a first request, where a handshake has begun
 _STOPPING = 0.5  # seconds in which threads may end when their connections are broken
 _RECLAIM = 64  # connections that have ended: then free memory is given back
 _ACCEPT_PAUSE = 0.2  # seconds to wait where the system has no room for a connection
+_BACKLOG = 1024  # connections; the engine waits 100 ms to be connected, but 120 s for its answer
 
 
-class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCServer):
+class SchedulerServer:
     """Serves the methods until it is stopped; it listens as soon as it is made.
 
     Attributes:
@@ -59,48 +55,39 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         ConfigError: the address or the port cannot be listened on.
     """
 
-    request_queue_size = 1024  # the engine waits 100 ms to be connected, but 120 s for its answer
-    daemon_threads = True  # stop() waits for them, and no longer than it is allowed to
-    block_on_close = False
-
     def __init__(
         self,
         settings: ServerSettings,
         methods: Sequence[Method],
         listener: Optional[socket.socket] = None,
     ):
-        self.settings = settings
-        self.tls = settings.tls
+        self.settings, self.tls = settings, settings.tls
         self.dispatcher = Dispatcher(methods)
         self.connections = Connections(settings.max_connections)
         self.room = _room(settings)
+        self.kept = False
         self._reclaim = Reclaim(_RECLAIM)
         self._stopping = threading.Event()  # each connection ends after its answer
         self._closing = threading.Event()  # none is accepted any more
         self._accepting = threading.Lock()
-        bound = listener or listening.bound(settings.address, settings.port)
-        self.kept = False
+        self.socket = listener or listening.bound(settings.address, settings.port)
         self._woken, self._wake = socket.socketpair()
-        self.address_family = bound.family
-        super().__init__(bound.getsockname(), logRequests=False, bind_and_activate=False)
-        self.socket.close()  # made, and not bound, by the standard library
-        self.socket = bound
         try:
-            self.server_activate()
+            self.socket.listen(_BACKLOG)
         except OSError as error:
-            self.server_close()
+            self._close()
             raise listening.refusal(settings.address, settings.port, error) from None
         self.socket.setblocking(False)  # a connection may be gone before it is accepted
         scheme = "http" if settings.tls is None else "https"
-        self.url = f"{scheme}://{_peer((settings.address, self.server_address[1]))}"
+        self.url = f"{scheme}://{_peer((settings.address, self.socket.getsockname()[1]))}"
 
-    def serve_forever(self, poll_interval: float = 0.5) -> None:  # noqa: ARG002  # nothing is polled
+    def serve_forever(self) -> None:
         """Accept connections until another thread calls ``stop``."""
         troubled = False
         with self._accepting:
             while not self._closing.is_set():
                 try:
-                    self._serve(*self.get_request())
+                    self._start(*self.accept())
                 except (OSError, RuntimeError, MemoryError) as error:
                     troubled = self._cannot_accept(error, troubled)
                 else:
@@ -143,9 +130,9 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         if not self.connections.close(max(deadline, time.monotonic() + _STOPPING)):
             logger.warning("a call did not end; its thread is left behind")
         with self._accepting:
-            self.server_close()
+            self._close()
 
-    def get_request(self) -> Tuple[socket.socket, Any]:
+    def accept(self) -> Tuple[socket.socket, Any]:
         """Wait for a connection, and accept it.
 
         Raises:
@@ -160,12 +147,6 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
                 return self.socket.accept()
         raise ConnectionAbortedError("the server stops")
 
-    def server_close(self) -> None:
-        """Close the listening socket; the stock name for it."""
-        super().server_close()
-        self._wake.close()
-        self._woken.close()
-
     def renew(self, settings: ServerSettings, methods: Sequence[Method]) -> None:
         """Serve from now on like this; no connection and no call is broken.
 
@@ -177,28 +158,10 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         self.dispatcher = Dispatcher(methods)
         self.connections.set_limit(settings.max_connections)
 
-    def shutdown(self) -> None:
-        """Stop at once; the stock name for it."""
-        self.stop(0.0)
-
     @property
     def stopping(self) -> bool:
         """Whether ``stop`` was called."""
         return self._stopping.is_set()
-
-    def finish_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection; runs in its own thread."""
-        ConnectionHandler(request, _peer(client_address), self).serve()
-
-    def shutdown_request(self, request: Any) -> None:
-        """Let the connection go; its thread ends here."""
-        self.connections.remove(request)
-        self._reclaim.used()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  # stock
-        """Log what no handler expected; the connection is closed, the others go on."""
-        peer = _peer(client_address)
-        logger.exception("%(peer)s: the connection is closed, this is a bug", {"peer": peer})
 
     def _cannot_accept(self, error: Exception, troubled: bool) -> bool:
         """Wait a little where a descriptor, a thread or memory is lacking.
@@ -215,20 +178,36 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         self._closing.wait(_ACCEPT_PAUSE)
         return True
 
-    def _serve(self, request: socket.socket, address: Any) -> None:
+    def _start(self, connection: socket.socket, address: Any) -> None:
         """Start the connection's thread, as soon as there is room for it.
 
         Raises:
             RuntimeError, MemoryError: there is no thread to be had; the connection is closed.
         """
-        if not self.connections.add(request):
-            request.close()
+        if not self.connections.add(connection):
+            connection.close()
             return
         try:
-            self.process_request(request, address)
+            threading.Thread(
+                target=self._serve, args=(connection, _peer(address)), daemon=True
+            ).start()
         except (RuntimeError, MemoryError):
-            self.connections.remove(request)
+            self.connections.remove(connection)
             raise
+
+    def _serve(self, connection: socket.socket, peer: str) -> None:
+        """Serve a connection in its own thread; what no handler expected ends it alone."""
+        try:
+            ConnectionHandler(connection, peer, self).serve()
+        except Exception:
+            logger.exception("%(peer)s: the connection is closed, this is a bug", {"peer": peer})
+        finally:
+            self.connections.remove(connection)
+            self._reclaim.used()
+
+    def _close(self) -> None:
+        for each in (self.socket, self._wake, self._woken):
+            each.close()
 
 
 def _room(settings: ServerSettings) -> Room:

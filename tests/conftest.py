@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import uuid
 from pathlib import Path
@@ -32,7 +33,12 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_sessionstart() -> None:
-    """The daemon loads no plugin that others could change: say so once, not in every test."""
+    """Give children Ctrl-C, and end where a plugin could be changed by others.
+
+    The daemon loads no such plugin: that is said once, not in every test.
+    """
+    # A shell has what runs in its background ignore it, and each child would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for path in (PROJECT / "plugins", PLUGINS, *PLUGINS.glob("*.py")):
         distrust = trust.tampering(path)
         if distrust:

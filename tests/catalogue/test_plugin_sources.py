@@ -39,6 +39,7 @@ def test_a_look_reads_each_file_once_however_many_there_are(place, opened):
     place.write("_help", "x = 1")
     for number in range(20):
         place.write(f"p{number}", plugin(number, "import _help"))
+    opened.clear()  # Python 3.9 opens what it writes in the same way
     assert len(place.registry.refresh().units) == 20
     assert len(opened) == len(set(opened)) == 21
 

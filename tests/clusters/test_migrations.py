@@ -74,6 +74,7 @@ def test_how_long_a_migration_took_is_told_by_the_engine(driven):
     driven.engine.migration_codes = (30, 30)
     driven.want({"mail": "lynx"})
     driven.wait_for_log("cluster Default: the migration of mail to lynx is done within ")
+    assert driven.engine.migrations == [("web", "puma"), ("mail", "lynx")]
 
 
 def test_an_imbalance_has_to_last_and_to_become_less(driven):
@@ -100,7 +101,8 @@ def test_a_vm_that_was_moved_stays_in_the_next_balancing(driven):
     driven.start("on", cluster())
     moved = [("web", "puma"), ("mail", "lynx"), ("web", "lynx")]
     for number in range(1, 4):
-        driven.wait(lambda wanted=moved[:number]: driven.engine.migrations == wanted)
+        driven.wait(lambda count=number: len(driven.engine.migrations) == count)
+        assert driven.engine.migrations == moved[:number]
         driven.want({"web": "lynx", "mail": "lynx"})
         driven.engine.finish_migrations()
 
@@ -110,9 +112,10 @@ def test_a_migration_to_any_host_is_the_engines_choice(driven):
     driven.want({"web": ""})
     driven.start("on", cluster())
     driven.wait_for_log("cluster Default: migrating web from lynx to any host")
-    driven.wait(lambda: driven.engine.migrations == [("web", "puma")])
+    driven.wait(lambda: driven.engine.migrations)
     driven.engine.finish_migrations()
     driven.wait_for_log("cluster Default: the migration of web to any host is done")
+    assert driven.engine.migrations == [("web", "puma")]
 
 
 def test_a_stop_begins_no_other_migration_and_forgets_none(driven):
@@ -160,6 +163,7 @@ def test_a_migration_whose_answer_is_lost_is_followed(driven):
     driven.wait_for_log("the engine did not confirm that web migrates from lynx to puma: ")
     driven.engine.finish_migrations()
     driven.wait_for_log("the migration of web to puma is done")
+    assert driven.engine.migrations == [("web", "puma")]
 
 
 def test_a_vm_that_disappears_while_it_migrates_is_told_by_its_name(driven):
@@ -171,6 +175,7 @@ def test_a_vm_that_disappears_while_it_migrates_is_told_by_its_name(driven):
     driven.engine.vms.remove(driven.vm("web"))
     driven.wait_for_log("the migration of web to puma ended with the VM, which is gone, after")
     driven.wait_for_log("migrating mail from puma to lynx")
+    assert driven.engine.migrations == [("web", "puma"), ("mail", "lynx")]
 
 
 def test_a_migration_that_fails_is_told(driven):
@@ -182,6 +187,7 @@ def test_a_migration_that_fails_is_told(driven):
     driven.engine.finish_migrations(well=False)
     driven.wait_for_log("the migration of web to puma failed, the VM is on lynx, after")
     driven.wait(lambda: len(driven.engine.migrations) == 2)
+    assert driven.engine.migrations == [("web", "puma")] * 2
 
 
 def test_a_migration_that_the_engine_refuses_is_told(driven):
@@ -313,7 +319,8 @@ def test_what_a_section_names_and_is_not_there_is_told_at_once(driven):
     words = f"{conf}:{line}: [clusters] [[Default]] filters: there is no filter 'Nobody'; there"
     driven.wait_for_log(f"ERROR   cluster Default: {words}")
     driven.daemon.process.send_signal(signal.SIGHUP)
-    driven.wait(lambda: driven.daemon.log.count(words) == 2)
+    driven.wait(lambda: driven.daemon.log.count(words) >= 2)
+    assert driven.daemon.log.count(words) == 2
 
 
 def test_power_saving_empties_hosts_with_as_few_migrations_as_it_takes(driven):
@@ -378,4 +385,5 @@ def test_a_migration_that_takes_longer_than_an_hour_blocks_nothing(driven):
     driven.wait_for_log(
         "the migration of web to puma still goes on, and is followed no more, after"
     )
-    driven.wait(lambda: driven.engine.migrations == [("mail", "lynx")])
+    driven.wait(lambda: driven.engine.migrations)
+    assert driven.engine.migrations == [("mail", "lynx")]

@@ -91,7 +91,8 @@ def test_a_reload_that_failed_is_told(well):
     wait_until(lambda: "the last reload failed" in status(daemon)[1])
     conf.write_text(before)
     daemon.process.send_signal(1)
-    wait_until(lambda: status(daemon)[0] == 0)
+    ended, out, _ = wait_until(lambda: status(daemon), suits=lambda seen: seen[0] == 0)
+    assert (ended, "the last reload" in out) == (0, False)
 
 
 def test_no_daemon(tmp_path):

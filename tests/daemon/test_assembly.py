@@ -131,7 +131,7 @@ def test_as_many_processes_are_kept_as_the_settings_say_now(settled):
     settled.wait_for(has_process)
     for kept in (0, 1):
         settled.write(f"kept_processes = {kept}")
-        settled.hang_up()
+        assert settled.hang_up().startswith("settings, certificates and plugins are read again")
         settled.wait_for(lambda kept=kept: has_process() == bool(kept))
 
 

@@ -390,28 +390,24 @@ def test_a_scheduler_is_followed_as_a_unit_is(start_daemon, tmp_path):
     """Dropped in, edited and taken away; what was selected goes with it, and the topic back."""
     daemon = start_daemon(plugins=tmp_path, settings="ssl = false")
     with daemon.proxy() as proxy:
-        _follow(proxy, tmp_path)
-
-
-def _follow(proxy, tmp_path):
-    text = (SCHEDULERS / "only_chooses.py").read_text("utf-8")
-    file = tmp_path / "only_chooses.py"
-    file.write_text(text.replace("topic", "# topic"), "utf-8")
-    assert [each["name"] for each in proxy.getSchedulers()] == ["OnlyChooses", "default"]
-    assert [each["driver"] for each in proxy.getTopics()] == ["OnlyChooses"]
-    assert proxy.selectHost("OnlyChooses", HOSTS, V1, {}) == H3
-    file.write_text(text.replace("hosts[-1]", "hosts[0]"), "utf-8")
-    proxy.getSchedulers()
-    assert proxy.selectHost("OnlyChooses", HOSTS, V1, {}) == H1
-    file.write_text("syntax error", "utf-8")
-    proxy.getSchedulers()
-    assert proxy.selectHost("OnlyChooses", HOSTS, V1, {}) == H1
-    file.unlink()
-    assert [each["driver"] for each in proxy.getTopics()] == ["default"]
-    proxy.selectHost("default", HOSTS, V1, {})
-    file.write_text(text, "utf-8")
-    proxy.getSchedulers()
-    assert proxy.getSelectedHosts("OnlyChooses") == []
+        text = (SCHEDULERS / "only_chooses.py").read_text("utf-8")
+        file = tmp_path / "only_chooses.py"
+        file.write_text(text.replace("topic", "# topic"), "utf-8")
+        assert [each["name"] for each in proxy.getSchedulers()] == ["OnlyChooses", "default"]
+        assert [each["driver"] for each in proxy.getTopics()] == ["OnlyChooses"]
+        assert proxy.selectHost("OnlyChooses", HOSTS, V1, {}) == H3
+        file.write_text(text.replace("hosts[-1]", "hosts[0]"), "utf-8")
+        proxy.getSchedulers()
+        assert proxy.selectHost("OnlyChooses", HOSTS, V1, {}) == H1
+        file.write_text("syntax error", "utf-8")
+        proxy.getSchedulers()
+        assert proxy.selectHost("OnlyChooses", HOSTS, V1, {}) == H1
+        file.unlink()
+        assert [each["driver"] for each in proxy.getTopics()] == ["default"]
+        proxy.selectHost("default", HOSTS, V1, {})
+        file.write_text(text, "utf-8")
+        proxy.getSchedulers()
+        assert proxy.getSelectedHosts("OnlyChooses") == []
 
 
 def test_ids_are_what_the_engine_knows(start_daemon, tmp_path):

@@ -115,12 +115,11 @@ def test_decisions_are_found_by_id_and_by_name(daemon: Daemon, by: str):
         proxy.runFilters(["NotLynx"], hosts_document(LYNX), vm, {"asked": by})
     reader = Reader(daemon.state / "history.sqlite", LONG)
     query = Query(host=by) if by in ("lynx", LYNX) else Query(vm=by)
-    wait_until(lambda: by in [each["properties"]["asked"] for each in asked_in(reader, query)])
 
+    def asked() -> List[str]:
+        return [each.get("properties", {}).get("asked", "") for each in reader.decisions(query)]
 
-def asked_in(reader: Reader, query: Query) -> List[Record]:
-    found = reader.decisions(query)
-    return [each for each in found if "asked" in each.get("properties", {})]
+    assert by in wait_until(asked, suits=lambda seen: by in seen)
 
 
 def test_a_vm_that_is_yet_to_be_made_is_found_by_its_name(daemon: Daemon):

@@ -297,6 +297,7 @@ def test_a_call_under_way_is_ended_with_the_daemon(as_root, marker, room):
         daemon.stop(signal.SIGKILL)
         thread.join(20)
     wait_until(lambda: not any(map(lives, below)))
+    assert processes_with(marker) == []
 
 
 def command(folder: Path, *words: str, user: str = NOBODY.pw_name) -> subprocess.CompletedProcess:

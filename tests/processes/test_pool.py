@@ -26,10 +26,12 @@ from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.processes.handles import Worker
 from ovirt_scheduler.processes.protocol import frames
 from tests.support.jobs import HOSTS, LIMITS, job_of, only
-from tests.support.processes import SPARE_BELOW, offspring
+from tests.support.processes import SPARE_BELOW, offspring, title
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.long
+
+READERS = "ovirt-scheduler: zygote of the readers"
 
 _MANY = 450  # whose ends are more than a socket holds
 
@@ -151,7 +153,8 @@ def test_what_is_killed_while_it_loads_is_loaded_again(own, unit_named, tmp_path
         pid = int(wait_until(lambda: loaded.exists() and loaded.read_text()))
         loaded.unlink()
         os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: loaded.exists() and loaded.read_text())
+    last = int(wait_until(lambda: loaded.exists() and loaded.read_text()))
+    assert last in below(own)
 
 
 def test_what_is_not_wanted_any_more_ends(own, unit_named, monkeypatch):
@@ -183,7 +186,7 @@ def test_after_a_rush_one_process_of_a_plugin_is_left(own, unit_named, monkeypat
     own.want([(unit.plugin, unit.limits)])
     with ThreadPoolExecutor(16) as threads:
         list(threads.map(lambda _: own.run(job_of([unit])), range(200)))
-    wait_until(lambda: below(own), suits=lambda seen: len(seen) == 1 + SPARE_BELOW)
+    assert wait_until(lambda: len(below(own)), suits=lambda seen: seen == 1 + SPARE_BELOW)
 
 
 def test_no_more_processes_are_kept_than_are_allowed(unit_named, tmp_path):
@@ -290,9 +293,7 @@ def test_a_reader_that_is_killed_fails_its_request_alone(own, unit_named):
 
 
 def readers_zygote(executor: Executor) -> int:
-    return wait_until(
-        lambda: next((pid for pid in below(executor) if _title(pid).startswith("zygote of")), 0)
-    )
+    return wait_until(lambda: next((pid for pid in below(executor) if title(pid) == READERS), 0))
 
 
 def test_a_readers_zygote_that_is_killed_costs_nobody_a_document(own, unit_named, tmp_path):
@@ -308,7 +309,7 @@ def test_a_readers_zygote_that_is_killed_costs_nobody_a_document(own, unit_named
         assert only(own.run(job_of([unit], hosts=document))).value == ("a",)
     assert own.zygote_pid == zygote
     assert pid in below(own)
-    assert not any(_title(each).startswith("zygote of") for each in below(own))
+    assert not any(title(each) == READERS for each in below(own))
 
 
 def test_a_readers_zygote_that_is_stopped_is_replaced(own, unit_named, monkeypatch):
@@ -351,6 +352,7 @@ def test_idle_there_are_spare_processes_and_one_of_each_plugin(
     for _ in range(3):
         own.run(job_of([unit], hosts=Document(b"<hosts><host id='a'/></hosts>")))
     wait_until(lambda: below(own), suits=lambda seen: len(seen) == 1 + SPARE_BELOW)
+    assert [*map(title, below(own))].count("ovirt-scheduler: plugin keeps_all") == 1
 
 
 def test_a_process_that_is_never_ready_again_costs_no_later_call(unit_named, tmp_path):
@@ -399,7 +401,7 @@ def test_what_is_loaded_ahead_may_print_a_lot(own, unit_named, tmp_path):
     unit = unit_named("Tells", folder=tmp_path)
     loaded.unlink()
     own.want([(unit.plugin, unit.limits)])
-    wait_until(loaded.exists)
+    assert wait_until(loaded.exists)
 
 
 def test_a_process_that_was_loaded_ahead_is_replaced_as_often_as_it_is_killed(own, unit_named):
@@ -419,14 +421,7 @@ def _ready(executor: Executor) -> int:
         benches = [[*bench] for bench in executor._runner.pool._idle.values()]
     if not any(kept.ready for bench in benches for kept in bench):
         return 0
-    return next((pid for pid in below(executor) if _title(pid).startswith("plugin")), 0)
-
-
-def _title(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text().rpartition(": ")[2]
-    except OSError:
-        return ""
+    return next((pid for pid in below(executor) if "plugin" in title(pid)), 0)
 
 
 def test_a_spare_process_that_ends_as_it_is_made_is_not_kept(own, unit_named):
@@ -461,7 +456,7 @@ def test_what_is_asked_for_while_no_process_can_be_had_is_not_forgotten(
     kept = pool.Pool(fork, 4, 1)
     kept.start()
     try:
-        wait_until(lambda: kept.kept)
+        assert wait_until(lambda: kept.kept) == 1
     finally:
         kept.close()
 

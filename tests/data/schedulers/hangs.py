@@ -1,6 +1,6 @@
 """Takes longer than its conf file allows."""
 
-import time
+import threading
 
 from ovirt_scheduler.plugin import LoadBalancer
 
@@ -9,4 +9,4 @@ class Hangs(LoadBalancer):
     topic = "hanging"
 
     def load_balance(self, hosts, vms, properties):
-        time.sleep(600)
+        threading.Event().wait()

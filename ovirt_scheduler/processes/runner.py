@@ -49,6 +49,7 @@ from ovirt_scheduler.processes.protocol.messages import Answered
 _log = logging.getLogger(__name__)
 
 
+_SMALL = 1 << 19  # bytes of documents; a reader of more would keep the memory that it needed
 # To hand a task to a process that lives: an idle one, all spare ones and one that was just being
 # made may have been killed.
 _TRIES = SPARE + 3
@@ -333,7 +334,8 @@ class Runner:
         size = sum(len(each.document.data) for each in task.documents)
         limit, most = messages.read_limit(size), len(task.documents)
         try:
-            done = self.alone(task, deadline, limit, most, order)
+            kept = self.pool.kept_reader() if order == frames.FORK_READER else None
+            done = self.alone(task, deadline, limit, most, order, kept)
         except ExecutorUnavailable as error:
             raise self._unavailable(error) from None
         packs = [Pack(descriptor, ()) for descriptor in done.descriptors]
@@ -345,14 +347,19 @@ class Runner:
                 lacking = os.strerror(errno.EMFILE)
                 raise ExecutorUnavailable(f"documents cannot be passed on: {lacking}")
             raise UnreadableDocument(f"the process that read the documents {how}")
-        done.worker.kill()  # it has no more to do, whatever a document made of it
-        done.worker.close()
+        found: Tuple[messages.ReadDocument, ...] = ()
         try:
             found, seen = messages.unpack_read(done.answer, size)
         except FrameError as error:
             raise UnreadableDocument(
                 f"the process that read the documents answered what cannot be read ({error})"
             ) from None
+        finally:
+            if size <= _SMALL and found and not any(each.problem for each in found):
+                self.pool.keep_reader(done.worker)
+            else:  # it has no more to do, whatever a document made of it
+                done.worker.kill()
+                done.worker.close()
         return packs, found, seen
 
     def analyse(self, candidate: Candidate) -> Analysis:
@@ -390,12 +397,13 @@ class Runner:
         limit: int,
         most_descriptors: int = 0,
         order: bytes = frames.FORK,
+        kept: Optional[Worker] = None,
     ) -> Exchange:
-        """Have a spare worker do one task, and wait until that has ended."""
+        """Have a worker do one task, and wait until that has ended: ``kept``, or a spare one."""
         nonce = new_nonce()
         frame = frames.pack_task(task, nonce)
         for tries_left in reversed(range(_TRIES)):
-            worker = self.pool.spare(order)
+            worker, kept = kept or self.pool.spare(order), None
             done = Exchange(
                 worker,
                 (frame, []),

@@ -1,9 +1,9 @@
-"""Reads the documents of one request, in a process of its own that ends with it.
+"""Reads the documents of one caller, a request at a time, until the daemon ends the process.
 
 Or cuts those of many requests for the history, when they are answered.
 
 Documents come from outside, and what they did to the memory of this process is no other
-request's. Each one's entities go into a sealed file in memory, from which the processes of
+caller's. Each one's entities go into a sealed file in memory, from which the processes of
 plugins take what they are asked about.
 """
 
@@ -17,7 +17,7 @@ from xml.parsers import expat
 
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.model.tasks import Ids, ReadTask, Role, SplitTask, Unread
+from ovirt_scheduler.model.tasks import Ids, ReadTask, Role, SplitTask, Task, Unread
 from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.processes.documents import packing, parser, splitting, use
 from ovirt_scheduler.processes.documents.packing import State
@@ -70,18 +70,30 @@ def warm_up(read_states: ReadStates) -> None:
 def serve(
     task: Union[ReadTask, SplitTask], nonce: int, daemon: socket.socket, read_states: ReadStates
 ) -> None:
-    """Do the task, and tell the daemon; the descriptors of what was read go with the answer.
+    """Do one task after another, and answer each; what was read goes with the answer, in files.
 
     Where one of the documents takes the SDK, and it is not here, the answer tells of none.
+
+    Raises:
+        EOFError: there are no more tasks.
     """
-    if isinstance(task, SplitTask):
-        _split(task, nonce, daemon)
-    else:
-        _read_all(task, nonce, daemon, read_states)
+    gc.disable()  # nothing of what reading makes is garbage
+    following: Task = task
+    while isinstance(following, (ReadTask, SplitTask)):
+        if isinstance(following, SplitTask):
+            answer, descriptors = _split(following)
+        else:
+            answer, descriptors = _read_all(following, read_states)
+        frames.send(daemon, frames.pack(frames.ANSWER, nonce, answer), descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        del following, answer
+        gc.collect()
+        following, nonce, _ = frames.receive_task(daemon)
 
 
-def _split(task: SplitTask, nonce: int, daemon: socket.socket) -> None:
-    """Cut the documents; all their pieces go in one file, one after another."""
+def _split(task: SplitTask) -> Tuple[bytes, List[int]]:
+    """Cut the documents: the answer, and one file with all their pieces, one after another."""
     os.nice(_LESS_URGENT)
     limits.limit_memory(_READING_MEMORY)
     lengths: List[Optional[List[int]]] = []
@@ -94,16 +106,14 @@ def _split(task: SplitTask, nonce: int, daemon: socket.socket) -> None:
             continue
         lengths.append([len(piece) for piece in found])
         pieces += found
-    answer = messages.pack_split(lengths)
-    frame = frames.pack(frames.ANSWER, nonce, answer)
-    frames.send(daemon, frame, [memory_files.sealed(pieces)])
+    return messages.pack_split(lengths), [memory_files.sealed(pieces)]
 
 
-def _read_all(task: ReadTask, nonce: int, daemon: socket.socket, read_states: ReadStates) -> None:
+def _read_all(task: ReadTask, read_states: ReadStates) -> Tuple[bytes, List[int]]:
+    """Read the documents: the answer, and a file for each that could be read."""
     documents: List[ReadDocument] = []
     descriptors: List[int] = []
     seen: List[Dict[str, List[object]]] = []
-    gc.disable()  # nothing of what reading makes is garbage
     try:
         for unread in task.documents:
             try:
@@ -118,8 +128,7 @@ def _read_all(task: ReadTask, nonce: int, daemon: socket.socket, read_states: Re
                 seen.append(_seen(found))
     except Uncertain:
         documents, descriptors = [], []
-    answer = messages.pack_read(documents, seen)
-    frames.send(daemon, frames.pack(frames.ANSWER, nonce, answer), descriptors)
+    return messages.pack_read(documents, seen), descriptors
 
 
 def _read(unread: Unread, read_states: ReadStates) -> Tuple[List[State], str, bytes]:

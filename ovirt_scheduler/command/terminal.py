@@ -354,7 +354,8 @@ class _Answer:
         decision = self.decision
         if decision is None:
             return tables.table(headings, rows)
-        why = [explanation.why(decision, str(row[1])) for row in rows]
+        of_host = explanation.why(decision)
+        why = [of_host.get(str(row[1]), "") for row in rows]
         if not any(why) or explanation.is_plain(decision):
             return tables.table(headings, rows)
         return tables.table([*headings, "WHY"], [[*row, reason] for row, reason in zip(rows, why)])

@@ -110,7 +110,7 @@ def _shown(
         headings, rows = grid(cleaned)
         table = tables.table(headings, rows) if len(headings) > 1 else ""
     else:
-        hosts = story.hosts(cleaned)
+        hosts = explanation.host_names(cleaned)
         wanted = [found for found, name in hosts.items() if host in (found, name)]
         lines = tell(wanted[0]) if wanted else _not_asked_about(cleaned[-1], host, hosts.values())
     text = "".join(_painted(lines, coloured)) + (f"\n{table}" if table else "")

@@ -9,7 +9,18 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from datetime import datetime
-from typing import Any, Container, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
+from typing import (
+    Any,
+    Container,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+)
 
 from ovirt_scheduler.history import ranking
 from ovirt_scheduler.history.ranking import Decision
@@ -105,10 +116,11 @@ def outcome(decision: Decision) -> str:
         result = left(decision)
     elif kinds and kinds <= {Kind.COST_FUNCTION.words}:
         best = ranking.ranking(decision).best
-        result = "no costs" if best is None else f"{host_name(decision, best)} is best"
+        result = "no costs" if best is None else f"{_named(decision, [best])[0]} is best"
     elif isinstance(answer, list) and Kind.BALANCE.words not in kinds:
-        names = [host_name(decision, each) for each in answer]
-        result = _listed(names, "then") if names else f"no host: {left(decision)}"
+        result = (
+            _listed(_named(decision, answer), "then") if answer else f"no host: {left(decision)}"
+        )
     else:
         return _without_answer(decision)
     return f"{count}: {result}"
@@ -123,33 +135,50 @@ def _without_answer(decision: Decision) -> str:
 
 def left(decision: Decision) -> str:
     """How many hosts the filters left, and how many each removed."""
-    removed = Counter(removed_by(decision, host) for host in decision.get("hosts", ()))
-    words = [f"{removed.pop(None, 0) or 'none'} left"]
+    removed_by = Counter(removed(decision).values())
+    number = len(decision.get("hosts", ())) - sum(removed_by.values())
+    words = [f"{number or 'none'} left"]
     for unit in ranking.live_units(decision, Kind.FILTER):
-        if unit["name"] in removed:
+        if unit["name"] in removed_by:
             by = "by" if words[1:] else "removed by"
-            words.append(f"{removed[unit['name']]} {by} {unit['name']}")
+            words.append(f"{removed_by[unit['name']]} {by} {unit['name']}")
     return ", ".join(words)
 
 
-def removed_by(decision: Decision, host: Mapping[str, Any]) -> Optional[str]:
-    """The filter that removed a host; None where all passed it."""
+def removed(decision: Decision) -> Dict[str, str]:
+    """The hosts that filters removed, each with the filter that did."""
     filters = {unit["name"] for unit in ranking.live_units(decision, Kind.FILTER)}
-    by = (each["unit"] for each in host.get("verdicts", ()) if each.get("verdict") == _REMOVED)
-    return next((unit for unit in by if unit in filters), None)
+    return {
+        host["id"]: verdict["unit"]
+        for host in decision.get("hosts", ())
+        for verdict in reversed(host.get("verdicts", ()))  # the first one stays
+        if verdict.get("verdict") == _REMOVED and verdict["unit"] in filters
+    }
 
 
-def why(decision: Decision, host: str) -> str:
-    """In a cell of a table: ``MaxVms: runs 12 VMs``, or the sum of the host's costs."""
-    found: Mapping[str, Any] = next(
-        (each for each in decision.get("hosts", ()) if each["id"] == host), {}
+def in_order(decision: Decision) -> List[Mapping[str, Any]]:
+    """The hosts: the best first, those that filters removed last."""
+    places, out = ranking.ranking(decision).places, removed(decision)
+    return sorted(
+        decision.get("hosts", ()),
+        key=lambda host: (host["id"] in out, places.get(host["id"], len(places) + 1)),
     )
-    by = removed_by(decision, found)
-    if by is not None:
-        return _remover(found, by)
-    if found.get("costs"):
-        return _sum(decision, found)
-    said = (each for each in found.get("verdicts", ()) if each.get("reason"))
+
+
+def why(decision: Decision) -> Dict[str, str]:
+    """For a table's cell on each host: ``MaxVms: runs 12 VMs``, or the sum of the host's costs."""
+    out, shadows = removed(decision), ranking.shadows(decision)
+    return {
+        host["id"]: _why(host, out.get(host["id"]), shadows) for host in decision.get("hosts", ())
+    }
+
+
+def _why(host: Mapping[str, Any], removed_by: Optional[str], shadows: Container[str]) -> str:
+    if removed_by is not None:
+        return _remover(host, removed_by)
+    if host.get("costs"):
+        return _sum(host, shadows)
+    said = (each for each in host.get("verdicts", ()) if each.get("reason"))
     return "; ".join(f"{each['unit']}: {each['reason']}" for each in said)
 
 
@@ -160,10 +189,18 @@ def is_plain(decision: Decision) -> bool:
     return len(decision.get("units", ())) < 2 and not any(each.get("reason") for each in said)
 
 
-def host_name(decision: Decision, host: str) -> str:
-    """What people call a host; its id where it has no name."""
-    names = (each.get("name") for each in decision.get("hosts", ()) if each["id"] == host)
-    return str(next(names, None) or host)
+def host_names(decisions: Iterable[Decision]) -> Dict[str, str]:
+    """What people call the hosts: id to name, or to the id again where there is no name."""
+    found: Dict[str, str] = {}
+    for decision in decisions:
+        for host in decision.get("hosts", ()):
+            found[host["id"]] = str(host.get("name") or found.get(host["id"]) or host["id"])
+    return found
+
+
+def _named(decision: Decision, hosts: Iterable[str]) -> List[str]:
+    names = host_names([decision])
+    return [names.get(host, host) for host in hosts]
 
 
 def vm_name(decision: Decision) -> str:
@@ -226,7 +263,7 @@ def _effect(decision: Decision, unit: Mapping[str, Any]) -> str:
         return "and added nothing"
     if unit.get("kind") != Kind.FILTER.words:
         return "and decided nothing"
-    if unit["name"] in {removed_by(decision, host) for host in decision.get("hosts", ())}:
+    if unit["name"] in removed(decision).values():
         return "and accepted no host (on_failure = reject)"
     return "and was left out"
 
@@ -236,16 +273,19 @@ def _of_hosts(decision: Decision, host: Optional[str]) -> Iterator[Line]:
     whole = ranking.ranking(decision)
     others = ranking.without_each(decision)
     shadows = ranking.shadows(decision)
-    hosts = [each for each in decision.get("hosts", ()) if host in (None, each["id"])]
-    hosts.sort(key=lambda each: whole.places.get(each["id"], len(whole.totals) + 1))
-    hosts.sort(key=lambda each: removed_by(decision, each) is not None)
+    out = removed(decision)
+    filters = {unit["name"] for unit in ranking.live_units(decision, Kind.FILTER)}
+    counts_costs = bool(ranking.live_units(decision, Kind.COST_FUNCTION))
     shared: Dict[Line, List[str]] = {}
-    for each in hosts:
-        lines_of_host = [*_verdicts(decision, each, in_full=host is not None)]
+    for each in in_order(decision):
+        if host not in (None, each["id"]):
+            continue
+        removed_by = out.get(each["id"])
+        lines_of_host = [*_verdicts(each, filters, shadows, removed_by, host is not None)]
         if each["id"] in whole.totals:
             tone = Tone.GOOD if each["id"] == whole.best else Tone.PLAIN
-            lines_of_host.append(Line(_rank(decision, each, whole, others), tone))
-        elif _counts_costs(decision) and removed_by(decision, each) is None:
+            lines_of_host.append(Line(_rank(each, whole, others, shadows), tone))
+        elif counts_costs and removed_by is None:
             lines_of_host.append(
                 Line("no cost function scored it: it is not in the answer", Tone.TROUBLE)
             )
@@ -259,26 +299,28 @@ def _of_hosts(decision: Decision, host: Optional[str]) -> Iterator[Line]:
 def _costs(host: Mapping[str, Any], shadows: Container[str]) -> Iterator[Line]:
     """The costs of a host that have a reason, and those of units in shadow."""
     for cost in host.get("costs", ()):
-        because = f": {cost['reason']}" if cost.get("reason") else ""
+        because = _because(cost)
         if cost["unit"] in shadows:
             yield Line(f"{_share(cost)} would count, but looks on (shadow){because}")
         elif because:
             yield Line(f"{cost['unit']} costs {cost['cost']}{because}")
 
 
-def _verdicts(decision: Decision, host: Mapping[str, Any], in_full: bool) -> Iterator[Line]:
+def _verdicts(
+    host: Mapping[str, Any],
+    filters: Container[str],
+    shadows: Container[str],
+    removed_by: Optional[str],
+    in_full: bool,
+) -> Iterator[Line]:
     """What the filters said of a host, and what balances and schedulers gave as a reason.
 
     Args:
         in_full: the filters that it passed are named where it has costs or is out, too.
     """
-    shadows = ranking.shadows(decision)
-    filters = {unit["name"] for unit in ranking.live_units(decision, Kind.FILTER)}
-    out = removed_by(decision, host)
     passed, reasons = [], []
     for each in host.get("verdicts", ()):
-        unit, verdict = each["unit"], each.get("verdict")
-        because = f": {each['reason']}" if each.get("reason") else ""
+        unit, verdict, because = each["unit"], each.get("verdict"), _because(each)
         if unit in shadows:
             if verdict == _REMOVED:
                 yield Line(f"{unit} would have removed it, and only looks on (shadow){because}")
@@ -286,11 +328,15 @@ def _verdicts(decision: Decision, host: Mapping[str, Any], in_full: bool) -> Ite
             reasons.append(f"{unit}{because}")
         elif verdict == _PASSED:
             passed.append(f"{unit} ({each['reason']})" if because else unit)
-    if passed and (in_full or (out is None and not host.get("costs"))):
+    if passed and (in_full or not (removed_by or host.get("costs"))):
         yield Line(f"passed {_listed(passed, 'and')}")
-    if out is not None:
-        yield Line(f"removed by {_remover(host, out)}", Tone.BAD)
+    if removed_by is not None:
+        yield Line(f"removed by {_remover(host, removed_by)}", Tone.BAD)
     yield from map(Line, reasons)
+
+
+def _because(entry: Mapping[str, Any]) -> str:
+    return f": {entry['reason']}" if entry.get("reason") else ""
 
 
 def _remover(host: Mapping[str, Any], unit: str) -> str:
@@ -300,14 +346,14 @@ def _remover(host: Mapping[str, Any], unit: str) -> str:
 
 
 def _rank(
-    decision: Decision,
     host: Mapping[str, Any],
     whole: ranking.Ranking,
     others: Mapping[str, ranking.Ranking],
+    shadows: Container[str],
 ) -> str:
     """``2nd of 3, cost 14 = EvenVms 2 × 4 + Memory 1 × 6; without Memory it would be 1st``."""
     name, place = host["id"], whole.places[host["id"]]
-    total = f"cost {whole.totals[name]} = {_sum(decision, host)}"
+    total = f"cost {whole.totals[name]} = {_sum(host, shadows)}"
     ranks = [f"{ordinal(place)} of {len(whole.totals)}, {total}"]
     for unit, other in others.items() if len(others) > 1 else ():
         if name not in other.totals:
@@ -317,9 +363,8 @@ def _rank(
     return "; ".join(ranks)
 
 
-def _sum(decision: Decision, host: Mapping[str, Any]) -> str:
+def _sum(host: Mapping[str, Any], shadows: Container[str]) -> str:
     """What a host's total is made of."""
-    shadows = ranking.shadows(decision)
     return " + ".join(_share(cost) for cost in host["costs"] if cost["unit"] not in shadows)
 
 
@@ -334,8 +379,9 @@ def _share(cost: Mapping[str, Any]) -> str:
 def _decisive(decision: Decision) -> Iterator[Line]:
     """Which cost functions made the best host the best."""
     best = ranking.ranking(decision).best
+    names = host_names([decision])
     for unit, ranked in ranking.with_shadows(decision).items():
-        winner = host_name(decision, str(ranked.best))
+        winner = names.get(str(ranked.best))
         too = ", too" if ranked.best == best else ""
         yield Line(f"with {unit}, which looks on (shadow), {winner} would be best{too}")
     others = ranking.without_each(decision)
@@ -343,11 +389,11 @@ def _decisive(decision: Decision) -> Iterator[Line]:
         return  # one alone decides all that is decided
     found = ranking.decisive(decision)
     for unit, other in found.items():
-        yield Line(f"{unit} was decisive: without it {host_name(decision, other)} would be best")
+        yield Line(f"{unit} was decisive: without it {names[other]} would be best")
     if not found:
         yield Line(
             "no cost function was decisive: without any one of them "
-            f"{host_name(decision, best)} would be best, too"
+            f"{names[best]} would be best, too"
         )
 
 
@@ -359,14 +405,10 @@ def _migrations(decision: Decision, answer: Mapping[str, Any]) -> str:
     words = []
     for moved, hosts in [*moves.items()][:_MOST_NAMED]:
         called = vm.get("name") or moved if moved == vm.get("id") else moved
-        names = [host_name(decision, each) for each in hosts]
-        words.append(f"VM {called} to {_listed(names, 'or') if names else 'any host'}")
+        to = _listed(_named(decision, hosts), "or") if hosts else "any host"
+        words.append(f"VM {called} to {to}")
     more = [f"{len(moves) - _MOST_NAMED} more"] if len(moves) > _MOST_NAMED else []
     return f"migrate {'; '.join([*words, *more])}"
-
-
-def _counts_costs(decision: Decision) -> bool:
-    return bool(ranking.live_units(decision, Kind.COST_FUNCTION))
 
 
 def _listed(names: Sequence[str], word: str) -> str:

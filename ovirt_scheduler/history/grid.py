@@ -22,17 +22,9 @@ def grid(decisions: Sequence[Decision]) -> Tuple[List[str], List[List[str]]]:
     """
     columns = [(each, unit) for each in decisions for unit in _columns(each)]
     scored = [found for found in map(ranking.ranking, decisions) if found.totals][-1:]
-    names: Dict[str, str] = {}
-    for decision in decisions:
-        for host in decision.get("hosts", ()):
-            names[host["id"]] = str(host.get("name") or names.get(host["id"]) or host["id"])
+    names = explanation.host_names(decisions)
     cells = [_cells(*column) for column in columns]
-    out = {
-        host["id"]
-        for decision in decisions
-        for host in decision.get("hosts", ())
-        if explanation.removed_by(decision, host) is not None
-    }
+    out = {host for decision in decisions for host in explanation.removed(decision)}
     places = scored[0].places if scored else {}
     rows = []
     for host in sorted(names, key=lambda each: (each in out, places.get(each, len(names)))):

@@ -8,7 +8,7 @@ decides after that, it tells nobody.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Dict, Iterator, List, Optional, Sequence
+from typing import Iterator, List, Optional, Sequence
 
 from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.explanation import Line, Tone
@@ -33,15 +33,6 @@ def of_last(decisions: Sequence[Decision]) -> List[Decision]:
     return found
 
 
-def hosts(decisions: Sequence[Decision]) -> Dict[str, str]:
-    """The hosts that the calls were about: id to name, or to the id again."""
-    found: Dict[str, str] = {}
-    for decision in decisions:
-        for host in decision.get("hosts", ()):
-            found[host["id"]] = str(host.get("name") or found.get(host["id"]) or host["id"])
-    return found
-
-
 def lines(decisions: Sequence[Decision], host: Optional[str] = None) -> Iterator[Line]:
     """All that is to be told of calls that belong together.
 
@@ -54,7 +45,7 @@ def lines(decisions: Sequence[Decision], host: Optional[str] = None) -> Iterator
     for decision in decisions:
         if before is not None:
             yield from _between(before, decision, host)
-        if host is None or host in hosts([decision]):
+        if host is None or host in explanation.host_names([decision]):
             yield from explanation.lines(decision, host)
             about.append(decision)
         before = decision
@@ -81,7 +72,8 @@ def _between(before: Decision, after: Decision, host: Optional[str]) -> Iterator
         return
     asked = {each["id"] for each in after.get("hosts", ())}
     gone = [each for each in before.get("answer") or () if each not in asked]
-    names = [explanation.host_name(before, each) for each in gone if host in (None, each)]
+    called = explanation.host_names([before])
+    names = [called.get(each, each) for each in gone if host in (None, each)]
     if names:
         yield Line(
             f"  {', '.join(names)}: left by our filters, but the engine asked for no costs: its "

@@ -187,8 +187,8 @@ def _side(made: Made) -> Side:
     if isinstance(made, str):
         return Side({_REFUSED: made}, None, [], [], 0.0)
     answer = made.get("answer")
-    out = [host["id"] for host in made["hosts"] if explanation.removed_by(made, host) is not None]
-    name = {host["id"]: str(host.get("name") or host["id"]) for host in made["hosts"]}
+    out = [*explanation.removed(made)]
+    name = explanation.host_names([made])
     # Not of all of it: documents are read once for every policy.
     milliseconds = sum(float(unit.get("milliseconds", 0)) for unit in _live(made))
     ranks = made["method"] in ("runCostFunctions", "selectHost", "candidates")
@@ -279,7 +279,7 @@ def _fate(made: Record, host: str) -> str:
     found = next((each for each in shown["hosts"] if each["id"] == host), None)
     if found is None:
         return "not among the hosts"
-    why = explanation.why(shown, host)
-    if explanation.removed_by(shown, found) is not None:
+    why = explanation.why(shown)[host]
+    if host in explanation.removed(shown):
         return f"removed by {why}"
     return f"{found['total']} = {why}" if "total" in found else why or "left"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Mapping, Sequence
+import itertools
+from typing import Any, Dict, Iterable, List, Mapping, Sequence, cast
 
 from ovirt_scheduler.history import explanation, ranking
 from ovirt_scheduler.history.ranking import Decision
@@ -29,16 +30,16 @@ _VERDICTS = {
     "never asked": ("not asked", "quiet"),
 }
 _NOTHING = ("-", "quiet")
+_MOST_HOSTS = 1000  # of a decision, and lines on it, on its page
 
 
 def summaries(decisions: Iterable[Decision]) -> List[View]:
     """A row of a list of decisions for each."""
-    return [_summary(explanation.cleaned(decision)) for decision in decisions]
+    return [explanation.cleaned(_summary(decision)) for decision in decisions]
 
 
 def decision(of: Decision) -> View:
     """All that the page of one decision shows."""
-    of = explanation.cleaned(of)
     found = ranking.ranking(of)
     decisive = set(of.get("decisive", ()))
     columns = [unit for unit in of.get("units", ()) if unit.get("kind") in _COLUMNS]
@@ -47,7 +48,8 @@ def decision(of: Decision) -> View:
     facts += [("Cluster", of["cluster"])] if of.get("cluster") else []
     facts += [(f"Property {name}", value) for name, value in of.get("properties", {}).items()]
     facts += [("Decision", of["id"])]
-    return {
+    hosts = explanation.in_order(of)
+    view = {
         **_summary(of),
         "facts": facts,
         "errors": of.get("errors", ()),
@@ -56,10 +58,14 @@ def decision(of: Decision) -> View:
             {"name": unit["name"], "note": _note(unit), "decisive": unit["name"] in decisive}
             for unit in columns
         ],
-        "rows": _rows(of, columns, found) if columns else (),
-        "sentences": [line.text.strip() for line in [*explanation.lines(of)][2:]],
+        "rows": [_row(host, columns, found) for host in hosts[:_MOST_HOSTS]] if columns else (),
+        "left_out": max(0, len(hosts) - _MOST_HOSTS),
+        "sentences": [
+            line.text.strip() for line in itertools.islice(explanation.lines(of), 2, _MOST_HOSTS)
+        ],
         "units": [_unit(unit) for unit in of.get("units", ())],
     }
+    return cast("View", explanation.cleaned(view))
 
 
 _COLUMNS = (Kind.FILTER.words, Kind.COST_FUNCTION.words)
@@ -90,26 +96,19 @@ def _note(unit: Mapping[str, Any]) -> str:
     return f"{unit['kind']}{factor}{shadow}{failed}"
 
 
-def _rows(of: Decision, columns: Sequence[Mapping[str, Any]], found: ranking.Ranking) -> List[View]:
-    """A row for each host: the best first, those that were removed last."""
-    hosts = list(of.get("hosts", ()))
-    places = found.places
-    hosts.sort(key=lambda host: places.get(host["id"], len(places) + 1))
-    hosts.sort(key=lambda host: explanation.removed_by(of, host) is not None)
-    rows = []
-    for host in hosts:
-        verdicts = {each["unit"]: each for each in host.get("verdicts", ())}
-        costs = {each["unit"]: each for each in host.get("costs", ())}
-        rows.append(
-            {
-                "host": host.get("name") or host["id"],
-                "rank": places.get(host["id"], "-"),
-                "total": found.totals.get(host["id"], "-"),
-                "chosen": host["id"] == found.best,
-                "cells": [_cell(unit, verdicts, costs) for unit in columns],
-            }
-        )
-    return rows
+def _row(
+    host: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], found: ranking.Ranking
+) -> View:
+    """What was said of a host, in a table whose columns are units."""
+    verdicts = {each["unit"]: each for each in host.get("verdicts", ())}
+    costs = {each["unit"]: each for each in host.get("costs", ())}
+    return {
+        "host": host.get("name") or host["id"],
+        "rank": found.places.get(host["id"], "-"),
+        "total": found.totals.get(host["id"], "-"),
+        "chosen": host["id"] == found.best,
+        "cells": [_cell(unit, verdicts, costs) for unit in columns],
+    }
 
 
 def _cell(
@@ -146,17 +145,18 @@ def _unit(unit: Mapping[str, Any]) -> View:
 
 def failures(decisions: Iterable[Decision], name: str) -> List[View]:
     """The calls of a unit that failed, as its page and its JSON show them."""
-    return [
+    found = [
         {
             "decision": of["id"],
             "time": of["time"],
             "moment": explanation.when(of),
             "message": unit.get("message", unit["outcome"]),
         }
-        for of in map(explanation.cleaned, decisions)
+        for of in decisions
         for unit in of.get("units", ())
         if unit["name"] == name and explanation.has_failed(unit)
     ]
+    return cast("List[View]", explanation.cleaned(found))
 
 
 def unit(name: str, units: Sequence[View], failed: Sequence[View]) -> View:

@@ -84,6 +84,22 @@ def test_the_grid_has_each_cost(tmp_path):
     ]
 
 
+def test_the_page_of_a_huge_decision_has_the_best_of_its_hosts(tmp_path):
+    """And says how many more there are; its heading counts them all."""
+    hosts = [
+        {"id": f"h{number}", "verdicts": [verdict("MaxVms", "passed" if number else "removed")]}
+        for number in range(1200)
+    ]
+    site = MadeSite(tmp_path, [record([call("MaxVms")], hosts)])
+    page = site.text(f"/decisions/{DECISION}")
+    found = cells(page)
+    assert len(found) == 1000
+    assert "h0" not in found  # it was removed, and is the last
+    assert "200 more hosts are in the JSON" in page
+    assert "1200 hosts: 1199 left, 1 removed by MaxVms" in page
+    assert len(json.loads(site.text(f"/decisions/{DECISION}.json"))["hosts"]) == 1200
+
+
 def test_markup_is_text_wherever_it_comes_from(tmp_path):
     """Of names, messages, reasons, properties, descriptions and of what was searched for."""
     hosts = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import threading
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import (
     Any,
     Collection,
@@ -157,12 +157,12 @@ class Tally:
     def units(self) -> Sequence[UnitTally]:
         """Those that were called since the start, in the order of their names."""
         with self._lock:
-            return sorted(self._units.values(), key=lambda tally: (tally.name, tally.kind))
+            return [_copied(tally) for _, tally in sorted(self._units.items())]
 
     def unit(self, name: str, kind: str) -> UnitTally:
         """The calls of one; empty where there was none."""
         with self._lock:
-            return self._units.get((name, kind)) or UnitTally(name, kind)
+            return _copied(self._units.get((name, kind)) or UnitTally(name, kind))
 
     def requests(self) -> Mapping[Tuple[str, str, str], int]:
         """How many requests there were, by method, answer form and outcome."""
@@ -187,6 +187,16 @@ class Tally:
             tally = UnitTally(name, kind)
         self._units[name, kind] = tally  # the latest is the last
         return tally
+
+
+def _copied(tally: UnitTally) -> UnitTally:
+    """With counts of its own, as nobody can go through a dict that another thread adds to."""
+    return replace(
+        tally,
+        outcomes=tally.outcomes.copy(),
+        hosts_removed=tally.hosts_removed.copy(),
+        decisive=tally.decisive.copy(),
+    )
 
 
 def _removed(record: Mapping[str, Any]) -> Counter[str]:

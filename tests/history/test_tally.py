@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+
 import pytest
 
 from ovirt_scheduler.history.tally import BUCKETS, Tally
@@ -41,6 +44,30 @@ def test_units_of_one_name_and_several_kinds_are_several():
     tally.add(record([night("raised"), call("Night", "cost function")]), NOON)
     assert tally.unit("Night", "filter").failing_since == NOON
     assert tally.unit("Night", "cost function").failing_since is None
+
+
+def test_counts_are_read_while_others_are_added():
+    """A page or a scrape sees those of one moment."""
+    tally = Tally()
+    ended = threading.Event()
+
+    def add():
+        for number in range(2000):
+            tally.add(record([night(f"ended in way {number}")]), NOON)
+        ended.set()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    adding = threading.Thread(target=add)
+    adding.start()
+    try:
+        while not ended.is_set():
+            unit = tally.unit("Night", "filter")
+            assert unit.calls == unit.failures == sum(unit.outcomes.values())
+    finally:
+        sys.setswitchinterval(interval)
+        adding.join()
+    assert tally.unit("Night", "filter").calls == 2000
 
 
 def test_who_was_not_asked_is_not_counted():

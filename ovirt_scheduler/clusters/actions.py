@@ -11,14 +11,14 @@
 from __future__ import annotations
 
 import time
-from types import MappingProxyType
-from typing import FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
+from dataclasses import replace
+from typing import FrozenSet, List, Mapping, Optional, Sequence
 
-from ovirt_scheduler.clusters.calm import Calm, Judged, cluster_imbalance
+from ovirt_scheduler.clusters.calm import Calm, cluster_imbalance
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
 from ovirt_scheduler.clusters.memory import DriveMemory
-from ovirt_scheduler.clusters.migrations import ClusterMigrations, Wanted
-from ovirt_scheduler.clusters.plans import Plans, left_behind, misfit, planned
+from ovirt_scheduler.clusters.migrations import ClusterMigrations
+from ovirt_scheduler.clusters.plans import Plans, left_behind, misfit
 from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.drivers import Migrations
 from ovirt_scheduler.model.plans import APPROVED, LEFT_BEHIND, MADE, TOLD, WAITING, Plan, Step
@@ -74,17 +74,15 @@ class ClusterActions:
         self._memory.moved = []
         possible = self._migrations.possible(BALANCE, answer, state, destinations)
         judged = self._calm.judge(possible, state, time.monotonic())
-        self._migrations.tell_waiting([each for each in judged if each.problem], state)
+        self._migrations.tell_waiting([each for each in judged if each.problem])
         plan = self._plans.open(self._cluster, BALANCE) if self._drive is Drive.APPROVE else None
         if plan is not None:
-            over = self._calm.why_over(_moves(plan.steps), judged, state)
+            over = self._calm.why_over(plan.steps, judged, state)
             if not over:
-                self._make_approved(plan, state)
+                self._make_approved(plan)
                 return
             self._plans.end(plan, LEFT_BEHIND, over)
-        ripe = {each.vm: each for each in judged if not each.problem}
-        targets = {vm: each.target for vm, each in ripe.items()}
-        self._act(BALANCE, targets, state, {vm: each.reason for vm, each in ripe.items()})
+        self._act(BALANCE, [each for each in judged if not each.problem], state)
 
     def act(
         self,
@@ -99,7 +97,7 @@ class ClusterActions:
             destinations: which know the VMs of the answer.
         """
         possible = self._migrations.possible(method, answer, state, destinations)
-        self._act(method, possible, state)
+        self._act(method, [Step.planned(vm, to, state) for vm, to in possible.items()], state)
 
     def settle_plans(self, state: ClusterState) -> None:
         """End the plans that the cluster has left behind, and make those that were approved.
@@ -109,72 +107,56 @@ class ClusterActions:
         for plan in self._plans.of_cluster(self._cluster):
             if plan.state not in (WAITING, APPROVED):
                 continue
-            problem = left_behind(plan, state)
+            problem = left_behind(plan, state, self._migrations.under_way)
             if problem:
                 self._plans.end(plan, LEFT_BEHIND, problem)
             elif plan.method != BALANCE:
-                self._make_approved(plan, state)
+                self._make_approved(plan)
 
-    def _make_approved(self, plan: Plan, state: ClusterState) -> None:
+    def _make_approved(self, plan: Plan) -> None:
         if plan.state == APPROVED:
-            taken = self._make(plan.method, plan.steps, state)
+            taken = self._make(plan.method, plan.steps)
             self._plans.end(plan, MADE, f"{len(taken)} of {len(plan.steps)} migrations are begun")
 
-    def _act(
-        self,
-        method: str,
-        wanted: Wanted,
-        state: ClusterState,
-        reasons: Mapping[str, str] = MappingProxyType({}),
-    ) -> None:
-        """Make a plan of migrations, and make them, tell them or have them wait.
-
-        Args:
-            reasons: by VM, where the scheduler's word is not all that is known.
-        """
+    def _act(self, method: str, wanted: Sequence[Step], state: ClusterState) -> None:
+        """Make a plan of migrations, and make them, tell them or have them wait."""
         asked = f"{method} of {self._settings.scheduler} asks for it"
         if method == BALANCE and self._settings.balance is not None:
             asked = f"{self._settings.balance.name} asks for it"
-        steps = [planned(vm, to, reasons.get(vm) or asked, state) for vm, to in wanted.items()]
+        steps = [replace(each, reason=each.reason or asked) for each in wanted]
         if self._drive is Drive.APPROVE:
-            steps = self._without_refused(steps)
-        if self._drive is Drive.APPROVE and method in HOOKS:
-            former = self._plans.open(self._cluster, method)
-            # Each change is told once: what it led to stays wanted.
-            steps += [
-                each
-                for each in (former.steps if former else ())
-                if each.vm not in wanted and not misfit(each, state)
-            ]
+            steps = self._to_approve(method, steps, state)
         becomes = {Drive.DRY_RUN: TOLD, Drive.APPROVE: WAITING}.get(self._drive, MADE)
-        now = time.time()
-        self._plans.add(Plan(self._cluster, method, tuple(steps), now, self.imbalance, becomes))
-        if self._drive is Drive.DRY_RUN:
-            self._migrations.tell(method, steps, state)
-        elif self._drive is Drive.ON:
-            self._make(method, steps, state)
+        plan = Plan(self._cluster, method, tuple(steps), time.time(), self.imbalance, becomes)
+        is_another = self._plans.add(plan)
+        if self._drive is Drive.ON:
+            self._make(method, steps)
+        elif self._drive is Drive.DRY_RUN and (is_another or method in HOOKS):
+            self._migrations.tell(steps)
 
-    def _without_refused(self, steps: Iterable[Step]) -> List[Step]:
-        return [
+    def _to_approve(self, method: str, wanted: List[Step], state: ClusterState) -> List[Step]:
+        """Those to wait for approval: what nobody has refused, and what hooks wanted before."""
+        steps = [
             each
-            for each in steps
+            for each in wanted
             if not self._plans.was_refused(self._cluster, each.vm, each.target)
         ]
+        former = self._plans.open(self._cluster, method) if method in HOOKS else None
+        if former is not None:  # each change is told once: what it led to stays wanted
+            vms = {each.vm for each in wanted}
+            steps += [
+                each for each in former.steps if each.vm not in vms and not misfit(each, state)
+            ]
+        return steps
 
-    def _make(self, method: str, steps: Sequence[Step], state: ClusterState) -> List[str]:
+    def _make(self, method: str, steps: Sequence[Step]) -> List[str]:
         """Make migrations; gives the VMs that the engine does not refuse to migrate."""
         now = time.monotonic()
-        self._migrations.begin(steps)
         if method == BALANCE:
             self._memory.moved = [each.vm for each in steps]
-        self._store.save(self._cluster)
-        taken = self._migrations.make({each.vm: each.target for each in steps}, state)
+        taken = self._migrations.make(steps)
         if method == BALANCE:
             self._memory.moved = taken
-            self._calm.made((each for each in _moves(steps) if each.vm in taken), now)
+            self._calm.made((each for each in steps if each.vm in taken), now)
             self._store.save(self._cluster)
         return taken
-
-
-def _moves(steps: Iterable[Step]) -> Tuple[Judged, ...]:
-    return tuple(Judged(each.vm, each.source, each.target) for each in steps)

@@ -24,33 +24,17 @@ from __future__ import annotations
 
 import copy
 import statistics
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Dict, FrozenSet, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.model.imbalance import imbalance
+from ovirt_scheduler.model.plans import Step
 
 _HOUR = 3600.0
 
 _End = Tuple[str, bool]  # a host, and whether it gives VMs away
 Left = Dict[str, Dict[str, float]]  # a VM's id to the hosts that it was taken from, and when
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A migration that the scheduler wants.
-
-    Attributes:
-        vm, source, target: ids; no target: any host.
-        reason: how much is used of both hosts; empty where that is not known.
-        problem: why it is not made now; empty where it is.
-    """
-
-    vm: str
-    source: str
-    target: str
-    reason: str = ""
-    problem: str = ""
 
 
 class Calm:
@@ -77,39 +61,39 @@ class Calm:
                 del self._left[vm]
         return {vm: frozenset(hosts) for vm, hosts in self._left.items() if self._hold}
 
-    def judge(
-        self, wanted: Mapping[str, str], state: ClusterState, now: float
-    ) -> Tuple[Judged, ...]:
+    def judge(self, wanted: Mapping[str, str], state: ClusterState, now: float) -> Tuple[Step, ...]:
         """Judge what the scheduler wants now; to be asked at each balancing.
 
         Args:
             wanted: id of a VM that runs on a host to the id of the host that it is to go to;
                 empty: to any.
             state: with what is used.
+
+        Returns:
+            The migrations. Their reason is how much is used of both hosts; it is empty where that
+            is not known.
         """
         moves = [
-            Judged(vm, source, target, _reason(source, target, state))
+            Step.planned(vm, target, state, _reason(state.vms[vm].host, target, state))
             for vm, target in wanted.items()
-            for source in [state.vms[vm].host]
-            if source is not None
+            if state.vms[vm].host is not None
         ]
         self._since = {end: self._since.get(end, now) for move in moves for end in _ends(move)}
-        judged: List[Judged] = []
+        judged: List[Step] = []
         use = _Use(state)
         for group in _groups(moves):
-            problem = self._too_little(group, use) or self._too_soon(group, use, now)
+            after = use.after(group)
+            problem = self._too_little(group, use, after) or self._too_soon(group, use, now)
             if not problem:
-                use.apply(group)
+                use = after
             judged += [replace(move, problem=problem) for move in group]
         return tuple(judged)
 
-    def why_over(
-        self, planned: Sequence[Judged], latest: Iterable[Judged], state: ClusterState
-    ) -> str:
+    def why_over(self, planned: Sequence[Step], latest: Iterable[Step], state: ClusterState) -> str:
         """Why migrations that were worth it are not any more; empty where they are.
 
         Args:
-            planned: VMs that are on their sources.
+            planned: of VMs that are on their sources.
             latest: what ``judge`` gave of the scheduler's answer just now.
         """
         named = {end for move in latest for end in _ends(move)}
@@ -117,23 +101,23 @@ class Calm:
             return "the scheduler wants no VMs off these hosts, or onto them, any more"
         use = _Use(state)
         for group in _groups(planned):
-            problem = self._too_little(group, use)
+            after = use.after(group)
+            problem = self._too_little(group, use, after)
             if problem:
                 return problem
-            use.apply(group)
+            use = after
         return ""
 
-    def made(self, migrations: Iterable[Judged], now: float) -> None:
+    def made(self, migrations: Iterable[Step], now: float) -> None:
         """Remember migrations that are begun."""
         for each in migrations:
             self._left.setdefault(each.vm, {})[each.source] = now
             for end in _ends(each):
                 self._since.pop(end, None)
 
-    def _too_little(self, group: List[Judged], use: _Use) -> str:
+    def _too_little(self, group: List[Step], use: _Use, later: _Use) -> str:
         hosts = {group[0].source, *(move.target for move in group)}
-        before = use.imbalance(hosts)
-        after = use.after(group).imbalance(hosts)
+        before, after = use.imbalance(hosts), later.imbalance(hosts)
         if not self._margin or before is None or after is None or use.is_packed(group):
             return ""
         if before - after >= self._margin:
@@ -143,7 +127,7 @@ class Calm:
             f"to better it by {self._margin:g} points"
         )
 
-    def _too_soon(self, group: List[Judged], use: _Use, now: float) -> str:
+    def _too_soon(self, group: List[Step], use: _Use, now: float) -> str:
         cause = (group[0].source, True)
         if not use.is_packed(group):
             ends = (end for move in group for end in _ends(move))
@@ -154,11 +138,11 @@ class Calm:
         return f"the imbalance has lasted {lasted:.0f} s, and has to last {self._hold:.0f} s"
 
 
-def _ends(move: Judged) -> Tuple[_End, _End]:
+def _ends(move: Step) -> Tuple[_End, _End]:
     return (move.source, True), (move.target, False)
 
 
-def _groups(moves: Sequence[Judged]) -> Iterator[List[Judged]]:
+def _groups(moves: Sequence[Step]) -> Iterator[List[Step]]:
     """Those that leave the same host."""
     for source in dict.fromkeys(move.source for move in moves):
         yield [move for move in moves if move.source == source]
@@ -183,38 +167,35 @@ class _Use:
         parts = [part for part in up if part is not None]
         self._mean = statistics.fmean(parts) if parts else 0.0
 
-    def after(self, group: Iterable[Judged]) -> _Use:
-        """The same after migrations."""
-        found = copy.copy(self)
-        found._hosts = dict(self._hosts)  # noqa: SLF001  its own kind
-        found.apply(group)
-        return found
-
-    def apply(self, group: Iterable[Judged]) -> None:
-        """Make migrations; of one to any host only the source is changed."""
+    def after(self, group: Iterable[Step]) -> _Use:
+        """The same after migrations; of one to any host only the source is changed."""
+        later = copy.copy(self)
+        later._hosts = hosts = dict(self._hosts)  # noqa: SLF001  its own kind
         for move in group:
             vm = self._state.vms[move.vm]
             busy = self._busy(vm)
             for key, sign in ((move.source, -1), (move.target, 1)):
-                host = self._hosts.get(key)
-                if host is not None:
-                    self._hosts[key] = replace(
-                        host,
-                        busy_processors=host.busy_processors + sign * busy,
-                        used_memory=host.used_memory + sign * vm.memory,
+                if key in hosts:
+                    hosts[key] = replace(
+                        hosts[key],
+                        busy_processors=hosts[key].busy_processors + sign * busy,
+                        used_memory=hosts[key].used_memory + sign * vm.memory,
                     )
+        return later
 
     def imbalance(self, hosts: Iterable[str]) -> Optional[float]:
         """The imbalance of hosts; None where the use of one is not known."""
-        parts = [used(self._hosts[host]) if host in self._hosts else None for host in hosts]
+        parts = [self._part(host) for host in hosts]
         known = [part for part in parts if part is not None]
         return imbalance(known) if known and len(known) == len(parts) else None
 
     def distance(self, key: str) -> float:
         """How far a host's use is from the mean."""
-        host = self._hosts.get(key)
-        part = None if host is None else used(host)
+        part = self._part(key)
         return 0.0 if part is None else abs(part - self._mean)
+
+    def _part(self, key: str) -> Optional[float]:
+        return used(self._hosts[key]) if key in self._hosts else None
 
     def _busy(self, vm: VmState) -> float:
         if vm.busy_processors is not None or vm.host is None or vm.host not in self._state.hosts:
@@ -222,7 +203,7 @@ class _Use:
         processors = sum(self._state.vms[each].processors for each in self._running[vm.host])
         return self._state.hosts[vm.host].busy_processors * vm.processors / (processors or 1)
 
-    def is_packed(self, group: List[Judged]) -> bool:
+    def is_packed(self, group: List[Step]) -> bool:
         """Whether the migrations empty a host, and go to hosts with VMs."""
         leaving = {move.vm for move in group}
         return leaving == set(self._running.get(group[0].source, ())) and all(
@@ -245,9 +226,9 @@ def _parts(host: HostState) -> Dict[str, float]:
     return found
 
 
-def _reason(source: str, target: str, state: ClusterState) -> str:
+def _reason(source: Optional[str], target: str, state: ClusterState) -> str:
     """How much is used of both hosts: of what the source has less left of."""
-    if source not in state.hosts or target not in state.hosts:
+    if source is None or source not in state.hosts or target not in state.hosts:
         return ""
     ours, theirs = _parts(state.hosts[source]), _parts(state.hosts[target])
     what = max(ours.keys() & theirs.keys(), key=lambda key: (ours[key], key), default=None)

@@ -13,13 +13,11 @@ VM shows how it ended.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import threading
 import time
 from typing import Collection, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
-from ovirt_scheduler.clusters.calm import Judged
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
 from ovirt_scheduler.clusters.memory import DriveMemory, Migrating
 from ovirt_scheduler.clusters.ownership import ClusterOwnership
@@ -29,7 +27,7 @@ from ovirt_scheduler.errors import EngineUnavailable
 from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.drivers import DriverRequest, Migrations
 from ovirt_scheduler.model.plans import Step
-from ovirt_scheduler.model.requests import Caller, WantedUnit
+from ovirt_scheduler.model.requests import Caller
 from ovirt_scheduler.settings.config import ClusterSettings
 
 _log = logging.getLogger(__name__)
@@ -44,8 +42,6 @@ _AGAIN_AND_AGAIN = ("load_balance", "on_timer_invoked")
 _MAKER, _MAKE = "migration", "migrate"  # the shipped driver that asks the engine
 _NOT_ASKED = "the engine was not asked: the daemon stops, reloads, or could not"
 _AT_ONCE = 10  # migrations in one call of it
-
-Wanted = Mapping[str, str]  # the id of a VM to the host that it is to go to; "": to any
 
 
 class ClusterMigrations:
@@ -73,9 +69,7 @@ class ClusterMigrations:
         self._migrated = memory.cluster(settings.name).migrated
         self._ownership = ownership
         self._stopping = stopping
-        # By method, so that it is logged once.
-        self._planned: Dict[str, Wanted] = {}
-        self._unfit: Dict[str, Wanted] = {}
+        self._unfit: Dict[str, Set[str]] = {}  # by method, VMs of which the log has told
         self._waited_for: Set[str] = set()  # hosts with migrations that were not made
 
     @property
@@ -93,18 +87,8 @@ class ClusterMigrations:
         most = self._settings.migrations_per_vm
         return tuple(vm for vm, times in self._migrated.items() if len(times) >= most)
 
-    def begin(self, steps: Iterable[Step]) -> None:
-        """Enter migrations as under way; they are to be made when the memory is saved."""
-        for step in steps:
-            now = time.monotonic()
-            self._inventory.migration_times.forget(step.vm)
-            self._migrating[step.vm] = Migrating(
-                step.vm_name, step.source or None, step.target, now, reason=step.reason
-            )
-            self._migrated.setdefault(step.vm, []).append(now)
-
-    def make(self, wanted: Wanted, state: ClusterState) -> List[str]:
-        """Ask the engine for migrations that were begun, some at a time.
+    def make(self, steps: Sequence[Step]) -> List[str]:
+        """Remember migrations, and ask the engine for them, some at a time.
 
         Returns:
             The VMs that the engine does not refuse to migrate.
@@ -112,26 +96,34 @@ class ClusterMigrations:
         Raises:
             SchedulerError: no process is to be had for it; those not asked for are forgotten.
         """
-        left = dict(wanted)
+        for step in steps:
+            now = time.monotonic()
+            self._inventory.migration_times.forget(step.vm)
+            self._migrating[step.vm] = Migrating(
+                step.vm_name, step.source or None, step.target, now, reason=step.reason
+            )
+            self._migrated.setdefault(step.vm, []).append(now)
+        self._store.save(self._cluster)
+        left = list(steps)
         taken: List[str] = []
         try:
             while left and not self._stopping.is_set():
-                asked = dict(itertools.islice(left.items(), _AT_ONCE))
+                asked = left[:_AT_ONCE]
                 refused, unanswered = self._ask(asked)
-                for vm, target in asked.items():
-                    del left[vm]
-                    self._log_asked(vm, target, state, refused.get(vm), unanswered.get(vm))
-                    if vm in refused:
-                        self._forget(vm)
+                del left[:_AT_ONCE]
+                for step in asked:
+                    self._log_asked(step, refused.get(step.vm), unanswered.get(step.vm))
+                    if step.vm in refused:
+                        self._forget(step.vm)
                     else:
-                        self._migrating[vm].begun = time.monotonic()
-                        taken.append(vm)
-                        self._log_often(vm, state)
+                        self._migrating[step.vm].begun = time.monotonic()
+                        taken.append(step.vm)
+                        self._log_often(step)
                 self._store.save(self._cluster)
         finally:
-            for vm, target in left.items():
-                self._log_asked(vm, target, state, _NOT_ASKED, None)
-                self._forget(vm)
+            for step in left:
+                self._log_asked(step, _NOT_ASKED, None)
+                self._forget(step.vm)
             if left:
                 self._store.save(self._cluster)
         return taken
@@ -173,29 +165,33 @@ class ClusterMigrations:
         answer: Migrations,
         state: ClusterState,
         destinations: ClusterDestinations,
-    ) -> Wanted:
+    ) -> Mapping[str, str]:
         """Choose the migrations of a scheduler's answer that the cluster's units allow.
 
         Args:
             destinations: which know the VMs of the answer.
+
+        Returns:
+            Id of a VM to the id of the host that it is to go to; empty: to any.
         """
         possible: Dict[str, str] = {}
-        unfit: Dict[str, str] = {}
+        unfit: List[Step] = []
         for vm, offered in answer.items():
             target = destinations.best(vm, offered) if vm in state.vms else None
             if target is not None and target != state.vms[vm].host:
                 possible[vm] = target
             elif target is None and vm in state.vms and vm not in destinations.staying:
-                unfit[vm] = offered[0] if offered else ""
-        self._log_unfit(method, unfit, state, destinations)
+                unfit.append(Step.planned(vm, offered[0] if offered else "", state))
+        self._log_unfit(method, unfit, destinations)
         return possible
 
-    def _ask(self, wanted: Wanted) -> Tuple[Mapping[str, str], Mapping[str, str]]:
+    def _ask(self, steps: Sequence[Step]) -> Tuple[Mapping[str, str], Mapping[str, str]]:
         """Ask the engine to migrate VMs.
 
         Returns:
             VM to why the engine refuses, and VM to why that is not known.
         """
+        wanted = {step.vm: step.target for step in steps}
         maker = self._scheduling.driver(_MAKER)
         decision = self._scheduling.decide(
             DriverRequest(
@@ -210,62 +206,49 @@ class ClusterMigrations:
         return decision.answer["refused"], decision.answer["unanswered"]
 
     def _log_unfit(
-        self, method: str, unfit: Wanted, state: ClusterState, destinations: ClusterDestinations
+        self, method: str, unfit: Sequence[Step], destinations: ClusterDestinations
     ) -> None:
         """Log migrations that are not allowed; those repeated often once."""
-        for vm, target in unfit.items():
-            if method not in _AGAIN_AND_AGAIN or vm not in self._unfit.get(method, {}):
-                fields = self._named(state, vm, target)
-                if target in destinations.former.get(vm, ()):
-                    _log.info(
-                        "cluster %(cluster)s: %(vm)s stays on %(source_host)s: a balancing took it "
-                        "from %(target_host)s within the hour",
-                        fields,
-                    )
-                else:
-                    _log.info(
-                        "cluster %(cluster)s: %(vm)s stays on %(source_host)s: the filters of the "
-                        "cluster do not let it go to %(target_host)s",
-                        fields,
-                    )
-        self._unfit[method] = unfit
-
-    def tell(self, method: str, steps: Iterable[Step], state: ClusterState) -> None:
-        """Log the migrations that would be made; those repeated often once."""
-        wanted = {step.vm: step.target for step in steps}
-        if method not in _AGAIN_AND_AGAIN or wanted != self._planned.get(method, {}):
-            for step in steps:
+        for step in unfit:
+            if method in _AGAIN_AND_AGAIN and step.vm in self._unfit.get(method, ()):
+                continue
+            if step.target in destinations.former.get(step.vm, ()):
                 _log.info(
-                    "cluster %(cluster)s: would migrate %(vm)s from %(source_host)s "
-                    "to %(target_host)s: %(reason)s",
-                    {**self._named(state, step.vm, step.target), "reason": step.reason},
+                    "cluster %(cluster)s: %(vm)s stays on %(source_host)s: a balancing took it "
+                    "from %(target_host)s within the hour",
+                    self._fields(step),
                 )
-        self._planned[method] = wanted
+            else:
+                _log.info(
+                    "cluster %(cluster)s: %(vm)s stays on %(source_host)s: the filters of the "
+                    "cluster do not let it go to %(target_host)s",
+                    self._fields(step),
+                )
+        self._unfit[method] = {step.vm for step in unfit}
 
-    def tell_waiting(self, waiting: Sequence[Judged], state: ClusterState) -> None:
+    def tell(self, steps: Iterable[Step]) -> None:
+        """Log the migrations that would be made."""
+        for step in steps:
+            _log.info(
+                "cluster %(cluster)s: would migrate %(vm)s from %(source_host)s "
+                "to %(target_host)s: %(reason)s",
+                self._fields(step, reason=step.reason),
+            )
+
+    def tell_waiting(self, waiting: Sequence[Step]) -> None:
         """Log that migrations are not made now: the first off each host, while it is named once."""
-        first: Dict[str, Judged] = {}
-        for each in waiting:
-            first.setdefault(each.source, each)
-        for source, each in first.items():
+        first = {step.source: step for step in reversed(waiting)}
+        for source, step in first.items():
             if source not in self._waited_for:
                 _log.info(
                     "cluster %(cluster)s: %(vm)s does not go from %(source_host)s to "
                     "%(target_host)s now: %(reason)s",
-                    {**self._named(state, each.vm, each.target), "reason": each.problem},
+                    self._fields(step, reason=step.problem),
                 )
         self._waited_for = set(first)
 
-    def _log_asked(
-        self,
-        vm: str,
-        target: str,
-        state: ClusterState,
-        refused: Optional[str],
-        unanswered: Optional[str],
-    ) -> None:
-        why = refused or unanswered or self._migrating[vm].reason
-        fields = {**self._named(state, vm, target), "reason": why}
+    def _log_asked(self, step: Step, refused: Optional[str], unanswered: Optional[str]) -> None:
+        fields = self._fields(step, reason=refused or unanswered or step.reason)
         if refused is not None:
             _log.warning(
                 "cluster %(cluster)s: cannot migrate %(vm)s from %(source_host)s "
@@ -285,14 +268,15 @@ class ClusterMigrations:
                 fields,
             )
 
-    def _log_often(self, vm: str, state: ClusterState) -> None:
-        count = len(self._migrated[vm])
+    def _log_often(self, step: Step) -> None:
+        count = len(self._migrated[step.vm])
         if count >= self._settings.migrations_per_vm:
+            unit = self._settings.balance
             fields = {
                 "cluster": self._cluster,
-                "vm": state.vms[vm].name,
+                "vm": step.vm_name,
                 "count": count,
-                "unit": (self._settings.balance or WantedUnit(self._settings.scheduler)).name,
+                "unit": self._settings.scheduler if unit is None else unit.name,
             }
             _log.warning(
                 "cluster %(cluster)s: %(vm)s was migrated %(count)d times within an hour, and now "
@@ -334,14 +318,14 @@ class ClusterMigrations:
                 fields,
             )
 
-    def _named(self, state: ClusterState, vm: str, target: str) -> Dict[str, object]:
+    def _fields(self, step: Step, **more: object) -> Dict[str, object]:
         """The fields of a migration in the log: names, as an administrator knows them."""
-        found = state.vms[vm]
         return {
             "cluster": self._cluster,
-            "vm": found.name,
-            "source_host": "nowhere" if found.host is None else state.host_name(found.host),
-            "target_host": state.host_name(target),
+            "vm": step.vm_name,
+            "source_host": step.source_name,
+            "target_host": step.target_name,
+            **more,
         }
 
 

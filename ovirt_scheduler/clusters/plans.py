@@ -81,14 +81,17 @@ class Plans:
             self.end(former, LEFT_BEHIND, "the scheduler wants something else now")
         if plan.steps:
             self._put(plan)
-            self._forget()
+            with self._changed:
+                ended = [key for key, each in self._plans.items() if not each.is_open]
+                for key in ended[:-_MOST_ENDED]:
+                    del self._plans[key]
         return True
 
     def end(self, plan: Plan, state: str, because: str = "") -> None:
         """Say what has become of a plan; somebody may have refused it by now."""
         with self._changed:
-            latest = self._plans[plan.id]
-            if latest.is_open:
+            latest = self._plans.get(plan.id)
+            if latest is not None and latest.is_open:
                 self._put(replace(latest, state=state, because=because))
 
     def drop(self, cluster: str, because: str) -> None:
@@ -171,6 +174,7 @@ class Plans:
         return found
 
     def _put(self, plan: Plan) -> None:
+        """Enter a plan as it is now, and tell of it."""
         with self._changed:
             self._plans[plan.id] = plan
             self._changed.notify_all()
@@ -191,19 +195,22 @@ class Plans:
         elif plan.state not in (TOLD, MADE):
             _log.info("cluster %(cluster)s: plan %(plan)s is %(state)s: %(reason)s", fields)
 
-    def _forget(self) -> None:
-        """Forget the oldest of those that have ended."""
-        with self._changed:
-            ended = [key for key, plan in self._plans.items() if not plan.is_open]
-            for key in ended[:-_MOST_ENDED]:
-                del self._plans[key]
 
+def left_behind(plan: Plan, state: ClusterState, migrating: Collection[str] = ()) -> str:
+    """Why a plan does not fit the cluster any more; empty where it does.
 
-def left_behind(plan: Plan, state: ClusterState) -> str:
-    """Why a plan does not fit the cluster any more; empty where it does."""
+    Args:
+        migrating: ids of VMs whose migration was begun, which the state may not show yet.
+    """
     if time.time() - plan.time > _HOUR:
         return "it is more than an hour old"
-    return next(filter(None, (misfit(each, state) for each in plan.steps)), "")
+    for step in plan.steps:
+        problem = misfit(step, state) or (
+            f"{step.vm_name} is migrating" if step.vm in migrating else ""
+        )
+        if problem:
+            return problem
+    return ""
 
 
 def misfit(step: Step, state: ClusterState) -> str:
@@ -218,14 +225,6 @@ def misfit(step: Step, state: ClusterState) -> str:
     if target is not None and target.status != "up":
         return f"{step.target_name} is {target.status}"
     return f"{step.target_name} is gone" if step.target and target is None else ""
-
-
-def planned(vm: str, target: str, reason: str, state: ClusterState) -> Step:
-    """A migration with the names as they are now."""
-    found = state.vms[vm]
-    source = "nowhere" if found.host is None else state.host_name(found.host)
-    names = found.name, source, state.host_name(target)
-    return Step(vm, found.host or "", target, *names, reason)
 
 
 def words(user: int, login: object) -> str:

@@ -6,6 +6,8 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Any, Dict, FrozenSet, Optional, Tuple
 
+from ovirt_scheduler.model.cluster_state import ClusterState
+
 # What a plan comes to.
 TOLD = "told"  # in a dry run
 WAITING, APPROVED, REFUSED = "waiting", "approved", "refused"
@@ -17,7 +19,9 @@ class Step:
     """A migration; ids and names.
 
     Attributes:
+        source: empty where the VM runs nowhere.
         target: empty for any host.
+        problem: why it is not made now; empty where it is.
     """
 
     vm: str
@@ -26,7 +30,16 @@ class Step:
     vm_name: str
     source_name: str
     target_name: str
-    reason: str
+    reason: str = ""
+    problem: str = ""
+
+    @classmethod
+    def planned(cls, vm: str, target: str, state: ClusterState, reason: str = "") -> Step:
+        """A migration of a VM from where it is, with the names as they are now."""
+        found = state.vms[vm]
+        source = "nowhere" if found.host is None else state.host_name(found.host)
+        names = found.name, source, state.host_name(target)
+        return cls(vm, found.host or "", target, *names, reason)
 
     @property
     def text(self) -> str:

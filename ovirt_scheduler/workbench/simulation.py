@@ -18,9 +18,10 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Callable, Deque, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
-from ovirt_scheduler.clusters.calm import Calm, Judged
+from ovirt_scheduler.clusters.calm import Calm
 from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.model.imbalance import imbalance
+from ovirt_scheduler.model.plans import Step
 from ovirt_scheduler.settings.config import ClusterSettings
 from ovirt_scheduler.workbench.policy import Policy
 from ovirt_scheduler.workbench.scenario import FAILS, MAINTENANCE, Arrival, HostEvent, Scenario
@@ -278,14 +279,12 @@ class Simulation:
         self._calm.made(made, now)
         self._moved = [each.vm for each in made]
         outcome.waiting = {
-            f"{state.vms[each.vm].name} to {state.host_name(each.target)}": each.problem
-            for each in judged
-            if each.problem
+            f"{each.vm_name} to {each.target_name}": each.problem for each in judged if each.problem
         }
 
-    def _migrate(self, judged: Judged) -> bool:
+    def _migrate(self, step: Step) -> bool:
         """Make a migration, unless an engine would refuse it."""
-        vm, host = self._cluster.vms[judged.vm], self._cluster.hosts.get(judged.target)
+        vm, host = self._cluster.vms[step.vm], self._cluster.hosts.get(step.target)
         refusal = "no host can take it" if host is None else host.refusal(vm)
         if not vm.is_movable:
             refusal = "it may not be migrated"
@@ -293,7 +292,7 @@ class Simulation:
             where = "" if host is None else f" to {host.name}: it"
             self._outcome.refused[f"{vm.name}{where} {refusal}"] += 1
             return False
-        self._move(vm, host, MIGRATED, judged.reason)
+        self._move(vm, host, MIGRATED, step.reason)
         self._migrated.setdefault(vm.id, []).append(self._hour)
         return True
 

@@ -14,11 +14,11 @@ from dataclasses import replace
 import pytest
 
 from ovirt_scheduler.clusters import plans
-from ovirt_scheduler.clusters.plans import Plans, left_behind, planned
+from ovirt_scheduler.clusters.plans import Plans, left_behind
 from ovirt_scheduler.command.plan import login
 from ovirt_scheduler.errors import SchedulerError
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
-from ovirt_scheduler.model.plans import APPROVED, MADE, WAITING, Plan
+from ovirt_scheduler.model.plans import APPROVED, MADE, WAITING, Plan, Step
 from tests.support.command import run
 from tests.support.driven import OFTEN, cluster
 from tests.support.paths import PROJECT
@@ -31,7 +31,7 @@ STATE = ClusterState(
 
 
 def plan(*vms, method="load_balance", cluster="Default", made=None):
-    steps = tuple(planned(vm, "p", "CPU 84 % to 61 %", STATE) for vm in vms)
+    steps = tuple(Step.planned(vm, "p", STATE, "CPU 84 % to 61 %") for vm in vms)
     return Plan(cluster, method, steps, time.time() if made is None else made)
 
 
@@ -191,6 +191,20 @@ def test_a_plan_that_the_cluster_has_left_behind_is_told_why(hosts, vm, made, wo
     assert left_behind(plan("w", made=time.time() - made), state) == words
 
 
+BOTH = """\
+from ovirt_scheduler.plugin import Scheduler
+
+
+class Both(Scheduler):
+    name = "both"
+
+    def on_vm_status_changed(self, vm, old_status, new_status, hosts, vms, properties):
+        return {vm: [host] for host in hosts if host.name == "puma"}
+
+    def on_timer_invoked(self, hosts, vms, properties):
+        return {vm: [host] for vm in vms for host in hosts if host.name == "lion"}
+"""
+
 # The rest is a real daemon with a made engine.
 
 WE = plans.words(os.geteuid(), login())
@@ -313,6 +327,33 @@ def test_what_a_hook_wants_is_made_when_it_is_approved(driven):
     told, _ = command(driven, "approve", the_plan(driven))
     assert told["state"] == "made"
     assert driven.engine.migrations == [("vm0", "puma")]
+
+
+@pytest.mark.long
+def test_of_two_plans_for_a_vm_one_is_made(driven):
+    """Both are approved before a look sees either; the migration is followed to its end."""
+    (driven.plugins / "both.py").write_text(BOTH)
+    driven.engine.hosts.append(Host("lion"))
+    driven.crowd(1)
+    driven.start("approve", cluster("both", balance="0", timer=OFTEN),
+                 driven.engine.conf(cache_seconds=0))  # fmt: skip
+    driven.wake_all()
+    driven.wait(lambda: len([each for each in command(driven, "list")[0] if each["state"] == WAITING]) == 2)  # fmt: skip
+    driven.engine.answering.clear()
+    keys = [each["plan"] for each in command(driven, "list")[0] if each["state"] == WAITING]
+    asking = [threading.Thread(target=command, args=(driven, "approve", key)) for key in keys]
+    for each in asking:
+        each.start()
+    states = ("approved", "approved")
+    driven.wait(lambda: tuple(command(driven, "show", key)[0]["state"] for key in keys) == states)
+    driven.engine.answering.set()
+    for each in asking:
+        each.join()
+    ended = {command(driven, "show", key)[0]["because"] for key in keys}
+    assert ended == {"1 of 1 migrations are begun", "vm0 is migrating"}
+    assert len(driven.engine.migrations) == 1
+    driven.engine.finish_migrations()
+    driven.wait_for_log("is done")
 
 
 @pytest.mark.long

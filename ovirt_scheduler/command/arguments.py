@@ -13,7 +13,8 @@ from typing import Any, Callable, Collection, List, Mapping, NoReturn, Sequence,
 
 from ovirt_scheduler.command import tables
 from ovirt_scheduler.command.tables import Shown
-from ovirt_scheduler.errors import NotOverwritten
+from ovirt_scheduler.errors import NotOverwritten, NotPermitted
+from ovirt_scheduler.history import store
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import Settings
@@ -180,6 +181,24 @@ def write(text: str) -> None:
 def state() -> Path:
     """The state folder of the daemon on this machine."""
     return config.state_folder(os.environ, os.getuid())
+
+
+def history() -> Path:
+    """The file of the history, which need not be there yet.
+
+    Raises:
+        NotPermitted: this user may not read it.
+    """
+    file = state() / store.FILE
+    try:
+        readable = not file.exists() or os.access(file, os.R_OK)
+    except PermissionError:  # of the folder
+        readable = False
+    if not readable:
+        raise NotPermitted(
+            f"{file}: only root and the daemon's user may read it; run this with sudo"
+        )
+    return file
 
 
 def settings(options: argparse.Namespace, for_daemon: bool = False) -> Settings:

@@ -42,7 +42,12 @@ _QUESTIONS: Mapping[str, Callable[[terminal.Call, argparse.Namespace], Shown]] =
     "discover": lambda call, _: terminal.discover(call),
     "filter": lambda call, asked: terminal.run_filters(call, asked.unit, inputs.of(asked)),
     "score": lambda call, asked: terminal.run_cost_functions(
-        call, terminal.factors(asked.unit), inputs.of(asked)
+        call,
+        {
+            name: 1 if factor is None else factor
+            for name, factor in inputs.factors("score", asked.unit)
+        },
+        inputs.of(asked),
     ),
     "balance": lambda call, asked: terminal.run_balance(call, asked.unit, inputs.of(asked)),
     "schedulers": lambda call, _: terminal.schedulers(call),

@@ -13,7 +13,7 @@ from ovirt_scheduler.command import arguments, calls, tables
 from ovirt_scheduler.command.recorded import Record, Recorded
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadUsage
-from ovirt_scheduler.history import explanation, store
+from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.query import MOST_ROWS, OUTCOMES, Query, moment
 from ovirt_scheduler.history.reader import Reader
 
@@ -22,6 +22,18 @@ _AGO = re.compile(r"(\d{1,9})([smhdw])")
 _MANY, _FEW = 100, 10  # decisions that are shown, and before those that --follow tells
 _PAUSE = 0.5  # seconds between two looks for new ones
 _FIRST_LOOK = 50  # decisions; more where all of them are new
+
+# The options that choose decisions: metavar, help.
+_CHOOSING = {
+    "vm": ("VM", "on this VM, by its name or id"),
+    "host": ("HOST", "about this host, by its name or id"),
+    "unit": ("NAME", "in which this unit or scheduler was asked for"),
+    "cluster": ("CLUSTER", "that the daemon looked after by itself"),
+    "method": ("METHOD", "of this call, such as runFilters"),
+    "since": ("TIME", "from this time on: 2026-01-31T12:00:00, or how long ago: 90s, 10m, 2h"),
+    "until": ("TIME", "before this time"),
+}
+
 _HEADINGS = ("TIME", "DECISION", "METHOD", "VM", "OUTCOME")
 
 
@@ -36,16 +48,7 @@ def add(to: arguments.Add) -> None:
         "decisions --since 2026-01-31T12:00:00 -o jsonl",
         settings=("config",), output=("table", "json", "jsonl", "names"), in_pipe="json",
     )  # fmt: skip
-    for name, metavar, text in (
-        ("vm", "VM", "on this VM, by its name or id"),
-        ("host", "HOST", "about this host, by its name or id"),
-        ("unit", "NAME", "in which this unit or scheduler was asked for"),
-        ("cluster", "CLUSTER", "that the daemon looked after by itself"),
-        ("method", "METHOD", "of this call, such as runFilters"),
-        ("since", "TIME", "from this time on: 2026-01-31T12:00:00, or how long ago: 90s, 10m, 2h"),
-        ("until", "TIME", "before this time"),
-    ):
-        command.add_argument(f"--{name}", metavar=metavar, help=text)
+    add_query(command, *_CHOOSING)
     command.add_argument(
         "--outcome", choices=OUTCOMES, help="in which a unit ended so; with --unit, that one"
     )
@@ -63,11 +66,19 @@ def add(to: arguments.Add) -> None:
     arguments.add_url(command)
 
 
+def add_query(command: argparse.ArgumentParser, *names: str) -> None:
+    """Add options that choose decisions; of those that are not named none is given."""
+    command.set_defaults(**dict.fromkeys(_CHOOSING), outcome=None, follow=False)
+    for name in names:
+        metavar, text = _CHOOSING[name]
+        command.add_argument(f"--{name}", metavar=metavar, help=text)
+
+
 def _run(options: argparse.Namespace) -> Shown:
     """List the decisions of the history that fit the options."""
     wanted = query(options, time.time())
     if options.events:
-        return _events(Reader(arguments.state() / store.FILE), options, wanted)
+        return _events(Reader(arguments.history()), options, wanted)
     with calls.history(options) as kept:
         if options.follow:
             options.in_pipe = "jsonl"

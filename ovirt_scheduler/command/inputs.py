@@ -7,7 +7,7 @@ import contextlib
 import json
 import re
 import sys
-from typing import Dict, Iterable, Iterator, Mapping, NamedTuple, Tuple, Union
+from typing import Dict, Iterable, Iterator, Mapping, NamedTuple, Optional, Tuple, Union
 from xml.etree import ElementTree
 
 from ovirt_scheduler.errors import BadInput, BadUsage, UnreadableDocument
@@ -134,6 +134,23 @@ def pairs(items: Iterable[str]) -> Dict[str, str]:
             raise BadUsage(f"{item!r} is not of the form key=value")
         found[key] = value
     return found
+
+
+def factors(option: str, items: Iterable[str]) -> Iterator[Tuple[str, Optional[int]]]:
+    """Read items of the form ``NAME`` or ``NAME=FACTOR``.
+
+    Args:
+        option: or command to which they were given, for the message.
+
+    Raises:
+        BadUsage: a factor is no integer.
+    """
+    for item in items:
+        name, equals, factor = item.partition("=")
+        try:
+            yield name, int(factor) if equals else None
+        except ValueError:
+            raise BadUsage(f"{option} {item}: the factor of {name} has to be an integer") from None
 
 
 def arguments(items: Iterable[str]) -> Dict[str, object]:

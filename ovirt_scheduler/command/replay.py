@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Sequence, Tuple
 
-from ovirt_scheduler.command import arguments, decisions, tables
+from ovirt_scheduler.command import arguments, decisions, inputs, tables
 from ovirt_scheduler.command.arguments import tell_progress
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
-from ovirt_scheduler.errors import BadUsage, NotPermitted, NotRecorded
+from ovirt_scheduler.errors import BadUsage, NotRecorded
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
-from ovirt_scheduler.history.store import FILE
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.settings.config import Settings
 from ovirt_scheduler.workbench import pages, replay, replay_report
@@ -58,20 +56,13 @@ def add(to: arguments.Add) -> None:
         help="ask this unit, too, where units of its kind were asked; with a factor only as a cost "
         "function",
     )  # fmt: skip
-    for name, metavar, text in (
-        ("vm", "VM", "decisions on this VM, by its name or id"),
-        ("unit", "NAME", "in which this unit or scheduler was asked for"),
-        ("since", "TIME", "from this time on: 2026-01-31T12:00:00, or how long ago: 90s, 10m, 2h"),
-        ("until", "TIME", "before this time"),
-    ):
-        command.add_argument(f"--{name}", metavar=metavar, help=text)
+    decisions.add_query(command, "vm", "unit", "since", "until")
     command.add_argument(
         "--limit", metavar="NUMBER", type=int, help="the newest of them (default: all)"
     )
     command.add_argument(
         "--html", metavar="FILE", type=Path, help="write a page with plots, in one file"
     )
-    command.set_defaults(host=None, cluster=None, method=None, outcome=None, follow=False)
 
 
 def _run(options: argparse.Namespace) -> Shown:
@@ -79,7 +70,7 @@ def _run(options: argparse.Namespace) -> Shown:
     chosen, plugins = decisions.query(options, time.time(), _MOST), options.plugins
     options.plugins = None
     settings = arguments.settings(options)
-    reader = Reader(_file(), _QUERY_SECONDS)
+    reader = Reader(arguments.history(), _QUERY_SECONDS)
     numbers = reader.recorded(chosen, options.limit)
     if not numbers:
         raise NotRecorded(_nothing(reader))
@@ -100,24 +91,6 @@ def _run(options: argparse.Namespace) -> Shown:
     return _shown(comparison, stopped, lines, faults)
 
 
-def _file() -> Path:
-    """The history's file.
-
-    Raises:
-        NotPermitted: this user may not read it.
-    """
-    file = arguments.state() / FILE
-    try:
-        readable = not file.exists() or os.access(file, os.R_OK)
-    except PermissionError:  # of the folder
-        readable = False
-    if not readable:
-        raise NotPermitted(
-            f"{file}: only root and the daemon's user may read it; run this with sudo"
-        )
-    return file
-
-
 def _nothing(reader: Reader) -> str:
     """What to do where there is nothing to replay."""
     if reader.recorded(Query(), 1):
@@ -135,20 +108,11 @@ def _changes(options: argparse.Namespace) -> Changes:
         BadUsage: a factor that is none.
     """
     factors: Dict[str, int] = {}
-    for name, factor in _items("--set", options.set):
+    for name, factor in inputs.factors("--set", options.set):
         if factor is None:
             raise BadUsage(f"--set {name}: write the factor, too: --set {name}=2")
         factors[name] = factor
-    return Changes(factors, tuple(options.without), dict(_items("--with", options.added)))
-
-
-def _items(option: str, items: Sequence[str]) -> Iterator[Tuple[str, Optional[int]]]:
-    for item in items:
-        name, equals, factor = item.partition("=")
-        try:
-            yield name, int(factor) if equals else None
-        except ValueError:
-            raise BadUsage(f"{option} {item}: the factor of {name} has to be an integer") from None
+    return Changes(factors, tuple(options.without), dict(inputs.factors("--with", options.added)))
 
 
 def _replay(

@@ -12,7 +12,6 @@ from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.errors import BadUsage
 from ovirt_scheduler.history.reader import Reader
-from ovirt_scheduler.history.store import FILE
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import ClusterSettings
 from ovirt_scheduler.workbench import pages, policy, scenario, simulation_report, snapshot
@@ -131,7 +130,7 @@ def _taken(options: argparse.Namespace) -> Snapshot:
     if sum(sources) != 1:
         raise BadUsage("name a snapshot's file, or give one of --hosts and --recorded")
     if options.recorded:
-        return snapshot.recorded(Reader(arguments.state() / FILE))
+        return snapshot.recorded(Reader(arguments.history()))
     if options.snapshot is None:
         return Snapshot.of_documents(options.hosts, options.vms)
     if options.vms is not None:

@@ -305,22 +305,6 @@ def _plain(value: object) -> object:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-def factors(items: Sequence[str]) -> Dict[str, int]:
-    """Read items of the form ``NAME`` or ``NAME=FACTOR``; the factor is 1 by default.
-
-    Raises:
-        BadUsage: a factor is no integer.
-    """
-    found = {}
-    for item in items:
-        name, equals, factor = item.partition("=")
-        try:
-            found[name] = int(factor) if equals else 1
-        except ValueError:
-            raise BadUsage(f"{item!r}: the factor of {name} has to be an integer") from None
-    return found
-
-
 class _Answer:
     """A reply in the engine form, taken apart (contract 3.2)."""
 

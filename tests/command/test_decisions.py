@@ -8,6 +8,7 @@ import pty
 import signal
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -16,6 +17,7 @@ from ovirt_scheduler.history.store import FILE
 from ovirt_scheduler.history.tables import Tables
 from tests.support.command import run
 from tests.support.paths import PROJECT
+from tests.support.processes import as_stranger
 
 VM = "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b01"
 MORNING = 1769846400.25  # 2026-01-31T08:00:00.250Z
@@ -249,3 +251,22 @@ def test_what_happened_to_plugins_is_listed(tmp_path):
     assert "sha256:2, former sha256:1" in " ".join(out.split())
     status, _, err = run(tmp_path, "decisions", "--events", "--vm", "web")
     assert (status, "--events does not go with --vm" in err) == (2, True)
+
+
+EACH = """
+from ovirt_scheduler.command import cli
+for words in (["replay"], ["decisions", "--events"], ["simulate", "--recorded"]):
+    print(words[0], cli.main(words))
+"""
+
+
+def test_who_may_not_read_the_history_is_told_who_may():
+    """Whichever command reads it; the state folder is closed to others."""
+    with tempfile.TemporaryDirectory() as name:  # which is root's
+        ended = subprocess.run(
+            [*as_stranger(), sys.executable, "-c", EACH], cwd=PROJECT, text=True,
+            capture_output=True, env={**os.environ, "STATE_DIRECTORY": name}, check=False,
+        )  # fmt: skip
+    assert ended.stdout == "replay 77\ndecisions 77\nsimulate 77\n"
+    told = f"ovirt-scheduler: {name}/history.sqlite: only root and the daemon's user may read it"
+    assert [line.partition(";")[0] for line in ended.stderr.splitlines()] == [told] * 3

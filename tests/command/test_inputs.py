@@ -107,3 +107,10 @@ def test_arguments_are_json_or_text_or_a_file(tmp_path):
         inputs.arguments(["size"])
     with pytest.raises(BadInput, match="nowhere: cannot be read"):
         inputs.arguments([f"hosts=@{tmp_path}/nowhere"])
+
+
+def test_a_factor_may_be_left_out():
+    """NAME or NAME=FACTOR, which is an integer."""
+    assert dict(inputs.factors("score", ["a", "b=-3"])) == {"a": None, "b": -3}
+    with pytest.raises(BadUsage, match="score b=much: the factor of b has to be an integer"):
+        dict(inputs.factors("score", ["b=much"]))

@@ -222,13 +222,6 @@ def test_a_document_that_is_none_is_refused(call):
         terminal.run_filters(call, ["First"], Inputs("<hosts"))
 
 
-def test_the_factor_is_one_unless_said():
-    """NAME or NAME=FACTOR."""
-    assert terminal.factors(["a", "b=-3"]) == {"a": 1, "b": -3}
-    with pytest.raises(BadUsage, match="the factor of b has to be an integer"):
-        terminal.factors(["b=much"])
-
-
 def test_a_certificate_that_is_not_trusted_is_told(daemon):
     """With what to do."""
     with terminal.remote(daemon.url, None) as call, pytest.raises(NoAnswer, match="--ca"):

@@ -18,7 +18,7 @@ import pytest
 from ovirt_scheduler.command import cli
 from tests.support.daemon import Daemon, StartDaemon
 from tests.support.paths import PROJECT
-from tests.support.processes import as_stranger, for_all_users
+from tests.support.processes import for_all_users
 from tests.support.rest_server import Host, RestServer, Vm, id_of
 
 pytestmark = pytest.mark.usefixtures("one_executor")
@@ -386,16 +386,3 @@ def test_a_replay_as_root_runs_plugins_as_plugin_user(start_daemon: StartDaemon)
         )  # fmt: skip
     (differ,) = json.loads(ended.stdout)["differ"]
     assert (differ["old"], differ["new"]) == ([], [LYNX, PUMA])
-
-
-@pytest.mark.long
-def test_who_may_not_read_the_history_is_told_who_may():
-    """The state folder is closed to others."""
-    with tempfile.TemporaryDirectory() as name:  # which is root's
-        command = [sys.executable, "-m", "ovirt_scheduler", "replay"]
-        ended = subprocess.run(
-            [*as_stranger(), *command], cwd=PROJECT, text=True, stderr=subprocess.PIPE,
-            env={**os.environ, "STATE_DIRECTORY": name}, check=False,
-        )  # fmt: skip
-    assert ended.returncode == 77
-    assert "only root and the daemon's user may read it; run this with sudo" in ended.stderr

@@ -19,7 +19,6 @@ from ovirt_scheduler.errors import (
 )
 from ovirt_scheduler.log.fields import Name
 from ovirt_scheduler.model.requests import AnswerForm, Caller
-from ovirt_scheduler.server import values
 from ovirt_scheduler.server.codec import decode_call, encode_answer, encode_fault
 from ovirt_scheduler.server.method import Method, Reply
 
@@ -82,6 +81,7 @@ class Dispatcher:
         """The document of the answer, and the log's fields on it."""
         method = self._method(caller, name)
         try:
+            method.count(parameters)
             answer = method.run(caller, parameters)
             reply = answer if isinstance(answer, Reply) else Reply(answer)
             return encode_answer(reply.answer), reply.log_fields
@@ -111,7 +111,8 @@ class Dispatcher:
     def _introspection(self) -> Tuple[Method, ...]:
         return (
             Method("system.listMethods", "The names of all methods, sorted.",
-                   (("array",),), self._list_methods),
+                   (("array",),), lambda caller, _: sorted(self._methods[caller.form]),
+                   parameters=()),
             Method("system.methodHelp", "What the method of that name does, in words.",
                    (("string", "string"),),
                    lambda caller, parameters: self._method(caller, _only(parameters)).help),
@@ -121,10 +122,6 @@ class Dispatcher:
                    (("array", "string"),),
                    lambda caller, parameters: self._method(caller, _only(parameters)).signatures),
         )  # fmt: skip
-
-    def _list_methods(self, caller: Caller, parameters: Tuple[object, ...]) -> object:
-        values.counted("system.listMethods", (), parameters)
-        return sorted(self._methods[caller.form])
 
 
 def _refused(refusal: RequestError) -> Tuple[bytes, Dict[str, object]]:

@@ -16,7 +16,7 @@ from ovirt_scheduler.history import record
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverDecision
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.server import driver_wire, values
-from ovirt_scheduler.server.method import Method, Parameters, Reply, in_both_forms, signatures
+from ovirt_scheduler.server.method import Method, Parameters, Reply, in_both_forms
 
 _ANYTHING = (
     "string", "int", "boolean", "double", "array", "struct", "base64", "dateTime.iso8601"
@@ -85,41 +85,30 @@ def methods(service: DriverService, engine_reasons: bool = False) -> Iterator[Me
     """
     for call in _CALLS:
         parameters = ("scheduler", *INTERFACE_METHODS[call.method].parameters)
-        yield from in_both_forms(
-            call.name,
-            f"{call.name}({', '.join(parameters)})\n\n{call.help}",
-            signatures(call.result, parameters),
-            partial(_call, service, call, engine_reasons and call.method == "select_host"),
-        )
+        run = partial(_call, service, call, engine_reasons and call.method == "select_host")
+        yield from in_both_forms(call.name, parameters, (call.result,), call.help, run)
     yield from in_both_forms(
         "schedule",
-        """schedule(topic, method, arguments)
-
-arguments: struct, by the names that the method's signature has (getTopics tells it).
+        ("topic", "method", "arguments"),
+        _ANYTHING,
+        """arguments: struct, by the names that the method's signature has (getTopics tells it).
 Gives back what the method of the topic's driver returned.""",
-        tuple((result, "string", "string", "struct") for result in _ANYTHING),
         partial(_schedule, service),
     )
-    yield from in_both_forms(
-        "getSchedulers",
-        "getSchedulers()\n\nAll schedulers, each a struct: what it is, and what it takes.",
-        (("array",),),
-        partial(_list, "getSchedulers", lambda: driver_wire.schedulers(service.schedulers())),
-    )
-    yield from in_both_forms(
-        "getTopics",
-        "getTopics()\n\nAll topics, each a struct: its driver, and the methods of that.",
-        (("array",),),
-        partial(_list, "getTopics", lambda: driver_wire.topics(service.topics())),
-    )
+    for name, text, read in (
+        ("getSchedulers", "All schedulers, each a struct: what it is, and what it takes.",
+         lambda: driver_wire.schedulers(service.schedulers())),
+        ("getTopics", "All topics, each a struct: its driver, and the methods of that.",
+         lambda: driver_wire.topics(service.topics())),
+    ):  # fmt: skip
+        yield from in_both_forms(name, (), ("array",), text, partial(_list, read))
 
 
 def _call(
     service: DriverService, call: _Call, reasons: bool, caller: Caller, parameters: Parameters
 ) -> object:
-    names = INTERFACE_METHODS[call.method].parameters
-    arguments = driver_wire.named(call.name, names, parameters)
-    name = str(arguments.pop("scheduler"))
+    name = values.string("scheduler", parameters[0])
+    arguments = dict(zip(INTERFACE_METHODS[call.method].parameters, parameters[1:]))
     try:
         driver = service.scheduler(name, call.method)
     except UnknownUnit as error:
@@ -129,7 +118,10 @@ def _call(
 
 
 def _schedule(service: DriverService, caller: Caller, parameters: Parameters) -> object:
-    topic, method, arguments = driver_wire.schedule(parameters)
+    topic, method = map(values.string, ("topic", "method"), parameters)
+    arguments = parameters[2]
+    if not isinstance(arguments, dict):
+        raise values.expected("arguments", "a struct", arguments)
     try:
         driver = service.publisher(topic, method)
     except UnknownUnit as error:
@@ -140,8 +132,7 @@ def _schedule(service: DriverService, caller: Caller, parameters: Parameters) ->
     return _reply(decision)
 
 
-def _list(name: str, read: Callable[[], object], caller: Caller, parameters: Parameters) -> object:
-    values.counted(name, (), parameters)
+def _list(read: Callable[[], object], caller: Caller, _none: Parameters) -> object:
     result = read()
     return result if caller.form is AnswerForm.DESIGN else values.envelope(result, {}, ())
 

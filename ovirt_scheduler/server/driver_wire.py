@@ -17,37 +17,8 @@ from ovirt_scheduler.model.drivers import (
 from ovirt_scheduler.model.requests import Caller, WantedUnit
 from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.server import values
-from ovirt_scheduler.server.method import Parameters
 
-_SCHEDULE = ("topic", "method", "arguments")
 _FACTOR = re.compile(r"-?[0-9]{1,10}")
-
-
-def named(method: str, names: Tuple[str, ...], parameters: Parameters) -> Dict[str, object]:
-    """The parameters of a call, the first of which names the scheduler.
-
-    Args:
-        method: its name in XML-RPC.
-        names: of the parameters after the scheduler.
-
-    Raises:
-        BadParameters: their number is wrong, or the scheduler is no string.
-    """
-    arguments = values.counted(method, ("scheduler", *names), parameters)
-    values.string("scheduler", arguments[0])
-    return dict(zip(("scheduler", *names), arguments))
-
-
-def schedule(parameters: Parameters) -> Tuple[str, str, Dict[str, object]]:
-    """``schedule(topic, method, arguments)``.
-
-    Raises:
-        BadParameters: which parameter, and what was expected.
-    """
-    topic, method, arguments = values.counted("schedule", _SCHEDULE, parameters)
-    if not isinstance(arguments, dict):
-        raise values.expected("arguments", "a struct", arguments)
-    return values.string("topic", topic), values.string("method", method), arguments
 
 
 def request(

@@ -6,6 +6,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any, Callable, FrozenSet, Iterator, Mapping, Optional, Sequence, Tuple
 
+from ovirt_scheduler.errors import BadParameters
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.model.results import CallResult
 
@@ -15,11 +16,12 @@ Parameters = Tuple[object, ...]
 
 _MANY = ("string", "array")  # a document, or ids
 _TYPES = {  # of parameters, in XML-RPC's words; others are strings
-    "names": ("array",),
-    "functions": ("array", "struct"),
+    "arguments": ("struct",),
+    "cost_functions": ("array", "struct"),
+    "filters": ("array",),
     "hosts": _MANY,
-    "vms": _MANY,
     "properties": ("struct",),
+    "vms": _MANY,
 }
 
 
@@ -50,26 +52,52 @@ class Method:
     signatures: Tuple[Tuple[str, ...], ...]
     run: Callable[[Caller, Parameters], object]
     forms: FrozenSet[AnswerForm] = frozenset(AnswerForm)  # in which it is offered like this
+    parameters: Optional[Tuple[str, ...]] = None  # names; None: ``run`` counts them itself
+
+    def count(self, parameters: Parameters) -> None:
+        """Hold a call to the number of parameters.
+
+        Raises:
+            BadParameters: there are more or fewer than the method takes.
+        """
+        names = self.parameters
+        if names is not None and len(parameters) != len(names):
+            wanted = f"{len(names)} parameters ({', '.join(names)})" if names else "no parameters"
+            raise BadParameters(f"{self.name} takes {wanted}, not {len(parameters)}")
+
+
+def in_form(
+    form: AnswerForm,
+    name: str,
+    parameters: Tuple[str, ...],
+    results: Sequence[str],
+    text: str,
+    run: Callable[[Caller, Parameters], object],
+) -> Method:
+    """A method as one answer form offers it.
+
+    Args:
+        parameters: their names.
+        results: the types that the answer may have in that form.
+        text: the help, without the line that shows the parameters.
+    """
+    types = itertools.product(results, *(_TYPES.get(each, ("string",)) for each in parameters))
+    shown = f"{name}({', '.join(parameters)})\n\n{text}"
+    return Method(name, shown, tuple(types), run, frozenset((form,)), parameters)
 
 
 def in_both_forms(
     name: str,
+    parameters: Tuple[str, ...],
+    results: Sequence[str],
     text: str,
-    ways: Sequence[Tuple[str, ...]],
     run: Callable[[Caller, Parameters], object],
 ) -> Iterator[Method]:
     """A method as each answer form offers it: in the engine form the answer is an envelope.
 
     Args:
-        text, ways: help and signatures in the design form.
+        results, text: in the design form.
         run: answers in the form that the caller uses.
     """
-    yield Method(name, text, tuple(ways), run, frozenset((AnswerForm.DESIGN,)))
-    enveloped = tuple(dict.fromkeys(("struct", *way[1:]) for way in ways))
-    yield Method(name, text + _ENVELOPE, enveloped, run, frozenset((AnswerForm.ENGINE,)))
-
-
-def signatures(result: str, parameters: Sequence[str]) -> Tuple[Tuple[str, ...], ...]:
-    """The ways to call a method: the result, and each of the types that a parameter may have."""
-    ways = itertools.product(*(_TYPES.get(each, ("string",)) for each in parameters))
-    return tuple((result, *way) for way in ways)
+    yield in_form(AnswerForm.DESIGN, name, parameters, results, text, run)
+    yield in_form(AnswerForm.ENGINE, name, parameters, ("struct",), text + _ENVELOPE, run)

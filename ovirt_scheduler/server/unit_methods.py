@@ -13,8 +13,8 @@ from ovirt_scheduler.decisions.units import UnitService
 from ovirt_scheduler.history import record
 from ovirt_scheduler.model.requests import AnswerForm, Caller, EngineScores, Request
 from ovirt_scheduler.model.units import Kind, PolicyUnit
-from ovirt_scheduler.server import discovery, unit_wire, values
-from ovirt_scheduler.server.method import Method, Parameters, Reply, in_both_forms, signatures
+from ovirt_scheduler.server import discovery, unit_wire
+from ovirt_scheduler.server.method import Method, Parameters, Reply, in_both_forms, in_form
 
 Units = Tuple[PolicyUnit, ...]
 
@@ -23,7 +23,7 @@ class _Run(NamedTuple):
     """One of the operations that run policy units."""
 
     name: str
-    read: Callable[[Caller, Parameters], Request]
+    read: Callable[..., Request]  # of the caller and the parameters
     parameters: Tuple[str, ...]
     result: str  # its type in the design form
     help: str
@@ -31,20 +31,20 @@ class _Run(NamedTuple):
 
 _RUNS = (
     _Run("runFilters", unit_wire.filters_request,
-         ("names", "hosts", "vm", "properties"), "array",
-         """names: array of the filters' names, run in this order.
+         ("filters", "hosts", "vm", "properties"), "array",
+         """filters: array of their names, run in this order.
 hosts: an XML document as a string, or an array of ids.
 vm: an XML document, or an id.
 properties: struct of strings, for all filters.
 Gives the ids of the hosts that every filter accepted, in the order given."""),
     _Run("runCostFunctions", unit_wire.cost_functions_request,
-         ("functions", "hosts", "vm", "properties"), "struct",
-         """functions: array of [name, factor], or a struct of factor by name.
+         ("cost_functions", "hosts", "vm", "properties"), "struct",
+         """cost_functions: array of [name, factor], or a struct of factor by name.
 hosts, vm, properties: as for runFilters.
 Gives for each host the sum of factor times cost; lower is better."""),
     _Run("runLoadBalancing", unit_wire.balance_request,
-         ("name", "hosts", "properties"), "struct",
-         """name: of one balance.
+         ("balance", "hosts", "properties"), "struct",
+         """balance: its name.
 hosts, properties: as for runFilters.
 Gives the VM to migrate and the hosts it may go to, or nothing."""),
 )  # fmt: skip
@@ -68,21 +68,15 @@ def methods(
     """
     for form, show, result, text in _DISCOVERED:
         for name in ("discover", "Discover"):
-            discover = partial(_discover, service, show)
-            yield Method(name, f"{name}()\n\n{text}", ((result,),), discover, frozenset((form,)))
+            yield in_form(form, name, (), (result,), text, partial(_discover, service, show))
     for run in _RUNS:
-        yield from in_both_forms(
-            run.name,
-            f"{run.name}({', '.join(run.parameters)})\n\n{run.help}",
-            signatures(run.result, run.parameters),
-            partial(_decide, service, scores, engine_reasons, run),
-        )
+        decide = partial(_decide, service, scores, engine_reasons, run)
+        yield from in_both_forms(run.name, run.parameters, (run.result,), run.help, decide)
 
 
 def _discover(
-    service: UnitService, show: Callable[[Units], object], _caller: Caller, parameters: Parameters
+    service: UnitService, show: Callable[[Units], object], _caller: Caller, _none: Parameters
 ) -> object:
-    values.counted("discover", (), parameters)
     return show(service.discover())
 
 
@@ -94,7 +88,7 @@ def _decide(
     caller: Caller,
     parameters: Parameters,
 ) -> Reply:
-    decision = service.decide(run.read(caller, parameters))
+    decision = service.decide(run.read(caller, *parameters))
     if caller.form is AnswerForm.DESIGN:
         answer = unit_wire.design_answer(decision)
     else:

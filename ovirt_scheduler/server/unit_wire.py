@@ -11,45 +11,41 @@ from ovirt_scheduler.model.requests import UUID, Caller, EngineScores, Request, 
 from ovirt_scheduler.model.results import Migration
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.server import values
-from ovirt_scheduler.server.method import Parameters
 
 # Structs of the engine's discover.
 _ENGINE_GROUPS = {Kind.FILTER: "filters", Kind.COST_FUNCTION: "scores", Kind.BALANCE: "balance"}
 
-_FILTERS = ("filters", "hosts", "vm", "properties")
-_COST_FUNCTIONS = ("cost functions", "hosts", "vm", "properties")
-_BALANCE = ("balance", "hosts", "properties")
 
-
-def filters_request(caller: Caller, parameters: Parameters) -> Request:
-    """``runFilters(names, hosts, vm, properties)`` (contract 2.2).
+def filters_request(
+    caller: Caller, filters: object, hosts: object, vm: object, custom: object
+) -> Request:
+    """The call ``runFilters(filters, hosts, vm, properties)`` (contract 2.2).
 
     Raises:
         BadParameters: which parameter, and what was expected.
     """
-    names, *others = values.counted("runFilters", _FILTERS, parameters)
-    wanted = [WantedUnit(name) for name in values.strings("filters", names)]
-    return _request(caller, Kind.FILTER, wanted, *others)
+    wanted = [WantedUnit(name) for name in values.strings("filters", filters)]
+    return _request(caller, Kind.FILTER, wanted, hosts, vm, custom)
 
 
-def cost_functions_request(caller: Caller, parameters: Parameters) -> Request:
-    """``runCostFunctions([[name, factor], ...], hosts, vm, properties)`` (contract 2.3).
-
-    Raises:
-        BadParameters: which parameter, and what was expected.
-    """
-    functions, *others = values.counted("runCostFunctions", _COST_FUNCTIONS, parameters)
-    return _request(caller, Kind.COST_FUNCTION, _factors(functions), *others)
-
-
-def balance_request(caller: Caller, parameters: Parameters) -> Request:
-    """``runLoadBalancing(name, hosts, properties)`` (contract 2.4).
+def cost_functions_request(
+    caller: Caller, functions: object, hosts: object, vm: object, custom: object
+) -> Request:
+    """The call ``runCostFunctions([[name, factor], ...], hosts, vm, properties)`` (contract 2.3).
 
     Raises:
         BadParameters: which parameter, and what was expected.
     """
-    name, hosts, custom = values.counted("runLoadBalancing", _BALANCE, parameters)
-    wanted = (WantedUnit(values.string("balance", name)),)
+    return _request(caller, Kind.COST_FUNCTION, _factors(functions), hosts, vm, custom)
+
+
+def balance_request(caller: Caller, balance: object, hosts: object, custom: object) -> Request:
+    """The call ``runLoadBalancing(balance, hosts, properties)`` (contract 2.4).
+
+    Raises:
+        BadParameters: which parameter, and what was expected.
+    """
+    wanted = (WantedUnit(values.string("balance", balance)),)
     return Request(
         caller, Kind.BALANCE, wanted, values.hosts(hosts), None, values.properties(custom)
     )

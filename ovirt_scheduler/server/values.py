@@ -11,19 +11,6 @@ from typing import Dict, List, Mapping, Sequence, Union
 from ovirt_scheduler.errors import BadParameters
 from ovirt_scheduler.model.requests import Document, Hosts, Vm, WantedUnit, is_document
 from ovirt_scheduler.model.units import MOST_UNITS
-from ovirt_scheduler.server.method import Parameters
-
-
-def counted(method: str, names: Sequence[str], parameters: Parameters) -> Parameters:
-    """The parameters, if there are as many as names.
-
-    Raises:
-        BadParameters: there are not.
-    """
-    if len(parameters) != len(names):
-        wanted = f"{len(names)} parameters ({', '.join(names)})" if names else "no parameters"
-        raise BadParameters(f"{method} takes {wanted}, not {len(parameters)}")
-    return parameters
 
 
 def type_of(value: object) -> str:

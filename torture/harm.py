@@ -169,13 +169,14 @@ class Reloader:
                 bad = ["no_such_key = 1", "plugin_timeout = never", "[", "ssl = false"]
                 self._subject.configure(more=self._chosen.choice(bad))
             told = "are read again" if good else "the settings are refused"
-            before = self._subject.log().count(told)
-            self._subject.reload()
-            begin = time.monotonic()
-            while self._subject.log().count(told) == before and not stop.wait(0.1):
-                if time.monotonic() > begin + _RELOADED_WITHIN:
-                    self._tally.find(f"SIGHUP with {'good' if good else 'bad'} settings: not told")
-                    break
-            else:
-                self._tally.count(f"SIGHUPs with {'good' if good else 'bad'} settings")
+            what = f"with {'good' if good else 'bad'} settings"
+            with contextlib.closing(self._subject.follow()) as log:
+                self._subject.reload()
+                give_up = time.monotonic() + _RELOADED_WITHIN
+                while not log.says(told) and not stop.wait(0.1):
+                    if time.monotonic() > give_up:
+                        self._tally.find(f"SIGHUP {what}: not told")
+                        break
+                else:
+                    self._tally.count(f"SIGHUPs {what}")
         self._subject.configure()

@@ -20,6 +20,7 @@ class Report:
         seconds: that the torture lasted, start and end of the daemon included.
         before: when it was warm; ``after`` when everybody had gone; None where it had died.
         findings: what did not hold; the first of them at least.
+        threads: where the daemon's threads were at the first finding, if gdb is here.
     """
 
     seed: int
@@ -29,6 +30,7 @@ class Report:
     before: Footing
     after: Optional[Footing]
     findings: list[str]
+    threads: str = ""
 
     @property
     def holds(self) -> bool:
@@ -51,6 +53,8 @@ class Report:
             lines.append("What did not hold:")
             for finding in self.findings:
                 lines.append(textwrap.indent(finding.rstrip(), "    ").replace("    ", "  - ", 1))
+            if self.threads:
+                lines += ["", "The daemon's threads at the first of them:", self.threads]
         return "\n".join(lines)
 
 

@@ -71,7 +71,7 @@ def torture(seed: int, duration: float, clients: int, folder: Path) -> Report:
     with Subject(folder, clients) as subject, bounded(subject, tally, duration):
         warm = Crowd(tally)
         admit(warm, subject, tally, good, clients - good, seed)
-        watch(subject, min(_WARM_SECONDS, duration / 4))
+        watch(subject, tally, min(_WARM_SECONDS, duration / 4))
         warm.end()
         tally.counts.clear()
         before = settled(subject.pid, None, _SETTLE_SECONDS)
@@ -84,7 +84,7 @@ def torture(seed: int, duration: float, clients: int, folder: Path) -> Report:
         for harmful in (killer, editor, reloader):
             crowd.play(harmful.run, type(harmful).__name__)
         crowd.play(Reader(subject, tally).run, "a reader of pages")
-        watch(subject, began + duration - time.monotonic())
+        threads = watch(subject, tally, began + duration - time.monotonic())
         crowd.end()
         after = aftermath(subject, tally, before, editor)
         kinds = {"good": good, "bad": clients - good}
@@ -92,7 +92,14 @@ def torture(seed: int, duration: float, clients: int, folder: Path) -> Report:
     for record in log[:5]:
         tally.find(f"unforeseen in the log:\n{record:.3000}")
     return Report(
-        seed, time.monotonic() - began, kinds, dict(tally.counts), before, after, tally.findings
+        seed,
+        time.monotonic() - began,
+        kinds,
+        dict(tally.counts),
+        before,
+        after,
+        tally.findings,
+        threads,
     )
 
 
@@ -122,11 +129,19 @@ def bounded(subject: Subject, tally: Tally, duration: float) -> Iterator[None]:
     timer.cancel()
 
 
-def watch(subject: Subject, duration: float) -> None:
-    """Wait for the time to be over, or the daemon."""
+def watch(subject: Subject, tally: Tally, duration: float) -> str:
+    """Wait for the time to be over, or the daemon.
+
+    Returns:
+        Where the daemon's threads were at the first finding; empty where there was none.
+    """
+    threads = ""
     end = time.monotonic() + duration
     while time.monotonic() < end and subject.alive:
         time.sleep(0.2)
+        if tally.findings and not threads:
+            threads = subject.threads()
+    return threads
 
 
 def aftermath(subject: Subject, tally: Tally, before: Footing, editor: Editor) -> Footing | None:

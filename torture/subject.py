@@ -7,6 +7,8 @@ import re
 import shutil
 import signal
 import ssl
+import subprocess
+import time
 from pathlib import Path
 
 from bench import servers
@@ -17,6 +19,8 @@ MOST_BYTES = 1 << 20  # of a request
 SECONDS = 4.0  # for a handshake, and for a request to arrive
 PLUGIN_SECONDS = 1.0
 REQUEST_SECONDS = 8.0
+_GDB_SECONDS = 30.0
+_SAID_SECONDS = 0.5  # until what the daemon said has been read
 
 # Of the folder of those that misbehave; the rest keeps all, or fails.
 _WELL_BEHAVED = {"keeps_all", "keeps_first", "keeps_none"}
@@ -65,6 +69,33 @@ cpu_limit = 1
 """
 
 _RECORD = re.compile(r"^(?=\d{4}-\d\d-\d\d )", re.MULTILINE)
+
+
+class Followed:
+    """What is written to a log file from now on, also when the file is rotated away."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = path.open("rb")
+        self._file.seek(0, os.SEEK_END)
+        self._begun = b""  # a line that is not at its end yet
+
+    def says(self, words: str) -> bool:
+        """Whether the words stand in a line that has come since the last look."""
+        try:
+            moved = not os.path.samestat(self._path.stat(), os.fstat(self._file.fileno()))
+        except FileNotFoundError:  # the next one is about to be made
+            moved = False
+        new = self._begun + self._file.read()
+        if moved:  # before it was read, so that was all of it
+            self.close()
+            self._file = self._path.open("rb")
+            new += self._file.read()
+        lines, _, self._begun = new.rpartition(b"\n")
+        return words.encode() in lines
+
+    def close(self) -> None:
+        self._file.close()
 
 
 class Subject:
@@ -127,6 +158,26 @@ class Subject:
 
     def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
+
+    def threads(self) -> str:
+        """Where each thread of the daemon is, in Python's lines; empty without gdb.
+
+        gdb has the interpreter write them to standard error, as faulthandler does; no lock is
+        taken for it.
+        """
+        gdb = shutil.which("gdb")
+        if gdb is None or not self.alive:
+            return ""
+        before = len(self._server.said)
+        call = "call (void *) _Py_DumpTracebackThreads(2, 0, 0)"
+        command = [gdb, "--batch", "--nx", "--pid", str(self.pid), "-ex", call]
+        subprocess.run(command, capture_output=True, timeout=_GDB_SECONDS, check=False)
+        time.sleep(_SAID_SECONDS)
+        return self._server.said[before:]
+
+    def follow(self) -> Followed:
+        """The lines of the log from now on."""
+        return Followed(self._state / "log")
 
     def log(self) -> str:
         """All of the log, the files that were rotated away included, the oldest first."""

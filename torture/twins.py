@@ -61,7 +61,7 @@ class Operator:
             if status != 0:
                 self._tally.find(f"{name} ended with status {status}")
         self._twins.start(name)
-        self._await(f"{name} is not used again", lambda name=name: self._twins.is_up(name))
+        self._await(f"{name} is not used again", lambda: self._twins.is_up(name))
 
     def _kill(self, name: str) -> None:
         daemon = self._twins.daemons[name]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -14,6 +16,7 @@ from tests.support.twins import HAPROXY
 from torture.clients import calls
 from torture.footing import Footing
 from torture.report import Report
+from torture.subject import Followed, Subject
 from torture.tally import Tally
 
 pytestmark = pytest.mark.long
@@ -93,6 +96,26 @@ def test_a_report_of_what_did_not_hold_says_what():
     assert json.loads(report.as_json())["after"] is None
 
 
+def test_a_log_is_followed_beyond_its_rotation(tmp_path):
+    """What stood there before does not count, and no line is lost."""
+    path = tmp_path / "log"
+    path.write_text("read again\n")
+    with contextlib.closing(Followed(path)) as log:
+        assert not log.says("read again")
+        with path.open("a") as file:
+            file.write("read ")
+        assert not log.says("read again")
+        with path.open("a") as file:
+            file.write("again\n")
+        path.rename(tmp_path / "log.1")
+        path.write_text("and more\n")
+        assert log.says("read again")
+        assert not log.says("read again")
+        with path.open("a") as file:
+            file.write("still more\n")
+        assert log.says("still more")
+
+
 @pytest.mark.skipif(HAPROXY is None, reason="haproxy is not here: apt-get install haproxy")
 def test_two_daemons_that_are_killed_and_restarted_hold():
     """Only calls that were under way when one was killed fail."""
@@ -102,3 +125,12 @@ def test_two_daemons_that_are_killed_and_restarted_hold():
     )  # fmt: skip
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stdout.endswith("Everything held.\n")
+
+
+@pytest.mark.skipif(shutil.which("gdb") is None, reason="gdb is not here: apt-get install gdb")
+def test_it_is_told_where_the_daemons_threads_are(tmp_path):
+    """Each line of Python in which one waits."""
+    with Subject(tmp_path, 8) as subject:
+        threads = subject.threads()
+    assert "Thread 0x" in threads
+    assert "ovirt_scheduler/daemon/daemon.py" in threads

@@ -53,18 +53,27 @@ class Inputs(NamedTuple):
         return sum(len(each.document.data) for each in self.documents)
 
 
+Made = Tuple[Row, Optional[Inputs]]  # a decision, with what it was made on where that is recorded
+
+
 class Recording(NamedTuple):
-    """A decision with what it was made on, ready to be written.
+    """A decision, ready to be written.
 
     Attributes:
-        documents: with what each is, whether it is of the engine, its key.
+        request: of a driver; None: what the decision was made on is not recorded.
+        documents: that it was made on: what each is, whether it is of the engine, its key.
         pieces: by key, of those documents that were not written before.
     """
 
     row: Row
-    documents: Sequence[Tuple[Role, bool, bytes]]
-    request: str
-    pieces: Mapping[bytes, Pieces]
+    request: Optional[str] = None
+    documents: Sequence[Tuple[Role, bool, bytes]] = ()
+    pieces: Mapping[bytes, Pieces] = {}
+
+
+def leave_out(documents: Sequence[Document]) -> Sequence[Optional[Pieces]]:
+    """Cuts no document, so that none is recorded."""
+    return [None] * len(documents)
 
 
 def inputs(
@@ -116,10 +125,8 @@ class Cutter:
         # passwords against them they are this process's own, and are written nowhere.
         self._secret = secrets.token_bytes(32)
 
-    def ready(
-        self, made: Sequence[Tuple[Row, Inputs]], is_known: Callable[[bytes], bool]
-    ) -> List[Recording]:
-        """Decisions with what they were made on, ready to be written.
+    def ready(self, made: Sequence[Made], is_known: Callable[[bytes], bool]) -> List[Recording]:
+        """Decisions, ready to be written, with the documents cut that they were made on.
 
         Args:
             is_known: whether the document of a key was written before.
@@ -128,13 +135,16 @@ class Cutter:
         pieces: Dict[bytes, Pieces] = {}
         recordings = []
         for row, inputs in made:
+            if inputs is None:
+                recordings.append(Recording(row))
+                continue
             documents = []
             for role, of_engine, document in inputs.documents:
                 key = self._key(document)
                 documents.append((role, of_engine, key))
                 if not is_known(key):
                     unknown[key] = document
-            recordings.append(Recording(row, documents, schema.as_json(inputs.request), pieces))
+            recordings.append(Recording(row, schema.as_json(inputs.request), documents, pieces))
         pieces.update(self._cut(unknown))
         return recordings
 

@@ -21,22 +21,12 @@ import time
 from collections import deque
 from functools import partial
 from pathlib import Path
-from typing import (
-    Any,
-    Callable,
-    Deque,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Callable, Deque, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ovirt_scheduler.history import record, schema
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import AnyDecision, Record
-from ovirt_scheduler.history.recording import Cutter, Inputs, Split
+from ovirt_scheduler.history.recording import Cutter, Inputs, Made, Split, leave_out
 from ovirt_scheduler.history.tables import Tables
 from ovirt_scheduler.history.tally import Tally
 from ovirt_scheduler.model.daemon_state import HistoryState
@@ -59,10 +49,10 @@ Make = Callable[[], Record]
 class _Entry(NamedTuple):
     """What waits in the queue."""
 
-    kind: str  # event, decision; recording: a decision with what it was made on
     make: Make
-    size: int  # bytes
-    inputs: Optional[Inputs]
+    size: int = 0  # bytes
+    inputs: Optional[Inputs] = None  # what the decision was made on, where that is recorded
+    is_event: bool = False  # else it is a decision
 
 
 class History:
@@ -70,12 +60,12 @@ class History:
 
     Args:
         path: of the file, in a folder of the daemon's own.
-        split: cuts documents into pieces, in a process that opens them; None: none are recorded.
+        split: cuts documents into pieces, in a process that opens them.
     """
 
-    def __init__(self, path: Path, split: Optional[Split] = None) -> None:
+    def __init__(self, path: Path, split: Split = leave_out) -> None:
         self._path = path
-        self._cutter = None if split is None else Cutter(split)
+        self._cutter = Cutter(split)
         self._days, self._size, self._keeps, self._records = 30.0, 256 << 20, True, False
         self.tally = Tally()
         self._queue: Deque[_Entry] = deque()
@@ -110,7 +100,7 @@ class History:
             records: keep what decisions were made on, too.
         """
         self._days, self._size, self._keeps, self._old_at = days, size, keeps, 0.0
-        self._records = keeps and records and self._cutter is not None
+        self._records = keeps and records
 
     def keep(self, decision: AnyDecision, inputs: Optional[Inputs]) -> None:
         """Have a decision written; ``inputs`` as in ``put``."""
@@ -125,23 +115,22 @@ class History:
             size: bytes of memory that this keeps until then, about.
             inputs: what it was made on, where that is known.
         """
-        if inputs is None or not self._records:
-            self._put("decision", make, size)
-        elif self._queued + inputs.size > _MOST_BYTES // 2:  # else records would be dropped
+        if not self._records:
+            inputs = None
+        elif inputs is not None and self._queued + inputs.size > _MOST_BYTES // 2:
+            inputs = None  # else records would be dropped
             if not self._told_many:
                 self._told_many = True
                 reason = "more come than can be written; it is told once"
                 _log.warning(
                     "documents of decisions are not recorded: %(reason)s", {"reason": reason}
                 )
-            self._put("decision", make, size)
-        else:
-            self._put("recording", make, size + inputs.size, inputs)
+        self._put(_Entry(make, size + (0 if inputs is None else inputs.size), inputs))
 
     def event(self, event: Mapping[str, object]) -> None:
         """Have written what happened to the daemon: ``event`` says what; its time is added."""
         timed: Record = {"time": time.time(), **event}
-        self._put("event", lambda: timed, 0)
+        self._put(_Entry(lambda: timed, is_event=True))
 
     @property
     def waiting(self) -> int:
@@ -167,15 +156,15 @@ class History:
         if self._thread.is_alive():
             self._thread.join(seconds)
 
-    def _put(self, kind: str, make: Make, size: int, inputs: Optional[Inputs] = None) -> None:
+    def _put(self, entry: _Entry) -> None:
         with self._lock:
             while self._queue and (
-                len(self._queue) >= _MOST_WAITING or self._queued + size > _MOST_BYTES
+                len(self._queue) >= _MOST_WAITING or self._queued + entry.size > _MOST_BYTES
             ):
                 self._queued -= self._queue.popleft().size
                 self.dropped += 1
-            self._queue.append(_Entry(kind, make, size, inputs))
-            self._queued += size
+            self._queue.append(entry)
+            self._queued += entry.size
         if not self._filled.is_set():
             self._filled.set()
 
@@ -194,9 +183,9 @@ class History:
             waiting, self._queue, self._queued = self._queue, deque(), 0
             self._under_way = len(waiting)
         try:
-            made = [each for each in map(self._made, waiting) if each is not None]
+            events, decisions = self._made(waiting)
             if self._keeps:
-                self._write(made)
+                self._write(events, decisions)
         except (OSError, sqlite3.Error) as error:
             self._fail(error, len(waiting))
         except Exception:  # noqa: BLE001  nobody else would tell
@@ -205,27 +194,30 @@ class History:
         finally:
             self._under_way = 0
 
-    def _made(self, entry: _Entry) -> Optional[Tuple[str, Any]]:
-        """What is to be written, and counted; None, and told, where it cannot be made."""
-        kind, make, _, inputs = entry
-        time.sleep(_BREATH)
-        try:
-            made = make()
-            if kind == "event":
-                return kind, made
-            self.tally.add(made, made["time"])
-            row = schema.pack(made) if self._keeps else None
-        except Exception:  # noqa: BLE001  nobody else would tell
-            _log.exception("the history: a record could not be made, this is a bug")
-            return None
-        return None if row is None else (kind, row if inputs is None else (row, inputs))
+    def _made(self, waiting: Iterable[_Entry]) -> Tuple[List[Record], List[Made]]:
+        """The events, and the decisions, which are counted; one that cannot be made is told."""
+        events: List[Record] = []
+        decisions: List[Made] = []
+        for entry in waiting:
+            time.sleep(_BREATH)
+            try:
+                made = entry.make()
+                if entry.is_event:
+                    events.append(made)
+                    continue
+                self.tally.add(made, made["time"])
+                if self._keeps:
+                    decisions.append((schema.pack(made), entry.inputs))
+            except Exception:  # noqa: BLE001  nobody else would tell
+                _log.exception("the history: a record could not be made, this is a bug")
+        return events, decisions
 
-    def _write(self, records: Sequence[Tuple[str, Any]]) -> None:
+    def _write(self, events: Sequence[Record], decisions: Sequence[Made]) -> None:
         tables = self._opened()
         if tables is None:
-            self._drop(len(records))
+            self._drop(len(events) + len(decisions))
             return
-        tables.write(self._with_recordings(records, tables))
+        tables.write(events, self._cutter.ready(decisions, tables.has_document))
         if self._problem:
             self._problem = ""
             _log.info("the history is written again; %(count)d records are missing in all",
@@ -236,16 +228,6 @@ class History:
             tables.forget_before(time.time() - self._days * _DAY)
         tables.keep_within(self._size)
         self._totals = tables.totals()
-
-    def _with_recordings(
-        self, records: Sequence[Tuple[str, Any]], tables: Tables
-    ) -> List[Tuple[str, Any]]:
-        """The same, with the documents cut that decisions were made on."""
-        if self._cutter is None:
-            return list(records)
-        made = [each for kind, each in records if kind == "recording"]
-        recordings = iter(self._cutter.ready(made, tables.has_document))
-        return [(kind, next(recordings) if kind == "recording" else each) for kind, each in records]
 
     def _opened(self) -> Optional[Tables]:
         """The tables; None where they could not be opened a moment ago.

@@ -7,7 +7,7 @@ import hashlib
 import os
 import sqlite3
 from pathlib import Path
-from typing import Any, Dict, Iterator, Sequence, Tuple
+from typing import Dict, Iterator, Sequence, Tuple
 
 from ovirt_scheduler.history import recording, schema
 from ovirt_scheduler.history.record import Record
@@ -67,16 +67,13 @@ class Tables:
         """Close the database; nothing is read or written after this."""
         self._db.close()
 
-    def write(self, records: Sequence[Tuple[str, Any]]) -> None:
+    def write(self, events: Sequence[Record], decisions: Sequence[Recording]) -> None:
         """Write all of these or none."""
         with self._transaction():
-            for kind, record in records:
-                if kind == "decision":
-                    self._write_decision(record)
-                elif kind == "recording":
-                    self._write_recording(self._write_decision(record.row), record)
-                else:
-                    self._write_event(record)
+            for event in events:
+                self._write_event(event)
+            for decision in decisions:
+                self._write_inputs(self._write_decision(decision.row), decision)
         if len(self._known) > _MOST_KNOWN:
             self._forget()
 
@@ -114,9 +111,11 @@ class Tables:
         )
         return int(number or 0)
 
-    def _write_recording(self, decision: int, what: Recording) -> None:
-        if any(key not in self._known and key not in what.pieces for *_, key in what.documents):
-            return  # a document could not be cut
+    def _write_inputs(self, decision: int, what: Recording) -> None:
+        if what.request is None or any(
+            key not in self._known and key not in what.pieces for *_, key in what.documents
+        ):
+            return  # nothing is recorded, or a document could not be cut
         self._db.execute("INSERT INTO recordings VALUES (?, ?)", (decision, what.request))
         for place, (role, of_engine, key) in enumerate(what.documents):
             if key not in self._known:

@@ -19,6 +19,7 @@ from ovirt_scheduler.history import schema, store
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.history.recording import Recording
 from ovirt_scheduler.history.store import History
 from ovirt_scheduler.history.tables import Tables
 from tests.support.daemon import StartDaemon
@@ -197,7 +198,7 @@ def test_the_writers_memory_does_not_grow_with_sets_of_hosts(tmp_path: Path):
 
     def write(number: int) -> None:
         record = {**made(number, time.time())(), "hosts": hosts[number:]}
-        tables.write([("decision", schema.pack(record))])
+        tables.write([], [Recording(schema.pack(record))])
 
     write(0)
     tracemalloc.start()

@@ -22,17 +22,7 @@ import threading
 import time
 from collections import deque
 from types import MappingProxyType
-from typing import (
-    AbstractSet,
-    Deque,
-    Dict,
-    FrozenSet,
-    Iterable,
-    Mapping,
-    Optional,
-    Tuple,
-    cast,
-)
+from typing import AbstractSet, Deque, Dict, FrozenSet, Iterable, Mapping, Optional, Tuple, cast
 
 from ovirt_scheduler.clusters import check
 from ovirt_scheduler.clusters.actions import BALANCE, HOOKS, ClusterActions

@@ -92,10 +92,16 @@ class ClusterThreads:
         """Tell the clusters what the engine's events name, each event once."""
         last: Optional[int] = None
         pause = _WATCH_EVERY
+        was_away = False
         while not self._stopped.is_set():
             asked_at = time.monotonic()
+            deadline = asked_at + _WATCH_SECONDS
             try:
-                events = self._inventory.events(last, asked_at + _WATCH_SECONDS)
+                if was_away and last is not None:
+                    # One that was restored goes on from the number of its backup.
+                    last = min(last, self._inventory.events(None, deadline).latest or 0)
+                was_away = False
+                events = self._inventory.events(last, deadline)
                 last = events.latest
                 for each in self._clusters:
                     each.cluster.ownership.heard(events.correlation_ids)
@@ -106,6 +112,7 @@ class ClusterThreads:
                 # The clusters tell, too.
                 _log.debug("events cannot be watched: %(reason)s", {"reason": str(error)})
                 pause = min(_LONGEST_PAUSE, 2 * pause)
+                was_away = True
             except Exception:  # noqa: BLE001  nobody else would tell
                 _log.exception("watching for the engine's events failed; it is tried again")
             self._stopped.wait(pause)

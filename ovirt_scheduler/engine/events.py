@@ -1,32 +1,60 @@
-"""What the engine's events tell of migrations: how long they took, by the engine's own clock.
+"""What the engine's events tell: what they name, who caused them, and how long migrations took.
 
 ::
 
     <event id="1012"><code>62</code><time>2026-01-31T08:00:00.123Z</time><vm id="…"/>…</event>
 
 An event of code 62 tells that the migration of a VM was started, and one of code 63 that it is
-done. Codes, times and ids are all that is looked for, so this is no reading of the document.
+done. Numbers, ids and times are all that is looked for, so this is no reading of the document.
 """
 
 from __future__ import annotations
 
 import re
 import threading
-from collections import OrderedDict
 from datetime import datetime
-from typing import Dict, Iterable
+from typing import Dict, FrozenSet, Iterable, Iterator, NamedTuple, Optional, Tuple
 
 from ovirt_scheduler.model.requests import UUID
 
-_STARTED, _DONE = b"62", b"63"
-_MOST = 10_000  # VMs that are remembered
+MOST = 1000  # in one query: 1 MB
 
-_NUMBER = re.compile(rb"""^[^<>]{0,400}?\bid=["']([0-9]{1,18})["']""")
+_STARTED, _DONE = b"62", b"63"
+_MOST_VMS = 10_000  # that are remembered
+
+_BEGIN = re.compile(rb"<event\s")
+_NUMBER = re.compile(rb"""[^<>]{0,400}?\bid=["']([0-9]{1,18})["']""")
 _CODE = re.compile(rb"<code>([0-9]{1,9})</code>")
 _TIME = re.compile(rb"<time>([0-9T:.+-]{19,40}|[0-9T:.-]{19,36}Z)</time>")
-_VM = re.compile(
-    rb"""<vm\b[^<>]{0,400}?\bid=["'](%s)["']""" % UUID.pattern.encode().replace(b"(", b"(?:")
-)
+_ID = rb"""\b[^<>]{0,400}?\bid=["'](%s)["']""" % UUID.pattern.encode().replace(b"(", b"(?:")
+_VM = re.compile(rb"<vm" + _ID)
+_NAMED = re.compile(rb"<(?:host|vm)" + _ID)
+_CORRELATION_ID = re.compile(rb"<correlation_id>([0-9A-Za-z_-]{1,50})</correlation_id>")
+
+
+class Events(NamedTuple):
+    """What the engine told of its events.
+
+    Attributes:
+        latest: the number of the latest; None where there has been none yet.
+        named: ids of the hosts and VMs that they name; None where there were too many to know.
+        correlation_ids: of what caused them.
+    """
+
+    latest: Optional[int]
+    named: Optional[FrozenSet[str]] = frozenset()
+    correlation_ids: FrozenSet[str] = frozenset()
+
+
+def read(document: bytes) -> Events:
+    """What a document of events tells."""
+    numbers = [number for number, _ in _split(document)]
+    named, correlation_ids = (
+        frozenset(each.decode() for each in sought.findall(document))
+        for sought in (_NAMED, _CORRELATION_ID)
+    )
+    all_told = len(numbers) < MOST
+    return Events(max(numbers, default=None), named if all_told else None, correlation_ids)
 
 
 class MigrationTimes:
@@ -35,51 +63,54 @@ class MigrationTimes:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         # By the VM's id: when it was started and done, in seconds since 1970.
-        self._started: OrderedDict[str, float] = OrderedDict()
-        self._done: OrderedDict[str, float] = OrderedDict()
+        self._times: Dict[str, Tuple[float, Optional[float]]] = {}
 
     def take_in(self, document: bytes) -> None:
         """Take in events, in any order."""
-        events = sorted(
-            (int(number[1]), each)
-            for each in document.split(b"<event ")[1:]
-            for number in [_NUMBER.match(each)]
-            if number
-        )
         with self._lock:
-            for _, event in events:
+            for _, event in sorted(_split(document)):
                 self._take_in(event)
-            for known in (self._started, self._done):
-                while len(known) > _MOST:
-                    known.popitem(last=False)
+            while len(self._times) > _MOST_VMS:
+                del self._times[next(iter(self._times))]
 
     def seconds(self, vms: Iterable[str]) -> Dict[str, float]:
         """How long the latest migration of each VM took, as far as it is known to be done."""
         with self._lock:
-            done = [vm for vm in vms if vm in self._done and vm in self._started]
-            return {vm: max(0.0, self._done[vm] - self._started[vm]) for vm in done}
+            times = {vm: self._times[vm] for vm in vms if vm in self._times}
+        return {
+            vm: max(0.0, done - started)
+            for vm, (started, done) in times.items()
+            if done is not None
+        }
 
     def forget(self, vm: str) -> None:
         """Forget a former migration: the next begins."""
         with self._lock:
-            self._started.pop(vm, None)
-            self._done.pop(vm, None)
+            self._times.pop(vm, None)
 
     def _take_in(self, event: bytes) -> None:
         code, time, vm = _CODE.search(event), _TIME.search(event), _VM.search(event)
-        if not code or not time or not vm or code[1] not in (_STARTED, _DONE):
+        if not code or not time or not vm:
             return
         try:
             moment = datetime.fromisoformat(_with_zone(time[1].decode())).timestamp()
         except ValueError:
             return
         key = vm[1].decode()
-        if code[1] == _DONE:
-            self._done[key] = moment
-        elif self._started.get(key) != moment:  # else it is told once more
-            self._started[key] = moment
-            self._done.pop(key, None)
-            self._started.move_to_end(key)
+        started, _ = self._times.get(key, (None, None))
+        if code[1] == _DONE and started is not None:
+            self._times[key] = started, moment
+        elif code[1] == _STARTED and started != moment:  # else it is told once more
+            self._times.pop(key, None)  # so that it is the newest
+            self._times[key] = moment, None
+
+
+def _split(document: bytes) -> Iterator[Tuple[int, bytes]]:
+    """Each event, with its number."""
+    for event in _BEGIN.split(document)[1:]:
+        number = _NUMBER.match(event)
+        if number:
+            yield int(number[1]), event
 
 
 def _with_zone(text: str) -> str:

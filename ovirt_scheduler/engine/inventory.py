@@ -11,28 +11,16 @@ Only readers open the documents.
 from __future__ import annotations
 
 import contextlib
-import re
 import threading
 import time
 from collections import Counter
 from concurrent.futures import Future, wait
-from typing import (
-    Collection,
-    Dict,
-    FrozenSet,
-    Iterable,
-    Iterator,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-    cast,
-)
+from typing import Collection, Dict, Iterable, Iterator, Mapping, Optional, Sequence, Tuple, cast
 from urllib.parse import urlencode
 
+from ovirt_scheduler.engine import events
 from ovirt_scheduler.engine.client import VM_PATH, EngineClient, without_query
-from ovirt_scheduler.engine.events import MigrationTimes
+from ovirt_scheduler.engine.events import Events, MigrationTimes
 from ovirt_scheduler.errors import EngineUnavailable
 from ovirt_scheduler.model.daemon_state import EngineState
 from ovirt_scheduler.model.plugins import EngineAccess
@@ -41,7 +29,6 @@ from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Ids
 from ovirt_scheduler.settings.config import EngineSettings
 
 PAGE = 200  # hosts or VMs in one query: 4 MB with their statistics
-_MOST_EVENTS = 1000  # in one query: 1 MB
 _LONGEST = 10.0  # seconds that one request waits for the engine, at most
 _SHORTEST_PAUSE = 1.0  # seconds without a query after one that failed
 _IDS = 100  # in one query: 4.5 kB of URL; the web server before the engine takes 8
@@ -49,27 +36,6 @@ _MOST_KEPT = 128  # answers
 _MOST_KEPT_BYTES = 64 << 20
 
 _STATISTICS = {"follow": "statistics"}  # an engine older than 4.2 does not know it: it has none
-# Numbers and ids are all that is looked for in events, so this is no reading of the document.
-_EVENT = re.compile(rb"""<event\b[^<>]{0,400}?\bid=["']([0-9]{1,18})["']""")
-_NAMED = re.compile(
-    rb"""<(?:host|vm)\b[^<>]{0,400}?\bid=["'](%s)["']"""
-    % UUID.pattern.encode().replace(b"(", b"(?:")
-)
-_CORRELATION_ID = re.compile(rb"<correlation_id>([0-9A-Za-z_-]{1,50})</correlation_id>")
-
-
-class Events(NamedTuple):
-    """What the engine told of its events.
-
-    Attributes:
-        latest: the number of the latest; None where there has been none yet.
-        named: ids of the hosts and VMs that they name; None where there were too many to know.
-        correlation_ids: of what caused them.
-    """
-
-    latest: Optional[int]
-    named: Optional[FrozenSet[str]] = frozenset()
-    correlation_ids: FrozenSet[str] = frozenset()
 
 
 class Inventory:
@@ -138,7 +104,7 @@ class Inventory:
             EngineUnavailable: one line that names the URL, and never the password.
         """
         deadline = _share(deadline)
-        with self._failing_fast():
+        with self._failing_fast(deadline):
             return self._client.access(deadline)
 
     def page(
@@ -180,19 +146,14 @@ class Inventory:
         Raises:
             EngineUnavailable: as for ``look_up``.
         """
-        query = {"max": 1} if after is None else {"from": after, "max": _MOST_EVENTS}
-        document = self._now(f"/events?{urlencode(query)}", deadline)
-        numbers = [int(number) for number in _EVENT.findall(document.data)]
-        latest = max(numbers, default=after)
-        self._latest_event = latest
+        query = {"max": 1} if after is None else {"from": after, "max": events.MOST}
+        document = self._now(f"/events?{urlencode(query)}", deadline).data
+        found = events.read(document)
+        self._latest_event = after if found.latest is None else found.latest
         if after is None:
-            return Events(latest)
-        self.migration_times.take_in(document.data)
-        named, correlation_ids = (
-            frozenset(each.decode() for each in sought.findall(document.data))
-            for sought in (_NAMED, _CORRELATION_ID)
-        )
-        return Events(latest, None if len(numbers) >= _MOST_EVENTS else named, correlation_ids)
+            return Events(found.latest)
+        self.migration_times.take_in(document)
+        return found._replace(latest=self._latest_event)
 
     def migration_seconds(self, vms: Collection[str], deadline: float) -> Mapping[str, float]:
         """How long migrations took that have just ended, by the engine's clock.
@@ -208,13 +169,13 @@ class Inventory:
         """
         after = self._latest_event
         if after is not None and len(self.migration_times.seconds(vms)) < len(vms):
-            query = urlencode({"from": after, "max": _MOST_EVENTS})
+            query = urlencode({"from": after, "max": events.MOST})
             self.migration_times.take_in(self._now(f"/events?{query}", deadline).data)
         return self.migration_times.seconds(vms)
 
     def _now(self, path: str, deadline: float) -> Document:
         """What the engine answers there, which is not kept."""
-        with self._failing_fast():
+        with self._failing_fast(deadline):
             return cast("Document", self._client.get(path, deadline))  # only a VM may be missing
 
     def state(self) -> EngineState:
@@ -257,7 +218,7 @@ class Inventory:
         self, path: str, ids: Ids, deadline: float, answer: Future[Optional[EngineReply]]
     ) -> None:
         try:
-            with self._failing_fast():
+            with self._failing_fast(deadline):
                 document = self._client.get(path, deadline)
             reply = None
             if document is not None:
@@ -269,8 +230,13 @@ class Inventory:
             answer.set_exception(error)
 
     @contextlib.contextmanager
-    def _failing_fast(self) -> Iterator[None]:
-        """Around a query: after one that failed, say so again instead of trying for a while."""
+    def _failing_fast(self, deadline: float) -> Iterator[None]:
+        """Around a query: after one that failed, say so again instead of trying for a while.
+
+        One that has no time left fails alone: that is no fault of the engine.
+        """
+        if time.monotonic() >= deadline:
+            raise EngineUnavailable(f"{self._client.url}: no time was left to ask it")
         pause = max(_SHORTEST_PAUSE, self._kept_for)
         with self._lock:
             now = time.monotonic()

@@ -385,6 +385,14 @@ def test_after_a_failure_nobody_waits_again(engine, asking):
     assert asking.look_up(tuple(engine.ids()), id_of("web"), soon()).vm is not None
 
 
+def test_a_request_without_time_left_fails_alone(engine, asking):
+    """That the caller came late is no fault of the engine: the next one is answered."""
+    with pytest.raises(EngineUnavailable, match="no time was left to ask it"):
+        asking.look_up((), id_of("web"), time.monotonic() - 1)
+    assert asking.look_up((), id_of("web"), soon()).vm is not None
+    assert asking.state().problem == ""
+
+
 def test_a_failed_login_is_not_tried_for_each_request(engine, tmp_path):
     """Engines lock a user out who comes with a wrong password again and again."""
     settings = engine.settings(cache_seconds=0, **password_of(b"nonsense")(engine, tmp_path))

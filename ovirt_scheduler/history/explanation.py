@@ -78,7 +78,7 @@ def lines(decision: Decision, host: Optional[str] = None) -> Iterator[Line]:
     yield Line(f"{when(decision)}  {heading(decision)}", Tone.HEADING)
     yield Line(f"  {_circumstances(decision)}")
     decisive = _decisive(decision) if host is None else ()
-    for line in (*_of_hosts(decision, host), *_of_units(decision), *decisive):
+    for line in (*_Hosts(decision).lines(host), *_of_units(decision), *decisive):
         yield Line(f"  {line.text}", line.tone)
 
 
@@ -118,9 +118,8 @@ def outcome(decision: Decision) -> str:
         best = ranking.ranking(decision).best
         result = "no costs" if best is None else f"{_named(decision, [best])[0]} is best"
     elif isinstance(answer, list) and Kind.BALANCE.words not in kinds:
-        result = (
-            _listed(_named(decision, answer), "then") if answer else f"no host: {left(decision)}"
-        )
+        hosts = _listed(_named(decision, answer), "then")
+        result = hosts if answer else f"no host: {left(decision)}"
     else:
         return _without_answer(decision)
     return f"{count}: {result}"
@@ -135,7 +134,7 @@ def _without_answer(decision: Decision) -> str:
 
 def left(decision: Decision) -> str:
     """How many hosts the filters left, and how many each removed."""
-    removed_by = Counter(removed(decision).values())
+    removed_by = Counter(verdict["unit"] for verdict in removed(decision).values())
     number = len(decision.get("hosts", ())) - sum(removed_by.values())
     words = [f"{number or 'none'} left"]
     for unit in ranking.live_units(decision, Kind.FILTER):
@@ -145,11 +144,11 @@ def left(decision: Decision) -> str:
     return ", ".join(words)
 
 
-def removed(decision: Decision) -> Dict[str, str]:
-    """The hosts that filters removed, each with the filter that did."""
+def removed(decision: Decision) -> Dict[str, Mapping[str, Any]]:
+    """The hosts that filters removed, each with the verdict that did."""
     filters = {unit["name"] for unit in ranking.live_units(decision, Kind.FILTER)}
     return {
-        host["id"]: verdict["unit"]
+        host["id"]: verdict
         for host in decision.get("hosts", ())
         for verdict in reversed(host.get("verdicts", ()))  # the first one stays
         if verdict.get("verdict") == _REMOVED and verdict["unit"] in filters
@@ -168,18 +167,15 @@ def in_order(decision: Decision) -> List[Mapping[str, Any]]:
 def why(decision: Decision) -> Dict[str, str]:
     """For a table's cell on each host: ``MaxVms: runs 12 VMs``, or the sum of the host's costs."""
     out, shadows = removed(decision), ranking.shadows(decision)
-    return {
-        host["id"]: _why(host, out.get(host["id"]), shadows) for host in decision.get("hosts", ())
-    }
 
+    def of(host: Mapping[str, Any]) -> str:
+        if host["id"] in out:
+            return _said(out[host["id"]])
+        if host.get("costs"):
+            return _sum(host, shadows)
+        return "; ".join(_said(each) for each in host.get("verdicts", ()) if each.get("reason"))
 
-def _why(host: Mapping[str, Any], removed_by: Optional[str], shadows: Container[str]) -> str:
-    if removed_by is not None:
-        return _remover(host, removed_by)
-    if host.get("costs"):
-        return _sum(host, shadows)
-    said = (each for each in host.get("verdicts", ()) if each.get("reason"))
-    return "; ".join(f"{each['unit']}: {each['reason']}" for each in said)
+    return {host["id"]: of(host) for host in decision.get("hosts", ())}
 
 
 def is_plain(decision: Decision) -> bool:
@@ -263,104 +259,97 @@ def _effect(decision: Decision, unit: Mapping[str, Any]) -> str:
         return "and added nothing"
     if unit.get("kind") != Kind.FILTER.words:
         return "and decided nothing"
-    if unit["name"] in removed(decision).values():
+    if unit["name"] in {verdict["unit"] for verdict in removed(decision).values()}:
         return "and accepted no host (on_failure = reject)"
     return "and was left out"
 
 
-def _of_hosts(decision: Decision, host: Optional[str]) -> Iterator[Line]:
-    """What each host's fate was, the best first; hosts of which the same is told share a line."""
-    whole = ranking.ranking(decision)
-    others = ranking.without_each(decision)
-    shadows = ranking.shadows(decision)
-    out = removed(decision)
-    filters = {unit["name"] for unit in ranking.live_units(decision, Kind.FILTER)}
-    counts_costs = bool(ranking.live_units(decision, Kind.COST_FUNCTION))
-    shared: Dict[Line, List[str]] = {}
-    for each in in_order(decision):
-        if host not in (None, each["id"]):
-            continue
-        removed_by = out.get(each["id"])
-        lines_of_host = [*_verdicts(each, filters, shadows, removed_by, host is not None)]
-        if each["id"] in whole.totals:
-            tone = Tone.GOOD if each["id"] == whole.best else Tone.PLAIN
-            lines_of_host.append(Line(_rank(each, whole, others, shadows), tone))
-        elif counts_costs and removed_by is None:
-            lines_of_host.append(
-                Line("no cost function scored it: it is not in the answer", Tone.TROUBLE)
-            )
-        lines_of_host += _costs(each, shadows)
-        for line in lines_of_host:
-            shared.setdefault(line, []).append(str(each.get("name") or each["id"]))
-    for line, names in shared.items():
-        yield Line(f"{', '.join(names)}: {line.text}", line.tone)
+class _Hosts:
+    """What is to be told of the hosts, by what follows from the whole decision."""
+
+    def __init__(self, decision: Decision) -> None:
+        self._in_order = in_order(decision)
+        self._removed = removed(decision)
+        self._whole = ranking.ranking(decision)
+        self._others = ranking.without_each(decision)
+        self._shadows = ranking.shadows(decision)
+        self._filters = {unit["name"] for unit in ranking.live_units(decision, Kind.FILTER)}
+        self._counts_costs = bool(ranking.live_units(decision, Kind.COST_FUNCTION))
+
+    def lines(self, only: Optional[str]) -> Iterator[Line]:
+        """What each host's fate was, the best first; hosts with the same lines share them.
+
+        Args:
+            only: the id of a host, of which alone it is told, and more; None: of all.
+        """
+        shared: Dict[Line, List[str]] = {}
+        for host in self._in_order:
+            if only in (None, host["id"]):
+                verdicts = self._verdicts(host, in_full=only is not None)
+                for line in (*verdicts, *self._rank(host), *self._costs(host)):
+                    shared.setdefault(line, []).append(str(host.get("name") or host["id"]))
+        for line, names in shared.items():
+            yield Line(f"{', '.join(names)}: {line.text}", line.tone)
+
+    def _verdicts(self, host: Mapping[str, Any], in_full: bool) -> Iterator[Line]:
+        """What the filters said of a host, and what balances and schedulers gave as a reason.
+
+        Args:
+            in_full: the filters that it passed are named where it has costs or is out, too.
+        """
+        passed, reasons = [], []
+        for each in host.get("verdicts", ()):
+            unit, verdict = each["unit"], each.get("verdict")
+            if unit in self._shadows:
+                if verdict == _REMOVED:
+                    because = _because(each)
+                    yield Line(f"{unit} would have removed it, and only looks on (shadow){because}")
+            elif unit not in self._filters:
+                reasons.append(Line(_said(each)))
+            elif verdict == _PASSED:
+                passed.append(f"{unit} ({each['reason']})" if each.get("reason") else unit)
+        removal = self._removed.get(host["id"])
+        if passed and (in_full or not (removal or host.get("costs"))):
+            yield Line(f"passed {_listed(passed, 'and')}")
+        if removal:
+            yield Line(f"removed by {_said(removal)}", Tone.BAD)
+        yield from reasons
+
+    def _rank(self, host: Mapping[str, Any]) -> Iterator[Line]:
+        """``2nd of 3, cost 14 = EvenVms 2 × 4 + Memory 1 × 6; without Memory it would be 1st``."""
+        name, whole = host["id"], self._whole
+        if name not in whole.totals:
+            if self._counts_costs and name not in self._removed:
+                yield Line("no cost function scored it: it is not in the answer", Tone.TROUBLE)
+            return
+        place, total = whole.places[name], whole.totals[name]
+        ranks = [
+            f"{ordinal(place)} of {len(whole.totals)}, cost {total} = {_sum(host, self._shadows)}"
+        ]
+        for unit, other in self._others.items() if len(self._others) > 1 else ():
+            if name not in other.totals:
+                ranks.append(f"without {unit} it would have no cost")
+            elif other.places[name] != place:
+                ranks.append(f"without {unit} it would be {ordinal(other.places[name])}")
+        yield Line("; ".join(ranks), Tone.GOOD if name == whole.best else Tone.PLAIN)
+
+    def _costs(self, host: Mapping[str, Any]) -> Iterator[Line]:
+        """The costs of a host that have a reason, and those of units in shadow."""
+        for cost in host.get("costs", ()):
+            because = _because(cost)
+            if cost["unit"] in self._shadows:
+                yield Line(f"{_share(cost)} would count, but looks on (shadow){because}")
+            elif because:
+                yield Line(f"{cost['unit']} costs {cost['cost']}{because}")
 
 
-def _costs(host: Mapping[str, Any], shadows: Container[str]) -> Iterator[Line]:
-    """The costs of a host that have a reason, and those of units in shadow."""
-    for cost in host.get("costs", ()):
-        because = _because(cost)
-        if cost["unit"] in shadows:
-            yield Line(f"{_share(cost)} would count, but looks on (shadow){because}")
-        elif because:
-            yield Line(f"{cost['unit']} costs {cost['cost']}{because}")
-
-
-def _verdicts(
-    host: Mapping[str, Any],
-    filters: Container[str],
-    shadows: Container[str],
-    removed_by: Optional[str],
-    in_full: bool,
-) -> Iterator[Line]:
-    """What the filters said of a host, and what balances and schedulers gave as a reason.
-
-    Args:
-        in_full: the filters that it passed are named where it has costs or is out, too.
-    """
-    passed, reasons = [], []
-    for each in host.get("verdicts", ()):
-        unit, verdict, because = each["unit"], each.get("verdict"), _because(each)
-        if unit in shadows:
-            if verdict == _REMOVED:
-                yield Line(f"{unit} would have removed it, and only looks on (shadow){because}")
-        elif unit not in filters:
-            reasons.append(f"{unit}{because}")
-        elif verdict == _PASSED:
-            passed.append(f"{unit} ({each['reason']})" if because else unit)
-    if passed and (in_full or not (removed_by or host.get("costs"))):
-        yield Line(f"passed {_listed(passed, 'and')}")
-    if removed_by is not None:
-        yield Line(f"removed by {_remover(host, removed_by)}", Tone.BAD)
-    yield from map(Line, reasons)
+def _said(verdict: Mapping[str, Any]) -> str:
+    """``MaxVms: runs 12 VMs``: a unit, with its reason where it gave one."""
+    return f"{verdict['unit']}{_because(verdict)}"
 
 
 def _because(entry: Mapping[str, Any]) -> str:
     return f": {entry['reason']}" if entry.get("reason") else ""
-
-
-def _remover(host: Mapping[str, Any], unit: str) -> str:
-    """The unit that removed the host, with its reason where it gave one."""
-    said = [one.get("reason") for one in host["verdicts"] if one["unit"] == unit]
-    return ": ".join([unit, *filter(None, said[:1])])
-
-
-def _rank(
-    host: Mapping[str, Any],
-    whole: ranking.Ranking,
-    others: Mapping[str, ranking.Ranking],
-    shadows: Container[str],
-) -> str:
-    """``2nd of 3, cost 14 = EvenVms 2 × 4 + Memory 1 × 6; without Memory it would be 1st``."""
-    name, place = host["id"], whole.places[host["id"]]
-    total = f"cost {whole.totals[name]} = {_sum(host, shadows)}"
-    ranks = [f"{ordinal(place)} of {len(whole.totals)}, {total}"]
-    for unit, other in others.items() if len(others) > 1 else ():
-        if name not in other.totals:
-            ranks.append(f"without {unit} it would have no cost")
-        elif other.places[name] != place:
-            ranks.append(f"without {unit} it would be {ordinal(other.places[name])}")
-    return "; ".join(ranks)
 
 
 def _sum(host: Mapping[str, Any], shadows: Container[str]) -> str:
@@ -381,9 +370,10 @@ def _decisive(decision: Decision) -> Iterator[Line]:
     best = ranking.ranking(decision).best
     names = host_names([decision])
     for unit, ranked in ranking.with_shadows(decision).items():
-        winner = names.get(str(ranked.best))
-        too = ", too" if ranked.best == best else ""
-        yield Line(f"with {unit}, which looks on (shadow), {winner} would be best{too}")
+        would = (
+            f"{names.get(str(ranked.best))} would be best{', too' if ranked.best == best else ''}"
+        )
+        yield Line(f"with {unit}, which looks on (shadow), {would}")
     others = ranking.without_each(decision)
     if best is None or len(others) < 2:
         return  # one alone decides all that is decided

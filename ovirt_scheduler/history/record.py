@@ -61,50 +61,33 @@ class _Asked(NamedTuple):
 
 
 def light(decision: AnyDecision) -> AnyDecision:
-    """The same without what may be large and is in no record.
+    """The same without documents, and without arguments and answers of a topic's method.
 
-    These are documents, what was printed, and arguments and answers of a topic's method.
+    They may be large, and are in no record.
     """
-    return _light_units(decision) if isinstance(decision, Decision) else _light_driver(decision)
-
-
-def _light_units(decision: Decision) -> Decision:
-    request = replace(decision.request, hosts=_ids(decision.request.hosts), vm=None)
-    called = tuple(map(_light, decision.called))
-    shadows = _light_shadows(decision.shadows)
-    return replace(decision, request=request, called=called, results=(), shadows=shadows)
-
-
-def _light_driver(decision: DriverDecision) -> DriverDecision:
-    request, execution = decision.request, decision.execution
-    of_topic = request.driver.defines(request.method) is None
+    if isinstance(decision, Decision):
+        request = replace(decision.request, hosts=_ids(decision.request.hosts), vm=None)
+        return replace(decision, request=request, results=())
+    asked = decision.request
+    of_topic = asked.driver.defines(asked.method) is None
     return replace(
         decision,
-        request=replace(request, subjects=Subjects(), arguments={}, destinations={}),
-        execution=replace(
-            execution,
-            filters=tuple(map(_light, execution.filters)),
-            cost_functions=tuple(map(_light, execution.cost_functions)),
-            result=None if execution.result is None else _light(execution.result),
-            answer=None,
-            packs={},
-        ),
+        request=replace(asked, subjects=Subjects(), arguments={}, destinations={}),
+        execution=replace(decision.execution, answer=None, packs={}),
         answer=None if of_topic else decision.answer,
-        shadows=_light_shadows(decision.shadows),
     )
 
 
 def size(decision: AnyDecision) -> int:
     """Bytes of memory, about, that a decision keeps which is ``light``."""
-    if isinstance(decision, Decision):
-        hosts, called = decision.hosts, [*decision.called]
-    else:
-        execution = decision.execution
-        hosts, called = execution.hosts, [*execution.filters, *execution.cost_functions]
+    whole = decision if isinstance(decision, Decision) else decision.execution
+    called = [*(whole.called if isinstance(whole, Decision) else whole.results)]
     called += [each.result for each in decision.shadows if each.result is not None]
     texts = sum(map(len, itertools.chain(*decision.request.properties.items())))
-    reasons = sum(sum(map(len, result.reasons.values())) for result in called)
-    return _BYTES_OF_HOST * len(hosts) * (1 + len(called)) + texts + reasons
+    for result in called:
+        texts += sum(map(len, (result.stdout, result.stderr, result.traceback)))
+        texts += sum(map(len, result.reasons.values()))
+    return _BYTES_OF_HOST * len(whole.hosts) * (1 + len(called)) + texts
 
 
 def of(decision: AnyDecision) -> Record:
@@ -204,23 +187,10 @@ def _ids(hosts: Hosts) -> Tuple[str, ...]:
     return hosts if isinstance(hosts, tuple) else ()
 
 
-def _light(result: CallResult) -> CallResult:
-    if result.stdout or result.stderr or result.traceback:
-        return replace(result, stdout="", stderr="", traceback="")
-    return result
-
-
 def _camel(name: str) -> str:
     """``select_host`` as XML-RPC has it: ``selectHost``."""
     first, *others = name.split("_")
     return first + "".join(map(str.title, others))
-
-
-def _light_shadows(shadows: Sequence[ShadowCall]) -> Tuple[ShadowCall, ...]:
-    return tuple(
-        each if each.result is None else each._replace(result=_light(each.result))
-        for each in shadows
-    )
 
 
 def _asked_in_shadow(shadows: Sequence[ShadowCall]) -> List[_Asked]:

@@ -30,41 +30,22 @@ class _Version:
     sources: Tuple[Source, ...] = ()  # its file, then its helpers; none: the file is gone
 
 
-class Store:
-    """Where a registry keeps plugins. This one keeps nothing: commands show files as they are."""
+class LastGood:
+    """Keeps the last good versions, in one file for each plugin.
 
-    def save(self, plugin: LoadedPlugin) -> None:
-        """Keep a version that has loaded."""
+    Args:
+        folder: made when it is first needed, for the daemon's user alone. None for a command, which
+            keeps nothing and shows files as they are.
+    """
 
-    def catch_up(self) -> None:
-        """Save again what could not be saved before."""
-
-    def drop(self, path: Path, filters: Sequence[str] = ()) -> None:
-        """Forget a plugin whose file is gone, but for the names of these filters."""
-
-    def filters(self, path: Path) -> Tuple[str, ...]:  # noqa: ARG002
-        """The names of the filters that a plugin's last good version had."""
-        return ()
-
-    def restore(self, path: Path, loader: Loader) -> Optional[LoadedPlugin]:  # noqa: ARG002
-        """The last good version, made again; None where there is none."""
-        return None
-
-    def kept_since(self, path: Path) -> Optional[float]:  # noqa: ARG002
-        """No time."""
-        return None
-
-
-class LastGood(Store):
-    """Keeps the last good versions, in one file for each plugin."""
-
-    def __init__(self, folder: Path) -> None:
-        """Make it; the folder is made when it is first needed, for the daemon's user alone."""
-        self._folder = folder.absolute()
+    def __init__(self, folder: Optional[Path]) -> None:
+        self._folder = None if folder is None else folder.absolute()
         self._unsaved: Dict[Path, LoadedPlugin] = {}
 
     def save(self, plugin: LoadedPlugin) -> None:
         """Keep a version that loads. If that fails, a warning says so, and it is tried again."""
+        if self._folder is None:
+            return
         failed_before = plugin.path in self._unsaved
         version = _Version(str(plugin.path), plugin.filters, plugin.conf, plugin.sources)
         try:
@@ -121,8 +102,8 @@ class LastGood(Store):
 
     def restore(self, path: Path, loader: Loader) -> Optional[LoadedPlugin]:
         """Load the version of a plugin that was saved last. None if there is none, or it fails."""
-        file = self._file(path)
         try:
+            file = self._file(path)
             problem = trust.tampering(file)
             if problem:
                 _log.warning(
@@ -154,5 +135,12 @@ class LastGood(Store):
         return records.load(self._file(path).read_bytes(), _Version)
 
     def _file(self, path: Path) -> Path:
+        """Where a plugin's last good version is kept.
+
+        Raises:
+            FileNotFoundError: nothing is kept.
+        """
+        if self._folder is None:
+            raise FileNotFoundError
         digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
         return self._folder / f"{path.stem}-{digest}.json"

@@ -265,18 +265,13 @@ class Loader:
         conf: PluginConf,
         checksum: str,
     ) -> PolicyUnit:
+        problem = ""
         if not found.name or not found.name.isprintable():
-            raise PluginError(
-                f"{found.name!r:.100} cannot be the name of a unit; rename it",
-                code.modules[0].path,
-                found.line,
-            )
-        if len(found.name) > LONGEST_NAME:
-            raise PluginError(
-                f"a name of {len(found.name)} characters; the engine takes {LONGEST_NAME}",
-                code.modules[0].path,
-                found.line,
-            )
+            problem = f"{found.name!r:.100} cannot be the name of a unit; rename it"
+        elif len(found.name) > LONGEST_NAME:
+            problem = f"a name of {len(found.name)} characters; the engine takes {LONGEST_NAME}"
+        if problem:
+            raise PluginError(problem, code.modules[0].path, found.line)
         return PolicyUnit(
             name=found.name,
             kind=found.kind,

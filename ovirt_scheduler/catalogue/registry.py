@@ -28,7 +28,7 @@ from typing import (
 
 from ovirt_scheduler.catalogue import changes
 from ovirt_scheduler.catalogue.files import PluginFile, Stamps
-from ovirt_scheduler.catalogue.last_good import Store
+from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import FolderScan, LoadedPlugin, Loader
 from ovirt_scheduler.catalogue.snapshot import Catalogue, Key, Outdated
 from ovirt_scheduler.errors import ExecutorUnavailable, PluginError
@@ -87,7 +87,7 @@ class Registry:
     def __init__(
         self,
         loader: Loader,
-        store: Store,
+        store: LastGood,
         use: Callable[[Sequence[Tuple[PluginCode, Limits]]], None] = lambda _: None,
         keep: changes.KeepEvent = lambda _: None,
     ) -> None:

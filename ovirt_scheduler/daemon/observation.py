@@ -5,7 +5,7 @@ No document is opened, and nobody waits, but a second at most for a plugin that 
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, Optional, Tuple
+from typing import Iterator, Optional, Tuple
 
 from ovirt_scheduler import __version__
 from ovirt_scheduler.catalogue.snapshot import Catalogue
@@ -78,7 +78,5 @@ def _outdated(
 
 
 def _properties(properties: Optional[PropertySet]) -> Tuple[Tuple[str, str], ...]:
-    found: Dict[str, str] = {}
-    for each in properties.properties if properties is not None else ():
-        found[each.name] = each.pattern
-    return tuple(found.items())
+    every = () if properties is None else properties.properties
+    return tuple({each.name: each.pattern for each in every}.items())

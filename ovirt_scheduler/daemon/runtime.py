@@ -10,7 +10,7 @@ import contextlib
 from pathlib import Path
 from typing import Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
 
-from ovirt_scheduler.catalogue.last_good import LastGood, Store
+from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import CatalogueSource
@@ -72,7 +72,7 @@ class Runtime:
             kept=settings.kept_processes,
         )
         if state is None:
-            self.registry = Registry(self._loader(settings), Store())
+            self.registry = Registry(self._loader(settings), LastGood(None))
         else:
             store = LastGood(state / "plugins")
             self.registry = Registry(

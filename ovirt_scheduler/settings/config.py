@@ -34,6 +34,8 @@ _MEANT_TO_REJECT = re.compile(
 
 _MEANT_TO_LOOK_ON = re.compile(rb"""(?mi)^[ \t]*shadow[ \t]*=[ \t]*['"]?true\b""")
 
+_CLOSE_THE_DOOR = "set ssl_client_ca, or say allow_unauthenticated = true"
+
 DEFAULT_FILE = Path("/etc/ovirt/scheduler/scheduler.conf")
 
 
@@ -184,16 +186,8 @@ def load(path: Optional[Path], environ: Mapping[str, str], for_daemon: bool = Tr
     else:
         _check_trust(file)
     conf = parse(data, file)
-    _check_listening(conf)
+    _check_together(conf)
     _check_files(conf)
-    if conf["plugin_timeout"] > conf["request_timeout"]:
-        raise conf.mistake(
-            "plugin_timeout",
-            f"{conf['plugin_timeout']:g} seconds is longer than request_timeout, "
-            f"{conf['request_timeout']:g}",
-        )
-    if conf["record"] and not conf["history"]:
-        raise conf.mistake("record", "what is recorded is in the history: set history = true")
     folders, optional = _plugin_folders(conf["plugins_path"], environ)
     derived = {
         "ssl_allowed_clients": conf["ssl_allowed_clients"] or (),
@@ -242,17 +236,12 @@ def parse_plugin_conf(data: bytes, path: Path) -> PluginConf:
     conf = ConfFile(data, path, PluginError, PLUGIN)
     if conf["defaultValues"] and not conf["customProperties"]:
         raise conf.mistake("defaultValues", "there are no customProperties that it could be for")
+    values = dict(conf.values)
     return PluginConf(
-        name=conf["name"] or path.stem,
-        custom_properties=conf["customProperties"] or "",
-        default_values=conf["defaultValues"] or "",
-        kinds=conf["kinds"],
-        timeout=conf["timeout"],
-        memory_limit=conf["memory_limit"],
-        calls_per_process=conf["calls_per_process"],
-        on_failure=conf["on_failure"],
-        shadow=conf["shadow"],
-        enabled=conf["enabled"],
+        name=values.pop("name") or path.stem,
+        custom_properties=values.pop("customProperties") or "",
+        default_values=values.pop("defaultValues") or "",
+        **values,
     )
 
 
@@ -307,31 +296,36 @@ def _check_trust(file: Path) -> None:
         raise ConfigError(problem, str(file))
 
 
-def _check_listening(conf: ConfFile) -> None:
-    """Refuse settings that let everybody in by an oversight."""
-    if conf["ssl_client_ca"] and not conf["ssl"]:
-        raise conf.mistake("ssl_client_ca", "client certificates need ssl = true")
-    if conf["ssl_allowed_clients"] and not conf["ssl_client_ca"]:
-        raise conf.mistake("ssl_allowed_clients", "needs ssl_client_ca, which is not set")
-    if conf["pages"] is Pages.CALLERS and not conf["ssl_client_ca"]:
-        raise conf.mistake(
-            "pages", "callers has to know who calls: set ssl_client_ca, or say loopback"
-        )
-    open_door = not conf["ssl_client_ca"] and not conf["allow_unauthenticated"]
-    if open_door and not is_loopback(conf["listening_address"]):
-        raise conf.mistake(
-            "listening_address",
-            f"{conf['listening_address']} is beyond this machine, where anybody could call: set "
-            "ssl_client_ca, or say allow_unauthenticated = true",
-        )
+def _check_together(conf: ConfFile) -> None:
+    """Refuse values that do not go with each other, and those that let everybody in unawares."""
+    secured = conf["ssl_client_ca"]
+    address = conf["listening_address"]
+    open_door = not secured and not conf["allow_unauthenticated"] and not is_loopback(address)
+    of_plugin, of_request = conf["plugin_timeout"], conf["request_timeout"]
+    mistakes = (
+        (secured and not conf["ssl"], "ssl_client_ca", "client certificates need ssl = true"),
+        (conf["ssl_allowed_clients"] and not secured, "ssl_allowed_clients",
+         "needs ssl_client_ca, which is not set"),
+        (conf["pages"] is Pages.CALLERS and not secured, "pages",
+         "callers has to know who calls: set ssl_client_ca, or say loopback"),
+        (open_door, "listening_address",
+         f"{address} is beyond this machine, where anybody could call: {_CLOSE_THE_DOOR}"),
+        (conf["log_file"] and conf["log_format"] == "journal", "log_file",
+         "log_format = journal writes no file; take one of them out"),
+        (conf["ssl_certificate"] and not conf["ssl_key"], "ssl_certificate", "needs ssl_key too"),
+        (conf["ssl_key"] and not conf["ssl_certificate"], "ssl_key", "needs ssl_certificate too"),
+        (of_plugin > of_request, "plugin_timeout",
+         f"{of_plugin:g} seconds is longer than request_timeout, {of_request:g}"),
+        (conf["record"] and not conf["history"], "record",
+         "what is recorded is in the history: set history = true"),
+    )  # fmt: skip
+    for mistaken, key, problem in mistakes:
+        if mistaken:
+            raise conf.mistake(key, problem)
 
 
 def _check_files(conf: ConfFile) -> None:
-    if conf["log_file"] and conf["log_format"] == "journal":
-        raise conf.mistake("log_file", "log_format = journal writes no file; take one of them out")
-    for one, other in (("ssl_certificate", "ssl_key"), ("ssl_key", "ssl_certificate")):
-        if conf[one] and not conf[other]:
-            raise conf.mistake(one, f"needs {other} too")
+    """Refuse files that somebody else could change or, where they hold a secret, read."""
     engine = conf.sections["engine"]
     # With plugin_user the daemon is root. A link in a folder that others may write could lead its
     # log into any file.

@@ -39,26 +39,12 @@ class ValueType:
     read: Callable[[str], Any]
 
 
-def _whole(text: str) -> int:
-    return int(_match(r"([0-9]{1,15})", text)[1])
+def _number(make: Callable[[str], Any], pattern: str) -> Callable[[str], Any]:
+    """A reader of numbers; ``make`` gets what is in the pattern's brackets."""
+    return lambda text: make(_match(pattern, text)[1])
 
 
-def _seconds(text: str) -> float:
-    return float(_match(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?s?", text)[1])
-
-
-def _minutes(text: str) -> float:
-    return float(_match(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)", text)[1])
-
-
-def _percent(text: str) -> float:
-    return float(_match(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%?", text)[1])
-
-
-def _whole_seconds(text: str) -> int:
-    return int(_match(r"([0-9]{1,9}) ?s?", text)[1])
-
-
+_MINUTES = r"([0-9]{1,6}(?:\.[0-9]{1,6})?)"  # or hours
 _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
@@ -184,9 +170,11 @@ def _match(pattern: str, text: str) -> re.Match[str]:
 
 
 TYPES: Dict[str, ValueType] = {
-    "whole": ValueType("a whole number", _whole),
-    "seconds": ValueType("seconds, such as 30 or 0.5", _seconds),
-    "whole_seconds": ValueType("whole seconds", _whole_seconds),
+    "whole": ValueType("a whole number", _number(int, "([0-9]{1,15})")),
+    "seconds": ValueType(
+        "seconds, such as 30 or 0.5", _number(float, r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?s?")
+    ),
+    "whole_seconds": ValueType("whole seconds", _number(int, "([0-9]{1,9}) ?s?")),
     "size": ValueType("bytes, such as 65536 or 64 KiB, MiB, GiB", _size),
     "truth": ValueType("true or false", _truth),
     "choice": ValueType("one of", str),
@@ -195,9 +183,11 @@ TYPES: Dict[str, ValueType] = {
     "path": ValueType("a path that begins with /", _path),
     "folders": ValueType("paths that begin with / or $PYTHONPATH, with : between", _folders),
     "subjects": ValueType("names with ; between", _subjects),
-    "minutes": ValueType("minutes, such as 5 or 0.5", _minutes),
-    "hours": ValueType("hours, such as 8 or 0.5", _minutes),
-    "percent": ValueType("percent, such as 5 or 0.5", _percent),
+    "minutes": ValueType("minutes, such as 5 or 0.5", _number(float, _MINUTES)),
+    "hours": ValueType("hours, such as 8 or 0.5", _number(float, _MINUTES)),
+    "percent": ValueType(
+        "percent, such as 5 or 0.5", _number(float, r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%?")
+    ),
     "assignments": ValueType("key=value, with ; between", _assignments),
     "names": ValueType("names, each once, with ; between", _names),
     "factors": ValueType("names, each once and with an int as =factor, with ; between", _factors),

@@ -33,7 +33,7 @@ from typing import (
     cast,
 )
 
-from ovirt_scheduler.catalogue.last_good import Store
+from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import Catalogue
@@ -130,7 +130,7 @@ class Policy:
         self._seconds = settings.request_timeout
         self._changes = changes
         loader = (_Beside if beside else Loader)(settings, executor.analyse, SHIPPED)
-        registry = Registry(loader, Store())
+        registry = Registry(loader, LastGood(None))
         self.catalogue = _with_live(registry.refresh(), changes.added)
         self._check(changes)
 

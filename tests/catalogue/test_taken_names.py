@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ovirt_scheduler.catalogue.last_good import Store
+from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
 from tests.support.place import versions
@@ -63,7 +63,7 @@ def test_a_plugin_named_as_a_shipped_scheduler_is_takes_its_place(place):
     """Which gives way, with no word of it (docs/schedulers.md)."""
     place.write("mine", IMPORT + driver("Mine", "own", "default"))
     loader = Loader(place.settings, place.analyse, SHIPPED)
-    catalogue = Registry(loader, Store()).refresh()
+    catalogue = Registry(loader, LastGood(None)).refresh()
     assert catalogue.drivers["default"].class_name == "Mine"
     assert not catalogue.drivers["default"].shipped
     assert (catalogue.faults, versions(catalogue)) == ((), {})
@@ -72,7 +72,7 @@ def test_a_plugin_named_as_a_shipped_scheduler_is_takes_its_place(place):
 def test_the_driver_that_the_daemon_itself_calls_keeps_its_name(place):
     """Another one of that name would be called for the migrations of clusters."""
     path = place.write("a", IMPORT + driver("Mine", "values", "migration"))
-    registry = Registry(Loader(place.settings, place.analyse, SHIPPED), Store())
+    registry = Registry(Loader(place.settings, place.analyse, SHIPPED), LastGood(None))
     catalogue = registry.refresh()
     assert catalogue.drivers["migration"].class_name == "Migration"
     (fault,) = map(str, catalogue.faults)

@@ -14,8 +14,9 @@ import socket
 import socketserver
 import struct
 import threading
+import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, Mapping
+from typing import Any, Callable, Dict, Iterator, Mapping, Tuple
 
 from ovirt_scheduler.errors import SchedulerError
 
@@ -28,6 +29,7 @@ Command = Callable[[Mapping[str, Any], Peer], object]
 
 _LONGEST = 64 << 10  # bytes of what is asked
 _SECONDS = 10.0  # for one question, and for its answer to be taken
+_ACCEPT_PAUSE = 0.2  # seconds to wait where the system has no descriptor
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid: SO_PEERCRED of unix(7)
 
 
@@ -77,6 +79,7 @@ def short_name(path: Path) -> Iterator[str]:
 class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = True
     block_on_close = False
+    request_queue_size = 128  # who comes beyond it is refused, and not kept waiting
 
     def __init__(self, path: Path, commands: Mapping[str, Command]) -> None:
         self.commands = commands
@@ -84,6 +87,14 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
             super().__init__(name, _Question)
         # Not by the umask, which other threads make folders by just then.
         path.chmod(0o600)
+
+    def get_request(self) -> Tuple[socket.socket, Any]:
+        """Accept a question; where a descriptor is lacking, not again and again at once."""
+        try:
+            return super().get_request()
+        except OSError:
+            time.sleep(_ACCEPT_PAUSE)
+            raise
 
     def handle_error(self, *_: object) -> None:
         """Tell of it in the log; the next question is answered."""

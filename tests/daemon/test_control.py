@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import socket
+import socketserver
 import stat
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -71,6 +75,37 @@ def test_a_socket_that_a_killed_daemon_left_is_in_nobodys_way(tmp_path):
     control.start()
     assert ask(tmp_path / "control", b'{"command": "who"}\n') == {"answer": os.geteuid()}
     control.close()
+
+
+def test_many_may_ask_at_once(tmp_path):
+    """More than five, which is where the standard library's servers refuse."""
+    control = Control(tmp_path / "control", {"who": lambda _asked, user: user})
+    with contextlib.ExitStack() as stack:
+        channels = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(40)]
+        for channel in channels:
+            channel.settimeout(30)
+            channel.connect(str(tmp_path / "control"))
+            channel.sendall(b'{"command": "who"}\n')
+        control.start()
+        stack.callback(control.close)
+        expected = b'{"answer": %d}\n' % os.geteuid()
+        assert [channel.recv(100) for channel in channels] == [expected] * 40
+
+
+def test_a_lack_of_descriptors_keeps_no_processor_busy(path, monkeypatch):
+    """It is tried again after a pause, until there is one."""
+    tries = []
+    accept = socketserver.UnixStreamServer.get_request
+
+    def refuse(server):
+        tries.append(time.monotonic())
+        if len(tries) < 4:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return accept(server)
+
+    monkeypatch.setattr(socketserver.UnixStreamServer, "get_request", refuse)
+    assert "answer" in ask(path, b'{"command": "who"}\n')
+    assert tries[3] - tries[0] > 0.5
 
 
 ANOTHER = """

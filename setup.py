@@ -37,6 +37,7 @@ setup(
     },
     package_data={
         "ovirt_scheduler": ["py.typed"],
+        "ovirt_scheduler.command": ["templates/*"],
         "ovirt_scheduler.server.pages": ["templates/*"],
         "ovirt_scheduler.workbench": ["templates/*"],
         "ovirt_scheduler.etc": ["*.conf", "plugins/*.conf"],

@@ -1,0 +1,87 @@
+"""What becomes of a command's output: whoever reads it, wherever it goes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import run
+from tests.support.paths import PROJECT
+
+GOOD = "def do_filter(hosts, vm, properties):\n    return hosts\n"
+
+
+def written_to(tmp_path, output, *words):
+    """Exit status and standard error of a command whose standard output is buffered."""
+    environment = {**os.environ, "STATE_DIRECTORY": str(tmp_path / "state")}
+    environment.pop("PYTHONUNBUFFERED", None)
+    ended = subprocess.run(
+        [sys.executable, "-m", "ovirt_scheduler", *words],
+        cwd=PROJECT,
+        env=environment,
+        stdout=output,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return ended.returncode, ended.stderr
+
+
+@pytest.mark.parametrize("words", [("cert", "show"), ("completion", "bash")])
+def test_a_reader_that_goes_away_is_no_failure(tmp_path, words):
+    """As with head; nothing is said, whichever command it is."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with os.fdopen(write_end, "wb") as closed:
+        assert written_to(tmp_path, closed, *words) == (0, "")
+
+
+def test_an_output_that_cannot_be_written_is_told(tmp_path):
+    """As on a full disk: in a sentence, with an exit status of its own."""
+    with Path("/dev/full").open("wb") as full:
+        status, err = written_to(tmp_path, full, "completion", "bash")
+    told = "ovirt-scheduler: standard output cannot be written: No space left on device\n"
+    assert (status, err) == (73, told)
+
+
+def test_a_command_whose_output_is_closed_does_its_work(tmp_path):
+    """As with ``>&-``; the exit status tells how it went."""
+    ended = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m ovirt_scheduler cert make >&-"],
+        cwd=PROJECT,
+        env={**os.environ, "STATE_DIRECTORY": str(tmp_path / "state")},
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert (tmp_path / "state" / "certificate").is_dir()
+
+
+def test_ctrl_c_ends_a_command_without_a_traceback(tmp_path):
+    """With the exit status that shells have for it."""
+    os.mkfifo(tmp_path / "hosts")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ovirt_scheduler", "try", "x.py", "--hosts", tmp_path / "hosts"],
+        cwd=PROJECT,
+        stderr=subprocess.PIPE,
+    )
+    with process, (tmp_path / "hosts").open("w"):  # opens when the command does
+        process.send_signal(signal.SIGINT)
+        err = process.communicate(timeout=60)[1]
+    assert (process.returncode, err) == (130, b"")
+
+
+def test_names_steer_no_terminal(tmp_path):
+    """Those of hosts are whatever the document has."""
+    (tmp_path / "Good.py").write_text(GOOD)
+    hosts = tmp_path / "hosts.xml"
+    hosts.write_text("<hosts><host id='a'><name>l&#x9b;2Jynx</name></host></hosts>")
+    words = ("filter", "Good", "--hosts", str(hosts), "--local", "--plugins", str(tmp_path))
+    assert run(tmp_path, *words, "-o", "names") == (0, "l\\x9b2Jynx\n", "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import threading
+from functools import partial
 from typing import Dict, List, Optional
 
 import pytest
@@ -12,6 +12,7 @@ from ovirt_scheduler.decisions.units import UnitService
 from ovirt_scheduler.errors import UnknownUnit
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Request, WantedUnit
 from ovirt_scheduler.model.units import Kind
+from tests.support.clients import Clients
 from tests.support.place import plugin
 from tests.support.waiting import wait_until
 
@@ -21,32 +22,20 @@ def request(name: str) -> Request:
     return Request(caller, Kind.COST_FUNCTION, (WantedUnit(name),), ("h",), "vm", {})
 
 
-class Crowd:
+class Crowd(Clients):
     """Threads that call cost functions until told to stop, and hold on to every answer.
 
     One more discovers all the time.
     """
 
     def __init__(self, service: UnitService, units: List[str]) -> None:
+        super().__init__([*(partial(self._call, name) for name in units), self._discover])
         self.answers: Dict[str, List[Optional[int]]] = {name: [] for name in units}
         self.problems: List[str] = []
         self._service = service
-        self._enough = threading.Event()
-        self._threads = [threading.Thread(target=self._call, args=(name,)) for name in units]
-        self._threads.append(threading.Thread(target=self._discover))
-
-    def __enter__(self) -> Crowd:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._enough.set()
-        for thread in self._threads:
-            thread.join(60)
 
     def _call(self, name: str) -> None:
-        while not self._enough.is_set():
+        while not self.stopped.is_set():
             try:
                 decision = self._service.decide(request(name))
             except UnknownUnit:
@@ -60,7 +49,7 @@ class Crowd:
             self.answers[name].append(decision.answer["h"])
 
     def _discover(self) -> None:
-        while not self._enough.is_set():
+        while not self.stopped.is_set():
             self._service.discover()
 
     def wait(self, calls: int) -> None:

@@ -9,14 +9,15 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Dict, List, Optional
 from xmlrpc.client import ServerProxy
 
 import pytest
 
+from tests.support.clients import Clients
 from tests.support.paths import PROJECT
 from tests.support.waiting import wait_until
 
@@ -117,34 +118,20 @@ def manager(tmp_path):
     playing.close()
 
 
-class Callers:
+class Callers(Clients):
     """Clients that call without a pause, half of them on a new connection each time."""
 
     def __init__(self, url: str) -> None:
+        super().__init__([partial(self._call, number % 2 == 0) for number in range(CLIENTS)])
         self._url = url
         self.answered = 0
         self.failures: List[str] = []
-        self._stopped = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._call, args=(number % 2 == 0,))
-            for number in range(CLIENTS)
-        ]
-
-    def __enter__(self) -> Callers:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        for thread in self._threads:
-            thread.join(60)
 
     def _call(self, keeps: bool) -> None:
-        while not self._stopped.is_set():
+        while not self.stopped.is_set():
             with ServerProxy(f"{self._url}/design") as proxy:
                 self._call_once(proxy)
-                while keeps and not self._stopped.is_set():
+                while keeps and not self.stopped.is_set():
                     self._call_once(proxy)
 
     def _call_once(self, proxy: ServerProxy) -> None:

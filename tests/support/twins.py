@@ -16,11 +16,13 @@ import sys
 import threading
 import time
 import xmlrpc.client
+from functools import partial
 from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional
 
 from tests.support.certificates import PEM, made, write_pair
+from tests.support.clients import Clients
 from tests.support.daemon import Daemon
 from tests.support.paths import PROJECT
 from tests.support.waiting import wait_until
@@ -191,27 +193,13 @@ class Outcome(NamedTuple):
     error: str = ""
 
 
-class Callers:
+class Callers(Clients):
     """Clients that call without a pause, half of them on a new connection each time."""
 
     def __init__(self, twins: Twins) -> None:
+        super().__init__([partial(self._call, number % 2 == 0) for number in range(CLIENTS)])
         self._twins = twins
         self.outcomes: List[Outcome] = []
-        self._stopped = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._call, args=(number % 2 == 0,))
-            for number in range(CLIENTS)
-        ]
-
-    def __enter__(self) -> Callers:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        for thread in self._threads:
-            thread.join(60)
 
     def wait_for(self, daemon: str) -> None:
         """Until it has answered so many calls that were begun from now on."""
@@ -229,7 +217,7 @@ class Callers:
     def _call(self, keeps: bool) -> None:
         context = self._twins.trust()
         connection: Optional[HTTPConnection] = None
-        while not self._stopped.is_set():
+        while not self.stopped.is_set():
             begun, daemon, error = time.monotonic(), "", ""
             kept = connection is not None
             try:

@@ -14,24 +14,69 @@ from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.record import NEVER_ASKED, NOT_ASKED, Record
 from ovirt_scheduler.workbench.replay import Made
 
-_REFUSED = "refused"  # the answer of a request that was refused
-
 
 class Side(NamedTuple):
     """What one policy made of a decision.
 
     Attributes:
+        made: its record, or why the request was refused; then there is nothing else but an answer.
         answer: as a record has it; ``{"refused": why}`` where there is none.
         winner: the best host, where hosts are ranked or one is selected.
+        out: the hosts that filters removed.
         milliseconds: that the calls of its units took.
-        out: the hosts that are not in a filter's answer, or were removed before a selection.
+        totals: of the hosts.
+        said: by unit, how it ended and what it said of each host that it was asked about.
+        checksums: of the units, as far as they are known.
     """
 
+    made: Made
     answer: Any
-    winner: Optional[str]
-    out: Sequence[str]
-    decisive: Sequence[str]
-    milliseconds: float
+    winner: Optional[str] = None
+    out: Sequence[str] = ()
+    decisive: Sequence[str] = ()
+    milliseconds: float = 0.0
+    totals: Mapping[str, Any] = {}
+    said: Mapping[str, Mapping[str, object]] = {}
+    checksums: Mapping[str, str] = {}
+
+    @classmethod
+    def of(cls, made: Made) -> Side:
+        """What there is to compare of it."""
+        if isinstance(made, str):
+            return cls(made, {"refused": made})
+        answer, names = made.get("answer"), explanation.host_names([made])
+        # Those in shadow are not asked in a replay.
+        live = [unit for unit in made["units"] if unit.get("mode", "live") == "live"]
+        ranks = made["method"] in ("runCostFunctions", "selectHost", "candidates")
+        return cls(
+            made,
+            answer,
+            names.get(answer[0], answer[0]) if ranks and answer else None,
+            [*explanation.removed(made)],
+            made.get("decisive", ()),
+            # Not of all of it: documents are read once for every policy.
+            sum(float(unit.get("milliseconds", 0)) for unit in live),
+            {host["id"]: host.get("total") for host in made["hosts"]},
+            _said(made["hosts"], live),
+            {unit["name"]: unit["checksum"] for unit in live if "checksum" in unit},
+        )
+
+    def differing(self, other: Side) -> List[str]:
+        """The units that said something else of a host that both asked about, or ended so."""
+        if isinstance(other.made, str):
+            return []
+        units = []
+        for unit in dict.fromkeys((*self.said, *other.said)):
+            mine, theirs = self.said.get(unit), other.said.get(unit)
+            if (
+                mine is None
+                or theirs is None
+                or any(mine[host] != theirs[host] for host in mine.keys() & theirs.keys())
+                # A balance or a scheduler says nothing of single hosts.
+                or (len(mine) == len(theirs) == 1 and self.answer != other.answer)
+            ):
+                units.append(unit)
+        return units
 
 
 class Difference(NamedTuple):
@@ -53,10 +98,6 @@ class Difference(NamedTuple):
     no_host: bool  # is left, where there was one
     winners: Optional[Tuple[str, str]]  # before and after, where they differ
     why: Sequence[str]
-
-    def fields(self) -> Dict[str, Any]:
-        """For JSON."""
-        return {**self._asdict(), "winners": list(self.winners) if self.winners else None}
 
 
 class Totals:
@@ -123,35 +164,34 @@ class Comparison:
             made: on today's plugins; and with the changes, where there are any.
         """
         self.count += 1
-        today = made[0]
-        recorded, now = _side(then), _side(today)
-        edited = set(_edited(then, today))
+        recorded, today, *changed = map(Side.of, (then, *made))
+        edited = {
+            unit
+            for unit, checksum in recorded.checksums.items()
+            if today.checksums.get(unit) != checksum
+        }
         self.edited.update(edited)
-        otherwise = [] if isinstance(today, str) else list(_units(then, today))
-        if not otherwise and recorded.answer == now.answer and _totals(then) == _totals(today):
+        otherwise = recorded.differing(today)
+        if not otherwise and (recorded.answer, recorded.totals) == (today.answer, today.totals):
             self.same += 1
         to_blame = [unit for unit in otherwise if unit not in edited]
         self.unsteady.update(to_blame)
-        if to_blame and self.changed:
-            self.uncertain.append(then["id"])
-            return
-        if not self.changed:
-            self._compare(then, then, today, recorded, now)
-        elif isinstance(today, str):
+        if not changed:
+            self._compare(then, recorded, today)
+        elif to_blame or isinstance(today.made, str):
             self.uncertain.append(then["id"])
         else:
-            self._compare(then, today, made[1], now, _side(made[1]))
+            self._compare(then, today, changed[0])
 
-    def _compare(self, then: Record, old: Record, new: Made, before: Side, after: Side) -> None:
+    def _compare(self, then: Record, before: Side, after: Side) -> None:
         self.before.add(before)
         self.after.add(after)
         if before.answer == after.answer:
             return
-        name = {host["id"]: str(host.get("name") or host["id"]) for host in then["hosts"]}
+        names = explanation.host_names([then])
         winners = None
         if before.winner != after.winner:
             winners = (before.winner or "none", after.winner or "none")
-        refused = [host for host in after.out if host not in before.out]
         self.differ.append(
             Difference(
                 then["id"],
@@ -160,11 +200,11 @@ class Comparison:
                 explanation.vm_name(then) if "vm" in then else "",
                 before.answer,
                 after.answer,
-                list(_units(old, new)),
-                [name.get(host, host) for host in refused],
-                _is_empty(after) and not _is_empty(before),
+                before.differing(after),
+                [names.get(host, host) for host in after.out if host not in before.out],
+                after.answer == [] != before.answer,
                 winners,
-                list(_why(old, new, name)),
+                list(_why(*map(explanation.cleaned, (then, before.made, after.made)))),
             )
         )
 
@@ -177,77 +217,19 @@ class Comparison:
             "edited": dict(self.edited.most_common()),
             "uncertain": self.uncertain,
             "changed": self.changed,
-            "differ": [each.fields() for each in self.differ],
+            "differ": [each._asdict() for each in self.differ],
             "before": self.before.fields(),
             "after": self.after.fields(),
         }
 
 
-def _side(made: Made) -> Side:
-    if isinstance(made, str):
-        return Side({_REFUSED: made}, None, [], [], 0.0)
-    answer = made.get("answer")
-    out = [*explanation.removed(made)]
-    name = explanation.host_names([made])
-    # Not of all of it: documents are read once for every policy.
-    milliseconds = sum(float(unit.get("milliseconds", 0)) for unit in _live(made))
-    ranks = made["method"] in ("runCostFunctions", "selectHost", "candidates")
-    winner = name.get(answer[0], answer[0]) if ranks and answer else None
-    return Side(answer, winner, out, made.get("decisive", ()), milliseconds)
-
-
-def _is_empty(side: Side) -> bool:
-    """Whether no host is left."""
-    return bool(side.answer == [])
-
-
-def _totals(made: Made) -> Mapping[str, Any]:
-    return (
-        {} if isinstance(made, str) else {each["id"]: each.get("total") for each in made["hosts"]}
-    )
-
-
-def _live(made: Record) -> List[Record]:
-    """The units that counted: those in shadow are not asked in a replay."""
-    return [unit for unit in made["units"] if unit.get("mode", "live") == "live"]
-
-
-def _edited(then: Record, today: Made) -> Iterator[str]:
-    """The units whose code is another, or that are not there any more."""
-    now = (
-        {}
-        if isinstance(today, str)
-        else {unit["name"]: unit.get("checksum") for unit in today["units"]}
-    )
-    for unit in _live(then):
-        if "checksum" in unit and now.get(unit["name"]) != unit["checksum"]:
-            yield unit["name"]
-
-
-def _units(old: Record, new: Made) -> Iterator[str]:
-    """The units that said something else of a host that both were asked about, or ended so."""
-    if isinstance(new, str):
-        return
-    before, after = _said(old), _said(new)
-    for unit in dict.fromkeys((*before, *after)):
-        one, other = before.get(unit), after.get(unit)
-        if one is None or other is None or _differs(one, other):
-            yield unit
-        elif len(one) == len(other) == 1 and old.get("answer") != new.get("answer"):
-            yield unit  # a balance or a scheduler, which says nothing of single hosts
-
-
-def _differs(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
-    return any(one[host] != other[host] for host in one.keys() & other.keys())
-
-
-def _said(made: Record) -> Dict[str, Dict[str, object]]:
+def _said(hosts: Sequence[Record], units: Sequence[Record]) -> Dict[str, Dict[str, object]]:
     """How each unit ended, and of each host that it was asked about: a verdict, or its share."""
     said: Dict[str, Dict[str, object]] = {
         unit["name"]: {} if unit["outcome"] == NOT_ASKED else {"": unit["outcome"]}
-        for unit in _live(made)
+        for unit in units
     }
-    for host in made["hosts"]:
+    for host in hosts:
         for verdict in host.get("verdicts", ()):
             if verdict["verdict"] != NEVER_ASKED and verdict["unit"] in said:
                 said[verdict["unit"]][host["id"]] = verdict["verdict"]
@@ -257,29 +239,31 @@ def _said(made: Record) -> Dict[str, Dict[str, object]]:
     return said
 
 
-def _why(old: Record, new: Made, name: Mapping[str, str]) -> Iterator[str]:
+def _why(then: Record, old: Record, new: Made) -> Iterator[str]:
     """What became of which host."""
     if isinstance(new, str):
         yield f"refused: {new}"
         return
-    for host, called in name.items():
-        before, after = _fate(old, host), _fate(new, host)
-        if before != after:
-            yield f"{called}: {before}; now {after}"
+    before, after = _fates(old), _fates(new)
+    for host, name in explanation.host_names([then]).items():
+        fate, now = (fates.get(host, "not among the hosts") for fates in (before, after))
+        if fate != now:
+            yield f"{name}: {fate}; now {now}"
     decisive, others = (", ".join(made.get("decisive", ())) or "none" for made in (old, new))
     if decisive != others:
         yield f"decisive: {decisive}; now {others}"
     for made, word in ((old, "before"), (new, "now")):
-        yield f"{word}: {explanation.outcome(explanation.cleaned(made))}"
+        yield f"{word}: {explanation.outcome(made)}"
 
 
-def _fate(made: Record, host: str) -> str:
-    """Of a host: left, removed by a unit and why, or the sum of its costs."""
-    shown = explanation.cleaned(made)
-    found = next((each for each in shown["hosts"] if each["id"] == host), None)
-    if found is None:
-        return "not among the hosts"
-    why = explanation.why(shown)[host]
-    if host in explanation.removed(shown):
-        return f"removed by {why}"
-    return f"{found['total']} = {why}" if "total" in found else why or "left"
+def _fates(made: Record) -> Dict[str, str]:
+    """By host: left, removed by a unit and why, or the sum of its costs."""
+    removed, whys, fates = explanation.removed(made), explanation.why(made), {}
+    for host in made["hosts"]:
+        why = whys[host["id"]]
+        if host["id"] in removed:
+            why = f"removed by {why}"
+        elif "total" in host:
+            why = f"{host['total']} = {why}"
+        fates[host["id"]] = why or "left"
+    return fates

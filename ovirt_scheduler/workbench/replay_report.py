@@ -75,7 +75,7 @@ def page(comparison: Comparison, lines: Sequence[str]) -> str:
             "rows": _bars(_by_time(before.times), _by_time(after.times), in_order=True),
         },
     ]
-    listed = [{**each.fields(), "told": brief(each)} for each in comparison.differ[:_MOST_LISTED]]
+    listed = [{**each._asdict(), "brief": brief(each)} for each in comparison.differ[:_MOST_LISTED]]
     report = comparison.fields()
     return pages.render("replay.html", report=report, lines=lines, charts=charts, differ=listed)
 

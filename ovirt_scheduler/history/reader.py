@@ -127,10 +127,10 @@ class Reader:
                 tuple(numbers),
             ):
                 documents[number].append(DocumentOf(Role(role), bool(of_engine), document))
-        by_id = {
-            schema.id_of(each): (json.loads(request), documents[number])
-            for number, each, request in requests
-        }
+            by_id = {
+                schema.id_of(each): (json.loads(request), documents[number])
+                for number, each, request in requests
+            }
         return [
             Recorded(record, *by_id[record["id"]])
             for record in reversed(found)
@@ -145,14 +145,17 @@ class Reader:
         """
         with self._open() as db:
             rows = db.execute(
-                "SELECT elements.data, bases.data FROM document_elements "
-                "JOIN elements ON elements.number = element "
+                "SELECT elements.hash, elements.data, bases.data FROM document_elements "
+                "LEFT JOIN elements ON elements.number = element "
                 "LEFT JOIN elements AS bases ON bases.number = elements.base "
                 "WHERE document = ? ORDER BY place",
                 (number,),
             ).fetchall()
-            bases = {base: recording.unpacked(base, b"") if base else b"" for _, base in rows}
-            return b"".join(recording.unpacked(data, bases[base]) for data, base in rows)
+            bases = {base: recording.unpacked(base, b"") if base else b"" for _, _, base in rows}
+            pieces = [recording.unpacked(data, bases[base]) for _, data, base in rows]
+            if [recording.hash_of(piece) for piece in pieces] != [key for key, _, _ in rows]:
+                raise ValueError(f"the recorded document {number} is another than it was")
+            return b"".join(pieces)
 
     def events(
         self, since: Optional[float] = None, until: Optional[float] = None, limit: int = 100

@@ -183,6 +183,11 @@ def packed(piece: bytes, base: bytes) -> bytes:
     return packer.compress(piece) + packer.flush()
 
 
+def hash_of(data: bytes) -> bytes:
+    """What tells a piece, or the list of a document's pieces, from all others."""
+    return hashlib.blake2b(data, digest_size=20).digest()
+
+
 def unpacked(data: bytes, base: bytes) -> bytes:
     """The piece again."""
     unpacker = zlib.decompressobj(zdict=base) if base else zlib.decompressobj()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import sqlite3
 from pathlib import Path
@@ -127,7 +126,9 @@ class Tables:
 
     def _document(self, pieces: Pieces) -> int:
         elements = list(map(self._element, pieces))
-        number, is_new = self._numbered("documents", hash=_hash(schema.as_json(elements).encode()))
+        number, is_new = self._numbered(
+            "documents", hash=recording.hash_of(schema.as_json(elements).encode())
+        )
         if is_new:
             self._db.executemany(
                 "INSERT INTO document_elements VALUES (?, ?, ?)",
@@ -137,7 +138,7 @@ class Tables:
 
     def _element(self, piece: bytes) -> int:
         """One like it may be there that is whole: then only what differs is written."""
-        key = _hash(piece)
+        key = recording.hash_of(piece)
         number = self._known.get(key)
         if number is None:
             select = "SELECT number FROM elements WHERE hash = ?"
@@ -254,7 +255,3 @@ class Tables:
                    WHERE base IS NOT NULL)""",
         ):
             self._db.execute(statement)
-
-
-def _hash(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=20).digest()

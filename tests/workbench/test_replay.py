@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
 import re
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -197,15 +200,20 @@ def recording(start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactor
         return recorded(start_daemon, folder, 30, engine)
 
 
+def settings(of: Recording) -> Path:
+    """Writes a scheduler.conf for what was recorded."""
+    config, conf = of.today.parent / "scheduler.conf", of.today.parent / "conf"
+    config.write_text(f"plugins_path = {of.today}\nplugins_conf_path = {conf}\n", "utf-8")
+    return config
+
+
 @pytest.fixture
 def replay(recording: Recording, monkeypatch, capsys):
     """Runs the command on the recording; gives what it shows."""
 
     def run(*options: str, of: Recording = recording) -> Any:
         monkeypatch.setenv("STATE_DIRECTORY", str(of.state))
-        config = of.today.parent / "scheduler.conf"
-        conf = of.today.parent / "conf"
-        config.write_text(f"plugins_path = {of.today}\nplugins_conf_path = {conf}\n", "utf-8")
+        config = settings(of)
         assert cli.main(["replay", "--config", str(config), *options]) == 0
         shown = capsys.readouterr().out
         return json.loads(shown) if "json" in options else shown
@@ -341,10 +349,10 @@ def test_a_unit_that_is_added_is_asked_where_its_kind_was(replay):
     assert "web" not in {each["vm"] for each in told["differ"]}  # where Named was asked already
 
 
-def test_a_factor_or_unit_that_is_none_is_refused(replay, recording, monkeypatch, capsys):
+def test_a_factor_or_unit_that_is_none_is_refused(recording, monkeypatch, capsys):
     """With what is there."""
     monkeypatch.setenv("STATE_DIRECTORY", str(recording.state))
-    given = ["replay", "--config", str(recording.today.parent / "scheduler.conf")]
+    given = ["replay", "--config", str(settings(recording))]
     for options, words in (
         (["--with", "Larg=2"], "--with Larg: there is no such unit; did you mean Large?"),
         (["--set", "Free"], "--set Free: write the factor, too: --set Free=2"),
@@ -364,6 +372,23 @@ def test_without_a_recording_it_is_said_what_to_do(tmp_path: Path, monkeypatch, 
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(
+    "damage",
+    ["UPDATE recordings SET request = '{'", "UPDATE elements SET data = substr(data, 1, 9)",
+     "DELETE FROM elements WHERE number = 2"],
+)  # fmt: skip
+def test_a_damaged_recording_is_told(recording, tmp_path, monkeypatch, capsys, damage):
+    """And not taken for what the plugins do otherwise."""
+    for part in recording.state.glob("history.*"):
+        shutil.copy(part, tmp_path)
+    with contextlib.closing(sqlite3.connect(tmp_path / "history.sqlite")) as db:
+        db.execute(damage)
+        db.commit()
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    assert cli.main(["replay", "--plugins", str(recording.today)]) == 1
+    assert "history.sqlite is damaged: " in capsys.readouterr().err
+
+
 def test_a_replay_as_root_runs_plugins_as_plugin_user(start_daemon: StartDaemon):
     """As the daemon does; it was recorded by one without it."""
     with tempfile.TemporaryDirectory() as name:

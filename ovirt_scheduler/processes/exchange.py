@@ -44,7 +44,7 @@ class State(enum.Enum):
 
 
 _OPEN = (State.SETTLING, State.UNDER_WAY)
-_OF_AN_ANSWER = (frames.ANSWER, frames.STDOUT, frames.STDERR)
+_OF_AN_ANSWER = (frames.ANSWER, frames.STDOUT, frames.STDERR, frames.DIFFERS)
 
 
 class Capture:
@@ -76,10 +76,8 @@ class Exchange:
         setup: what is sent before: a frame, or the rest of one; ``former`` is its nonce then.
         most_descriptors: that may come with the answer.
         lacks_descriptors: this process had none left for those that came.
-        ready: the worker has said that it is ready for the next task.
-        grown: it takes more memory than a new one would.
-        differs: why it ends instead, where it has said so.
-        last: it said so before it answered: what it started may still run, until it has ended.
+        differs: why the worker ends, where it has said so before it answered: what it started may
+            still run, until it has ended.
         last_output: what came before the answer, to be added to what comes from the pipes.
     """
 
@@ -98,10 +96,7 @@ class Exchange:
     answer: bytes = b""
     descriptors: List[int] = field(default_factory=list)
     problem: str = ""
-    ready: bool = False
-    grown: bool = False
     differs: str = ""
-    last: bool = False
     last_output: Dict[bytes, bytes] = field(default_factory=dict)
     started: float = 0.0
     ended: float = 0.0
@@ -183,13 +178,12 @@ class Exchange:
                 return
             for frame in self.worker.unframer.feed(data):
                 self._take(frame)
+                if not self.open:  # the unframer keeps what is said after the answer
+                    return
         except ConnectionError:
             self._end(State.NOT_BEGUN)
         except frames.FrameError as error:
-            if self.state is State.ANSWERED:
-                self.differs = _OUT_OF_TURN
-            else:
-                self._mislead(str(error))
+            self._mislead(str(error))
 
     def _receive_with_descriptors(self) -> Tuple[Optional[bytes], List[int]]:
         try:
@@ -208,25 +202,18 @@ class Exchange:
             else:
                 self.differs = reason(frame, self.former)
                 self._end(State.NOT_BEGUN)
-        elif self.state is State.UNDER_WAY:
-            if frame.kind == frames.DIFFERS and frame.nonce == self.nonce:
-                self.differs, self.last = reason(frame, self.nonce), True
-                return
-            if frame.kind not in _OF_AN_ANSWER or frame.nonce != self.nonce:
-                self._mislead("it answered out of turn")
-                return
-            if frame.kind != frames.ANSWER:
-                self.last_output[frame.kind] = frame.payload
-                return
+        elif frame.kind not in _OF_AN_ANSWER or frame.nonce != self.nonce:
+            self._mislead("it answered out of turn")
+        elif frame.kind == frames.DIFFERS:
+            self.differs = reason(frame, self.nonce)
+        elif frame.kind != frames.ANSWER:
+            self.last_output[frame.kind] = frame.payload
+        else:
             self.answer = frame.payload
             self.worker.unframer.limit = SHORT
             for kind, payload in self.last_output.items():
                 (self.stdout if kind == frames.STDOUT else self.stderr).feed(payload)
             self._end(State.ANSWERED)
-        elif frame.kind == frames.READY and frame.nonce == self.nonce:
-            self.ready, self.grown = True, frame.payload == frames.GROWN
-        else:
-            self.differs = reason(frame, self.nonce)
 
     def _mislead(self, problem: str) -> None:
         self.problem = f"its answer cannot be read: {problem}"

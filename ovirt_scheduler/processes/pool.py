@@ -25,7 +25,6 @@ from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import Limits, PluginCode
 from ovirt_scheduler.model.tasks import ENDS, Setup
 from ovirt_scheduler.processes import exchange
-from ovirt_scheduler.processes.exchange import Exchange
 from ovirt_scheduler.processes.handles import Worker
 from ovirt_scheduler.processes.kept_process import Kept, Key, key_of, new_nonce
 from ovirt_scheduler.processes.protocol import frames
@@ -264,19 +263,18 @@ class Pool:
             self.spare(), key, plugin.modules[0].path, nonce=nonce, setup=setup, loading=True
         )
 
-    def give_back(self, kept: Kept, done: Exchange, called: bool) -> None:
+    def give_back(self, kept: Kept, nonce: int, called: bool) -> None:
         """Keep a process that has answered, unless it serves one call only.
 
         Args:
-            done: the exchange with it; READY to its nonce is what the process says next.
+            nonce: of the task that it had; READY to that is what the process says next.
             called: its task ran the plugin.
         """
         if called and kept.key[-1] == 1:
             self.discard(kept, "calls_per_process")
             return
         now = time.monotonic()
-        kept.nonce, kept.loading = done.nonce, False
-        kept.ready, kept.grown = done.ready, done.grown
+        kept.nonce, kept.ready, kept.loading = nonce, False, False
         kept.ready_by, kept.used = now + _SETTLE_SECONDS, now
         self.put_back(kept)
 
@@ -401,7 +399,8 @@ class Pool:
                 reader.close()  # it ends when it sees that
         spoke = _with_news(everyone)
         for place, kept in enumerate(everyone):  # those used longest ago first
-            why = kept.hear() if kept.worker.channel.fileno() in spoke else ""
+            news = not kept.ready or kept.worker.channel.fileno() in spoke
+            why = kept.hear() if news else ""
             if not why and not kept.ready:
                 settled = False
                 kept.send_setup()

@@ -263,7 +263,7 @@ class Runner:
 
     def _answered(self, running: _Running) -> Union[CallResult, _Running]:
         call, done, kept = running.call, running.exchange, running.kept
-        if done.last:
+        if done.differs:
             kept.worker.end()
         shown = running.printed or done
         try:
@@ -278,7 +278,7 @@ class Runner:
             self.pool.discard(kept, done.differs)
         else:
             called = not call.checks and running.printed is None
-            self.pool.give_back(kept, done, called)
+            self.pool.give_back(kept, done.nonce, called)
         read = (len(shown.stdout.data), len(shown.stderr.data))
         if answered.read is None or answered.read == read or running.printed is not None:
             return plugin_call.result(call, shown, answered)

@@ -356,29 +356,39 @@ class Pool:
             self._news.notify_all()
 
     def _keep(self) -> None:
+        trouble = ""
         while True:
+            try:
+                settled, trouble = self._end_and_make(), ""
+            except Exception as error:  # noqa: BLE001  nobody else would keep processes ready
+                settled, before, trouble = False, trouble, repr(error)
+                if trouble != before:
+                    _log.error("processes cannot be kept ready: %(reason)s", {"reason": trouble})
             with self._news:
                 if self._closed:
                     return
-                self._stirred = False
-                settled, over = self._look()
-                self._ending = len(over)
-                missing = [*self._missing()]
-                few = {order: SPARE - len(spare) for order, spare in self._spare.items()}
-            for kept, why in over:
-                self._end_idle(kept, why)
-            self._ending = 0
-            made = self._make(missing, few)
-            with self._news:
-                if self._closed:
-                    return
-                if settled and not made and not self._stirred:
-                    self._resting = True
-                    self._news.wait(_REST)
-                    self._resting = False
-                    if not self._closed:
-                        continue
-                self._news.wait(_TICK)
+                self._resting = settled and not self._stirred
+                self._news.wait(_REST if self._resting else _TICK)
+                self._resting = False
+
+    def _end_and_make(self) -> bool:
+        """End the processes that have to end, and make those that are missing.
+
+        Returns:
+            Whether there is nothing more to do until something changes.
+        """
+        with self._news:
+            if self._closed:
+                return True
+            self._stirred = False
+            settled, over = self._look()
+            self._ending = len(over)
+            missing = [*self._missing()]
+            few = {order: SPARE - len(spare) for order, spare in self._spare.items()}
+        for kept, why in over:
+            self._end_idle(kept, why)
+        self._ending = 0
+        return not self._make(missing, few) and settled
 
     def _look(self) -> Tuple[bool, List[Tuple[Kept, str]]]:
         """Look at all idle processes.

@@ -452,6 +452,22 @@ def test_what_is_asked_for_while_no_process_can_be_had_is_not_forgotten(
         kept.close()
 
 
+def test_what_keeps_processes_ready_outlives_a_trouble_of_its_own(own, unit_named, caplog):
+    """As where somebody takes descriptors away from the daemon while it runs (``prlimit``)."""
+    first, second = unit_named("keeps_all"), unit_named("prints")
+    own.run(job_of([first]))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2, hard))  # poll(2) takes no more than so many
+    try:
+        own.keep(3)
+        wait_until(lambda: "processes cannot be kept ready: OSError" in caplog.text)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    own.want([(each.plugin, each.limits) for each in (first, second)])
+    wait_until(lambda: own._runner.pool.kept, suits=lambda seen: seen == 2)
+    assert caplog.text.count("cannot be kept ready") == 1
+
+
 def test_many_processes_that_end_together_are_no_knot(unit_named, tmp_path):
     """As after a reload with a lower kept_processes: calls go on, and so does the zygote."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

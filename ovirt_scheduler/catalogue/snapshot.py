@@ -21,11 +21,22 @@ UnitCalls = List[Tuple[WantedUnit, UnitCall]]
 
 
 class Chosen(NamedTuple):
-    """The units that a request names: those to call, and what is wrong with the others."""
+    """The units of one kind for a request: those to call, and what is wrong with others.
 
+    Attributes:
+        wanted: those that it names, without those in shadow.
+        calls: of these, as far as they are loaded.
+        errors: what is wrong with the others, by name.
+        rejected: whether a filter is not loaded that accepts no host then (contract 4.2).
+        shadows: a call of each unit in shadow. One that the request names has its factor and the
+            properties of the request, any other one the factor 1 and its defaults.
+    """
+
+    wanted: Tuple[WantedUnit, ...]
     calls: UnitCalls
-    errors: Dict[str, Tuple[str, ...]]  # by name
-    rejected: bool = False  # a filter that is not loaded accepts no host (contract 4.2)
+    errors: Dict[str, Tuple[str, ...]]
+    rejected: bool
+    shadows: UnitCalls
 
 
 class Outdated(NamedTuple):
@@ -111,24 +122,32 @@ class Catalogue:
             return f"did you mean {meant}?"
         return "discover lists what there is, ovirt-scheduler check what is not loaded"
 
-    def calls(
+    def choose(
         self,
         kind: Kind,
         wanted: Sequence[WantedUnit],
         properties: Mapping[str, str],
         strict: bool,
     ) -> Chosen:
-        """The units to call, and what is wrong with the others (contract 4.2 to 4.3).
+        """The units to call, in shadow or not, and what is wrong (contract 4.2 to 4.3, 10.4).
 
         Raises:
             BadParameters: a name is there twice, where that is strict.
             UnknownUnit: there is none of a name, where that is strict.
         """
+        in_shadow = {name: unit for (its, name), unit in self.shadows.items() if its is kind}
+        looking = {each.name: each for each in reversed(wanted) if each.name in in_shadow}
+        shadows = [
+            (looking.get(name, WantedUnit(name)),
+             UnitCall(unit, properties if name in looking else {}))
+            for name, unit in in_shadow.items()
+        ]  # fmt: skip
+        live = tuple(each for each in wanted if each.name not in looking)
         calls: UnitCalls = []
         errors: Dict[str, Tuple[str, ...]] = {}
         rejected = False
         named: Dict[str, WantedUnit] = {}
-        for each in wanted:
+        for each in live:
             if named.setdefault(each.name, each) is not each:
                 repeated = f"the {kind.words} {each.name!r:.160} is named more than once"
                 if strict:
@@ -144,25 +163,7 @@ class Catalogue:
                 missed = self.missed.get(each.name) if kind is Kind.FILTER else None
                 errors[each.name] = (missed or str(error),)
                 rejected = rejected or missed is not None
-        return Chosen(calls, errors, rejected)
-
-    def apart(
-        self, kind: Kind, wanted: Sequence[WantedUnit], properties: Mapping[str, str]
-    ) -> Tuple[Tuple[WantedUnit, ...], UnitCalls]:
-        """Tell live units from those in shadow (contract 10.4).
-
-        Returns:
-            The units named that are not in shadow; and a call of each unit of the kind that is.
-            One that is named has its factor and the properties of the request, any other one the
-            factor 1 and its defaults.
-        """
-        shadows = {name: unit for (its, name), unit in self.shadows.items() if its is kind}
-        named = {each.name: each for each in reversed(wanted) if each.name in shadows}
-        calls = [
-            (named.get(name, WantedUnit(name)), UnitCall(unit, properties if name in named else {}))
-            for name, unit in shadows.items()
-        ]
-        return tuple(each for each in wanted if each.name not in named), calls
+        return Chosen(live, calls, errors, rejected, shadows)
 
     def kinds_of(self, name: str) -> Tuple[Kind, ...]:
         """The kinds of unit that bear this name."""

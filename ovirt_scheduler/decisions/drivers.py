@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Callable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, List, Mapping, Optional, Sequence, Tuple
 
-from ovirt_scheduler.catalogue.snapshot import Catalogue, Chosen, UnitCalls
+from ovirt_scheduler.catalogue.snapshot import Catalogue, UnitCalls
 from ovirt_scheduler.decisions import engine_data, log
 from ovirt_scheduler.decisions.selections import Selections
 from ovirt_scheduler.decisions.service import Service, unit_errors
@@ -31,9 +31,9 @@ from ovirt_scheduler.model.drivers import (
     Migrations,
     StatusChange,
 )
-from ovirt_scheduler.model.requests import AnswerForm, Caller
+from ovirt_scheduler.model.requests import AnswerForm, Caller, WantedUnit
 from ovirt_scheduler.model.tasks import EngineReplies, Returns
-from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.model.units import Kind, UnitCall
 
 _NOTHING: Mapping[Returns, DriverAnswer] = {
     Returns.SELECTION: (),
@@ -43,19 +43,6 @@ _NOTHING: Mapping[Returns, DriverAnswer] = {
     Returns.VALUE: "",
 }
 _SELECTIONS = ("select_host", "candidates")
-
-
-class _Chosen(NamedTuple):
-    """The policy units of a request: those to call before the driver, and those in shadow.
-
-    Attributes:
-        request: which names those in shadow no more.
-    """
-
-    request: DriverRequest
-    filters: Chosen
-    cost_functions: Chosen
-    shadows: UnitCalls
 
 
 @dataclass(eq=False)
@@ -157,15 +144,23 @@ class DriverService(Service):
         asked_at, started = time.time(), time.monotonic()
         catalogue = self.registry.current()
         self.selections.forget_others(catalogue.drivers)
-        request, filters, costs, shadows = _chosen(request, catalogue)
+        filters, costs = (
+            catalogue.choose(kind, named, request.properties, _strict(request))
+            for kind, named in (
+                (Kind.FILTER, request.filters),
+                (Kind.COST_FUNCTION, request.cost_functions),
+            )
+        )
+        # Where a request names none of a kind, it is no request of that kind.
+        shadows = (filters.shadows if request.filters else []) + (
+            costs.shadows if request.cost_functions else []
+        )
+        request = replace(request, filters=filters.wanted, cost_functions=costs.wanted)
+        log.log_left_out(request.caller.request_id, Kind.FILTER.words, filters.errors)
+        log.log_left_out(request.caller.request_id, Kind.COST_FUNCTION.words, costs.errors)
         if filters.rejected:
             request = replace(request, subjects=replace(request.subjects, hosts=()))
-        job = replace(
-            self._job(request, started),
-            filters=tuple(call for _, call in filters.calls),
-            cost_functions=tuple(call for _, call in costs.calls),
-            wanted_costs=tuple(wanted for wanted, _ in costs.calls),
-        )
+        job = self._job(request, started, filters.calls, costs.calls)
         job, engine_errors = self._with_engine(job, known)
         execution = self.executor.run_driver(job)
         left, errors = _left(job, execution)
@@ -237,11 +232,18 @@ class DriverService(Service):
         job, engine_errors = self._with_engine(self._job(request, until), known)
         self.executor.tell_changes(job, changes, until, handle)
 
-    def _job(self, request: DriverRequest, begun: float) -> DriverJob:
-        """A request's job, without the units before it.
+    def _job(
+        self,
+        request: DriverRequest,
+        begun: float,
+        filters: Sequence[Tuple[WantedUnit, UnitCall]] = (),
+        costs: Sequence[Tuple[WantedUnit, UnitCall]] = (),
+    ) -> DriverJob:
+        """A request's job.
 
         Args:
             begun: when it begins, at the latest.
+            filters, costs: the policy units before the driver.
         """
         return DriverJob(
             driver=request.driver,
@@ -253,6 +255,9 @@ class DriverService(Service):
             selected=self.selections.last(request.driver.name),
             destinations=request.destinations,
             strict=_strict(request),
+            filters=tuple(call for _, call in filters),
+            cost_functions=tuple(call for _, call in costs),
+            wanted_costs=tuple(wanted for wanted, _ in costs),
         )
 
     def _keep(self, decision: DriverDecision, job: DriverJob, looks: Sequence[Look] = ()) -> None:
@@ -282,25 +287,6 @@ def _there_are(names: Sequence[str], wanted: str) -> str:
 
 def _strict(request: DriverRequest) -> bool:
     return request.caller.form is AnswerForm.DESIGN
-
-
-def _chosen(request: DriverRequest, catalogue: Catalogue) -> _Chosen:
-    """The policy units that a request names; the log says which are left out, and why."""
-    shadows: UnitCalls = []
-    live, chosen = [], []
-    for kind, named in (
-        (Kind.FILTER, request.filters),
-        (Kind.COST_FUNCTION, request.cost_functions),
-    ):
-        counted, in_shadow = catalogue.apart(kind, named, request.properties)
-        if named:  # else it is no request of that kind
-            shadows += in_shadow
-        live.append(counted)
-        chosen.append(catalogue.calls(kind, counted, request.properties, _strict(request)))
-        log.log_left_out(request.caller.request_id, kind.words, chosen[-1].errors)
-    filters, costs = chosen
-    request = replace(request, filters=live[0], cost_functions=live[1])
-    return _Chosen(request, filters, costs, shadows)
 
 
 def _log_calls(request: DriverRequest, execution: DriverExecution) -> None:

@@ -55,10 +55,10 @@ class UnitService(Service):
         asked_at, started = time.time(), time.monotonic()
         strict = request.caller.form is AnswerForm.DESIGN
         request_id = request.caller.request_id
-        catalogue = self.registry.current()
-        live, shadows = catalogue.apart(request.kind, request.wanted, request.properties)
-        request = replace(request, wanted=live)
-        calls, left_out, rejected = catalogue.calls(request.kind, live, request.properties, strict)
+        wanted, calls, left_out, rejected, shadows = self.registry.current().choose(
+            request.kind, request.wanted, request.properties, strict
+        )
+        request = replace(request, wanted=wanted)
         log.log_left_out(request_id, request.kind.words, left_out)
         job = Job(
             kind=request.kind,

@@ -64,10 +64,10 @@ def test_a_unit_whose_file_does_not_load_is_told_with_the_reason(place):
         ("set", "its file set.py does not load: set.conf, line 1: timeout"),
         ("first", "it is a cost function; its file first.py does not load: "),
     ):
-        _, errors, _ = catalogue.calls(Kind.FILTER, [WantedUnit(name)], {}, strict=False)
+        errors = catalogue.choose(Kind.FILTER, [WantedUnit(name)], {}, strict=False).errors
         assert errors[name][0].startswith(f"there is no filter named '{name}'; {reason}")
     place.write("broken", "def do_filter(hosts, vm, properties): ...\n")
-    assert place.registry.refresh().calls(Kind.FILTER, [WantedUnit("broken")], {}, False).calls
+    assert place.registry.refresh().choose(Kind.FILTER, [WantedUnit("broken")], {}, False).calls
 
 
 def test_a_file_dropped_in_edited_and_taken_away_is_followed(place):

@@ -355,7 +355,8 @@ class Runner:
                 f"the process that read the documents answered what cannot be read ({error})"
             ) from None
         finally:
-            if size <= _SMALL and found and not any(each.problem for each in found):
+            good = bool(found) and not any(each.problem for each in found)
+            if good and size <= _SMALL and order == frames.FORK_READER:
                 self.pool.keep_reader(done.worker)
             else:  # it has no more to do, whatever a document made of it
                 done.worker.kill()

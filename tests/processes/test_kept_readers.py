@@ -67,8 +67,11 @@ def test_a_reader_ends_when_it_is_idle(own, unit_named, monkeypatch):
 
 
 @pytest.mark.parametrize("document", [LARGE, REFUSED, OF_VERSION_3], ids=["large", "refused", "3"])
-def test_a_reader_ends_with_documents_that_leave_more_behind(own, unit_named, document):
+def test_a_reader_ends_with_documents_that_leave_more_behind(
+    own, unit_named, document, monkeypatch
+):
     """Much memory, the place of a mistake, or the SDK and its libraries."""
+    monkeypatch.setattr(pool, "_READER_SECONDS", 3600.0)
     unit = unit_named("keeps_all")
     read(own, unit)
     with contextlib.suppress(UnreadableDocument):

@@ -16,11 +16,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import mmap
 import struct
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Union
 
 State = Dict[str, Any]  # of an entity (serialization.py)
+Data = Union[bytes, mmap.mmap]
 
 KINDS = ("Host", "Vm")
 FIRST_LINES = 3
@@ -67,3 +70,71 @@ def _record(state: State) -> bytes:
         elif name:
             plain[name] = value
     return "\n".join([_encode(plain), _encode(places), _encode(hrefs), *lines]).encode("ascii")
+
+
+class Record:
+    """A packed state of which a line is read when it is asked for.
+
+    Nothing in it is trusted: each method may raise a ValueError or a RecursionError.
+    """
+
+    __slots__ = ("_begin", "_data", "_end", "_hrefs", "_lines")
+
+    def __init__(self, data: Data, begin: int, end: int):
+        self._data = data
+        self._begin = begin
+        self._end = end
+        self._lines: Optional[List[str]] = None
+        self._hrefs: Optional[List[Any]] = None
+
+    def plain(self) -> Dict[str, Any]:
+        """Read the attributes that are texts, numbers, truths and members of enumerations."""
+        end = self._data.find(b"\n", self._begin, self._end)
+        if end < 0:
+            raise ValueError("cut")
+        plain: Dict[str, Any] = _decode(self._data[self._begin : end].decode("ascii"))
+        return plain
+
+    def names(self) -> Iterable[str]:
+        """Read which attributes there are beside these."""
+        return _places(self._split()[1]).keys()
+
+    def find(self, name: str) -> Any:
+        """Read the state of one of the others; None if there is no such attribute."""
+        # Of threads that are here at once, each may do all of it.
+        lines = self._lines or self._split()
+        place = _places(lines[1]).get(name)
+        if place is None:
+            return None
+        if place > 0:
+            return _decode(lines[place])
+        hrefs = self._hrefs
+        if hrefs is None:
+            hrefs = self._hrefs = _decode(lines[2])
+        return ["list", hrefs[-1 - place]]
+
+    def _split(self) -> List[str]:
+        lines = self._data[self._begin : self._end].decode("ascii").split("\n")
+        if len(lines) < FIRST_LINES:
+            raise ValueError("cut")
+        self._lines = lines
+        return lines
+
+
+_scan = json.JSONDecoder().raw_decode
+
+
+def _decode(line: str) -> Any:
+    value, end = _scan(line)
+    if end != len(line):
+        raise ValueError("more than a value")
+    return value
+
+
+@functools.lru_cache(maxsize=64)
+def _places(line: str) -> Dict[str, int]:
+    """Read which attribute is where; of most hosts it is the same."""
+    places: Dict[str, int] = _decode(line)
+    if any(place.__class__ is not int for place in places.values()):
+        raise ValueError("no places")
+    return places

@@ -140,191 +140,207 @@ def parse(data: bytes, kind: Kind, tables: Tables) -> Passed:
         place = f"line {parser.CurrentLineNumber}, column {parser.CurrentColumnNumber + 1}"
         raise UnreadableDocument(f"{kind.subject}, {place}: {what}")
 
-    members = _Members(kind, tables[kind.one], refuse)
-    parser.StartDoctypeDeclHandler = lambda *_: refuse("a document type is not allowed")
-    parser.ProcessingInstructionHandler = lambda target, _: refuse(
-        f"the processing instruction <?{short(target)}?> is not allowed"
-    )
-    parser.StartNamespaceDeclHandler = lambda *_: refuse("a namespace is not allowed")
-    parser.XmlDeclHandler = lambda _, encoding, __: (
-        None
-        if encoding is None or encoding.lower() == "utf-8"
-        else refuse("the XML declaration cannot be understood")
-    )
+    walk = _Walk(parser, data, _Members(kind, tables[kind.one], refuse))
+    handlers: Dict[str, Callable[..., None]] = {
+        "StartDoctypeDeclHandler": lambda *_: refuse("a document type is not allowed"),
+        "ProcessingInstructionHandler": lambda target, _: refuse(
+            f"the processing instruction <?{short(target)}?> is not allowed"
+        ),
+        "StartNamespaceDeclHandler": lambda *_: refuse("a namespace is not allowed"),
+        "XmlDeclHandler": lambda _, encoding, __: (
+            None
+            if encoding is None or encoding.lower() == "utf-8"
+            else refuse("the XML declaration cannot be understood")
+        ),
+        "StartElementHandler": walk.start,
+        "EndElementHandler": walk.end,
+        "CharacterDataHandler": walk.texts.append,
+    }
+    for name, handler in handlers.items():
+        setattr(parser, name, handler)
+    parser.buffer_text = True
     try:
-        passed = _walk(parser, data, members, refuse)
+        parser.Parse(data, True)
     except expat.ExpatError as mistake:
         refuse(expat.ErrorString(mistake.code))
     finally:
-        for handler in _HANDLERS:  # else these and the parser keep each other, and what was read
-            setattr(parser, handler, None)
-    members.check_number()
-    return passed
-
-
-_HANDLERS = (
-    "StartDoctypeDeclHandler",
-    "ProcessingInstructionHandler",
-    "StartNamespaceDeclHandler",
-    "XmlDeclHandler",
-    "StartElementHandler",
-    "EndElementHandler",
-    "CharacterDataHandler",
-)
+        for name in handlers:  # else these and the parser keep each other, and what was read
+            setattr(parser, name, None)
+    walk.members.check_number()
+    return walk.passed
 
 
 _NO_FIELDS: Dict[str, Field] = {}
 _NO_LINKS: Dict[str, str] = {}
 _LINK = Field("", is_value=True)
 
+_Lookup = Callable[..., Optional[Field]]
+
 
 def _holds_nothing(*_: object) -> None:
     """What becomes of an element in an entity that has no fields."""
 
 
-def _walk(  # noqa: C901, PLR0915  (closures: see ``start``)
-    parser: Any, data: bytes, members: _Members, refuse: _Refuse
-) -> Passed:
-    """Parse the document into states.
+class _Walk:
+    """Makes the states of a document's hosts or VMs, element by element.
 
-    These are closures that share its state; they run for each of 100,000 elements. A class with
-    methods was measured on 1,000 hosts, and was not faster.
+    ``start`` and ``end`` run for each of 100,000 elements, so they call little.
     """
-    maybe_version3 = False
-    found: List[State] = []
-    certain = not _has_long_runs(data)
 
-    # What comes next belongs to this entity or list. Here is looked up what becomes of it; where
-    # the links of the entity go; its level: 0 for a host or VM, 1 for what that holds.
-    state: Any = found
-    lookup: Any = _NO_FIELDS.get
-    links = _NO_LINKS
-    level = 0
-    value: Optional[Field] = None  # the plain value that is being read
-    texts: List[str] = []  # what was read of it
-    around: List[Any] = []  # all but the text, of the elements around
+    __slots__ = (
+        "_around", "_certain", "_data", "_level", "_links", "_lookup", "_maybe_version3", "_parser",
+        "_state", "_states", "_value", "members", "texts",
+    )  # fmt: skip
 
-    # These two run for each of 100,000 elements: closures that hardly call take half the time.
-    def start(name: str, attributes: Dict[str, str]) -> None:
-        nonlocal state, lookup, links, level, value
+    def __init__(self, parser: Any, data: bytes, members: _Members) -> None:
+        self.members = members
+        self.texts: List[str] = []  # of the plain value that is being read
+        self._parser = parser
+        self._data = data
+        self._maybe_version3 = False
+        self._certain = not _has_long_runs(data)
+        self._states: List[State] = []
+        # What comes next belongs to this entity or list. Here is looked up what becomes of it;
+        # where the links of the entity go; its level: 0 for a host or VM, 1 for what that holds.
+        self._state: Any = self._states
+        self._lookup: _Lookup = _NO_FIELDS.get
+        self._links = _NO_LINKS
+        self._level = 0
+        self._value: Optional[Field] = None  # the plain value that is being read
+        self._around: List[Any] = []  # these five, of the elements around
+
+    @property
+    def passed(self) -> Passed:
+        """What the document came to."""
+        certain = self._certain and not self.members.with_others
+        return Passed(
+            self._states if certain else None, self._maybe_version3 or self.members.with_others
+        )
+
+    def start(self, name: str, attributes: Dict[str, str]) -> None:
+        """Take in the start of an element."""
         field = None
-        if value is None:
-            field = lookup(name, None)
+        if self._value is None:
+            field = self._lookup(name, None)
             if field is None:
-                if name == "link" and links and len(attributes) <= 2:
-                    value = _LINK
-                    attribute, href = links.get(attributes.get("rel", "")), attributes.get("href")
+                if name == "link" and self._links and len(attributes) <= 2:
+                    self._value = _LINK
+                    attribute = self._links.get(attributes.get("rel", ""))
+                    href = attributes.get("href")
                     if attribute and href:
-                        state.setdefault(attribute, ["list", None])[1] = href
+                        self._state.setdefault(attribute, ["list", None])[1] = href
                     return
             elif not attributes:
                 if field.is_value:
-                    value = field
-                    texts.clear()
+                    self._value = field
+                    self.texts.clear()
                     return
                 table = field.table
+                level = self._level
                 if table is not None and table.fields and 0 < level < _MOST_LEVELS:
-                    around.append((state, lookup, links, level, value))
+                    state = self._state
+                    self._around.append((state, self._lookup, self._links, level, None))
                     inside = {"": table.entity}
                     if field.attribute:
                         state[field.attribute] = inside
                     else:
                         state.append(inside)
-                    state, lookup, links = inside, table.fields.get, table.links
-                    level += 1
+                    self._state, self._lookup, self._links = inside, table.fields.get, table.links
+                    self._level = level + 1
                     return
-        enter(name, attributes, field)
+        self._enter(name, attributes, field)
 
-    def end(_: str) -> None:
-        nonlocal state, lookup, links, level, value, certain
-        if value is None:
+    def end(self, _: str) -> None:
+        """Take in the end of an element."""
+        field = self._value
+        if field is None:
             # What the SDK reads behind an entity that might have held something is its own affair.
-            certain = certain and (lookup is not _holds_nothing or is_empty_tag())
-            state, lookup, links, level, value = around.pop()
+            if self._lookup is _holds_nothing:
+                self._certain = self._certain and self._is_empty_tag()
+            self._state, self._lookup, self._links, self._level, self._value = self._around.pop()
             return
-        field, value = value, None
+        self._value = None
         if field is _LINK:
             return
-        made: Any = "".join(texts) if texts or not is_empty_tag() else None
+        texts = self.texts
+        made: Any = "".join(texts) if texts or not self._is_empty_tag() else None
         if field.convert is not None and made is not None:
             try:
                 made = field.convert(made)
             except WRONG_VALUE:
-                certain = False
+                self._certain = False
         if field.attribute:
-            state[field.attribute] = made
+            self._state[field.attribute] = made
         else:
-            state.append(made)
-            certain = certain and made is not None
+            self._state.append(made)
+            self._certain = self._certain and made is not None
 
-    def is_empty_tag() -> bool:
+    def _is_empty_tag(self) -> bool:
         """``<a/>``, which the SDK tells from ``<a></a>``; both end where expat is now."""
-        place = parser.CurrentByteIndex
-        return data[place - 2 : place] == b"/>"
+        place = self._parser.CurrentByteIndex
+        return self._data[place - 2 : place] == b"/>"
 
-    def enter(name: str, attributes: Dict[str, str], field: Optional[Field]) -> None:
+    def _enter(self, name: str, attributes: Dict[str, str], field: Optional[Field]) -> None:
         """Go into an element, unless it is a plain value after all."""
-        nonlocal state, lookup, links, level, value, certain, maybe_version3
-        here = level if value is None else level + 1
-        if here == 1:
+        members, value = self.members, self._value
+        level = self._level if value is None else self._level + 1
+        if level == 1:
             if field is None and name != "link":
                 members.hold(name)
-        elif here == 0:
-            here, field = members.start(name, attributes)
-        elif here > _MOST_LEVELS:
-            refuse(f"more than {_MOST_LEVELS} levels of elements")
+        elif level == 0:
+            level, field = members.start(name, attributes)
+        elif level > _MOST_LEVELS:
+            members.refuse(f"more than {_MOST_LEVELS} levels of elements")
         if len(attributes) > _MOST_ATTRIBUTES:
-            refuse(f"<{short(name)}> has more than {_MOST_ATTRIBUTES} attributes")
-        maybe_version3 = maybe_version3 or is_sign(name, attributes, field is not None)
+            members.refuse(f"<{short(name)}> has more than {_MOST_ATTRIBUTES} attributes")
+        self._maybe_version3 = self._maybe_version3 or is_sign(name, attributes, field is not None)
         if value is None and field is not None and field.is_value:
-            value = field
-            texts.clear()
+            self._value = field
+            self.texts.clear()
             return
-        around.append((state, lookup, links, level, value))
-        certain = certain and value is None  # not so an element in a plain value
-        lookup, links, level, value = _NO_FIELDS.get, _NO_LINKS, here + 1, None
-        if field is not None:
-            open_field(field, attributes)
-
-    def open_field(field: Field, attributes: Dict[str, str]) -> None:
-        nonlocal state, lookup, links, certain
-        inside: Any = {}
-        table, each = field.table, field.each
-        if table is not None:
-            certain = certain and table.is_known
-            # Of what a host or VM holds, everything but links comes once.
-            lookup = table.fields.copy().pop if level == 1 else table.fields.get
-            links = table.links
-            if not table.fields:
-                lookup = _holds_nothing
-            inside[""] = table.entity
-            if "href" in attributes:
-                inside["_href"] = attributes["href"]
-            if table.identifier is not None and "id" in attributes:
-                identifier: Any = attributes["id"]
-                try:
-                    convert = table.identifier.convert
-                    inside["_id"] = identifier if convert is None else convert(identifier)
-                except WRONG_VALUE:
-                    certain = False
-        elif each is not None:
-            lookup = lambda *_: each  # noqa: E731
-            inside = ["values"] if each.is_value else ["list", attributes.get("href")]
-            # A link to the same list may have come first; the SDK takes the links last.
-            certain = certain and field.attribute not in state
-        if field.attribute:
-            state[field.attribute] = inside
+        state = self._state
+        self._around.append((state, self._lookup, self._links, self._level, value))
+        self._certain = self._certain and value is None  # not so an element in a plain value
+        self._lookup, self._links = _NO_FIELDS.get, _NO_LINKS
+        self._level, self._value = level + 1, None
+        if field is None:
+            return
+        if field.table is not None:
+            self._state = self._entity(field.table, attributes)
         else:
-            state.append(inside)
-        state = inside
+            self._state = self._list(field, attributes)
+        if field.attribute:
+            state[field.attribute] = self._state
+        else:
+            state.append(self._state)
 
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.buffer_text = True
-    parser.CharacterDataHandler = texts.append
-    parser.Parse(data, True)
-    certain = certain and not members.with_others
-    return Passed(found if certain else None, maybe_version3 or members.with_others)
+    def _entity(self, table: Table, attributes: Dict[str, str]) -> State:
+        """Begin the state of an entity."""
+        state: State = {"": table.entity}
+        if "href" in attributes:
+            state["_href"] = attributes["href"]
+        if table.identifier is not None and "id" in attributes:
+            convert = table.identifier.convert
+            try:
+                state["_id"] = attributes["id"] if convert is None else convert(attributes["id"])
+            except WRONG_VALUE:
+                self._certain = False
+        self._certain = self._certain and table.is_known
+        self._links = table.links
+        # Of what a host or VM holds, everything but links comes once.
+        self._lookup = table.fields.copy().pop if self._level == 1 else table.fields.get
+        if not table.fields:
+            self._lookup = _holds_nothing
+        return state
+
+    def _list(self, field: Field, attributes: Dict[str, str]) -> List[Any]:
+        """Begin the state of a list."""
+        each = field.each
+        self._lookup = lambda *_: each
+        # A link to the same list may have come first; the SDK takes the links last.
+        self._certain = self._certain and field.attribute not in self._state
+        is_plain = each is not None and each.is_value
+        return ["values"] if is_plain else ["list", attributes.get("href")]
 
 
 # libxml2 refuses a text of 10,000,000 bytes and a name of 50,000.
@@ -347,7 +363,7 @@ class _Members:
         self._kind = kind
         self._member = Field("", table=table)
         self._known = table.fields
-        self._refuse = refuse
+        self.refuse = refuse
         self._in_collection = False
         self._latest = ""  # host or VM, in words
         self._unknown: Set[str] = set()  # what it holds that no table knows
@@ -375,13 +391,13 @@ class _Members:
             self.with_others = True
         else:
             expected = f"<{kind.one}>" if self._in_collection else f"<{kind.many}> or <{kind.one}>"
-            self._refuse(f"expected {expected}, found <{short(name)}>")
+            self.refuse(f"expected {expected}, found <{short(name)}>")
         return 0, None
 
     def hold(self, name: str) -> None:
         """Take in what the latest host or VM holds and nobody knows, or knows no more."""
         if name in self._unknown or name in self._known:
-            self._refuse(f"a second <{short(name)}> in {self._latest}")
+            self.refuse(f"a second <{short(name)}> in {self._latest}")
         self._unknown.add(name)
 
     def check_number(self) -> None:
@@ -394,9 +410,9 @@ class _Members:
 
     def _check_id(self, identifier: str) -> None:
         if not identifier.strip():
-            self._refuse(f"{self._latest} has no id")
+            self.refuse(f"{self._latest} has no id")
         if identifier in self._ids:
-            self._refuse(f"{self._latest} has the id {short(identifier)} of another one")
+            self.refuse(f"{self._latest} has the id {short(identifier)} of another one")
         self._ids.add(identifier)
 
 

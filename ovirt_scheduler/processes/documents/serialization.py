@@ -23,18 +23,7 @@ from __future__ import annotations
 import copyreg
 import datetime
 import enum
-from typing import (
-    Any,
-    Dict,
-    FrozenSet,
-    Iterable,
-    List,
-    Mapping,
-    Optional,
-    Protocol,
-    Sequence,
-    Tuple,
-)
+from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from ovirtsdk4 import List as SdkList
 from ovirtsdk4 import Struct, types
@@ -42,21 +31,7 @@ from ovirtsdk4.reader import TZ
 
 from ovirt_scheduler.errors import UnreadableState
 from ovirt_scheduler.processes.documents import use
-from ovirt_scheduler.processes.documents.packing import State
-
-
-class Unread(Protocol):
-    """A state that is decoded as far as it is asked for; each method may raise what is in WRONG."""
-
-    def plain(self) -> Mapping[str, Any]:
-        """Read the attributes that are texts, numbers, truths and members of enumerations."""
-
-    def names(self) -> Iterable[str]:
-        """Read which attributes there are beside these."""
-
-    def find(self, name: str) -> Any:
-        """Read the state of one of the others; None if there is no such attribute."""
-
+from ovirt_scheduler.processes.documents.packing import Record, State
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _MINUTES_A_DAY = 24 * 60
@@ -99,13 +74,13 @@ def entity_of(state: State) -> Any:
         raise UnreadableState(f"not the state of an entity: {mistake!r:.100}") from None
 
 
-def lazy(kind: str, identifier: Optional[str], unread: Unread) -> Any:
+def lazy(kind: str, identifier: Optional[str], record: Record) -> Any:
     """Make a host or VM whose attributes are made of its state when they are first read.
 
     Args:
         kind: ``Host`` or ``Vm``.
         identifier: its id, known without reading the state.
-        unread: its state.
+        record: its state.
 
     Returns:
         An entity; reading an attribute of it raises UnreadableState if that cannot be made.
@@ -113,7 +88,7 @@ def lazy(kind: str, identifier: Optional[str], unread: Unread) -> Any:
     entity = _new(_STRUCTS[kind])
     held = entity.__dict__
     held["_id"] = identifier
-    held[_UNREAD] = unread
+    held[_UNREAD] = record
     return entity
 
 
@@ -228,7 +203,7 @@ def _zone(zone: Any) -> Tuple[int, str]:
 # -- what is added to the SDK's classes -------------------------------------------------------
 
 
-class _Unread:
+class _Lazy:
     """An attribute at the class of hosts and VMs: found where the entity has set nothing.
 
     It has no ``__set__``: what is set goes to the entity's ``__dict__``, which is asked first.
@@ -243,25 +218,25 @@ class _Unread:
         if entity is None:
             return None
         held = entity.__dict__
-        unread = held.get(_UNREAD)
-        if unread is None:
+        record = held.get(_UNREAD)
+        if record is None:
             return None
         name = self._name
         try:
             if _PLAIN_READ not in held:
-                _read_plain(entity, unread)
+                _read_plain(entity, record)
                 if name in held:
                     return held[name]
-            value = unread.find(name)
+            value = record.find(name)
             # Of two threads that read it at once, both get what the first one made.
             return None if value is None else held.setdefault(name, _value(value))
         except WRONG as mistake:
             raise _unreadable(entity, mistake) from None
 
 
-def _read_plain(entity: Any, unread: Unread) -> None:
+def _read_plain(entity: Any, record: Record) -> None:
     held = entity.__dict__
-    plain = unread.plain()
+    plain = record.plain()
     if not plain.keys() <= _ATTRIBUTES[entity.__class__.__name__]:
         raise ValueError("another's attributes")
     for name, value in plain.items():
@@ -290,12 +265,12 @@ def complete(entity: Any) -> Dict[str, Any]:
         UnreadableState: one of them cannot be made.
     """
     held: Dict[str, Any] = entity.__dict__
-    unread = held.get(_UNREAD)
-    if unread is not None:
+    record = held.get(_UNREAD)
+    if record is not None:
         try:
             if _PLAIN_READ not in held:
-                _read_plain(entity, unread)
-            for name in unread.names():
+                _read_plain(entity, record)
+            for name in record.names():
                 getattr(entity, name)
         except WRONG as mistake:
             raise _unreadable(entity, mistake) from None
@@ -314,11 +289,11 @@ def _latest_statistics(entity: Any) -> Optional[Dict[str, float]]:
         UnreadableState: the state is none of statistics.
     """
     held = entity.__dict__
-    unread = held.get(_UNREAD)
-    if unread is None or "_statistics" in held:
+    record = held.get(_UNREAD)
+    if record is None or "_statistics" in held:
         return None
     try:
-        return use.latest(unread.find("_statistics"))
+        return use.latest(record.find("_statistics"))
     except WRONG as mistake:
         raise _unreadable(entity, mistake) from None
 
@@ -331,7 +306,7 @@ def _extend_the_sdk() -> None:
     for name in ("Host", "Vm"):
         for attribute in _ATTRIBUTES[name]:
             if attribute:
-                setattr(_STRUCTS[name], attribute, _Unread(attribute))
+                setattr(_STRUCTS[name], attribute, _Lazy(attribute))
         _STRUCTS[name].__getstate__ = complete
         _STRUCTS[name].__latest_statistics__ = _latest_statistics
     copyreg.pickle(TZ, lambda zone: (TZ, _zone(zone)))

@@ -249,11 +249,12 @@ def test_damaged_bytes() -> None:
             assert len(str(mistake)) < 300
 
 
-def test_more_than_may_be(descriptor: int) -> None:
+def test_more_than_may_be(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The size has a bound, which is looked at first."""
+    monkeypatch.setattr(unpacking, "MOST_BYTES", 100)
     for source in (PACKED, descriptor):
         with pytest.raises(UnreadableState, match="more than the 100 allowed"):
-            unpacking.unpack(source, most_bytes=100)
+            unpacking.unpack(source)
 
 
 FORGED = """

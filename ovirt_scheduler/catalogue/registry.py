@@ -343,9 +343,9 @@ def _catalogue(
         if state.good is None:
             continue
         claims = _unit_claims(state.good)
-        taken = next((claim for claim in claims if claim in owners), None)
-        if taken is not None:
-            faults.append(PluginError(f"{owners[taken]} {claims[taken]}", str(path)))
+        taken = _taken(claims, owners)
+        if taken:
+            faults.append(PluginError(taken, str(path)))
             rejecting = [u for u in state.good.units if u.on_failure is OnFailure.REJECT]
             names = [unit.name for unit in rejecting if unit.kind is Kind.FILTER]
             missed.update(dict.fromkeys(names, f"{faults[-1]}; {_REJECTS}"))
@@ -359,10 +359,10 @@ def _catalogue(
             if driver.shipped and driver.name in drivers:
                 continue
             claims = _driver_claims(driver)
-            taken = next((claim for claim in claims if claim in owners), None)
-            if taken is not None:  # it alone is left out (contract 7.2)
-                problem = f"the {driver.words} {driver.name} is left out: {owners[taken]} "
-                faults.append(PluginError(problem + claims[taken], str(path), driver.line))
+            taken = _taken(claims, owners)
+            if taken:  # it alone is left out (contract 7.2)
+                problem = f"the {driver.words} {driver.name} is left out: {taken}"
+                faults.append(PluginError(problem, str(path), driver.line))
                 continue
             owners.update(dict.fromkeys(claims, f"{driver.class_name} in {path}"))
             drivers[driver.name] = driver
@@ -409,6 +409,11 @@ def _unused(states: Mapping[Path, _State]) -> Iterator[Path]:
             yield path
 
 
+def _taken(claims: Mapping[Claim, str], owners: Mapping[Claim, str]) -> str:
+    """Who has one of these already, and what to do; empty where nobody has."""
+    return next((f"{owners[each]} {claims[each]}" for each in claims if each in owners), "")
+
+
 def _claims(plugin: LoadedPlugin) -> Dict[Claim, str]:
     """What no other plugin may have, with the words that say so after the one that has it."""
     claims = _unit_claims(plugin)
@@ -427,10 +432,10 @@ def _unit_claims(plugin: LoadedPlugin) -> Dict[Claim, str]:
 
 def _driver_claims(driver: DriverUnit) -> Dict[Claim, str]:
     """A driver's name and topic; a driver that comes with the package gives way."""
-    claims: Dict[Claim, str] = {}
-    if not driver.shipped:
-        claims["driver", driver.name] = "has that name already; set another name in one of them"
-    if driver.topic is not None and not driver.shipped:
+    if driver.shipped:
+        return {}
+    claims = {("driver", driver.name): "has that name already; set another name in one of them"}
+    if driver.topic is not None:
         claims["topic", driver.topic] = (
             f"has the topic {driver.topic} already; set another topic in one of them"
         )

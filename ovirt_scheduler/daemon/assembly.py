@@ -110,13 +110,21 @@ class Assembly:
         self.start_drive()
 
     def start_control(self) -> None:
-        """Answer on the control socket from now on."""
+        """Answer on the control socket from now on; where there can be none, the log says so."""
+        path = self._state / CONTROL
         commands: Mapping[str, Command] = {
             "status": lambda _asked, _user: self.status(),
             "plan": self._plans.answer,
             "take": lambda asked, _user: self._take(str(asked.get("cluster", ""))),
         }
-        self._control = _control(self._state / CONTROL, commands)
+        try:
+            self._control = Control(path, commands)
+            self._control.start()
+        except (OSError, RuntimeError) as error:
+            _log.warning(
+                "ovirt-scheduler status cannot ask this daemon: %(reason)s",
+                {"reason": f"{path}: {error}", "file": str(path)},
+            )
 
     def start_drive(self) -> None:
         """Start the threads that look after the clusters of the settings."""
@@ -221,20 +229,6 @@ class Assembly:
         if settings.ssl_client_ca is not None:
             admitted = Clients(settings.ssl_client_ca, settings.ssl_allowed_clients)
         return tls_context(certificate, key, admitted)
-
-
-def _control(path: Path, commands: Mapping[str, Command]) -> Optional[Control]:
-    """The control socket, which answers from now on; None, and told, where there can be none."""
-    try:
-        control = Control(path, commands)
-        control.start()
-    except (OSError, RuntimeError) as error:
-        _log.warning(
-            "ovirt-scheduler status cannot ask this daemon: %(reason)s",
-            {"reason": f"{path}: {error}", "file": str(path)},
-        )
-        return None
-    return control
 
 
 def _lock(state: Path) -> Optional[int]:

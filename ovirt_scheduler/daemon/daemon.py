@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import select
 import signal
 import threading
 import time
@@ -37,6 +36,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_WORK_DONE = 0  # among the numbers of signals
 _GRACE = 10.0  # seconds for the calls under way when the daemon is told to stop
 
 
@@ -115,11 +115,11 @@ class _Signals:
     """
 
     def __init__(self) -> None:
-        self._heard, written = os.pipe()
-        os.set_blocking(written, False)
+        self._heard, self._written = os.pipe()
+        os.set_blocking(self._written, False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda _number, _frame: None)
-        signal.set_wakeup_fd(written, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._written, warn_on_full_buffer=False)
         self._kept: Deque[signal.Signals] = deque()
 
     def next(self) -> signal.Signals:
@@ -136,29 +136,25 @@ class _Signals:
             signal then. A SIGHUP waits for ``next``, too, and does not end the wait.
         """
         done: Future[T] = Future()
-        ended, end = os.pipe()
 
         def run() -> None:
             try:
                 done.set_result(work())
             except BaseException as error:  # noqa: BLE001  raised where it is waited for
                 done.set_exception(error)
-            os.close(end)
+            os.write(self._written, bytes((_WORK_DONE,)))
 
         try:
             threading.Thread(target=run, name="start", daemon=True).start()
         except RuntimeError:  # no thread is to be had
             run()
-        while True:
-            ready, _, _ = select.select([self._heard, ended], [], [])
-            if ended in ready:
-                os.close(ended)
-                return done.result()
-            received = signal.Signals(os.read(self._heard, 1)[0])
+        while (number := os.read(self._heard, 1)[0]) != _WORK_DONE:
+            received = signal.Signals(number)
             if received is not signal.SIGHUP:
                 self._kept.appendleft(received)
                 return None
             self._kept.append(received)
+        return done.result()
 
 
 def _reload(read: Callable[[], Settings], assembly: Assembly, signals: _Signals) -> bool:

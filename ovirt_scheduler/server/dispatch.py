@@ -11,7 +11,6 @@ import time
 from typing import Dict, Mapping, Sequence, Tuple
 
 from ovirt_scheduler.errors import (
-    BadParameters,
     ExecutorUnavailable,
     InternalError,
     RequestError,
@@ -19,8 +18,9 @@ from ovirt_scheduler.errors import (
 )
 from ovirt_scheduler.log.fields import Name
 from ovirt_scheduler.model.requests import AnswerForm, Caller
+from ovirt_scheduler.server import values
 from ovirt_scheduler.server.codec import decode_call, encode_answer, encode_fault
-from ovirt_scheduler.server.method import Method, Reply
+from ovirt_scheduler.server.method import Method, Parameters, Reply
 
 logger = logging.getLogger(__name__)
 
@@ -115,13 +115,18 @@ class Dispatcher:
                    parameters=()),
             Method("system.methodHelp", "What the method of that name does, in words.",
                    (("string", "string"),),
-                   lambda caller, parameters: self._method(caller, _only(parameters)).help),
+                   lambda caller, parameters: self._named(caller, parameters).help,
+                   parameters=("name",)),
             Method("system.methodSignature",
                    "Arrays of types, one for each way to call the method of that name: the "
                    "result's type first, then each parameter's.",
                    (("array", "string"),),
-                   lambda caller, parameters: self._method(caller, _only(parameters)).signatures),
+                   lambda caller, parameters: self._named(caller, parameters).signatures,
+                   parameters=("name",)),
         )  # fmt: skip
+
+    def _named(self, caller: Caller, parameters: Parameters) -> Method:
+        return self._method(caller, values.string("name", parameters[0]))
 
 
 def _refused(refusal: RequestError) -> Tuple[bytes, Dict[str, object]]:
@@ -163,9 +168,3 @@ def _out_of_memory(caller: Caller) -> InternalError:
 def _shown(name: str) -> str:
     """A method's name as the caller wrote it, in one line and not without end."""
     return name if _PLAIN_NAME.fullmatch(name) else repr(name[:_SHOWN])
-
-
-def _only(parameters: Tuple[object, ...]) -> str:
-    if len(parameters) != 1 or not isinstance(parameters[0], str):
-        raise BadParameters("expected one parameter: a method's name, as a string")
-    return parameters[0]

@@ -11,11 +11,10 @@ from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.model.requests import AnswerForm, Caller
-from ovirt_scheduler.server.method import Method, Parameters
+from ovirt_scheduler.server import values
+from ovirt_scheduler.server.method import Method, Parameters, in_form
 
-_DECISION = """decision(id)
-
-id: 16 hexadecimal digits, as in the header X-Request-Id of an answer.
+_DECISION = """id: 16 hexadecimal digits, as in the header X-Request-Id of an answer.
 Gives the record of what was decided, a struct; an empty one where none is kept."""
 _DECISIONS = """decisions(query)
 
@@ -31,13 +30,11 @@ def methods(reader: Reader, may_read: Callable[[str], bool]) -> Iterator[Method]
     Args:
         may_read: whether a caller at that address may, as for the pages.
     """
-    only = frozenset((AnswerForm.DESIGN,))
-    for name, text, signature, read in (
-        ("decision", _DECISION, ("struct", "string"), _decision),
-        ("decisions", _DECISIONS, ("array", "struct"), _decisions),
-    ):
-        run = partial(_answer, partial(read, reader), may_read)
-        yield Method(name, text, (signature,), run, only)
+    form = AnswerForm.DESIGN
+    one = partial(_answer, partial(_decision, reader), may_read)
+    many = partial(_answer, partial(_decisions, reader), may_read)
+    yield in_form(form, "decision", ("id",), ("struct",), _DECISION, one)
+    yield Method("decisions", _DECISIONS, (("array", "struct"),), many, frozenset((form,)))
 
 
 def _answer(
@@ -56,9 +53,7 @@ def _answer(
 
 
 def _decision(reader: Reader, parameters: Parameters) -> object:
-    if len(parameters) != 1 or not isinstance(parameters[0], str):
-        raise BadParameters("decision: expected one parameter, the id of a decision as a string")
-    found: Optional[Record] = reader.decision(parameters[0])
+    found: Optional[Record] = reader.decision(values.string("id", parameters[0]))
     return {} if found is None else _plain(found)
 
 

@@ -62,8 +62,9 @@ class Method:
         """
         names = self.parameters
         if names is not None and len(parameters) != len(names):
-            wanted = f"{len(names)} parameters ({', '.join(names)})" if names else "no parameters"
-            raise BadParameters(f"{self.name} takes {wanted}, not {len(parameters)}")
+            wanted = f"{len(names)} parameter{'s' * (len(names) > 1)} ({', '.join(names)})"
+            message = f"{self.name} takes {wanted if names else 'no parameters'}"
+            raise BadParameters(f"{message}, not {len(parameters)}")
 
 
 def in_form(

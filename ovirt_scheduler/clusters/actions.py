@@ -16,9 +16,9 @@ from typing import FrozenSet, List, Mapping, Optional, Sequence
 
 from ovirt_scheduler.clusters.calm import Calm, cluster_imbalance
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
-from ovirt_scheduler.clusters.memory import DriveMemory
 from ovirt_scheduler.clusters.migrations import ClusterMigrations
-from ovirt_scheduler.clusters.plans import Plans, left_behind, misfit
+from ovirt_scheduler.clusters.plans import left_behind, misfit
+from ovirt_scheduler.clusters.services import ClusterServices
 from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.drivers import Migrations
 from ovirt_scheduler.model.plans import APPROVED, LEFT_BEHIND, MADE, TOLD, WAITING, Plan, Step
@@ -33,7 +33,6 @@ class ClusterActions:
     """Acts on what is answered for one cluster; used by the thread that looks after it.
 
     Args:
-        plans: of all clusters.
         migrations: of this one.
 
     Attributes:
@@ -41,19 +40,15 @@ class ClusterActions:
     """
 
     def __init__(
-        self,
-        settings: ClusterSettings,
-        plans: Plans,
-        migrations: ClusterMigrations,
-        memory: DriveMemory,
+        self, settings: ClusterSettings, services: ClusterServices, migrations: ClusterMigrations
     ) -> None:
         self._settings = settings
         self._cluster = settings.name
         self._drive = settings.drive
-        self._plans = plans
+        self._plans = services.plans
         self._migrations = migrations
-        self._store = memory
-        self._memory = memory.cluster(settings.name)
+        self._store = services.memory
+        self._memory = services.memory.cluster(settings.name)
         self._calm = Calm(settings.hold, settings.margin, self._memory.left)
         self.imbalance: Optional[float] = None
 

@@ -11,8 +11,8 @@ import threading
 import zlib
 from typing import AbstractSet, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, cast
 
+from ovirt_scheduler.clusters.reader import View
 from ovirt_scheduler.decisions.units import UnitService
-from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.drivers import Migrations
 from ovirt_scheduler.model.requests import Caller, Request, WantedUnit
 from ovirt_scheduler.model.results import Answer, Migration
@@ -27,7 +27,7 @@ class ClusterDestinations:
     """The destinations that are known for one call of a scheduler; used by one thread.
 
     Args:
-        known: what the engine told of the cluster's hosts and VMs; None: it is asked.
+        view: of the cluster; where it has no replies, the engine is asked about ids.
         staying: VMs that are not to be migrated now.
         former: hosts that a VM is not to go back to, by its id.
         stopping: set when no other unit is to be called.
@@ -35,18 +35,17 @@ class ClusterDestinations:
 
     def __init__(
         self,
-        service: UnitService,
+        units: UnitService,
         settings: ClusterSettings,
-        known: Optional[EngineReplies],
-        state: ClusterState,
+        view: View,
         staying: Iterable[str],
         former: Mapping[str, AbstractSet[str]],
         stopping: threading.Event,
     ) -> None:
-        self._service = service
+        self._units = units
         self._settings = settings
-        self._replies = known
-        self._state = state
+        self._replies = view.replies
+        self._state = view.state
         self.former = former
         self._stopping = stopping
         self.staying = frozenset(staying)
@@ -145,7 +144,7 @@ class ClusterDestinations:
         if known is not None:
             of_vm = next((each for each in known.vms if vm in each.asked), None)
             known = EngineReplies(known.hosts, of_vm)
-        return self._service.decide(request, known).answer
+        return self._units.decide(request, known).answer
 
 
 def _first(hosts: Tuple[str, ...]) -> str:

@@ -27,14 +27,10 @@ from typing import AbstractSet, Deque, Dict, FrozenSet, Iterable, Mapping, Optio
 from ovirt_scheduler.clusters import check
 from ovirt_scheduler.clusters.actions import BALANCE, HOOKS, ClusterActions
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
-from ovirt_scheduler.clusters.memory import ClusterMemory, DriveMemory
 from ovirt_scheduler.clusters.migrations import ClusterMigrations
 from ovirt_scheduler.clusters.ownership import ClusterOwnership
-from ovirt_scheduler.clusters.plans import Plans
 from ovirt_scheduler.clusters.reader import ClusterReader, View
-from ovirt_scheduler.decisions.drivers import DriverService
-from ovirt_scheduler.decisions.units import UnitService
-from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.clusters.services import ClusterServices
 from ovirt_scheduler.errors import (
     ConfigError,
     EngineUnavailable,
@@ -52,7 +48,6 @@ from ovirt_scheduler.model.drivers import (
 from ovirt_scheduler.model.plans import APPROVED
 from ovirt_scheduler.model.requests import Caller
 from ovirt_scheduler.model.units import Kind
-from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings.config import ClusterSettings
 
 _log = logging.getLogger(__name__)
@@ -65,38 +60,24 @@ _HOOKS_SECONDS = 5.0  # in which hooks are begun before what else is due
 
 
 class ClusterDrive:
-    """Does what is due for one cluster; used by one thread.
+    """Does what is due for one cluster; used by one thread."""
 
-    Args:
-        plans: of all clusters.
-    """
-
-    def __init__(
-        self,
-        settings: ClusterSettings,
-        plans: Plans,
-        inventory: Inventory,
-        scheduling: DriverService,
-        service: UnitService,
-        executor: Executor,
-        memory: DriveMemory,
-    ) -> None:
+    def __init__(self, settings: ClusterSettings, services: ClusterServices) -> None:
         self.name = settings.name
         self._settings = settings
-        self._plans = plans
+        self._plans = services.plans
+        self._drivers = services.drivers
+        self._units = services.units
+        self._store = services.memory
+        self._memory = services.memory.cluster(settings.name)
         self._looked: Optional[float] = None  # seconds since 1970
-        self._scheduling = scheduling
-        self._service = service
-        self._store = memory
-        self._memory: ClusterMemory = memory.cluster(settings.name)
         self._problem: Optional[SchedulerError] = None
         self._stopping = threading.Event()
-        self._reader = ClusterReader(settings.name, inventory, executor, self._stopping)
-        self.ownership = ClusterOwnership(settings, memory)
-        self._migrations = ClusterMigrations(
-            settings, scheduling, inventory, memory, self.ownership, self._stopping
-        )
-        self._actions = ClusterActions(settings, plans, self._migrations, memory)
+        inventory = services.inventory
+        self._reader = ClusterReader(settings.name, inventory, services.executor, self._stopping)
+        self.ownership = ClusterOwnership(settings, services.memory)
+        self._migrations = ClusterMigrations(settings, services, self.ownership, self._stopping)
+        self._actions = ClusterActions(settings, services, self._migrations)
         now = time.monotonic()
         # An interval of 0 is never.
         self._balance_at = now if settings.load_balance_interval else math.inf
@@ -209,7 +190,7 @@ class ClusterDrive:
 
     def _wants_statistics(self) -> bool:
         """Whether the scheduler, or a policy unit of the section, reads statistics."""
-        driver, units = self._scheduler(), self._scheduling.catalogue().all_units
+        driver, units = self._scheduler(), self._drivers.catalogue().all_units
         called = [(Kind.FILTER, each.name) for each in self._settings.filters]
         called += [(Kind.COST_FUNCTION, each.name) for each in self._settings.cost_functions]
         plugins = [driver.plugin, *(units[key].plugin for key in called if key in units)]
@@ -266,7 +247,7 @@ class ClusterDrive:
         destinations = self._destinations(view)
         try:
             request = self._request(driver, method, view, destinations)
-            self._scheduling.tell_changes(
+            self._drivers.tell_changes(
                 request, tuple(changes), _HOOKS_AT_ONCE, handle_answer, view.replies
             )
         finally:
@@ -296,14 +277,9 @@ class ClusterDrive:
         staying: Iterable[str] = (),
         former: Mapping[str, AbstractSet[str]] = MappingProxyType({}),
     ) -> ClusterDestinations:
+        staying = (*staying, *self._migrations.under_way, *self._migrations.exhausted())
         return ClusterDestinations(
-            self._service,
-            self._settings,
-            view.replies,
-            view.state,
-            (*staying, *self._migrations.under_way, *self._migrations.exhausted()),
-            former,
-            self._stopping,
+            self._units, self._settings, view, staying, former, self._stopping
         )
 
     def _ask(self, method: str, view: View, destinations: ClusterDestinations) -> Migrations:
@@ -320,7 +296,7 @@ class ClusterDrive:
         def ask() -> Migrations:
             # Of a failure the log tells, and the answer is that there is nothing to do.
             request = self._request(driver, method, view, destinations)
-            return cast("Migrations", self._scheduling.decide(request, view.replies).answer)
+            return cast("Migrations", self._drivers.decide(request, view.replies).answer)
 
         return destinations.fitting(ask)
 
@@ -342,31 +318,31 @@ class ClusterDrive:
         Raises:
             ConfigError: there is none, or the cluster's settings do not fit it or a unit.
         """
-        catalogue = self._scheduling.catalogue()
+        catalogue = self._drivers.catalogue()
         problem = check.problem(self._settings, catalogue)
         if problem:
             raise problem
         return catalogue.drivers[self._settings.scheduler]
 
     def _report(self, problem: Optional[SchedulerError]) -> None:
-        """Log a problem once, and when it is over."""
-        if problem is None and self._problem is not None:
-            _log.info("cluster %(cluster)s: is looked after again", {"cluster": self.name})
-        elif problem is not None and not _is_same(problem, self._problem):
-            fields = {"cluster": self.name, "reason": str(problem)}
-            if isinstance(problem, ConfigError):
-                place = {"file": problem.file, "line": problem.line}
-                _log.error("cluster %(cluster)s: %(reason)s", {**fields, **place})
-            else:
-                _log.warning("cluster %(cluster)s: %(reason)s", fields)
-        self._problem = problem
+        """Log a problem once, and when it is over.
 
-
-def _is_same(problem: SchedulerError, former: Optional[SchedulerError]) -> bool:
-    """Whether a problem was logged already; for an engine that is away the text does not count."""
-    if isinstance(problem, EngineUnavailable):
-        return isinstance(former, EngineUnavailable)
-    return str(problem) == str(former)
+        An engine that is away is one problem, whatever the text says of it.
+        """
+        former, self._problem = self._problem, problem
+        if problem is None:
+            if former is not None:
+                _log.info("cluster %(cluster)s: is looked after again", {"cluster": self.name})
+            return
+        is_away = isinstance(problem, EngineUnavailable) and isinstance(former, EngineUnavailable)
+        if is_away or str(problem) == str(former):
+            return
+        fields = {"cluster": self.name, "reason": str(problem)}
+        if isinstance(problem, ConfigError):
+            place = {"file": problem.file, "line": problem.line}
+            _log.error("cluster %(cluster)s: %(reason)s", {**fields, **place})
+        else:
+            _log.warning("cluster %(cluster)s: %(reason)s", fields)
 
 
 def _changes(

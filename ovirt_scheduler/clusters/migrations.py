@@ -19,10 +19,9 @@ import time
 from typing import Collection, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
-from ovirt_scheduler.clusters.memory import DriveMemory, Migrating
+from ovirt_scheduler.clusters.memory import Migrating
 from ovirt_scheduler.clusters.ownership import ClusterOwnership
-from ovirt_scheduler.decisions.drivers import DriverService
-from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.clusters.services import ClusterServices
 from ovirt_scheduler.errors import EngineUnavailable
 from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.drivers import DriverRequest, Migrations
@@ -54,19 +53,18 @@ class ClusterMigrations:
     def __init__(
         self,
         settings: ClusterSettings,
-        scheduling: DriverService,
-        inventory: Inventory,
-        memory: DriveMemory,
+        services: ClusterServices,
         ownership: ClusterOwnership,
         stopping: threading.Event,
     ) -> None:
         self._cluster = settings.name
         self._settings = settings
-        self._scheduling = scheduling
-        self._inventory = inventory
-        self._store = memory
-        self._migrating = memory.cluster(settings.name).migrating
-        self._migrated = memory.cluster(settings.name).migrated
+        self._drivers = services.drivers
+        self._inventory = services.inventory
+        self._store = services.memory
+        self._memory = services.memory.cluster(settings.name)
+        self._migrating = self._memory.migrating
+        self._migrated = self._memory.migrated
         self._ownership = ownership
         self._stopping = stopping
         self._unfit: Dict[str, Set[str]] = {}  # by method, VMs of which the log has told
@@ -145,7 +143,7 @@ class ClusterMigrations:
 
     def adopt(self, state: ClusterState) -> None:
         """Follow the migrations of others that are under way, as the cluster was taken over."""
-        self._store.cluster(self._cluster).taken = False
+        self._memory.taken = False
         now = time.monotonic()
         for vm, found in state.vms.items():
             if found.status in _MOVING and vm not in self._migrating:
@@ -192,8 +190,8 @@ class ClusterMigrations:
             VM to why the engine refuses, and VM to why that is not known.
         """
         wanted = {step.vm: step.target for step in steps}
-        maker = self._scheduling.driver(_MAKER)
-        decision = self._scheduling.decide(
+        maker = self._drivers.driver(_MAKER)
+        decision = self._drivers.decide(
             DriverRequest(
                 Caller.of_cluster(self._cluster),
                 maker,

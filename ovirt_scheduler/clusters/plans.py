@@ -41,6 +41,7 @@ _log = logging.getLogger(__name__)
 _HOUR = 3600.0
 _MOST_ENDED = 50  # plans that are remembered
 _MOST_KEPT = 20  # migrations in an event of the history
+_DECISIONS = {"approve": APPROVED, "refuse": REFUSED}  # what an action makes of a plan
 _OUTCOME_SECONDS = 8.0  # for which who approves waits for what becomes of it
 
 
@@ -128,43 +129,36 @@ class Plans:
             SchedulerError: there is no such plan, or it does not wait.
         """
         action, key = asked.get("action"), str(asked.get("plan"))
-        by = words(user, asked.get("login"))
         if action == "list":
             with self._changed:
                 return [_shown(plan) for plan in reversed(tuple(self._plans.values()))]
-        if action == "approve":
-            self._approve(key, by)
-        elif action == "refuse":
-            self._refuse(key, by)
+        if action in _DECISIONS:
+            self._decide(key, _DECISIONS[action], words(user, asked.get("login")))
         elif action != "show":
             raise SchedulerError("the action of plan is list, show, approve or refuse")
         return _shown(self._find(key))
 
-    def _approve(self, key: str, by: str) -> None:
-        """Have a plan made, and wait some seconds for what becomes of it."""
-        plan = self._decide(key, APPROVED, by)
-        self.wake(plan.cluster)
-        with self._changed:
-            self._changed.wait_for(lambda: not self._find(key).is_open, _OUTCOME_SECONDS)
+    def _decide(self, key: str, state: str, by: str) -> None:
+        """Have a plan made, and wait some seconds for what becomes of it; or have it not made.
 
-    def _refuse(self, key: str, by: str) -> None:
-        """Have a plan not made, nor its migrations proposed again within the hour."""
-        plan = self._decide(key, REFUSED, by)
-        now = time.monotonic()
-        with self._changed:
-            self._refused = {each: at for each, at in self._refused.items() if at > now - _HOUR}
-            for step in plan.steps:
-                self._refused[plan.cluster, step.vm, step.target] = now
-
-    def _decide(self, key: str, state: str, by: str) -> Plan:
+        The migrations of one that is refused are not proposed again within the hour.
+        """
         with self._changed:
             plan = self._find(key)
             if plan.state != WAITING:
                 said = f"{plan.state}, {plan.because}" if plan.because else plan.state
                 raise SchedulerError(f"plan {plan.id} does not wait: it is {said}")
-            plan = replace(plan, state=state, by=by)
-            self._put(plan)
-        return plan
+            self._put(replace(plan, state=state, by=by))
+            if state == REFUSED:
+                now = time.monotonic()
+                self._refused = {each: at for each, at in self._refused.items() if at > now - _HOUR}
+                self._refused.update(
+                    ((plan.cluster, step.vm, step.target), now) for step in plan.steps
+                )
+                return
+        self.wake(plan.cluster)
+        with self._changed:
+            self._changed.wait_for(lambda: not self._find(key).is_open, _OUTCOME_SECONDS)
 
     def _find(self, key: str) -> Plan:
         with self._changed:

@@ -36,10 +36,10 @@ class ClusterThreads:
     def __init__(self, clusters: Sequence[ClusterDrive], inventory: Inventory) -> None:
         self._inventory = inventory
         self._stopped = threading.Event()
-        self._clusters = [_Thread(cluster, self._stopped) for cluster in clusters]
+        self._clusters = {each.name: _Thread(each, self._stopped) for each in clusters}
         self._threads = [
-            threading.Thread(target=each.run, name=f"cluster {each.cluster.name}", daemon=True)
-            for each in self._clusters
+            threading.Thread(target=each.run, name=f"cluster {name}", daemon=True)
+            for name, each in self._clusters.items()
         ]
         self._threads.append(threading.Thread(target=self._watch, name="events", daemon=True))
 
@@ -50,7 +50,7 @@ class ClusterThreads:
 
     def state(self) -> Tuple[ClusterLook, ...]:
         """How each cluster is looked after."""
-        return tuple(each.cluster.state() for each in self._clusters)
+        return tuple(each.cluster.state() for each in self._clusters.values())
 
     def take(self, name: str) -> str:
         """Have this daemon drive a cluster for which it stands by, if it does.
@@ -61,29 +61,27 @@ class ClusterThreads:
         Raises:
             SchedulerError: none of that name is looked after.
         """
-        for each in self._clusters:
-            if each.cluster.name == name:
-                former = each.cluster.ownership.driven_by
-                each.cluster.ownership.take()
-                each.wake(None)
-                return former
-        there = [each.cluster.name for each in self._clusters]
-        raise SchedulerError(
-            f"no cluster {name!r:.80} is looked after here{near.hint(name, there)}; there are "
-            f"{', '.join(there) or 'none'}"
-        )
+        if name not in self._clusters:
+            raise SchedulerError(
+                f"no cluster {name!r:.80} is looked after here{near.hint(name, self._clusters)}; "
+                f"there are {', '.join(self._clusters) or 'none'}"
+            )
+        ownership = self._clusters[name].cluster.ownership
+        former = ownership.driven_by
+        ownership.take()
+        self.wake(name)
+        return former
 
     def wake(self, name: str) -> None:
         """Look at a cluster now."""
-        for each in self._clusters:
-            if each.cluster.name == name:
-                each.wake(None)
+        if name in self._clusters:
+            self._clusters[name].wake(None)
 
     def stop(self, seconds: float) -> None:
         """Begin nothing more, and wait so long for what is under way; may be called again."""
         self._stopped.set()
-        for cluster in self._clusters:
-            cluster.stop()
+        for each in self._clusters.values():
+            each.stop()
         give_up = time.monotonic() + seconds
         for thread in filter(threading.Thread.is_alive, self._threads):
             thread.join(max(0.0, give_up - time.monotonic()))
@@ -103,7 +101,7 @@ class ClusterThreads:
                 was_away = False
                 events = self._inventory.events(last, deadline)
                 last = events.latest
-                for each in self._clusters:
+                for each in self._clusters.values():
                     each.cluster.ownership.heard(events.correlation_ids)
                     each.wake(events.named)
                 # One that takes long to answer is not to be asked all the time.

@@ -19,6 +19,7 @@ from OpenSSL import SSL
 from ovirt_scheduler.clusters.drive import ClusterDrive
 from ovirt_scheduler.clusters.memory import DriveMemory
 from ovirt_scheduler.clusters.plans import Plans
+from ovirt_scheduler.clusters.services import ClusterServices
 from ovirt_scheduler.clusters.threads import ClusterThreads
 from ovirt_scheduler.daemon import observation
 from ovirt_scheduler.daemon.control import FILE as CONTROL
@@ -162,11 +163,10 @@ class Assembly:
         settings, inventory, units, drivers, _ = services
         if settings.drive is Drive.OFF or inventory is None:
             return None
-        executor = self.runtime.executor
-        clusters = [
-            ClusterDrive(each, self._plans, inventory, drivers, units, executor, self._drive_memory)
-            for each in settings.clusters
-        ]
+        shared = ClusterServices(
+            self._plans, self._drive_memory, inventory, drivers, units, self.runtime.executor
+        )
+        clusters = [ClusterDrive(each, shared) for each in settings.clusters]
         return ClusterThreads(clusters, inventory)
 
     def _server_settings(self, settings: Settings) -> ServerSettings:

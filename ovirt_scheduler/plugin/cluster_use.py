@@ -35,7 +35,7 @@ class HostUse:
         self.used_memory = self._used_memory(statistics)
         self.used_processors = _busy_percent(statistics) / 100 * (self.processors or 1)
         self._shares = sum(vcpus(vm) for vm in vms) or 1
-        self._told_processors = self.used_processors
+        self._measured_processors = self.used_processors
         self._room: Optional[int] = host.max_scheduling_memory
         self._busy_percents: Dict[types.Vm, Optional[float]] = {}  # as far as they were asked for
 
@@ -70,19 +70,15 @@ class HostUse:
         if policy and policy.hosts and self.id not in {named.id for named in policy.hosts}:
             pinned = [named.name or names.get(named.id, named.id) for named in policy.hosts]
             return f"pinned to {', '.join(pinned)}"
-        return self._lack(vm)
-
-    def _lack(self, vm: types.Vm) -> str:
-        """What it has too little of for the VM."""
-        needed = vm.memory or 0
         if self.processors and vcpus(vm) > self.processors:
             return f"has {self.processors} processors, {vcpus(vm)} are needed"
+        needed = vm.memory or 0
         room = self.memory - self.used_memory if self.memory else needed
         if self._room is not None:
             room = min(room, self._room)
-        if needed <= room:
-            return ""
-        return f"has {max(0, room) >> 20} MiB of memory left, {needed >> 20} MiB are needed"
+        if needed > room:
+            return f"has {max(0, room) >> 20} MiB of memory left, {needed >> 20} MiB are needed"
+        return ""
 
     def processors_of(self, vm: types.Vm) -> float:
         """How many processors one of its VMs keeps busy."""
@@ -91,7 +87,7 @@ class HostUse:
         percent = self._busy_percents[vm]
         if percent is not None:
             return percent / 100
-        return self._told_processors * vcpus(vm) / self._shares
+        return self._measured_processors * vcpus(vm) / self._shares
 
     def add(self, vm: types.Vm, processors: float) -> None:
         """Plan the VM onto this host, where it keeps so many processors busy."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, FrozenSet, List, Optional, Sequence, Tuple
+from typing import Collection, Dict, List, Sequence, Set, Tuple
 
 LONGEST = 200  # characters for each host
 _SHOWN = 60  # characters of a host that is not known
@@ -16,37 +16,36 @@ class Reasons:
 
     def begin(self, hosts: Sequence[str]) -> None:
         """For the process of a call: forget what the call before it said."""
-        self._given = hosts
-        self._known: Optional[FrozenSet[str]] = None
+        self._hosts: Collection[str] = hosts
         self.texts: Dict[str, str] = {}
-        self._cut: Dict[str, None] = {}
+        self._cut: Set[str] = set()
         self._strangers = 0
         self._first_stranger = ""
         self._no_texts = 0
 
     def add(self, host: object, text: object) -> None:
         """Keep the text for the host, or count it among what cannot be kept; see ``reason``."""
-        if self._known is None:
-            self._known = frozenset(self._given)
+        if not isinstance(self._hosts, frozenset):  # most calls give no reason
+            self._hosts = frozenset(self._hosts)
         key = host if isinstance(host, str) else getattr(host, "id", None)
-        if not isinstance(key, str) or key not in self._known:
+        if not isinstance(key, str) or key not in self._hosts:
             self._strangers += 1
             self._first_stranger = self._first_stranger or f"{key!r:.{_SHOWN}}"
         elif not isinstance(text, str):
             self._no_texts += 1
-        elif len(self.texts.get(key, "")) >= LONGEST:
-            self._cut[key] = None
         else:
             self._keep(key, text)
 
     def _keep(self, host: str, text: str) -> None:
-        line = _readable(text)
-        if host in self.texts and line:
-            line = f"{self.texts[host]}; {line}"
+        former = self.texts.get(host, "")
+        if len(former) >= LONGEST:
+            self._cut.add(host)
+            return
+        line = "; ".join(filter(None, (former, _readable(text))))
         if line:
             self.texts[host] = line[:LONGEST]
         if len(line) > LONGEST or len(text) > 2 * LONGEST:
-            self._cut[host] = None
+            self._cut.add(host)
 
     @property
     def notes(self) -> Tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import AbstractSet, Callable, Dict, Iterable, Mapping, Optional, Set
 
 from ovirt_scheduler.clusters import check
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
+from ovirt_scheduler.clusters.reader import View
 from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.decisions import log
 from ovirt_scheduler.decisions.drivers import DriverService
@@ -147,7 +148,7 @@ class Policy:
         """
         hosts = tuple(self._cluster.hosts)
         destinations = ClusterDestinations(
-            self._service, self._settings, None, state, staying, former, threading.Event()
+            self._service, self._settings, View(state), staying, former, threading.Event()
         )
         unit = self._settings.balance
         answer: Migrations = {}

@@ -1,0 +1,27 @@
+"""What all clusters are looked after with."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ovirt_scheduler.clusters.memory import DriveMemory
+from ovirt_scheduler.clusters.plans import Plans
+from ovirt_scheduler.decisions.drivers import DriverService
+from ovirt_scheduler.decisions.units import UnitService
+from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.processes.executor import Executor
+
+
+class ClusterServices(NamedTuple):
+    """The services that the threads of all clusters share.
+
+    Attributes:
+        drivers, units: answer requests for schedulers, and for policy units.
+    """
+
+    plans: Plans
+    memory: DriveMemory
+    inventory: Inventory
+    drivers: DriverService
+    units: UnitService
+    executor: Executor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import os
 import sys
@@ -32,12 +33,8 @@ exit status:
   75  the port is taken, or the address to listen on is not there yet: try again
   77  only root can do this
   78  scheduler.conf or a certificate is wrong
+  130 ended by Ctrl-C
 """
-
-
-OF_HISTORY = (
-    "The history is read in the state folder where that may be read, else the daemon is asked."
-)
 
 Add = Callable[..., argparse.ArgumentParser]  # adds a command's parser
 
@@ -78,9 +75,7 @@ def add_command(
     add: Add,
     name: str,
     run: Callable[[argparse.Namespace], Shown],
-    brief: str,
-    description: str,
-    *examples: str,
+    about: str = "",
     output: Sequence[str] = ("table", "json"),
     settings: Collection[str] = ("config", "plugins"),
     **options: Any,
@@ -88,15 +83,19 @@ def add_command(
     """Add a command, with the options that many have: ``--config``, ``--plugins`` and ``-o``.
 
     Args:
-        run: does it, and gives what is to be shown.
+        run: does it, and gives what is to be shown. Its docstring is the help: the first line in
+            the list of commands, the rest, which ends with examples, that of the command itself.
+        about: in the place of the docstring, where several commands share ``run``.
         output: the values of ``-o``; without any there is no such option.
         options: ``in_pipe``: the value in a pipe, where ``-o`` says none, if that is not ``table``
             as in a terminal; or any other defaults.
     """
-    shown = "".join(f"  ovirt-scheduler {example}\n" for example in examples)
+    text, _, examples = inspect.cleandoc(about or run.__doc__ or "").partition("\n\nexamples:\n")
+    brief, _, description = text.partition("\n\n")
+    shown = "".join(f"  ovirt-scheduler {example.strip()}\n" for example in examples.splitlines())
     command = add(
         name,
-        help=brief,
+        help=f"{brief[:1].lower()}{brief[1:]}".rstrip("."),
         description=description,
         epilog=f"examples:\n{shown}\n{STATUSES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,

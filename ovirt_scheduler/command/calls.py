@@ -19,6 +19,17 @@ from ovirt_scheduler.settings.values import url_host
 
 _AS_ROOT = "sudo reads the state folder, for which none needs to run"
 
+_ABOUT = """{0}.
+
+{0}: of a running daemon, or with --local of the plugins right here, with what
+they print and their tracebacks. -o names gives nothing but names, one on a line, and problems on
+standard error.
+
+examples:
+  {1}
+  {2} --url https://localhost:18781 --ca certificate.pem{3}
+"""
+
 _WITH_HOSTS = ("filter", "score", "balance", "select")  # of the calls
 
 
@@ -62,27 +73,26 @@ _QUESTIONS: Mapping[str, Callable[[terminal.Call, argparse.Namespace], Shown]] =
 def add(to: arguments.Add) -> None:
     """Add a command for each call."""
     calls = (
-        ("discover", "list the policy units", "discover --local"),
-        ("filter", "ask which hosts filters accept",
+        ("discover", "List the policy units", "discover --local"),
+        ("filter", "Ask which hosts filters accept",
          "filter Quiet --hosts hosts.xml --vm vm.xml --property most=5"),
-        ("score", "ask what cost functions make of hosts",
+        ("score", "Ask what cost functions make of hosts",
          "score Quiet=2 Memory --hosts hosts.xml --vm vm.xml"),
-        ("balance", "ask which VM a balance would migrate", "balance Memory --hosts hosts.xml"),
-        ("schedulers", "list the schedulers", "schedulers --local"),
-        ("select", "ask which host a scheduler would start a VM on",
+        ("balance", "Ask which VM a balance would migrate", "balance Memory --hosts hosts.xml"),
+        ("schedulers", "List the schedulers", "schedulers --local"),
+        ("select", "Ask which host a scheduler would start a VM on",
          "select default --hosts hosts.xml --vm vm.xml --property filters=Quiet"),
-        ("topics", "list the topics and their methods", "topics --local"),
-        ("schedule", "call a method of a topic",
+        ("topics", "List the topics and their methods", "topics --local"),
+        ("schedule", "Call a method of a topic",
          "schedule compute select_host hosts=@hosts.xml vm=@vm.xml"),
     )  # fmt: skip
     for name, brief, example in calls:
         command = arguments.add_command(
-            to, name, _run, brief,
-            f"{brief[0].upper()}{brief[1:]}: of a running daemon, or with --local of the plugins "
-            "right here,\nwith what they print and their tracebacks. -o names gives nothing but "
-            "names, one on a line, and\nproblems on standard error.",
-            example, f"{example.partition(' --')[0]} --url https://localhost:18781 --ca "
-            "certificate.pem" + (" --hosts hosts.xml" if name in _WITH_HOSTS else ""),
+            to, name, _run,
+            about=_ABOUT.format(
+                brief, example, example.partition(" --")[0],
+                " --hosts hosts.xml" if name in _WITH_HOSTS else "",
+            ),
             output=("table", "json", "names"), in_pipe="json", ask=_QUESTIONS[name],
         )  # fmt: skip
         where = command.add_mutually_exclusive_group()

@@ -24,18 +24,7 @@ _NO_TLS = "there is no certificate: ssl = false in scheduler.conf"
 
 def add(to: arguments.Add) -> None:
     """Add the command to the command line."""
-    command = arguments.add_command(
-        to, "cert", _run, "make, show, check, export or renew the daemon's certificate",
-        "make: a self-signed certificate in the state folder, as the first start makes; one that "
-        "is\nthere stays. show: its place, names, days left and fingerprint. check: the same, and\n"
-        "exit status 1 when it cannot be used, or has fewer days left than --days.\n"
-        "export: the certificate itself, in PEM, for callers to trust. renew: makes the next one,\n"
-        "and shows who has to trust it first; with --switch the daemon uses it from its next "
-        "reload on.",
-        "cert show", "cert check --days 60", "cert show -o json", "cert export", "cert renew",
-        "cert renew --switch",
-        settings=("config",),
-    )  # fmt: skip
+    command = arguments.add_command(to, "cert", _run, settings=("config",))
     command.add_argument("action", choices=("make", "show", "check", "export", "renew"))
     command.add_argument(
         "--days", type=int, default=certificate_report.DAYS,
@@ -47,7 +36,24 @@ def add(to: arguments.Add) -> None:
 
 
 def _run(options: argparse.Namespace) -> Shown:
-    """Make, show, check, export or renew the daemon's certificate."""
+    """Make, show, check, export or renew the daemon's certificate.
+
+    make: a self-signed certificate in the state folder, as the first start makes; one that is there
+    stays.
+    show: its place, names, days left and fingerprint.
+    check: the same, and exit status 1 when it cannot be used, or has fewer days left than --days.
+    export: the certificate itself, in PEM, for callers to trust.
+    renew: makes the next one, and shows who has to trust it first; with --switch the daemon uses it
+    from its next reload on.
+
+    examples:
+      cert show
+      cert check --days 60
+      cert show -o json
+      cert export
+      cert renew
+      cert renew --switch
+    """
     settings, state = arguments.settings(options), arguments.state()
     if options.switch and options.action != "renew":
         raise BadUsage("--switch goes with renew")

@@ -32,16 +32,21 @@ _Certificates = Tuple[CertificateReport, ...]
 
 def add(to: arguments.Add) -> None:
     """Add the command to the command line."""
-    arguments.add_command(
-        to, "check", _run, "find what is wrong with settings, certificates and plugins",
-        "Check settings and certificates, bind the port unless the daemon has it, log in to the\n"
-        "engine of [engine], load every plugin as the daemon does, and list the policy units.\n"
-        "Each thing that is wrong is shown with its file, its line, and what to do.",
-        "check", "check --plugins plugins", "check -o json",
-    )  # fmt: skip
+    arguments.add_command(to, "check", _run)
 
 
 def _run(options: argparse.Namespace) -> Shown:
+    """Find what is wrong with settings, certificates and plugins.
+
+    Check settings and certificates, bind the port unless the daemon has it, log in to the engine of
+    [engine], load every plugin as the daemon does, and list the policy units. Each thing that is
+    wrong is shown with its file, its line, and what to do.
+
+    examples:
+      check
+      check --plugins plugins
+      check -o json
+    """
     return check(arguments.settings(options, for_daemon=True), arguments.state())
 
 

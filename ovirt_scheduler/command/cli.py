@@ -119,25 +119,11 @@ COMMAND --help shows more of each; man ovirt-scheduler has all of it.
 
 
 def _add_serve(to: arguments.Add) -> None:
-    arguments.add_command(
-        to, "serve", _serve, "run the daemon until SIGTERM or Ctrl-C",
-        "Serve XML-RPC calls until SIGTERM or Ctrl-C. Prints 'listening on URL' to standard error\n"
-        "when it is ready. SIGHUP has it read settings, certificates and plugins again.",
-        "serve", "serve --plugins plugins", output=(),
-    )  # fmt: skip
+    arguments.add_command(to, "serve", _serve, output=())
 
 
 def _add_setup(to: arguments.Add) -> None:
-    command = arguments.add_command(
-        to, "setup", _setup, "make this machine ready for the daemon, and start it",
-        "Make the user, the folders, the configuration, the certificate and the unit, and start "
-        "the\ndaemon. Each step is shown before it is done; what is so already stays, so it may be "
-        "run again at\nany time, and after an upgrade. A file that was edited is never "
-        "overwritten: the new one is put\nbeside it. Exit status 1 when something is left for you "
-        "to do.",
-        "setup --dry-run", "setup --engine", "setup --engine --adopt", "setup --remove",
-        "setup --root /mnt/image", output=(), settings=(),
-    )  # fmt: skip
+    command = arguments.add_command(to, "setup", _setup, output=(), settings=())
     command.add_argument("--dry-run", action="store_true", help="show each step, do nothing")
     command.add_argument(
         "--root", metavar="DIR", type=Path,
@@ -158,23 +144,39 @@ def _add_setup(to: arguments.Add) -> None:
 
 
 def _add_completion(to: arguments.Add) -> None:
-    command = arguments.add_command(
-        to, "completion", _complete, "print what lets a shell complete the line",
-        "For ~/.bashrc or ~/.zshrc where no package has put it in place already:\n"
-        'eval "$(ovirt-scheduler completion bash)"',
-        "completion bash", "completion zsh", output=(), settings=(),
-    )  # fmt: skip
+    command = arguments.add_command(to, "completion", _complete, output=(), settings=())
     command.add_argument("shell", choices=_SHELLS)
 
 
 def _serve(options: argparse.Namespace) -> Shown:
-    """Run the daemon until it is stopped."""
+    """Run the daemon until SIGTERM or Ctrl-C.
+
+    Serve XML-RPC calls until SIGTERM or Ctrl-C. Prints 'listening on URL' to standard error when it
+    is ready. SIGHUP has it read settings, certificates and plugins again.
+
+    examples:
+      serve
+      serve --plugins plugins
+    """
     daemon.serve(lambda: arguments.settings(options, for_daemon=True))
     return Shown()
 
 
 def _setup(options: argparse.Namespace) -> Shown:
-    """Set this machine up, or undo that."""
+    """Make this machine ready for the daemon, and start it.
+
+    Make the user, the folders, the configuration, the certificate and the unit, and start the
+    daemon. Each step is shown before it is done; what is so already stays, so it may be run again
+    at any time, and after an upgrade. A file that was edited is never overwritten: the new one is
+    put beside it. Exit status 1 when something is left for you to do.
+
+    examples:
+      setup --dry-run
+      setup --engine
+      setup --engine --adopt
+      setup --remove
+      setup --root /mnt/image
+    """
     root = Path("/") if options.root is None else options.root.resolve()
     machine = Machine(root, live=root == Path("/"))
     if machine.live and os.geteuid() != 0 and not options.dry_run:
@@ -199,7 +201,15 @@ def _setup(options: argparse.Namespace) -> Shown:
 
 
 def _complete(options: argparse.Namespace) -> Shown:
-    """Print what the shell has to run before it can complete the command line."""
+    """Print what lets a shell complete the line.
+
+    For ~/.bashrc or ~/.zshrc where no package has put it in place already:
+    eval "$(ovirt-scheduler completion bash)"
+
+    examples:
+      completion bash
+      completion zsh
+    """
     code = _argcomplete().shellcode(["ovirt-scheduler"])
     # Versions of argcomplete before 3 know zsh by its imitation of bash alone.
     before = "autoload -U +X bashcompinit && bashcompinit\n" if options.shell == "zsh" else ""

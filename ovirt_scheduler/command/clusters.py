@@ -18,20 +18,25 @@ _HEADINGS = ("CLUSTER", "DRIVE", "LAST LOOK", "STATE")
 
 def add(to: arguments.Add) -> None:
     """Add the command to the command line."""
-    command = arguments.add_command(
-        to, "clusters", _run, "who drives the clusters, and have this daemon take one over",
-        "list: the clusters that the daemon on this machine looks after, and whether it stands by\n"
-        "for another. take: have it drive a cluster from now on, in place of that other daemon.\n"
-        "Stop the other one first. If it still runs, it stands by when it sees the first\n"
-        "migration of this one. Root may ask, and the daemon's own user.",
-        "clusters list", "clusters take Default", "clusters list -o json",
-        settings=(),
-    )  # fmt: skip
+    command = arguments.add_command(to, "clusters", _run, settings=())
     command.add_argument("action", choices=("list", "take"))
     command.add_argument("cluster", metavar="NAME", nargs="?", help="of take: the cluster")
 
 
 def _run(options: argparse.Namespace) -> Shown:
+    """Who drives the clusters, and have this daemon take one over.
+
+    list: the clusters that the daemon on this machine looks after, and whether it stands by for
+    another.
+    take: have it drive a cluster from now on, in place of that other daemon. Stop the other one
+    first. If it still runs, it stands by when it sees the first migration of this one.
+    Root may ask, and the daemon's own user.
+
+    examples:
+      clusters list
+      clusters take Default
+      clusters list -o json
+    """
     if (options.action == "take") != (options.cluster is not None):
         raise BadUsage("take needs the name of a cluster, and list has none")
     if options.action == "list":

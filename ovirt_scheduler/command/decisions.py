@@ -40,14 +40,13 @@ _HEADINGS = ("TIME", "DECISION", "METHOD", "VM", "OUTCOME")
 def add(to: arguments.Add) -> None:
     """Add the command to the command line."""
     command = arguments.add_command(
-        to, "decisions", _run, "list what was decided",
-        "List the decisions that fit all that is said, the newest first. -o names gives their ids."
-         "\n" + arguments.OF_HISTORY,
-        "decisions --vm web", "decisions --unit MaxVms --outcome raised --since 2h",
-        "decisions --follow", "decisions --events --since 1d",
-        "decisions --since 2026-01-31T12:00:00 -o jsonl",
-        settings=("config",), output=("table", "json", "jsonl", "names"), in_pipe="json",
-    )  # fmt: skip
+        to,
+        "decisions",
+        _run,
+        settings=("config",),
+        output=("table", "json", "jsonl", "names"),
+        in_pipe="json",
+    )
     add_query(command, *_CHOOSING)
     command.add_argument(
         "--outcome", choices=OUTCOMES, help="in which a unit ended so; with --unit, that one"
@@ -75,7 +74,18 @@ def add_query(command: argparse.ArgumentParser, *names: str) -> None:
 
 
 def _run(options: argparse.Namespace) -> Shown:
-    """List the decisions of the history that fit the options."""
+    """List what was decided.
+
+    List the decisions that fit all that is said, the newest first. -o names gives their ids. The
+    history is read in the state folder where that may be read, else the daemon is asked.
+
+    examples:
+      decisions --vm web
+      decisions --unit MaxVms --outcome raised --since 2h
+      decisions --follow
+      decisions --events --since 1d
+      decisions --since 2026-01-31T12:00:00 -o jsonl
+    """
     wanted = query(options, time.time())
     if options.events:
         return _events(Reader(arguments.history()), options, wanted)

@@ -23,22 +23,28 @@ _HEADINGS = ("PLAN", "CLUSTER", "MADE", "STATE", "MIGRATIONS")
 def add(to: arguments.Add) -> None:
     """Add the command to the command line."""
     command = arguments.add_command(
-        to, "plan", _run, "list, show, approve or refuse what the daemon would migrate",
-        "list: the plans of the clusters that the daemon looks after, the newest first.\n"
-        "show: each migration of one, and why. approve: have a plan made that waits\n"
-        "(drive = approve). If the cluster has left it behind, it is not made, and the reason is\n"
-        "shown. refuse: have it not made, nor its migrations planned again within the hour.\n"
-        "Only root and the daemon's own user may ask; the history keeps who approved or refused\n"
-        "(decisions --events).",
-        "plan list", "plan show 5e0c11a7", "plan approve 5e0c11a7",
-        settings=(), output=("table", "json", "names"),
-    )  # fmt: skip
+        to, "plan", _run, settings=(), output=("table", "json", "names")
+    )
     command.add_argument("action", choices=("list", "show", "approve", "refuse"))
     command.add_argument("plan", nargs="?", help="its id; list needs none")
 
 
 def _run(options: argparse.Namespace) -> Shown:
-    """Ask the daemon of the state folder."""
+    """List, show, approve or refuse what the daemon would migrate.
+
+    list: the plans of the clusters that the daemon looks after, the newest first.
+    show: each migration of one, and why.
+    approve: have a plan made that waits (drive = approve). If the cluster has left it behind, it is
+    not made, and the reason is shown.
+    refuse: have it not made, nor its migrations planned again within the hour.
+    Only root and the daemon's own user may ask; the history keeps who approved or refused
+    (decisions --events).
+
+    examples:
+      plan list
+      plan show 5e0c11a7
+      plan approve 5e0c11a7
+    """
     action, listed = options.action, options.action == "list"
     if listed != (options.plan is None):
         raise BadUsage(f"plan {action} takes {'no id' if listed else 'the id of a plan'}")

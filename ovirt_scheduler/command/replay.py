@@ -29,16 +29,7 @@ _QUERY_SECONDS = 60.0  # nobody waits for the next query
 
 def add(to: arguments.Add) -> None:
     """Add the command to the command line."""
-    command = arguments.add_command(
-        to, "replay", _run, "make recorded decisions again, with other plugins or factors",
-        "Make the decisions again that were recorded (record = true in the settings): first as "
-        "they\nwere, on the plugins and settings of today, and tell which share comes out the "
-        "same; then with\nthe changes, and tell each decision that differs, and why. Nothing "
-        "reaches the engine.",
-        "replay --since 1d", "replay --set EvenVms=3 --without Memory",
-        "replay --with RackSpread=2 --plugins plugins.new", "replay --since 1w --html report.html",
-        settings=("config",),
-    )  # fmt: skip
+    command = arguments.add_command(to, "replay", _run, settings=("config",))
     command.add_argument(
         "--plugins", metavar="PATH",
         help="folders of plugins of the changed run, ':' between them; conf files beside the "
@@ -66,6 +57,18 @@ def add(to: arguments.Add) -> None:
 
 
 def _run(options: argparse.Namespace) -> Shown:
+    """Make recorded decisions again, with other plugins or factors.
+
+    Make the decisions again that were recorded (record = true in the settings): first as they were,
+    on the plugins and settings of today, and tell which share comes out the same; then with the
+    changes, and tell each decision that differs, and why. Nothing reaches the engine.
+
+    examples:
+      replay --since 1d
+      replay --set EvenVms=3 --without Memory
+      replay --with RackSpread=2 --plugins plugins.new
+      replay --since 1w --html report.html
+    """
     changes = _changes(options)
     chosen, plugins = decisions.query(options, time.time(), _MOST), options.plugins
     options.plugins = None

@@ -22,30 +22,13 @@ from ovirt_scheduler.workbench.snapshot import Snapshot
 
 def add(to: arguments.Add) -> None:
     """Add ``snapshot`` and ``simulate`` to the command line."""
-    command = arguments.add_command(
-        to, "snapshot", _snapshot, "save a cluster of the engine in a file",
-        "Save a cluster with its affinity groups, hosts and VMs, and with their statistics, tags\n"
-        "and labels, as the engine of [engine] tells of them now. What a VM's initialization and\n"
-        "payloads hold is left out, as there may be passwords in it. The file is XML; a name that\n"
-        "ends in .gz has it packed.",
-        "snapshot Default -f cluster.xml", "snapshot Default -f cluster.xml.gz",
-        output=(), settings=("config",),
-    )  # fmt: skip
+    command = arguments.add_command(to, "snapshot", _snapshot, output=(), settings=("config",))
     command.add_argument("cluster", metavar="CLUSTER", help="its name")
     command.add_argument(
         "-f", "--file", metavar="FILE", type=Path, required=True,
         help="where to; a former file is overwritten",
     )  # fmt: skip
-    command = arguments.add_command(
-        to, "simulate", _simulate, "play a cluster forward under a policy, or two",
-        "Play the cluster of a snapshot forward, with the plugins and the code that serve: VMs\n"
-        "are placed one after another, then balanced until nothing moves. The policy is that of\n"
-        "the cluster's section in [clusters], or of one without a line, changed by --set.\n"
-        "--against is a second policy: the first one, changed. Nothing is asked of an engine.",
-        "simulate cluster.xml --set policy=power_saving",
-        "simulate cluster.xml --scenario week.conf --set policy=evenly_distribute --html week.html",
-        "simulate cluster.xml --against filters=MaxVms --against properties=maximum_vm_count=20",
-    )  # fmt: skip
+    command = arguments.add_command(to, "simulate", _simulate)
     command.add_argument(
         "snapshot", metavar="SNAPSHOT", type=Path, nargs="?", help="the cluster's file"
     )
@@ -83,6 +66,17 @@ def add(to: arguments.Add) -> None:
 
 
 def _snapshot(options: argparse.Namespace) -> Shown:
+    """Save a cluster of the engine in a file.
+
+    Save a cluster with its affinity groups, hosts and VMs, and with their statistics, tags and
+    labels, as the engine of [engine] tells of them now. What a VM's initialization and payloads
+    hold is left out, as there may be passwords in it. The file is XML; a name that ends in .gz has
+    it packed.
+
+    examples:
+      snapshot Default -f cluster.xml
+      snapshot Default -f cluster.xml.gz
+    """
     engine = arguments.settings(options).engine
     if engine is None:
         raise BadUsage("there is no section [engine] in the settings: it says which engine to ask")
@@ -96,6 +90,18 @@ def _snapshot(options: argparse.Namespace) -> Shown:
 
 
 def _simulate(options: argparse.Namespace) -> Shown:
+    """Play a cluster forward under a policy, or two.
+
+    Play the cluster of a snapshot forward, with the plugins and the code that serve: VMs are placed
+    one after another, then balanced until nothing moves. The policy is that of the cluster's
+    section in [clusters], or of one without a line, changed by --set. --against is a second policy:
+    the first one, changed. Nothing is asked of an engine.
+
+    examples:
+      simulate cluster.xml --set policy=power_saving
+      simulate cluster.xml --scenario week.conf --set policy=evenly_distribute --html week.html
+      simulate cluster.xml --against filters=MaxVms --against properties=maximum_vm_count=20
+    """
     settings = arguments.settings(options)
     taken = _taken(options)
     happens = Scenario() if options.scenario is None else scenario.read(options.scenario)

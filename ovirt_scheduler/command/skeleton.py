@@ -16,13 +16,7 @@ from ovirt_scheduler.model.units import LONGEST_NAME
 
 def add(to: arguments.Add) -> None:
     """Add the command to the command line."""
-    command = arguments.add_command(
-        to, "new", _run, "write a plugin to start from",
-        "Write a plugin, its conf file and tests that pass. Nothing is overwritten.",
-        "new Quiet --filter --score", "new Quiet --balance --folder plugins",
-        "new Night --scheduler", "new Backups --driver",
-        output=(), settings=(),
-    )  # fmt: skip
+    command = arguments.add_command(to, "new", _run, output=(), settings=())
     command.add_argument("name", metavar="NAME", help="of the plugin, and so of its units")
     for name, part in PARTS.items():
         command.add_argument(f"--{name}", action="store_true", help=f"with {part.what}")
@@ -32,6 +26,16 @@ def add(to: arguments.Add) -> None:
 
 
 def _run(options: argparse.Namespace) -> Shown:
+    """Write a plugin to start from.
+
+    Write a plugin, its conf file and tests that pass. Nothing is overwritten.
+
+    examples:
+      new Quiet --filter --score
+      new Quiet --balance --folder plugins
+      new Night --scheduler
+      new Backups --driver
+    """
     parts = [part for part in PARTS if getattr(options, part)]
     if not parts:
         there = ", ".join(f"--{part}" for part in PARTS)

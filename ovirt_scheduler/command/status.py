@@ -22,17 +22,20 @@ _HEADINGS = ("NAME", "KIND", "STATE", "CALLS", "FAILED", "MEDIAN", "P99")
 
 def add(to: arguments.Add) -> None:
     """Add the command to the command line."""
-    arguments.add_command(
-        to, "status", _run, "how the daemon is",
-        "Tell how the daemon on this machine is: its units and drivers, what fails since when and\n"
-        "what to do next. Exit status 0: all is well; 1: something fails. Root may ask, and the\n"
-        "daemon's own user.",
-        "status", "status -o json",
-        settings=(),
-    )  # fmt: skip
+    arguments.add_command(to, "status", _run, settings=())
 
 
 def _run(_: argparse.Namespace) -> Shown:
+    """How the daemon is.
+
+    Tell how the daemon on this machine is: its units and drivers, what fails since when and what to
+    do next. Exit status 0: all is well; 1: something fails. Root may ask, and the daemon's own
+    user.
+
+    examples:
+      status
+      status -o json
+    """
     report = ask(arguments.state(), "status")
     return Shown(_text(explanation.cleaned(report)), report, report["well"])
 

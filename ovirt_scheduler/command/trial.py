@@ -57,21 +57,7 @@ _KINDS = {"filter": Kind.FILTER, "score": Kind.COST_FUNCTION, "balance": Kind.BA
 
 def add(to: arguments.Add) -> None:
     """Add the command to the command line."""
-    command = arguments.add_command(
-        to, "try", _run, "run one plugin, without a daemon",
-        "Run a plugin's units as the daemon runs them, in processes of their own and under the "
-        "same\nlimits: accepted and rejected hosts, costs or the migration, the time, what was "
-        "printed, and\nthe traceback of what failed. A scheduler is asked for a host and, with "
-        "--vms, for migrations;\n--call has it told of a change of status, or calls a method of a "
-        "topic.\n--cluster tries it on a snapshot: hosts and VMs are those of the file, and "
-        "engine_connection()\nreaches a made engine that has them. A conf file beside the plugin "
-        "counts, else the one in\nplugins_conf_path.",
-        "try Quiet.py --hosts hosts.xml --vm vm.xml", "try Quiet.py --hosts hosts.xml --kind "
-        "filter --property most=5", "try Spread.py --cluster cluster.xml.gz --watch",
-        "try Spread.py --cluster cluster.xml --call on_host_status_changed host=lynx "
-        "new_status=maintenance", "try Backups.py --call windows 'gigabytes={\"mail\": 900}'",
-        settings=("config",),
-    )  # fmt: skip
+    command = arguments.add_command(to, "try", _run, settings=("config",))
     command.add_argument("plugin", metavar="PLUGIN.py", type=Path, help="the plugin's file")
     what = command.add_mutually_exclusive_group()
     what.add_argument(
@@ -116,7 +102,22 @@ def _kind(words: str) -> Kind:
 
 
 def _run(options: argparse.Namespace) -> Shown:
-    """Run the plugin, once or after each edit."""
+    """Run one plugin, without a daemon.
+
+    Run a plugin's units as the daemon runs them, in processes of their own and under the same
+    limits: accepted and rejected hosts, costs or the migration, the time, what was printed, and the
+    traceback of what failed. A scheduler is asked for a host and, with --vms, for migrations;
+    --call has it told of a change of status, or calls a method of a topic. --cluster tries it on a
+    snapshot: hosts and VMs are those of the file, and engine_connection() reaches a made engine
+    that has them. A conf file beside the plugin counts, else the one in plugins_conf_path.
+
+    examples:
+      try Quiet.py --hosts hosts.xml --vm vm.xml
+      try Quiet.py --hosts hosts.xml --kind filter --property most=5
+      try Spread.py --cluster cluster.xml.gz --watch
+      try Spread.py --cluster c.xml --call on_host_status_changed host=lynx new_status=maintenance
+      try Backups.py --call windows 'gigabytes={"mail": 900}'
+    """
     files = [options.hosts, options.vms, options.vm, options.cluster]
     files += [word.partition("=@")[2] for word in options.call or ()]
     if not options.watch:

@@ -26,13 +26,7 @@ _COLOURS = {Tone.HEADING: "1", Tone.GOOD: "32", Tone.BAD: "31", Tone.TROUBLE: "3
 
 def add(to: arguments.Add) -> None:
     """Add the command to the command line."""
-    command = arguments.add_command(
-        to, "why", _run, "tell why a VM was placed where it was, or nowhere",
-        "Tell the calls of a VM's last placement as one: who removed which host and why, what each "
-        "host\ncost, and which units were decisive. " + arguments.OF_HISTORY,
-        "why web", "why web --host lynx", "why --decision 1f2e3d4c5b6a7988", "why web -o json",
-        settings=("config",),
-    )  # fmt: skip
+    command = arguments.add_command(to, "why", _run, settings=("config",))
     command.add_argument("vm", metavar="VM", nargs="?", help="its name or id")
     command.add_argument("--decision", metavar="ID", help="one decision, by its id")
     command.add_argument("--host", metavar="HOST", help="only of this host, by its name or id")
@@ -40,7 +34,18 @@ def add(to: arguments.Add) -> None:
 
 
 def _run(options: argparse.Namespace) -> Shown:
-    """Show why a VM was placed where it was, or why one decision came out as it did."""
+    """Tell why a VM was placed where it was, or nowhere.
+
+    Tell the calls of a VM's last placement as one: who removed which host and why, what each host
+    cost, and which units were decisive. The history is read in the state folder where that may be
+    read, else the daemon is asked.
+
+    examples:
+      why web
+      why web --host lynx
+      why --decision 1f2e3d4c5b6a7988
+      why web -o json
+    """
     if (options.vm is None) == (options.decision is None):
         raise BadUsage("name a VM, by its name or id, or a decision with --decision")
     coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")

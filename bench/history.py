@@ -20,6 +20,7 @@ from ovirt_scheduler.command import tables
 from ovirt_scheduler.history import schema
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
+from ovirt_scheduler.history.recording import Recording
 from ovirt_scheduler.history.schema import Row
 from ovirt_scheduler.history.tables import Tables
 
@@ -42,7 +43,7 @@ def main() -> None:
         written = Tables(file)
         for first in range(0, count, _TOGETHER):
             last = min(first + _TOGETHER, count)
-            written.write([("decision", row) for row in _copies(rows, first, last, chance)])
+            written.write([Recording(row) for row in _copies(rows, first, last, chance)])
         written.close()
         size = sum(part.stat().st_size for part in Path(folder).iterdir())
         print(f"{count:,} decisions of {_HOSTS} hosts and {_UNITS} units, {_VMS:,} VMs")
@@ -56,7 +57,7 @@ def main() -> None:
             "a VM that there is not": Query(vm="nobody"),
             "the last 100": Query(),
             "the last 100 about a host": Query(host="host-7"),
-            "the last 100 in which a unit failed": Query(unit="Function1", outcome="raised"),
+            "the last 100 in which a unit failed": Query(unit="Function1", outcomes=("raised",)),
             "100 of an hour in the middle": Query(since=until / 2, until=until / 2 + 3600),
         }
         told = [(what, *_measured(reader, query)) for what, query in asked.items()]

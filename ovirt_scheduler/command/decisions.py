@@ -119,8 +119,8 @@ def query(options: argparse.Namespace, now: float, most: int = MOST_ROWS) -> Que
         if getattr(options, name) == "":
             raise BadUsage(f"--{name}: is empty; leave it out to have every one")
     return Query(
-        options.vm, options.host, options.unit, options.cluster, options.method, options.outcome,
-        since, until, limit,
+        options.vm, options.host, options.unit, options.cluster, options.method,
+        (options.outcome,) if options.outcome else (), since, until, limit,
     )  # fmt: skip
 
 

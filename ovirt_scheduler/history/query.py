@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
-import math
 from dataclasses import dataclass
-from typing import Mapping, Optional, Union
+from typing import Mapping, Optional, Tuple
 
 from ovirt_scheduler.errors import BadParameters
 
 MOST_ROWS = 1000
 
-OUTCOMES = ("ok", "raised", "timed out", "killed", "bad answer", "refused", "not asked")
+FAILURES = ("raised", "timed out", "killed", "bad answer", "refused")
+OUTCOMES = ("ok", *FAILURES, "not asked")
 
 _LONGEST = 1024  # characters of a name or an id
 _TEXTS = ("vm", "host", "unit", "cluster", "method")
@@ -27,7 +28,7 @@ class Query:
         unit: name of a policy unit or a driver that was asked for.
         cluster: that the daemon looked after by itself: its name.
         method: of XML-RPC, such as runFilters.
-        outcome: one of ``OUTCOMES``: some unit ended so; with ``unit``, that one did.
+        outcomes: some of ``OUTCOMES``: a unit ended in one of these; with ``unit``, that one did.
         since, until: seconds since 1970; the second is not included.
         limit: the newest of them, at most ``MOST_ROWS``.
     """
@@ -37,7 +38,7 @@ class Query:
     unit: Optional[str] = None
     cluster: Optional[str] = None
     method: Optional[str] = None
-    outcome: Optional[str] = None
+    outcomes: Tuple[str, ...] = ()
     since: Optional[float] = None
     until: Optional[float] = None
     limit: int = 100
@@ -65,7 +66,7 @@ def read(members: Mapping[str, object]) -> Query:
         raise BadParameters(f"query: limit: expected an int from 1 to {MOST_ROWS}")
     return Query(
         **texts,
-        outcome=None if outcome is None else str(outcome),
+        outcomes=() if outcome is None else (str(outcome),),
         since=times.get("since"),
         until=times.get("until"),
         limit=limit,
@@ -92,13 +93,9 @@ def _text(name: str, value: object) -> str:
 
 
 def _time(name: str, value: object) -> float:
-    seconds: Union[float, None] = None
-    try:
-        seconds = moment(value) if isinstance(value, str) else None
-    except (ValueError, OverflowError):
-        seconds = None
-    if seconds is None or not math.isfinite(seconds):
-        raise BadParameters(
-            f"query: {name}: {value!r:.60} is no time; write it like 2026-01-31T12:00:00Z"
-        )
-    return seconds
+    with contextlib.suppress(ValueError, OverflowError):
+        if isinstance(value, str):
+            return moment(value)
+    raise BadParameters(
+        f"query: {name}: {value!r:.60} is no time; write it like 2026-01-31T12:00:00Z"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import sqlite3
 import time
@@ -112,7 +113,7 @@ class Reader:
         Raises:
             HistoryUnreadable: as for ``decisions``.
         """
-        marks = ", ".join("?" * len(numbers))
+        marks = _marks(numbers)
         with self._open() as db:
             found = _records(db, f"decisions.number IN ({marks})", numbers, len(numbers))
             requests = db.execute(
@@ -253,22 +254,25 @@ def _conditions(query: Query) -> Tuple[List[str], List[object]]:
     if query.host is not None:
         sets = f"SELECT host_set FROM host_set_members WHERE host IN {_NAMED}"  # noqa: S608
         parts.append((f"host_set IN ({sets})", (query.host, query.host)))
-    units = {"unit": query.unit, "outcome": query.outcome}
-    asked = {name: value for name, value in units.items() if value is not None}
+    of_unit = {"unit": () if query.unit is None else (query.unit,), "outcome": query.outcomes}
+    asked = {column: values for column, values in of_unit.items() if values}
     if asked:
-        wanted = " AND ".join(f"{name} = ?" for name in asked)
+        wanted = " AND ".join(f"{column} IN ({_marks(values)})" for column, values in asked.items())
         sets = f"SELECT unit_set FROM unit_set_members WHERE {wanted}"  # noqa: S608
-        parts.append((f"unit_set IN ({sets})", tuple(asked.values())))
-    if query.cluster is not None:
-        parts.append(("cluster = ?", (query.cluster,)))
-    if query.method is not None:
-        parts.append(("method = ?", (query.method,)))
-    if query.since is not None:
-        parts.append(("time >= ?", (round(query.since * 1000),)))
-    if query.until is not None:
-        parts.append(("time < ?", (round(query.until * 1000),)))
+        parts.append((f"unit_set IN ({sets})", tuple(itertools.chain(*asked.values()))))
+    columns = (
+        ("cluster = ?", query.cluster),
+        ("method = ?", query.method),
+        ("time >= ?", None if query.since is None else round(query.since * 1000)),
+        ("time < ?", None if query.until is None else round(query.until * 1000)),
+    )
+    parts += [(condition, (value,)) for condition, value in columns if value is not None]
     conditions = [condition for condition, _ in parts]
     return conditions, [value for _, values in parts for value in values]
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))
 
 
 _SELECT = (

@@ -217,7 +217,7 @@ class History:
         if tables is None:
             self._drop(len(events) + len(decisions))
             return
-        tables.write(events, self._cutter.ready(decisions, tables.has_document))
+        tables.write(self._cutter.ready(decisions, tables.has_document), events)
         if self._problem:
             self._problem = ""
             _log.info("the history is written again; %(count)d records are missing in all",

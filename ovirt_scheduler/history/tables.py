@@ -66,7 +66,7 @@ class Tables:
         """Close the database; nothing is read or written after this."""
         self._db.close()
 
-    def write(self, events: Sequence[Record], decisions: Sequence[Recording]) -> None:
+    def write(self, decisions: Sequence[Recording], events: Sequence[Record] = ()) -> None:
         """Write all of these or none."""
         with self._transaction():
             for event in events:

@@ -13,6 +13,7 @@ import tempfile
 import pytest
 
 from ovirt_scheduler.history import schema
+from ovirt_scheduler.history.recording import Recording
 from ovirt_scheduler.history.store import FILE
 from ovirt_scheduler.history.tables import Tables
 from tests.support.command import run
@@ -61,7 +62,7 @@ SCORED = record(
 def write(folder, *records):
     (folder / "state").mkdir(exist_ok=True)
     tables = Tables(folder / "state" / FILE)
-    tables.write([("decision", schema.pack(each)) for each in records])
+    tables.write([Recording(schema.pack(each)) for each in records])
     tables.close()
 
 
@@ -241,7 +242,7 @@ def test_what_happened_to_plugins_is_listed(tmp_path):
     written = Tables(tmp_path / "state" / FILE)
     loaded = {"event": "loaded", "file": "/p/Max.py", "checksum": "sha256:1", "time": MORNING}
     edited = {**loaded, "event": "edited", "checksum": "sha256:2", "former": "sha256:1"}
-    written.write([("event", loaded), ("event", {**edited, "time": MORNING + 1})])
+    written.write([], [loaded, {**edited, "time": MORNING + 1}])
     written.close()
     status, out, err = run(tmp_path, "decisions", "--events", "-o", "json")
     assert (status, err) == (0, "")

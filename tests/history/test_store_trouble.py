@@ -198,7 +198,7 @@ def test_the_writers_memory_does_not_grow_with_sets_of_hosts(tmp_path: Path):
 
     def write(number: int) -> None:
         record = {**made(number, time.time())(), "hosts": hosts[number:]}
-        tables.write([], [Recording(schema.pack(record))])
+        tables.write([Recording(schema.pack(record))])
 
     write(0)
     tracemalloc.start()

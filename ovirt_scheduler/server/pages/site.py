@@ -15,7 +15,9 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from ovirt_scheduler.errors import BadParameters, HistoryUnreadable
 from ovirt_scheduler.history import query
+from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
+from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.tally import Minute, Tally
 from ovirt_scheduler.model.daemon_state import DaemonState
 from ovirt_scheduler.model.requests import Pages
@@ -175,9 +177,9 @@ class Site:
         headers = {**page.headers, "Refresh": str(refresh)} if refresh else page.headers
         return Page(page.status, page.body, headers)
 
-    def _last(self, **wanted: str) -> List[Dict[str, Any]]:
+    def _last(self, **wanted: Any) -> List[Record]:
         try:
-            return self._reader.decisions(query.read({"limit": _LAST, **wanted}))
+            return self._reader.decisions(Query(limit=_LAST, **wanted))
         except HistoryUnreadable:
             return []  # its own page says why
 
@@ -202,7 +204,7 @@ class Site:
             for name, label, hint in _FIELDS
         ]  # fmt: skip
         older = ""
-        if len(found) == _ROWS:
+        if len(found) == wanted.get("limit", _ROWS):
             older = f"/decisions?{urlencode({**asked, 'until': found[-1]['time']})}"
         return self._html(
             code, "decisions.html", here="decisions", fields=fields,
@@ -228,7 +230,7 @@ class Site:
             of = known[unit["kind"]]
             unit["description"] = of.description
             unit["properties"] = dict(of.properties)
-        failures = views.failures(self._last_failures(name), name)
+        failures = views.failures(self._last(unit=name, outcomes=query.FAILURES), name)
         if as_json:
             return _json(200, {"units": units, "failures": failures})
         return self._html(
@@ -236,11 +238,6 @@ class Site:
             unit=views.unit(name, [_shown_unit(unit, large=True) for unit in units], failures),
             decisions=views.summaries(self._last(unit=name)),
         )  # fmt: skip
-
-    def _last_failures(self, name: str) -> List[Dict[str, Any]]:
-        bad = (outcome for outcome in query.OUTCOMES if outcome not in ("ok", "not asked"))
-        found = [each for outcome in bad for each in self._last(unit=name, outcome=outcome)]
-        return sorted(found, key=lambda each: str(each["time"]), reverse=True)[:_LAST]
 
     def _cluster(self, name: str, as_json: bool) -> Page:
         report = status.status(self._state(), self._tally, time.time())
@@ -261,8 +258,7 @@ class Site:
         now = time.strftime("%Y-%m-%d %H:%M:%S")
         version = self._state().version
         text = self._templates.get_template(template).render(now=now, version=version, **values)
-        headers = {"Content-Type": "text/html; charset=utf-8", **_HEADERS}
-        return Page(code, text.encode("utf-8", "replace"), headers)
+        return _answer(code, "text/html; charset=utf-8", text)
 
 
 def _environment() -> Any:
@@ -292,19 +288,21 @@ def _number(text: str) -> object:
 
 
 def _text(code: int, text: str) -> Page:
-    headers = {"Content-Type": "text/plain; charset=utf-8", **_HEADERS}
-    return Page(code, f"{text}\n".encode("utf-8", "replace"), headers)
+    return _answer(code, "text/plain; charset=utf-8", f"{text}\n")
 
 
 def _json(code: int, value: object) -> Page:
-    headers = {"Content-Type": "application/json", **_HEADERS}
-    return Page(code, f"{json.dumps(value)}\n".encode(), headers)
+    return _answer(code, "application/json", f"{json.dumps(value)}\n")
 
 
 def _json_list(values: Iterable[object]) -> Page:
     """A list of which each element is written by itself: a long one holds the interpreter less."""
     body = ",\n".join(json.dumps(value) for value in values)
-    return Page(200, f"[{body}]\n".encode(), {"Content-Type": "application/json", **_HEADERS})
+    return _answer(200, "application/json", f"[{body}]\n")
+
+
+def _answer(code: int, content_type: str, text: str) -> Page:
+    return Page(code, text.encode("utf-8", "replace"), {"Content-Type": content_type, **_HEADERS})
 
 
 def _unchanged(page: Page, headers: Mapping[str, str]) -> Page:

@@ -257,6 +257,34 @@ def test_a_search_that_makes_no_sense_is_400(tmp_path):
     assert site.get("/decisions.json?colour=red").status == 400
 
 
+def test_a_list_leads_to_older_decisions(tmp_path):
+    """However many of them were asked for; the last list leads to none."""
+    now = time.time()
+    made = [record([call("Night")], id=f"{number:016x}", time=now + number) for number in range(3)]
+    site = MadeSite(tmp_path, made)
+    target, seen = "/decisions?limit=1", []
+    for _ in made:
+        page = lxml.html.fromstring(site.text(target))
+        seen += page.xpath("//tbody/tr/td[1]/a/@href")
+        (target,) = page.xpath("//a[@rel='next']/@href")
+    assert seen == [f"/decisions/{number:016x}" for number in (2, 1, 0)]
+    assert "Older ones" not in site.text(target)
+
+
+def test_a_units_page_has_its_last_failures(tmp_path):
+    """Whichever way they ended, the newest first."""
+    outcomes = ("raised", "ok", "timed out", "killed", "not asked", "bad answer", "refused")
+    made = [
+        record([call("Night", outcome=outcome, message=outcome)], id=f"{number:016x}")
+        for number, outcome in enumerate(outcomes)
+    ]
+    site = MadeSite(tmp_path, made, units=(unit_state("Night"),))
+    failures = json.loads(site.text("/units/Night.json"))["failures"]
+    assert [each["message"] for each in failures] == [
+        "refused", "bad answer", "killed", "timed out", "raised",
+    ]  # fmt: skip
+
+
 def test_what_a_client_has_already_is_not_sent_again(tmp_path):
     """304 for the tag of an answer; metrics are always new."""
     site = MadeSite(tmp_path, [record([call("Night")])])

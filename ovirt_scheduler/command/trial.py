@@ -35,8 +35,6 @@ from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.errors import BadInput, BadUsage, PluginError, SchedulerError
 from ovirt_scheduler.model import near
 from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY
-from ovirt_scheduler.model.plugins import EngineAccess
-from ovirt_scheduler.model.tasks import EngineReplies
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings.config import Settings
@@ -173,21 +171,6 @@ def _try(options: argparse.Namespace) -> Shown:
             )  # fmt: skip
 
 
-class _Engine:
-    """A made engine in the place of that of the settings (``decisions.engine_data``)."""
-
-    def __init__(self, made: MadeEngine) -> None:
-        self._made = made
-
-    def look_up(self, *_: object, **__: object) -> EngineReplies:
-        """Nothing: hosts and VMs are given as documents."""
-        return EngineReplies()
-
-    def access(self, deadline: float) -> EngineAccess:  # noqa: ARG002
-        """The way to the made engine."""
-        return self._made.access
-
-
 def _of_cluster(engine: MadeEngine, options: argparse.Namespace) -> Inputs:
     """What the made engine has, as the daemon asks an engine for a cluster."""
     hosts, vms, down = map(engine.cluster.get, (_HOSTS, _VMS, f"{_VMS}&search=status%3Ddown"))
@@ -202,14 +185,15 @@ def _of_cluster(engine: MadeEngine, options: argparse.Namespace) -> Inputs:
     return Inputs(hosts, vm, inputs.pairs(options.property), vms)
 
 
-class _OneFile:
-    """The units and drivers of one file, in the place of a registry."""
+class Files:
+    """The units and drivers of some files, in the place of a registry."""
 
-    def __init__(self, loaded: LoadedPlugin) -> None:
+    def __init__(self, *files: LoadedPlugin) -> None:
+        drivers = [driver for file in files for driver in file.drivers]
         self._catalogue = Catalogue(
-            {(unit.kind, unit.name): unit for unit in loaded.units},
-            drivers={driver.name: driver for driver in loaded.drivers},
-            topics={driver.topic: driver for driver in loaded.drivers if driver.topic},
+            {(unit.kind, unit.name): unit for file in files for unit in file.units},
+            drivers={driver.name: driver for driver in drivers},
+            topics={driver.topic: driver for driver in drivers if driver.topic},
         )
 
     def refresh(self) -> Catalogue:
@@ -270,9 +254,7 @@ def run(
     """
     with runtime.started(settings) as running:
         loaded = load(Loader(settings, running.executor.analyse), path)
-        call = terminal.here(
-            running.prepare(settings, _OneFile(loaded), None if engine is None else _Engine(engine))
-        )
+        call = terminal.here(running.prepare(settings, Files(loaded), engine))
         questions = [*_questions(call, loaded, path, kinds, asked, called)]
         notes = [*map(str, loaded.warnings), *_unknown(loaded, asked.properties)]
         if engine and any(_STARTING & {*names.values()} for _, names, _ in questions):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
@@ -13,15 +12,13 @@ from ovirtsdk4 import types
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
 from ovirt_scheduler.command import trial
 from ovirt_scheduler.daemon import runtime
+from ovirt_scheduler.daemon.runtime import Runtime, Services
 from ovirt_scheduler.errors import SchedulerError
-from ovirt_scheduler.model.decisions import Job
-from ovirt_scheduler.model.drivers import DriverJob, DriverUnit, Subjects
-from ovirt_scheduler.model.plugins import PluginCode
-from ovirt_scheduler.model.requests import Document, WantedUnit
+from ovirt_scheduler.model.drivers import DriverRequest, DriverUnit, Subjects
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Request, WantedUnit, new_id
 from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.tasks import Returns
-from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
-from ovirt_scheduler.processes.executor import Executor
+from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import Settings
 from ovirt_scheduler.testing.entities import elements, make_vm
@@ -46,18 +43,18 @@ class Runs:
     """What runs the plugins of a test session; the fixtures say what the methods take.
 
     Args:
+        running: it is started.
         settings: for the limits of calls.
-        executor: it is started.
-        made: what ``engine_connection`` reaches.
+        engine: has the hosts and VMs of a call, and is what ``engine_connection`` reaches.
 
     Raises (when called):
         PluginFailed: the plugin does not load, refuses a property's value, or fails.
     """
 
-    def __init__(self, settings: Settings, executor: Executor, made: MadeEngine) -> None:
+    def __init__(self, running: Runtime, settings: Settings, engine: MadeEngine) -> None:
+        self._running = running
         self._settings = settings
-        self._executor = executor
-        self._engine = made
+        self._engine = engine
 
     def run_filter(
         self,
@@ -127,51 +124,48 @@ class Runs:
     ) -> Any:
         """What a method of a scheduler answers, with names; see the fixture."""
         __tracebackhide__ = True
-        driver = _chosen([each for each in self._load(plugin).drivers if each.interfaces],
-                         "scheduler", plugin, scheduler)  # fmt: skip
+        loaded = self._load(plugin)
+        schedulers = [each for each in loaded.drivers if each.interfaces]
+        driver = _chosen(schedulers, "scheduler", plugin, scheduler)
         defined = driver.defines(method)
         if defined is None:
             raise PluginFailed(
                 f"{plugin}: the scheduler {driver.name} does not define {method}; "
                 f"it is {', '.join(driver.interfaces)}"
             )
-        costs = [self._unit(Kind.COST_FUNCTION, path, None) for path in cost_functions]
-        inline = _inline(driver.plugin)
+        asked_vm = (vm or make_vm()) if "vm" in defined.parameters else None
         statuses = {"old_status": old_status, "new_status": new_status}
-        values = _texts(properties)
-        known_vms = [*vms, vm] if vm else [*vms]
-        job = DriverJob(
+        files = {path: self._load(path) for path in (*filters, *cost_functions)}
+        request = DriverRequest(
+            _caller(),
             driver,
             method,
             Subjects(
-                self._document("hosts", hosts, inline),
-                self._document("vms", vms, inline),
-                self._one("vms", vm or make_vm(), inline) if "vm" in defined.parameters else None,
-                None if host is None else self._one("hosts", host, inline),
+                _ids(hosts),
+                _ids(vms),
+                None if asked_vm is None else asked_vm.id,
+                None if host is None else host.id,
             ),
             {name: word for name, word in statuses.items() if word is not None},
-            values,
-            self._deadline(),
-            engine=self._engine.access,
-            filters=tuple(
-                UnitCall(self._unit(Kind.FILTER, path, None), values) for path in filters
-            ),
-            cost_functions=tuple(UnitCall(each, values) for each in costs),
-            wanted_costs=tuple(
-                WantedUnit(each.name, factor)
-                for each, factor in zip(costs, cost_functions.values())
+            _texts(properties),
+            tuple(WantedUnit(_unit(files[path], Kind.FILTER, path).name) for path in filters),
+            tuple(
+                WantedUnit(_unit(files[path], Kind.COST_FUNCTION, path).name, factor)
+                for path, factor in cost_functions.items()
             ),
         )
-        answer = self._run_driver(job, hosts, known_vms)
-        return _named(answer, job.returns, _names(hosts), _names(known_vms))
+        machines = [*vms, *filter(None, (vm or asked_vm,))]
+        services = self._services(hosts, machines, loaded, *files.values())
+        return _named(_driven(services, request), defined.returns, _names(hosts), _names(machines))
 
     def run_topic(self, plugin: Path, method: str, /, **arguments: object) -> Any:
         """What a driver's own method returns."""
         __tracebackhide__ = True
-        drivers = [each for each in self._load(plugin).drivers if each.method(method)]
+        loaded = self._load(plugin)
+        drivers = [each for each in loaded.drivers if each.method(method)]
         driver = _chosen(drivers, f"driver with a method {method}", plugin, None)
-        job = DriverJob(driver, method, Subjects(), arguments, {}, self._deadline())
-        return self._run_driver(job, (), ())
+        request = DriverRequest(_caller(), driver, method, arguments=arguments)
+        return _driven(self._services((), (), loaded), request)
 
     def _run_unit(
         self,
@@ -184,67 +178,28 @@ class Runs:
         properties: Properties,
     ) -> Any:
         __tracebackhide__ = True
-        unit = self._unit(kind, plugin, name)
-        self._engine.cluster = MadeCluster(elements(hosts), elements([*vms, *([vm] if vm else [])]))
-        inline = _inline(unit.plugin)
-        job = Job(
-            kind,
-            (UnitCall(unit, _texts(properties)),),
-            self._document("hosts", hosts, inline),
-            None if vm is None else self._one("vms", vm, inline),
-            self._deadline(),
-            engine=self._engine.access,
-        )
-        try:
-            execution = self._executor.run(job)
-        except SchedulerError as error:
-            raise PluginFailed(str(error)) from None
-        return _ended(kind.words, execution.results[0]).value
+        loaded = self._load(plugin)
+        wanted = (WantedUnit(_unit(loaded, kind, plugin, name).name),)
+        asked_vm = None if vm is None else vm.id
+        request = Request(_caller(), kind, wanted, _ids(hosts), asked_vm, _texts(properties))
+        services = self._services(hosts, [*vms, *([vm] if vm else [])], loaded)
+        with _failing():
+            decision = services.units.decide(request)
+        if not decision.called:  # without hosts
+            return decision.answer
+        return _ended(kind.words, decision.called[0]).value
 
-    def _run_driver(self, job: DriverJob, hosts: Hosts, vms: Vms) -> Any:
-        __tracebackhide__ = True
+    def _services(self, hosts: Hosts, vms: Vms, *files: LoadedPlugin) -> Services:
+        """What calls the units and drivers of some files, on these hosts and VMs."""
         self._engine.cluster = MadeCluster(elements(hosts), elements(vms))
-        try:
-            execution = self._executor.run_driver(job)
-        except SchedulerError as error:
-            raise PluginFailed(str(error)) from None
-        for call, result in zip(job.filters, execution.filters):
-            _ended(call.unit.kind.words, result)
-        for call, result in zip(job.cost_functions, execution.cost_functions):
-            _ended(call.unit.kind.words, result)
-        if execution.result is None:  # the filters left no host
-            return False if job.returns is Returns.TRUTH else ()
-        _ended(job.driver.words, execution.result)
-        return execution.answer
-
-    def _document(
-        self, collection: str, entities: Sequence[Any], inline: Sequence[str]
-    ) -> Document:
-        inside = (
-            self._engine.cluster.entity(collection, each, inline) for each in elements(entities)
-        )
-        return Document(f"<{collection}>{''.join(inside)}</{collection}>".encode(), "utf-8")
-
-    def _one(self, collection: str, entity: Any, inline: Sequence[str]) -> Document:
-        (element,) = elements([entity])
-        return Document(self._engine.cluster.entity(collection, element, inline).encode(), "utf-8")
-
-    def _unit(self, kind: Kind, plugin: Path, name: Optional[str]) -> PolicyUnit:
-        __tracebackhide__ = True
-        units = [each for each in self._load(plugin).units if each.kind is kind]
-        return _chosen(units, kind.words, plugin, name)
+        return self._running.prepare(self._settings, trial.Files(*files), self._engine)
 
     def _load(self, plugin: Path) -> LoadedPlugin:
         __tracebackhide__ = True
         path = Path(plugin)
-        loader = Loader(trial.settings_for(self._settings, path), self._executor.analyse)
-        try:
+        loader = Loader(trial.settings_for(self._settings, path), self._running.executor.analyse)
+        with _failing():
             return trial.load(loader, path)
-        except SchedulerError as error:
-            raise PluginFailed(str(error)) from None
-
-    def _deadline(self) -> float:
-        return time.monotonic() + self._settings.request_timeout
 
 
 @contextlib.contextmanager
@@ -260,7 +215,7 @@ def started(folder: Path) -> Iterator[Runs]:
     made = MadeEngine()
     try:
         with runtime.started(settings) as running:
-            yield Runs(settings, running.executor, made)
+            yield Runs(running, settings, made)
     finally:
         made.close()
 
@@ -276,6 +231,38 @@ def _chosen(units: Sequence[_Unit], what: str, plugin: Path, name: Optional[str]
     if not fit:
         raise PluginFailed(f"{plugin}: has no {what} {name}; it has {there}")
     raise PluginFailed(f"{plugin}: say which {what} is meant: {there}")
+
+
+def _unit(loaded: LoadedPlugin, kind: Kind, plugin: Path, name: Optional[str] = None) -> PolicyUnit:
+    __tracebackhide__ = True
+    units = [each for each in loaded.units if each.kind is kind]
+    return _chosen(units, kind.words, plugin, name)
+
+
+@contextlib.contextmanager
+def _failing() -> Iterator[None]:
+    """Have what is wrong with the plugin or the request fail the test."""
+    __tracebackhide__ = True
+    try:
+        yield
+    except SchedulerError as error:
+        raise PluginFailed(str(error)) from None
+
+
+def _driven(services: Services, request: DriverRequest) -> Any:
+    """What a driver answers, after the units that were asked for."""
+    __tracebackhide__ = True
+    with _failing():
+        decision = services.drivers.decide(request)
+    execution = decision.execution
+    for kind, results in (
+        (Kind.FILTER, execution.filters), (Kind.COST_FUNCTION, execution.cost_functions)
+    ):  # fmt: skip
+        for result in results:
+            _ended(kind.words, result)
+    if execution.result is not None:  # else the filters left no host
+        _ended(request.driver.words, execution.result)
+    return decision.answer
 
 
 def _ended(words: str, result: CallResult) -> CallResult:
@@ -311,6 +298,9 @@ def _texts(properties: Properties) -> Dict[str, str]:
     return {name: str(value) for name, value in properties.items()}
 
 
-def _inline(code: PluginCode) -> Tuple[str, ...]:
-    """What the daemon has the engine write into the documents for a plugin (contract 5.2)."""
-    return ("statistics",) if code.wants_statistics else ()
+def _ids(entities: Sequence[Any]) -> Tuple[str, ...]:
+    return tuple(each.id for each in entities)
+
+
+def _caller() -> Caller:
+    return Caller(new_id(), AnswerForm.DESIGN, "a test")

@@ -11,11 +11,13 @@ import secrets
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Callable, List, NoReturn, Optional, Tuple
+from typing import Callable, List, NoReturn, Optional, Sequence, Tuple
 from urllib.parse import parse_qs, unquote
 from xml.sax.saxutils import escape
 
 from ovirt_scheduler.model.plugins import EngineAccess
+from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.model.tasks import EngineReplies, EngineReply
 from ovirt_scheduler.workbench.made_cluster import API, MadeCluster, Unknown
 
 _LOGIN, _LOGOUT = "/ovirt-engine/sso/oauth/token", "/ovirt-engine/services/sso-logout"
@@ -45,10 +47,34 @@ class MadeEngine:
         self._thread.start()
 
     @property
-    def access(self) -> EngineAccess:
-        """What ``engine_connection`` is made with, to reach it."""
-        url = f"http://127.0.0.1:{self._server.server_port}{API}"
-        return EngineAccess(url, None, self.token, made=True)
+    def url(self) -> str:
+        """Of its API."""
+        return f"http://127.0.0.1:{self._server.server_port}{API}"
+
+    def access(self, deadline: float = 0.0) -> EngineAccess:  # noqa: ARG002
+        """What ``engine_connection`` is made with, to reach it (``decisions.engine_data``)."""
+        return EngineAccess(self.url, None, self.token, made=True)
+
+    def look_up(
+        self,
+        hosts: Sequence[str],
+        vm: Optional[str],
+        deadline: float,  # noqa: ARG002
+        vms: Sequence[str] = (),
+        statistics: bool = False,
+    ) -> EngineReplies:
+        """The documents of its hosts and VMs."""
+        query = "?follow=statistics" if statistics else ""
+
+        def reply(path: str, ids: Sequence[str]) -> EngineReply:
+            document = Document(self.cluster.get(f"{path}{query}").encode(), "utf-8")
+            return EngineReply(document, tuple(ids))
+
+        return EngineReplies(
+            (reply("/hosts", hosts),) if hosts else (),
+            None if vm is None else reply(f"/vms/{vm}", (vm,)),
+            (reply("/vms", vms),) if vms else (),
+        )
 
     def migrate(self, vm_id: str, action: bytes) -> str:
         """Migrate a VM of the cluster, and remember that.

@@ -78,6 +78,23 @@ class _Term(NamedTuple):
     equal: bool
     value: Pattern[str]
 
+    @classmethod
+    def read(cls, text: str) -> _Term:
+        """Read one such as ``status=up``.
+
+        Raises:
+            Unknown: it is none.
+        """
+        parsed = _TERM.fullmatch(text)
+        if parsed is None or parsed[1] not in _KEYS:
+            raise Unknown(f"cannot search for {text!r}; it takes NAME=VALUE of {', '.join(_KEYS)}")
+        pattern = re.compile(fnmatch.translate(parsed[3]), re.IGNORECASE)
+        return cls(parsed[1], parsed[2] == "=", pattern)
+
+    def fits(self, values: Mapping[str, List[str]]) -> bool:
+        """Whether an entity is one that is looked for."""
+        return any(map(self.value.match, values[self.key])) == self.equal
+
 
 class MadeCluster:
     """A cluster, with all that may be asked of its hosts and VMs.
@@ -103,7 +120,7 @@ class MadeCluster:
             named = Element("cluster", {"id": cluster.get("id", "")})
             SubElement(named, "name").text = name
             self._clusters.insert(0, named)
-        self._found: Dict[Tuple[Element, str], List[str]] = {}  # by searches
+        self._searchable: Dict[Element, Dict[str, List[str]]] = {}
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> MadeCluster:
@@ -139,11 +156,6 @@ class MadeCluster:
             for each in self._searched(place.found, search, most)
         )
         return f"<{place.name}>{''.join(shown)}</{place.name}>"
-
-    def entity(self, collection: str, element: Element, follow: Collection[str] = ()) -> str:
-        """The document of one of the ``hosts`` or ``vms``, whether it has it or not."""
-        path = f"{collection}/{element.get('id')}"
-        return _text(self._shown(element, path, self._parts.get(collection, ()), follow))
 
     def migrate(self, vm_id: str, action: bytes) -> Tuple[str, Optional[str]]:
         """Have a VM on another host, where it is at once.
@@ -268,48 +280,35 @@ class MadeCluster:
         """Those that a search such as ``host=lynx and status=up sortby name page 2`` looks for."""
         terms, key, direction, page = (each or "" for each in _ORDER.fullmatch(search).groups())  # type: ignore[union-attr]  # it takes anything
         if terms:
-            either = [[*map(_term, _AND.split(part))] for part in _OR.split(terms)]
+            either = [[*map(_Term.read, _AND.split(part))] for part in _OR.split(terms)]
             found = [
                 each
                 for each in found
-                if any(all(self._is(each, *term) for term in all_of) for all_of in either)
+                if any(all(term.fits(self._values(each)) for term in terms) for terms in either)
             ]
         if key:
-            _term(f"{key}=")
+            _Term.read(f"{key}=")
             descending = direction.lower() == "desc"
-            found = sorted(found, key=lambda each: self._values(each, key), reverse=descending)
+            found = sorted(found, key=lambda each: self._values(each)[key], reverse=descending)
         size = int(most) if most.isdigit() else (_PAGE if page else len(found))
         begin = size * (int(page or 1) - 1)
         return found[begin : begin + size]
 
-    def _is(self, element: Element, key: str, equal: bool, value: Pattern[str]) -> bool:
-        found = self._found.get((element, key))
-        if found is None:  # a plugin may search as often as there are hosts
-            found = self._found[element, key] = self._values(element, key)
-        return any(map(value.match, found)) == equal
-
-    def _values(self, element: Element, key: str) -> List[str]:
-        """What an entity has of a key that a search may name."""
-        if key == "name":
-            return [_name(element)]
-        if key == "id":
-            return [element.get("id", "")]
-        if key == "tag":
-            return [_name(tag) for tag in element.iterfind("tags/tag")]
-        found = element.find(key)
-        if found is None:
-            return []
-        if key == "status":
-            return [found.text or ""]
-        return [self._names[key].get(found.get("id", ""), "")]
-
-
-def _term(text: str) -> _Term:
-    parsed = _TERM.fullmatch(text)
-    if parsed is None or parsed[1] not in _KEYS:
-        raise Unknown(f"cannot search for {text!r}; it takes NAME=VALUE of {', '.join(_KEYS)}")
-    pattern = re.compile(fnmatch.translate(parsed[3]), re.IGNORECASE)
-    return _Term(parsed[1], parsed[2] == "=", pattern)
+    def _values(self, element: Element) -> Mapping[str, List[str]]:
+        """What a search finds an entity by, for each key."""
+        values = self._searchable.get(element)
+        if values is None:  # a plugin may search as often as there are hosts
+            statuses, tags = element.findall("status")[:1], element.iterfind("tags/tag")
+            values = self._searchable[element] = {
+                "name": [_name(element)],
+                "id": [element.get("id", "")],
+                "status": [status.text or "" for status in statuses],
+                "tag": [_name(tag) for tag in tags],
+            }
+            for key in _REFERENCES:
+                ids = [each.get("id", "") for each in element.findall(key)[:1]]
+                values[key] = [self._names[key].get(each, "") for each in ids]
+        return values
 
 
 def _text(element: Element) -> str:

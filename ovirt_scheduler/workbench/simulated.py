@@ -338,7 +338,7 @@ class SimulatedEngine:
             cluster.clusters,
             cluster.name,
         )
-        return self._made.access
+        return self._made.access()
 
     def close(self) -> None:
         """End the made engine, if there is one."""

@@ -50,7 +50,7 @@ def engine():
 
 @pytest.fixture
 def system(engine):
-    login = {"url": engine.access.url, "username": "any@internal", "password": engine.password}
+    login = {"url": engine.url, "username": "any@internal", "password": engine.password}
     with ovirtsdk4.Connection(**login) as connection:
         yield connection.system_service()
 
@@ -159,7 +159,7 @@ def test_the_daemons_own_client_looks_up_ids(engine, tmp_path):
 
 def test_nobody_else_on_the_machine_may_ask_it(engine):
     """The password and the token are other ones each time, and nobody else is told."""
-    url = engine.access.url
+    url = engine.url
     for wrong in ({"username": "any@internal", "password": "any"}, {"token": "a-token"}):
         with ovirtsdk4.Connection(url=url, **wrong) as connection, pytest.raises(ovirtsdk4.Error):
             connection.system_service().hosts_service().list()
@@ -170,7 +170,7 @@ def settings(engine, folder):
     password = folder / "password"
     password.write_text(engine.password)
     password.chmod(0o600)
-    return EngineSettings(engine.access.url, "any@internal", password, None, 0.0)
+    return EngineSettings(engine.url, "any@internal", password, None, 0.0)
 
 
 def told(document):

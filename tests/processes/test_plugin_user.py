@@ -25,7 +25,7 @@ from ovirt_scheduler.processes import interpreter
 from ovirt_scheduler.settings import config
 from tests.support.daemon import Daemon
 from tests.support.paths import PROJECT
-from tests.support.processes import for_all_users, lives, offspring, processes_with
+from tests.support.processes import for_all_users, lives, offspring, open_folder, processes_with
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.long
@@ -161,11 +161,8 @@ class Root:
 
 @pytest.fixture(scope="module")
 def room() -> Iterator[Path]:
-    """A folder that every user can enter, unlike tmp_path."""
-    folder = Path(tempfile.mkdtemp(prefix="ovirt-scheduler-"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
+    with open_folder() as folder:
+        yield folder
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,10 @@ from __future__ import annotations
 import grp
 import os
 import pwd
-import shutil
 import struct
 import subprocess
-import tempfile
 from pathlib import Path
-from typing import Callable, Iterator, Optional
+from typing import Callable, Optional
 
 import pytest
 
@@ -23,8 +21,8 @@ from ovirt_scheduler.security import certificates, trust
 from ovirt_scheduler.settings import config
 from tests.support.command import run
 from tests.support.daemon import StartDaemon
+from tests.support.processes import STRANGER, open_folder
 
-STRANGER = 12345  # no user of this number is expected anywhere
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 
 
@@ -173,15 +171,6 @@ def test_a_secret_in_the_hands_of_others_is_told(file: Path) -> None:
     assert "on the way to it" in str(trust.exposure(file))
 
 
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder that another user reaches, which pytest's own are not."""
-    folder = Path(tempfile.mkdtemp(prefix="ovirt-scheduler-"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
-
-
 def asked_as_stranger(path: Path, question: Callable[[Path], Optional[str]]) -> str:
     """The answer in a process of another user."""
     reading, writing = os.pipe()
@@ -200,25 +189,29 @@ def asked_as_stranger(path: Path, question: Callable[[Path], Optional[str]]) -> 
 
 
 @as_root
-def test_a_user_trusts_root_and_itself(open_folder: Path) -> None:
+def test_a_user_trusts_root_and_itself() -> None:
     """And its own group, and a key of root's that this group may read; nobody else."""
-    path = open_folder / "key"
-    path.touch(0o640)
-    for owner, group in ((STRANGER, STRANGER), (0, STRANGER)):
-        os.chown(path, owner, group)
+    with open_folder() as folder:
+        path = folder / "key"
+        path.touch(0o640)
+        for owner, group in ((STRANGER, STRANGER), (0, STRANGER)):
+            os.chown(path, owner, group)
+            assert asked_as_stranger(path, trust.exposure) == "None"
+        path.chmod(0o660)
+        assert asked_as_stranger(path, trust.tampering) == "None"
+        path.chmod(0o644)
+        told = asked_as_stranger(path, trust.exposure)
+        assert (
+            told
+            == f"can be read by everybody; mend it: chown {STRANGER} {path} && chmod 600 {path}"
+        )
+        mended(told)
         assert asked_as_stranger(path, trust.exposure) == "None"
-    path.chmod(0o660)
-    assert asked_as_stranger(path, trust.tampering) == "None"
-    path.chmod(0o644)
-    told = asked_as_stranger(path, trust.exposure)
-    assert told == f"can be read by everybody; mend it: chown {STRANGER} {path} && chmod 600 {path}"
-    mended(told)
-    assert asked_as_stranger(path, trust.exposure) == "None"
-    os.chown(path, STRANGER + 1, 0)
-    assert asked_as_stranger(path, trust.tampering) == (
-        f"belongs to {STRANGER + 1}, neither root nor {STRANGER}, who runs this; "
-        f"mend it: chown root {path}"
-    )
+        os.chown(path, STRANGER + 1, 0)
+        assert asked_as_stranger(path, trust.tampering) == (
+            f"belongs to {STRANGER + 1}, neither root nor {STRANGER}, who runs this; "
+            f"mend it: chown root {path}"
+        )
 
 
 KEYS = {

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import resource
 import sys
+import tempfile
 from pathlib import Path
-from typing import List
+from typing import Iterator, List
 
 from ovirt_scheduler.processes import pool
 
@@ -84,6 +85,14 @@ def for_all_users(*change: str) -> List[str]:
         'mkdir -p "$1" && mount --move "$d" "$1" && rmdir "$d" && shift 2 && exec "$@"'
     )
     return ["unshare", "-m", "sh", "-c", script, "sh", str(home), str(hidden[-1]), *change]
+
+
+@contextlib.contextmanager
+def open_folder() -> Iterator[Path]:
+    """A folder that other users reach, which pytest's own are not."""
+    with tempfile.TemporaryDirectory(prefix="ovirt-scheduler-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
 
 
 def as_stranger() -> List[str]:

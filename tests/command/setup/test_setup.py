@@ -33,18 +33,6 @@ def root(tmp_path):
     return setup_root.made(tmp_path)
 
 
-@pytest.fixture
-def setup(root, capsys):
-    """Gives the exit status and the lines of a run."""
-
-    def run(*arguments: str, root: Path = root) -> Tuple[int, str]:
-        status = cli.main(["setup", "--root", str(root), *arguments])
-        told = capsys.readouterr()
-        return status, told.out + told.err
-
-    return run
-
-
 def tree(root: Path) -> Dict[str, Tuple[object, ...]]:
     """All that there is below a folder, with what would show that it was touched."""
     return {

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_scheduler.command import cli
 from ovirt_scheduler.command.setup import run as installation
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.command.setup.run import SetupOptions
@@ -54,16 +53,6 @@ def root(tmp_path):
     user = f"ovirt-scheduler:x:{os.geteuid()}:{os.getegid()}::/{STATE}:/usr/sbin/nologin\n"
     (root / "etc/passwd").write_text(user)
     return root
-
-
-@pytest.fixture
-def setup(root, capsys, one_executor):
-    def run(*arguments):
-        status = cli.main(["setup", "--root", str(root), *arguments])
-        told = capsys.readouterr()
-        return status, told.out + told.err
-
-    return run
 
 
 def keys(root):

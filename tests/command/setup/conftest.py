@@ -1,0 +1,24 @@
+"""The command, run on a folder that stands for a machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Callable, Tuple
+
+import pytest
+
+from ovirt_scheduler.command import cli
+
+
+@pytest.fixture
+def setup(
+    root: Path, capsys: pytest.CaptureFixture[str], one_executor: None
+) -> Callable[..., Tuple[int, str]]:
+    """Gives the exit status and the lines of a run."""
+
+    def run(*arguments: str, root: Path = root) -> Tuple[int, str]:
+        status = cli.main(["setup", "--root", str(root), *arguments])
+        said = capsys.readouterr()
+        return status, said.out + said.err
+
+    return run

@@ -15,7 +15,7 @@ from ovirt_scheduler.errors import BadUsage, NotRecorded
 from ovirt_scheduler.history import explanation, story
 from ovirt_scheduler.history.explanation import Line, Tone
 from ovirt_scheduler.history.grid import grid
-from ovirt_scheduler.history.query import MOST_ROWS, Query
+from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.ranking import Decision
 from ovirt_scheduler.model import near
 
@@ -68,7 +68,7 @@ def of_vm(recorded: Recorded, vm: str, host: Optional[str], coloured: bool) -> S
     """
     found = recorded.decisions(Query(vm=vm, limit=_MOST_LOOKED_AT))
     if not found:
-        last = recorded.decisions(Query(limit=MOST_ROWS))
+        last = recorded.decisions(Query())
         names = {each["vm"].get("name", "") for each in last if "vm" in each}
         raise NotRecorded(
             f"no decision on a VM {vm!r} is recorded{near.hint(vm, sorted(names))}; "

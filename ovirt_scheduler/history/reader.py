@@ -20,6 +20,7 @@ from ovirt_scheduler.history.schema import Named
 from ovirt_scheduler.model.tasks import Role
 
 _QUERY_SECONDS = 1.0
+_MOST_SAID = 2_000_000  # of hosts, by units; each takes some 300 bytes of memory
 _STEPS = 10_000  # of SQLite's virtual machine between two looks at the clock
 
 
@@ -293,6 +294,13 @@ def _records(
             host_sets[host_set] = _hosts(db, host_set)
         if unit_set not in unit_sets:
             unit_sets[unit_set] = _one(db, "units", "unit_sets", unit_set)
+    of_host = {number: 1 + len(json.loads(units)) for number, units in unit_sets.items()}
+    said = sum(len(host_sets[hosts]) * of_host[units] for *_, hosts, units, _ in rows)
+    if said > _MOST_SAID:
+        raise HistoryUnreadable(
+            f"the decisions asked for say {said:,} things of hosts, and {_MOST_SAID:,} are read at "
+            "once; ask for less: a smaller limit, a VM or a shorter time"
+        )
     return [
         schema.unpack(
             (number, at), method, None if vm is None else (vm, name),

@@ -250,3 +250,16 @@ def test_what_is_no_id_finds_no_decision(tmp_path: Path, name: str):
     written(path, made(1, time.time()), made((1 << 64) - 1, time.time()))
     assert Reader(path, LONG).decision(name) is None
     assert Reader(path, LONG).decision(f"{1:016x}") is not None
+
+
+def test_a_query_for_more_than_fits_into_memory_is_refused(tmp_path: Path):
+    """With what to ask for instead; fewer of the same decisions are read."""
+    hosts = [{"id": f"host {number}"} for number in range(2500)]
+    row = schema.pack({**made(1, time.time())(), "hosts": hosts})
+    tables = Tables(tmp_path / store.FILE)
+    tables.write([Recording(row)] * 1000)
+    tables.close()
+    reader = Reader(tmp_path / store.FILE, 60)
+    with pytest.raises(HistoryUnreadable, match=r"2,500,000 things of hosts.*a smaller limit"):
+        reader.decisions(Query(limit=1000))
+    assert len(reader.decisions(Query(limit=10))) == 10

@@ -16,7 +16,7 @@ from typing import FrozenSet, List, Mapping, Optional, Sequence
 
 from ovirt_scheduler.clusters.calm import Calm, cluster_imbalance
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
-from ovirt_scheduler.clusters.migrations import ClusterMigrations
+from ovirt_scheduler.clusters.migrations import HOOKS, ClusterMigrations
 from ovirt_scheduler.clusters.plans import left_behind, misfit
 from ovirt_scheduler.clusters.services import ClusterServices
 from ovirt_scheduler.model.cluster_state import ClusterState
@@ -26,7 +26,6 @@ from ovirt_scheduler.settings.config import ClusterSettings
 from ovirt_scheduler.settings.values import Drive
 
 BALANCE = "load_balance"
-HOOKS = ("on_host_status_changed", "on_vm_status_changed")
 
 
 class ClusterActions:

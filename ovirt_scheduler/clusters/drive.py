@@ -25,9 +25,9 @@ from types import MappingProxyType
 from typing import AbstractSet, Deque, Dict, FrozenSet, Iterable, Mapping, Optional, Tuple, cast
 
 from ovirt_scheduler.clusters import check
-from ovirt_scheduler.clusters.actions import BALANCE, HOOKS, ClusterActions
+from ovirt_scheduler.clusters.actions import BALANCE, ClusterActions
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
-from ovirt_scheduler.clusters.migrations import ClusterMigrations
+from ovirt_scheduler.clusters.migrations import HOOKS, ClusterMigrations
 from ovirt_scheduler.clusters.ownership import ClusterOwnership
 from ovirt_scheduler.clusters.reader import ClusterReader, View
 from ovirt_scheduler.clusters.services import ClusterServices

@@ -36,8 +36,9 @@ _BEGIN_SECONDS = 60.0  # in which a migration that was asked for is to be seen o
 _EVENTS_SECONDS = 5.0  # for the engine to tell how long migrations took
 _LONGEST_MIGRATION = 3600.0  # seconds until one is not followed any more
 
+HOOKS = ("on_host_status_changed", "on_vm_status_changed")  # each change is told to them once
+
 _MOVING = ("migrating", "migrating_from", "migrating_to")
-_AGAIN_AND_AGAIN = ("load_balance", "on_timer_invoked")
 _MAKER, _MAKE = "migration", "migrate"  # the shipped driver that asks the engine
 _NOT_ASKED = "the engine was not asked: the daemon stops, reloads, or could not"
 _AT_ONCE = 10  # migrations in one call of it
@@ -206,9 +207,9 @@ class ClusterMigrations:
     def _log_unfit(
         self, method: str, unfit: Sequence[Step], destinations: ClusterDestinations
     ) -> None:
-        """Log migrations that are not allowed; those repeated often once."""
+        """Log migrations that are not allowed; what is wanted again and again once."""
         for step in unfit:
-            if method in _AGAIN_AND_AGAIN and step.vm in self._unfit.get(method, ()):
+            if method not in HOOKS and step.vm in self._unfit.get(method, ()):
                 continue
             if step.target in destinations.former.get(step.vm, ()):
                 _log.info(

@@ -36,12 +36,9 @@ class ClusterThreads:
     def __init__(self, clusters: Sequence[ClusterDrive], inventory: Inventory) -> None:
         self._inventory = inventory
         self._stopped = threading.Event()
-        self._clusters = {each.name: _Thread(each, self._stopped) for each in clusters}
-        self._threads = [
-            threading.Thread(target=each.run, name=f"cluster {name}", daemon=True)
-            for name, each in self._clusters.items()
-        ]
-        self._threads.append(threading.Thread(target=self._watch, name="events", daemon=True))
+        self._clusters = {each.name: _ClusterThread(each, self._stopped) for each in clusters}
+        events = threading.Thread(target=self._watch, name="events", daemon=True)
+        self._threads = [*self._clusters.values(), events]
 
     def start(self) -> None:
         """Begin with a look at each cluster."""
@@ -116,12 +113,13 @@ class ClusterThreads:
             self._stopped.wait(pause)
 
 
-class _Thread:
+class _ClusterThread(threading.Thread):
     """The thread of one cluster."""
 
     def __init__(self, cluster: ClusterDrive, stopped: threading.Event) -> None:
+        super().__init__(name=f"cluster {cluster.name}", daemon=True)
         self.cluster = cluster
-        self._stopped = stopped
+        self._ends = stopped
         self._lock = threading.Lock()
         self._news = threading.Event()
         self._named: Optional[FrozenSet[str]] = frozenset()
@@ -139,7 +137,7 @@ class _Thread:
         self._news.set()
 
     def run(self) -> None:
-        while not self._stopped.is_set():
+        while not self._ends.is_set():
             again = time.monotonic() + _WATCH_EVERY
             self._news.clear()
             with self._lock:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import functools
 import socket
 from types import ModuleType
 from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, NoReturn, Optional
@@ -164,9 +165,10 @@ class _Entity:
 
     def __getattr__(self, name: str) -> Any:
         _refuse_private(name)
-        for prefix, accessor in (("get_", self._getter), ("set_", self._setter)):
-            if name.startswith(prefix) and self._has(name[len(prefix) :]):
-                return accessor(name[len(prefix) :])
+        for prefix, access in (("get_", getattr), ("set_", setattr)):
+            attribute = name[len(prefix) :]
+            if name.startswith(prefix) and self._has(attribute):
+                return functools.partial(access, self, attribute)
         if not self._has(name):
             kind = type(self._entity).__name__
             instead = _call(self._connection, self._entity, name) or f"see ovirtsdk4.types.{kind}"
@@ -178,12 +180,6 @@ class _Entity:
     def _has(self, name: str) -> bool:
         """Names that are Python's own words had a ``_`` behind them in version 3."""
         return hasattr(type(self._entity), name.rstrip("_"))
-
-    def _getter(self, name: str) -> Any:
-        return lambda: getattr(self, name)
-
-    def _setter(self, name: str) -> Any:
-        return lambda value: setattr(self, name, value)
 
     def _shown(self, name: str, value: Any) -> Any:
         if isinstance(value, enum.Enum):

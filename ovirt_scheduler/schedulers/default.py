@@ -282,16 +282,16 @@ def _preference(properties: Properties) -> Preference:
 
 def _comparison(source: HostUse, target: HostUse) -> str:
     """How much of two hosts is used, before a VM goes from one to the other."""
-    used = [
-        (use.host.name or use.id, use.used_processors, use.processors, use.used_memory, use.memory)
-        for use in (source, target)
-    ]
-    if all(processors for _, _, processors, _, _ in used):
-        what, shares = "CPU", [(name, busy / all_of) for name, busy, all_of, _, _ in used]
+    uses = source, target
+    if source.processors and target.processors:
+        what, shares = "CPU", [use.used_processors / use.processors for use in uses]
     else:
-        what, shares = "memory", [(name, taken / (all_of or 1)) for name, *_, taken, all_of in used]
-    (one, first), (other, second) = shares
-    return f"{what} of {one} {first:.0%}, of {other} {second:.0%}".replace("%", " %")
+        what, shares = "memory", [use.used_memory / (use.memory or 1) for use in uses]
+    one, other = (
+        f"{use.host.name or use.id} {share:.0%}".replace("%", " %")
+        for use, share in zip(uses, shares)
+    )
+    return f"{what} of {one}, of {other}"
 
 
 def _fraction(use: HostUse) -> float:

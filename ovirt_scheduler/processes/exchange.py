@@ -61,7 +61,7 @@ class Capture:
         self.length += len(data)
 
 
-@dataclass
+@dataclass(eq=False)
 class Exchange:
     """What is sent to a worker, and what has come back.
 

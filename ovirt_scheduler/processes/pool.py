@@ -287,7 +287,7 @@ class Pool:
                 self._idle.setdefault(kept.key, deque()).append(kept)
                 self._wake()
         if not lives:
-            self._end(kept, "ended")
+            self._end(kept, kept.hear() or "ended")
 
     def discard(self, kept: Kept, why: str) -> None:
         """End a process, or forget one that has ended."""

@@ -19,7 +19,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Deque, List, Optional, Sequence, Tuple, Union
+from typing import List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded, UnreadableDocument
 from ovirt_scheduler.model.analysis import Analysis, FileFault
@@ -57,16 +57,29 @@ _GRACE = 0.25  # seconds for a process to tell that its properties' values took 
 _LAST_SECONDS = 0.5  # for a process whose connection has ended to have ended itself
 
 
+class _Waiting(NamedTuple):
+    """A call that waits for a process.
+
+    Attributes:
+        place: of the call among those of its request.
+        tries_left: to hand it to a process that lives.
+        printed: the call's own exchange, where another process is to read what it printed: it
+            printed past Python's streams.
+    """
+
+    place: int
+    call: PluginCall
+    tries_left: int = _TRIES
+    printed: Optional[Exchange] = None
+
+
 @dataclass(eq=False)
 class _Running:
     """A call that is under way."""
 
-    index: int
-    call: PluginCall
-    tries_left: int
+    of: _Waiting
     kept: Kept
     exchange: Exchange
-    printed: Optional[Exchange] = None  # the call's own exchange, while its output is read
 
 
 class Runner:
@@ -143,18 +156,16 @@ class Runner:
             Overloaded: this is closed.
         """
         results: List[Optional[CallResult]] = [None] * len(calls)
-        waiting: Deque[Tuple[int, PluginCall, int]] = deque(
-            (index, call, _TRIES) for index, call in enumerate(calls)
-        )
+        waiting = deque(_Waiting(place, call) for place, call in enumerate(calls))
         running: List[_Running] = []
         try:
             while waiting or running:
                 while waiting and len(running) < parallel:
-                    index, call, tries = waiting.popleft()
-                    if time.monotonic() >= deadline:
-                        results[index] = plugin_call.not_started(call)
+                    first = waiting.popleft()
+                    if first.printed is None and time.monotonic() >= deadline:
+                        results[first.place] = plugin_call.not_started(first.call)
                     else:
-                        running.append(self._begin(index, call, tries, deadline))
+                        running.append(self._begin(first, deadline))
                 if not running:
                     continue
                 ended = exchange.wait([each.exchange for each in running])
@@ -162,11 +173,9 @@ class Runner:
                     running.remove(each)
                     result = self._finished(each)
                     if isinstance(result, CallResult):
-                        results[each.index] = result
-                    elif result is not None:
-                        running.append(result)
+                        results[each.of.place] = result
                     else:
-                        waiting.appendleft((each.index, each.call, each.tries_left - 1))
+                        waiting.appendleft(result)
         except ExecutorUnavailable as error:
             raise self._unavailable(error) from None
         finally:
@@ -174,17 +183,38 @@ class Runner:
                 self.pool.discard(each.kept, "abandoned")
         return [result for result in results if result is not None]
 
-    def _begin(self, index: int, call: PluginCall, tries: int, deadline: float) -> _Running:
-        kept = self._taken(call, tries)
-        now = time.monotonic()
-        seconds = min(call.limits.timeout, deadline - now)
-        task, descriptors = call.task(seconds)
+    def _begin(self, of: _Waiting, deadline: float) -> _Running:
+        """Hand a call, or what it printed, to a process of its plugin."""
+        call, printed = of.call, of.printed
+        task: Task
+        if printed is None:
+            seconds = min(call.limits.timeout, deadline - time.monotonic())
+            task, descriptors = call.task(seconds)
+        else:
+            stdout, stderr = bytes(printed.stdout.data), bytes(printed.stderr.data)
+            task = PrintedTask(call.function, call.inputs.hosts, stdout, stderr)
+            descriptors = []
+        nonce = new_nonce()
+        frame = frames.pack_task(task, nonce)
         limit = messages.answer_limit(call.function, call.inputs)
-        # It tells itself which regex was not done in that time.
-        until = now + seconds + (_GRACE if call.has_values else 0.0)
-        begun = self._handed(kept, task, descriptors, limit, until, call.kept)
-        begun.started = now  # from when its time counts
-        return _Running(index, call, tries, kept, begun)
+        kept = self._taken(call, of.tries_left)
+        # From here on its time counts. It tells itself which regex was not done in that time.
+        until = min(time.monotonic() + call.limits.timeout, deadline)
+        until += _GRACE if call.has_values else 0.0
+        begun = Exchange(
+            kept.worker,
+            (frame, descriptors),
+            nonce,
+            until if printed is None else printed.deadline,
+            limit,
+            call.kept if printed is None else call.shown,
+            former=None if kept.ready else kept.nonce,
+            patience=kept.patience(),
+            setup=kept.setup,
+        )
+        kept.setup = None
+        begun.begin()
+        return _Running(of, kept, begun)
 
     def _taken(self, call: PluginCall, tries_left: int) -> Kept:
         """Take a process for a call.
@@ -204,102 +234,47 @@ class Runner:
         kept.patient = kept.patient or tries_left == 1
         return kept
 
-    def _handed(
-        self,
-        kept: Kept,
-        task: Task,
-        descriptors: List[int],
-        limit: int,
-        deadline: float,
-        output: int,
-    ) -> Exchange:
-        """Hand a task to a process of a plugin."""
-        nonce = new_nonce()
-        try:
-            frame = frames.pack_task(task, nonce)
-        except BaseException:  # out of memory: the process is nobody's then
-            self.pool.discard(kept, "abandoned")
-            raise
-        begun = Exchange(
-            kept.worker,
-            (frame, descriptors),
-            nonce,
-            deadline=deadline,
-            limit=limit,
-            output=output,
-            former=None if kept.ready else kept.nonce,
-            patience=kept.patience(),
-            setup=kept.setup,
-        )
-        kept.setup = None
-        begun.begin()
-        return begun
-
-    def _finished(self, running: _Running) -> Union[CallResult, _Running, None]:
-        """Take in an exchange that has ended.
-
-        Returns:
-            The call's result; or what is under way in its place; or None, where the call has to be
-            made again.
-        """
-        done, kept = running.exchange, running.kept
+    def _finished(self, running: _Running) -> Union[CallResult, _Waiting]:
+        """Take in an exchange that has ended: the call's result, or what is to be done next."""
+        of, done, kept = running.of, running.exchange, running.kept
         if done.state is State.ANSWERED:
             return self._answered(running)
         if done.state is State.NOT_READY:
             self.pool.put_back(kept)
-            return self._again(running)
+            return of._replace(tries_left=of.tries_left - 1)
         status = kept.worker.end(_LAST_SECONDS if done.state is State.ENDED else 0.0)
         if done.state is State.NOT_BEGUN:
-            if running.tries_left > 1:
+            if of.tries_left > 1:
                 self.pool.discard(kept, done.differs or "ended")
-                return self._again(running)
+                return of._replace(tries_left=of.tries_left - 1)
             if status is not None and status < 0:
                 self.pool.discard(kept, "not started")
                 raise plugin_call.never_started(status)
-        outcome, message = plugin_call.how_it_ended(done, status, running.call.limits, kept.worker)
+        outcome, message = plugin_call.how_it_ended(done, status, of.call.limits, kept.worker)
         self.pool.discard(kept, outcome.value)
-        shown = running.printed or done
-        return plugin_call.result(running.call, shown, Answered(outcome, message=message))
+        return plugin_call.result(of.call, of.printed or done, Answered(outcome, message=message))
 
-    def _answered(self, running: _Running) -> Union[CallResult, _Running]:
-        call, done, kept = running.call, running.exchange, running.kept
+    def _answered(self, running: _Running) -> Union[CallResult, _Waiting]:
+        of, done, kept = running.of, running.exchange, running.kept
         if done.differs:
             kept.worker.end()
-        shown = running.printed or done
+        shown = of.printed or done
         try:
-            answered = messages.unpack_answer(done.answer, call.function, call.inputs)
+            answered = messages.unpack_answer(done.answer, of.call.function, of.call.inputs)
         except FrameError as error:
             kept.worker.end()
             self.pool.discard(kept, "misled")
-            return plugin_call.result(call, shown,
-                Answered(Outcome.BAD_ANSWER, message=f"its answer cannot be read: {error}"),
-            )  # fmt: skip
+            message = f"its answer cannot be read: {error}"
+            return plugin_call.result(of.call, shown, Answered(Outcome.BAD_ANSWER, message=message))
         if done.differs:
             self.pool.discard(kept, done.differs)
         else:
-            called = not call.checks and running.printed is None
+            called = not of.call.checks and of.printed is None
             self.pool.give_back(kept, done.nonce, called)
         read = (len(shown.stdout.data), len(shown.stderr.data))
-        if answered.read is None or answered.read == read or running.printed is not None:
-            return plugin_call.result(call, shown, answered)
-        return self._reading(running, shown, _TRIES)
-
-    def _reading(self, running: _Running, shown: Exchange, tries: int) -> _Running:
-        """Have another process read all that a call printed: it printed past Python's streams."""
-        call = running.call
-        task = PrintedTask(
-            call.function, call.inputs.hosts, bytes(shown.stdout.data), bytes(shown.stderr.data)
-        )
-        kept = self._taken(call, tries)
-        limit = messages.answer_limit(call.function, call.inputs)
-        begun = self._handed(kept, task, [], limit, shown.deadline, call.shown)
-        return _Running(running.index, call, tries, kept, begun, shown)
-
-    def _again(self, running: _Running) -> Optional[_Running]:
-        """Try again after a process that did not take its task; None where that task was a call."""
-        if running.printed is None:
-            return None
-        return self._reading(running, running.printed, running.tries_left - 1)
+        if answered.read is None or answered.read == read or of.printed is not None:
+            return plugin_call.result(of.call, shown, answered)
+        return of._replace(tries_left=_TRIES, printed=done)
 
     def read(
         self, documents: Sequence[Unread], deadline: float, tells_states: bool = False

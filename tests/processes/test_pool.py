@@ -365,8 +365,8 @@ def test_a_process_that_is_never_ready_again_costs_no_later_call(unit_named, tmp
     assert {result.outcome for result in results} == {Outcome.OK}
 
 
-def test_a_task_that_cannot_be_told_keeps_no_process(own, unit_named):
-    """Nor its descriptors: it was taken for a call that did not begin."""
+def test_a_task_that_cannot_be_told_costs_no_process(own, unit_named):
+    """None is taken for a call that cannot begin."""
     deep: List[object] = []
     for _ in range(100_000):
         deep = [deep]
@@ -377,7 +377,8 @@ def test_a_task_that_cannot_be_told_keeps_no_process(own, unit_named):
     job = replace(job, calls=tuple(replace(each, properties={"a": deep}) for each in job.calls))
     with pytest.raises(RecursionError):
         own.run(job)
-    assert own._runner.pool.kept == before - 1
+    assert own._runner.pool.kept == before
+    assert own.state().replaced == {}
 
 
 def test_what_is_loaded_ahead_may_print_a_lot(own, unit_named, tmp_path):

@@ -82,7 +82,7 @@ class Exchange:
     """
 
     worker: Worker
-    task: Tuple[bytes, List[int]]
+    task: Piece
     nonce: int
     deadline: float
     limit: int
@@ -136,7 +136,7 @@ class Exchange:
         for pipe in self.worker.pipes_with_output():
             self.worker.drain(pipe)
         frame, descriptors = self.task
-        self.unsent.append((memoryview(frame), descriptors))
+        self.unsent.append((frame, descriptors))
         self.send()
 
     def send(self) -> None:

@@ -258,7 +258,7 @@ class Pool:
 
     def _new(self, plugin: PluginCode, limits: Limits, key: Key) -> Kept:
         nonce = new_nonce()
-        setup = memoryview(frames.pack_task(Setup(plugin, limits), nonce))
+        setup = frames.pack_task(Setup(plugin, limits), nonce)
         return Kept(
             self.spare(), key, plugin.modules[0].path, nonce=nonce, setup=setup, loading=True
         )

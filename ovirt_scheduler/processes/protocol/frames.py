@@ -22,12 +22,13 @@ Downwards these are pickled tasks: whoever can write there is the daemon. Upward
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import signal
 import socket
 import struct
-from typing import Any, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Iterator, List, NamedTuple, NoReturn, Sequence, Tuple, Union
 
 from ovirt_scheduler.model.plugins import NoEngine
 from ovirt_scheduler.model.tasks import CallTask, Function, Returns, Task
@@ -48,7 +49,6 @@ MOST_DESCRIPTORS = 200  # with one frame; the kernel takes 253
 OUT_OF_MEMORY = os.EX_OSERR
 DISCONNECTED = os.EX_PROTOCOL  # its descriptor of the daemon's socket is another file's by now
 
-_CHUNK = 1 << 18
 _FIRST = 1 << 14  # bytes: most tasks come in one piece
 
 
@@ -77,10 +77,16 @@ def pack(kind: bytes, nonce: int, payload: bytes = b"") -> bytes:
     return HEADER.pack(kind, nonce, len(payload)) + payload
 
 
-def pack_task(task: Task, nonce: int) -> bytes:
-    """The frame of a task."""
-    content = _plain(task) if isinstance(task, CallTask) else task
-    return pack(TASK, nonce, pickle.dumps(content, pickle.HIGHEST_PROTOCOL))
+def pack_task(task: Task, nonce: int) -> memoryview:
+    """The frame of a task; documents are copied into it once."""
+    frame = io.BytesIO()
+    frame.write(bytes(HEADER.size))
+    pickle.dump(
+        _plain(task) if isinstance(task, CallTask) else task, frame, pickle.HIGHEST_PROTOCOL
+    )
+    view = frame.getbuffer()
+    HEADER.pack_into(view, 0, TASK, nonce, len(view) - HEADER.size)
+    return view
 
 
 def _plain(task: CallTask) -> Tuple[object, ...]:
@@ -141,21 +147,22 @@ def receive_task(channel: socket.socket) -> Tuple[Task, int, List[int]]:
     Raises:
         EOFError: the daemon has closed its end.
     """
-    first, descriptors, _, _ = socket.recv_fds(channel, _FIRST, MOST_DESCRIPTORS)
-    data = bytearray(first)
-    wanted = HEADER.size
-    nonce = 0
-    while data:
-        if len(data) >= wanted == HEADER.size:
-            _, nonce, length = HEADER.unpack_from(data)
-            wanted += length
-        if len(data) >= wanted:  # no more: the daemon sends the next one when this is done
-            content = pickle.loads(memoryview(data)[HEADER.size :])  # noqa: S301  the daemon's
-            return _task_of(content), nonce, descriptors
-        piece = channel.recv(min(wanted - len(data), _CHUNK))
-        if not piece:
-            break
-        data += piece
+    data, descriptors, _, _ = socket.recv_fds(channel, _FIRST, MOST_DESCRIPTORS)
+    while len(data) < HEADER.size:
+        data += channel.recv(HEADER.size - len(data)) or _ended()
+    _, nonce, length = HEADER.unpack_from(data)
+    frame: Union[bytes, bytearray] = data
+    place, end = len(data), HEADER.size + length  # the daemon sends the next one when this is done
+    if place < end:
+        frame = bytearray(end)
+        frame[:place] = data
+        while place < end:
+            place += channel.recv_into(memoryview(frame)[place:]) or _ended()
+    content = pickle.loads(memoryview(frame)[HEADER.size :])  # noqa: S301  the daemon's
+    return _task_of(content), nonce, descriptors
+
+
+def _ended() -> NoReturn:
     raise EOFError
 
 

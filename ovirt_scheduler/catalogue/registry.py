@@ -92,6 +92,7 @@ class Registry:
         keep: changes.KeepEvent = lambda _: None,
     ) -> None:
         self._loader = loader
+        self._stopped = False
         self._renewed: Optional[Loader] = None  # the loader from the next scan on
         self._store = store
         self._use = use
@@ -114,6 +115,10 @@ class Registry:
         with self._lock:
             self._renewed = loader
             self._refresh_at = 0.0
+
+    def stop(self) -> None:
+        """Take no further scan in: its loads are about to be cut off. The catalogue stays."""
+        self._stopped = True
 
     def refresh(self) -> Catalogue:
         """Load what has changed, and again what did not load before; waits for all of it.
@@ -205,6 +210,8 @@ class Registry:
             else:
                 states[file.path] = state
         states.update(self._load_all(due, scan))
+        if self._stopped:
+            return
         for path, state in before.items():
             if path in states:
                 continue

@@ -148,8 +148,15 @@ class Assembly:
             raise SchedulerError("this daemon looks after no cluster: see drive in scheduler.conf")
         return {"driven_by": self._drive.take(cluster)}
 
-    def close(self) -> None:
-        """End all but the server, which has no calls under way any more."""
+    def stop(self, grace: float) -> None:
+        """Let the calls under way finish, and end all that there is.
+
+        Args:
+            grace: seconds for the calls.
+        """
+        self.runtime.registry.stop()
+        self.stop_drive()
+        self.server.stop(grace, self.runtime.executor.close, self.settings.drain_time)
         if self.runtime.history is not None:
             self.runtime.history.drain()
         self.runtime.executor.close()

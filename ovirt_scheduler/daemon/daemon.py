@@ -101,9 +101,7 @@ def serve(read: Callable[[], Settings]) -> None:
         notifier.stopping()
         watchdog.stop()
         certificates.stop()
-        assembly.stop_drive()
-        server.stop(_GRACE, assembly.runtime.executor.close, assembly.settings.drain_time)
-        assembly.close()
+        assembly.stop(_GRACE)
 
 
 class _Signals:

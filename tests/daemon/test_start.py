@@ -14,9 +14,9 @@ from tests.support.processes import offspring
 from tests.support.waiting import wait_until
 
 
-def add_plugins_that_hang(plugins, begun):
-    """Twenty, whose import makes a file and does not end."""
-    for number in range(20):
+def add_plugins_that_hang(plugins, begun, count=20):
+    """Their import makes a file and does not end."""
+    for number in range(count):
         (plugins / f"hangs{number}.py").write_text(
             f"open({str(begun)!r}, 'w').close()\nimport time\ntime.sleep(300)\n"
             "def do_filter(hosts, vm, properties):\n    return hosts\n"
@@ -71,3 +71,15 @@ def test_a_signal_ends_a_daemon_that_loads_its_plugins_again(start_daemon, tmp_p
     assert "stopping on SIGTERM" in daemon.log
     assert "Traceback" not in daemon.log
     assert not [pid for pid in below if os.path.exists(f"/proc/{pid}")]  # noqa: PTH110
+
+
+def test_a_load_that_the_end_cuts_off_is_no_fault_of_its_plugin(start_daemon, tmp_path):
+    """The log tells of none that cannot be loaded."""
+    daemon = start_daemon(tmp_path, "ssl = false")
+    begun = tmp_path / "begun"
+    add_plugins_that_hang(tmp_path, begun, 1)
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_until(begun.exists)
+    assert daemon.stop() == 0
+    assert "stopping on SIGTERM" in daemon.log
+    assert "cannot be loaded" not in daemon.log

@@ -255,15 +255,13 @@ def test_settings_that_cannot_be_put_to_use_leave_all_as_it_was(tmp_path, monkey
     )
     conf.write_text(text.format(90))
     made = Assembly(config.load(conf, {}), tmp_path / "state")
-    with made.server:
-        former, drive = made.settings, made._drive
-        conf.write_text(text.format(80))
-        with monkeypatch.context() as patched:
-            patched.setattr(assembly, "ClusterDrive", lambda *_: 1 // 0)
-            with pytest.raises(ZeroDivisionError):
-                made.renew(config.load(conf, {}))
-        assert made.settings is former
-        assert made._drive is drive
-        assert not drive._stopped.is_set()
-        drive.stop(0)
-    made.close()
+    former, drive = made.settings, made._drive
+    conf.write_text(text.format(80))
+    with monkeypatch.context() as patched:
+        patched.setattr(assembly, "ClusterDrive", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            made.renew(config.load(conf, {}))
+    assert made.settings is former
+    assert made._drive is drive
+    assert not drive._stopped.is_set()
+    made.stop(0)

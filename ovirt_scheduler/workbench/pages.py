@@ -40,6 +40,6 @@ def write(file: Path, page: str) -> None:
         NotOverwritten: it cannot be written.
     """
     try:
-        file.write_text(page, "utf-8")
+        file.write_text(page, "utf-8", "replace")
     except OSError as error:
         raise NotOverwritten(f"{file}: cannot be written: {error.strerror}") from None

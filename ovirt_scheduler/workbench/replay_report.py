@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import Dict, Iterator, List, Mapping, Sequence
+from typing import Iterator, List, Mapping, Sequence, Tuple
 
 from ovirt_scheduler.workbench import pages
 from ovirt_scheduler.workbench.comparison import Comparison, Difference
 
 _MOST_LISTED = 1000  # decisions that the page lists
-_WIDTH = 600.0  # of the longest bar
-_MOST_BARS = 50
+_MOST_ROWS = 50  # of a plot
+
+Row = Tuple[str, int, int]  # of a plot: a name, and its number before and after
 
 
 def lines(comparison: Comparison, problems: Sequence[str]) -> Iterator[str]:
@@ -64,44 +65,27 @@ def page(comparison: Comparison, lines: Sequence[str]) -> str:
         BadUsage: Jinja2 is not installed.
     """
     before, after = comparison.before, comparison.after
-    charts = [
-        {"name": "How often each host was the best", "rows": _bars(before.wins, after.wins)},
-        {
-            "name": "How often each unit was decisive",
-            "rows": _bars(before.decisive, after.decisive),
-        },
-        {
-            "name": "Decisions by the time of their units",
-            "rows": _bars(_by_time(before.times), _by_time(after.times), in_order=True),
-        },
-    ]
-    listed = [{**each._asdict(), "brief": brief(each)} for each in comparison.differ[:_MOST_LISTED]]
-    report = comparison.fields()
-    return pages.render("replay.html", report=report, lines=lines, charts=charts, differ=listed)
+    charts = {
+        "How often each host was the best": _rows(before.wins, after.wins),
+        "How often each unit was decisive": _rows(before.decisive, after.decisive),
+        "Decisions by the time of their units": _by_time(before.times, after.times),
+    }
+    listed = [(each, brief(each)) for each in comparison.differ[:_MOST_LISTED]]
+    return pages.render(
+        "replay.html", comparison=comparison, lines=lines, charts=charts, listed=listed
+    )
 
 
-def _bars(
-    before: Mapping[str, int], after: Mapping[str, int], in_order: bool = False
-) -> List[Dict[str, object]]:
-    names = list(dict.fromkeys((*before, *after)))
-    if not in_order:
-        names.sort(key=lambda name: (-after.get(name, 0), -before.get(name, 0), name))
-    names = names[:_MOST_BARS]
-    most = max((*before.values(), *after.values()), default=1)
-    return [
-        {
-            "name": name,
-            "before": before.get(name, 0),
-            "after": after.get(name, 0),
-            "before_width": round(_WIDTH * before.get(name, 0) / most, 1),
-            "after_width": round(_WIDTH * after.get(name, 0) / most, 1),
-        }
-        for name in names
-    ]
+def _rows(before: Mapping[str, int], after: Mapping[str, int]) -> List[Row]:
+    rows = [(name, before.get(name, 0), after.get(name, 0)) for name in {**before, **after}]
+    rows.sort(key=lambda row: (-row[2], -row[1], row[0]))
+    return rows[:_MOST_ROWS]
 
 
-def _by_time(milliseconds: Sequence[float]) -> Mapping[str, int]:
-    """How many decisions took how long; each step is twice the one before."""
-    counts = Counter(max(0, math.ceil(math.log2(each))) if each > 1 else 0 for each in milliseconds)
-    last = max(counts, default=-1)
-    return {f"up to {2**step} ms": counts[step] for step in range(last + 1)}
+def _by_time(before: Sequence[float], after: Sequence[float]) -> List[Row]:
+    """How many decisions took how long, in milliseconds; each step is twice the one before."""
+    one, other = (
+        Counter(math.ceil(math.log2(max(1.0, each))) for each in times) for times in (before, after)
+    )
+    steps = range(max((*one, *other), default=-1) + 1)
+    return [(f"up to {2**step} ms", one[step], other[step]) for step in steps]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from ovirt_scheduler.workbench import pages
-from ovirt_scheduler.workbench.simulated import HostView
 from ovirt_scheduler.workbench.simulation import Outcome, View
 
 _MOST_NOTES = 20  # of a kind
@@ -59,14 +57,11 @@ def measures(several: Sequence[Outcome]) -> Tuple[List[str], List[List[str]]]:
     return headings, rows
 
 
-def _percent(part: float) -> str:
-    return f"{100 * part:.0f}"
-
-
 def _spread(view: View, what: str) -> str:
     """The least, the mean and the most of the hosts that are up, in percent."""
     parts = [getattr(host, what) for host in view.up] or [0.0]
-    return " ".join(map(_percent, (min(parts), sum(parts) / len(parts), max(parts))))
+    of_three = (min(parts), sum(parts) / len(parts), max(parts))
+    return " ".join(f"{100 * part:.0f}" for part in of_three)
 
 
 def _vms(view: View) -> str:
@@ -120,64 +115,12 @@ def page(simulated: Mapping[str, Outcome], about: Mapping[str, object]) -> str:
         BadUsage: Jinja2 is not installed.
     """
     headings, rows = measures([*simulated.values()])
-    longest = max(hour for each in simulated.values() for hour, _ in [(0.0, 0.0), *each.course])
-    policies = [
-        {
-            "name": policy,
-            "stages": [
-                {"name": stage, "view": view, "bars": _bars(view), "names": _names(view)}
-                for stage, view in outcome.stages
-            ],
-            "line": _line(outcome, longest),
-            "moves": outcome.moves[:_MOST_MOVES],
-            "more": max(0, len(outcome.moves) - _MOST_MOVES),
-            "kinds": Counter(move.what for move in outcome.moves),
-            "notes": list(notes(outcome)),
-        }
-        for policy, outcome in simulated.items()
-    ]
     return pages.render(
-        "simulation.html", about=about, headings=headings, rows=rows, longest=longest,
-        policies=policies,
-    )  # fmt: skip
-
-
-_MOST_MOVES = 1000  # that the page lists
-_MOST_NAMES = 8  # of hosts that fit below their bars
-_WIDTH, _HEIGHT = 960.0, 160.0
-
-
-def _bars(view: View) -> List[Dict[str, object]]:
-    """Two bars for each host: its processors and its memory."""
-    step = _WIDTH / max(1, len(view.hosts))
-    return [
-        {
-            "kind": kind if host.status == "up" else "away",
-            "x": round(step * (place + offset), 2),
-            "width": round(step * 0.4, 2),
-            "height": round(max(1.0, _HEIGHT * part), 2),
-            "title": _title(host),
-        }
-        for place, host in enumerate(view.hosts)
-        for kind, part, offset in (("cpu", host.cpu, 0.08), ("memory", host.memory, 0.52))
-    ]
-
-
-def _names(view: View) -> List[str]:
-    return [host.name for host in view.hosts] if len(view.hosts) <= _MOST_NAMES else []
-
-
-def _title(host: HostView) -> str:
-    away = "" if host.status == "up" else f", {host.status}"
-    cpu, memory = _percent(host.cpu), _percent(host.memory)
-    return f"{host.name}{away}: {host.vms} VMs, CPU {cpu} %, memory {memory} %"
-
-
-def _line(outcome: Outcome, longest: float) -> str:
-    """The imbalance in time, as the points of a line; of a long time not each look."""
-    course = outcome.course
-    some = course[:: max(1, len(course) // 1000)]
-    return " ".join(
-        f"{_WIDTH * hour / (longest or 1):.1f},{_HEIGHT * (1 - percent / 100):.1f}"
-        for hour, percent in some
+        "simulation.html",
+        about=about,
+        headings=headings,
+        rows=rows,
+        simulated=simulated,
+        notes={policy: [*notes(outcome)] for policy, outcome in simulated.items()},
+        longest=max((hour for each in simulated.values() for hour, _ in each.course), default=0),
     )

@@ -167,7 +167,7 @@ def follow(recorded: Recorded, wanted: Query, output: str) -> Shown:
             time.sleep(_PAUSE)
             newest = _print(_since(recorded, wanted, newest), output) or newest
     except KeyboardInterrupt:
-        return Shown()
+        return Shown(fields=())
 
 
 def _print(found: Sequence[Record], output: str) -> Sequence[Record]:

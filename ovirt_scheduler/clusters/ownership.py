@@ -54,6 +54,11 @@ class Mark(NamedTuple):
         return f"ovirt-scheduler-{kind}{self.since:011x}-{self.daemon}-{self.cluster}"
 
     @property
+    def machine(self) -> str:
+        """The machine's name."""
+        return self.daemon.rpartition("-")[0]
+
+    @property
     def rank(self) -> Tuple[int, int, str]:
         """The daemon with the lowest drives the cluster."""
         return (0, -self.since, self.daemon) if self.taken else (1, self.since, self.daemon)
@@ -75,7 +80,8 @@ class ClusterOwnership:
         self._memory = store.cluster(cluster)
         self._tag = f"{zlib.crc32(cluster.encode()) & 0xFFFF:04x}"
         mark = Mark.read(self._memory.mark)
-        if mark is None or mark.cluster != self._tag:
+        # A state folder that was copied has the mark of the daemon that it came from.
+        if mark is None or (mark.machine, mark.cluster) != (_machine(), self._tag):
             mark = Mark(False, _now(), _daemon(), self._tag)
         self._mark = mark
         self._lock = threading.Lock()
@@ -176,5 +182,9 @@ def _now() -> int:
 
 def _daemon() -> str:
     """A name for this daemon, which no other has."""
+    return f"{_machine()}-{secrets.token_hex(2)}"
+
+
+def _machine() -> str:
     machine = re.sub("[^0-9A-Za-z-]+", "-", socket.gethostname().partition(".")[0])
-    return f"{machine[:_LONGEST_NAME] or 'unknown'}-{secrets.token_hex(2)}"
+    return machine[:_LONGEST_NAME] or "unknown"

@@ -20,7 +20,7 @@ import pwd
 import threading
 import time
 from dataclasses import replace
-from typing import Callable, Collection, Dict, Mapping, Optional, Tuple
+from typing import Callable, Collection, Dict, FrozenSet, Mapping, Optional, Tuple
 
 from ovirt_scheduler.errors import SchedulerError
 from ovirt_scheduler.model.cluster_state import ClusterState
@@ -56,6 +56,7 @@ class Plans:
         self._keep = keep
         self._plans: Dict[str, Plan] = {}  # by id, the oldest first
         self._changed = threading.Condition()
+        self._kept: Optional[FrozenSet[str]] = None  # clusters whose plans may wait; None: all
         self._refused: Dict[Tuple[str, str, str], float] = {}  # cluster, VM, target; when
         self.wake: Callable[[str], None] = lambda _: None  # has a cluster looked at now
 
@@ -80,7 +81,10 @@ class Plans:
             if former.migrations == plan.migrations:
                 return False
             self.end(former, LEFT_BEHIND, "the scheduler wants something else now")
-        if plan.steps:
+        is_late = (
+            plan.state == WAITING and self._kept is not None and plan.cluster not in self._kept
+        )
+        if plan.steps and not is_late:
             self._put(plan)
             with self._changed:
                 ended = [key for key, each in self._plans.items() if not each.is_open]
@@ -101,8 +105,12 @@ class Plans:
             self.end(plan, DROPPED, because)
 
     def keep_clusters(self, names: Collection[str], because: str) -> None:
-        """End the open plans of other clusters."""
+        """End the open plans of other clusters, and let none of theirs wait from now on.
+
+        A thread that still looks after one of them may come to such a plan.
+        """
         with self._changed:
+            self._kept = frozenset(names)
             others = {plan.cluster for plan in self._plans.values()}.difference(names)
         for cluster in others:
             self.drop(cluster, because)

@@ -77,6 +77,15 @@ def test_a_dry_run_does_not_count_as_driving(tmp_path):
     assert driver.driven_by == ""
 
 
+def test_a_copied_state_folder_makes_no_twin(tmp_path):
+    """A daemon on another machine has a mark of its own; on the same one it keeps it."""
+    own = Mark.read(begin(tmp_path).mark)
+    assert begin(tmp_path).mark == str(own)
+    file = tmp_path / "clusters.json"
+    file.write_text(file.read_text().replace(own.daemon, f"x{own.daemon[1:]}"))
+    assert Mark.read(begin(tmp_path).mark).daemon[:-5] == own.machine
+
+
 def test_the_log_tells_of_so_many_others_and_no_more(tmp_path, caplog):
     """Whoever may migrate VMs may write what looks like a mark."""
     ownership = begin(tmp_path)

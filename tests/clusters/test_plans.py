@@ -168,6 +168,17 @@ def test_plans_of_clusters_that_are_gone_are_dropped(registry):
     ]
 
 
+def test_a_plan_that_comes_late_does_not_wait(registry):
+    """A thread that the settings have ended may be in the middle of a look."""
+    registry.keep_clusters(["Other"], "the settings were read again")
+    registry.add(plan("w"))
+    registry.add(plan("w", cluster="Other"))
+    assert [each["cluster"] for each in ask(registry, "list")] == ["Other"]
+    registry.keep_clusters(["Default"], "the settings were read again")
+    registry.add(plan("w"))
+    assert ask(registry, "list")[0]["cluster"] == "Default"
+
+
 UP, DOWN = HostState("puma", "up"), HostState("puma", "maintenance")
 LYNX = {"l": HostState("lynx", "up")}
 

@@ -10,7 +10,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from ovirt_scheduler.errors import BadParameters, HistoryUnreadable
@@ -18,10 +18,10 @@ from ovirt_scheduler.history import query
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.tally import Minute, Tally
+from ovirt_scheduler.history.tally import Tally
 from ovirt_scheduler.model.daemon_state import DaemonState
 from ovirt_scheduler.model.requests import Pages
-from ovirt_scheduler.server.pages import charts, status, views
+from ovirt_scheduler.server.pages import status, views
 from ovirt_scheduler.server.pages.access import Access
 from ovirt_scheduler.server.pages.metrics import Metrics
 
@@ -165,14 +165,7 @@ class Site:
         refresh = 0 if asked.get("refresh") == "off" else _REFRESH
         page = self._html(
             200, "status.html", here="status", refresh=refresh, nothing=_NOTHING,
-            decisions=views.summaries(self._last()),
-            status={
-                **report,
-                "facts": status.facts(report),
-                "problems": [_shown_problem(each) for each in report["problems"]],
-                "units": [_shown_unit(unit) for unit in report["units"]],
-                "clusters": [_shown_cluster(each) for each in report["clusters"]],
-            },
+            decisions=views.summaries(self._last()), status=report, facts=status.facts(report),
         )  # fmt: skip
         headers = {**page.headers, "Refresh": str(refresh)} if refresh else page.headers
         return Page(page.status, page.body, headers)
@@ -235,7 +228,7 @@ class Site:
             return _json(200, {"units": units, "failures": failures})
         return self._html(
             200, "unit.html", here="", nothing=_NOTHING,
-            unit=views.unit(name, [_shown_unit(unit, large=True) for unit in units], failures),
+            units=units, failures=failures,
             decisions=views.summaries(self._last(unit=name)),
         )  # fmt: skip
 
@@ -247,7 +240,7 @@ class Site:
         if as_json:
             return _json(200, found)
         return self._html(
-            200, "cluster.html", here="", cluster=_shown_cluster(found), nothing=_NOTHING,
+            200, "cluster.html", here="", cluster=found, nothing=_NOTHING,
             decisions=views.summaries(self._last(cluster=name)),
         )  # fmt: skip
 
@@ -274,7 +267,10 @@ def _environment() -> Any:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
     )
-    environment.filters["segment"] = _segment
+    environment.filters.update(
+        segment=_segment, clock=_clock, version=_version, milliseconds=status.milliseconds,
+        cluster_state=status.cluster_state,
+    )  # fmt: skip
     return environment
 
 
@@ -319,52 +315,10 @@ def _unchanged(page: Page, headers: Mapping[str, str]) -> Page:
     return Page(200, page.body, tagged)
 
 
-def _shown_problem(problem: Mapping[str, Any]) -> Dict[str, Any]:
-    return {"since": "", "detail": "", **problem, "since_text": _clock(problem.get("since"))}
+def _version(checksum: str) -> str:
+    """As much of a checksum as tells versions apart."""
+    return checksum.rpartition(":")[2][:12]
 
 
-def _clock(text: Optional[str]) -> str:
-    return "" if text is None else status.shown(text, time.time())
-
-
-def _shown_unit(unit: Mapping[str, Any], large: bool = False) -> Dict[str, Any]:
-    minutes = [Minute(*minute) for minute in unit["last_hour"]]
-    moods = {"ok": "good", "in shadow": "good", "old version": "doubt", "failing": "bad"}
-    chart = _markup(charts.last_hour(minutes, large))
-    return {
-        "since": "", "last_error": "", **unit,
-        "mood": moods[unit["state"]],
-        "median": status.milliseconds(unit.get("median_ms")),
-        "p99": status.milliseconds(unit.get("p99_ms")),
-        "since_text": _clock(unit.get("since")),
-        "hour_chart": chart,
-    }  # fmt: skip
-
-
-def _markup(svg: str) -> Any:
-    """What is written here and needs no escaping."""
-    return importlib.import_module("markupsafe").Markup(svg)
-
-
-_DRIVES = {
-    "dry-run": "only told (drive = dry-run)",
-    "approve": "made when somebody approves them (ovirt-scheduler plan)",
-    "on": "made",
-}
-
-
-def _shown_cluster(cluster: Mapping[str, Any]) -> Dict[str, Any]:
-    look = cluster.get("last_look")
-    facts: List[Tuple[str, str]] = [("Last look", _clock(look) or "none yet")]
-    facts += [("Next look", _clock(cluster["next_look"]))] if "next_look" in cluster else []
-    drive = _DRIVES[cluster["drive"]]
-    imbalance = f"{cluster['imbalance']} %" if "imbalance" in cluster else "not known"
-    return {
-        **cluster,
-        "state": status.cluster_state(cluster),
-        "mood": "bad" if "problem" in cluster else "good",
-        "drive_text": drive,
-        "look_text": _clock(look) or "none yet",
-        "imbalance_text": imbalance,
-        "facts": [*facts, ("Migrations are", drive), ("Imbalance", imbalance)],
-    }
+def _clock(moment: str) -> str:
+    return status.shown(moment, time.time())

@@ -63,7 +63,7 @@ def decision(of: Decision) -> View:
         "sentences": [
             line.text.strip() for line in itertools.islice(explanation.lines(of), 2, _MOST_HOSTS)
         ],
-        "units": [_unit(unit) for unit in of.get("units", ())],
+        "units": of.get("units", ()),
     }
     return cast("View", explanation.cleaned(view))
 
@@ -85,7 +85,7 @@ def _summary(of: Decision) -> View:
         "vm": explanation.vm_name(of) if of.get("vm") else "",
         "came_to": came_to,
         "state": "bad" if bad else "good",
-        "took": status.milliseconds(of.get("milliseconds")),
+        "milliseconds": of.get("milliseconds"),
     }
 
 
@@ -129,20 +129,6 @@ def _cell(
     return {"text": text, "mood": "plain", "reason": cost.get("reason", "")}
 
 
-def _unit(unit: Mapping[str, Any]) -> View:
-    failed = explanation.has_failed(unit)
-    messages = [unit["message"]] if unit.get("message") else []
-    return {
-        "name": unit["name"],
-        "kind": unit["kind"],
-        "outcome": unit.get("outcome", "ok"),
-        "mood": "bad" if failed else "quiet" if unit.get("outcome") == "not asked" else "good",
-        "took": status.milliseconds(unit.get("milliseconds")),
-        "message": "; ".join([*messages, *unit.get("notes", ())]),
-        "version": unit.get("checksum", "").rpartition(":")[2][:12],
-    }
-
-
 def failures(decisions: Iterable[Decision], name: str) -> List[View]:
     """The calls of a unit that failed, as its page and its JSON show them."""
     found = [
@@ -157,28 +143,3 @@ def failures(decisions: Iterable[Decision], name: str) -> List[View]:
         if unit["name"] == name and explanation.has_failed(unit)
     ]
     return cast("List[View]", explanation.cleaned(found))
-
-
-def unit(name: str, units: Sequence[View], failed: Sequence[View]) -> View:
-    """What the page of a unit shows; a file may have units of one name and several kinds."""
-    lines, facts = [], []
-    for each in units:
-        since = f", since {each['since_text']}" if each["since_text"] else ""
-        because = f": {each['because']}" if each.get("because") else ""
-        text = f"{each['kind']}: {each['state']}{since}{because}"
-        lines.append({"mood": each["mood"], "text": text})
-        facts += [
-            (f"Calls ({each['kind']})", f"{each['calls']}, {each['failures']} failed"),
-            ("Median, p99", f"{each['median']}, {each['p99']}"),
-        ]
-    first = units[0]
-    facts += [("File", first["file"]), ("Version", first["checksum"].rpartition(":")[2][:12])]
-    facts += [(f"Property {key}", pattern) for key, pattern in first["properties"].items()]
-    return {
-        "name": name,
-        "lines": lines,
-        "description": first["description"],
-        "facts": facts,
-        "chart": first["hour_chart"],
-        "failures": failed,
-    }

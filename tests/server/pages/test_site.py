@@ -257,6 +257,18 @@ def test_a_search_that_makes_no_sense_is_400(tmp_path):
     assert site.get("/decisions.json?colour=red").status == 400
 
 
+def test_a_chart_has_a_bar_for_the_calls_of_a_minute_and_one_for_the_failures(tmp_path):
+    """As high as they are many; its text says the same, also where there was no call."""
+    made = [record([call("Night", outcome=outcome)]) for outcome in ("raised", "ok", "ok", "ok")]
+    site = MadeSite(tmp_path, made, units=(unit_state("Idle"), unit_state("Night")))
+    idle, night = lxml.html.fromstring(site.text("/status")).xpath("//svg")
+    assert idle.get("aria-label") == idle.findtext("title") == "no calls"
+    assert night.get("aria-label") == "4 calls in the last hour, 1 of them failed"
+    bars = [(bar.get("class"), bar.get("y"), bar.get("height")) for bar in night.xpath(".//rect")]
+    assert bars == [("calls", "0.00", "24.00"), ("failed", "18.00", "6.00")]
+    assert "chart large" in site.text("/units/Night")
+
+
 def test_a_list_leads_to_older_decisions(tmp_path):
     """However many of them were asked for; the last list leads to none."""
     now = time.time()

@@ -53,7 +53,7 @@ class ServerSettings:
 
     address: str = "localhost"
     port: int = 18781  # 0: the kernel chooses
-    tls: Optional[SSL.Context] = None  # None: plain HTTP
+    tls: Optional[SSL.Context] = None  # of connections to come; None: plain HTTP
     root_form: AnswerForm = AnswerForm.DESIGN
     max_connections: int = 512
     max_request_size: int = 64 << 20
@@ -67,7 +67,6 @@ class Server(Protocol):
     """What a connection needs of the server; all but ``connections`` may be replaced meanwhile."""
 
     settings: ServerSettings
-    tls: Optional[SSL.Context]
     dispatcher: Dispatcher
     room: Room
     connections: Connections
@@ -197,7 +196,7 @@ class ConnectionHandler:
 
     def _open(self) -> bool:
         """Shake hands where TLS is spoken; False, and said why, where the peer cannot be served."""
-        speaks_tls, context = self._stream.speaks_tls(), self._server.tls
+        speaks_tls, context = self._stream.speaks_tls(), self._server.settings.tls
         if speaks_tls is None:
             return False
         if context is None and speaks_tls:
@@ -302,7 +301,7 @@ class ConnectionHandler:
 
     def _end_if_due(self) -> None:
         """Answer no further request where other rules hold by now, or the daemon stops."""
-        if self._context is not self._server.tls or self._server.stopping:
+        if self._context is not self._server.settings.tls or self._server.stopping:
             self._goes_on = False  # it comes back under the new rules, if they let it
 
     def _answer(self, body: bytes) -> None:

@@ -42,7 +42,6 @@ class SchedulerServer:
 
     Attributes:
         url: where it is to be reached, with the port that it really has.
-        tls: the context for connections to come; may be replaced by a new one at any time.
         kept: somebody keeps the listening socket for the next daemon. Who comes when this one
             accepts no more waits for that, and is not refused.
 
@@ -61,7 +60,7 @@ class SchedulerServer:
         methods: Sequence[Method],
         listener: Optional[socket.socket] = None,
     ):
-        self.settings, self.tls = settings, settings.tls
+        self.settings = settings
         self.dispatcher = Dispatcher(methods)
         self.connections = Connections(settings.max_connections)
         self.room = _room(settings)
@@ -153,7 +152,7 @@ class SchedulerServer:
         A connection that was made under another TLS context is closed after its next answer,
         which says so. Address and port stay, and so does whether TLS is spoken.
         """
-        self.settings, self.tls = settings, settings.tls
+        self.settings = settings
         self.room = _room(settings)
         self.dispatcher = Dispatcher(methods)
         self.connections.set_limit(settings.max_connections)

@@ -102,7 +102,7 @@ def test_a_new_context_is_for_new_connections(
     """A reload replaces the certificate; connections that are open go on."""
     connection = secure.connect()
     other = ensure(tmp_path / "other")
-    secure.server.tls = tls_context(*other)
+    secure.server.settings = replace(secure.server.settings, tls=tls_context(*other))
     connection.sendall(post())
     assert Reply(connection).value == "design"
     secure.files = other

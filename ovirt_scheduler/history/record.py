@@ -320,15 +320,21 @@ def _put_verdicts_of(
     failed = result is not None and not result.ok
     rejects = asked.call is not None and asked.call.unit.on_failure is OnFailure.REJECT
     reasons = {} if result is None else result.reasons
+    # Hosts of which a filter says the same share the entry: of 20 filters and 10,000 hosts, entries
+    # of their own would take 44 MB.
+    entries = {
+        verdict: {"unit": asked.wanted.name, "verdict": verdict}
+        for verdict in (PASSED, REMOVED, FAILED, NEVER_ASKED)
+    }
     for host in hosts:
-        key = host["id"]
+        key, reason = host["id"], ""
         if key not in about:
-            verdict, reason = NEVER_ASKED, ""
+            verdict = NEVER_ASKED
         elif failed:
-            verdict, reason = REMOVED if rejects else FAILED, ""
+            verdict = REMOVED if rejects else FAILED
         else:
             verdict, reason = PASSED if key in kept else REMOVED, reasons.get(key, "")
-        entry = {"unit": asked.wanted.name, "verdict": verdict}
+        entry = entries[verdict]
         host["verdicts"].append({**entry, "reason": reason} if reason else entry)
     return [host for host in left if host["verdicts"][-1]["verdict"] != REMOVED]
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Dict, List
 
 import pytest
 
+from ovirt_scheduler.history import record as records_of
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.model.decisions import Decision
+from ovirt_scheduler.model.plugins import Limits, PluginCode
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Request, WantedUnit
+from ovirt_scheduler.model.results import CallResult, Outcome
+from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 from tests.support.daemon import Daemon, StartDaemon
 from tests.support.waiting import LONG, wait_until
 
@@ -162,3 +169,22 @@ def test_a_clusters_own_calls_are_kept(driven):
     (hook, *_) = records(driven.daemon, method="onVmStatusChanged", vm="web")
     assert hook["cluster"] == "Default"
     assert hook["id"] != record["id"]
+
+
+def test_a_record_of_many_filters_takes_little_for_each_verdict():
+    """A reference: entries of their own would take 184 bytes, 37 MB of 20 filters and 10,000 hosts."""
+    hosts = tuple(f"host-{number}" for number in range(2000))
+    wanted = tuple(WantedUnit(f"filter-{number}") for number in range(20))
+    code, limits = PluginCode("filters", "/", ()), Limits(1, 1, 1, 1)
+    units = [PolicyUnit(each.name, Kind.FILTER, "", code, "", limits) for each in wanted]
+    decision = Decision(
+        Request(Caller("id", AnswerForm.DESIGN, "peer"), Kind.FILTER, wanted, hosts, "vm", {}),
+        hosts, (), hosts, calls=tuple(zip(wanted, (UnitCall(unit, {}) for unit in units))),
+        called=tuple(CallResult(each.name, Outcome.OK, hosts) for each in wanted),
+    )  # fmt: skip
+    tracemalloc.start()
+    made = records_of.of(decision)
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert verdicts({"hosts": [{"name": "", **made["hosts"][0]}]}) == {"": ["passed"] * 20}
+    assert size < 40 * len(hosts) * len(wanted)

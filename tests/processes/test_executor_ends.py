@@ -19,7 +19,6 @@ from typing import Set
 import pytest
 
 from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded
-from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes import exchange, handles, kept_process, pool
@@ -62,17 +61,21 @@ def test_a_zygote_killed_in_the_middle_fails_the_calls_under_way_alone(
 
 
 def test_a_stopped_zygote_is_replaced_and_its_request_served_by_the_next(
-    executor, unit_named, monkeypatch
+    executor, unit_named, tmp_path, monkeypatch
 ):
     """SIGSTOP: it gives no sign of life when a request hears nothing."""
     monkeypatch.setattr(exchange, "_QUIET", 0.2)
     monkeypatch.setattr(handles, "_OBEY_SECONDS", 0.5)
+    units = []
+    for number in range(pool.SPARE + 1):  # processes that were forked before are used first
+        (tmp_path / f"p{number}.py").write_text(
+            "def do_filter(hosts, vm, properties): return hosts"
+        )
+        units.append(unit_named(f"p{number}", folder=tmp_path))
     stopped = executor.zygote_pid
-    unit = unit_named("keeps_all")
     os.kill(stopped, signal.SIGSTOP)
-    document = Document(b"<hosts><host id='a'/></hosts>")
-    for _ in range(pool.SPARE + 1):  # those that were forked before are used first
-        assert only(executor.run(job_of([unit], hosts=document))).value == ("a",)
+    for unit in units:
+        assert only(executor.run(job_of([unit]))).value == HOSTS
     assert executor.zygote_pid != stopped
 
 

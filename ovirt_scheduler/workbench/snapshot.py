@@ -88,20 +88,17 @@ class Snapshot:
             BadInput: it cannot be read, is too large, or is no snapshot.
         """
 
-        fail = _failing(path)
-        cut = _Cutter(_read(path, fail), True, fail)
-        about, found = cut.about, cut.found
+        cut = _cut(path, in_snapshot=True)
+        about, members, name = cut.about, cut.found, cut.about.get("cluster", "")
         if about.get("version") != _VERSION:
-            fail(f"version {about.get('version')} of <cluster_snapshot>; this reads {_VERSION}", 1)
+            version = about.get("version")
+            raise BadInput(f"{path}:1: version {version} of <{_AROUND}>; this reads {_VERSION}")
         for collection in _NEEDED:
-            if collection not in found:
-                fail(f"has no <{collection}>", 0)
-        name = about.get("cluster", "")
+            if collection not in members:
+                raise BadInput(f"{path}: has no <{collection}>")
         if not CLUSTER_NAME.fullmatch(name):
-            fail(f"{name!r:.60} {_NO_NAME}", 1)
-        return cls(
-            name, about.get("taken", ""), found["hosts"], found["vms"], found.get("clusters", {})
-        )
+            raise BadInput(f"{path}:1: {name!r:.60} {_NO_NAME}")
+        return cls(name, about.get("taken", ""), **members)
 
     @classmethod
     def of_documents(cls, hosts: Path, vms: Optional[Path]) -> Snapshot:
@@ -110,15 +107,13 @@ class Snapshot:
         Raises:
             BadInput: as for ``read``.
         """
-        found: Dict[str, Elements] = {"hosts": {}, "vms": {}}
+        members: Dict[str, Elements] = {"hosts": {}, "vms": {}}
         for collection, path in (("hosts", hosts), ("vms", vms)):
             if path is not None:
-                fail = _failing(path)
-                cut = _Cutter(_read(path, fail), False, fail)
-                if collection not in cut.found:
-                    fail(f"has no <{collection}>", 1)
-                found.update(cut.found)
-        return cls("Default", "", found["hosts"], found["vms"])
+                members.update(_cut(path).found)
+                if not members[collection]:
+                    raise BadInput(f"{path}:1: has no <{collection}>")
+        return cls("Default", "", **members)
 
     def write(self, path: Path) -> None:
         """Write it to a file, or over one.
@@ -154,19 +149,15 @@ class Snapshot:
         return [fromstring(each) for each in members.values()]  # noqa: S314  it has no entities
 
 
-_Fail = Callable[[str, int], NoReturn]  # of a problem, and its line; 0: none
+_Wrong = Callable[[str, int], SchedulerError]  # makes it of a problem and its line
 
 
-def _failing(path: Path) -> _Fail:
-    def fail(problem: str, line: int) -> NoReturn:
-        raise BadInput(f"{path}{f':{line}' if line else ''}: {problem}")
+def _cut(path: Path, in_snapshot: bool = False) -> _Cutter:
+    """Read a file, packed or not.
 
-    return fail
-
-
-def _read(path: Path, fail: _Fail) -> bytes:
-    """What is in a file, packed or not."""
-    data = b""
+    Raises:
+        BadInput: it cannot be read, is too large, or is malformed.
+    """
     try:
         with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
@@ -174,12 +165,16 @@ def _read(path: Path, fail: _Fail) -> bytes:
             opened = gzip.GzipFile(fileobj=file) if packed else file
             data = opened.read(_MOST_BYTES + 1)
     except OSError as error:  # a file that is no gzip is one, too
-        fail(f"cannot be read: {error.strerror or error}", 0)
+        raise BadInput(f"{path}: cannot be read: {error.strerror or error}") from None
     except (EOFError, zlib.error) as error:
-        fail(f"cannot be unpacked: {error}", 0)
+        raise BadInput(f"{path}: cannot be unpacked: {error}") from None
     if len(data) > _MOST_BYTES:
-        fail(f"is longer than {_MOST_BYTES >> 20} MiB", 0)
-    return data
+        raise BadInput(f"{path}: is longer than {_MOST_BYTES >> 20} MiB")
+
+    def wrong(problem: str, line: int) -> BadInput:
+        return BadInput(f"{path}:{line}: {problem}")
+
+    return _Cutter(data, wrong, in_snapshot)
 
 
 def take(
@@ -220,20 +215,20 @@ def recorded(reader: Reader) -> Snapshot:
         HistoryUnreadable: the history cannot be read.
     """
 
-    def fail(problem: str, line: int) -> NoReturn:
-        raise NotRecorded(f"a recorded document, line {line}: {problem}")
+    def wrong(problem: str, line: int) -> NotRecorded:
+        return NotRecorded(f"a recorded document, line {line}: {problem}")
 
     decisions = reader.recordings(reader.recorded(Query(method="loadBalance"), 1))
-    found: Dict[str, Dict[str, bytes]] = {name: {} for name in _MEMBERS}
+    members: Dict[str, Dict[str, bytes]] = {"hosts": {}, "vms": {}}
     for decision in decisions:
         for role, _, number in decision.documents:
             if role in (Role.HOSTS, Role.VMS):
-                cut = _Cutter(reader.document(number), False, fail)
-                found[role.value].update(cut.found.get(role.value, {}))
-    if not found["hosts"]:
+                found = _Cutter(reader.document(number), wrong).found
+                members[role.value].update(found.get(role.value, {}))
+    if not members["hosts"]:
         raise NotRecorded("no call of loadBalance is recorded with its documents: see record")
-    told = decisions[0].record
-    return Snapshot(told.get("cluster") or "Default", told["time"], found["hosts"], found["vms"])
+    record = decisions[0].record
+    return Snapshot(record.get("cluster") or "Default", record["time"], **members)
 
 
 def _all(
@@ -241,8 +236,8 @@ def _all(
 ) -> Elements:
     """The hosts or the VMs of a cluster, some at a time; or the cluster."""
 
-    def fail(problem: str, line: int) -> NoReturn:
-        raise EngineUnavailable(f"{client.url}/{collection}, line {line} of its answer: {problem}")
+    def wrong(problem: str, line: int) -> EngineUnavailable:
+        return EngineUnavailable(f"{client.url}/{collection}, line {line} of its answer: {problem}")
 
     found: Dict[str, bytes] = {}
     wanted, follow = _QUERIES[collection]
@@ -250,10 +245,10 @@ def _all(
         search = f"{wanted.format(cluster)} sortby name page {page}"
         query = urlencode({"search": search, "max": _PAGE, "follow": follow})
         reply = client.get(f"/{collection}?{query}", time.monotonic() + _PAGE_SECONDS)
-        cut = _Cutter(b"" if reply is None else reply.data, False, fail)
-        some = cut.found.get(collection, {})
+        document = b"" if reply is None else reply.data
+        some = _Cutter(document, wrong).found.get(collection, {})
         if some and some.keys() <= found.keys():
-            fail(f"page {page} repeats those before it", 1)
+            raise wrong(f"page {page} repeats those before it", 1)
         found.update(some)
         tell(f"{len(found)} {collection}")
         if len(some) != _PAGE:  # more: it does not know of pages, and this is all
@@ -265,19 +260,19 @@ class _Cutter:
     """Cuts a document into its hosts and VMs; expat calls ``_start`` and ``_end``.
 
     Args:
+        wrong: makes what is raised of a problem and its line.
         in_snapshot: whether ``<cluster_snapshot>`` is around the collections.
-        fail: is called with what is wrong, and the line.
 
     Attributes:
         about: the attributes of the element around.
         found: the members of each collection, by id.
     """
 
-    def __init__(self, data: bytes, in_snapshot: bool, fail: _Fail) -> None:
+    def __init__(self, data: bytes, wrong: _Wrong, in_snapshot: bool = False) -> None:
         self.about: Mapping[str, str] = {}
         self.found: Dict[str, Dict[str, bytes]] = {}
         self._data = data
-        self._fail = fail
+        self._wrong = wrong
         self._level = -2 if in_snapshot else -1  # of the element around; a collection has 0
         self._collection = ""
         self._id = ""
@@ -289,12 +284,12 @@ class _Cutter:
         # What declares it may stand around a member, which is to be read alone.
         parser.StartNamespaceDeclHandler = lambda *_: self._refuse("a namespace is not allowed")
         if b"\0" in data:  # as UTF-16 has, in which places would be others
-            fail("is not UTF-8", 1)
+            raise self._wrong("is not UTF-8", 1)
         try:
             parser.Parse(data, True)
         except expat.ExpatError as error:
             more = ", or not UTF-8" if error.code == _INVALID_TOKEN else ""
-            fail(expat.ErrorString(error.code) + more, error.lineno)
+            raise self._wrong(expat.ErrorString(error.code) + more, error.lineno) from None
         finally:  # else they keep each other
             parser.StartElementHandler = parser.EndElementHandler = None
             parser.StartDoctypeDeclHandler = parser.StartNamespaceDeclHandler = None
@@ -336,7 +331,7 @@ class _Cutter:
         self._level -= 1
 
     def _refuse(self, problem: str) -> NoReturn:
-        self._fail(problem, self._parser.CurrentLineNumber)
+        raise self._wrong(problem, self._parser.CurrentLineNumber)
 
 
 def _without_secrets(member: bytes) -> bytes:

@@ -22,6 +22,7 @@ is loaded by the first fixture that is used; processes start with the first plug
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple
 
@@ -103,7 +104,7 @@ def run_filter(_runs: Runs) -> Callable[..., List[str]]:
         properties: values by name, as an administrator gives them.
         unit: the unit's name, where the file has several.
     """
-    return _runs.run_filter
+    return functools.partial(_runs.run_unit, "filter")
 
 
 @pytest.fixture
@@ -112,7 +113,7 @@ def run_score(_runs: Runs) -> Callable[..., Dict[str, int]]:
 
     Takes what ``run_filter`` takes.
     """
-    return _runs.run_score
+    return functools.partial(_runs.run_unit, "cost_function")
 
 
 @pytest.fixture
@@ -121,7 +122,7 @@ def run_balance(_runs: Runs) -> Callable[..., Optional[Tuple[str, List[str]]]]:
 
     Takes what ``run_filter`` takes, but for ``vm``. None: nothing is to be done.
     """
-    return _runs.run_balance
+    return functools.partial(_runs.run_unit, "balance")
 
 
 @pytest.fixture

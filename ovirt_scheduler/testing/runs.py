@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from ovirtsdk4 import types
 
@@ -56,8 +56,9 @@ class Runs:
         self._settings = settings
         self._engine = engine
 
-    def run_filter(
+    def run_unit(
         self,
+        kind: str,
         plugin: Path,
         hosts: Hosts,
         vm: Optional[types.Vm] = None,
@@ -65,46 +66,39 @@ class Runs:
         vms: Vms = (),
         properties: Properties = _NO_PROPERTIES,
         unit: Optional[str] = None,
-    ) -> List[str]:
-        """The names of the hosts that a filter keeps; see the fixture."""
-        __tracebackhide__ = True
-        kept = self._run_unit(Kind.FILTER, plugin, unit, hosts, vm or make_vm(), vms, properties)
-        names = _names(hosts)
-        return [names[host] for host in kept]
+    ) -> Any:
+        """What a filter, a cost function or a balance answers, with names; see the fixtures.
 
-    def run_score(
-        self,
-        plugin: Path,
-        hosts: Hosts,
-        vm: Optional[types.Vm] = None,
-        *,
-        vms: Vms = (),
-        properties: Properties = _NO_PROPERTIES,
-        unit: Optional[str] = None,
-    ) -> Dict[str, int]:
-        """The cost of each host by its name; see the fixture."""
+        Args:
+            kind: as ``Kind`` has it.
+        """
         __tracebackhide__ = True
-        vm = vm or make_vm()
-        costs = self._run_unit(Kind.COST_FUNCTION, plugin, unit, hosts, vm, vms, properties)
+        of_kind, loaded = Kind(kind), self._load(plugin)
+        if of_kind is Kind.BALANCE and vm is not None:
+            raise TypeError("a balance is about no single VM: leave it out, or give vms=")
+        started = [] if of_kind is Kind.BALANCE else [vm or make_vm()]
+        request = Request(
+            _caller(),
+            of_kind,
+            (WantedUnit(_unit(loaded, of_kind, plugin, unit).name),),
+            _ids(hosts),
+            started[0].id if started else None,
+            _texts(properties),
+        )
+        services = self._services(hosts, [*vms, *started], loaded)
+        with _failing():
+            decision = services.units.decide(request)
+        answer: Any = decision.answer  # that of no call, where there are no hosts
+        if decision.called:
+            answer = _ended(of_kind.words, decision.called[0]).value
         names = _names(hosts)
-        return {names[host]: cost for host, cost in costs.items()}
-
-    def run_balance(
-        self,
-        plugin: Path,
-        hosts: Hosts,
-        *,
-        vms: Vms = (),
-        properties: Properties = _NO_PROPERTIES,
-        unit: Optional[str] = None,
-    ) -> Optional[Tuple[str, List[str]]]:
-        """The VM to migrate and the hosts it may go to, by name, or None; see the fixture."""
-        __tracebackhide__ = True
-        found = self._run_unit(Kind.BALANCE, plugin, unit, hosts, None, vms, properties)
-        if found is None:
+        if of_kind is Kind.FILTER:
+            return [names[host] for host in answer]
+        if of_kind is Kind.COST_FUNCTION:
+            return {names[host]: cost for host, cost in answer.items()}
+        if answer is None:
             return None
-        names = _names(hosts)
-        return _names(vms).get(found.vm, found.vm), [names[host] for host in found.hosts]
+        return _names(vms).get(answer.vm, answer.vm), [names[host] for host in answer.hosts]
 
     def run_scheduler(  # noqa: PLR0913  all that a request may bring, by name
         self,
@@ -166,28 +160,6 @@ class Runs:
         driver = _chosen(drivers, f"driver with a method {method}", plugin, None)
         request = DriverRequest(_caller(), driver, method, arguments=arguments)
         return _driven(self._services((), (), loaded), request)
-
-    def _run_unit(
-        self,
-        kind: Kind,
-        plugin: Path,
-        name: Optional[str],
-        hosts: Hosts,
-        vm: Optional[types.Vm],
-        vms: Vms,
-        properties: Properties,
-    ) -> Any:
-        __tracebackhide__ = True
-        loaded = self._load(plugin)
-        wanted = (WantedUnit(_unit(loaded, kind, plugin, name).name),)
-        asked_vm = None if vm is None else vm.id
-        request = Request(_caller(), kind, wanted, _ids(hosts), asked_vm, _texts(properties))
-        services = self._services(hosts, [*vms, *([vm] if vm else [])], loaded)
-        with _failing():
-            decision = services.units.decide(request)
-        if not decision.called:  # without hosts
-            return decision.answer
-        return _ended(kind.words, decision.called[0]).value
 
     def _services(self, hosts: Hosts, vms: Vms, *files: LoadedPlugin) -> Services:
         """What calls the units and drivers of some files, on these hosts and VMs."""

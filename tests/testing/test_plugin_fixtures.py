@@ -238,6 +238,8 @@ def test_mistakes_of_a_test_are_told(plugin, make_host, run_filter, run_balance)
         run_balance(path, [make_host()])
     with pytest.raises(AssertionError, match="has no filter Other; it has Mine"):
         run_filter(path, [make_host()], unit="Other")
+    with pytest.raises(TypeError, match="a balance is about no single VM"):
+        run_balance(path, [make_host()], types.Vm(name="web"))
     with pytest.raises(TypeError, match="memroy"):
         make_host(memroy=1)
     path.with_suffix(".conf").write_text('customProperties = "most={0-9}"\n')

@@ -9,21 +9,10 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from datetime import datetime
-from typing import (
-    Any,
-    Container,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-)
+from typing import Any, Container, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional
 
 from ovirt_scheduler.history import ranking
-from ovirt_scheduler.history.ranking import Decision
+from ovirt_scheduler.history.ranking import Decision, Part
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model.units import Kind
 
@@ -144,7 +133,7 @@ def left(decision: Decision) -> str:
     return ", ".join(words)
 
 
-def removed(decision: Decision) -> Dict[str, Mapping[str, Any]]:
+def removed(decision: Decision) -> Dict[str, Part]:
     """The hosts that filters removed, each with the verdict that did."""
     filters = {unit["name"] for unit in ranking.live_units(decision, Kind.FILTER)}
     return {
@@ -155,7 +144,7 @@ def removed(decision: Decision) -> Dict[str, Mapping[str, Any]]:
     }
 
 
-def in_order(decision: Decision) -> List[Mapping[str, Any]]:
+def in_order(decision: Decision) -> List[Part]:
     """The hosts: the best first, those that filters removed last."""
     places, out = ranking.ranking(decision).places, removed(decision)
     return sorted(
@@ -168,7 +157,7 @@ def why(decision: Decision) -> Dict[str, str]:
     """For a table's cell on each host: ``MaxVms: runs 12 VMs``, or the sum of the host's costs."""
     out, shadows = removed(decision), ranking.shadows(decision)
 
-    def of(host: Mapping[str, Any]) -> str:
+    def of(host: Part) -> str:
         if host["id"] in out:
             return _said(out[host["id"]])
         if host.get("costs"):
@@ -246,12 +235,12 @@ def failed_units(decision: Decision) -> List[str]:
     return [unit["name"] for unit in units if unit["name"] not in shadows]
 
 
-def has_failed(unit: Mapping[str, Any]) -> bool:
+def has_failed(unit: Part) -> bool:
     """Whether a unit was called and gave no answer that counts."""
     return unit.get("outcome", "ok") not in ("ok", _NOT_ASKED)
 
 
-def _effect(decision: Decision, unit: Mapping[str, Any]) -> str:
+def _effect(decision: Decision, unit: Part) -> str:
     """What it meant for the hosts that a unit failed."""
     if unit.get("mode") == "shadow":
         return "which counts for nothing (shadow)"
@@ -291,7 +280,7 @@ class _Hosts:
         for line, names in shared.items():
             yield Line(f"{', '.join(names)}: {line.text}", line.tone)
 
-    def _verdicts(self, host: Mapping[str, Any], in_full: bool) -> Iterator[Line]:
+    def _verdicts(self, host: Part, in_full: bool) -> Iterator[Line]:
         """What the filters said of a host, and what balances and schedulers gave as a reason.
 
         Args:
@@ -315,7 +304,7 @@ class _Hosts:
             yield Line(f"removed by {_said(removal)}", Tone.BAD)
         yield from reasons
 
-    def _rank(self, host: Mapping[str, Any]) -> Iterator[Line]:
+    def _rank(self, host: Part) -> Iterator[Line]:
         """``2nd of 3, cost 14 = EvenVms 2 × 4 + Memory 1 × 6; without Memory it would be 1st``."""
         name, whole = host["id"], self._whole
         if name not in whole.totals:
@@ -333,7 +322,7 @@ class _Hosts:
                 ranks.append(f"without {unit} it would be {ordinal(other.places[name])}")
         yield Line("; ".join(ranks), Tone.GOOD if name == whole.best else Tone.PLAIN)
 
-    def _costs(self, host: Mapping[str, Any]) -> Iterator[Line]:
+    def _costs(self, host: Part) -> Iterator[Line]:
         """The costs of a host that have a reason, and those of units in shadow."""
         for cost in host.get("costs", ()):
             because = _because(cost)
@@ -343,21 +332,21 @@ class _Hosts:
                 yield Line(f"{cost['unit']} costs {cost['cost']}{because}")
 
 
-def _said(verdict: Mapping[str, Any]) -> str:
+def _said(verdict: Part) -> str:
     """``MaxVms: runs 12 VMs``: a unit, with its reason where it gave one."""
     return f"{verdict['unit']}{_because(verdict)}"
 
 
-def _because(entry: Mapping[str, Any]) -> str:
+def _because(entry: Part) -> str:
     return f": {entry['reason']}" if entry.get("reason") else ""
 
 
-def _sum(host: Mapping[str, Any], shadows: Container[str]) -> str:
+def _sum(host: Part, shadows: Container[str]) -> str:
     """What a host's total is made of."""
     return " + ".join(_share(cost) for cost in host["costs"] if cost["unit"] not in shadows)
 
 
-def _share(cost: Mapping[str, Any]) -> str:
+def _share(cost: Part) -> str:
     """``EvenVms 2 × 4``: a unit, its factor, the host's cost."""
     counted = cost.get("held", cost["cost"])
     held = f" (held; the unit said {cost['cost']})" if counted != cost["cost"] else ""
@@ -387,7 +376,7 @@ def _decisive(decision: Decision) -> Iterator[Line]:
         )
 
 
-def _migrations(decision: Decision, answer: Mapping[str, Any]) -> str:
+def _migrations(decision: Decision, answer: Part) -> str:
     """A balance's answer, or those of a scheduler: VM id to hosts."""
     single = isinstance(answer.get("vm"), str)
     moves = {answer["vm"]: answer.get("hosts", ())} if single else dict(answer)
@@ -401,7 +390,7 @@ def _migrations(decision: Decision, answer: Mapping[str, Any]) -> str:
     return f"migrate {'; '.join([*words, *more])}"
 
 
-def _listed(names: Sequence[str], word: str) -> str:
+def _listed(names: List[str], word: str) -> str:
     """``lynx, puma or serval``; of many the first ones, and how many more."""
     shown = [*names[:_MOST_NAMED]]
     if len(names) > len(shown):

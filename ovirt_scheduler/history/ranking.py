@@ -12,6 +12,7 @@ from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.units import Kind
 
 Decision = Mapping[str, Any]
+Part = Mapping[str, Any]  # of a decision: a unit, a host, a verdict or a cost
 
 
 class Ranking:
@@ -34,7 +35,7 @@ def shadows(decision: Decision) -> Set[str]:
     return {unit["name"] for unit in decision.get("units", ()) if unit.get("mode") == "shadow"}
 
 
-def live_units(decision: Decision, kind: Kind) -> List[Mapping[str, Any]]:
+def live_units(decision: Decision, kind: Kind) -> List[Part]:
     """The units of a kind that counted, in the order asked for."""
     return [
         unit
@@ -108,7 +109,7 @@ def _shares(
     }
 
 
-def _weighted(cost: Mapping[str, Any], functions: int) -> int:
+def _weighted(cost: Part, functions: int) -> int:
     factor = int(cost.get("factor", 1))
     limit = aggregate.bound(factor, functions)
     return factor * max(-limit, min(limit, int(cost["cost"])))

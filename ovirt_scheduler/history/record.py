@@ -8,20 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import replace
-from typing import (
-    Any,
-    Container,
-    Dict,
-    Iterable,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-    Union,
-    cast,
-)
+from typing import Any, Container, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ovirt_scheduler.history import ranking
 from ovirt_scheduler.model import aggregate
@@ -126,8 +113,8 @@ def _of_units(decision: Decision) -> Record:
     elif kind is Kind.COST_FUNCTION:
         record["answer"] = [host["id"] for host in best_first(hosts)]
         record["decisive"] = _decisive(record)
-    elif kind is Kind.FILTER:
-        record["answer"] = list(cast("Tuple[str, ...]", answer))
+    elif isinstance(answer, tuple):
+        record["answer"] = list(answer)
     return _ended(record, decision.errors, decision.secret)
 
 
@@ -171,7 +158,7 @@ def _of_driver(decision: DriverDecision) -> Record:
     return _ended(record, decision.errors, decision.secret)
 
 
-def best_first(hosts: Iterable[Record]) -> List[Record]:
+def best_first(hosts: Sequence[Record]) -> List[Record]:
     """The hosts that have a total, the best first; of equal ones that which was given first."""
     return sorted((host for host in hosts if "total" in host), key=lambda host: host["total"])
 
@@ -243,7 +230,8 @@ def _begun(caller: Caller, method: str, time: float, seconds: float) -> Record:
 def _ended(record: Record, errors: Sequence[str], secret: str) -> Record:
     if errors:
         record["errors"] = list(errors)
-    return cast("Record", _hidden(record, secret)) if secret else record
+    hidden: Record = _hidden(record, secret) if secret else record
+    return hidden
 
 
 def _put_vm(record: Record, vm: Optional[str], names: Mapping[str, str]) -> None:
@@ -352,7 +340,7 @@ def _put_costs(hosts: Sequence[Record], costs: Sequence[_Asked], functions: int)
             continue
         name, factor = asked.wanted.name, asked.wanted.factor
         limit = aggregate.bound(factor, functions)
-        for host, cost in cast("Mapping[str, int]", result.value).items():
+        for host, cost in result.value.items():
             counted = max(-limit, min(limit, cost))
             entry: Record = {
                 "unit": name, "cost": cost, "factor": factor, "weighted": factor * counted

@@ -10,22 +10,10 @@ import bisect
 import threading
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
-from typing import (
-    Any,
-    Collection,
-    Container,
-    Deque,
-    Dict,
-    Iterator,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ovirt_scheduler.history import ranking
+from ovirt_scheduler.history.ranking import Decision, Part
 
 # Seconds: upper ends of the histograms' buckets (contract 9).
 BUCKETS = (
@@ -79,7 +67,7 @@ class UnitTally:
     kind: str
     outcomes: Counter[Tuple[str, str]] = field(default_factory=Counter)  # by outcome and mode
     times: Histogram = field(default_factory=Histogram)
-    recent: Deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))  # seconds
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))  # seconds
     minutes: Dict[int, List[int]] = field(default_factory=dict)  # minute: calls, failures
     failing_since: Optional[float] = None  # seconds since 1970; None: its last call was well
     last_error: str = ""
@@ -121,7 +109,7 @@ class Tally:
         self._times: Dict[str, Histogram] = {}
         self._no_host_left: Counter[str] = Counter()
 
-    def add(self, record: Mapping[str, Any], time: float) -> None:
+    def add(self, record: Decision, time: float) -> None:
         """Count a decision.
 
         Args:
@@ -199,7 +187,7 @@ def _copied(tally: UnitTally) -> UnitTally:
     )
 
 
-def _removed(record: Mapping[str, Any]) -> Counter[str]:
+def _removed(record: Decision) -> Counter[str]:
     """How many hosts each filter removed."""
     return Counter(
         verdict["unit"]
@@ -209,7 +197,7 @@ def _removed(record: Mapping[str, Any]) -> Counter[str]:
     )
 
 
-def _no_host_left(record: Mapping[str, Any], shadows: Container[str]) -> bool:
+def _no_host_left(record: Decision, shadows: Set[str]) -> bool:
     """Whether there were hosts, and filters removed each."""
     hosts = record.get("hosts", ())
     return bool(hosts) and all(
@@ -221,7 +209,7 @@ def _no_host_left(record: Mapping[str, Any], shadows: Container[str]) -> bool:
     )
 
 
-def _would_decide(record: Mapping[str, Any], shadows: Collection[str]) -> Iterator[str]:
+def _would_decide(record: Decision, shadows: Set[str]) -> Iterator[str]:
     """The units in shadow with which another host were the best."""
     if shadows:
         best = ranking.ranking(record).best
@@ -230,7 +218,7 @@ def _would_decide(record: Mapping[str, Any], shadows: Collection[str]) -> Iterat
                 yield name
 
 
-def _add_call(tally: UnitTally, unit: Mapping[str, Any], decision: str, time: float) -> None:
+def _add_call(tally: UnitTally, unit: Part, decision: str, time: float) -> None:
     outcome, seconds = unit["outcome"], unit.get("milliseconds", 0.0) / 1000
     failed = outcome != "ok"
     tally.outcomes[outcome, unit.get("mode", "live")] += 1

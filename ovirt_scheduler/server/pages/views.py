@@ -8,7 +8,6 @@ from typing import Any, Dict, Iterable, List, Mapping, Sequence, cast
 from ovirt_scheduler.history import explanation, ranking
 from ovirt_scheduler.history.ranking import Decision
 from ovirt_scheduler.model.units import Kind
-from ovirt_scheduler.server.pages import status
 
 View = Dict[str, Any]
 
@@ -41,29 +40,18 @@ def summaries(decisions: Iterable[Decision]) -> List[View]:
 def decision(of: Decision) -> View:
     """All that the page of one decision shows."""
     found = ranking.ranking(of)
-    decisive = set(of.get("decisive", ()))
     columns = [unit for unit in of.get("units", ()) if unit.get("kind") in _COLUMNS]
-    facts = [("When", explanation.when(of)), ("Took", status.milliseconds(of.get("milliseconds")))]
-    facts += [("Asked by", of["caller"])] if of.get("caller") else []
-    facts += [("Cluster", of["cluster"])] if of.get("cluster") else []
-    facts += [(f"Property {name}", value) for name, value in of.get("properties", {}).items()]
-    facts += [("Decision", of["id"])]
     hosts = explanation.in_order(of)
     view = {
+        **{name: value for name, value in of.items() if name not in ("hosts", "answer")},
         **_summary(of),
-        "facts": facts,
-        "errors": of.get("errors", ()),
         "ranked": bool(found.totals),
-        "columns": [
-            {"name": unit["name"], "note": _note(unit), "decisive": unit["name"] in decisive}
-            for unit in columns
-        ],
+        "columns": columns,
         "rows": [_row(host, columns, found) for host in hosts[:_MOST_HOSTS]] if columns else (),
         "left_out": max(0, len(hosts) - _MOST_HOSTS),
         "sentences": [
             line.text.strip() for line in itertools.islice(explanation.lines(of), 2, _MOST_HOSTS)
         ],
-        "units": of.get("units", ()),
     }
     return cast("View", explanation.cleaned(view))
 
@@ -87,13 +75,6 @@ def _summary(of: Decision) -> View:
         "state": "bad" if bad else "good",
         "milliseconds": of.get("milliseconds"),
     }
-
-
-def _note(unit: Mapping[str, Any]) -> str:
-    factor = f", factor {unit['factor']}" if "factor" in unit else ""
-    shadow = ", looks on only" if unit.get("mode") == "shadow" else ""
-    failed = f", {unit['outcome']}" if explanation.has_failed(unit) else ""
-    return f"{unit['kind']}{factor}{shadow}{failed}"
 
 
 def _row(

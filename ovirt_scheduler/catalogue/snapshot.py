@@ -52,7 +52,7 @@ class Outdated(NamedTuple):
 
 
 class CatalogueSource(Protocol):
-    """Where policy units and drivers come from: the registry, or one file that is tried."""
+    """Where policy units and drivers come from: the registry, or a catalogue that stays."""
 
     def refresh(self) -> Catalogue:
         """Look for changed files, load them, and wait for that."""
@@ -63,7 +63,10 @@ class CatalogueSource(Protocol):
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All policy units and drivers at one moment, and what could not be loaded."""
+    """All policy units and drivers at one moment, and what could not be loaded.
+
+    It does not change. So it can be a ``CatalogueSource``, which gives itself.
+    """
 
     units: Mapping[Key, PolicyUnit] = field(default_factory=dict)
     faults: Tuple[PluginError, ...] = ()
@@ -73,6 +76,12 @@ class Catalogue:
     unused: Tuple[Path, ...] = ()  # files that have nothing to call and belong to no plugin
     missed: Mapping[str, str] = field(default_factory=dict)  # filters that should be: why not
     not_loaded: Mapping[str, str] = field(default_factory=dict)  # names of units: why not
+
+    def refresh(self) -> Catalogue:
+        """This one."""
+        return self
+
+    current = refresh
     outdated: Mapping[str, Outdated] = field(default_factory=dict)  # by the plugin's file
     shadows: Mapping[Key, PolicyUnit] = field(default_factory=dict)  # that only look on
 

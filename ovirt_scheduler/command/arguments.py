@@ -10,11 +10,11 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Collection, List, Mapping, NoReturn, Sequence, Tuple
+from typing import Any, Callable, Collection, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
 from ovirt_scheduler.command import tables
 from ovirt_scheduler.command.tables import Shown
-from ovirt_scheduler.errors import NotOverwritten, NotPermitted
+from ovirt_scheduler.errors import BadUsage, NotOverwritten, NotPermitted
 from ovirt_scheduler.history import store
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.settings import config
@@ -200,15 +200,39 @@ def history() -> Path:
     return file
 
 
+def unwritable(path: Path) -> Optional[str]:
+    """Why this user cannot write a file of that path; None where nothing is seen against it."""
+    if path.is_dir():
+        return "is a folder"
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent}"
+    place = path if path.exists() else path.parent
+    return None if os.access(place, os.W_OK) else f"{place} cannot be written by this user"
+
+
+def expect_writable(path: Optional[Path]) -> None:
+    """See to it, before a long work begins, that its result can be written to a file.
+
+    Raises:
+        NotOverwritten: it cannot.
+    """
+    problem = None if path is None else unwritable(path)
+    if problem:
+        raise NotOverwritten(f"{path}: cannot be written: {problem}")
+
+
 def settings(options: argparse.Namespace, for_daemon: bool = False) -> Settings:
     """Read scheduler.conf, or the file of ``--config``; ``--plugins`` replaces its plugins_path.
 
     Raises:
         ConfigError: something in it is wrong.
+        BadUsage: ``--plugins`` names nothing.
     """
     settings = config.load(options.config, os.environ, for_daemon)
-    if getattr(options, "plugins", None):
+    if getattr(options, "plugins", None) is not None:
         folders = tuple(Path(folder).absolute() for folder in options.plugins.split(":") if folder)
+        if not folders:
+            raise BadUsage("--plugins names no folder; leave it out to have those of the settings")
         settings = replace(settings, plugins_path=folders, plugins_path_optional=frozenset())
     return settings
 

@@ -38,7 +38,7 @@ from ovirt_scheduler.command.setup.files import CONF
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import daemon
-from ovirt_scheduler.errors import BadUsage, NotPermitted, SchedulerError
+from ovirt_scheduler.errors import BadInput, BadUsage, NotPermitted, SchedulerError
 from ovirt_scheduler.model import near
 from ovirt_scheduler.settings import config
 
@@ -178,6 +178,8 @@ def _setup(options: argparse.Namespace) -> Shown:
       setup --root /mnt/image
     """
     root = Path("/") if options.root is None else options.root.resolve()
+    if not root.is_dir():
+        raise BadInput(f"--root {root}: there is no such folder")
     machine = Machine(root, live=root == Path("/"))
     if machine.live and os.geteuid() != 0 and not options.dry_run:
         raise NotPermitted(

@@ -211,7 +211,7 @@ def _time(name: str, text: Optional[str], now: float) -> Optional[float]:
         return None
     ago = _AGO.fullmatch(text)
     if ago is not None:
-        return now - int(ago[1]) * _SECONDS[ago[2]]
+        return max(0.0, now - int(ago[1]) * _SECONDS[ago[2]])
     try:
         return moment(text)
     except (ValueError, OverflowError):

@@ -69,6 +69,7 @@ def _run(options: argparse.Namespace) -> Shown:
       replay --with RackSpread=2 --plugins plugins.new
       replay --since 1w --html report.html
     """
+    arguments.expect_writable(options.html)
     changes = _changes(options)
     chosen, plugins = decisions.query(options, time.time(), _MOST), options.plugins
     options.plugins = None
@@ -79,11 +80,11 @@ def _run(options: argparse.Namespace) -> Shown:
         raise NotRecorded(_nothing(reader))
     with runtime.started(settings) as running:
         policies = [Policy(running.executor, settings, Changes())]
-        changed = bool(plugins) or changes != Changes()
+        changed = plugins is not None or changes != Changes()
         if changed:
             options.plugins = plugins
             other = arguments.settings(options)
-            policies.append(Policy(running.executor, other, changes, beside=bool(plugins)))
+            policies.append(Policy(running.executor, other, changes, beside=plugins is not None))
         comparison = Comparison(changed)
         stopped = _replay(reader, numbers, policies, settings, comparison)
     faults = [str(fault) for fault in policies[-1].catalogue.faults]

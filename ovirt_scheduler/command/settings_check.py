@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import http.client
-import os
 import socket
 import ssl
 import xmlrpc.client
 from pathlib import Path
-from typing import Dict, Iterator, NamedTuple, Optional
+from typing import Dict, Iterator, NamedTuple
 
+from ovirt_scheduler.command import arguments
 from ovirt_scheduler.errors import AddressUnavailable, ConfigError
 from ovirt_scheduler.security import certificates
 from ovirt_scheduler.server.http import listening
@@ -29,7 +29,7 @@ def problems(settings: Settings) -> Iterator[str]:
     Its own certificates are left to ``certificate_report``, plugins to the loader.
     """
     if settings.log_file is not None:
-        reason = _unwritable(settings.log_file)
+        reason = arguments.unwritable(settings.log_file)
         if reason:
             yield f"{settings.log_file}: {reason}; mend log_file"
     if settings.engine is not None:
@@ -47,15 +47,6 @@ def engine_problems(engine: EngineSettings) -> Iterator[str]:
             certificates.describe(engine.ca_file)
         except ConfigError as error:
             yield f"{error}; mend ca_file"
-
-
-def _unwritable(path: Path) -> Optional[str]:
-    if path.is_dir():
-        return "is a folder"
-    if not path.parent.is_dir():
-        return f"there is no folder {path.parent}"
-    place = path if path.exists() else path.parent
-    return None if os.access(place, os.W_OK) else f"{place} cannot be written by this user"
 
 
 class ListeningReport(NamedTuple):

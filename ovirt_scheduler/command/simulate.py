@@ -77,6 +77,7 @@ def _snapshot(options: argparse.Namespace) -> Shown:
       snapshot Default -f cluster.xml
       snapshot Default -f cluster.xml.gz
     """
+    arguments.expect_writable(options.file)
     engine = arguments.settings(options).engine
     if engine is None:
         raise BadUsage("there is no section [engine] in the settings: it says which engine to ask")
@@ -102,6 +103,7 @@ def _simulate(options: argparse.Namespace) -> Shown:
       simulate cluster.xml --scenario week.conf --set policy=evenly_distribute --html week.html
       simulate cluster.xml --against filters=MaxVms --against properties=maximum_vm_count=20
     """
+    arguments.expect_writable(options.html)
     settings = arguments.settings(options)
     taken = _taken(options)
     happens = Scenario() if options.scenario is None else scenario.read(options.scenario)

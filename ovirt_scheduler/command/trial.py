@@ -13,16 +13,7 @@ import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import (
-    Callable,
-    Dict,
-    Iterator,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ovirt_scheduler import manual
 from ovirt_scheduler.catalogue import files as plugin_files
@@ -185,24 +176,14 @@ def _of_cluster(engine: MadeEngine, options: argparse.Namespace) -> Inputs:
     return Inputs(hosts, vm, inputs.pairs(options.property), vms)
 
 
-class Files:
-    """The units and drivers of some files, in the place of a registry."""
-
-    def __init__(self, *files: LoadedPlugin) -> None:
-        drivers = [driver for file in files for driver in file.drivers]
-        self._catalogue = Catalogue(
-            {(unit.kind, unit.name): unit for file in files for unit in file.units},
-            drivers={driver.name: driver for driver in drivers},
-            topics={driver.topic: driver for driver in drivers if driver.topic},
-        )
-
-    def refresh(self) -> Catalogue:
-        """What was loaded; a registry would look for changes first."""
-        return self._catalogue
-
-    def current(self) -> Catalogue:
-        """What was loaded."""
-        return self._catalogue
+def catalogue_of(*files: LoadedPlugin) -> Catalogue:
+    """The units and drivers of some files."""
+    drivers = [driver for file in files for driver in file.drivers]
+    return Catalogue(
+        {(unit.kind, unit.name): unit for file in files for unit in file.units},
+        drivers={driver.name: driver for driver in drivers},
+        topics={driver.topic: driver for driver in drivers if driver.topic},
+    )
 
 
 class _Answer(NamedTuple):
@@ -254,7 +235,7 @@ def run(
     """
     with runtime.started(settings) as running:
         loaded = load(Loader(settings, running.executor.analyse), path)
-        call = terminal.here(running.prepare(settings, Files(loaded), engine))
+        call = terminal.here(running.prepare(settings, catalogue_of(loaded), engine))
         questions = [*_questions(call, loaded, path, kinds, asked, called)]
         notes = [*map(str, loaded.warnings), *_unknown(loaded, asked.properties)]
         if engine and any(_STARTING & {*names.values()} for _, names, _ in questions):

@@ -134,12 +134,6 @@ class Policy:
         self.catalogue = _with_live(registry.refresh(), changes.added)
         self._check(changes)
 
-    def refresh(self) -> Catalogue:
-        """The plugins, which do not change while decisions are made."""
-        return self.catalogue
-
-    current = refresh
-
     def _check(self, changes: Changes) -> None:
         """Refuse changes that name what nobody could be asked for.
 
@@ -173,7 +167,7 @@ class Policy:
 
     def _decide_units(self, caller: Caller, former: Record, past: _Past) -> Record:
         kind = _KINDS[former["method"]]
-        service = UnitService(self, self._executor, self._seconds, past)
+        service = UnitService(self.catalogue, self._executor, self._seconds, past)
         request = Request(
             caller,
             kind,
@@ -186,7 +180,7 @@ class Policy:
 
     def _decide_driver(self, caller: Caller, recorded: Recorded, past: _Past) -> Record:
         former, asked = recorded.record, recorded.request
-        scheduling = DriverService(self, self._executor, self._seconds, past)
+        scheduling = DriverService(self.catalogue, self._executor, self._seconds, past)
         driver = scheduling.scheduler(former["units"][-1]["name"], asked["method"])
         scheduling.selections.keep(driver.name, asked["selected"])
         filters, costs = (

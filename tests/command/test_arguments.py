@@ -85,3 +85,35 @@ def test_names_steer_no_terminal(tmp_path):
     hosts.write_text("<hosts><host id='a'><name>l&#x9b;2Jynx</name></host></hosts>")
     words = ("filter", "Good", "--hosts", str(hosts), "--local", "--plugins", str(tmp_path))
     assert run(tmp_path, *words, "-o", "names") == (0, "l\\x9b2Jynx\n", "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("replay", "--html", "{}"),
+        ("simulate", "--hosts", str(PROJECT / "demo" / "hosts.xml"), "--html", "{}"),
+        ("snapshot", "Default", "-f", "{}"),
+    ],
+)
+def test_a_result_that_cannot_be_written_is_told_before_the_work_begins(tmp_path, words):
+    """For nobody wants to lose what took an hour."""
+    file = tmp_path / "none" / "result"
+    status, out, err = run(tmp_path, *(word.format(file) for word in words))
+    told = f"ovirt-scheduler: {file}: cannot be written: there is no folder {file.parent}\n"
+    assert (status, out, err) == (73, "", told)
+
+
+def test_plugins_that_name_no_folder_are_wrong_usage(tmp_path):
+    """An empty variable of a script does not mean the folders of the settings."""
+    for empty in ("", ":"):
+        status, _, err = run(tmp_path, "check", "--plugins", empty)
+        assert (status, "--plugins names no folder" in err) == (2, True)
+
+
+def test_a_root_that_is_no_folder_is_told(tmp_path):
+    """Nothing is looked for in it."""
+    (tmp_path / "file").write_text("")
+    for name in ("file", "none"):
+        status, out, err = run(tmp_path, "setup", "--dry-run", "--root", str(tmp_path / name))
+        told = f"ovirt-scheduler: --root {tmp_path / name}: there is no such folder\n"
+        assert (status, out, err) == (66, "", told)

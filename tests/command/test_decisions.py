@@ -12,6 +12,8 @@ import tempfile
 
 import pytest
 
+from ovirt_scheduler.command import cli
+from ovirt_scheduler.command.decisions import query
 from ovirt_scheduler.history import schema
 from ovirt_scheduler.history.recording import Recording
 from ovirt_scheduler.history.store import FILE
@@ -271,3 +273,9 @@ def test_who_may_not_read_the_history_is_told_who_may():
     assert ended.stdout == "replay 77\ndecisions 77\nsimulate 77\n"
     told = f"ovirt-scheduler: {name}/history.sqlite: only root and the daemon's user may read it"
     assert [line.partition(";")[0] for line in ended.stderr.splitlines()] == [told] * 3
+
+
+def test_so_long_ago_is_1970_at_the_earliest():
+    """No daemon could be asked for a time before that."""
+    options = cli.parser().parse_args(["decisions", "--since", "99999999w"])
+    assert query(options, MORNING).since == 0

@@ -164,7 +164,7 @@ class Runs:
     def _services(self, hosts: Hosts, vms: Vms, *files: LoadedPlugin) -> Services:
         """What calls the units and drivers of some files, on these hosts and VMs."""
         self._engine.cluster = MadeCluster(elements(hosts), elements(vms))
-        return self._running.prepare(self._settings, trial.Files(*files), self._engine)
+        return self._running.prepare(self._settings, trial.catalogue_of(*files), self._engine)
 
     def _load(self, plugin: Path) -> LoadedPlugin:
         __tracebackhide__ = True

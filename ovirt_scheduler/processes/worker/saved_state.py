@@ -18,15 +18,18 @@ import sys
 import threading
 import time
 import warnings
-from typing import Any, Callable, Collection, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Collection, Dict, List, Mapping, NamedTuple, Tuple
 
 _LIBC = ctypes.CDLL(None)
-_ENVIRON = ctypes.POINTER(ctypes.c_char_p).in_dll(_LIBC, "environ")
+_ENVIRON = ctypes.c_void_p.in_dll(_LIBC, "environ")  # an array that ends with a null
+_ADDRESS_BYTES = ctypes.sizeof(ctypes.c_void_p)
 _ZONE = ctypes.c_long.in_dll(_LIBC, "timezone")
 _clear_environment = _LIBC.clearenv
+_string_at = ctypes.string_at
 _putenv, _umask = os.putenv, os.umask
 _set_locale = functools.partial(locale.setlocale, locale.LC_ALL)  # asks, where nothing is given
-_seed, _tzset = random.seed, time.tzset
+_seed, _urandom, _int_of, _tzset = random.seed, os.urandom, int.from_bytes, time.tzset
+_SEED_BYTES = 16  # by itself random.seed() asks the kernel for 2,496
 _set_wakeup = signal.set_wakeup_fd
 _notice_filters = getattr(warnings, "_filters_mutated", lambda: None)
 
@@ -63,7 +66,7 @@ class SavedState:
     def __init__(self) -> None:
         self._environ = os.environ
         self._variables: Dict[bytes, bytes] = vars(os.environ)["_data"]
-        self._environment = dict(self._variables), _c_environment()
+        self._environment = dict(self._variables), _addresses()
         self._mask = _umask(0o022)
         _umask(self._mask)
         self._settings = [(get, put, get()) for get, put in _SETTINGS]
@@ -121,18 +124,19 @@ class SavedState:
         sys.dont_write_bytecode = self._bytecode
         self._restore_environment()
         _set_wakeup(-1)
-        _seed()
+        _seed(_int_of(_urandom(_SEED_BYTES), "little"))
 
     def _restore_environment(self) -> None:
         os.environ = self._environ  # noqa: B003  the same object again
-        python, c = self._environment
-        if self._variables != python or _c_environment() != c:
+        python, (array, addresses) = self._environment
+        in_place = (_ENVIRON.value or 0) == array and _string_at(array, len(addresses)) == addresses
+        if not in_place or self._variables != python:
             self._variables.clear()
             self._variables.update(python)
             _clear_environment()
             for name, value in python.items():
                 _putenv(name, value)
-            self._environment = python, _c_environment()
+            self._environment = python, _addresses()
             _tzset()
         elif (_ZONE.value, time.tzname) != self._zone:
             _tzset()
@@ -167,12 +171,17 @@ class _List:
         return True
 
 
-def _c_environment() -> List[Optional[bytes]]:
-    """The environment of the C library, which ``os.putenv`` changes unseen by ``os.environ``."""
-    found: List[Optional[bytes]] = []
-    while _ENVIRON and (variable := _ENVIRON[len(found)]) is not None:
-        found.append(variable)
-    return found
+def _addresses() -> Tuple[int, bytes]:
+    """Where the C library's environment lies, and where each of its variables does.
+
+    ``os.putenv`` changes them unseen by ``os.environ``; each other value has another address.
+    """
+    array = _ENVIRON.value or 0
+    found = ctypes.cast(array, ctypes.POINTER(ctypes.c_void_p))
+    size = 0
+    while array and (not size or found[size // _ADDRESS_BYTES - 1]):
+        size += _ADDRESS_BYTES
+    return array, _string_at(array, size)
 
 
 def _loggers() -> List[Tuple[str, logging.Logger]]:

@@ -53,7 +53,7 @@ class HistoryState:
     """The history of decisions, as far as its writer knows it."""
 
     decisions: int
-    size: int  # bytes
+    bytes: int
     waiting: int
     dropped: int
     problem: str = ""
@@ -66,8 +66,8 @@ class ProcessesState:
     kept: int
     started: int
     replaced: Mapping[str, int]  # by reason
-    zygotes: int  # that were started, the present one included
-    busy: int  # places for calls
+    zygotes_started: int  # that were started, the present one included
+    running: int  # places for calls
     places: int
     waiting: int  # requests
     refused: int  # requests, for the daemon was at its limit

@@ -122,9 +122,9 @@ class _Collector:
         yield replaced
         yield self._total("processes_started", "Processes started below the zygote.",
                           processes.started)  # fmt: skip
-        yield self._total("zygotes_started", "Zygotes started.", processes.zygotes)
+        yield self._total("zygotes_started", "Zygotes started.", processes.zygotes_started)
         yield self._single("processes_kept", "Processes of plugins that are kept.", processes.kept)
-        yield self._single("calls_running", "Places for calls that are taken.", processes.busy)
+        yield self._single("calls_running", "Places for calls that are taken.", processes.running)
         yield self._single("calls_places", "Places for calls.", processes.places)
         yield self._single("requests_waiting", "Requests that wait for a place.", processes.waiting)
         yield self._total("requests_refused", "Requests refused at the limit.", processes.refused)
@@ -151,7 +151,7 @@ class _Collector:
             history = state.history
             yield self._single("history_decisions", "Decisions that the history holds.",
                                history.decisions)  # fmt: skip
-            yield self._single("history_size_bytes", "Size of the history.", history.size)
+            yield self._single("history_size_bytes", "Size of the history.", history.bytes)
             yield self._single("history_queue", "Records that wait to be written.", history.waiting)
             yield self._total("history_dropped", "Records that were not written.", history.dropped)
         looks = self._gauge("cluster_last_look_timestamp_seconds",

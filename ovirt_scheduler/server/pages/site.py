@@ -189,18 +189,12 @@ class Site:
             problem, code = str(error), 400 if isinstance(error, BadParameters) else 503
         if as_json:
             return _json_list(found)
-        fields = [
-            {
-                "name": name, "label": label, "hint": hint, "value": asked.get(name, ""),
-                "options": query.OUTCOMES if name == "outcome" else (),
-            }
-            for name, label, hint in _FIELDS
-        ]  # fmt: skip
         older = ""
         if len(found) == wanted.get("limit", _ROWS):
             older = f"/decisions?{urlencode({**asked, 'until': found[-1]['time']})}"
         return self._html(
-            code, "decisions.html", here="decisions", fields=fields,
+            code, "decisions.html", here="decisions", fields=_FIELDS, asked=asked,
+            outcomes=query.OUTCOMES,
             problem=problem, decisions=views.summaries(found), older=older, nothing=_NOTHING,
         )  # fmt: skip
 

@@ -11,6 +11,9 @@ from ovirt_scheduler.model.daemon_state import DaemonState, UnitState
 
 Status = Dict[str, Any]
 
+_PROCESSES = ("kept", "started", "replaced", "zygotes_started")
+_CALLS = ("running", "places", "waiting", "refused")
+
 _PLANNED = 100  # migrations of a plan that are shown
 _DAY = 86400.0
 _CERTIFICATE_DAYS = 30
@@ -34,18 +37,8 @@ def status(state: DaemonState, tally: Tally, now: float) -> Status:
         "line": _line(units, problems, now),
         "problems": problems,
         "units": units,
-        "processes": {
-            "kept": processes.kept,
-            "started": processes.started,
-            "replaced": dict(processes.replaced),
-            "zygotes_started": processes.zygotes,
-        },
-        "calls": {
-            "running": processes.busy,
-            "places": processes.places,
-            "waiting": processes.waiting,
-            "refused": processes.refused,
-        },
+        "processes": {name: getattr(processes, name) for name in _PROCESSES},
+        "calls": {name: getattr(processes, name) for name in _CALLS},
         "clusters": [
             _known(
                 name=cluster.name,
@@ -78,14 +71,7 @@ def status(state: DaemonState, tally: Tally, now: float) -> Status:
             problem=engine.problem,
         )
     if state.history is not None:
-        history = state.history
-        report["history"] = _known(
-            decisions=history.decisions,
-            bytes=history.size,
-            waiting=history.waiting,
-            dropped=history.dropped,
-            problem=history.problem,
-        )
+        report["history"] = _known(**vars(state.history))
     return report
 
 

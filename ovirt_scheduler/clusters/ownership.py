@@ -129,6 +129,9 @@ class ClusterOwnership:
         if not self._makes:
             memory.mark = ""  # it begins to drive the cluster when it is told to
             return
+        latest = Mark.read(memory.mark)
+        if latest is not None and latest.daemon == self._mark.daemon:
+            self._mark = latest  # before a reload the former thread may have taken the cluster over
         if memory.taking:
             self._take_over()
         first = min(others, key=lambda mark: mark.rank, default=None)

@@ -51,11 +51,15 @@ def test_who_began_first_drives_and_who_took_over_last_before_them():
     assert [str(each) for each in sorted(map(Mark.read, reversed(wanted)), key=lambda each: each.rank)] == wanted  # fmt: skip
 
 
+def ownership_of(store, drive=Drive.ON):
+    settings = ClusterSettings("Default", "default", {}, 60.0, 600.0, drive=drive)
+    return ClusterOwnership(settings, store)
+
+
 def begin(folder, drive=Drive.ON):
     """How the daemon of that state folder begins to look after the cluster."""
     store = DriveMemory(folder / "clusters.json")
-    settings = ClusterSettings("Default", "default", {}, 60.0, 600.0, drive=drive)
-    ownership = ClusterOwnership(settings, store)
+    ownership = ownership_of(store, drive)
     ownership.settle()
     store.save("Default")
     wait_until(lambda: time.time_ns() // 1_000_000 > Mark.read(ownership.mark).since)
@@ -75,6 +79,19 @@ def test_a_dry_run_does_not_count_as_driving(tmp_path):
     later.settle()
     assert later.driven_by == Mark.read(driver.mark).daemon
     assert driver.driven_by == ""
+
+
+def test_a_takeover_in_the_middle_of_a_reload_holds(tmp_path):
+    """What looks after the cluster next was made already, and looks after the former has ended."""
+    store = DriveMemory(tmp_path / "clusters.json")
+    former = ownership_of(store)
+    former.settle()
+    following = ownership_of(store)
+    former.take()
+    former.settle()
+    following.settle()
+    assert Mark.read(following.mark).taken
+    assert following.mark == former.mark
 
 
 def test_a_copied_state_folder_makes_no_twin(tmp_path):

@@ -12,7 +12,7 @@ list of plain values     ``["values", value, ...]``
 ======================== ======================================================
 
 Importing this adds to the SDK's classes: each attribute is ``None`` at the class, so that an
-entity need not set what it lacks; a host or VM made by ``lazy`` finds there what makes an
+entity need not set what it lacks; a host or VM made by ``of_id`` finds there what makes an
 attribute of its state; ``copy``, ``deepcopy`` and ``pickle`` make all of them first;
 ``__latest_statistics__`` (for ``plugin.cluster_use``) reads the state alone; and a date with a zone
 can be copied and pickled.
@@ -23,7 +23,7 @@ from __future__ import annotations
 import copyreg
 import datetime
 import enum
-from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Optional, Tuple
 
 from ovirtsdk4 import List as SdkList
 from ovirtsdk4 import Struct, types
@@ -74,13 +74,13 @@ def entity_of(state: State) -> Any:
         raise UnreadableState(f"not the state of an entity: {mistake!r:.100}") from None
 
 
-def lazy(kind: str, identifier: Optional[str], record: Record) -> Any:
+def of_id(kind: str, identifier: Optional[str], record: Optional[Record] = None) -> Any:
     """Make a host or VM whose attributes are made of its state when they are first read.
 
     Args:
         kind: ``Host`` or ``Vm``.
         identifier: its id, known without reading the state.
-        record: its state.
+        record: its state; None where nothing is known of it but the id.
 
     Returns:
         An entity; reading an attribute of it raises UnreadableState if that cannot be made.
@@ -88,19 +88,9 @@ def lazy(kind: str, identifier: Optional[str], record: Record) -> Any:
     entity = _new(_STRUCTS[kind])
     held = entity.__dict__
     held["_id"] = identifier
-    held[_UNREAD] = record
+    if record is not None:
+        held[_UNREAD] = record
     return entity
-
-
-def of_ids(kind: str, ids: Sequence[str]) -> List[Any]:
-    """Make hosts or VMs (``Host``, ``Vm``) that hold nothing but their id."""
-    struct = _STRUCTS[kind]
-    entities = []
-    for identifier in ids:
-        entity = _new(struct)
-        entity.__dict__["_id"] = identifier
-        entities.append(entity)
-    return entities
 
 
 # What comes up where something is no state: a wrong name, type, number of values, too deep.

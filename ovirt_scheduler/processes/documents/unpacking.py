@@ -11,7 +11,7 @@ import json
 import mmap
 import os
 import struct
-from typing import Any, Iterable, List, Optional, Sequence, Tuple, Union, cast
+from typing import Any, Iterable, List, Optional, Sequence, Tuple, Union
 
 from ovirt_scheduler.errors import UnreadableState
 from ovirt_scheduler.processes.documents import packing, serialization
@@ -63,12 +63,10 @@ def unpack(source: Source, wanted: Optional[Sequence[str]] = None) -> List[Any]:
         numbers = map({name: number for number, name in enumerate(names)}.get, wanted)
     entities = []
     for identifier, number in zip(names if wanted is None else wanted, numbers):
-        if number is None:
-            entities += serialization.of_ids(kind, [cast("str", identifier)])
-        else:
-            end = ends[number]
-            record = packing.Record(data, end - lengths[number], end)
-            entities.append(serialization.lazy(kind, identifier, record))
+        record = None
+        if number is not None:
+            record = packing.Record(data, ends[number] - lengths[number], ends[number])
+        entities.append(serialization.of_id(kind, identifier, record))
     return entities
 
 

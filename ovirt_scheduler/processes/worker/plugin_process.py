@@ -402,7 +402,7 @@ def _entities(
     for place, sizes in task.packs.get(role.value, ()):
         sources += _parts(descriptors[place], sizes) if sizes else [descriptors[place]]
     if not sources:
-        return serialization.of_ids(role.kind, ids)
+        return [serialization.of_id(role.kind, each) for each in ids]
     if len(sources) == 1:
         return unpacking.unpack(sources[0], ids)
     found: Dict[str, Any] = {}
@@ -410,9 +410,7 @@ def _entities(
         known = {each for each in unpacking.ids(source) if each is not None and each not in found}
         wanted = [each for each in ids if each in known]
         found.update(zip(wanted, unpacking.unpack(source, wanted)))
-    missing = [each for each in ids if each not in found]
-    found.update(zip(missing, serialization.of_ids(role.kind, missing)))
-    return [found[each] for each in ids]
+    return [found.get(each) or serialization.of_id(role.kind, each) for each in ids]
 
 
 def _parts(descriptor: int, sizes: Sequence[int]) -> Iterator[bytes]:

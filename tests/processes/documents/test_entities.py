@@ -20,7 +20,6 @@ from ovirtsdk4 import Struct
 
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.processes.documents.serialization import of_ids
 from tests.support.paths import PROJECT, SHARED
 from tests.support.reading import read_host, read_hosts, read_vm, read_vms
 
@@ -202,13 +201,6 @@ def test_no_hosts() -> None:
 def test_one_vm_in_a_collection() -> None:
     """A collection with one VM is that VM."""
     assert read_vm(Document(b'<vms><vm id="a"/></vms>')).id == "a"
-
-
-def test_entities_of_ids() -> None:
-    """Entities made of ids hold the id and nothing else."""
-    first, second = of_ids("Host", ["a", "b"])
-    assert (first.id, second.id, of_ids("Vm", ["c"])[0].id) == ("a", "b", "c")
-    assert list(held(first)).count(None) == len(list(held(first))) - 1
 
 
 def test_empty_text_is_not_a_missing_value() -> None:

@@ -184,7 +184,7 @@ def test_made_by_a_plugin() -> None:
 
 def test_of_ids() -> None:
     """Hosts of which nothing is known have an id, and no attribute that fails."""
-    first, second = serialization.of_ids("Host", ["a", "b"])
+    first, second = (serialization.of_id("Host", each) for each in "ab")
     assert (first.id, second.id, first.cpu, first.name) == ("a", "b", None, None)
     assert list(differences(first, types.Host(id="a"))) == []
     assert written(first) == written(types.Host(id="a"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -60,10 +61,24 @@ def run(*command: object, **options: object) -> str:
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory) -> Path:
-    """Built as ``make rpm`` does, but of the files as they are, with this test's Python."""
-    top = tmp_path_factory.mktemp("rpm")
+    """Built as ``make rpm`` does, but of the files as they are, with this test's Python.
+
+    That takes as long as hundreds of tests: the first worker that needs it builds it for all.
+    """
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    with (shared / "rpm.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not any((shared / "rpm" / "RPMS").rglob("*.rpm")):
+            _build(shared / "rpm")
+    (built,) = (shared / "rpm" / "RPMS").rglob("*.rpm")
+    return built
+
+
+def _build(top: Path) -> None:
     name = f"ovirt-scheduler-{re.search('(?m)^Version: (.+)$', SPEC.read_text()).group(1)}"
-    (top / "SOURCES").mkdir()
+    (top / "SOURCES").mkdir(parents=True, exist_ok=True)
     with tarfile.open(top / "SOURCES" / f"{name}.tar.gz", "w:gz") as source:
         for entry in (
             "ovirt_scheduler",
@@ -87,8 +102,6 @@ def package(tmp_path_factory) -> Path:
         f"__python3 {sys.executable}",
         SPEC,
     )
-    (built,) = (top / "RPMS").rglob("*.rpm")
-    return built
 
 
 def _without_leftovers(entry: tarfile.TarInfo):

@@ -48,14 +48,13 @@ def _run(options: argparse.Namespace) -> Shown:
     """
     if (options.vm is None) == (options.decision is None):
         raise BadUsage("name a VM, by its name or id, or a decision with --decision")
-    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     with calls.history(options) as kept:
         if options.vm is None:
-            return of_decision(kept, options.decision, options.host, coloured)
-        return of_vm(kept, options.vm, options.host, coloured)
+            return of_decision(kept, options.decision, options.host)
+        return of_vm(kept, options.vm, options.host)
 
 
-def of_vm(recorded: Recorded, vm: str, host: Optional[str], coloured: bool) -> Shown:
+def of_vm(recorded: Recorded, vm: str, host: Optional[str]) -> Shown:
     """The calls of the VM's last placement, told as one.
 
     Args:
@@ -78,10 +77,10 @@ def of_vm(recorded: Recorded, vm: str, host: Optional[str], coloured: bool) -> S
     if len(ids) > 1 and vm not in ids:
         raise BadUsage(f"several VMs have the name {vm}: say which: {', '.join(ids)}")
     calls = story.of_last(found)
-    return _shown(calls, partial(story.lines, explanation.cleaned(calls)), host, coloured)
+    return _shown(calls, partial(story.lines, explanation.cleaned(calls)), host)
 
 
-def of_decision(recorded: Recorded, decision: str, host: Optional[str], coloured: bool) -> Shown:
+def of_decision(recorded: Recorded, decision: str, host: Optional[str]) -> Shown:
     """One decision.
 
     Raises:
@@ -94,14 +93,13 @@ def of_decision(recorded: Recorded, decision: str, host: Optional[str], coloured
             "there are"
         )
     cleaned = explanation.cleaned(found)
-    return _shown([found], partial(explanation.lines, cleaned), host, coloured)
+    return _shown([found], partial(explanation.lines, cleaned), host)
 
 
 def _shown(
     decisions: Sequence[Decision],
     tell: Callable[[Optional[str]], Iterable[Line]],
     host: Optional[str],
-    coloured: bool,
 ) -> Shown:
     """What is shown of decisions: lines in words, and a table of the hosts.
 
@@ -118,7 +116,7 @@ def _shown(
         hosts = explanation.host_names(cleaned)
         wanted = [found for found, name in hosts.items() if host in (found, name)]
         lines = tell(wanted[0]) if wanted else _not_asked_about(cleaned[-1], host, hosts.values())
-    text = "".join(_painted(lines, coloured)) + (f"\n{table}" if table else "")
+    text = "".join(_painted(lines)) + (f"\n{table}" if table else "")
     return Shown(text, decisions)
 
 
@@ -131,7 +129,8 @@ def _not_asked_about(last: Decision, host: str, hosts: Iterable[str]) -> Iterato
     )
 
 
-def _painted(lines: Iterable[Line], coloured: bool) -> Iterator[str]:
+def _painted(lines: Iterable[Line]) -> Iterator[str]:
+    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     for line in lines:
         colour = _COLOURS.get(line.tone) if coloured else None
         yield f"{line.text}\n" if colour is None else f"\033[{colour}m{line.text}\033[0m\n"

@@ -13,7 +13,7 @@ from typing import Callable, List, NamedTuple, Optional, Tuple
 from ovirt_scheduler import manual
 from ovirt_scheduler.command.setup.files import CONF, CONF_FOLDER, SchedulerConf
 from ovirt_scheduler.command.setup.machine import Machine
-from ovirt_scheduler.command.setup.record import Record
+from ovirt_scheduler.command.setup.record import Record, add
 from ovirt_scheduler.command.setup.step import Plan, Step
 from ovirt_scheduler.command.setup.steps import Certificate
 from ovirt_scheduler.errors import StepFailed
@@ -86,12 +86,11 @@ class TrustStore(Step):
         commands = [keytool(found, "-delete")] if stored is not None else []
         commands.append([*keytool(found, "-importcert"), "-noprompt", "-file", str(wanted)])
         words = "; ".join(" ".join(["run", *command]) for command in commands)
-        return Plan(words, lambda: self._import(commands), note=lambda: self._note(found.store))
-
-    def _note(self, store: Path) -> None:
-        name = self.machine.name(store)
-        if name not in self.record.trust_stores:
-            self.record.trust_stores.append(name)
+        return Plan(
+            words,
+            lambda: self._import(commands),
+            note=lambda: add(self.record.trust_stores, self.machine.name(found.store)),
+        )
 
     def _import(self, commands: List[List[str]]) -> None:
         for command in commands:
@@ -148,11 +147,12 @@ class EngineSetting(Step):
         former = self._present()
         if former == value:
             return Plan(f"already so: {self.key} is {value}")
-        return Plan(f"run {command}", lambda: self._set(value), note=lambda: self._note(former))
-
-    def _note(self, former: str) -> None:
-        # The first one, as later ones are setup's.
-        self.record.engine_config.setdefault(self.key, former)
+        return Plan(
+            f"run {command}",
+            lambda: self._set(value),
+            # Of several runs the first one's, as what later ones find is setup's.
+            note=lambda: self.record.engine_config.setdefault(self.key, former),
+        )
 
     def _set(self, value: str) -> None:
         tool = str(self.machine.path(_ENGINE_CONFIG))

@@ -41,6 +41,12 @@ def checksum(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
+def add(values: List[str], value: str) -> None:
+    """Add to one of the record's lists what is not in it yet."""
+    if value not in values:
+        values.append(value)
+
+
 def load(machine: Machine) -> Optional[Record]:
     """Read the record of a machine, or give None if nothing was set up.
 
@@ -61,8 +67,3 @@ def save(machine: Machine, record: Record) -> None:
     """Write the record, for people to read, too."""
     data = json.dumps(dataclasses.asdict(record), indent=1, sort_keys=True)
     machine.write(FILE, data.encode() + b"\n")
-
-
-def forget(machine: Machine) -> None:
-    """Remove the record."""
-    machine.path(FILE).unlink()

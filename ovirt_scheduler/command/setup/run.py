@@ -78,7 +78,7 @@ def remove(machine: Machine, dry_run: bool, write: Write) -> int:
     steps = _steps(machine, record, conf, SetupOptions(engine=True, adopt=True))
     left = _run(machine, record, [step.plan_removal for step in reversed(steps)], dry_run, write)
     if not dry_run:
-        install_record.forget(machine)
+        machine.path(install_record.FILE).unlink()
     return left
 
 

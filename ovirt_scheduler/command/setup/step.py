@@ -26,10 +26,10 @@ class Plan(NamedTuple):
     """
 
     words: str  # what is to be done ("make the folder ..."), or why nothing is
-    act: Optional[Callable[[], None]] = None  # does it
+    act: Optional[Callable[[], object]] = None  # does it
     left: bool = False  # whether the administrator has to do it
     removes: str = ""  # what is gone when it is done: the machine's name of a file or folder
-    note: Callable[[], None] = nothing  # writes into the record what ``act`` is about to do
+    note: Callable[[], object] = nothing  # writes into the record what ``act`` is about to do
 
 
 @dataclass

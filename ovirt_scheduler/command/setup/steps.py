@@ -11,7 +11,7 @@ from typing import ClassVar, Iterator, List, Optional, Sequence
 from ovirt_scheduler import manual
 from ovirt_scheduler.command.setup.files import PACKAGES, UNIT, SchedulerConf, ShippedFile, shipped
 from ovirt_scheduler.command.setup.machine import Machine, Owner, acting_as
-from ovirt_scheduler.command.setup.record import Record, checksum
+from ovirt_scheduler.command.setup.record import Record, add, checksum
 from ovirt_scheduler.command.setup.step import Plan, Step
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.security import certificates
@@ -106,15 +106,11 @@ class Folder(Step):
         place = self.machine.path(self.name)
         if not place.exists():
             words = f"make the folder {self.name}, mode {self.mode:04o}, of {self.user}"
-            return Plan(words, self._make, note=self._note)
+            return Plan(words, self._make, note=lambda: add(self.record.folders, self.name))
         if place.stat().st_mode & 0o022:
             words = f"close the folder {self.name} to other writers, mode {self.mode:04o}"
             return Plan(words, lambda: place.chmod(self.mode))
         return Plan(f"already so: the folder {self.name}")
-
-    def _note(self) -> None:
-        if self.name not in self.record.folders:
-            self.record.folders.append(self.name)
 
     def is_of(self, owner: Owner) -> bool:
         """Whether the folder exists and belongs to a user."""
@@ -135,7 +131,7 @@ class Folder(Step):
         place = machine.path(self.name)
         if not place.exists():
             return Plan(f"nothing to undo: no folder {self.name}")
-        if self.name not in self.record.folders:
+        if self.name not in self.record.folders or place.is_symlink():
             return Plan(f"kept: the folder {self.name}, which was there before")
         stay = [entry for entry in place.iterdir() if machine.name(entry) not in machine.gone]
         held = sorted({entry.name for entry in stay} - _DAEMONS_OWN.get(self.name, set()))
@@ -144,13 +140,7 @@ class Folder(Step):
         return Plan(f"remove the folder {self.name}", self._remove, removes=self.name)
 
     def _remove(self) -> None:
-        place = self.machine.path(self.name)
-        for own in place.iterdir():
-            if own.is_dir() and not own.is_symlink():
-                shutil.rmtree(own)
-            else:
-                own.unlink()
-        place.rmdir()
+        shutil.rmtree(self.machine.path(self.name))
         self.record.folders.remove(self.name)
 
 
@@ -176,10 +166,11 @@ class Link(Step):
             return Plan(f"already so: {self.name} leads to {self.target}")
         if there is not None and there != self.record.links.get(self.name):
             return Plan(f"kept: {self.name}, which was there before")
-        return Plan(f"link {self.name} to {self.target}", self._make, note=self._note)
-
-    def _note(self) -> None:
-        self.record.links[self.name] = self.target
+        return Plan(
+            f"link {self.name} to {self.target}",
+            self._make,
+            note=lambda: self.record.links.update({self.name: self.target}),
+        )
 
     def _make(self) -> None:
         place = self.machine.path(self.name)

@@ -141,12 +141,19 @@ class Policy:
             BadUsage: a unit that is to be asked is not there.
         """
         there = {name for _, name in self.catalogue.units}
-        for name, factor in changes.added.items():
-            if name not in there:
-                raise BadUsage(f"--with {name}: there is no such unit{near.hint(name, there)}")
-            kinds = self.catalogue.kinds_of(name)
-            if factor is not None and Kind.COST_FUNCTION not in kinds:
-                raise BadUsage(f"--with {name}={factor}: it is no cost function, and has no factor")
+        options: Sequence[Tuple[str, Mapping[str, Optional[int]]]] = (
+            ("--set", changes.factors),
+            ("--with", changes.added),
+            ("--without", dict.fromkeys(changes.without)),
+        )
+        for option, units in options:
+            for name, factor in units.items():
+                if name not in there:
+                    hint = near.hint(name, there)
+                    raise BadUsage(f"{option} {name}: there is no such unit{hint}")
+                if factor is not None and Kind.COST_FUNCTION not in self.catalogue.kinds_of(name):
+                    problem = "it is no cost function, and has no factor"
+                    raise BadUsage(f"{option} {name}={factor}: {problem}")
 
     def make(self, recorded: Recorded, documents: Documents) -> Made:
         """Make a decision: its record, or why it was refused.

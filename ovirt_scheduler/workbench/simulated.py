@@ -215,6 +215,7 @@ class SimulatedCluster:
     Attributes:
         name: of the cluster.
         clusters: elements that tell of the cluster itself.
+        left_out: names of VMs that run on a host that is not there, and why they do not count.
 
     Raises:
         BadInput: there is no host; or a host or VM is of version 3 of the engine's API, or has a
@@ -231,11 +232,14 @@ class SimulatedCluster:
         entities: List[_Entity] = [*self.hosts.values(), *self.vms.values()]
         if any("status/state" in each.document.values for each in entities):
             raise BadInput("its hosts or VMs are of version 3 of the engine's API; 4 is needed")
+        self.left_out: Dict[str, str] = {}
         for vm in self.vms.values():
-            host = self.hosts.get(vm.document.values.get("host", ""))
-            if host is not None and vm.document.values.get("status", UP) in _RUNNING:
-                vm.host = host
-                host.vms[vm.id] = vm
+            runs_on, status = vm.document.values.get("host"), vm.document.values.get("status", UP)
+            if runs_on in self.hosts and status in _RUNNING:
+                vm.host = self.hosts[runs_on]
+                vm.host.vms[vm.id] = vm
+            elif runs_on and status in _RUNNING:
+                self.left_out[vm.name] = f"runs on host {runs_on}, which is not there"
         for host in self.hosts.values():
             host.settle()
 

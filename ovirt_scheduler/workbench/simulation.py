@@ -82,6 +82,7 @@ class Outcome:
         waiting: migrations that the policy wants at the end, and why they are not made.
         unplaced: names of VMs that found no host at the end, and why.
         closed: names of hosts that nobody may use at the end, and why.
+        left_out: names of VMs that count as not running from the beginning, and why.
         rested: whether it came to rest.
         stopped: whether Ctrl-C came before.
         problems: what went wrong in plugins, and how often.
@@ -94,6 +95,7 @@ class Outcome:
     waiting: Mapping[str, str] = field(default_factory=dict)
     unplaced: Dict[str, str] = field(default_factory=dict)
     closed: Dict[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
     balancings: int = 0
     rested: bool = False
     stopped: bool = False
@@ -147,7 +149,7 @@ class Simulation:
         self._most = most
         self._tell = tell
         self._hour = 0.0
-        self._outcome = Outcome()
+        self._outcome = Outcome(left_out=self._cluster.left_out)
         self._coming: Deque[Arrival] = deque(scenario.arrivals)
         self._events: Deque[HostEvent] = deque(scenario.host_events)
         self._going: Dict[str, float] = {}  # by VM: when it ends

@@ -99,7 +99,8 @@ def notes(outcome: Outcome) -> Iterator[Tuple[str, str]]:
         for counts in (outcome.refused, outcome.problems)
     )
     for what, whys in (
-        ("no host", outcome.unplaced), ("nobody may use", outcome.closed),
+        ("left out", outcome.left_out), ("no host", outcome.unplaced),
+        ("nobody may use", outcome.closed),
         ("not migrated", {**outcome.waiting, **refused}), ("problem", problems),
     ):  # fmt: skip
         for name, why in [*whys.items()][:_MOST_NOTES]:

@@ -355,6 +355,9 @@ def test_a_factor_or_unit_that_is_none_is_refused(recording, monkeypatch, capsys
     given = ["replay", "--config", str(settings(recording))]
     for options, words in (
         (["--with", "Larg=2"], "--with Larg: there is no such unit; did you mean Large?"),
+        (["--without", "Larg"], "--without Larg: there is no such unit; did you mean Large?"),
+        (["--set", "Larg=2"], "--set Larg: there is no such unit; did you mean Large?"),
+        (["--set", "Chance=2"], "--set Chance=2: it is no cost function, and has no factor"),
         (["--set", "Free"], "--set Free: write the factor, too: --set Free=2"),
         (["--set", "Free=x"], "--set Free=x: the factor of Free has to be an integer"),
         (["--vm", "nobody"], "no recorded decision fits"),

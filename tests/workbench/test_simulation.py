@@ -260,6 +260,14 @@ def test_of_many_notes_the_first_are_shown(simulate):
     assert told[19:] == ["web-20: 1 has too little memory left", "and 4 more; -o json has them all"]
 
 
+def test_a_vm_on_a_host_that_is_not_there_is_told(simulate):
+    """It cannot count for any host."""
+    outcome = simulate(snapshot([host("lynx")], [vm("web", "puma"), vm("mail", "lynx")]))
+    assert counts(outcome.views[-1]) == {"lynx": 1}
+    notes = dict(simulation_report.notes(outcome))
+    assert notes["left out"] == f"web: runs on host {id_of('puma')}, which is not there"
+
+
 @pytest.mark.parametrize("number", ["nan", "-5", "inf", "9" * 400, "64 GiB"])
 def test_a_number_that_cannot_be_is_told_with_its_host(simulate, number):
     """Of a statistic, nothing is made: nobody writes those by hand."""

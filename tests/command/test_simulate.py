@@ -160,7 +160,7 @@ def test_plugins_that_load_slowly_are_waited_for(tmp_path, cluster):
         (("--against", "policy=non"), 78, "'non' is no policy of default"),
         (("--set", "none"), 2, "'none' is not of the form key=value"),
         (("--scenario", "/nowhere"), 66, "/nowhere: there is no such file"),
-        (("--html", "/nowhere/x"), 73, "/nowhere/x: cannot be written: No such file or directory"),
+        (("--html", "/nowhere/x"), 73, "/nowhere/x: cannot be written: there is no folder /nowhere"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused(tmp_path, cluster, words, status, problem):

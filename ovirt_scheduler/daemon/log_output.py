@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import sys
 from typing import Mapping
 
 from ovirt_scheduler.log import journal
@@ -47,5 +45,4 @@ def say(line: str) -> None:
     if any(isinstance(each.formatter, JsonFormatter) for each in used):
         said = {"name": __name__, "msg": line, "levelno": logging.INFO, "levelname": "INFO"}
         line = JsonFormatter().format(logging.makeLogRecord(said))
-    with contextlib.suppress(OSError):  # a full disk behind it ends nothing
-        print(line, file=sys.stderr, flush=True)  # noqa: T201  not for the log alone
+    StandardError.write(line)

@@ -1,16 +1,20 @@
 """Handlers that write the log to standard error, or to a file that rotates.
 
-A log that cannot be written stops nothing: the disk may be full, or the folder gone. Then the lines
-go to standard error, after one that says why. When the file takes lines again, its first one says
-how many it has missed.
+A log that cannot be written stops nothing: the disk may be full, the folder gone, or the reader of
+standard error stuck. The lines of a file go to standard error, after one that says why. When the
+file takes lines again, its first one says how many it has missed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import logging
 import os
+import select
+import stat
+import time
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Mapping, Tuple
@@ -21,10 +25,14 @@ _MOST_BYTES = 10 << 20
 _KEPT = 6
 _RETRY_BYTES = 1 << 20  # that a file grows beyond its size before its rotation is tried again
 _STANDARD_ERROR = 2
+_PATIENCE = 1.0  # seconds for standard error to take a line
+_PAUSE = 10.0  # seconds without a try after a line that it did not take
 
 
 class StandardError(logging.Handler):
     """Writes each line to standard error at once, without a buffer that could fail later."""
+
+    _next_try = 0.0  # on the monotonic clock, of all handlers: there is one standard error
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record. One that cannot be formatted is reported there, too."""
@@ -33,13 +41,36 @@ class StandardError(logging.Handler):
         except Exception:  # noqa: BLE001  a record that cannot be formatted must not harm its caller
             self.handleError(record)
 
-    @staticmethod
-    def write(line: str) -> None:
-        """Write a line. It is lost if there is no standard error."""
+    @classmethod
+    def write(cls, line: str) -> None:
+        """Write a line. It is lost if there is no standard error.
+
+        Where whoever reads it takes nothing, the line is lost after a second, and those of the next
+        ten seconds at once: nobody waits for a reader that is stuck.
+        """
+        if time.monotonic() < cls._next_try:
+            return
         left = memoryview(f"{line}\n".encode("utf-8", "backslashreplace"))
         with contextlib.suppress(OSError):
             while left:
-                left = left[os.write(_STANDARD_ERROR, left) :]
+                if not _is_writable():
+                    cls._next_try = time.monotonic() + _PAUSE
+                    return
+                left = left[os.write(_STANDARD_ERROR, left[: select.PIPE_BUF]) :]
+
+
+def _is_writable() -> bool:
+    """Whether standard error takes as much as ``select.PIPE_BUF`` soon, or fails at once."""
+    if _is_plain_file():
+        return True
+    waiting = select.poll()
+    waiting.register(_STANDARD_ERROR, select.POLLOUT)
+    return bool(waiting.poll(_PATIENCE * 1000))
+
+
+@functools.lru_cache(maxsize=1)
+def _is_plain_file() -> bool:
+    return stat.S_ISREG(os.fstat(_STANDARD_ERROR).st_mode)
 
 
 class LogFile(RotatingFileHandler):

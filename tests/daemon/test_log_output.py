@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import http.client
 import json
+import os
 import re
 import socket
+import subprocess
 import sys
 import threading
 import xmlrpc.client
@@ -264,3 +267,30 @@ def test_whatever_degrades_an_answer_has_a_line_with_its_id(start_daemon, tmp_pa
         assert re.search(rf" WARNING \w{{16}} {line}$", daemon.log, re.MULTILINE), line
     for line in ("all filters failed", "Odd: a cost beyond 1000000000 either way was held there"):
         assert re.search(rf" WARNING \w{{16}}: {line}$", daemon.log, re.MULTILINE), line
+
+
+def test_who_reads_standard_error_and_stops_holds_up_nobody(tmp_path):
+    """Neither calls nor the daemon's end: the lines are lost."""
+    conf = tmp_path / "scheduler.conf"
+    conf.write_text("listening_port = 0\nssl = false\n")
+    read, written = os.pipe()
+    fcntl.fcntl(written, fcntl.F_SETPIPE_SZ, 4096)
+    with os.fdopen(read, encoding="utf-8") as lines, subprocess.Popen(
+        [sys.executable, "-m", "ovirt_scheduler", "serve", "--config", str(conf),
+         "--plugins", str(tmp_path)],
+        cwd=PROJECT,
+        env={**os.environ, "STATE_DIRECTORY": str(tmp_path / "state")},
+        stderr=written,
+    ) as process:  # fmt: skip
+        os.close(written)
+        url = next(line.split()[-1] for line in lines if line.startswith("listening on "))
+        try:
+            client = http.client.HTTPConnection(url.rpartition("/")[2], timeout=30)
+            for _ in range(100):  # a line each, of some hundred bytes
+                client.request("POST", "/design", xmlrpc.client.dumps((), "system.listMethods"))
+                assert client.getresponse().read()
+            client.close()
+            process.terminate()
+            assert process.wait(30) == 0
+        finally:
+            process.kill()

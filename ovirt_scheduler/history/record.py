@@ -14,7 +14,7 @@ from ovirt_scheduler.history import ranking
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.decisions import Decision, ShadowCall
 from ovirt_scheduler.model.drivers import DriverDecision, Subjects
-from ovirt_scheduler.model.requests import Caller, Hosts, WantedUnit
+from ovirt_scheduler.model.requests import Hosts, Request, WantedUnit
 from ovirt_scheduler.model.results import CallResult, Migration
 from ovirt_scheduler.model.units import Kind, OnFailure, UnitCall
 
@@ -83,17 +83,49 @@ def of(decision: AnyDecision) -> Record:
     Args:
         decision: ``light`` is enough of it.
     """
-    return _of_units(decision) if isinstance(decision, Decision) else _of_driver(decision)
+    caller, properties = decision.request.caller, decision.request.properties
+    record: Record = {
+        "id": caller.decision,
+        "time": decision.time,
+        "milliseconds": round(decision.seconds * 1000, 2),
+        "caller": caller.peer,
+        "method": _method(decision),
+        "form": "daemon" if caller.cluster else caller.form.value,
+    }
+    if caller.cluster:
+        record["cluster"] = caller.cluster
+    whole = decision if isinstance(decision, Decision) else decision.execution
+    _put_vm(record, whole.vm, whole.names)
+    if properties:
+        record["properties"] = {
+            name: HIDDEN if _SECRET.search(name) else value for name, value in properties.items()
+        }
+    if isinstance(decision, Decision):
+        _put_units(record, decision)
+    else:
+        _put_driver(record, decision)
+    if decision.errors:
+        record["errors"] = list(decision.errors)
+    hidden: Record = _hidden(record, decision.secret) if decision.secret else record
+    return hidden
 
 
-def _of_units(decision: Decision) -> Record:
+def _method(decision: AnyDecision) -> str:
+    """As XML-RPC has it: ``selectHost``."""
+    request = decision.request
+    if isinstance(request, Request):
+        return METHODS[request.kind]
+    if request.driver.defines(request.method) is None:
+        return "schedule"
+    first, *others = request.method.split("_")
+    return first + "".join(map(str.title, others))
+
+
+def _put_units(record: Record, decision: Decision) -> None:
     request = decision.request
     kind, names = request.kind, decision.names
     asked = _asked(kind, request.wanted, decision.calls, decision.called, decision.unit_errors)
     shadows = _asked_in_shadow(decision.shadows)
-    record = _begun(request.caller, METHODS[kind], decision.time, decision.seconds)
-    _put_vm(record, decision.vm, names)
-    _put_properties(record, request.properties)
     record["units"] = [_unit(each) for each in (*asked, *shadows)]
     hosts = [_named(host, names) for host in decision.hosts or _ids(request.hosts)]
     record["hosts"] = hosts
@@ -115,10 +147,9 @@ def _of_units(decision: Decision) -> Record:
         record["decisive"] = _decisive(record)
     elif isinstance(answer, tuple):
         record["answer"] = list(answer)
-    return _ended(record, decision.errors, decision.secret)
 
 
-def _of_driver(decision: DriverDecision) -> Record:
+def _put_driver(record: Record, decision: DriverDecision) -> None:
     request, execution = decision.request, decision.execution
     driver, names = request.driver, execution.names
     filters = _asked(
@@ -129,10 +160,6 @@ def _of_driver(decision: DriverDecision) -> Record:
         execution.cost_functions, decision.unit_errors,
     )  # fmt: skip
     defined = driver.defines(request.method)
-    method = "schedule" if defined is None else _camel(request.method)
-    record = _begun(request.caller, method, decision.time, decision.seconds)
-    _put_vm(record, execution.vm, names)
-    _put_properties(record, request.properties)
     own: Record = {"name": driver.name, "kind": driver.words, "checksum": driver.checksum}
     _put_result(own, execution.result)
     shadows = _asked_in_shadow(decision.shadows)
@@ -155,7 +182,6 @@ def _of_driver(decision: DriverDecision) -> Record:
     best = best_first(hosts)
     if best and isinstance(answer, tuple) and answer[:1] == (best[0]["id"],):
         record["decisive"] = _decisive(record)
-    return _ended(record, decision.errors, decision.secret)
 
 
 def best_first(hosts: Sequence[Record]) -> List[Record]:
@@ -172,12 +198,6 @@ def _decisive(record: Record) -> List[str]:
 
 def _ids(hosts: Hosts) -> Tuple[str, ...]:
     return hosts if isinstance(hosts, tuple) else ()
-
-
-def _camel(name: str) -> str:
-    """``select_host`` as XML-RPC has it: ``selectHost``."""
-    first, *others = name.split("_")
-    return first + "".join(map(str.title, others))
 
 
 def _asked_in_shadow(shadows: Sequence[ShadowCall]) -> List[_Asked]:
@@ -213,27 +233,6 @@ def _asked(
     ]
 
 
-def _begun(caller: Caller, method: str, time: float, seconds: float) -> Record:
-    record: Record = {
-        "id": caller.decision,
-        "time": time,
-        "milliseconds": round(seconds * 1000, 2),
-        "caller": caller.peer,
-        "method": method,
-        "form": "daemon" if caller.cluster else caller.form.value,
-    }
-    if caller.cluster:
-        record["cluster"] = caller.cluster
-    return record
-
-
-def _ended(record: Record, errors: Sequence[str], secret: str) -> Record:
-    if errors:
-        record["errors"] = list(errors)
-    hidden: Record = _hidden(record, secret) if secret else record
-    return hidden
-
-
 def _put_vm(record: Record, vm: Optional[str], names: Mapping[str, str]) -> None:
     """A VM that is yet to be made has a name at most."""
     entity = _named(vm or "", names)
@@ -244,13 +243,6 @@ def _put_vm(record: Record, vm: Optional[str], names: Mapping[str, str]) -> None
 def _named(entity: str, names: Mapping[str, str]) -> Record:
     found = {"id": entity, "name": names.get(entity, "")}
     return {key: text for key, text in found.items() if text}
-
-
-def _put_properties(record: Record, properties: Mapping[str, str]) -> None:
-    if properties:
-        record["properties"] = {
-            name: HIDDEN if _SECRET.search(name) else value for name, value in properties.items()
-        }
 
 
 def _unit(asked: _Asked) -> Record:

@@ -10,9 +10,9 @@ import bisect
 import threading
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
-from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ovirt_scheduler.history import ranking
+from ovirt_scheduler.history import explanation, ranking
 from ovirt_scheduler.history.ranking import Decision, Part
 
 # Seconds: upper ends of the histograms' buckets (contract 9).
@@ -118,7 +118,12 @@ class Tally:
         """
         removed = _removed(record)
         shadows = ranking.shadows(record)
-        decisive = {*record.get("decisive", ()), *_would_decide(record, shadows)}
+        hosts_out = explanation.removed(record)
+        decisive = set(record.get("decisive", ()))
+        if shadows:
+            best = ranking.ranking(record).best
+            others = ranking.with_shadows(record).items()
+            decisive.update(name for name, other in others if other.best != best)
         with self._lock:
             failed = any(
                 unit["outcome"] not in ("ok", _NOT_ASKED) and unit["name"] not in shadows
@@ -126,7 +131,7 @@ class Tally:
             )
             outcome = "unit failed" if failed else "ok"
             self._requests[record["method"], record["form"], outcome] += 1
-            self._no_host_left[record["method"]] += _no_host_left(record, shadows)
+            self._no_host_left[record["method"]] += 0 < len(hosts_out) == len(record["hosts"])
             seconds = record["milliseconds"] / 1000
             times = self._times.setdefault(record["method"], Histogram())
             times.add(Exemplar(record["id"], seconds, time))
@@ -195,27 +200,6 @@ def _removed(record: Decision) -> Counter[str]:
         for verdict in host.get("verdicts", ())
         if verdict["verdict"] == "removed"
     )
-
-
-def _no_host_left(record: Decision, shadows: Set[str]) -> bool:
-    """Whether there were hosts, and filters removed each."""
-    hosts = record.get("hosts", ())
-    return bool(hosts) and all(
-        any(
-            verdict["verdict"] == "removed" and verdict["unit"] not in shadows
-            for verdict in host.get("verdicts", ())
-        )
-        for host in hosts
-    )
-
-
-def _would_decide(record: Decision, shadows: Set[str]) -> Iterator[str]:
-    """The units in shadow with which another host were the best."""
-    if shadows:
-        best = ranking.ranking(record).best
-        for name, other in ranking.with_shadows(record).items():
-            if other.best != best:
-                yield name
 
 
 def _add_call(tally: UnitTally, unit: Part, decision: str, time: float) -> None:

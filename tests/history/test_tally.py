@@ -70,6 +70,18 @@ def test_counts_are_read_while_others_are_added():
     assert tally.unit("Night", "filter").calls == 2000
 
 
+def test_a_request_has_no_host_left_when_filters_removed_each():
+    """A balance that says of each host why it leaves it alone removed none."""
+    verdicts = [{"unit": "Night", "verdict": "removed", "reason": "it sleeps"}]
+    hosts = [{"id": "h", "verdicts": verdicts}]
+    tally = Tally()
+    tally.add(record([call("Night")], hosts), NOON)
+    tally.add(record([call("Night", mode="shadow")], hosts), NOON)
+    tally.add(record([call("Night", "balance")], hosts, method="runLoadBalancing"), NOON)
+    tally.add(record([call("Night")], hosts=()), NOON)
+    assert tally.no_host_left() == {"runFilters": 1, "runLoadBalancing": 0}
+
+
 def test_who_was_not_asked_is_not_counted():
     """Nor does it mend what fails."""
     tally = tallied(night("raised"), night("not asked"))

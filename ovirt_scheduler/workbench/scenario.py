@@ -10,7 +10,7 @@ import math
 import random
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Collection, Iterator, List, Mapping, Tuple
+from typing import Collection, Dict, Iterator, List, Mapping, Tuple
 
 from ovirt_scheduler.errors import BadInput, ScenarioError
 from ovirt_scheduler.model import near
@@ -148,17 +148,19 @@ def read(path: Path) -> Scenario:
         for key in ("at", FAILS, MAINTENANCE, RETURNS):
             if (section.values.get(key) or 0.0) > hours:
                 raise section.mistake(key, f"is after the end, which is at hours = {hours:g}")
-    number = 0
-    for section in sections["vms"].values():
-        number += section["count"]
-        if number > _MOST_VMS:
+    arrivals: Dict[str, Arrival] = {}
+    for name, section in sections["vms"].items():
+        if len(arrivals) + section["count"] > _MOST_VMS:
             raise section.mistake("count", f"makes more than {_MOST_VMS} VMs together")
-    arrivals = [each for item in sections["vms"].items() for each in _arrivals(*item)]
+        for arrival in _arrivals(name, section):
+            if arrival.name in arrivals:
+                raise section.mistake("count", f"makes a second VM of the name {arrival.name}")
+            arrivals[arrival.name] = arrival
     events = [each for item in sections["hosts"].items() for each in _host_events(*item)]
     return Scenario(
         str(path),
         hours,
-        tuple(sorted(arrivals, key=lambda each: each.at)),
+        tuple(sorted(arrivals.values(), key=lambda each: each.at)),
         tuple(sorted(events, key=lambda each: each.at)),
         tuple(_curve(*item) for item in sections["load"].items()),
     )

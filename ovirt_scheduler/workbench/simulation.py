@@ -203,9 +203,11 @@ class Simulation:
         while self._events and self._events[0].at <= self._hour:
             self._happen(self._events.popleft())
         for key in [key for key, until in self._going.items() if until <= self._hour]:
-            del self._going[key]
-            self._waiting.pop(key, None)
-            self._cluster.remove(self._cluster.vms[key])
+            vm = self._cluster.vms[key]
+            self._cluster.remove(vm)
+            self._outcome.unplaced.pop(vm.name, None)
+            for each in (self._going, self._waiting, self._bound):
+                each.pop(key, None)
         for key, what in tuple(self._waiting.items()):
             self._place(self._cluster.vms[key], what)
         while self._coming and self._coming[0].at <= self._hour:
@@ -240,10 +242,11 @@ class Simulation:
                     self._bound[vm.id] = host.id
         else:
             self._cluster.set_status(host, UP)
-            for key, former in tuple(self._bound.items()):
-                if former == host.id:
-                    del self._bound[key]
-                    self._waiting[key] = RESTARTED
+            for vm in host.vms.values():  # that found no other host
+                self._outcome.unplaced.pop(vm.name, None)
+            for key in [key for key, former in self._bound.items() if former == host.id]:
+                del self._bound[key]
+                self._waiting[key] = RESTARTED
 
     def _evacuate(self, host: SimulatedHost) -> None:
         for vm in tuple(host.vms.values()):

@@ -65,6 +65,7 @@ def test_load_rises_and_falls_over_the_day(read):
         ("hours = 9\n[hosts]\n[[lynx]]\nfails = 3\nreturns = 2", "5: [hosts] [[lynx]] returns: is not after the host fails"),
         ("[vms]\n[[web]]\nat = 5", "3: [vms] [[web]] at: is after the end, which is at hours = 0"),
         ("hours = 2\n[hosts]\n[[lynx]]\nfails = 3", "4: [hosts] [[lynx]] fails: is after the end, which is"),
+        ("[vms]\n[[a]]\ncount = 2\n[[a-2]]", "4: [vms] [[a-2]] count: makes a second VM of the name a-2"),
         ("[vms]\n[[a]]\ncount = 99999\n[[b]]\ncount = 2", "5: [vms] [[b]] count: makes more than 100000 VMs"),
     ],
 )  # fmt: skip

@@ -260,6 +260,26 @@ def test_of_many_notes_the_first_are_shown(simulate):
     assert told[19:] == ["web-20: 1 has too little memory left", "and 4 more; -o json has them all"]
 
 
+def test_a_vm_that_ended_meanwhile_is_not_started_again(simulate):
+    """Neither with the host that took it down, nor is one told that found none until it ended."""
+    happens = (
+        "hours = 5\n[vms]\n[[web]]\nlasts = 2\n[[large]]\nmemory = 1000 GiB\nlasts = 2\n"
+        "[hosts]\n[[lynx]]\nfails = 1\nreturns = 3\n"
+    )
+    outcome = simulate(snapshot([host("lynx")]), happens)
+    assert [move.what for move in outcome.moves] == ["placed"]
+    assert counts(outcome.views[-1]) == {"lynx": 0}
+    assert outcome.unplaced == {}
+
+
+def test_a_vm_that_stayed_through_a_maintenance_is_not_told(simulate):
+    """It had no other host, and runs where it ran."""
+    happens = "hours = 3\n[hosts]\n[[lynx]]\nmaintenance = 1\nreturns = 2\n"
+    outcome = simulate(snapshot([host("lynx")], [vm("web", "lynx")]), happens)
+    assert counts(outcome.views[-1]) == {"lynx": 1}
+    assert outcome.unplaced == {}
+
+
 def test_a_vm_on_a_host_that_is_not_there_is_told(simulate):
     """It cannot count for any host."""
     outcome = simulate(snapshot([host("lynx")], [vm("web", "puma"), vm("mail", "lynx")]))

@@ -132,9 +132,7 @@ class Exchange:
     def _send_task(self) -> None:
         self.state = State.UNDER_WAY
         self.worker.unframer.limit = self.limit
-        # What comes before the task is what the one before left to say.
-        for pipe in self.worker.pipes_with_output():
-            self.worker.drain(pipe)
+        self.worker.drop_output()
         frame, descriptors = self.task
         self.unsent.append((frame, descriptors))
         self.send()

@@ -106,10 +106,11 @@ class Worker:
         except BlockingIOError:
             return None
 
-    def pipes_with_output(self) -> List[int]:
-        """Those of its pipes from which something can be read: most calls print nothing."""
-        pipes = (self.stdout, self.stderr)
-        return [descriptor for descriptor, _ in self.poller.poll(0) if descriptor in pipes]
+    def drop_output(self) -> None:
+        """Read what its pipes hold, and forget it: it came while no call was under way."""
+        for descriptor, _ in self.poller.poll(0):  # most calls leave nothing there
+            if descriptor in (self.stdout, self.stderr):
+                self.drain(descriptor)
 
     def drain(self, descriptor: int, feed: Optional[Callable[[bytes], None]] = None) -> bool:
         """Read what one of its pipes holds, without waiting for more.

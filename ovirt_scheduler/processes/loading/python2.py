@@ -24,6 +24,10 @@ NAMES = {
     "raw_input", "reduce", "reload", "unichr", "unicode", "xrange",
 }  # fmt: skip
 
+_PRINTED_PAIR = (
+    "print (a, b) is Python 2: it prints 'a b' now; write print((a, b)), or return the answer"
+)
+
 # What ends the parse of Python 2 source: print and exec statements, a name after the comma in an
 # except or a raise, <>, backquotes, octal and long numbers, ur"".
 _STATEMENT = re.compile(
@@ -74,20 +78,12 @@ def prints(tree: ast.Module, text: bytes) -> Iterator[Remark]:
         shown = node.value
         if isinstance(shown, ast.Tuple) and shown.elts:  # print (a), b
             shown = shown.elts[0]
-        several = isinstance(shown, ast.Call) and _is_print(shown.func) and (
-            len(shown.args) > 1 or shown is not node.value
-        )  # fmt: skip
-        if several and isinstance(shown, ast.Call):
+        if isinstance(shown, ast.Call) and _is_print(shown.func):
+            several = len(shown.args) > 1 or shown is not node.value
             end = shown.func.end_col_offset or 0
             after = lines[shown.lineno - 1][end : end + 1]
-            if after.isspace():  # print (a, b), as nobody writes a call
-                yield (
-                    node.lineno,
-                    (
-                        "print (a, b) is Python 2: it prints 'a b' now; write print((a, b)), or "
-                        "return the answer"
-                    ),
-                )
+            if several and after.isspace():  # print (a, b), as nobody writes a call
+                yield node.lineno, _PRINTED_PAIR
         elif (
             _is_print(shown)
             or (isinstance(shown, ast.Subscript) and _is_print(shown.value))
@@ -105,13 +101,11 @@ def comparisons(tree: ast.Module) -> Iterator[Remark]:
         status = next((side for side in sides if _is_status(side)), None)
         if status is not None and any(map(_is_status_text, sides)):
             name = ast.unparse(status)
-            yield (
-                node.lineno,
-                (
-                    f"{name} is an enumeration, and never equal to a text; write {name}.value "
-                    "there, or compare with one of ovirtsdk4.types.HostStatus or VmStatus"
-                ),
+            message = (
+                f"{name} is an enumeration, and never equal to a text; write {name}.value "
+                "there, or compare with one of ovirtsdk4.types.HostStatus or VmStatus"
             )
+            yield node.lineno, message
 
 
 def _is_print(node: ast.AST) -> bool:

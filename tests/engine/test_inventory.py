@@ -17,6 +17,7 @@ from ovirt_scheduler.model.tasks import EngineReplies
 from ovirt_scheduler.security import certificates
 from tests.support import reading
 from tests.support.rest_server import PASSWORD, USER, Host, Reply, RestServer, Vm, id_of
+from tests.support.waiting import LONG
 
 HOSTS = ["lynx", "puma", "tiger"]
 NO_TOKEN = f"answered HTTP 400 Bad Request with application/json, and no token for {USER}"
@@ -136,11 +137,11 @@ def test_the_same_thing_is_asked_for_once_at_a_time(engine):
     engine.answering.clear()
     vm = id_of("web")
     threads, results = in_threads(*[lambda: asking.look_up((), vm, soon())] * 6)
-    assert engine.arrived.acquire(timeout=10)
+    assert engine.arrived.acquire(timeout=LONG)
     assert not engine.arrived.acquire(timeout=0.3)
     engine.answering.set()
     for thread in threads:
-        thread.join(timeout=20)
+        thread.join(LONG)
     assert len(results) == 6
     assert len(set(results)) == len(engine.queries) == engine.logins == 1
 
@@ -152,11 +153,11 @@ def test_different_things_are_asked_for_side_by_side(engine, asking):
         lambda: asking.look_up((), id_of("web"), soon()),
         lambda: asking.look_up((), id_of("mail"), soon()),
     )
-    assert engine.arrived.acquire(timeout=10)
-    assert engine.arrived.acquire(timeout=10)
+    assert engine.arrived.acquire(timeout=LONG)
+    assert engine.arrived.acquire(timeout=LONG)
     engine.answering.set()
     for thread in threads:
-        thread.join(timeout=20)
+        thread.join(LONG)
     assert sorted(reading.read_vm(replies.vm.document).name for replies in results) == [
         "mail",
         "web",
@@ -422,14 +423,14 @@ def test_while_one_tries_again_the_others_still_fail_fast(engine, monkeypatch):
     engine.answering.clear()
     with pytest.raises(EngineUnavailable):
         asking.look_up((), id_of("web"), soon(0.5))
-    assert engine.arrived.acquire(timeout=10)
+    assert engine.arrived.acquire(timeout=LONG)
     monkeypatch.setattr(inventory, "_SHORTEST_PAUSE", 60.0)
     threads, results = in_threads(lambda: asking.look_up((), id_of("web"), after(0.5)))
-    assert engine.arrived.acquire(timeout=10)
+    assert engine.arrived.acquire(timeout=LONG)
     with pytest.raises(EngineUnavailable):
         asking.look_up((), id_of("mail"), soon())
     engine.answering.set()
-    threads[0].join(timeout=20)
+    threads[0].join(LONG)
     assert results[0].vm is not None
     assert len(engine.asked(f"vms/{id_of('mail')}")) == 0
 

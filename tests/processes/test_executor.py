@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Iterator, Tuple
 
 import pytest
 
 from ovirt_scheduler.errors import Overloaded, UnreadableDocument
+from ovirt_scheduler.model.decisions import Job
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import Migration, Outcome
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply
@@ -331,32 +331,48 @@ def test_an_error_that_is_kept_keeps_no_descriptor(executor, unit_named):
     assert len(list(folder.iterdir())) < before + len(kept)
 
 
-def test_a_sleeping_plugin_delays_no_other_request(executor, unit_named):
+@pytest.fixture
+def held(unit_named, tmp_path) -> Iterator[Tuple[Job, Path]]:
+    """A job whose call answers as soon as a file is there; it is at the end, at last."""
+    end = tmp_path / "end"
+    (tmp_path / "Held.py").write_text(
+        "import pathlib, time\n"
+        "def do_filter(hosts, vm, properties):\n"
+        f"    pathlib.Path({str(end.with_name('begun'))!r}).touch()\n"
+        f"    while not pathlib.Path({str(end)!r}).exists(): time.sleep(0.01)\n"
+        "    return hosts\n"
+    )
+    unit = unit_named("Held", limits=replace(LIMITS, timeout=LONG), folder=tmp_path)
+    yield job_of([unit], LONG), end
+    end.touch()
+
+
+def test_a_plugin_that_waits_delays_no_other_request(executor, unit_named, held):
     """Requests share nothing but the zygote."""
-    sleeper = unit_named("sleeps_forever", limits=replace(LIMITS, timeout=3.0))
+    waiting, end = held
     good = unit_named("keeps_all")
-    thread = threading.Thread(target=executor.run, args=(job_of([sleeper]),))
+    thread = threading.Thread(target=executor.run, args=(waiting,))
     thread.start()
-    started = time.monotonic()
+    wait_until(end.with_name("begun").exists)
     results = [only(executor.run(job_of([good]))) for _ in range(5)]
-    took = time.monotonic() - started
     assert thread.is_alive()
     assert [result.value for result in results] == [HOSTS] * 5
-    assert took < 2.5
+    end.touch()
     thread.join()
 
 
-def test_a_request_waits_for_a_place_and_no_longer_than_its_time(unit_named):
+def test_a_request_waits_for_a_place_and_no_longer_than_its_time(unit_named, held):
     """With one place taken, another request is refused when its time is over (104)."""
     small = Executor(parallel=1, max_waiting=1)
     small.start()
     try:
-        sleeper = unit_named("sleeps_forever", limits=replace(LIMITS, timeout=2.0))
-        thread = threading.Thread(target=small.run, args=(job_of([sleeper]),))
+        waiting, end = held
+        thread = threading.Thread(target=small.run, args=(waiting,))
         thread.start()
         wait_until(lambda: not small._runner.places._free)
         with pytest.raises(Overloaded, match="no plugin process became free"):
             small.run(job_of([unit_named("keeps_all")], seconds=0.2))
+        end.touch()
         assert only(small.run(job_of([unit_named("keeps_all")]))).value == HOSTS
         thread.join()
     finally:

@@ -26,7 +26,7 @@ from ovirt_scheduler.processes.executor import Executor
 from tests.support.jobs import HOSTS, LIMITS, job_of, only
 from tests.support.paths import PROJECT
 from tests.support.processes import SPARE_BELOW, offspring
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
 
 CLOSED = "closed descriptor 3, which connects its process with the daemon"
 
@@ -51,7 +51,7 @@ def test_a_zygote_killed_in_the_middle_fails_the_calls_under_way_alone(
     wait_until((tmp_path / "running").exists)
     before = executor.zygote_pid
     os.kill(before, signal.SIGKILL)
-    thread.join(timeout=5)
+    thread.join(LONG)
     (execution,) = found
     assert only(execution).outcome is Outcome.KILLED
     assert only(execution).message == "ended with the zygote"
@@ -171,7 +171,7 @@ def test_closing_ends_every_process(unit_named, tmp_path):
     wait_until(running.exists)
     below = offspring(zygote)
     closing.close()
-    thread.join(timeout=5)
+    thread.join(LONG)
     assert not thread.is_alive()
     assert [pid for pid in (zygote, *below) if Path(f"/proc/{pid}").exists()] == []
     with pytest.raises(Overloaded, match="shutting down"):

@@ -127,10 +127,12 @@ def _note_old_versions(options: argparse.Namespace) -> None:
 
 
 def _calls(options: argparse.Namespace) -> ContextManager[terminal.Call]:
-    return terminal.local(arguments.settings(options)) if options.local else _of_daemon(options)
+    if options.local:
+        return terminal.local(arguments.settings(options))
+    return contextlib.nullcontext(_of_daemon(options))
 
 
-def _of_daemon(options: argparse.Namespace) -> ContextManager[terminal.Call]:
+def _of_daemon(options: argparse.Namespace) -> terminal.Call:
     settings = arguments.settings(options)
     scheme = "https" if settings.ssl else "http"
     host = listening.known_as(url_host(settings.listening_address))
@@ -144,9 +146,9 @@ def _of_daemon(options: argparse.Namespace) -> ContextManager[terminal.Call]:
     )
 
 
-def history(options: argparse.Namespace) -> ContextManager[recorded.Recorded]:
+def history(options: argparse.Namespace) -> recorded.Recorded:
     """The history: of the state folder where it may be read, unless a daemon is named."""
     file = arguments.state() / store.FILE
     if options.url is None and os.access(file, os.R_OK):
-        return contextlib.nullcontext(Reader(file))
-    return recorded.of_daemon(_of_daemon(options))
+        return Reader(file)
+    return recorded.OfDaemon(_of_daemon(options))

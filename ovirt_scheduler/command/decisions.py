@@ -89,11 +89,11 @@ def _run(options: argparse.Namespace) -> Shown:
     wanted = query(options, time.time())
     if options.events:
         return _events(Reader(arguments.history()), options, wanted)
-    with calls.history(options) as kept:
-        if options.follow:
-            options.in_pipe = "jsonl"
-            return follow(kept, wanted, arguments.output_of(options))
-        found = kept.decisions(wanted)
+    kept = calls.history(options)
+    if options.follow:
+        options.in_pipe = "jsonl"
+        return follow(kept, wanted, arguments.output_of(options))
+    found = kept.decisions(wanted)
     text = tables.table(_HEADINGS, [_row(each) for each in found]) or "no such decisions\n"
     return Shown(text, found, names=[each["id"] for each in found])
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from datetime import datetime, timezone
-from typing import Any, ContextManager, Dict, Iterator, List, Optional, Protocol, cast
+from typing import Any, Dict, List, Optional, Protocol, cast
 
 from ovirt_scheduler.command.terminal import Call
 from ovirt_scheduler.errors import CallRefused, HistoryUnreadable, NoAnswer
@@ -38,7 +37,7 @@ def awaited(file: Recorded, call: Call, decision: str, named: bool) -> Optional[
     Returns:
         None where nobody has it in time, or tells it.
     """
-    kept = [_OfDaemon(call), file] if named else [file]
+    kept = [OfDaemon(call), file] if named else [file]
     until = time.monotonic() + _SECONDS
     while kept and time.monotonic() < until:
         time.sleep(_PAUSE)
@@ -52,21 +51,22 @@ def awaited(file: Recorded, call: Call, decision: str, named: bool) -> Optional[
     return None
 
 
-@contextlib.contextmanager
-def of_daemon(calls: ContextManager[Call]) -> Iterator[Recorded]:
-    """What a running daemon has recorded."""
-    with calls as call:
-        yield _OfDaemon(call)
+class OfDaemon:
+    """What a running daemon has recorded.
 
+    Raises (when called):
+        NoAnswer, CallRefused: as for the calls of ``terminal.remote``.
+    """
 
-class _OfDaemon:
     def __init__(self, call: Call) -> None:
         self._call = call
 
     def decision(self, decision: str) -> Optional[Record]:
+        """The record of that id; None where there is none."""
         return cast("Record", self._call(AnswerForm.DESIGN, "decision", decision).answer) or None
 
     def decisions(self, query: Query) -> List[Record]:
+        """The records that fit, the newest first."""
         asked = {name: value for name, value in vars(query).items() if value is not None}
         for name in {"since", "until"} & asked.keys():
             moment = datetime.fromtimestamp(asked[name], timezone.utc)

@@ -54,11 +54,8 @@ def nowhere(_call: Call, _decision: str) -> None:
     """No record can be found."""
 
 
-@contextlib.contextmanager
-def remote(
-    url: str, certificate: Optional[Path], find: Find = nowhere, instead: str = ""
-) -> Iterator[Call]:
-    """Call a running daemon.
+def remote(url: str, certificate: Optional[Path], find: Find = nowhere, instead: str = "") -> Call:
+    """Calls to a running daemon.
 
     Args:
         url: of the daemon, without a path.
@@ -68,6 +65,7 @@ def remote(
 
     Raises:
         BadUsage: the URL cannot be a daemon's.
+        BadInput: the certificate cannot be read.
 
     Raises (when called):
         BadUsage: a parameter that XML-RPC cannot carry.
@@ -88,39 +86,45 @@ def remote(
             if context is None
             else _Https(use_builtin_types=True, context=context)
         )
-        try:
-            with contextlib.closing(transport):
-                (answer,) = transport.request(
-                    address.netloc,
-                    f"{address.path.rstrip('/')}/{form.value}",
-                    body.encode("utf-8", "xmlcharrefreplace"),
-                )
-            return Reply(answer, record=lambda: find(call, transport.request_id))
-        except Fault as fault:
-            if fault.faultCode == UnreadableDocument.fault_code:
-                raise UnreadableDocument(fault.faultString) from None
-            raise CallRefused(f"{fault.faultString} (fault {fault.faultCode})") from None
-        except ssl.SSLCertVerificationError as error:
-            raise NoAnswer(
-                f"{url}: its certificate is not trusted: {error.verify_message}; name the "
-                "daemon's certificate with --ca (ovirt-scheduler cert show tells where it lies)"
-            ) from None
-        except ssl.SSLError as error:
-            raise NoAnswer(
-                f"{url}: {error.reason or error}; it may speak no TLS (ssl = false): --url http://"
-            ) from None
-        except ProtocolError as error:
-            tls = "; it may speak TLS (ssl = true): --url https://" if context is None else ""
-            raise NoAnswer(f"{url}: HTTP {error.errcode} {error.errmsg}{tls}") from None
-        except (OSError, http.client.HTTPException) as error:
-            raise NoAnswer(
-                f"{url}: {error}; is the daemon running (systemctl status ovirt-scheduler)? "
-                f"--url names another one{', ' if instead else ''}{instead}"
-            ) from None
-        except (ExpatError, xmlrpc.client.Error, ValueError, TypeError, LookupError):
-            raise NoAnswer(f"{url}: what answers there is no ovirt-scheduler; mend --url") from None
+        with _explained(url, instead), contextlib.closing(transport):
+            (answer,) = transport.request(
+                address.netloc,
+                f"{address.path.rstrip('/')}/{form.value}",
+                body.encode("utf-8", "xmlcharrefreplace"),
+            )
+        return Reply(answer, record=lambda: find(call, transport.request_id))
 
-    yield call
+    return call
+
+
+@contextlib.contextmanager
+def _explained(url: str, instead: str) -> Iterator[None]:
+    """Say of each failure of a call what it means, and what to do."""
+    try:
+        yield
+    except Fault as fault:
+        if fault.faultCode == UnreadableDocument.fault_code:
+            raise UnreadableDocument(fault.faultString) from None
+        raise CallRefused(f"{fault.faultString} (fault {fault.faultCode})") from None
+    except ssl.SSLCertVerificationError as error:
+        raise NoAnswer(
+            f"{url}: its certificate is not trusted: {error.verify_message}; name the "
+            "daemon's certificate with --ca (ovirt-scheduler cert show tells where it lies)"
+        ) from None
+    except ssl.SSLError as error:
+        raise NoAnswer(
+            f"{url}: {error.reason or error}; it may speak no TLS (ssl = false): --url http://"
+        ) from None
+    except ProtocolError as error:
+        tls = "; it may speak TLS (ssl = true): --url https://" if url.startswith("http:") else ""
+        raise NoAnswer(f"{url}: HTTP {error.errcode} {error.errmsg}{tls}") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise NoAnswer(
+            f"{url}: {error}; is the daemon running (systemctl status ovirt-scheduler)? "
+            f"--url names another one{', ' if instead else ''}{instead}"
+        ) from None
+    except (ExpatError, xmlrpc.client.Error, ValueError, TypeError, LookupError):
+        raise NoAnswer(f"{url}: what answers there is no ovirt-scheduler; mend --url") from None
 
 
 @contextlib.contextmanager

@@ -48,10 +48,10 @@ def _run(options: argparse.Namespace) -> Shown:
     """
     if (options.vm is None) == (options.decision is None):
         raise BadUsage("name a VM, by its name or id, or a decision with --decision")
-    with calls.history(options) as kept:
-        if options.vm is None:
-            return of_decision(kept, options.decision, options.host)
-        return of_vm(kept, options.vm, options.host)
+    kept = calls.history(options)
+    if options.vm is None:
+        return of_decision(kept, options.decision, options.host)
+    return of_vm(kept, options.vm, options.host)
 
 
 def of_vm(recorded: Recorded, vm: str, host: Optional[str]) -> Shown:

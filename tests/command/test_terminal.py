@@ -98,8 +98,7 @@ def call(request, daemon, plain, plugins):
         asked = daemon if request.param == "summed" else plain
         find = partial(recorded.awaited, Reader(asked.state / FILE), named=False)
         certificate = None if asked is plain else asked.certificate
-        with terminal.remote(asked.url, certificate, find) as calls:
-            yield calls
+        yield terminal.remote(asked.url, certificate, find)
     else:
         settings = config.load(None, {})
         settings = dataclasses.replace(
@@ -224,8 +223,8 @@ def test_a_document_that_is_none_is_refused(call):
 
 def test_a_certificate_that_is_not_trusted_is_told(daemon):
     """With what to do."""
-    with terminal.remote(daemon.url, None) as call, pytest.raises(NoAnswer, match="--ca"):
-        terminal.discover(call)
+    with pytest.raises(NoAnswer, match="--ca"):
+        terminal.discover(terminal.remote(daemon.url, None))
 
 
 def test_nobody_there_is_told():
@@ -233,11 +232,8 @@ def test_nobody_there_is_told():
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))  # and does not listen
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with (
-            terminal.remote(url, None) as call,
-            pytest.raises(NoAnswer, match="is the daemon running"),
-        ):
-            terminal.discover(call)
+        with pytest.raises(NoAnswer, match="is the daemon running"):
+            terminal.discover(terminal.remote(url, None))
 
 
 @pytest.mark.parametrize(
@@ -252,8 +248,8 @@ def test_nobody_there_is_told():
 )
 def test_a_url_that_is_none_is_wrong_usage(url, told):
     """Nobody is asked."""
-    with pytest.raises(BadUsage, match=f"--url .*{told}"), terminal.remote(url, None):
-        pass
+    with pytest.raises(BadUsage, match=f"--url .*{told}"):
+        terminal.remote(url, None)
 
 
 @pytest.mark.parametrize(
@@ -273,22 +269,24 @@ def test_a_server_that_is_no_daemon_is_told(answer):
         thread = threading.Thread(target=serve)
         thread.start()
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
-        with terminal.remote(url, None) as call, pytest.raises(NoAnswer, match="is no ovirt-sched"):
-            terminal.discover(call)
+        with pytest.raises(NoAnswer, match="is no ovirt-sched"):
+            terminal.discover(terminal.remote(url, None))
         thread.join()
 
 
 def test_nothing_is_sent_as_nil(plain):
     """JSON has a null."""
-    with terminal.remote(plain.url, None) as call:
-        shown = terminal.schedule(call, "night", "is_none", {"value": None})
+    call = terminal.remote(plain.url, None)
+    shown = terminal.schedule(call, "night", "is_none", {"value": None})
     assert shown.fields["result"] is True
 
 
 def test_an_integer_that_cannot_be_sent_is_wrong_usage(plain):
     """XML-RPC has 32 bits for one."""
-    with terminal.remote(plain.url, None) as call, pytest.raises(BadUsage, match="32 bits"):
-        terminal.run_cost_functions(call, {"First": 1 << 40}, Inputs(HOSTS))
+    with pytest.raises(BadUsage, match="32 bits"):
+        terminal.run_cost_functions(
+            terminal.remote(plain.url, None), {"First": 1 << 40}, Inputs(HOSTS)
+        )
 
 
 def test_the_wrong_scheme_is_told(daemon, plain):
@@ -298,8 +296,8 @@ def test_the_wrong_scheme_is_told(daemon, plain):
         (plain.url.replace("http:", "https:"), "--url http://"),
     )
     for url, told in wrong:
-        with terminal.remote(url, None) as call, pytest.raises(NoAnswer, match=told):
-            terminal.discover(call)
+        with pytest.raises(NoAnswer, match=told):
+            terminal.discover(terminal.remote(url, None))
 
 
 def test_a_certificate_that_cannot_be_read_is_named(tmp_path):
@@ -307,11 +305,8 @@ def test_a_certificate_that_cannot_be_read_is_named(tmp_path):
     for content, told in ((None, "is it running"), ("text", "no PEM certificate")):
         if content:
             (tmp_path / "ca.pem").write_text(content)
-        with (
-            pytest.raises(BadInput, match=rf"ca\.pem: .*{told}"),
-            terminal.remote("https://localhost:1", tmp_path / "ca.pem"),
-        ):
-            pass
+        with pytest.raises(BadInput, match=rf"ca\.pem: .*{told}"):
+            terminal.remote("https://localhost:1", tmp_path / "ca.pem")
 
 
 def test_schedulers_are_listed(call):

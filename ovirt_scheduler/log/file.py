@@ -228,9 +228,6 @@ class _WholeLines(io.FileIO):
 def _open_private(path: str, flags: int) -> int:
     """Open a file that is not for everybody to read: it holds what plugins print.
 
-    Raises:
-        OSError: it cannot be opened, or is a pipe that nobody reads: that would keep us for good.
+    Nobody waits for a pipe: one that nobody reads is not opened, one that is full takes no line.
     """
-    descriptor = os.open(path, flags | os.O_NONBLOCK, 0o640)
-    os.set_blocking(descriptor, True)
-    return descriptor
+    return os.open(path, flags | os.O_NONBLOCK, 0o640)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import resource
@@ -114,6 +115,20 @@ def test_what_is_no_regular_file_is_never_renamed(tmp_path):
     assert os.read(reader, 1000) == b"longer than ten\nonce more\nlate\n"
     os.close(reader)
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_pipe_whose_reader_is_stuck_holds_up_nobody(tmp_path, capfd):
+    """Its lines come to standard error."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 4096)
+    handler = LogFile(path)
+    log(handler, "x" * 4000, "one", "y" * 1000)
+    handler.close()
+    assert capfd.readouterr().err.splitlines()[1] == "y" * 1000
+    assert os.read(reader, 5000).endswith(b"x\none\n")
+    os.close(reader)
 
 
 @pytest.mark.parametrize("harm", ["moved", "removed"])

@@ -34,6 +34,7 @@ UP, DOWN = "up", "down"
 _RUNNING = (UP, "paused", "migrating", "migrating_from", "migrating_to", "powering_up")
 _OFF = ("down", "non_responsive")
 _TOGETHER = 16  # hosts or VMs in one document, which is made anew when one of them changes
+_MOST_DOCUMENTS = 256  # of a kind; each has a descriptor open once it was read
 
 _CPU = "statistics/cpu.current."
 _MEMORY = "statistics/memory."
@@ -315,6 +316,7 @@ class SimulatedEngine:
         self._cluster = cluster
         # By kind and place: the ids in it, each with how often it had changed.
         self._replies: Dict[Tuple[str, int], Tuple[List[Tuple[str, int]], EngineReply]] = {}
+        self._together = _TOGETHER
         self._made: Optional[MadeEngine] = None  # for plugins that ask more
 
     def look_up(
@@ -351,8 +353,11 @@ class SimulatedEngine:
 
     def _pieces(self, kind: str, entities: Iterable[_Entity]) -> Iterator[EngineReply]:
         every = [*entities]
-        for first in range(0, len(every), _TOGETHER):
-            yield self._reply(kind, first, every[first : first + _TOGETHER])
+        while len(every) > self._together * _MOST_DOCUMENTS:
+            self._together *= 2
+            self._replies.clear()
+        for first in range(0, len(every), self._together):
+            yield self._reply(kind, first, every[first : first + self._together])
 
     def _reply(self, kind: str, place: int, entities: Sequence[_Entity]) -> EngineReply:
         """A document of ``hosts`` or ``vms``, or the latest of a single ``vm``."""

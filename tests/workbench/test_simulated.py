@@ -87,3 +87,13 @@ def test_documents_that_did_not_change_are_not_made_anew():
     after = engine.look_up(hosts, None, 0, vms)
     same = [one is other for one, other in zip(before.hosts + before.vms, after.hosts + after.vms)]
     assert same == [False, True, False, False, True, True]
+
+
+def test_the_documents_of_a_large_cluster_are_no_more():
+    """Each takes a descriptor, and most machines give a process 1,024."""
+    cluster = SimulatedCluster(
+        snapshot([host("lynx")], [vm(f"vm{number}") for number in range(4097)])
+    )
+    engine = SimulatedEngine(cluster)
+    vms = engine.look_up((), None, 0, tuple(cluster.vms)).vms
+    assert [len(each.asked) for each in vms] == [32] * 128 + [1]

@@ -66,8 +66,10 @@ class OfDaemon:
         return cast("Record", self._call(AnswerForm.DESIGN, "decision", decision).answer) or None
 
     def decisions(self, query: Query) -> List[Record]:
-        """The records that fit, the newest first."""
-        asked = {name: value for name, value in vars(query).items() if value is not None}
+        """The records that fit, the newest first; the daemon is asked for one outcome at most."""
+        asked = {name: value for name, value in vars(query).items() if value not in (None, ())}
+        if query.outcomes:
+            (asked["outcome"],) = asked.pop("outcomes")
         for name in {"since", "until"} & asked.keys():
             moment = datetime.fromtimestamp(asked[name], timezone.utc)
             asked[name] = moment.isoformat().replace("+00:00", "Z")

@@ -286,8 +286,9 @@ def test_the_daemon_is_asked_where_its_folder_cannot_be_read(daemon, tmp_path):
     asked = ("--url", daemon.url, "--ca", str(daemon.certificate))
     for arguments in (("why", "web"), ("why", "web", "-o", "json"), ("decisions", "--vm", "web")):
         assert run(tmp_path, *arguments, *asked) == command(daemon, *arguments)
-    since = ("decisions", "--since", "1h", "--unit", "EvenVms", "-o", "names")
-    assert run(tmp_path, *since, *asked)[1] == command(daemon, *since)[1] != ""
+    for query in (("--since", "1h", "--unit", "EvenVms"), ("--outcome", "raised")):
+        listed = ("decisions", *query, "-o", "names")
+        assert run(tmp_path, *listed, *asked)[1] == command(daemon, *listed)[1] != ""
     (number,) = command(daemon, "decisions", "--vm", "web", "--unit", "NoJ", "-o", "names")[
         1
     ].split()

@@ -146,9 +146,9 @@ class ClusterMigrations:
         """Follow the migrations of others that are under way, as the cluster was taken over."""
         self._memory.taken = False
         now = time.monotonic()
-        for vm, found in state.vms.items():
-            if found.status in _MOVING and vm not in self._migrating:
-                self._migrating[vm] = Migrating(found.name, found.host, "", now, moving=True)
+        for vm, vm_state in state.vms.items():
+            if vm_state.status in _MOVING and vm not in self._migrating:
+                self._migrating[vm] = Migrating(vm_state.name, vm_state.host, "", now, moving=True)
 
     def _took(self, vms: Collection[str]) -> Mapping[str, float]:
         """The seconds that migrations took which are done, as far as the engine tells them."""
@@ -331,17 +331,19 @@ class ClusterMigrations:
 def _outcome(vm: str, migrating: Migrating, state: ClusterState) -> Optional[Tuple[int, str]]:
     """How a migration ended, and the level to log that with; None while it goes on."""
     age = time.monotonic() - migrating.begun
-    found = state.vms.get(vm)
-    if found is None:
+    vm_state = state.vms.get(vm)
+    if vm_state is None:
         return logging.WARNING, "ended with the VM, which is gone,"
-    if found.status in _MOVING:
+    if vm_state.status in _MOVING:
         migrating.moving = True
         too_long = logging.WARNING, "still goes on, and is followed no more,"
         return too_long if age > _LONGEST_MIGRATION else None
-    elsewhere = found.host not in (None, migrating.source)
-    if found.host == migrating.target or (elsewhere and not migrating.target):
+    elsewhere = vm_state.host not in (None, migrating.source)
+    if vm_state.host == migrating.target or (elsewhere and not migrating.target):
         return logging.INFO, "is done"
     if not migrating.moving and age <= _BEGIN_SECONDS:
         return None
-    where = f"is {found.status or 'off'}" if found.host is None else state.host_name(found.host)
-    return logging.WARNING, f"failed, the VM {'' if found.host is None else 'is on '}{where},"
+    where = f"is {vm_state.status or 'off'}"
+    if vm_state.host is not None:
+        where = f"is on {state.host_name(vm_state.host)}"
+    return logging.WARNING, f"failed, the VM {where},"

@@ -148,12 +148,12 @@ class Inventory:
         """
         query = {"max": 1} if after is None else {"from": after, "max": events.MOST}
         document = self._now(f"/events?{urlencode(query)}", deadline).data
-        found = events.read(document)
-        self._latest_event = after if found.latest is None else found.latest
+        news = events.read(document)
+        self._latest_event = after if news.latest is None else news.latest
         if after is None:
-            return Events(found.latest)
+            return Events(news.latest)
         self.migration_times.take_in(document)
-        return found._replace(latest=self._latest_event)
+        return news._replace(latest=self._latest_event)
 
     def migration_seconds(self, vms: Collection[str], deadline: float) -> Mapping[str, float]:
         """How long migrations took that have just ended, by the engine's clock.

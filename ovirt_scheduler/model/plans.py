@@ -36,10 +36,10 @@ class Step:
     @classmethod
     def planned(cls, vm: str, target: str, state: ClusterState, reason: str = "") -> Step:
         """A migration of a VM from where it is, with the names as they are now."""
-        found = state.vms[vm]
-        source = "nowhere" if found.host is None else state.host_name(found.host)
-        names = found.name, source, state.host_name(target)
-        return cls(vm, found.host or "", target, *names, reason)
+        vm_state = state.vms[vm]
+        source = "nowhere" if vm_state.host is None else state.host_name(vm_state.host)
+        names = vm_state.name, source, state.host_name(target)
+        return cls(vm, vm_state.host or "", target, *names, reason)
 
     @property
     def text(self) -> str:

@@ -39,6 +39,7 @@ from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import daemon
 from ovirt_scheduler.errors import BadInput, BadUsage, NotPermitted, SchedulerError
+from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model import near
 from ovirt_scheduler.settings import config
 
@@ -52,10 +53,7 @@ def main(words: Optional[Sequence[str]] = None) -> int:
         The exit status (sysexits.h); ``--help`` has a list of them.
     """
     words = sys.argv[1:] if words is None else words
-    if sys.stdout is None:  # it was closed, as with >&-
-        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115  until the process ends
-    if isinstance(sys.stdout, io.TextIOWrapper):  # names and signs that a terminal cannot show
-        sys.stdout.reconfigure(errors="backslashreplace")
+    _prepare_streams()
     _answer_shell()
     top = parser(arguments.Intermixed)
     command = next((word for word in words if not word.startswith("-")), None)
@@ -72,12 +70,25 @@ def main(words: Optional[Sequence[str]] = None) -> int:
     try:
         return arguments.show(options.run(options), arguments.output_of(options))
     except SchedulerError as error:
-        print(f"ovirt-scheduler: {error}", file=sys.stderr)  # noqa: T201
+        lines = map(printable, str(error).split("\n"))
+        print("ovirt-scheduler:", "\n".join(lines), file=sys.stderr)  # noqa: T201
         return error.exit_status
     except BrokenPipeError:  # whoever read has seen enough
         return 0
     except KeyboardInterrupt:
         return 128 + signal.SIGINT  # as shells tell of it
+
+
+def _prepare_streams() -> None:
+    """Have standard input and output take what there may be, whatever the locale."""
+    if sys.stdin is None:  # it was closed, as with <&-
+        sys.stdin = open(os.devnull)  # noqa: PTH123, SIM115  until the process ends
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
+    if isinstance(sys.stdin, io.TextIOWrapper):  # documents, which are read as files are
+        sys.stdin.reconfigure(encoding="utf-8", errors="strict")
+    if isinstance(sys.stdout, io.TextIOWrapper):  # names and signs that a terminal cannot show
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def parser(command: Type[arguments.Parser] = arguments.Parser) -> arguments.Parser:

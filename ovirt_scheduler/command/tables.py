@@ -5,6 +5,7 @@ Columns of plain text take a dozen lines, and EL9 has no library that draws them
 
 from __future__ import annotations
 
+import codecs
 import json
 import shutil
 import sys
@@ -57,9 +58,11 @@ def table(
 def document(value: object) -> str:
     """Write a value as indented JSON, which is the same for the same value.
 
-    Characters that cannot be seen, or that steer a terminal, are escaped.
+    Characters that cannot be seen, or that steer a terminal, are escaped; so are all but ASCII
+    where standard output is not UTF-8, as JSON has to be.
     """
-    lines = json.dumps(value, indent=2, ensure_ascii=False).split("\n")
+    utf8 = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
+    lines = json.dumps(value, indent=2, ensure_ascii=not utf8).split("\n")
     return "".join(f"{_seen(line)}\n" for line in lines)
 
 

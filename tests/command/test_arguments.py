@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -117,3 +118,26 @@ def test_a_root_that_is_no_folder_is_told(tmp_path):
         status, out, err = run(tmp_path, "setup", "--dry-run", "--root", str(tmp_path / name))
         told = f"ovirt-scheduler: --root {tmp_path / name}: there is no such folder\n"
         assert (status, out, err) == (66, "", told)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "iso-8859-1"])
+def test_another_locale_changes_no_document_and_no_json(tmp_path, encoding):
+    """A document on standard input is UTF-8, and so is JSON."""
+    (tmp_path / "Good.py").write_text(GOOD)
+    ended = subprocess.run(
+        [sys.executable, "-m", "ovirt_scheduler", "filter", "Good", "--hosts", "-", "--local",
+         "--plugins", tmp_path, "-o", "json"],
+        cwd=PROJECT,
+        env={**os.environ, "STATE_DIRECTORY": str(tmp_path), "PYTHONIOENCODING": encoding},
+        input="<hosts><host id='a'><name>Lüchs…</name></host></hosts>".encode(),
+        stdout=subprocess.PIPE, timeout=60, check=False,
+    )  # fmt: skip
+    (host,) = json.loads(ended.stdout.decode("ascii"))["decision"]["hosts"]
+    assert host["name"] == "Lüchs…"
+
+
+def test_a_message_steers_no_terminal(tmp_path):
+    """It may have words of a file or of a server."""
+    status, _, err = run(tmp_path, "filter", "Good", "--local", "--hosts", "\x1b[2J")
+    told = "ovirt-scheduler: \\x1b[2J: cannot be read: No such file or directory\n"
+    assert (status, err) == (66, told)

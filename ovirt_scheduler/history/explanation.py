@@ -7,11 +7,11 @@ messages come from plugins and callers, so a decision is ``cleaned`` first.
 from __future__ import annotations
 
 import enum
+import time
 from collections import Counter
-from datetime import datetime
 from typing import Any, Container, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional
 
-from ovirt_scheduler.history import ranking
+from ovirt_scheduler.history import query, ranking
 from ovirt_scheduler.history.ranking import Decision, Part
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model.units import Kind
@@ -75,10 +75,10 @@ def when(decision: Decision) -> str:
     """Its time, of this machine's time zone: ``2026-01-31 12:00:00``."""
     text = str(decision.get("time", "at no known time"))
     try:
-        time = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        seconds = query.moment(text)
     except ValueError:
         return text
-    return time.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 def heading(decision: Decision) -> str:

@@ -7,10 +7,9 @@ decides after that, it tells nobody.
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Iterator, List, Optional, Sequence
 
-from ovirt_scheduler.history import explanation
+from ovirt_scheduler.history import explanation, query
 from ovirt_scheduler.history.explanation import Line, Tone
 from ovirt_scheduler.history.ranking import Decision
 
@@ -55,7 +54,7 @@ def lines(decisions: Sequence[Decision], host: Optional[str] = None) -> Iterator
 
 
 def _leads_to(decision: Decision, later: Decision) -> bool:
-    seconds = _time(later) - _time(decision)
+    seconds = query.moment(later["time"]) - query.moment(decision["time"])
     method, answer = decision.get("method"), decision.get("answer")
     if not 0 <= seconds <= _SECONDS:
         return False
@@ -106,7 +105,3 @@ def _answered(decision: Decision) -> Sequence[str]:
     """The hosts that whoever asked was given."""
     answer = decision.get("answer")
     return answer if isinstance(answer, list) else ()
-
-
-def _time(decision: Decision) -> float:
-    return datetime.fromisoformat(str(decision["time"]).replace("Z", "+00:00")).timestamp()

@@ -6,6 +6,7 @@ import datetime
 import shlex
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
+from ovirt_scheduler.history import query
 from ovirt_scheduler.history.tally import Tally, UnitTally
 from ovirt_scheduler.model.daemon_state import DaemonState, UnitState
 
@@ -176,7 +177,7 @@ def _line(units: List[Status], problems: List[Status], now: float) -> str:
 
 def shown(text: str, now: float) -> str:
     """What ``moment`` wrote, for people; see ``clock``."""
-    return clock(parsed(text), now)
+    return clock(query.moment(text), now)
 
 
 def cluster_state(cluster: Mapping[str, Any]) -> str:
@@ -184,11 +185,6 @@ def cluster_state(cluster: Mapping[str, Any]) -> str:
     if "driven_by" in cluster:
         return f"stands by, {cluster['driven_by']} drives it"
     return str(cluster.get("problem", "well"))
-
-
-def parsed(text: str) -> float:
-    """Seconds since 1970 of what ``moment`` wrote."""
-    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
 def _problems(state: DaemonState, units: List[Status], now: float) -> Iterator[Status]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from ovirt_scheduler.history import explanation, ranking
-from ovirt_scheduler.history.ranking import Decision
+from ovirt_scheduler.history.ranking import Decision, Part
 from ovirt_scheduler.model.units import Kind
 
 _NOTHING = "-"  # a filter that was never asked, a cost function that did not score the host
@@ -20,10 +20,10 @@ def grid(decisions: Sequence[Decision]) -> Tuple[List[str], List[List[str]]]:
     Args:
         decisions: in the order of their times, ``explanation.cleaned``.
     """
-    columns = [(each, unit) for each in decisions for unit in _columns(each)]
+    units = [(each, unit) for each in decisions for unit in columns(each)]
     scored = [found for found in map(ranking.ranking, decisions) if found.totals][-1:]
     names = explanation.host_names(decisions)
-    cells = [_cells(*column) for column in columns]
+    cells = [_cells(*each) for each in units]
     out = {host for decision in decisions for host in explanation.removed(decision)}
     places = scored[0].places if scored else {}
     rows = []
@@ -32,27 +32,32 @@ def grid(decisions: Sequence[Decision]) -> Tuple[List[str], List[List[str]]]:
         for found in scored:
             row += [str(found.totals.get(host, _NOTHING)), str(places.get(host, _NOTHING))]
         rows.append(row)
-    headings = ["HOST", *(_heading(unit) for _, unit in columns)]
+    headings = ["HOST", *(_heading(unit) for _, unit in units)]
     return headings + (["TOTAL", "RANK"] if scored else []), rows
 
 
-def _columns(decision: Decision) -> List[Mapping[str, Any]]:
+def columns(decision: Decision) -> List[Part]:
+    """The units that say something of each host: filters and cost functions."""
     kinds = (Kind.FILTER.words, Kind.COST_FUNCTION.words)
     return [unit for unit in decision.get("units", ()) if unit.get("kind") in kinds]
 
 
-def _heading(unit: Mapping[str, Any]) -> str:
+def _heading(unit: Part) -> str:
     factor = f" ×{unit['factor']}" if "factor" in unit else ""
     return f"{unit['name']}{factor}{' (shadow)' if unit.get('mode') == 'shadow' else ''}"
 
 
-def _cells(decision: Decision, unit: Mapping[str, Any]) -> Dict[str, str]:
+def said(unit: Part, host: Part) -> Optional[Part]:
+    """The verdict or the cost that a unit gave of a host; None where it gave none."""
+    part = "verdicts" if unit["kind"] == Kind.FILTER.words else "costs"
+    return next((each for each in host.get(part, ()) if each["unit"] == unit["name"]), None)
+
+
+def _cells(decision: Decision, unit: Part) -> Dict[str, str]:
     """Host to what one unit said of it."""
-    part, key = ("verdicts", "verdict") if unit["kind"] == Kind.FILTER.words else ("costs", "cost")
-    found = {
-        host["id"]: str(entry.get(key, _NOTHING))
-        for host in decision.get("hosts", ())
-        for entry in host.get(part, ())
-        if entry["unit"] == unit["name"]
+    found = {host["id"]: said(unit, host) or {} for host in decision.get("hosts", ())}
+    words = {host: each.get("verdict", each.get("cost")) for host, each in found.items()}
+    return {
+        host: _NOTHING if word in (None, "never asked") else str(word)
+        for host, word in words.items()
     }
-    return {host: _NOTHING if word == "never asked" else word for host, word in found.items()}

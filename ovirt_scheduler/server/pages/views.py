@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Dict, Iterable, List, Mapping, Sequence, cast
+from typing import Any, Dict, Iterable, List, Sequence, cast
 
-from ovirt_scheduler.history import explanation, ranking
-from ovirt_scheduler.history.ranking import Decision
-from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.history import explanation, grid, ranking
+from ovirt_scheduler.history.ranking import Decision, Part
 
 View = Dict[str, Any]
 
@@ -22,13 +21,6 @@ _WHAT = {
     "onVmStatusChanged": "Status of a VM changed",
     "onHostStatusChanged": "Status of a host changed",
 }
-_VERDICTS = {
-    "passed": ("passed", "good"),
-    "removed": ("removed", "bad"),
-    "failed": ("the unit failed", "doubt"),
-    "never asked": ("not asked", "quiet"),
-}
-_NOTHING = ("-", "quiet")
 _MOST_HOSTS = 1000  # of a decision, and lines on it, on its page
 
 
@@ -40,7 +32,7 @@ def summaries(decisions: Iterable[Decision]) -> List[View]:
 def decision(of: Decision) -> View:
     """All that the page of one decision shows."""
     found = ranking.ranking(of)
-    columns = [unit for unit in of.get("units", ()) if unit.get("kind") in _COLUMNS]
+    columns = grid.columns(of)
     hosts = explanation.in_order(of)
     view = {
         **{name: value for name, value in of.items() if name not in ("hosts", "answer")},
@@ -54,9 +46,6 @@ def decision(of: Decision) -> View:
         ],
     }
     return cast("View", explanation.cleaned(view))
-
-
-_COLUMNS = (Kind.FILTER.words, Kind.COST_FUNCTION.words)
 
 
 def _summary(of: Decision) -> View:
@@ -77,37 +66,15 @@ def _summary(of: Decision) -> View:
     }
 
 
-def _row(
-    host: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], found: ranking.Ranking
-) -> View:
+def _row(host: Part, columns: Sequence[Part], found: ranking.Ranking) -> View:
     """What was said of a host, in a table whose columns are units."""
-    verdicts = {each["unit"]: each for each in host.get("verdicts", ())}
-    costs = {each["unit"]: each for each in host.get("costs", ())}
     return {
         "host": host.get("name") or host["id"],
         "rank": found.places.get(host["id"], "-"),
         "total": found.totals.get(host["id"], "-"),
         "chosen": host["id"] == found.best,
-        "cells": [_cell(unit, verdicts, costs) for unit in columns],
+        "cells": [(unit, grid.said(unit, host)) for unit in columns],
     }
-
-
-def _cell(
-    unit: Mapping[str, Any], verdicts: Mapping[str, Decision], costs: Mapping[str, Decision]
-) -> View:
-    name = unit["name"]
-    if unit["kind"] == Kind.FILTER.words:
-        verdict = verdicts.get(name, {})
-        text, mood = _VERDICTS.get(verdict.get("verdict", ""), _NOTHING)
-        return {"text": text, "mood": mood, "reason": verdict.get("reason", "")}
-    cost = costs.get(name)
-    if cost is None:
-        mood = "doubt" if explanation.has_failed(unit) else "quiet"
-        return {"text": "-", "mood": mood, "reason": ""}
-    counted = cost.get("held", cost["cost"])
-    held = f", held; the unit said {cost['cost']}" if counted != cost["cost"] else ""
-    text = f"{cost['weighted']} = {cost['factor']} × {counted}{held}"
-    return {"text": text, "mood": "plain", "reason": cost.get("reason", "")}
 
 
 def failures(decisions: Iterable[Decision], name: str) -> List[View]:

@@ -222,44 +222,38 @@ class UnitFile(ShippedFile):
             StepFailed: the program is missing, or the daemon could not see it.
         """
         plan = super().plan()
-        if plan.act and self._program is None:
+        if not plan.act:
+            return plan
+        if self._program is None:
             within = "" if self.machine.live else f" in {self.machine.root}, from within it"
             raise StepFailed(
                 f"the program ovirt-scheduler is not installed; install the package first{within}: "
                 "python3 -m venv /opt/ovirt-scheduler && /opt/ovirt-scheduler/bin/pip install ."
             )
-        if plan.act and self._interpreter and not self._exists(self._interpreter):
+        interpreter = self._interpreter(self._program)
+        # Whether the name is there: as a link it leads elsewhere on the machine.
+        if interpreter and not os.path.lexists(self.machine.path(interpreter)):
             raise StepFailed(
-                f"{self._program}: is run by {self._interpreter}, which is not in "
+                f"{self._program}: is run by {interpreter}, which is not in "
                 f"{self.machine.root}: a virtual environment is made where it is to be used; "
                 f"make it from within, with chroot {self.machine.root}"
             )
-        hidden = [each for each in self._needed() if each.startswith(_HIDDEN)]
-        if plan.act and hidden:
+        needed = [self._program]
+        if interpreter:
+            with contextlib.suppress(ValueError):  # a link out of an image's folder
+                needed.append(self.machine.name(self.machine.path(interpreter).resolve()))
+        hidden = [each for each in needed if each.startswith(_HIDDEN)]
+        if hidden:
             raise StepFailed(
                 f"{hidden[0]}: the unit hides this folder from the daemon; install the package "
                 "elsewhere, such as in /opt/ovirt-scheduler with the system's python3"
             )
         return plan
 
-    def _needed(self) -> Iterator[str]:
-        """The names of the program and of the Python that runs it."""
-        if self._program is None:
-            return
-        yield self._program
-        if self._interpreter:
-            interpreter = self.machine.path(self._interpreter).resolve()
-            with contextlib.suppress(ValueError):  # a link out of an image's folder
-                yield self.machine.name(interpreter)
-
-    @property
-    def _interpreter(self) -> str:
-        """The Python that the program's first line names, or an empty text."""
-        first, _, _ = (self.machine.read(self._program or "") or b"").partition(b"\n")
+    def _interpreter(self, program: str) -> str:
+        """The Python that a program's first line names, or an empty text."""
+        first, _, _ = (self.machine.read(program) or b"").partition(b"\n")
         return os.fsdecode(first[2:].split()[0]) if first.startswith(b"#!/") else ""
-
-    def _exists(self, name: str) -> bool:
-        return os.path.lexists(self.machine.path(name))  # a link leads elsewhere on the machine
 
     def _write(self) -> None:
         super()._write()

@@ -44,9 +44,10 @@ _PAGE = 100  # entities, unless a query says how many
 _KEYS = ("name", "id", "status", "cluster", "tag", "host")  # of a search; VMs have a host
 _TERM = re.compile(r"\s*([\w.]+)\s*(!?=)\s*\"?([^\"]*?)\"?\s*")
 _ORDER = re.compile(
-    r"(.*?)\s*(?:\bsortby\s+(\w+)(?:\s+(asc|desc))?)?\s*(?:\bpage\s+(\d+))?\s*",
+    r"(.*?)\s*(?:\bsortby\s+(\w+)(?:\s+(asc|desc))?)?\s*(?:\bpage\s+([0-9]{1,9}))?\s*",
     re.IGNORECASE | re.DOTALL,
 )
+_NUMBER = re.compile("[0-9]{1,9}")
 _OR, _AND = re.compile(r"\s+or\s+", re.IGNORECASE), re.compile(r"\s+and\s+", re.IGNORECASE)
 
 
@@ -193,6 +194,7 @@ class MadeCluster:
         """All that it has, by the collections' elements."""
         inside = [each for entities in self._entities.values() for each in entities]
         references = (found for each in inside for found in each.findall("cluster"))
+        tags = (found for each in inside for found in each.findall("tags/tag"))
         clusters: Dict[str, Element] = {}
         for cluster in (*references, *self._clusters):  # the one of more words counts
             if len(cluster) >= len(clusters.get(cluster.get("id", ""), ())):
@@ -200,12 +202,24 @@ class MadeCluster:
         return {
             **self._entities,
             "clusters": [*clusters.values()],
-            "tags": _named(inside, "tags/tag"),
-            "affinity_labels": [
-                _with_members(label, self._entities)
-                for label in _named(inside, "affinity_labels/affinity_label")
-            ],
+            "tags": [*{tag.get("id", ""): tag for tag in tags}.values()],
+            "affinity_labels": self._labels(),
         }
+
+    def _labels(self) -> List[Element]:
+        """The affinity labels that hosts and VMs name, each with all that have it."""
+        labels: Dict[str, Element] = {}
+        members: Dict[Tuple[str, str], Element] = {}
+        for name, entities in self._entities.items():
+            for each in entities:
+                link = {"id": each.get("id", ""), "href": f"{API}/{name}/{each.get('id')}"}
+                for label in each.iterfind("affinity_labels/affinity_label"):
+                    key = label.get("id", "")
+                    if key not in labels:
+                        labels[key] = whole = copy.copy(label)
+                        members.update({(key, of): SubElement(whole, of) for of in self._entities})
+                    SubElement(members[key, name], each.tag, link)
+        return [*labels.values()]
 
     @functools.cached_property
     def _parts(self) -> Mapping[str, Sequence[str]]:
@@ -290,7 +304,7 @@ class MadeCluster:
             _Term.read(f"{key}=")
             descending = direction.lower() == "desc"
             found = sorted(found, key=lambda each: self._values(each)[key], reverse=descending)
-        size = int(most) if most.isdigit() else (_PAGE if page else len(found))
+        size = int(most) if _NUMBER.fullmatch(most) else (_PAGE if page else len(found))
         begin = size * (int(page or 1) - 1)
         return found[begin : begin + size]
 
@@ -324,28 +338,7 @@ def _name(element: Element) -> str:
     return element.findtext("name") or element.get("id") or ""
 
 
-def _named(entities: Iterable[Element], path: str) -> List[Element]:
-    """Of what stands in entities, each once, by its id."""
-    found = (each for entity in entities for each in entity.findall(path))
-    return [*{each.get("id", ""): each for each in found}.values()]
-
-
 def _known_parts(entities: Collection[Element], always: Sequence[str]) -> List[str]:
     """Those that may be asked for; one that no entity has was never asked of the engine."""
     there = {child.tag for each in entities for child in each}
     return [each for each in _PARTS if each in there or each in always or not entities]
-
-
-def _with_members(label: Element, held: Mapping[str, Iterable[Element]]) -> Element:
-    """An affinity label, with the hosts and VMs that have it."""
-    whole = copy.copy(label)
-    for name, entities in held.items():
-        members = SubElement(whole, name)
-        for each in entities:
-            if any(
-                found.get("id") == label.get("id")
-                for found in each.findall("affinity_labels/affinity_label")
-            ):
-                path = f"{API}/{name}/{each.get('id')}"
-                SubElement(members, each.tag, {"id": each.get("id", ""), "href": path})
-    return whole

@@ -69,6 +69,7 @@ _NO_ENGINE = "a replay reaches no engine: what it knows now is not what it knew 
 
 Failed = str  # why a request was refused
 Made = Union[Record, Failed]
+Replayed = Tuple[Record, Sequence[Made]]  # what was decided then, and what each policy makes of it
 
 
 @dataclass(frozen=True)
@@ -333,7 +334,7 @@ def run(
     numbers: Sequence[int],
     policies: Sequence[Policy],
     parallel: int,
-) -> Iterator[Tuple[Record, Sequence[Made]]]:
+) -> Iterator[Replayed]:
     """Make decisions again, one policy after another; they come in their order.
 
     Args:
@@ -348,15 +349,15 @@ def run(
     """
     documents = Documents(reader)
 
-    def make(together: List[Recorded]) -> List[Tuple[Record, Sequence[Made]]]:
-        found: List[Tuple[Record, Sequence[Made]]] = []
+    def make(together: List[Recorded]) -> List[Replayed]:
+        replayed: List[Replayed] = []
         for recorded in together:
             with contextlib.suppress(_Gone):
                 made = [policy.make(recorded, documents) for policy in policies]
-                found.append((recorded.record, made))
-        return found
+                replayed.append((recorded.record, made))
+        return replayed
 
-    pending: Deque[Future[List[Tuple[Record, Sequence[Made]]]]] = deque()
+    pending: Deque[Future[List[Replayed]]] = deque()
     with ThreadPoolExecutor(parallel) as threads:
         try:
             for start in range(0, len(numbers), _CHUNK):

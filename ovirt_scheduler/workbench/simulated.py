@@ -337,6 +337,8 @@ class SimulatedEngine:
         """The way to a made engine that has the cluster as it is now."""
         if self._made is None:
             self._made = MadeEngine()
+        self._made.migrations.clear()  # nobody reads them here, and they would become many
+        self._made.unknown.clear()
         cluster = self._cluster
         self._made.cluster = MadeCluster(
             (each.document.element() for each in cluster.hosts.values()),

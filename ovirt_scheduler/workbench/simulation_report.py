@@ -57,25 +57,19 @@ def measures(several: Sequence[Outcome]) -> Tuple[List[str], List[List[str]]]:
     return headings, rows
 
 
-def _spread(view: View, what: str) -> str:
-    """The least, the mean and the most of the hosts that are up, in percent."""
-    parts = [getattr(host, what) for host in view.up] or [0.0]
-    of_three = (min(parts), sum(parts) / len(parts), max(parts))
-    return " ".join(f"{100 * part:.0f}" for part in of_three)
-
-
-def _vms(view: View) -> str:
-    numbers = [host.vms for host in view.up] or [0]
-    return f"{min(numbers)} {sum(numbers) / len(numbers):.1f} {max(numbers)}"
+def _spread(numbers: Sequence[float], mean: str = ".0f") -> str:
+    """The least, the mean and the most of the hosts that are up."""
+    some = numbers or [0]
+    return f"{min(some):.0f} {sum(some) / len(some):{mean}} {max(some):.0f}"
 
 
 _MEASURES: Mapping[str, Callable[[View], str]] = {
     "imbalance, %": lambda view: f"{view.imbalance['used']:.1f}",
     "of CPU": lambda view: f"{view.imbalance['cpu']:.1f}",
     "of memory": lambda view: f"{view.imbalance['memory']:.1f}",
-    "CPU, %: least mean most": lambda view: _spread(view, "cpu"),
-    "memory, %: least mean most": lambda view: _spread(view, "memory"),
-    "VMs of a host: least mean most": _vms,
+    "CPU, %: least mean most": lambda view: _spread([100 * host.cpu for host in view.up]),
+    "memory, %: least mean most": lambda view: _spread([100 * host.memory for host in view.up]),
+    "VMs of a host: least mean most": lambda view: _spread([host.vms for host in view.up], ".1f"),
     "VMs that run": lambda view: str(sum(host.vms for host in view.hosts)),
     "hosts up": lambda view: str(len(view.up)),
     "hosts up without VMs": lambda view: str(sum(not host.vms for host in view.up)),

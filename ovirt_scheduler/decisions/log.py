@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Collection, Dict, Mapping, Optional, Sequence, Tuple, Union, cast
+from typing import Collection, Dict, Mapping, Optional, Sequence, Tuple
 
 from ovirt_scheduler.decisions.failures import Failing, Failures
+from ovirt_scheduler.history.record import AnyDecision
 from ovirt_scheduler.log.fields import Block, Costs, InShadow, Name, Names
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.decisions import Decision
@@ -32,12 +33,7 @@ def fields(decision: Decision) -> Dict[str, object]:
     hosts = answer.hosts if isinstance(answer, Migration) else answer or ()
     units = [wanted.name for wanted in decision.request.wanted]
     vm = answer.vm if isinstance(answer, Migration) else decision.vm
-    decided = _about(vm, decision.names) + summary(decision)
-    return {
-        **_request_fields(units, decision.hosts, hosts, decision),
-        "vm": Name(vm) if vm else None,
-        "decided": decided,
-    }
+    return _request_fields(decision, units, hosts, vm, summary(decision))
 
 
 def driver_fields(decision: DriverDecision) -> Dict[str, object]:
@@ -50,26 +46,26 @@ def driver_fields(decision: DriverDecision) -> Dict[str, object]:
         hosts = {host for several in hosts.values() for host in several}
     named = (*request.filters, *request.cost_functions)
     units = [request.driver.name, *(unit.name for unit in named)]
-    execution = decision.execution
-    return {
-        **_request_fields(units, execution.hosts, cast("Sequence[str]", hosts), decision),
-        "vm": Name(execution.vm) if execution.vm else None,
-        "decided": _about(execution.vm, execution.names) + driver_summary(decision),
-    }
+    vm = decision.execution.vm
+    return _request_fields(decision, units, hosts, vm, driver_summary(decision))
 
 
 def _request_fields(
+    decision: AnyDecision,
     units: Sequence[str],
-    hosts_in: Collection[str],
     hosts_out: Collection[str],
-    decision: Union[Decision, DriverDecision],
+    vm: Optional[str],
+    decided: str,
 ) -> Dict[str, object]:
+    whole = decision if isinstance(decision, Decision) else decision.execution
     return {
         "units": Names(units),
-        "hosts_in": len(hosts_in),
+        "hosts_in": len(whole.hosts),
         "hosts_out": len(hosts_out),
         "problems": Names(list(decision.unit_errors)) if decision.unit_errors else None,
         "outcome": "degraded" if decision.unit_errors or decision.errors else "ok",
+        "vm": Name(vm) if vm else None,
+        "decided": _about(vm, whole.names) + decided,
     }
 
 

@@ -62,6 +62,7 @@ def test_events_are_heard_of_an_engine_that_counts_them_from_a_lower_number(driv
     driven.engine.events[10] = Event(30, ())
     driven.engine.broken = None
     driven.wait(lambda: any(query.after == 10 for query in driven.engine.asked("events")))
+    assert driven.engine.asked("events")[-1].after == 10
 
 
 def test_many_changes_at_once_are_told_once_each_also_across_a_stop(driven):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
 import signal
 import threading
@@ -55,7 +56,7 @@ def test_a_reader_ends_when_its_thread_has_ended(own, unit_named, monkeypatch):
     thread = threading.Thread(target=read, args=(own, unit_named("keeps_all")))
     thread.start()
     thread.join()
-    wait_until(lambda: not readers(own))
+    assert wait_until(lambda: readers(own), suits=operator.not_) == []
 
 
 def test_a_reader_ends_when_it_is_idle(own, unit_named, monkeypatch):
@@ -63,7 +64,7 @@ def test_a_reader_ends_when_it_is_idle(own, unit_named, monkeypatch):
     monkeypatch.setattr(pool, "_REST", 0.05)
     monkeypatch.setattr(pool, "_READER_SECONDS", 0.2)
     read(own, unit_named("keeps_all"))
-    wait_until(lambda: not readers(own))
+    assert wait_until(lambda: readers(own), suits=operator.not_) == []
 
 
 @pytest.mark.parametrize("document", [LARGE, REFUSED, OF_VERSION_3], ids=["large", "refused", "3"])
@@ -76,15 +77,18 @@ def test_a_reader_ends_with_documents_that_leave_more_behind(
     read(own, unit)
     with contextlib.suppress(UnreadableDocument):
         own.run(job_of([unit], hosts=document))
-    wait_until(lambda: not readers(own))
+    assert wait_until(lambda: readers(own), suits=operator.not_) == []
 
 
 def test_a_reader_that_is_killed_between_requests_fails_none(own, unit_named):
     """The next documents are read by another."""
     unit = unit_named("keeps_all")
+    killed = set()
     for _ in range(3):
         (mine,) = read(own, unit)
+        assert mine not in killed
         os.kill(mine, signal.SIGKILL)
+        killed.add(mine)
 
 
 def test_idle_there_are_spare_processes_and_one_of_each_plugin(own, unit_named, monkeypatch):

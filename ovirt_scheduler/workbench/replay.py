@@ -86,13 +86,16 @@ class Changes:
     without: Sequence[str] = ()
     added: Mapping[str, Optional[int]] = field(default_factory=dict)
 
-    def units(
-        self, kind: Kind, wanted: Sequence[WantedUnit], catalogue: Catalogue
-    ) -> Tuple[WantedUnit, ...]:
+    def units(self, kind: Kind, former: Record, catalogue: Catalogue) -> Tuple[WantedUnit, ...]:
         """The units of a kind that are asked in the place of those that were."""
-        kept = [each for each in wanted if each.name not in self.without]
-        if kind is Kind.COST_FUNCTION:
-            kept = [replace(each, factor=self.factors.get(each.name, each.factor)) for each in kept]
+        factors = self.factors if kind is Kind.COST_FUNCTION else {}
+        kept = [
+            WantedUnit(unit["name"], factors.get(unit["name"], unit.get("factor", 1)))
+            for unit in former["units"]
+            if unit["kind"] == kind.words
+            and unit.get("mode", "live") == "live"
+            and unit["name"] not in self.without
+        ]
         if kind is not Kind.BALANCE:
             there = {each.name for each in kept}
             kept += [
@@ -179,7 +182,7 @@ class Policy:
         request = Request(
             caller,
             kind,
-            self._changes.units(kind, _wanted(former, kind), self.catalogue),
+            self._changes.units(kind, former, self.catalogue),
             past.subjects.hosts,
             None if kind is Kind.BALANCE else past.subjects.vm or "",
             _properties(former),
@@ -192,9 +195,7 @@ class Policy:
         driver = scheduling.scheduler(former["units"][-1]["name"], asked["method"])
         scheduling.selections.keep(driver.name, asked["selected"])
         filters, costs = (
-            self._changes.units(kind, _wanted(former, kind), self.catalogue)
-            if asked["method"] in _SELECTS
-            else ()
+            self._changes.units(kind, former, self.catalogue) if asked["method"] in _SELECTS else ()
             for kind in (Kind.FILTER, Kind.COST_FUNCTION)
         )
         request = DriverRequest(
@@ -222,14 +223,6 @@ def _with_live(catalogue: Catalogue, added: Container[str]) -> Catalogue:
 
 
 _SELECTS = ("select_host", "candidates", "has_any_hosts")
-
-
-def _wanted(former: Record, kind: Kind) -> List[WantedUnit]:
-    return [
-        WantedUnit(each["name"], each.get("factor", 1))
-        for each in former["units"]
-        if each["kind"] == kind.words and each.get("mode", "live") == "live"
-    ]
 
 
 def _properties(former: Record) -> Mapping[str, str]:

@@ -98,8 +98,12 @@ class Baseline:
         self._handled: List[int] = []  # signals
         self._state: Dict[str, object] = {}
 
-    def begin(self) -> None:
-        """Compare with the present state from now on: the plugin was loaded, and forgotten."""
+    def begin(self, compares: bool) -> None:
+        """Restore what the plugin changed while it was loaded; it has been forgotten.
+
+        Args:
+            compares: whether ``settle`` will be called: it compares with the state of now.
+        """
         if _has_children():
             children.end_all(1.0)
         for timer in _TIMERS:
@@ -110,6 +114,9 @@ class Baseline:
         _collect()
         self._saved.restore()
         _lift_limits()
+        if not compares:
+            self._status.read()
+            return
         self._modules.take_in(new)
         self._status.keep()
         self._take_in_new()

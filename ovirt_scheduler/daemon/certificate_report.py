@@ -85,7 +85,11 @@ def report(settings: Settings, state: Path, days: int = DAYS) -> Tuple[Certifica
         return ()
     files = server_files(settings, state)
     reports: List[CertificateReport] = []
-    if settings.ssl_certificate is None and not files.certificate.parent.exists():
+    try:
+        missing = settings.ssl_certificate is None and not files.certificate.parent.exists()
+    except PermissionError:  # the state folder is closed, as the report says
+        missing = False
+    if missing:
         reports.append(CertificateReport("ssl_certificate", files.certificate))
     else:
         reports.append(inspect("ssl_certificate", *files, days, settings.ssl_certificate is None))

@@ -213,7 +213,7 @@ class Reader:
                 )
             db.execute("BEGIN")
             yield db
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             if str(error) == "interrupted":
                 raise HistoryUnreadable(
                     f"the query takes more than {self._seconds:g} s; ask for less: a VM, a host, "

@@ -7,12 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from tests.support.command import run
 from tests.support.paths import PROJECT
+from tests.support.processes import as_stranger
 
 GOOD = "def do_filter(hosts, vm, properties):\n    return hosts\n"
 
@@ -141,3 +143,44 @@ def test_a_message_steers_no_terminal(tmp_path):
     status, _, err = run(tmp_path, "filter", "Good", "--local", "--hosts", "\x1b[2J")
     told = "ovirt-scheduler: \\x1b[2J: cannot be read: No such file or directory\n"
     assert (status, err) == (66, told)
+
+
+AS_STRANGER = """
+import json, sys
+from ovirt_scheduler.command import cli
+for words in json.loads(sys.argv[1]):
+    print(cli.main(words), flush=True)
+"""
+
+
+def test_a_user_without_rights_asks_the_daemon_and_is_told_what_is_closed(start_daemon):
+    """A copy of the certificate is enough to ask; check and cert show say what they cannot read."""
+    with tempfile.TemporaryDirectory() as name:  # which all may enter
+        folder = Path(name)
+        folder.chmod(0o755)
+        daemon = start_daemon({"Good": GOOD})
+        daemon.state.chmod(0o700)
+        for file, data in (("ca.pem", daemon.certificate.read_bytes()), ("ids", b"a b")):
+            (folder / file).write_bytes(data)
+        conf = folder / "s.conf"
+        conf.write_text(f"listening_port = {daemon.url.rpartition(':')[2]}\n")
+        asked = [
+            "filter",
+            "Good",
+            "--hosts",
+            f"{name}/ids",
+            "--ca",
+            f"{name}/ca.pem",
+            "-o",
+            "names",
+        ]
+        plain = ["--config", str(conf)]
+        commands = [[*asked, *plain], ["check", *plain], ["cert", "show", *plain]]
+        ended = subprocess.run(
+            [*as_stranger(), sys.executable, "-c", AS_STRANGER, json.dumps(commands)],
+            cwd=PROJECT, text=True, capture_output=True, check=False,
+            env={**os.environ, "STATE_DIRECTORY": str(daemon.state)},
+        )  # fmt: skip
+    assert ended.stderr == ""
+    assert ended.stdout.startswith("a\nb\n0\n")
+    assert ended.stdout.count("Permission denied") == 2

@@ -70,13 +70,20 @@ def main(words: Optional[Sequence[str]] = None) -> int:
     try:
         return arguments.show(options.run(options), arguments.output_of(options))
     except SchedulerError as error:
-        lines = map(printable, str(error).split("\n"))
-        print("ovirt-scheduler:", "\n".join(lines), file=sys.stderr)  # noqa: T201
-        return error.exit_status
+        return _failed(error)
+    except PermissionError as error:  # of a folder on the way to a file
+        return _failed(BadInput(f"{error.filename}: {error.strerror}; run this as who may read it"))
     except BrokenPipeError:  # whoever read has seen enough
         return 0
     except KeyboardInterrupt:
         return 128 + signal.SIGINT  # as shells tell of it
+
+
+def _failed(error: SchedulerError) -> int:
+    """Say why a command cannot be done; gives its exit status."""
+    lines = map(printable, str(error).split("\n"))
+    print("ovirt-scheduler:", "\n".join(lines), file=sys.stderr)  # noqa: T201
+    return error.exit_status
 
 
 def _prepare_streams() -> None:

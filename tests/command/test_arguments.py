@@ -184,3 +184,17 @@ def test_a_user_without_rights_asks_the_daemon_and_is_told_what_is_closed(start_
     assert ended.stderr == ""
     assert ended.stdout.startswith("a\nb\n0\n")
     assert ended.stdout.count("Permission denied") == 2
+
+
+def test_a_folder_that_is_closed_to_the_user_is_told():
+    """Whatever is looked for in it."""
+    with tempfile.TemporaryDirectory() as name:  # which is root's
+        words = [["try", f"{name}/x.py"], ["new", "X", "--filter", "--folder", name]]
+        words += [["replay", "--html", f"{name}/x.html"]]
+        ended = subprocess.run(
+            [*as_stranger(), sys.executable, "-c", AS_STRANGER, json.dumps(words)],
+            cwd=PROJECT, text=True, capture_output=True, check=False,
+        )  # fmt: skip
+    assert ended.stdout == "66\n66\n66\n"
+    assert ended.stderr.count(f"ovirt-scheduler: {name}/") == 3
+    assert ended.stderr.count(": Permission denied; run this as who may read it\n") == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -38,7 +39,7 @@ def attempts(pid):
     for name, way in (("mem", open), ("environ", open), ("maps", open), ("fd", os.listdir)):
         try:
             way(f"/proc/{pid}/{name}")
-        except PermissionError:
+        except (PermissionError, FileNotFoundError, ProcessLookupError):
             continue
         yield f"{pid} {name}"
     if libc.ptrace(SEIZE, pid, None, None) == 0:
@@ -51,9 +52,18 @@ def attempts(pid):
     if libc.process_vm_readv(pid, place, 1, place, 1, 0) >= 0 or ctypes.get_errno() == 14:  # EFAULT
         yield f"{pid} process_vm_readv"
 
+def stat(pid):
+    text = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    return text[text.rindex(")") + 2:].split()
+
 def parent(pid):
-    stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-    return int(stat[stat.rindex(")") + 2:].split()[1])
+    return int(stat(pid)[1])
+
+def has_memory(pid):  # one that is ending has none, and files of it can be opened that hold nothing
+    try:
+        return not int(stat(pid)[6]) & 4  # PF_EXITING
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 def parents():
     for name in os.listdir("/proc"):
@@ -86,7 +96,7 @@ def do_filter(hosts, vm, properties):
         "pid": os.getpid(), "uid": os.getuid(), "environ": dict(os.environ), "above": above,
         "beside": beside, "descriptors": descriptors, "show": show,
         "status": pathlib.Path("/proc/self/status").read_text(),
-        "opened": [one for pid in above + beside for one in attempts(pid)],
+        "opened": [one for pid in above + beside for one in attempts(pid) if has_memory(pid)],
     }
     out = pathlib.Path(properties["out"])
     out.with_suffix(".new").write_text(json.dumps(found))
@@ -269,7 +279,11 @@ def holds(pid: int, secrets: List[bytes]) -> bool:
 
 def sockets(pid: int) -> Set[str]:
     """The numbers of the sockets that a process has open."""
-    targets = (str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir())
+    targets: Set[str] = set()
+    if Path(f"/proc/{pid}").exists():
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                targets.add(str(entry.readlink()))
     return {target for target in targets if target.startswith("socket:")}
 
 

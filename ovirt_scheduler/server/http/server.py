@@ -6,6 +6,9 @@ silent client::
     accept ──► Connections ──► thread: ConnectionHandler ──► BodyReader ──► Dispatcher ─┐
                (room?)                 (Stream: TLS,         (limits)       (the call)  │
                                         deadlines) ▲────────────────────────────────────┘
+
+Of the standard library's server only the sockets and threads are used. Its reading of HTTP has
+no limits, and takes requests that others read in another way.
 """
 
 from __future__ import annotations
@@ -14,8 +17,10 @@ import contextlib
 import logging
 import select
 import socket
+import socketserver
 import threading
 import time
+import xmlrpc.server
 from typing import Any, Callable, Optional, Sequence, Tuple
 
 from ovirt_scheduler.processes.kernel.malloc import Reclaim
@@ -34,10 +39,9 @@ _GREETED = 5.0  # and for a first request, where a handshake has begun
 _STOPPING = 0.5  # seconds in which threads may end when their connections are broken
 _RECLAIM = 64  # connections that have ended: then free memory is given back
 _ACCEPT_PAUSE = 0.2  # seconds to wait where the system has no room for a connection
-_BACKLOG = 1024  # connections; the engine waits 100 ms to be connected, but 120 s for its answer
 
 
-class SchedulerServer:
+class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCServer):
     """Serves the methods until it is stopped; it listens as soon as it is made.
 
     Attributes:
@@ -54,6 +58,10 @@ class SchedulerServer:
         ConfigError: the address or the port cannot be listened on.
     """
 
+    request_queue_size = 1024  # the engine waits 100 ms to be connected, but 120 s for its answer
+    daemon_threads = True  # stop() waits for them, and no longer than it is allowed to
+    block_on_close = False
+
     def __init__(
         self,
         settings: ServerSettings,
@@ -64,29 +72,33 @@ class SchedulerServer:
         self.dispatcher = Dispatcher(methods)
         self.connections = Connections(settings.max_connections)
         self.room = _room(settings)
-        self.kept = False
         self._reclaim = Reclaim(_RECLAIM)
         self._stopping = threading.Event()  # each connection ends after its answer
         self._closing = threading.Event()  # none is accepted any more
         self._accepting = threading.Lock()
-        self.socket = listener or listening.bound(settings.address, settings.port)
+        bound = listener or listening.bound(settings.address, settings.port)
+        self.kept = False
         self._woken, self._wake = socket.socketpair()
+        self.address_family = bound.family
+        super().__init__(bound.getsockname(), logRequests=False, bind_and_activate=False)
+        self.socket.close()  # made, and not bound, by the standard library
+        self.socket = bound
         try:
-            self.socket.listen(_BACKLOG)
+            self.server_activate()
         except OSError as error:
-            self._close()
+            self.server_close()
             raise listening.refusal(settings.address, settings.port, error) from None
         self.socket.setblocking(False)  # a connection may be gone before it is accepted
         scheme = "http" if settings.tls is None else "https"
-        self.url = f"{scheme}://{_peer((settings.address, self.socket.getsockname()[1]))}"
+        self.url = f"{scheme}://{_peer((settings.address, self.server_address[1]))}"
 
-    def serve_forever(self) -> None:
+    def serve_forever(self, poll_interval: float = 0.5) -> None:  # noqa: ARG002  # nothing is polled
         """Accept connections until another thread calls ``stop``."""
         troubled = False
         with self._accepting:
             while not self._closing.is_set():
                 try:
-                    self._start(*self.accept())
+                    self._serve(*self.get_request())
                 except (OSError, RuntimeError, MemoryError) as error:
                     troubled = self._cannot_accept(error, troubled)
                 else:
@@ -129,9 +141,9 @@ class SchedulerServer:
         if not self.connections.close(max(deadline, time.monotonic() + _STOPPING)):
             logger.warning("a call did not end; its thread is left behind")
         with self._accepting:
-            self._close()
+            self.server_close()
 
-    def accept(self) -> Tuple[socket.socket, Any]:
+    def get_request(self) -> Tuple[socket.socket, Any]:
         """Wait for a connection, and accept it.
 
         Raises:
@@ -146,6 +158,12 @@ class SchedulerServer:
                 return self.socket.accept()
         raise ConnectionAbortedError("the server stops")
 
+    def server_close(self) -> None:
+        """Close the listening socket; the stock name for it."""
+        super().server_close()
+        self._wake.close()
+        self._woken.close()
+
     def renew(self, settings: ServerSettings, methods: Sequence[Method]) -> None:
         """Serve from now on like this; no connection and no call is broken.
 
@@ -157,10 +175,28 @@ class SchedulerServer:
         self.dispatcher = Dispatcher(methods)
         self.connections.set_limit(settings.max_connections)
 
+    def shutdown(self) -> None:
+        """Stop at once; the stock name for it."""
+        self.stop(0.0)
+
     @property
     def stopping(self) -> bool:
         """Whether ``stop`` was called."""
         return self._stopping.is_set()
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection; runs in its own thread."""
+        ConnectionHandler(request, _peer(client_address), self).serve()
+
+    def shutdown_request(self, request: Any) -> None:
+        """Let the connection go; its thread ends here."""
+        self.connections.remove(request)
+        self._reclaim.used()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  # stock
+        """Log what no handler expected; the connection is closed, the others go on."""
+        peer = _peer(client_address)
+        logger.exception("%(peer)s: the connection is closed, this is a bug", {"peer": peer})
 
     def _cannot_accept(self, error: Exception, troubled: bool) -> bool:
         """Wait a little where a descriptor, a thread or memory is lacking.
@@ -177,36 +213,20 @@ class SchedulerServer:
         self._closing.wait(_ACCEPT_PAUSE)
         return True
 
-    def _start(self, connection: socket.socket, address: Any) -> None:
+    def _serve(self, request: socket.socket, address: Any) -> None:
         """Start the connection's thread, as soon as there is room for it.
 
         Raises:
             RuntimeError, MemoryError: there is no thread to be had; the connection is closed.
         """
-        if not self.connections.add(connection):
-            connection.close()
+        if not self.connections.add(request):
+            request.close()
             return
         try:
-            threading.Thread(
-                target=self._serve, args=(connection, _peer(address)), daemon=True
-            ).start()
+            self.process_request(request, address)
         except (RuntimeError, MemoryError):
-            self.connections.remove(connection)
+            self.connections.remove(request)
             raise
-
-    def _serve(self, connection: socket.socket, peer: str) -> None:
-        """Serve a connection in its own thread; what no handler expected ends it alone."""
-        try:
-            ConnectionHandler(connection, peer, self).serve()
-        except Exception:
-            logger.exception("%(peer)s: the connection is closed, this is a bug", {"peer": peer})
-        finally:
-            self.connections.remove(connection)
-            self._reclaim.used()
-
-    def _close(self) -> None:
-        for each in (self.socket, self._wake, self._woken):
-            each.close()
 
 
 def _room(settings: ServerSettings) -> Room:

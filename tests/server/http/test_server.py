@@ -239,7 +239,7 @@ def test_a_lack_of_descriptors_is_survived(
     idle.sendall(post())
     assert Reply(idle).value == "design"
     refusals: list[int] = []
-    accept = plain.server.accept
+    accept = plain.server.get_request
 
     def refuse() -> Any:
         accepted = accept()
@@ -248,7 +248,7 @@ def test_a_lack_of_descriptors_is_survived(
             raise OSError(refusals.pop(), "Too many open files")
         return accepted
 
-    monkeypatch.setattr(plain.server, "accept", refuse)
+    monkeypatch.setattr(plain.server, "get_request", refuse)
     assert ask(plain, post()).value == "design"  # maybe by an accept that waited already
     refusals += [errno.EMFILE, errno.ENFILE, errno.EMFILE]
     for _ in range(3):
@@ -282,7 +282,7 @@ def test_localhost_is_the_address_that_java_takes(
     with monkeypatch.context() as patched:
         patched.setattr(socket, "getaddrinfo", lambda *_args, **_options: found)
         running = start()
-    assert running.server.socket.getsockname()[0] == "127.0.0.1"
+    assert running.server.server_address[0] == "127.0.0.1"
 
 
 def test_ipv6_is_served(start: Callable[..., Running]) -> None:

@@ -22,12 +22,12 @@ Downwards these are pickled tasks: whoever can write there is the daemon. Upward
 
 from __future__ import annotations
 
-import io
 import os
 import pickle
 import signal
 import socket
 import struct
+from types import SimpleNamespace
 from typing import Any, Iterator, List, NamedTuple, NoReturn, Sequence, Tuple, Union
 
 from ovirt_scheduler.model.plugins import NoEngine
@@ -79,14 +79,12 @@ def pack(kind: bytes, nonce: int, payload: bytes = b"") -> bytes:
 
 def pack_task(task: Task, nonce: int) -> memoryview:
     """The frame of a task; documents are copied into it once."""
-    frame = io.BytesIO()
-    frame.write(bytes(HEADER.size))
-    pickle.dump(
-        _plain(task) if isinstance(task, CallTask) else task, frame, pickle.HIGHEST_PROTOCOL
-    )
-    view = frame.getbuffer()
-    HEADER.pack_into(view, 0, TASK, nonce, len(view) - HEADER.size)
-    return view
+    frame = bytearray(HEADER.size)  # Python 3.13 tells of a BytesIO that ends before its view
+    file: Any = SimpleNamespace(write=frame.extend)
+    plain = _plain(task) if isinstance(task, CallTask) else task
+    pickle.dump(plain, file, pickle.HIGHEST_PROTOCOL)
+    HEADER.pack_into(frame, 0, TASK, nonce, len(frame) - HEADER.size)
+    return memoryview(frame)
 
 
 def _plain(task: CallTask) -> Tuple[object, ...]:

@@ -38,7 +38,6 @@ _LOAD_SECONDS = 60.0  # from the setup until it has to be
 _LIFE_SECONDS = 3600.0  # of a process: libraries are updated under it
 _IDLE_SECONDS = 5.0  # for which more than one process of a plugin are kept
 _GROWN_SECONDS = 5.0  # without a call, after which one that has grown is replaced
-_READER_SECONDS = 5.0  # for which a reader waits for its caller's next documents
 _TICK = 0.25  # seconds between two looks of the keeping thread while something settles
 _LONGEST_PAUSE = 60.0  # between two loads ahead, of a plugin whose process ends in them
 _REST = 5.0  # and while nothing does
@@ -87,7 +86,6 @@ class Pool:
         self._idle: Dict[Key, Deque[Kept]] = {}
         self._busy: Counter[Key] = Counter()
         self._spare: Dict[bytes, List[Worker]] = {frames.FORK: [], frames.FORK_READER: []}
-        self._readers: Dict[threading.Thread, Tuple[Worker, float]] = {}  # and when it was used
         self._wanted: Mapping[Key, Tuple[PluginCode, Limits]] = {}
         self._replaced: Counter[str] = Counter()
         self._latest: Deque[str] = deque(maxlen=_ENDS_KEPT)  # why processes have ended
@@ -129,8 +127,6 @@ class Pool:
             for spare in self._spare.values():
                 gone += spare
                 spare.clear()
-            gone += [worker for worker, _ in self._readers.values()]
-            self._readers.clear()
             self._idle.clear()
             self._failed.clear()
             self._news.notify_all()
@@ -200,22 +196,6 @@ class Pool:
             self._stirred = True
             self._news.notify_all()  # to have another one soon
         return found or self._fork(order)
-
-    def kept_reader(self) -> Optional[Worker]:
-        """The reader that read this thread's documents before, where it was kept."""
-        with self._news:
-            worker, _ = self._readers.pop(threading.current_thread(), (None, 0.0))
-        return worker
-
-    def keep_reader(self, worker: Worker) -> None:
-        """Keep a reader for the next documents of this thread: they are of the same caller."""
-        with self._news:
-            keeps = self._lives(worker) and len(self._readers) < self._parallel
-            if keeps:
-                self._readers[threading.current_thread()] = worker, time.monotonic()
-        if not keeps:
-            worker.kill()
-            worker.close()
 
     def take(self, plugin: PluginCode, limits: Limits, fresh: bool = False) -> Kept:
         """Take a process of a plugin for one call; it may still be settling.
@@ -336,10 +316,6 @@ class Pool:
                     worker.close()
                     self._wake()
                     return
-            for thread, (reader, _) in [*self._readers.items()]:
-                if reader is worker:
-                    del self._readers[thread]
-                    worker.close()
             for bench in self._idle.values():
                 for kept in bench:
                     if kept.worker is worker:
@@ -403,10 +379,6 @@ class Pool:
             (kept for bench in self._idle.values() for kept in bench), key=lambda kept: kept.used
         )
         too_many = self.kept - self._most
-        for thread, (reader, used) in [*self._readers.items()]:
-            if now >= used + _READER_SECONDS or not thread.is_alive():
-                del self._readers[thread]
-                reader.close()  # it ends when it sees that
         spoke = _with_news(everyone)
         for place, kept in enumerate(everyone):  # those used longest ago first
             news = not kept.ready or kept.worker.channel.fileno() in spoke

@@ -49,7 +49,6 @@ from ovirt_scheduler.processes.protocol.messages import Answered
 _log = logging.getLogger(__name__)
 
 
-_SMALL = 1 << 19  # bytes of documents; a reader of more would keep the memory that it needed
 # To hand a task to a process that lives: an idle one, all spare ones and one that was just being
 # made may have been killed.
 _TRIES = SPARE + 3
@@ -309,8 +308,7 @@ class Runner:
         size = sum(len(each.document.data) for each in task.documents)
         limit, most = messages.read_limit(size), len(task.documents)
         try:
-            kept = self.pool.kept_reader() if order == frames.FORK_READER else None
-            done = self.alone(task, deadline, limit, most, order, kept)
+            done = self.alone(task, deadline, limit, most, order)
         except ExecutorUnavailable as error:
             raise self._unavailable(error) from None
         packs = [Pack(descriptor, ()) for descriptor in done.descriptors]
@@ -322,20 +320,14 @@ class Runner:
                 lacking = os.strerror(errno.EMFILE)
                 raise ExecutorUnavailable(f"documents cannot be passed on: {lacking}")
             raise UnreadableDocument(f"the process that read the documents {how}")
-        found: Tuple[messages.ReadDocument, ...] = ()
+        done.worker.kill()  # it has no more to do, whatever a document made of it
+        done.worker.close()
         try:
             found, seen = messages.unpack_read(done.answer, size)
         except FrameError as error:
             raise UnreadableDocument(
                 f"the process that read the documents answered what cannot be read ({error})"
             ) from None
-        finally:
-            good = bool(found) and not any(each.problem for each in found)
-            if good and size <= _SMALL and order == frames.FORK_READER:
-                self.pool.keep_reader(done.worker)
-            else:  # it has no more to do, whatever a document made of it
-                done.worker.kill()
-                done.worker.close()
         return packs, found, seen
 
     def analyse(self, candidate: Candidate) -> Analysis:
@@ -373,13 +365,12 @@ class Runner:
         limit: int,
         most_descriptors: int = 0,
         order: bytes = frames.FORK,
-        kept: Optional[Worker] = None,
     ) -> Exchange:
-        """Have a worker do one task, and wait until that has ended: ``kept``, or a spare one."""
+        """Have a spare worker do one task, and wait until that has ended."""
         nonce = new_nonce()
         frame = frames.pack_task(task, nonce)
         for tries_left in reversed(range(_TRIES)):
-            worker, kept = kept or self.pool.spare(order), None
+            worker = self.pool.spare(order)
             done = Exchange(
                 worker,
                 (frame, []),

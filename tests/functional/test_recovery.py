@@ -261,8 +261,8 @@ def test_without_processes_calls_are_refused_and_told(strangers_daemon):
         at_rest(daemon)
         limit_processes(daemon, 1)
         with pytest.raises(Fault, match="no process can be started"):
-            for _ in range(AT_REST):  # which takes the SDK, whose readers are not kept
-                assert proxy.runFilters(["Keeps"], HOSTS.replace("/>", "><state/></host>"), "v", {})
+            for _ in range(AT_REST):
+                assert proxy.runFilters(["Keeps"], HOSTS, "vm-1", {}) == IDS[:1]
 
         def answered() -> bool:
             with contextlib.suppress(Fault):  # what is kept compares itself after each call

@@ -320,9 +320,7 @@ def test_a_readers_zygote_that_is_stopped_is_replaced(own, unit_named, monkeypat
     zygote = own.zygote_pid
     os.kill(readers_zygote(own), signal.SIGSTOP)
     for _ in range(pool.SPARE + 1):  # those that were forked before are used first
-        with ThreadPoolExecutor(1) as caller:  # whose reader is kept for nobody else
-            result = caller.submit(own.run, job_of([unit], hosts=document)).result()
-        assert only(result).value == ("a",)
+        assert only(own.run(job_of([unit], hosts=document))).value == ("a",)
     assert own.zygote_pid != zygote
 
 
@@ -344,6 +342,15 @@ def _grown(pid: int) -> bool:
         return False
     fields = stat.rpartition(")")[2].split()
     return int(fields[11]) > 5
+
+
+def test_idle_there_are_spare_processes_and_one_of_each_plugin(own, unit_named):
+    """Nothing else is kept: readers end with their request."""
+    unit = unit_named("keeps_all")
+    for _ in range(3):
+        own.run(job_of([unit], hosts=Document(b"<hosts><host id='a'/></hosts>")))
+    assert wait_until(lambda: len(below(own)), suits=lambda seen: seen == 1 + SPARE_BELOW)
+    assert [*map(title, below(own))].count("ovirt-scheduler: plugin keeps_all") == 1
 
 
 def test_a_process_that_is_never_ready_again_costs_no_later_call(unit_named, tmp_path):

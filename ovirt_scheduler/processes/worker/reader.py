@@ -1,9 +1,9 @@
-"""Reads the documents of one caller, a request at a time, until the daemon ends the process.
+"""Reads the documents of one request, in a process of its own that ends with it.
 
 Or cuts those of many requests for the history, when they are answered.
 
 Documents come from outside, and what they did to the memory of this process is no other
-caller's. Each one's entities go into a sealed file in memory, from which the processes of
+request's. Each one's entities go into a sealed file in memory, from which the processes of
 plugins take what they are asked about.
 """
 
@@ -17,7 +17,7 @@ from xml.parsers import expat
 
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.model.tasks import Ids, ReadTask, Role, SplitTask, Task, Unread
+from ovirt_scheduler.model.tasks import Ids, ReadTask, Role, SplitTask, Unread
 from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.processes.documents import packing, parser, splitting, use
 from ovirt_scheduler.processes.documents.packing import State
@@ -70,26 +70,16 @@ def warm_up(read_states: ReadStates) -> None:
 def serve(
     task: Union[ReadTask, SplitTask], nonce: int, daemon: socket.socket, read_states: ReadStates
 ) -> None:
-    """Do one task after another, and answer each; what was read goes with the answer, in files.
+    """Do the task, and tell the daemon; what was read goes with the answer, in files.
 
     Where one of the documents takes the SDK, and it is not here, the answer tells of none.
-
-    Raises:
-        EOFError: there are no more tasks.
     """
     gc.disable()  # nothing of what reading makes is garbage
-    following: Task = task
-    while isinstance(following, (ReadTask, SplitTask)):
-        if isinstance(following, SplitTask):
-            answer, descriptors = _split(following)
-        else:
-            answer, descriptors = _read_all(following, read_states)
-        frames.send(daemon, frames.pack(frames.ANSWER, nonce, answer), descriptors)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        del following, answer
-        gc.collect()
-        following, nonce, _ = frames.receive_task(daemon)
+    if isinstance(task, SplitTask):
+        answer, descriptors = _split(task)
+    else:
+        answer, descriptors = _read_all(task, read_states)
+    frames.send(daemon, frames.pack(frames.ANSWER, nonce, answer), descriptors)
 
 
 def _split(task: SplitTask) -> Tuple[bytes, List[int]]:

@@ -456,14 +456,16 @@ def test_a_reader_without_memory_costs_its_call_alone(start_daemon, plugins):
     assert_well(daemon)
 
 
-def test_where_the_machine_has_no_memory_the_kernel_ends_calls_before_the_daemon(sturdy):
+def test_where_the_machine_has_no_memory_the_kernel_ends_calls_before_the_daemon(
+    start_daemon, plugins
+):
     """What is below the daemon counts as larger than it is (proc(5), oom_score_adj)."""
+    daemon = start_daemon(plugins)
 
     def adjusted(pid: int) -> int:
         return int(Path(f"/proc/{pid}/oom_score_adj").read_text("ascii"))
 
-    below = at_rest(sturdy, 2)
-    assert {adjusted(pid) for pid in below} == {max(500, adjusted(sturdy.pid))}
+    assert {adjusted(pid) for pid in at_rest(daemon)} == {max(500, adjusted(daemon.pid))}
 
 
 # More than there is room for

@@ -347,8 +347,7 @@ def _grown(pid: int) -> bool:
 def test_idle_there_are_spare_processes_and_one_of_each_plugin(own, unit_named):
     """Nothing else is kept: readers end with their request."""
     unit = unit_named("keeps_all")
-    for _ in range(3):
-        own.run(job_of([unit], hosts=Document(b"<hosts><host id='a'/></hosts>")))
+    own.run(job_of([unit], hosts=Document(b"<hosts><host id='a'/></hosts>")))
     assert wait_until(lambda: len(below(own)), suits=lambda seen: seen == 1 + SPARE_BELOW)
     assert [*map(title, below(own))].count("ovirt-scheduler: plugin keeps_all") == 1
 

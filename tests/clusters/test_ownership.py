@@ -241,6 +241,7 @@ def test_who_takes_over_goes_on_from_what_the_engine_says(two):
     assert "the migration of web" in two.second.log
 
 
+@pytest.mark.long
 def test_a_reload_loses_no_takeover(driven):
     """It comes before the next look, which the engine keeps waiting."""
     daemon = driven.start("on", SECTION, driven.engine.conf(cache_seconds=0))

@@ -142,6 +142,7 @@ def test_a_section_of_the_settings_is_the_policy(tmp_path, cluster):
         assert line.split()[-1] == hosts_without
 
 
+@pytest.mark.long
 def test_plugins_that_load_slowly_are_waited_for(tmp_path, cluster):
     """The policy may name what they define."""
     (tmp_path / "slow.py").write_text(

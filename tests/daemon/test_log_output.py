@@ -269,6 +269,7 @@ def test_whatever_degrades_an_answer_has_a_line_with_its_id(start_daemon, tmp_pa
         assert re.search(rf" WARNING \w{{16}}: {line}$", daemon.log, re.MULTILINE), line
 
 
+@pytest.mark.long
 def test_who_reads_standard_error_and_stops_holds_up_nobody(tmp_path):
     """Neither calls nor the daemon's end: the lines are lost."""
     conf = tmp_path / "scheduler.conf"

@@ -456,9 +456,7 @@ def test_a_reader_without_memory_costs_its_call_alone(start_daemon, plugins):
     assert_well(daemon)
 
 
-def test_where_the_machine_has_no_memory_the_kernel_ends_calls_before_the_daemon(
-    start_daemon, plugins
-):
+def test_without_memory_the_kernel_ends_calls_before_the_daemon(start_daemon, plugins):
     """What is below the daemon counts as larger than it is (proc(5), oom_score_adj)."""
     daemon = start_daemon(plugins)
 

@@ -195,6 +195,7 @@ def test_a_request_that_closing_cuts_off_is_told_of_the_end(unit_named):
             request.result(30)
 
 
+@pytest.mark.long
 def test_what_cannot_be_ended_delays_no_other_end(executor, unit_named, tmp_path):
     """It is waited for once. Here it is traced, so that it stays until its tracer has seen its end."""
     pid_file, go = tmp_path / "pid", tmp_path / "go"

@@ -125,6 +125,7 @@ def test_an_exception_of_the_plugin_costs_no_process(calls_of):
     assert calls.replaced == {}
 
 
+@pytest.mark.long
 def test_a_process_that_has_used_up_its_processor_time_is_replaced(calls_of):
     """``cpu_limit`` holds for a call; a process that had so much in all ends after its answer."""
     calls = calls_of(

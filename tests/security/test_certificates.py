@@ -238,6 +238,7 @@ def test_openssl_trusts_the_certificate(made: CertificateFiles) -> None:
 
 
 @pytest.mark.skipif(shutil.which("keytool") is None, reason="needs Java's keytool")
+@pytest.mark.long
 def test_javas_trust_store_takes_the_certificate(made: CertificateFiles, tmp_path: Path) -> None:
     """keytool imports it, and shows the fingerprint that we show."""
     store = ["-keystore", tmp_path / "store.p12", "-storepass", "changeit", "-alias", "scheduler"]

@@ -392,6 +392,7 @@ def test_a_damaged_recording_is_told(recording, tmp_path, monkeypatch, capsys, d
     assert "history.sqlite is damaged: " in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_replay_as_root_runs_plugins_as_plugin_user(start_daemon: StartDaemon):
     """As the daemon does; it was recorded by one without it."""
     with tempfile.TemporaryDirectory() as name:

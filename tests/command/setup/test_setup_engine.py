@@ -108,6 +108,7 @@ def test_a_second_run_sets_nothing_again_and_a_plain_one_keeps_it(root, setup):
     assert "root_api = engine" in keys(root)
 
 
+@pytest.mark.long
 def test_a_run_that_is_killed_at_its_work_can_be_undone(root):
     """What is about to be set is recorded before: the next run finds it set already."""
     tool = root / "usr/bin/engine-config"

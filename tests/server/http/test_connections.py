@@ -17,14 +17,22 @@ class Peer:
 
     def __init__(self) -> None:
         self.socket, self.other_end = socket.socketpair()
+        self._threads: list[threading.Thread] = []
 
     def serve_in(self, table: Connections) -> Peer:
         def serve() -> None:
             self.socket.recv(1)
             table.remove(self.socket)
 
-        threading.Thread(target=serve, daemon=True).start()
+        self._threads.append(threading.Thread(target=serve, daemon=True))
+        self._threads[-1].start()
         return self
+
+    def close(self) -> None:
+        self.other_end.close()
+        for thread in self._threads:
+            thread.join(30)
+        self.socket.close()
 
     @property
     def cut(self) -> bool:
@@ -46,8 +54,7 @@ def peers() -> Iterator[list[Peer]]:
     made = [Peer() for _ in range(4)]
     yield made
     for peer in made:
-        peer.other_end.close()
-        peer.socket.close()
+        peer.close()
 
 
 def soon() -> float:

@@ -147,6 +147,7 @@ def test_an_idle_connection_is_cut_when_its_time_is_over(start: Callable[..., Ru
     assert at_end(connection)
 
 
+@pytest.mark.long
 def test_a_large_answer_arrives_after_a_long_call(start: Callable[..., Running]) -> None:
     """The call's time is not the answer's: it may last longer than a request may take to arrive."""
     running = start(replace(SETTINGS, connection_timeout=2))

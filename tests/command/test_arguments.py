@@ -12,28 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import run
+from tests.support.command import run, written_to
 from tests.support.paths import PROJECT
 from tests.support.processes import as_stranger
 
 GOOD = "def do_filter(hosts, vm, properties):\n    return hosts\n"
-
-
-def written_to(tmp_path, output, *words):
-    """Exit status and standard error of a command whose standard output is buffered."""
-    environment = {**os.environ, "STATE_DIRECTORY": str(tmp_path / "state")}
-    environment.pop("PYTHONUNBUFFERED", None)
-    ended = subprocess.run(
-        [sys.executable, "-m", "ovirt_scheduler", *words],
-        cwd=PROJECT,
-        env=environment,
-        stdout=output,
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    return ended.returncode, ended.stderr
 
 
 @pytest.mark.parametrize("words", [("cert", "show"), ("completion", "bash")])

@@ -10,7 +10,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Iterator, Tuple
+from typing import IO, Any, Iterator, Tuple
 
 import pytest
 
@@ -123,3 +123,20 @@ def of_page(text: str, folder: Path, state: Path) -> Iterator[Tuple[int, str, st
         check=False,
     )
     yield ended.returncode, ended.stdout, ended.stderr
+
+
+def written_to(tmp_path: Path, output: IO[bytes], *words: str) -> Tuple[int, str]:
+    """Exit status and standard error of a command whose standard output is buffered."""
+    environment = {**os.environ, "STATE_DIRECTORY": str(tmp_path / "state")}
+    environment.pop("PYTHONUNBUFFERED", None)
+    ended = subprocess.run(
+        [sys.executable, "-m", "ovirt_scheduler", *words],
+        cwd=PROJECT,
+        env=environment,
+        stdout=output,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return ended.returncode, ended.stderr

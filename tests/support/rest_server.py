@@ -10,8 +10,7 @@ A migration that is asked for waits for ``finish_migrations``, or is done at onc
 ``instant_migrations`` is set; ``happened`` makes an event. ``acting`` cleared is an engine that
 takes a migration and does not answer; ``broken_action`` is what it answers instead, once.
 
-Collections come in pages (``search=... page 2`` and ``max``). ``entity_seconds`` is how long an
-engine takes for each of the entities that it tells of.
+Collections come in pages (``search=... page 2`` and ``max``).
 
 The cluster may be changed while it runs, and so may the way in which it answers: ``answering``
 cleared is an engine that is silent, ``broken`` is what it says instead of a document, and
@@ -125,7 +124,6 @@ class RestServer:
         self.events: Dict[int, Event] = {1000: Event(30, ())}
         self.migration_codes = 62, 63  # of the events when one is started and done
         self.migration_seconds = 0.0  # by which migrations take longer in their events
-        self.entity_seconds = 0.0
         self.bytes_sent = 0  # of documents
         self.migrations: List[Tuple[str, str]] = []  # names of VM and host, as asked for
         self.migrating: Dict[str, str] = {}
@@ -330,7 +328,6 @@ class RestServer:
                 found.sort(key=lambda entity: entity.name)
             first = (int(page or 1) - 1) * (query.most or 100)
             found = found[first : None if query.most is None else first + query.most]
-            time.sleep(self.entity_seconds * len(found))
             follow = "statistics" in query.follow.split(",")
             return collection(kind, [render(entity, follow) for entity in found])
         entity = {entity.id: entity for entity in entities}[entity_id.lower()]

@@ -13,13 +13,13 @@ import socket
 import ssl
 import time
 from dataclasses import dataclass, field
-from typing import Callable, Optional, Tuple
+from typing import Callable, Optional
 
 _LENGTH = re.compile(rb"\r\ncontent-length:\s*(\d+)", re.IGNORECASE)
 _PIECE = 1 << 18
 _PATIENCE = 120.0  # seconds for an answer
 
-Address = Tuple[str, int]
+Address = tuple[str, int]
 Check = Callable[[bytes], bool]
 
 

@@ -14,7 +14,6 @@ import ast
 import functools
 import subprocess
 import sys
-from typing import Dict, List
 
 from bench import front
 
@@ -36,7 +35,7 @@ _FILTER = "print([host.id for host in {name}.do_filter(hosts, vm, {properties!r}
 _SCORE = "print([(h.id, cost) for h, cost in {name}.do_score(hosts, vm, {properties!r})])\n"
 
 
-def run_filters(folder: str, names: List[str], hosts: object, vm: str, properties: object) -> list:
+def run_filters(folder: str, names: list[str], hosts: object, vm: str, properties: object) -> list:
     """The hosts that every filter accepted, given as a list of ids or as a document."""
     script = _BY_IDS if isinstance(hosts, list) else _BY_ENTITIES + _FILTER
     answers = _run(script, folder, names, hosts, vm, properties)
@@ -44,10 +43,10 @@ def run_filters(folder: str, names: List[str], hosts: object, vm: str, propertie
 
 
 def run_cost_functions(
-    folder: str, functions: List[list], hosts: str, vm: str, properties: object
-) -> Dict[str, int]:
+    folder: str, functions: list[list], hosts: str, vm: str, properties: object
+) -> dict[str, int]:
     names = [name for name, _ in functions]
-    total: Dict[str, int] = {}
+    total: dict[str, int] = {}
     answers = _run(_BY_ENTITIES + _SCORE, folder, names, hosts, vm, properties)
     for (_, factor), answer in zip(functions, answers):
         for host, cost in answer:
@@ -56,7 +55,7 @@ def run_cost_functions(
 
 
 def _run(
-    script: str, folder: str, names: List[str], hosts: object, vm: str, properties: object
+    script: str, folder: str, names: list[str], hosts: object, vm: str, properties: object
 ) -> list:
     """What each unit's process printed.
 

@@ -13,8 +13,9 @@ import random
 import statistics
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any
 
 from ovirt_scheduler.command import tables
 from ovirt_scheduler.history import schema
@@ -64,7 +65,7 @@ def main() -> None:
         print(tables.table(("query", "found", "median, ms", "slowest, ms"), told))
 
 
-def _measured(reader: Reader, query: Query) -> List[str]:
+def _measured(reader: Reader, query: Query) -> list[str]:
     taken = []
     for _ in range(_TIMES):
         began = time.perf_counter()
@@ -73,7 +74,7 @@ def _measured(reader: Reader, query: Query) -> List[str]:
     return [str(len(found)), f"{statistics.median(taken):.1f}", f"{max(taken):.1f}"]
 
 
-def _copies(rows: List[Row], first: int, last: int, chance: random.Random) -> Iterator[Row]:
+def _copies(rows: list[Row], first: int, last: int, chance: random.Random) -> Iterator[Row]:
     for number in range(first, last):
         vm = chance.randrange(_VMS)
         named = (f"00000000-0000-4000-9000-{vm:012}", f"vm-{vm}")
@@ -82,7 +83,7 @@ def _copies(rows: List[Row], first: int, last: int, chance: random.Random) -> It
         )
 
 
-def _record(chance: random.Random) -> Dict[str, Any]:
+def _record(chance: random.Random) -> dict[str, Any]:
     """A call of three filters or of three cost functions, as ``history.record`` makes them."""
     filters = chance.random() < 0.5
     kind, name = ("filter", "Filter") if filters else ("cost function", "Function")
@@ -105,8 +106,8 @@ def _record(chance: random.Random) -> Dict[str, Any]:
     }  # fmt: skip
 
 
-def _host(number: int, units: List[Dict[str, Any]], chance: random.Random) -> Dict[str, Any]:
-    host: Dict[str, Any] = {
+def _host(number: int, units: list[dict[str, Any]], chance: random.Random) -> dict[str, Any]:
+    host: dict[str, Any] = {
         "id": f"00000000-0000-4000-8000-{number:012}",
         "name": f"host-{number}",
     }

@@ -15,9 +15,10 @@ import subprocess
 import sys
 import time
 import xmlrpc.client
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Mapping, Sequence
+from typing import Callable
 
 import lxml.etree  # noqa: F401  loaded as the zygote has it
 import ovirtsdk4.services

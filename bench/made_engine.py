@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from tests.support.rest_server import GIB, Host, Named, Reply, RestServer, Vm, id_of

@@ -6,8 +6,9 @@ import math
 import statistics
 import time
 import xmlrpc.client
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Callable, Mapping, Optional, Sequence
+from typing import Any, Callable, Optional
 
 from bench import client, usage
 from bench.servers import Server

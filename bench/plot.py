@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Sequence, Tuple
 from xml.sax.saxutils import escape
 
 _WIDTH, _HEIGHT = 860, 480
@@ -15,7 +15,7 @@ _SVG = (
     'font-family="sans-serif" font-size="12" fill="#333">'
 )
 
-Point = Tuple[float, float]
+Point = tuple[float, float]
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ import random
 import re
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Iterator, List
 
 from bench import documents, plugins
 from ovirt_scheduler.daemon.runtime import Runtime, started
@@ -110,7 +110,7 @@ def _record(settings: config.Settings, state: Path, count: int, records: bool) -
 
 def _requests(count: int) -> Iterator[Request]:
     chance = random.Random(1)  # noqa: S311  the same figures each time
-    hosts: List[str] = _HOST.findall(documents.hosts(_HOSTS))
+    hosts: list[str] = _HOST.findall(documents.hosts(_HOSTS))
     vm = Document(documents.VM.encode(), "utf-8")
     for number in range(count):
         kind = (Kind.FILTER, Kind.COST_FUNCTION)[number % 2]

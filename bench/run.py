@@ -15,9 +15,10 @@ import re
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import Optional
 
 from bench import goals, limits, plot, report, stages
 from bench.measurement import Row

@@ -6,9 +6,10 @@ import contextlib
 import shutil
 import ssl
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Callable, Iterator, Mapping, Optional, Sequence
+from typing import Callable, Optional
 
 from bench import client, documents, limits, made_engine, plugins, servers, usage
 from bench.limits import Limits

@@ -17,8 +17,9 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Callable
 
 from bench import client, documents, plugins, report, servers
 from ovirt_scheduler.command import cli
@@ -46,7 +47,7 @@ _CALLS = (
     ("5 filters, 1,000 hosts as XML", 5, 1000, True),
 )
 
-Calls = Dict[str, List[float]]
+Calls = dict[str, list[float]]
 
 
 def measure(folder: Path, calls: int) -> Calls:
@@ -78,7 +79,7 @@ def _hosts(count: int, *, as_xml: bool) -> object:
     return documents.hosts(count) if as_xml else documents.host_ids(count)
 
 
-def _stages(folder: Path, code: Path, units: int, calls: int, hosts: object) -> List[float]:
+def _stages(folder: Path, code: Path, units: int, calls: int, hosts: object) -> list[float]:
     marks, of_plugins = folder / "marks.json", folder / "marks"
     of_plugins.touch()
     vm = documents.VM if isinstance(hosts, str) else documents.VM_ID
@@ -117,10 +118,10 @@ def _stages(folder: Path, code: Path, units: int, calls: int, hosts: object) -> 
 
 def _differences(
     sent: float,
-    daemon: Dict[str, Sequence[float]],
+    daemon: dict[str, Sequence[float]],
     of_plugins: Sequence[Sequence[float]],
     received: float,
-) -> List[float]:
+) -> list[float]:
     """The time of each stage of one call."""
     loaded, called, _ = of_plugins[0]
     times = [
@@ -130,7 +131,7 @@ def _differences(
     return [after - before for before, after in zip(times, times[1:])]
 
 
-def _marked(marks: Dict[str, List[Sequence[float]]], owner: Any, name: str) -> None:
+def _marked(marks: dict[str, list[Sequence[float]]], owner: Any, name: str) -> None:
     """Have a function mark when it begins and ends."""
     function: Callable[..., Any] = getattr(owner, name)
     spans = marks.setdefault(name, [])
@@ -146,7 +147,7 @@ def _marked(marks: Dict[str, List[Sequence[float]]], owner: Any, name: str) -> N
 
 def main() -> int:
     path, settings, folder = sys.argv[1:]
-    marks: Dict[str, List[Sequence[float]]] = {}
+    marks: dict[str, list[Sequence[float]]] = {}
     _marked(marks, dispatch, "decode_call")
     _marked(marks, executor.Executor, "run")
     _marked(marks, dispatch, "encode_answer")

@@ -6,8 +6,8 @@ import os
 import re
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Sequence
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PSS = re.compile(r"^Pss:\s+(\d+) kB", re.MULTILINE)

@@ -5,7 +5,6 @@ Run as ``python docs/generate.py`` after a change of the table of settings
 """
 
 from pathlib import Path
-from typing import Dict
 
 import man_pages
 import settings_files
@@ -15,7 +14,7 @@ from ovirt_scheduler.command import cli
 _PROJECT = Path(__file__).resolve().parents[1]
 
 
-def files() -> Dict[Path, str]:
+def files() -> dict[Path, str]:
     """Every file that is made, with what it has to hold."""
     manual = _PROJECT / "docs" / "configuration.md"
     pages = _PROJECT / "docs" / "man"

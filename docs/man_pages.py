@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import re
 import textwrap
-from typing import Iterable, Iterator, List, Sequence, Tuple
+from collections.abc import Iterable, Iterator, Sequence
 
 from ovirt_scheduler.settings.table import CLUSTER, PLUGIN, SCHEDULER
 from ovirt_scheduler.settings.values import Key
@@ -122,7 +122,7 @@ def settings() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _head(name: str, section: str, brief: str) -> List[str]:
+def _head(name: str, section: str, brief: str) -> list[str]:
     brief = brief.rstrip(".")
     return [
         '.\\" Made by docs/generate.py: change what it is made from.',
@@ -175,7 +175,7 @@ def _help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
     return (action.help or "") % {**vars(action), "prog": parser.prog}
 
 
-def _actions(parser: argparse.ArgumentParser) -> List[argparse.Action]:
+def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     every = parser._actions  # noqa: SLF001  argparse has no other way to ask
     return [action for action in every if not isinstance(action, argparse._HelpAction)]  # noqa: SLF001
 
@@ -189,13 +189,13 @@ def _is_option(action: argparse.Action) -> bool:
     return bool(action.option_strings)
 
 
-def _part(parser: argparse.ArgumentParser, name: str) -> List[str]:
+def _part(parser: argparse.ArgumentParser, name: str) -> list[str]:
     """The indented lines below ``NAME:`` at the end of the help."""
     _, _, rest = f"\n{parser.epilog}".partition(f"\n{name}:\n")
     return textwrap.dedent(rest.partition("\n\n")[0]).splitlines()
 
 
-def _statuses(parser: argparse.ArgumentParser) -> Iterator[Tuple[str, str]]:
+def _statuses(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
     text = "\n".join(_part(parser, "exit status"))
     for number, told in re.findall(r"^(\d+) +(.*(?:\n +.*)*)", text, re.MULTILINE):
         yield number, _one_line(told)
@@ -208,7 +208,7 @@ def _key(key: Key) -> Iterator[str]:
     yield from _list([(key.name, told)])
 
 
-def _list(entries: Iterable[Tuple[str, str]]) -> Iterator[str]:
+def _list(entries: Iterable[tuple[str, str]]) -> Iterator[str]:
     """A term on a line of its own, what is told of it below."""
     for term, told in entries:
         yield ".TP"
@@ -216,12 +216,12 @@ def _list(entries: Iterable[Tuple[str, str]]) -> Iterator[str]:
         yield from _prose(told)
 
 
-def _prose(text: str) -> List[str]:
+def _prose(text: str) -> list[str]:
     lines = textwrap.wrap(text, 90, break_on_hyphens=False, break_long_words=False)
     return [_roff(line) for line in lines]
 
 
-def _verbatim(lines: Sequence[str]) -> List[str]:
+def _verbatim(lines: Sequence[str]) -> list[str]:
     return [".PP", ".nf", ".RS 4", *map(_roff, lines), ".RE", ".fi"]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from typing import Tuple
 
 from ovirt_scheduler.settings.table import CLUSTER, PLUGIN, SCHEDULER
 from ovirt_scheduler.settings.values import Key
@@ -60,7 +59,7 @@ def manual(text: str) -> str:
     return text
 
 
-def _markdown(table: Tuple[Key, ...]) -> str:
+def _markdown(table: tuple[Key, ...]) -> str:
     rows = ["| key | default | allowed | meaning |", "|---|---|---|---|"]
     for key in table:
         name = f"`[{key.section}]` `{key.name}`" if key.section else f"`{key.name}`"

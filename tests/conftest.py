@@ -6,8 +6,9 @@ import os
 import signal
 import subprocess
 import uuid
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Callable, Generator, Iterator, List, Mapping, Optional, Sequence, Union
+from typing import Callable, Optional, Union
 
 import pytest
 
@@ -102,12 +103,12 @@ def driven(tmp_path: Path) -> Iterator[Driven]:
 @pytest.fixture(scope="module")
 def start_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartDaemon]:
     """Starts daemons; each is stopped when the module's tests are done."""
-    started: List[Daemon] = []
+    started: list[Daemon] = []
 
     def run(
         plugins: Union[Path, str, Mapping[str, str], Sequence[str]] = ("keeps_all", "keeps_first"),
         settings: str = "",
-        options: Optional[List[str]] = None,
+        options: Optional[list[str]] = None,
         before: Sequence[str] = (),
         folder: Optional[Path] = None,
     ) -> Daemon:

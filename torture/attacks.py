@@ -13,7 +13,8 @@ import socket
 import ssl
 import struct
 import threading
-from typing import Callable, Iterator, Protocol
+from collections.abc import Iterator
+from typing import Callable, Protocol
 
 from bench import client, documents
 from bench.client import Address

@@ -11,8 +11,8 @@ import ssl
 import threading
 import time
 import xmlrpc.client
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Sequence
 from xml.parsers.expat import ExpatError
 
 from bench import client, documents

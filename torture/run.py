@@ -12,8 +12,9 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Callable
 
 from torture.attacks import ATTACKS, Attacker
 from torture.clients import PROPERTIES, GoodClient, calls

@@ -18,8 +18,9 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Callable, Sequence, Tuple
+from typing import Callable
 
 from tests.support.processes import offspring
 from tests.support.twins import CLIENTS, HAPROXY, PORT, Callers, Outcome, Twins
@@ -120,7 +121,7 @@ def torture(seed: int, duration: float, folder: Path) -> Tally:
     return tally
 
 
-def judge(outcomes: Sequence[Outcome], kills: Sequence[Tuple[float, float]], tally: Tally) -> None:
+def judge(outcomes: Sequence[Outcome], kills: Sequence[tuple[float, float]], tally: Tally) -> None:
     """Only a call that was under way when a daemon was killed may fail."""
     for each in outcomes:
         hit = any(each.begun <= end and each.ended >= begin for begin, end in kills)

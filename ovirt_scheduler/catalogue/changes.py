@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Callable, Dict, List, Mapping, Optional
+from typing import Callable, Optional
 
 from ovirt_scheduler.catalogue.loader import LoadedPlugin
 from ovirt_scheduler.catalogue.snapshot import Catalogue
@@ -65,11 +66,11 @@ def log(
         _log.info("%(file)s is in order again", {"file": file})
 
 
-def _problem(problem: PluginError) -> Dict[str, object]:
+def _problem(problem: PluginError) -> dict[str, object]:
     return {"reason": str(problem), "file": problem.file, "line": problem.line}
 
 
-def holds(plugin: Optional[LoadedPlugin]) -> List[str]:
+def holds(plugin: Optional[LoadedPlugin]) -> list[str]:
     """The units and drivers of a plugin, in words."""
     if plugin is None:
         return []

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 import uuid
-from typing import Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Optional
 
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model import properties
@@ -86,7 +87,7 @@ def too_new(driver: DriverUnit, engine_version: Optional[str]) -> bool:
     return _numbers(driver.written_for)[: len(there)] > there
 
 
-def _numbers(version: str) -> Tuple[int, ...]:
+def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 

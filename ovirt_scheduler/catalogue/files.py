@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Optional
 
 from ovirt_scheduler.security import trust
 
@@ -20,7 +21,7 @@ _CLOCK_STEP_NS = 50_000_000
 
 _PACKAGE = "__init__.py"
 
-Stamp = Tuple[int, ...]  # differs when a file or a folder has changed; device and inode first
+Stamp = tuple[int, ...]  # differs when a file or a folder has changed; device and inode first
 Stamps = Mapping[Path, Optional[Stamp]]  # None where there is nothing
 
 
@@ -42,9 +43,9 @@ class PluginFile:
 class Listing:
     """What is in one folder of plugins."""
 
-    files: Tuple[PluginFile, ...]  # by name
+    files: tuple[PluginFile, ...]  # by name
     stamps: Stamps  # of these files, and of each folder below that is a package or may become one
-    broken: Tuple[Path, ...]  # links to nothing
+    broken: tuple[Path, ...]  # links to nothing
 
 
 def listing(folder: Path) -> Listing:
@@ -53,9 +54,9 @@ def listing(folder: Path) -> Listing:
     Raises:
         OSError: the folder cannot be listed. A package that cannot be is passed over.
     """
-    files: List[PluginFile] = []
-    stamps: Dict[Path, Optional[Stamp]] = {}
-    broken: List[Path] = []
+    files: list[PluginFile] = []
+    stamps: dict[Path, Optional[Stamp]] = {}
+    broken: list[Path] = []
     for path, name, stamp in _below(folder, "", ()):
         if stamp is None:
             broken.append(path)
@@ -81,8 +82,8 @@ def stamp(path: Path) -> Optional[Stamp]:
 
 
 def _below(
-    folder: Path, package: str, above: Tuple[Stamp, ...]
-) -> Iterator[Tuple[Path, str, Optional[Stamp]]]:
+    folder: Path, package: str, above: tuple[Stamp, ...]
+) -> Iterator[tuple[Path, str, Optional[Stamp]]]:
     """Each file and each folder, these without a name; a link to nothing has no stamp."""
     with os.scandir(folder) as found:
         entries = {entry.name: entry for entry in found}
@@ -105,8 +106,8 @@ def _below(
 
 
 def _inner(
-    folder: Path, package: str, above: Tuple[Stamp, ...]
-) -> Iterator[Tuple[Path, str, Optional[Stamp]]]:
+    folder: Path, package: str, above: tuple[Stamp, ...]
+) -> Iterator[tuple[Path, str, Optional[Stamp]]]:
     its_stamp = stamp(folder)  # before it is listed: what comes later, shows later
     if its_stamp is None or its_stamp[:2] in above or folder.name == "__pycache__":
         return

@@ -6,9 +6,10 @@ import contextlib
 import hashlib
 import logging
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Optional, Sequence, Tuple
+from typing import Optional
 
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
 from ovirt_scheduler.errors import PluginError
@@ -25,9 +26,9 @@ class _Version:
     """What a file of the folder holds."""
 
     path: str  # of the plugin
-    filters: Tuple[str, ...]  # names
+    filters: tuple[str, ...]  # names
     conf: Optional[bytes] = None  # its conf file
-    sources: Tuple[Source, ...] = ()  # its file, then its helpers; none: the file is gone
+    sources: tuple[Source, ...] = ()  # its file, then its helpers; none: the file is gone
 
 
 class LastGood:
@@ -40,7 +41,7 @@ class LastGood:
 
     def __init__(self, folder: Optional[Path]) -> None:
         self._folder = None if folder is None else folder.absolute()
-        self._unsaved: Dict[Path, LoadedPlugin] = {}
+        self._unsaved: dict[Path, LoadedPlugin] = {}
 
     def save(self, plugin: LoadedPlugin) -> None:
         """Keep a version that loads. If that fails, a warning says so, and it is tried again."""
@@ -93,7 +94,7 @@ class LastGood:
             else:
                 self._file(path).unlink()
 
-    def filters(self, path: Path) -> Tuple[str, ...]:
+    def filters(self, path: Path) -> tuple[str, ...]:
         """The names of the filters that a plugin had when it was last loaded."""
         with contextlib.suppress(OSError, ValueError):
             if not trust.tampering(self._file(path)):

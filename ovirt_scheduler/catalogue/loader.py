@@ -11,9 +11,10 @@ import hashlib
 import os
 import stat
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
+from typing import Callable, Optional, Union
 
 from ovirt_scheduler.catalogue import drivers as driver_units
 from ovirt_scheduler.catalogue import files as plugin_files
@@ -41,12 +42,12 @@ class FolderScan:
     """The files in the plugins' folders at one moment."""
 
     started: float  # seconds since the epoch
-    files: Tuple[PluginFile, ...]  # in the order of the folders, then by name
+    files: tuple[PluginFile, ...]  # in the order of the folders, then by name
     stamps: Stamps  # of the files, of the folders and of every conf file
-    problems: Tuple[PluginError, ...]
-    folders: Tuple[Path, ...]  # all that are scanned, in their order
-    unreadable: Tuple[Path, ...]  # folders that are there, and cannot be listed or trusted
-    orphaned: Tuple[Path, ...]  # conf files whose plugin is in no folder
+    problems: tuple[PluginError, ...]
+    folders: tuple[Path, ...]  # all that are scanned, in their order
+    unreadable: tuple[Path, ...]  # folders that are there, and cannot be listed or trusted
+    orphaned: tuple[Path, ...]  # conf files whose plugin is in no folder
 
     sources: Sources = field(compare=False)  # of the files
 
@@ -62,12 +63,12 @@ class LoadedPlugin:
 
     name: str
     path: Path
-    units: Tuple[PolicyUnit, ...]  # neither these nor drivers: a helper module
-    sources: Tuple[Source, ...]  # the plugin first, then the helpers that it imports
+    units: tuple[PolicyUnit, ...]  # neither these nor drivers: a helper module
+    sources: tuple[Source, ...]  # the plugin first, then the helpers that it imports
     conf: Optional[bytes]  # its conf file, None where there is none
     checksum: str  # empty where its conf file says enabled = false
-    drivers: Tuple[DriverUnit, ...] = ()
-    warnings: Tuple[PluginError, ...] = ()  # what is to be looked at
+    drivers: tuple[DriverUnit, ...] = ()
+    warnings: tuple[PluginError, ...] = ()  # what is to be looked at
 
     @property
     def enabled(self) -> bool:
@@ -75,7 +76,7 @@ class LoadedPlugin:
         return bool(self.checksum)
 
     @property
-    def filters(self) -> Tuple[str, ...]:
+    def filters(self) -> tuple[str, ...]:
         """The names of its filters."""
         return tuple(unit.name for unit in self.units if unit.kind is Kind.FILTER)
 
@@ -108,7 +109,7 @@ class Loader:
         )
 
     @property
-    def folders(self) -> Tuple[Path, ...]:
+    def folders(self) -> tuple[Path, ...]:
         """The folders of plugins in their order, that of the package last."""
         shipped = () if self._shipped is None else (self._shipped,)
         return (*self._settings.plugins_path, *shipped)
@@ -116,10 +117,10 @@ class Loader:
     def scan(self) -> FolderScan:
         """List the folders; reads no file."""
         started = time.time()
-        files: List[PluginFile] = []
-        stamps: Dict[Path, Optional[Stamp]] = {}
-        problems: List[PluginError] = []
-        unreadable: List[Path] = []
+        files: list[PluginFile] = []
+        stamps: dict[Path, Optional[Stamp]] = {}
+        problems: list[PluginError] = []
+        unreadable: list[Path] = []
         for folder in self.folders:
             # Before it is listed: what comes later, shows later.
             stamps[folder] = plugin_files.stamp(folder)
@@ -159,7 +160,7 @@ class Loader:
             tuple(orphaned), Sources(files, _read_source),
         )  # fmt: skip
 
-    def _orphaned(self, names: Set[str]) -> List[Path]:
+    def _orphaned(self, names: set[str]) -> list[Path]:
         try:
             found = sorted(self._settings.plugins_conf_path.iterdir())
         except OSError:  # most have none; what a plugin's own conf file lacks is told with it
@@ -203,7 +204,7 @@ class Loader:
         source: Source,
         neighbours: Sequence[Source],
         conf_data: Optional[bytes],
-        refused: Sequence[Tuple[str, str]] = (),
+        refused: Sequence[tuple[str, str]] = (),
     ) -> LoadedPlugin:
         """Make a plugin of the text of its files.
 
@@ -336,7 +337,7 @@ class Loader:
             raise PluginError(error.message, code.modules[0].path, found.line) from None
 
 
-def _unchecked_properties(units: Sequence[PolicyUnit], path: str) -> List[PluginError]:
+def _unchecked_properties(units: Sequence[PolicyUnit], path: str) -> list[PluginError]:
     """Once for all units of a class."""
     sets = [unit.properties for unit in units if unit.properties is not None]
     messages = dict.fromkeys(message for each in sets for message in properties.unchecked(each))

@@ -11,19 +11,13 @@ import itertools
 import logging
 import threading
 import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import (
     Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Mapping,
     Optional,
-    Sequence,
-    Tuple,
 )
 
 from ovirt_scheduler.catalogue import changes
@@ -50,7 +44,7 @@ _SETTLE_AT_MOST = 2.0  # seconds that a refresh waits for that, should it go on
 
 _REJECTS = "its filter accepts no host (on_failure = reject)"
 
-Claim = Tuple[str, str]  # what one plugin alone may have: a kind, "driver" or "topic"; a name
+Claim = tuple[str, str]  # what one plugin alone may have: a kind, "driver" or "topic"; a name
 
 
 @dataclass(frozen=True)
@@ -61,7 +55,7 @@ class _State:
     good: Optional[LoadedPlugin]
     fault: Optional[PluginError] = None
     fault_since: float = 0.0  # seconds since 1970
-    missed: Tuple[str, ...] = ()  # filters that should be there, and accept no host as they are not
+    missed: tuple[str, ...] = ()  # filters that should be there, and accept no host as they are not
     unsettled: bool = False  # its file has just gone, or lost units: scan again soon
     made_at: float = field(default_factory=time.monotonic)
     good_since: float = 0.0  # seconds since 1970
@@ -88,7 +82,7 @@ class Registry:
         self,
         loader: Loader,
         store: LastGood,
-        use: Callable[[Sequence[Tuple[PluginCode, Limits]]], None] = lambda _: None,
+        use: Callable[[Sequence[tuple[PluginCode, Limits]]], None] = lambda _: None,
         keep: changes.KeepEvent = lambda _: None,
     ) -> None:
         self._loader = loader
@@ -98,8 +92,8 @@ class Registry:
         self._use = use
         self._keep = keep
         self.catalogue = Catalogue()  # what there was at the latest refresh
-        self._states: Dict[Path, _State] = {}
-        self._orphaned: Dict[Path, _State] = {}  # conf files without a plugin
+        self._states: dict[Path, _State] = {}
+        self._orphaned: dict[Path, _State] = {}  # conf files without a plugin
         self._refreshing = threading.Lock()
         self._lock = threading.Lock()
         self._background: Optional[threading.Thread] = None
@@ -199,8 +193,8 @@ class Registry:
         scan = self._loader.scan()
         self._store.catch_up()
         before = self._states
-        states: Dict[Path, _State] = {}
-        due: List[PluginFile] = []
+        states: dict[Path, _State] = {}
+        due: list[PluginFile] = []
         for file in scan.files:
             if file.helper:
                 continue
@@ -238,11 +232,11 @@ class Registry:
         if due or before.keys() != states.keys():
             self._use(catalogue.plugins)
 
-    def _orphaned_confs(self, scan: FolderScan) -> Dict[Path, _State]:
+    def _orphaned_confs(self, scan: FolderScan) -> dict[Path, _State]:
         """The conf files whose plugin is gone: it may have had a filter that then rejects."""
         if scan.unreadable:
             return self._orphaned
-        orphaned: Dict[Path, _State] = {}
+        orphaned: dict[Path, _State] = {}
         for conf in scan.orphaned:
             state = self._orphaned.get(conf)
             if state is None or state.stale(scan):
@@ -264,7 +258,7 @@ class Registry:
                     self._store.drop(folder / f"{conf.stem}.py")
         return orphaned
 
-    def _load_all(self, files: Sequence[PluginFile], scan: FolderScan) -> Dict[Path, _State]:
+    def _load_all(self, files: Sequence[PluginFile], scan: FolderScan) -> dict[Path, _State]:
         """Load some files at a time, so that one whose import hangs does not hold up the others."""
 
         def load(file: PluginFile) -> Optional[_State]:
@@ -322,13 +316,13 @@ def _catalogue(
     orphaned: Mapping[Path, _State],
     problems: Iterable[PluginError],
 ) -> Catalogue:
-    units: List[PolicyUnit] = []
-    drivers: Dict[str, DriverUnit] = {}
-    topics: Dict[str, DriverUnit] = {}
-    faults: List[PluginError] = list(problems)
-    warnings: List[PluginError] = []
-    missed: Dict[str, str] = {}
-    not_loaded: Dict[str, str] = {}
+    units: list[PolicyUnit] = []
+    drivers: dict[str, DriverUnit] = {}
+    topics: dict[str, DriverUnit] = {}
+    faults: list[PluginError] = list(problems)
+    warnings: list[PluginError] = []
+    missed: dict[str, str] = {}
+    not_loaded: dict[str, str] = {}
     outdated = {
         str(path): Outdated(
             state.good_since,
@@ -339,7 +333,7 @@ def _catalogue(
         for path, state in states.items()
         if state.fault is not None and changes.holds(state.good)
     }
-    owners: Dict[Claim, str] = dict(_reserved(states))  # who has what, in words
+    owners: dict[Claim, str] = dict(_reserved(states))  # who has what, in words
     for path, state in (*states.items(), *orphaned.items()):
         if state.fault is not None:
             fault = outdated[str(path)].fault if str(path) in outdated else state.fault
@@ -381,7 +375,7 @@ def _catalogue(
     )  # fmt: skip
 
 
-def _by_key(units: Sequence[PolicyUnit], shadow: bool) -> Dict[Key, PolicyUnit]:
+def _by_key(units: Sequence[PolicyUnit], shadow: bool) -> dict[Key, PolicyUnit]:
     return {(unit.kind, unit.name): unit for unit in units if unit.shadow is shadow}
 
 
@@ -398,7 +392,7 @@ def _place_and_message(path: Path, fault: PluginError) -> str:
     return f"{where}{': ' if where else ''}{fault.message}"
 
 
-def _reserved(states: Mapping[Path, _State]) -> Iterator[Tuple[Claim, str]]:
+def _reserved(states: Mapping[Path, _State]) -> Iterator[tuple[Claim, str]]:
     """The names of drivers that come with the package and are called by the daemon alone."""
     for state in states.values():
         for driver in () if state.good is None else state.good.drivers:
@@ -421,7 +415,7 @@ def _taken(claims: Mapping[Claim, str], owners: Mapping[Claim, str]) -> str:
     return next((f"{owners[each]} {claims[each]}" for each in claims if each in owners), "")
 
 
-def _claims(plugin: LoadedPlugin) -> Dict[Claim, str]:
+def _claims(plugin: LoadedPlugin) -> dict[Claim, str]:
     """What no other plugin may have, with the words that say so after the one that has it."""
     claims = _unit_claims(plugin)
     for driver in plugin.drivers:
@@ -429,7 +423,7 @@ def _claims(plugin: LoadedPlugin) -> Dict[Claim, str]:
     return claims
 
 
-def _unit_claims(plugin: LoadedPlugin) -> Dict[Claim, str]:
+def _unit_claims(plugin: LoadedPlugin) -> dict[Claim, str]:
     return {
         (unit.kind.value, unit.name): f"has a {unit.kind.words} {unit.name} already; "
         "rename one of them"
@@ -437,7 +431,7 @@ def _unit_claims(plugin: LoadedPlugin) -> Dict[Claim, str]:
     }
 
 
-def _driver_claims(driver: DriverUnit) -> Dict[Claim, str]:
+def _driver_claims(driver: DriverUnit) -> dict[Claim, str]:
     """A driver's name and topic; a driver that comes with the package gives way."""
     if driver.shipped:
         return {}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Dict, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple
+from typing import NamedTuple, Optional, Protocol
 
 from ovirt_scheduler.errors import BadParameters, PluginError, UnknownUnit
 from ovirt_scheduler.model import near
@@ -15,9 +16,9 @@ from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 
 _MOST_HINTS = 4  # unknown names of a call for which the nearest is looked for
 
-Key = Tuple[Kind, str]
+Key = tuple[Kind, str]
 
-UnitCalls = List[Tuple[WantedUnit, UnitCall]]
+UnitCalls = list[tuple[WantedUnit, UnitCall]]
 
 
 class Chosen(NamedTuple):
@@ -32,9 +33,9 @@ class Chosen(NamedTuple):
             properties of the request, any other one the factor 1 and its defaults.
     """
 
-    wanted: Tuple[WantedUnit, ...]
+    wanted: tuple[WantedUnit, ...]
     calls: UnitCalls
-    errors: Dict[str, Tuple[str, ...]]
+    errors: dict[str, tuple[str, ...]]
     rejected: bool
     shadows: UnitCalls
 
@@ -69,11 +70,11 @@ class Catalogue:
     """
 
     units: Mapping[Key, PolicyUnit] = field(default_factory=dict)
-    faults: Tuple[PluginError, ...] = ()
+    faults: tuple[PluginError, ...] = ()
     drivers: Mapping[str, DriverUnit] = field(default_factory=dict)  # by name
     topics: Mapping[str, DriverUnit] = field(default_factory=dict)  # by topic
-    warnings: Tuple[PluginError, ...] = ()  # what was left out or is not checked, and why
-    unused: Tuple[Path, ...] = ()  # files that have nothing to call and belong to no plugin
+    warnings: tuple[PluginError, ...] = ()  # what was left out or is not checked, and why
+    unused: tuple[Path, ...] = ()  # files that have nothing to call and belong to no plugin
     missed: Mapping[str, str] = field(default_factory=dict)  # filters that should be: why not
     not_loaded: Mapping[str, str] = field(default_factory=dict)  # names of units: why not
 
@@ -91,7 +92,7 @@ class Catalogue:
         return {**self.units, **self.shadows}
 
     @property
-    def plugins(self) -> Tuple[Tuple[PluginCode, Limits], ...]:
+    def plugins(self) -> tuple[tuple[PluginCode, Limits], ...]:
         """The code once, with its limits, of each plugin that a caller may wait for."""
         found = [(unit.plugin, unit.limits) for unit in self.all_units.values()]
         drivers = (driver for driver in self.drivers.values() if not driver.only_ours)
@@ -153,9 +154,9 @@ class Catalogue:
         ]  # fmt: skip
         live = tuple(each for each in wanted if each.name not in looking)
         calls: UnitCalls = []
-        errors: Dict[str, Tuple[str, ...]] = {}
+        errors: dict[str, tuple[str, ...]] = {}
         rejected = False
-        named: Dict[str, WantedUnit] = {}
+        named: dict[str, WantedUnit] = {}
         for each in live:
             if named.setdefault(each.name, each) is not each:
                 repeated = f"the {kind.words} {each.name!r:.160} is named more than once"
@@ -174,6 +175,6 @@ class Catalogue:
                 rejected = rejected or missed is not None
         return Chosen(live, calls, errors, rejected, shadows)
 
-    def kinds_of(self, name: str) -> Tuple[Kind, ...]:
+    def kinds_of(self, name: str) -> tuple[Kind, ...]:
         """The kinds of unit that bear this name."""
         return tuple(kind for kind in Kind if (kind, name) in self.units)

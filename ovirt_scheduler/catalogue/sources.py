@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
-from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple, Union
+from collections.abc import Mapping, Sequence
+from typing import Callable, Optional, Union
 
 from ovirt_scheduler.catalogue.files import PluginFile
 from ovirt_scheduler.errors import PluginError
@@ -35,10 +36,10 @@ class Sources:
 
     def __init__(self, files: Sequence[PluginFile], read: Callable[[PluginFile], Source]) -> None:
         self._read = read
-        self._had: Dict[PluginFile, _Read] = {}
+        self._had: dict[PluginFile, _Read] = {}
         self._reading = threading.Lock()
-        self._words: Dict[PluginFile, Optional[FrozenSet[str]]] = {}
-        self._named: Dict[object, Dict[str, List[PluginFile]]] = {}  # by folder and first name
+        self._words: dict[PluginFile, Optional[frozenset[str]]] = {}
+        self._named: dict[object, dict[str, list[PluginFile]]] = {}  # by folder and first name
         for file in files:
             if "." not in file.path.stem:
                 named = self._named.setdefault(file.folder, {})
@@ -63,20 +64,20 @@ class Sources:
             return had
         raise had.with_traceback(None)
 
-    def importable(self, file: PluginFile) -> Tuple[List[Source], List[Tuple[str, str]]]:
+    def importable(self, file: PluginFile) -> tuple[list[Source], list[tuple[str, str]]]:
         """The files of its folder that a file may import, directly or through others.
 
         Returns:
             The sources by name; and the names of those that are not to be run, each with why.
         """
         named = self._named.get(file.folder, {})
-        found: Dict[PluginFile, None] = {file: None}
+        found: dict[PluginFile, None] = {file: None}
         for each in (queue := [file]):  # grows while it runs
             for name in self._names(each, named):
                 queue += [other for other in named[name] if other not in found]
                 found.update(dict.fromkeys(named[name]))
-        others: List[Source] = []
-        refused: List[Tuple[str, str]] = []
+        others: list[Source] = []
+        refused: list[tuple[str, str]] = []
         for each in sorted(found.keys() - {file}, key=lambda other: other.name):
             try:
                 others.append(self.of(each))
@@ -86,7 +87,7 @@ class Sources:
                 refused.append((each.name, str(error)))
         return others, refused
 
-    def _names(self, file: PluginFile, named: Mapping[str, List[PluginFile]]) -> List[str]:
+    def _names(self, file: PluginFile, named: Mapping[str, list[PluginFile]]) -> list[str]:
         """The modules of the folder that the words of a file name."""
         if file not in self._words:
             try:
@@ -99,7 +100,7 @@ class Sources:
         return [word for word in words if word in named]
 
 
-def _words(text: bytes) -> Optional[FrozenSet[str]]:
+def _words(text: bytes) -> Optional[frozenset[str]]:
     """The words of a text that may name a module; None where it may import any."""
     if _OTHER_ENCODING.match(text):
         return None

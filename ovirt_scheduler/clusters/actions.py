@@ -11,8 +11,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import FrozenSet, List, Mapping, Optional, Sequence
+from typing import Optional
 
 from ovirt_scheduler.clusters.calm import Calm, cluster_imbalance
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
@@ -51,7 +52,7 @@ class ClusterActions:
         self._calm = Calm(settings.hold, settings.margin, self._memory.left)
         self.imbalance: Optional[float] = None
 
-    def former_hosts(self) -> Mapping[str, FrozenSet[str]]:
+    def former_hosts(self) -> Mapping[str, frozenset[str]]:
         """The hosts that balancings took VMs from, and that these do not go back to."""
         return self._calm.former_hosts(time.monotonic())
 
@@ -128,7 +129,7 @@ class ClusterActions:
         elif self._drive is Drive.DRY_RUN and (is_another or method in HOOKS):
             self._migrations.tell(steps)
 
-    def _to_approve(self, method: str, wanted: List[Step], state: ClusterState) -> List[Step]:
+    def _to_approve(self, method: str, wanted: list[Step], state: ClusterState) -> list[Step]:
         """Those to wait for approval: what nobody has refused, and what hooks wanted before."""
         steps = [
             each
@@ -143,7 +144,7 @@ class ClusterActions:
             ]
         return steps
 
-    def _make(self, method: str, steps: Sequence[Step]) -> List[str]:
+    def _make(self, method: str, steps: Sequence[Step]) -> list[str]:
         """Make migrations; gives the VMs that the engine does not refuse to migrate."""
         now = time.monotonic()
         if method == BALANCE:

@@ -24,8 +24,9 @@ from __future__ import annotations
 
 import copy
 import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Dict, FrozenSet, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Optional
 
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.model.imbalance import imbalance
@@ -33,8 +34,8 @@ from ovirt_scheduler.model.plans import Step
 
 _HOUR = 3600.0
 
-_End = Tuple[str, bool]  # a host, and whether it gives VMs away
-Left = Dict[str, Dict[str, float]]  # a VM's id to the hosts that it was taken from, and when
+_End = tuple[str, bool]  # a host, and whether it gives VMs away
+Left = dict[str, dict[str, float]]  # a VM's id to the hosts that it was taken from, and when
 
 
 class Calm:
@@ -50,9 +51,9 @@ class Calm:
         self._hold = hold
         self._margin = margin
         self._left: Left = {} if left is None else left
-        self._since: Dict[_End, float] = {}
+        self._since: dict[_End, float] = {}
 
-    def former_hosts(self, now: float) -> Mapping[str, FrozenSet[str]]:
+    def former_hosts(self, now: float) -> Mapping[str, frozenset[str]]:
         """The hosts that VMs were taken from within the hour, and do not go back to."""
         for vm, hosts in tuple(self._left.items()):
             for host in [host for host, when in hosts.items() if when <= now - _HOUR]:
@@ -61,7 +62,7 @@ class Calm:
                 del self._left[vm]
         return {vm: frozenset(hosts) for vm, hosts in self._left.items() if self._hold}
 
-    def judge(self, wanted: Mapping[str, str], state: ClusterState, now: float) -> Tuple[Step, ...]:
+    def judge(self, wanted: Mapping[str, str], state: ClusterState, now: float) -> tuple[Step, ...]:
         """Judge what the scheduler wants now; to be asked at each balancing.
 
         Args:
@@ -79,7 +80,7 @@ class Calm:
             if state.vms[vm].host is not None
         ]
         self._since = {end: self._since.get(end, now) for move in moves for end in _ends(move)}
-        judged: List[Step] = []
+        judged: list[Step] = []
         use = _Use(state)
         for group in _groups(moves):
             after = use.after(group)
@@ -115,7 +116,7 @@ class Calm:
             for end in _ends(each):
                 self._since.pop(end, None)
 
-    def _too_little(self, group: List[Step], use: _Use, later: _Use) -> str:
+    def _too_little(self, group: list[Step], use: _Use, later: _Use) -> str:
         hosts = {group[0].source, *(move.target for move in group)}
         before, after = use.imbalance(hosts), later.imbalance(hosts)
         if not self._margin or before is None or after is None or use.is_packed(group):
@@ -127,7 +128,7 @@ class Calm:
             f"to better it by {self._margin:g} points"
         )
 
-    def _too_soon(self, group: List[Step], use: _Use, now: float) -> str:
+    def _too_soon(self, group: list[Step], use: _Use, now: float) -> str:
         cause = (group[0].source, True)
         if not use.is_packed(group):
             ends = (end for move in group for end in _ends(move))
@@ -138,11 +139,11 @@ class Calm:
         return f"the imbalance has lasted {lasted:.0f} s, and has to last {self._hold:.0f} s"
 
 
-def _ends(move: Step) -> Tuple[_End, _End]:
+def _ends(move: Step) -> tuple[_End, _End]:
     return (move.source, True), (move.target, False)
 
 
-def _groups(moves: Sequence[Step]) -> Iterator[List[Step]]:
+def _groups(moves: Sequence[Step]) -> Iterator[list[Step]]:
     """Those that leave the same host."""
     for source in dict.fromkeys(move.source for move in moves):
         yield [move for move in moves if move.source == source]
@@ -159,7 +160,7 @@ class _Use:
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._hosts = dict(state.hosts)
-        self._running: Dict[str, List[str]] = {}  # VMs on each host
+        self._running: dict[str, list[str]] = {}  # VMs on each host
         for key, vm in state.vms.items():
             if vm.host is not None:
                 self._running.setdefault(vm.host, []).append(key)
@@ -203,7 +204,7 @@ class _Use:
         processors = sum(self._state.vms[each].processors for each in self._running[vm.host])
         return self._state.hosts[vm.host].busy_processors * vm.processors / (processors or 1)
 
-    def is_packed(self, group: List[Step]) -> bool:
+    def is_packed(self, group: list[Step]) -> bool:
         """Whether the migrations empty a host, and go to hosts with VMs."""
         leaving = {move.vm for move in group}
         return leaving == set(self._running.get(group[0].source, ())) and all(
@@ -217,8 +218,8 @@ def used(host: HostState) -> Optional[float]:
     return max(parts.values()) if parts else None
 
 
-def _parts(host: HostState) -> Dict[str, float]:
-    found: Dict[str, float] = {}
+def _parts(host: HostState) -> dict[str, float]:
+    found: dict[str, float] = {}
     if host.processors:
         found["CPU"] = host.busy_processors / host.processors
     if host.memory:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Optional
+from collections.abc import Iterator
+from typing import Optional
 
 from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.errors import ConfigError

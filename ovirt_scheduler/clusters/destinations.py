@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import threading
 import zlib
-from typing import AbstractSet, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, cast
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Callable, Optional, cast
 
 from ovirt_scheduler.clusters.reader import View
 from ovirt_scheduler.decisions.units import UnitService
@@ -50,7 +52,7 @@ class ClusterDestinations:
         self._stopping = stopping
         self.staying = frozenset(staying)
         # By the VMs' ids, for those that the units were called for.
-        self.known: Dict[str, Mapping[str, int]] = {vm: {} for vm in self.staying}
+        self.known: dict[str, Mapping[str, int]] = {vm: {} for vm in self.staying}
 
     def learn(self, answer: Migrations) -> bool:
         """Call the units for the VMs of an answer that they were not called for yet.
@@ -95,7 +97,7 @@ class ClusterDestinations:
         self.learn(answer)
         return answer
 
-    def best(self, vm: str, offered: Tuple[str, ...]) -> Optional[str]:
+    def best(self, vm: str, offered: tuple[str, ...]) -> Optional[str]:
         """The host to migrate a VM to.
 
         Args:
@@ -125,9 +127,9 @@ class ClusterDestinations:
     def _ask(self, vm: str) -> Mapping[str, int]:
         """The hosts that the filters leave, each with the sum of the cost functions."""
         settings = self._settings
-        left: List[str] = list(self._state.hosts)
+        left: list[str] = list(self._state.hosts)
         if settings.filters:
-            left = list(cast("Tuple[str, ...]", self._answer(vm, Kind.FILTER, settings.filters)))
+            left = list(cast("tuple[str, ...]", self._answer(vm, Kind.FILTER, settings.filters)))
         left = [host for host in left if host not in self.former.get(vm, ())]
         if not left or not settings.cost_functions:
             return dict.fromkeys(left, 0)
@@ -136,7 +138,7 @@ class ClusterDestinations:
         worst = max(costs.values(), default=0) + 1  # a host that none of them scored
         return {host: costs.get(host, worst) for host in left}
 
-    def _answer(self, vm: Optional[str], kind: Kind, wanted: Tuple[WantedUnit, ...]) -> Answer:
+    def _answer(self, vm: Optional[str], kind: Kind, wanted: tuple[WantedUnit, ...]) -> Answer:
         caller = Caller.of_cluster(self._settings.name)
         hosts = tuple(self._state.hosts)
         request = Request(caller, kind, wanted, hosts, vm, self._settings.properties)
@@ -147,5 +149,5 @@ class ClusterDestinations:
         return self._units.decide(request, known).answer
 
 
-def _first(hosts: Tuple[str, ...]) -> str:
+def _first(hosts: tuple[str, ...]) -> str:
     return hosts[0] if hosts else ""

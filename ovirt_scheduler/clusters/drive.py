@@ -21,8 +21,10 @@ import math
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from types import MappingProxyType
-from typing import AbstractSet, Deque, Dict, FrozenSet, Iterable, Mapping, Optional, Tuple, cast
+from typing import Optional, cast
 
 from ovirt_scheduler.clusters import check
 from ovirt_scheduler.clusters.actions import BALANCE, ClusterActions
@@ -102,7 +104,7 @@ class ClusterDrive:
         """Begin nothing more; other threads may call this."""
         self._stopping.set()
 
-    def run_due(self, named: Optional[FrozenSet[str]]) -> float:
+    def run_due(self, named: Optional[frozenset[str]]) -> float:
         """Do what is due.
 
         Args:
@@ -220,14 +222,14 @@ class ClusterDrive:
         return True
 
     def _call_hook(
-        self, method: str, view: View, statuses: Dict[str, str], changes: Deque[StatusChange]
+        self, method: str, view: View, statuses: dict[str, str], changes: deque[StatusChange]
     ) -> View:
         """Call a hook for as many changes as there is time for, and act on the answers.
 
         Returns:
             The view that the hook was called with.
         """
-        answers: Dict[str, Tuple[str, ...]] = {}
+        answers: dict[str, tuple[str, ...]] = {}
 
         def handle_answer(change: StatusChange, answer: Optional[Migrations]) -> None:
             for vm, hosts in (answer or {}).items():
@@ -347,7 +349,7 @@ class ClusterDrive:
 
 def _changes(
     before: Mapping[str, str], now: Mapping[str, str]
-) -> Tuple[Dict[str, str], Deque[StatusChange]]:
+) -> tuple[dict[str, str], deque[StatusChange]]:
     """The statuses to remember, and what changed since the last look.
 
     Those of hosts or VMs, by id. A changed status is remembered when its hook was called. The

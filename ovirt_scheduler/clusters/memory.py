@@ -10,9 +10,10 @@ import copy
 import logging
 import threading
 import time
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, ContextManager, Dict, List, Optional
+from typing import Callable, Optional
 
 from ovirt_scheduler.clusters.calm import Left
 from ovirt_scheduler.model import records
@@ -49,11 +50,11 @@ class ClusterMemory:
         left: each VM's id with the hosts that a balancing took it from, and when that was begun.
     """
 
-    hosts: Dict[str, str] = field(default_factory=dict)
-    vms: Dict[str, str] = field(default_factory=dict)
-    moved: List[str] = field(default_factory=list)
-    migrating: Dict[str, Migrating] = field(default_factory=dict)
-    migrated: Dict[str, List[float]] = field(default_factory=dict)
+    hosts: dict[str, str] = field(default_factory=dict)
+    vms: dict[str, str] = field(default_factory=dict)
+    moved: list[str] = field(default_factory=list)
+    migrating: dict[str, Migrating] = field(default_factory=dict)
+    migrated: dict[str, list[float]] = field(default_factory=dict)
     left: Left = field(default_factory=dict)
     mark: str = ""
     driven_by: str = ""
@@ -71,7 +72,7 @@ class DriveMemory:
         self._clusters = copy.deepcopy(self._saved)
         for memory in self._clusters.values():
             _convert_times(memory, _monotonic)
-        self._turns: Dict[str, threading.Lock] = {}
+        self._turns: dict[str, threading.Lock] = {}
         self._warned = False
 
     def cluster(self, name: str) -> ClusterMemory:
@@ -79,7 +80,7 @@ class DriveMemory:
         with self._lock:
             return self._clusters.setdefault(name, ClusterMemory())
 
-    def alone(self, name: str) -> ContextManager[object]:
+    def alone(self, name: str) -> AbstractContextManager[object]:
         """A lock for who looks after the cluster: after a reload a former thread still may."""
         with self._lock:
             return self._turns.setdefault(name, threading.Lock())
@@ -108,12 +109,12 @@ class DriveMemory:
             else:
                 self._warned = False
 
-    def _read(self) -> Dict[str, ClusterMemory]:
+    def _read(self) -> dict[str, ClusterMemory]:
         """What is in the file, its times since the epoch."""
         try:
             problem = trust.tampering(self._file)
             if not problem:
-                return records.load(self._file.read_bytes(), Dict[str, ClusterMemory])
+                return records.load(self._file.read_bytes(), dict[str, ClusterMemory])
             fields = {"file": str(self._file), "reason": problem}
             _log.warning("%(file)s is not read: %(reason)s", fields)
         except FileNotFoundError:

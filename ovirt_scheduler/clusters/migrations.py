@@ -16,7 +16,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Collection, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Optional
 
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
 from ovirt_scheduler.clusters.memory import Migrating
@@ -68,15 +69,15 @@ class ClusterMigrations:
         self._migrated = self._memory.migrated
         self._ownership = ownership
         self._stopping = stopping
-        self._unfit: Dict[str, Set[str]] = {}  # by method, VMs of which the log has told
-        self._waited_for: Set[str] = set()  # hosts with migrations that were not made
+        self._unfit: dict[str, set[str]] = {}  # by method, VMs of which the log has told
+        self._waited_for: set[str] = set()  # hosts with migrations that were not made
 
     @property
-    def under_way(self) -> Tuple[str, ...]:
+    def under_way(self) -> tuple[str, ...]:
         """The VMs that are migrated."""
         return tuple(self._migrating)
 
-    def exhausted(self) -> Tuple[str, ...]:
+    def exhausted(self) -> tuple[str, ...]:
         """The VMs that were migrated within the hour as often as they may be."""
         since = time.monotonic() - _HOUR
         for vm, times in tuple(self._migrated.items()):
@@ -86,7 +87,7 @@ class ClusterMigrations:
         most = self._settings.migrations_per_vm
         return tuple(vm for vm, times in self._migrated.items() if len(times) >= most)
 
-    def make(self, steps: Sequence[Step]) -> List[str]:
+    def make(self, steps: Sequence[Step]) -> list[str]:
         """Remember migrations, and ask the engine for them, some at a time.
 
         Returns:
@@ -104,7 +105,7 @@ class ClusterMigrations:
             self._migrated.setdefault(step.vm, []).append(now)
         self._store.save(self._cluster)
         left = list(steps)
-        taken: List[str] = []
+        taken: list[str] = []
         try:
             while left and not self._stopping.is_set():
                 asked = left[:_AT_ONCE]
@@ -173,8 +174,8 @@ class ClusterMigrations:
         Returns:
             Id of a VM to the id of the host that it is to go to; empty: to any.
         """
-        possible: Dict[str, str] = {}
-        unfit: List[Step] = []
+        possible: dict[str, str] = {}
+        unfit: list[Step] = []
         for vm, offered in answer.items():
             target = destinations.best(vm, offered) if vm in state.vms else None
             if target is not None and target != state.vms[vm].host:
@@ -184,7 +185,7 @@ class ClusterMigrations:
         self._log_unfit(method, unfit, destinations)
         return possible
 
-    def _ask(self, steps: Sequence[Step]) -> Tuple[Mapping[str, str], Mapping[str, str]]:
+    def _ask(self, steps: Sequence[Step]) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """Ask the engine to migrate VMs.
 
         Returns:
@@ -317,7 +318,7 @@ class ClusterMigrations:
                 fields,
             )
 
-    def _fields(self, step: Step, **more: object) -> Dict[str, object]:
+    def _fields(self, step: Step, **more: object) -> dict[str, object]:
         """The fields of a migration in the log: names, as an administrator knows them."""
         return {
             "cluster": self._cluster,
@@ -328,7 +329,7 @@ class ClusterMigrations:
         }
 
 
-def _outcome(vm: str, migrating: Migrating, state: ClusterState) -> Optional[Tuple[int, str]]:
+def _outcome(vm: str, migrating: Migrating, state: ClusterState) -> Optional[tuple[int, str]]:
     """How a migration ended, and the level to log that with; None while it goes on."""
     age = time.monotonic() - migrating.begun
     vm_state = state.vms.get(vm)

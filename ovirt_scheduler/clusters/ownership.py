@@ -18,7 +18,8 @@ import socket
 import threading
 import time
 import zlib
-from typing import Collection, NamedTuple, Optional, Set, Tuple
+from collections.abc import Collection
+from typing import NamedTuple, Optional
 
 from ovirt_scheduler.clusters.memory import DriveMemory
 from ovirt_scheduler.errors import SchedulerError
@@ -59,7 +60,7 @@ class Mark(NamedTuple):
         return self.daemon.rpartition("-")[0]
 
     @property
-    def rank(self) -> Tuple[int, int, str]:
+    def rank(self) -> tuple[int, int, str]:
         """The daemon with the lowest drives the cluster."""
         return (0, -self.since, self.daemon) if self.taken else (1, self.since, self.daemon)
 
@@ -85,8 +86,8 @@ class ClusterOwnership:
             mark = Mark(False, _now(), _daemon(), self._tag)
         self._mark = mark
         self._lock = threading.Lock()
-        self._others: Set[Mark] = set()  # heard of, and not settled yet
-        self._warned: Set[Tuple[str, str]] = set()  # of a daemon, and for whom this one stood by
+        self._others: set[Mark] = set()  # heard of, and not settled yet
+        self._warned: set[tuple[str, str]] = set()  # of a daemon, and for whom this one stood by
 
     @property
     def mark(self) -> str:
@@ -157,7 +158,7 @@ class ClusterOwnership:
             {"cluster": self._cluster},
         )
 
-    def _warn(self, others: Set[str]) -> None:
+    def _warn(self, others: set[str]) -> None:
         """Log the daemons that drive the cluster, too; each once."""
         driver = self.driven_by
         for each in [driver] if driver else sorted(others):

@@ -19,8 +19,9 @@ import logging
 import pwd
 import threading
 import time
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Callable, Collection, Dict, FrozenSet, Mapping, Optional, Tuple
+from typing import Callable, Optional
 
 from ovirt_scheduler.errors import SchedulerError
 from ovirt_scheduler.model.cluster_state import ClusterState
@@ -54,13 +55,13 @@ class Plans:
 
     def __init__(self, keep: Callable[[Mapping[str, object]], None]) -> None:
         self._keep = keep
-        self._plans: Dict[str, Plan] = {}  # by id, the oldest first
+        self._plans: dict[str, Plan] = {}  # by id, the oldest first
         self._changed = threading.Condition()
-        self._kept: Optional[FrozenSet[str]] = None  # clusters whose plans may wait; None: all
-        self._refused: Dict[Tuple[str, str, str], float] = {}  # cluster, VM, target; when
+        self._kept: Optional[frozenset[str]] = None  # clusters whose plans may wait; None: all
+        self._refused: dict[tuple[str, str, str], float] = {}  # cluster, VM, target; when
         self.wake: Callable[[str], None] = lambda _: None  # has a cluster looked at now
 
-    def of_cluster(self, name: str) -> Tuple[Plan, ...]:
+    def of_cluster(self, name: str) -> tuple[Plan, ...]:
         """Its plans, the oldest first."""
         with self._changed:
             return tuple(plan for plan in self._plans.values() if plan.cluster == name)
@@ -244,5 +245,5 @@ def _user_name(number: int) -> str:
         return f"user {number}"
 
 
-def _shown(plan: Plan) -> Dict[str, object]:
+def _shown(plan: Plan) -> dict[str, object]:
     return {"time": plan.time, **plan.record()}

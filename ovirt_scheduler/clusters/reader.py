@@ -15,17 +15,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import (
     Callable,
-    Collection,
-    Dict,
-    FrozenSet,
-    List,
-    Mapping,
     Optional,
-    Sequence,
-    Tuple,
     TypeVar,
 )
 
@@ -43,7 +37,7 @@ _ALL_EVERY = 600.0  # seconds between looks at all VMs, where no scheduler is ca
 _STEADY = ("up", "down", "suspended")  # a VM stays like this until an event tells otherwise
 
 State = TypeVar("State", HostState, VmState)
-ReadPage = Callable[[Document, float], Tuple[Pack, Dict[str, State]]]
+ReadPage = Callable[[Document, float], tuple[Pack, dict[str, State]]]
 
 
 @dataclass(frozen=True)
@@ -81,7 +75,7 @@ class ClusterReader:
         self._stopping = stopping
         self._cluster: Optional[str] = None  # its id: that of most hosts of its name
         self._state: Optional[ClusterState] = None  # as the latest look found it
-        self._named: Optional[FrozenSet[str]] = frozenset()  # by events since then; None: anything
+        self._named: Optional[frozenset[str]] = frozenset()  # by events since then; None: anything
         self._all_at = 0.0
         self.look_at = 0.0
 
@@ -90,7 +84,7 @@ class ClusterReader:
         """Whether an event has named something of the cluster since the latest look."""
         return self._named != frozenset()
 
-    def hear(self, named: Optional[FrozenSet[str]]) -> None:
+    def hear(self, named: Optional[frozenset[str]]) -> None:
         """Take in ids that events name; None: they may have named anything."""
         if named is None or self._named is None:
             self._named = None
@@ -162,7 +156,7 @@ class ClusterReader:
 
     def _hosts(
         self, former: ClusterState, statistics: bool = False
-    ) -> Tuple[Dict[str, HostState], List[EngineReply]]:
+    ) -> tuple[dict[str, HostState], list[EngineReply]]:
         read = self._executor.read_hosts
         hosts, replies = self._pages("hosts", self._search, read, statistics)
         if not hosts:
@@ -184,10 +178,10 @@ class ClusterReader:
 
     def _pages(
         self, kind: str, search: str, read: ReadPage[State], statistics: bool = False
-    ) -> Tuple[Dict[str, State], List[EngineReply]]:
+    ) -> tuple[dict[str, State], list[EngineReply]]:
         """All that a search finds."""
-        found: Dict[str, State] = {}
-        replies: List[EngineReply] = []
+        found: dict[str, State] = {}
+        replies: list[EngineReply] = []
         for number in range(1, _MOST_PAGES + 1):
             self._check_stopping()
             deadline = time.monotonic() + _PAGE_SECONDS
@@ -205,9 +199,9 @@ class ClusterReader:
 
     def _by_ids(
         self, kind: str, ids: Collection[str], read: ReadPage[State], statistics: bool = False
-    ) -> Tuple[Dict[str, State], List[EngineReply]]:
-        found: Dict[str, State] = {}
-        replies: List[EngineReply] = []
+    ) -> tuple[dict[str, State], list[EngineReply]]:
+        found: dict[str, State] = {}
+        replies: list[EngineReply] = []
         for document in self._inventory.pages_of(kind, ids, _PAGE_SECONDS, statistics):
             self._check_stopping()
             states, reply = self._read(read, document)
@@ -219,7 +213,7 @@ class ClusterReader:
         if self._stopping.is_set():
             raise EngineUnavailable("it is not asked any more: the daemon stops, or reloads")
 
-    def _read(self, read: ReadPage[State], page: Document) -> Tuple[Dict[str, State], EngineReply]:
+    def _read(self, read: ReadPage[State], page: Document) -> tuple[dict[str, State], EngineReply]:
         try:
             pack, states = read(page, time.monotonic() + _PAGE_SECONDS)
         except UnreadableDocument as error:
@@ -227,7 +221,7 @@ class ClusterReader:
         kept = page if self._inventory.keeps_documents else None
         return states, EngineReply(kept, tuple(states), pack)
 
-    def _joined(self, replies: Sequence[EngineReply]) -> Tuple[EngineReply, ...]:
+    def _joined(self, replies: Sequence[EngineReply]) -> tuple[EngineReply, ...]:
         """One reply of several: else each call of a plugin would join them."""
         if self._inventory.keeps_documents:
             return tuple(replies)
@@ -240,7 +234,7 @@ class ClusterReader:
     ) -> ClusterState:
         """Without those that are in another cluster by now: what is asked for by id may be."""
 
-        def stays(entities: Mapping[str, State]) -> Dict[str, State]:
+        def stays(entities: Mapping[str, State]) -> dict[str, State]:
             return {key: each for key, each in entities.items() if each.cluster == self._cluster}
 
         return ClusterState(stays(hosts), stays(vms))

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import FrozenSet, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Optional
 
 from ovirt_scheduler.clusters.drive import ClusterDrive
 from ovirt_scheduler.engine.inventory import Inventory
@@ -45,7 +46,7 @@ class ClusterThreads:
         for thread in self._threads:
             thread.start()
 
-    def state(self) -> Tuple[ClusterLook, ...]:
+    def state(self) -> tuple[ClusterLook, ...]:
         """How each cluster is looked after."""
         return tuple(each.cluster.state() for each in self._clusters.values())
 
@@ -122,9 +123,9 @@ class _ClusterThread(threading.Thread):
         self._ends = stopped
         self._lock = threading.Lock()
         self._news = threading.Event()
-        self._named: Optional[FrozenSet[str]] = frozenset()
+        self._named: Optional[frozenset[str]] = frozenset()
 
-    def wake(self, named: Optional[FrozenSet[str]]) -> None:
+    def wake(self, named: Optional[frozenset[str]]) -> None:
         """Take in what events named; None: it may be anything."""
         if named == frozenset():
             return

@@ -8,9 +8,10 @@ import json
 import os
 import sys
 import time
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Collection, List, Mapping, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Callable, NoReturn, Optional
 
 from ovirt_scheduler.command import tables
 from ovirt_scheduler.command.tables import Shown
@@ -60,7 +61,7 @@ class Intermixed(Parser):
 
     def parse_known_args(  # type: ignore[override]
         self, args: Any = None, namespace: Any = None
-    ) -> Tuple[argparse.Namespace, List[str]]:
+    ) -> tuple[argparse.Namespace, list[str]]:
         """Parse options and words in any order."""
         if self._within:  # older argparse comes back here, for the options and for the words
             return super().parse_known_args(args, namespace)

@@ -6,8 +6,10 @@ import argparse
 import contextlib
 import os
 import sys
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
-from typing import Callable, ContextManager, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Optional
 
 from ovirt_scheduler.command import arguments, inputs, recorded, status, terminal
 from ovirt_scheduler.command.tables import Shown
@@ -34,7 +36,7 @@ _WITH_HOSTS = ("filter", "score", "balance", "select")  # of the calls
 
 
 # What each call takes beside options: name, metavar, how many, help.
-_WORDS: Mapping[str, Sequence[Tuple[str, str, Optional[str], str]]] = {
+_WORDS: Mapping[str, Sequence[tuple[str, str, Optional[str], str]]] = {
     "filter": [("unit", "NAME", "+", "of a filter")],
     "score": [("unit", "NAME[=FACTOR]", "+", "of a cost function; factor 1")],
     "balance": [("unit", "NAME", None, "of the balance")],
@@ -126,7 +128,7 @@ def _note_old_versions(options: argparse.Namespace) -> None:
     )
 
 
-def _calls(options: argparse.Namespace) -> ContextManager[terminal.Call]:
+def _calls(options: argparse.Namespace) -> AbstractContextManager[terminal.Call]:
     if options.local:
         return terminal.local(arguments.settings(options))
     return contextlib.nullcontext(_of_daemon(options))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import ContextManager, Iterator, List
 
 from ovirt_scheduler import manual
 from ovirt_scheduler.command import arguments
@@ -148,7 +149,7 @@ def switch(settings: Settings, state: Path) -> Shown:
     except OSError as error:
         raise NotOverwritten(f"{error.filename}: {error.strerror}") from None
     used = certificates.files_in(folder).certificate
-    steps: List[str] = [f"{_RELOAD} has the daemon use it from now on"]
+    steps: list[str] = [f"{_RELOAD} has the daemon use it from now on"]
     if _stores():
         steps.append("ovirt-scheduler setup --engine has the engine trust it under its usual name")
     text = f"{used} is the new one; the former pair lies in {former}.\nNext:\n"
@@ -158,7 +159,7 @@ def switch(settings: Settings, state: Path) -> Shown:
     )
 
 
-def _acting_as_owner(state: Path) -> ContextManager[None]:
+def _acting_as_owner(state: Path) -> AbstractContextManager[None]:
     """What is written belongs to whom the state folder belongs to: the daemon's user, not root."""
     try:
         found = state.stat()
@@ -204,7 +205,7 @@ def _trust(file: Path) -> Iterator[str]:
     yield f"whoever has a copy of the one in use (--ca, --cacert): {file}, too"
 
 
-def _stores() -> List[str]:
+def _stores() -> list[str]:
     """The trust stores that setup has put the certificate into; none if its record is closed."""
     try:
         record = install_record.load(Machine(Path("/"), live=True))

@@ -6,9 +6,10 @@ import argparse
 import json
 import subprocess
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple, Union
+from typing import NamedTuple, Union
 
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import Catalogue
@@ -27,7 +28,7 @@ from ovirt_scheduler.settings.config import Settings
 _READ_SECONDS = 60.0  # for all files
 _ENGINE_SECONDS = 20.0  # for all that is asked of the engine
 
-_Certificates = Tuple[CertificateReport, ...]
+_Certificates = tuple[CertificateReport, ...]
 
 
 def add(to: arguments.Add) -> None:
@@ -54,7 +55,7 @@ class _Plugins(NamedTuple):
     """What there is in the plugins' files, and what is wrong with them."""
 
     catalogue: Catalogue
-    remarks: Tuple[PluginError, ...]  # on those that load
+    remarks: tuple[PluginError, ...]  # on those that load
     unread: str  # why there are no remarks
 
     @property
@@ -131,7 +132,7 @@ def _cluster_problems(settings: Settings, catalogue: Catalogue) -> Iterator[str]
             yield str(problem)
 
 
-def _remarks(catalogue: Catalogue) -> Tuple[Tuple[PluginError, ...], str]:
+def _remarks(catalogue: Catalogue) -> tuple[tuple[PluginError, ...], str]:
     """Remarks on Python 2 in the plugins' files, and on names that nobody defines.
 
     If the files cannot be read for it, there are none, and a warning that says why.
@@ -155,15 +156,15 @@ def _remarks(catalogue: Catalogue) -> Tuple[Tuple[PluginError, ...], str]:
     ), ""
 
 
-def _located(problem: PluginError) -> Dict[str, object]:
+def _located(problem: PluginError) -> dict[str, object]:
     return {"file": problem.file, "line": problem.line, "message": problem.message}
 
 
-def _units(catalogue: Catalogue) -> List[PolicyUnit]:
+def _units(catalogue: Catalogue) -> list[PolicyUnit]:
     return sorted(catalogue.all_units.values(), key=lambda unit: (unit.name, unit.kind.value))
 
 
-def _drivers(catalogue: Catalogue) -> List[DriverUnit]:
+def _drivers(catalogue: Catalogue) -> list[DriverUnit]:
     return [catalogue.drivers[name] for name in sorted(catalogue.drivers)]
 
 
@@ -171,7 +172,7 @@ def _file(unit: Union[PolicyUnit, DriverUnit]) -> str:
     return unit.plugin.modules[0].path
 
 
-def _fields(catalogue: Catalogue, certificates: _Certificates) -> Dict[str, object]:
+def _fields(catalogue: Catalogue, certificates: _Certificates) -> dict[str, object]:
     return {
         "certificates": [each.fields() for each in certificates],
         "units": [

@@ -13,9 +13,10 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Optional, Sequence, Type
+from typing import Any, Optional
 
 from ovirt_scheduler import __version__
 from ovirt_scheduler.command import (
@@ -98,7 +99,7 @@ def _prepare_streams() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def parser(command: Type[arguments.Parser] = arguments.Parser) -> arguments.Parser:
+def parser(command: type[arguments.Parser] = arguments.Parser) -> arguments.Parser:
     """Make the parser of the whole command line, with its help.
 
     Args:

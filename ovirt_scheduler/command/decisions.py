@@ -6,8 +6,9 @@ import argparse
 import itertools
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import List, Optional, Sequence, Tuple
+from typing import Optional
 
 from ovirt_scheduler.command import arguments, calls, tables
 from ovirt_scheduler.command.recorded import Record, Recorded
@@ -141,7 +142,7 @@ def _events(kept: Reader, options: argparse.Namespace, wanted: Query) -> Shown:
     return Shown(text, found)
 
 
-def _event(event: Record) -> Tuple[str, str, str]:
+def _event(event: Record) -> tuple[str, str, str]:
     more = (
         f"{name} {'; '.join(value) if isinstance(value, list) else value}"
         for name, value in event.items()
@@ -178,7 +179,7 @@ def _print(found: Sequence[Record], output: str) -> Sequence[Record]:
     return found
 
 
-def _since(recorded: Recorded, wanted: Query, newest: Sequence[Record]) -> List[Record]:
+def _since(recorded: Recorded, wanted: Query, newest: Sequence[Record]) -> list[Record]:
     """Those that were recorded after the newest that is known."""
     known = {each["id"] for each in newest}
     limit = _FIRST_LOOK
@@ -190,7 +191,7 @@ def _since(recorded: Recorded, wanted: Query, newest: Sequence[Record]) -> List[
         limit = min(MOST_ROWS, limit * 4)
 
 
-def _row(decision: Record) -> Tuple[str, str, str, str, str]:
+def _row(decision: Record) -> tuple[str, str, str, str, str]:
     shown = explanation.cleaned(decision)
     failed = [unit["name"] for unit in shown["units"] if explanation.has_failed(unit)]
     vm = explanation.vm_name(shown) if "vm" in shown else ""

@@ -7,13 +7,14 @@ import contextlib
 import json
 import re
 import sys
-from typing import Dict, Iterable, Iterator, Mapping, NamedTuple, Optional, Tuple, Union
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple, Optional, Union
 from xml.etree import ElementTree
 
 from ovirt_scheduler.errors import BadInput, BadUsage, UnreadableDocument
 from ovirt_scheduler.model.requests import is_document
 
-HostsInput = Union[str, Tuple[str, ...]]  # a document, or ids (contract 1.4)
+HostsInput = Union[str, tuple[str, ...]]  # a document, or ids (contract 1.4)
 
 # For a call that names no VM: one of which nothing is known but its id.
 NO_VM = "00000000-0000-0000-0000-000000000000"
@@ -27,7 +28,7 @@ class Inputs(NamedTuple):
     properties: Mapping[str, str] = {}
     vms: HostsInput = ()  # all of the cluster
 
-    def parameters(self, with_vm: bool = True) -> Tuple[object, ...]:
+    def parameters(self, with_vm: bool = True) -> tuple[object, ...]:
         """Hosts, VM and properties, as the methods of XML-RPC take them."""
         hosts = self.hosts if isinstance(self.hosts, str) else list(self.hosts)
         return (hosts, self.vm, self.properties) if with_vm else (hosts, self.properties)
@@ -121,7 +122,7 @@ def vm(file: str) -> str:
     return words[0]
 
 
-def pairs(items: Iterable[str]) -> Dict[str, str]:
+def pairs(items: Iterable[str]) -> dict[str, str]:
     """Read items of the form ``key=value``.
 
     Raises:
@@ -136,7 +137,7 @@ def pairs(items: Iterable[str]) -> Dict[str, str]:
     return found
 
 
-def factors(option: str, items: Iterable[str]) -> Iterator[Tuple[str, Optional[int]]]:
+def factors(option: str, items: Iterable[str]) -> Iterator[tuple[str, Optional[int]]]:
     """Read items of the form ``NAME`` or ``NAME=FACTOR``.
 
     Args:
@@ -153,7 +154,7 @@ def factors(option: str, items: Iterable[str]) -> Iterator[Tuple[str, Optional[i
             raise BadUsage(f"{option} {item}: the factor of {name} has to be an integer") from None
 
 
-def arguments(items: Iterable[str]) -> Dict[str, object]:
+def arguments(items: Iterable[str]) -> dict[str, object]:
     """Read items of the form ``key=value``, where a value is JSON, or else text.
 
     ``key=@FILE`` stands for the text of a file, such as a document of hosts.
@@ -162,7 +163,7 @@ def arguments(items: Iterable[str]) -> Dict[str, object]:
         BadUsage: one has no ``=``.
         BadInput: its file cannot be read.
     """
-    found: Dict[str, object] = {}
+    found: dict[str, object] = {}
     for key, value in pairs(items).items():
         if value.startswith("@"):
             found[key] = _read(value[1:])
@@ -173,7 +174,7 @@ def arguments(items: Iterable[str]) -> Dict[str, object]:
     return found
 
 
-def names(hosts: HostsInput, tag: str = "host") -> Dict[str, str]:
+def names(hosts: HostsInput, tag: str = "host") -> dict[str, str]:
     """The name of each host by its id, in the order of the document.
 
     Args:

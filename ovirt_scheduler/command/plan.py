@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Mapping, Optional
+from typing import Any, Optional
 
 from ovirt_scheduler.command import arguments, tables
 from ovirt_scheduler.command.status import ask

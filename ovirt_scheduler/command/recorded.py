@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import datetime, timezone
-from typing import Any, Dict, List, Optional, Protocol, cast
+from typing import Any, Optional, Protocol, cast
 
 from ovirt_scheduler.command.terminal import Call
 from ovirt_scheduler.errors import CallRefused, HistoryUnreadable, NoAnswer
@@ -13,7 +13,7 @@ from ovirt_scheduler.model.requests import AnswerForm
 
 _SECONDS, _PAUSE = 1.0, 0.05  # for which a record is waited for, and between two looks
 
-Record = Dict[str, Any]  # a decision (contract 8.1)
+Record = dict[str, Any]  # a decision (contract 8.1)
 
 
 class Recorded(Protocol):
@@ -22,7 +22,7 @@ class Recorded(Protocol):
     def decision(self, decision: str) -> Optional[Record]:
         """The record of that id; None where there is none."""
 
-    def decisions(self, query: Query) -> List[Record]:
+    def decisions(self, query: Query) -> list[Record]:
         """The records that fit, the newest first."""
 
 
@@ -65,7 +65,7 @@ class OfDaemon:
         """The record of that id; None where there is none."""
         return cast("Record", self._call(AnswerForm.DESIGN, "decision", decision).answer) or None
 
-    def decisions(self, query: Query) -> List[Record]:
+    def decisions(self, query: Query) -> list[Record]:
         """The records that fit, the newest first; the daemon is asked for one outcome at most."""
         asked = {name: value for name, value in vars(query).items() if value not in (None, ())}
         if query.outcomes:
@@ -73,4 +73,4 @@ class OfDaemon:
         for name in {"since", "until"} & asked.keys():
             moment = datetime.fromtimestamp(asked[name], timezone.utc)
             asked[name] = moment.isoformat().replace("+00:00", "Z")
-        return cast("List[Record]", self._call(AnswerForm.DESIGN, "decisions", asked).answer)
+        return cast("list[Record]", self._call(AnswerForm.DESIGN, "decisions", asked).answer)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Dict, Iterator, List, Sequence, Tuple
 
 from ovirt_scheduler.command import arguments, decisions, inputs, tables
 from ovirt_scheduler.command.arguments import tell_progress
@@ -111,7 +111,7 @@ def _changes(options: argparse.Namespace) -> Changes:
     Raises:
         BadUsage: a factor that is none.
     """
-    factors: Dict[str, int] = {}
+    factors: dict[str, int] = {}
     for name, factor in inputs.factors("--set", options.set):
         if factor is None:
             raise BadUsage(f"--set {name}: write the factor, too: --set {name}=2")
@@ -178,7 +178,7 @@ def _sums(comparison: Comparison) -> str:
         ("DECISIVE", comparison.before.decisive, comparison.after.decisive),
         ("WINNER", comparison.before.wins, comparison.after.wins),
     ):
-        rows: List[Tuple[str, int, int]] = [
+        rows: list[tuple[str, int, int]] = [
             (name, before[name], after[name]) for name in dict.fromkeys((*before, *after))
         ]
         if rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, Mapping, Sequence, Tuple
+from collections.abc import Iterator, Mapping, Sequence
 from xml.etree import ElementTree
 
 from ovirt_scheduler.command import inputs, terminal
@@ -41,7 +41,7 @@ _STATUSES: Mapping[str, Sequence[str]] = {
 }  # fmt: skip
 
 
-def by_itself(driver: DriverUnit, asked: Inputs) -> List[str]:
+def by_itself(driver: DriverUnit, asked: Inputs) -> list[str]:
     """The methods that a scheduler is asked for unless somebody says which."""
     found = [method for method in _BY_ITSELF if driver.defines(method)]
     return [method for method in found if method == "select_host" or asked.vms]
@@ -62,7 +62,7 @@ def not_asked(driver: DriverUnit, asked: Inputs) -> Iterator[str]:
         yield f"{of_driver}: --call {each.name} calls {each.name}{each.signature}"
 
 
-def with_method(drivers: Sequence[DriverUnit], path: str, method: str) -> List[DriverUnit]:
+def with_method(drivers: Sequence[DriverUnit], path: str, method: str) -> list[DriverUnit]:
     """The drivers of a file that have a method.
 
     Raises:
@@ -114,20 +114,20 @@ def call_method(
         return terminal.any_hosts(call, driver.name, asked)
     if not asked.vms:
         raise BadUsage(f"{method} is about VMs: give --vms FILE, or --cluster FILE")
-    change: Tuple[str, ...] = ()
+    change: tuple[str, ...] = ()
     if subject is not None:
         change, asked = _change(method, subject, named, asked)
     return terminal.migrations(call, _ASKED[method], driver.name, asked, change)
 
 
-def _callable(driver: DriverUnit) -> List[str]:
+def _callable(driver: DriverUnit) -> list[str]:
     own = [each.name for each in driver.methods if each.name not in INTERFACE_METHODS]
     return [*filter(driver.defines, _ASKED), *(own if driver.topic else ())]
 
 
 def _change(
     method: str, subject: str, named: Mapping[str, str], asked: Inputs
-) -> Tuple[Tuple[str, ...], Inputs]:
+) -> tuple[tuple[str, ...], Inputs]:
     """What a hook is told, and the documents as they are after that."""
     for name in (subject, "new_status"):
         if not named.get(name):
@@ -163,7 +163,7 @@ def find(document: HostsInput, subject: str, wanted: str) -> str:
     raise BadUsage(f"there is no {_WORDS[subject]} {wanted!r} among the {len(known)}{hint}")
 
 
-def _with_status(document: HostsInput, identity: str, status: str) -> Tuple[str, HostsInput]:
+def _with_status(document: HostsInput, identity: str, status: str) -> tuple[str, HostsInput]:
     """The status that a document tells, and the document with another one."""
     if not isinstance(document, str):
         return "", document

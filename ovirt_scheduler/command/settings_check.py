@@ -8,8 +8,9 @@ import http.client
 import socket
 import ssl
 import xmlrpc.client
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Dict, Iterator, NamedTuple
+from typing import NamedTuple
 
 from ovirt_scheduler.command import arguments
 from ovirt_scheduler.errors import AddressUnavailable, ConfigError
@@ -57,7 +58,7 @@ class ListeningReport(NamedTuple):
     daemon: bool = False  # whether a daemon listens there already
     problem: str = ""
 
-    def fields(self) -> Dict[str, object]:
+    def fields(self) -> dict[str, object]:
         """The report for JSON."""
         return {**self._asdict(), "problem": self.problem or None}
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Dict, Mapping, Optional
+from typing import Optional
 
 from ovirt_scheduler.command import arguments, inputs, tables
 from ovirt_scheduler.command.arguments import tell_progress
@@ -110,7 +111,7 @@ def _simulate(options: argparse.Namespace) -> Shown:
     policies = _policies(options, taken.cluster)
     if options.balancings < 1:
         raise BadUsage("--balancings: at least 1")
-    simulated: Dict[str, Outcome] = {}
+    simulated: dict[str, Outcome] = {}
     with runtime.started(settings) as running:
         running.registry.refresh()
         for words, of_cluster in policies.items():
@@ -152,7 +153,7 @@ def _policies(options: argparse.Namespace, cluster: str) -> Mapping[str, Cluster
     file: Optional[Path] = options.config or (default if default.exists() else None)
     name = options.section or cluster
     changes = inputs.pairs(options.set)
-    found: Dict[str, ClusterSettings] = {}
+    found: dict[str, ClusterSettings] = {}
     for option, more in (("--set", {}), ("--against", inputs.pairs(options.against))):
         if option == "--set" or more:
             whole = {**changes, **more}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import keyword
 import string
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Collection, Dict, Mapping, NamedTuple, Sequence, Tuple
+from typing import NamedTuple
 
 from ovirt_scheduler.command import arguments
 from ovirt_scheduler.command.tables import Shown
@@ -79,7 +80,7 @@ PARTS: Mapping[str, Part] = {
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 
-def write(folder: Path, name: str, parts: Collection[str]) -> Tuple[Path, ...]:
+def write(folder: Path, name: str, parts: Collection[str]) -> tuple[Path, ...]:
     """Write NAME.py, NAME.conf and tests/test_NAME.py; all of them or none.
 
     The test is in a folder of its own: the daemon would load it as a plugin beside plugins.
@@ -129,7 +130,7 @@ def _filled(words: Mapping[str, str], suffix: str, templates: Sequence[str]) -> 
     return string.Template("".join(texts)).substitute(words)
 
 
-def _write(files: Dict[Path, str]) -> None:
+def _write(files: dict[Path, str]) -> None:
     written = []
     try:
         for path, text in files.items():

@@ -6,8 +6,9 @@ import argparse
 import json
 import socket
 import time
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, Collection, Dict, Iterator, List, Optional
+from typing import Any, Optional
 
 from ovirt_scheduler.command import arguments, tables
 from ovirt_scheduler.command.tables import Shown
@@ -94,8 +95,8 @@ def old_versions(state: Path, units: Optional[Collection[str]] = None) -> Iterat
             yield f"{unit['name']}: {unit['because']}"
 
 
-def _text(report: Dict[str, Any]) -> str:
-    lines: List[str] = [report["line"]]
+def _text(report: dict[str, Any]) -> str:
+    lines: list[str] = [report["line"]]
     for problem in report["problems"]:
         since = (
             f", since {status.shown(problem['since'], time.time())}" if "since" in problem else ""

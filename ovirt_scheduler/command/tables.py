@@ -10,7 +10,8 @@ import json
 import shutil
 import sys
 import textwrap
-from typing import Any, List, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Optional
 
 from ovirt_scheduler.log.format import printable
 
@@ -80,7 +81,7 @@ def _terminal_width() -> Optional[int]:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def _narrow(widths: List[int], wanted: Optional[int]) -> None:
+def _narrow(widths: list[int], wanted: Optional[int]) -> None:
     """Make the widest column narrower, again and again, until a line fits."""
     if wanted is None:
         return
@@ -91,12 +92,12 @@ def _narrow(widths: List[int], wanted: Optional[int]) -> None:
         widths[widths.index(widest)] -= 1
 
 
-def _folded(cells: List[str], widths: List[int]) -> List[List[str]]:
+def _folded(cells: list[str], widths: list[int]) -> list[list[str]]:
     """The lines of a row: each cell broken at white space, or anywhere if there is none."""
     columns = [textwrap.wrap(cell, width) or [""] for cell, width in zip(cells, widths)]
     height = max(map(len, columns))
     return [[column[i] if i < len(column) else "" for column in columns] for i in range(height)]
 
 
-def _line(cells: List[str], widths: List[int]) -> str:
+def _line(cells: list[str], widths: list[int]) -> str:
     return _GAP.join(cell.ljust(width) for cell, width in zip(cells, widths)).rstrip()

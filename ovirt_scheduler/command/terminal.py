@@ -13,9 +13,10 @@ import http.client
 import itertools
 import ssl
 import xmlrpc.client
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Optional
 from urllib.parse import SplitResult, urlsplit
 from xml.etree import ElementTree
 from xml.parsers.expat import ExpatError
@@ -182,7 +183,7 @@ def run_filters(call: Call, units: Sequence[str], inputs: Inputs) -> Shown:
 def run_cost_functions(call: Call, factors: Mapping[str, int], inputs: Inputs) -> Shown:
     """Ask for the weighted sum of costs of each host; the best host comes first."""
     answer = _Answer(call(_ENGINE, "runCostFunctions", dict(factors), *inputs.parameters()))
-    costs: Dict[str, int] = {}
+    costs: dict[str, int] = {}
     for host, cost, *unit in answer.result:
         # With a unit's name it is that unit's own cost (contract 3.4).
         costs[host] = costs.get(host, 0) + cost * (factors[unit[0]] if unit else 1)
@@ -243,7 +244,7 @@ def select_host(call: Call, scheduler: str, inputs: Inputs) -> Shown:
     host = answer.result
     host_names = names(inputs.hosts)
     others = [each for each in answer.best_first(host_names) if each != host]
-    rows: List[Tuple[Optional[str], str, str]] = [
+    rows: list[tuple[Optional[str], str, str]] = [
         (host_names[each], each, "not selected") for each in others
     ]
     if not host:
@@ -293,7 +294,7 @@ def schedule(call: Call, topic: str, method: str, arguments: Mapping[str, object
     return answer.shown("" if result == "" else text, {"result": result}, nothing=text)
 
 
-def _called(hosts: Sequence[str], host_names: Mapping[str, str]) -> List[str]:
+def _called(hosts: Sequence[str], host_names: Mapping[str, str]) -> list[str]:
     """The name of each host, or its id where it has no name."""
     return [host_names.get(host) or host for host in hosts]
 
@@ -313,7 +314,7 @@ class _Answer:
     """A reply in the engine form, taken apart (contract 3.2)."""
 
     def __init__(self, reply: Reply) -> None:
-        fields: Dict[str, Any] = reply.answer
+        fields: dict[str, Any] = reply.answer
         self.result = fields["result"]
         self._calls = reply.results
         self._problems = [
@@ -348,7 +349,7 @@ class _Answer:
             return tables.table(headings, rows)
         return tables.table([*headings, "WHY"], [[*row, reason] for row, reason in zip(rows, why)])
 
-    def best_first(self, hosts: Iterable[str]) -> List[str]:
+    def best_first(self, hosts: Iterable[str]) -> list[str]:
         """The hosts by their ranks, where these are known; those that have none come last."""
         decided = () if self.record is None else self.record.get("hosts", ())
         ranks = {each["id"]: each["rank"] for each in decided if "rank" in each}
@@ -386,7 +387,7 @@ def _printed(result: CallResult) -> Iterator[str]:
             yield f"{result.unit}: {heading}:\n{text.rstrip()}\n"
 
 
-def _call_fields(result: CallResult) -> Dict[str, object]:
+def _call_fields(result: CallResult) -> dict[str, object]:
     """How a plugin call ended, for JSON."""
     return {
         "unit": result.unit,
@@ -400,7 +401,7 @@ def _call_fields(result: CallResult) -> Dict[str, object]:
     }
 
 
-def _unit(element: ElementTree.Element) -> Dict[str, object]:
+def _unit(element: ElementTree.Element) -> dict[str, object]:
     """One unit of the discover document (contract 2.1)."""
     return {
         "name": element.get("name") or element.findtext("name"),

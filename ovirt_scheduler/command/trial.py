@@ -10,10 +10,11 @@ import argparse
 import contextlib
 import sys
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, NamedTuple, Optional
 
 from ovirt_scheduler import manual
 from ovirt_scheduler.catalogue import files as plugin_files
@@ -131,7 +132,7 @@ def _run(options: argparse.Namespace) -> Shown:
 
 def _stamps(options: argparse.Namespace, watched: Sequence[Path]) -> plugin_files.Stamps:
     """What differs after an edit of the plugin, its conf file or one of the files given."""
-    found: Dict[Path, Optional[plugin_files.Stamp]] = {}
+    found: dict[Path, Optional[plugin_files.Stamp]] = {}
     with contextlib.suppress(SchedulerError, OSError):  # one of them is just being replaced
         settings = settings_for(arguments.settings(options), options.plugin)
         conf = settings.plugins_conf_path / f"{options.plugin.stem}.conf"
@@ -192,7 +193,7 @@ class _Answer(NamedTuple):
     words: str  # what was called
     called: Mapping[str, object]  # the same for JSON
     shown: Shown
-    notes: Tuple[str, ...] = ()  # on what the call left behind
+    notes: tuple[str, ...] = ()  # on what the call left behind
 
 
 def settings_for(settings: Settings, path: Path) -> Settings:
@@ -210,7 +211,7 @@ def settings_for(settings: Settings, path: Path) -> Settings:
 def run(
     settings: Settings,
     path: Path,
-    kinds: Tuple[Kind, ...],
+    kinds: tuple[Kind, ...],
     asked: Inputs,
     called: Sequence[str] = (),
     engine: Optional[MadeEngine] = None,
@@ -257,14 +258,14 @@ def run(
 
 
 # What is called, in words and for JSON, and what calls it.
-_Question = Tuple[str, Mapping[str, object], Callable[[], Shown]]
+_Question = tuple[str, Mapping[str, object], Callable[[], Shown]]
 
 
 def _questions(
     call: terminal.Call,
     loaded: LoadedPlugin,
     path: Path,
-    kinds: Tuple[Kind, ...],
+    kinds: tuple[Kind, ...],
     asked: Inputs,
     called: Sequence[str],
 ) -> Iterator[_Question]:
@@ -345,7 +346,7 @@ def _ask(call: terminal.Call, unit: PolicyUnit, asked: Inputs) -> Shown:
     return terminal.run_balance(call, unit.name, asked)
 
 
-def _why_not_kept(executor: Executor) -> Tuple[str, ...]:
+def _why_not_kept(executor: Executor) -> tuple[str, ...]:
     """Notes on what the latest call left behind in the plugin's process, which ends the process."""
     return tuple(
         f"after this call the plugin's process cannot be kept: {why}; each such call starts a new "
@@ -386,7 +387,7 @@ def _text(answer: _Answer) -> str:
     return f"{answer.words}: {ended}\n{more}{answer.shown.text}"
 
 
-def _fields(answer: _Answer, notes: Sequence[str]) -> Dict[str, object]:
+def _fields(answer: _Answer, notes: Sequence[str]) -> dict[str, object]:
     """The answer for JSON, together with how the call ended."""
     fields = {**answer.called, **answer.shown.fields}
     # The last call is that of the scheduler, after the units that a property named.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Callable, Iterable, Iterator, Optional, Sequence
+from typing import Callable, Optional
 
 from ovirt_scheduler.command import arguments, calls, tables
 from ovirt_scheduler.command.recorded import Recorded

@@ -11,8 +11,9 @@ import logging
 import os
 import socket
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Callable, Mapping, Optional
+from typing import Callable, Optional
 
 from OpenSSL import SSL
 

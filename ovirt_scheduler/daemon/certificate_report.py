@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional
 
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.security import certificates
@@ -22,7 +22,7 @@ class CertificateReport(NamedTuple):
     described: Optional[Description] = None  # None where it cannot be used, or is not there yet
     problem: str = ""
 
-    def fields(self) -> Dict[str, object]:
+    def fields(self) -> dict[str, object]:
         """The report as JSON has it."""
         found = self.described
         return {
@@ -74,7 +74,7 @@ def server_files(settings: Settings, state: Path) -> CertificateFiles:
     return CertificateFiles(settings.ssl_certificate, settings.ssl_key)
 
 
-def report(settings: Settings, state: Path, days: int = DAYS) -> Tuple[CertificateReport, ...]:
+def report(settings: Settings, state: Path, days: int = DAYS) -> tuple[CertificateReport, ...]:
     """Report on every certificate that the daemon would use; nothing is changed.
 
     Args:
@@ -84,7 +84,7 @@ def report(settings: Settings, state: Path, days: int = DAYS) -> Tuple[Certifica
     if not settings.ssl:
         return ()
     files = server_files(settings, state)
-    reports: List[CertificateReport] = []
+    reports: list[CertificateReport] = []
     try:
         missing = settings.ssl_certificate is None and not files.certificate.parent.exists()
     except PermissionError:  # the state folder is closed, as the report says

@@ -15,8 +15,9 @@ import socketserver
 import struct
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, Mapping, Tuple
+from typing import Any, Callable
 
 from ovirt_scheduler.errors import SchedulerError
 
@@ -88,7 +89,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         # Not by the umask, which other threads make folders by just then.
         path.chmod(0o600)
 
-    def get_request(self) -> Tuple[socket.socket, Any]:
+    def get_request(self) -> tuple[socket.socket, Any]:
         """Accept a question; where a descriptor is lacking, not again and again at once."""
         try:
             return super().get_request()
@@ -112,7 +113,7 @@ class _Question(socketserver.StreamRequestHandler):
             line = self.rfile.readline(_LONGEST)
             self.wfile.write(f"{json.dumps(self._answer(line, user))}\n".encode())
 
-    def _answer(self, line: bytes, user: int) -> Dict[str, object]:
+    def _answer(self, line: bytes, user: int) -> dict[str, object]:
         if user not in (0, os.geteuid()):
             return {"error": "only root and the daemon's user may ask here"}
         try:

@@ -17,7 +17,7 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Future
-from typing import Callable, Deque, Optional, TypeVar
+from typing import Callable, Optional, TypeVar
 
 from ovirt_scheduler import __version__
 from ovirt_scheduler.daemon import log_output
@@ -118,7 +118,7 @@ class _Signals:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda _number, _frame: None)
         signal.set_wakeup_fd(self._written, warn_on_full_buffer=False)
-        self._kept: Deque[signal.Signals] = deque()
+        self._kept: deque[signal.Signals] = deque()
 
     def next(self) -> signal.Signals:
         """Wait for the next signal."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Mapping
+from collections.abc import Mapping
 
 from ovirt_scheduler.log import journal
 from ovirt_scheduler.log.file import LogFile, StandardError

@@ -10,7 +10,8 @@ import logging
 import os
 import socket
 import time
-from typing import Mapping, Optional, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Optional
 
 _log = logging.getLogger(__name__)
 

@@ -5,7 +5,8 @@ No document is opened, and nobody waits, but a second at most for a plugin that 
 
 from __future__ import annotations
 
-from typing import Iterator, Optional, Tuple
+from collections.abc import Iterator
+from typing import Optional
 
 from ovirt_scheduler import __version__
 from ovirt_scheduler.catalogue.snapshot import Catalogue
@@ -71,12 +72,12 @@ def _units(catalogue: Catalogue) -> Iterator[UnitState]:
 
 def _outdated(
     catalogue: Catalogue, plugin: PluginCode
-) -> Tuple[Optional[float], Optional[float], str]:
+) -> tuple[Optional[float], Optional[float], str]:
     """Which former version answers, since when, and why; None where it is the one of the file."""
     found = catalogue.outdated.get(plugin.modules[0].path)
     return (None, None, "") if found is None else (found.version, found.since, found.because)
 
 
-def _properties(properties: Optional[PropertySet]) -> Tuple[Tuple[str, str], ...]:
+def _properties(properties: Optional[PropertySet]) -> tuple[tuple[str, str], ...]:
     every = () if properties is None else properties.properties
     return tuple({each.name: each.pattern for each in every}.items())

@@ -7,8 +7,9 @@ The daemon has a runtime for as long as it runs. A command that runs plugins its
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional
 
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
@@ -38,7 +39,7 @@ class Services(NamedTuple):
     drivers: DriverService
     history: Optional[Reader] = None  # None for a command, which keeps nothing
 
-    def methods(self) -> Tuple[Method, ...]:
+    def methods(self) -> tuple[Method, ...]:
         """The methods of the XML-RPC interface, which call these services."""
         return (
             *unit_methods.methods(
@@ -82,7 +83,7 @@ class Runtime:
         self._shadows = None if self.history is None else Shadows(self.executor, self.history)
         self._selections = Selections()
         # Calls under way may use a former one.
-        self._inventories: Dict[EngineSettings, Inventory] = {}
+        self._inventories: dict[EngineSettings, Inventory] = {}
         self.services = self.prepare(settings)
         self._bound_history(settings)
 

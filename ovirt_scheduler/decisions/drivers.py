@@ -7,9 +7,10 @@ shows it or acts on it.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Callable, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Optional
 
 from ovirt_scheduler.catalogue.snapshot import Catalogue, UnitCalls
 from ovirt_scheduler.decisions import engine_data, log
@@ -55,7 +56,7 @@ class DriverService(Service):
 
     selections: Selections = field(default_factory=Selections)
 
-    def schedulers(self) -> Tuple[DriverUnit, ...]:
+    def schedulers(self) -> tuple[DriverUnit, ...]:
         """All schedulers by name, after a fresh look at the folders."""
         drivers = self.registry.refresh().drivers
         return tuple(drivers[name] for name in sorted(drivers) if drivers[name].interfaces)
@@ -236,8 +237,8 @@ class DriverService(Service):
         self,
         request: DriverRequest,
         begun: float,
-        filters: Sequence[Tuple[WantedUnit, UnitCall]] = (),
-        costs: Sequence[Tuple[WantedUnit, UnitCall]] = (),
+        filters: Sequence[tuple[WantedUnit, UnitCall]] = (),
+        costs: Sequence[tuple[WantedUnit, UnitCall]] = (),
     ) -> DriverJob:
         """A request's job.
 
@@ -271,7 +272,7 @@ class DriverService(Service):
 
     def _with_engine(
         self, job: DriverJob, known: Optional[EngineReplies]
-    ) -> Tuple[DriverJob, Tuple[str, ...]]:
+    ) -> tuple[DriverJob, tuple[str, ...]]:
         subjects = job.subjects
         hosts = subjects.hosts if isinstance(subjects.hosts, tuple) else ()
         vms = subjects.vms if isinstance(subjects.vms, tuple) else ()
@@ -301,8 +302,8 @@ def _log_calls(request: DriverRequest, execution: DriverExecution) -> None:
 
 
 def _looks(
-    shadows: UnitCalls, job: DriverJob, execution: DriverExecution, left: Tuple[str, ...]
-) -> List[Look]:
+    shadows: UnitCalls, job: DriverJob, execution: DriverExecution, left: tuple[str, ...]
+) -> list[Look]:
     """The calls of units in shadow.
 
     Args:
@@ -325,7 +326,7 @@ def _looks(
     ]
 
 
-def _left(job: DriverJob, execution: DriverExecution) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
+def _left(job: DriverJob, execution: DriverExecution) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The hosts that the filters left, and the errors that belong to no single policy unit."""
     policies = [call.unit.on_failure for call in job.filters]
     left, of_filters = aggregate.filtered(execution.hosts, execution.filters, policies)

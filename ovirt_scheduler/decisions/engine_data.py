@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Optional, Protocol, Sequence, Tuple, TypeVar, cast
+from typing import Optional, Protocol, TypeVar, cast
 
 from ovirt_scheduler.errors import EngineUnavailable
 from ovirt_scheduler.model.decisions import Job
@@ -42,7 +43,7 @@ def add(
     vm: Optional[str],
     vms: Sequence[str] = (),
     known: Optional[EngineReplies] = None,
-) -> Tuple[AnyJob, Tuple[str, ...]]:
+) -> tuple[AnyJob, tuple[str, ...]]:
     """Ask the engine, within the job's deadline.
 
     Args:
@@ -74,7 +75,7 @@ def add(
 
 def add_for_units(
     job: Job, inventory: Optional[EngineData], known: Optional[EngineReplies] = None
-) -> Tuple[Job, Tuple[str, ...]]:
+) -> tuple[Job, tuple[str, ...]]:
     """As ``add``, for the policy units of a job; class units are called with ids alone."""
     units = [call.unit for call in job.calls]
     plugins = [unit.plugin for unit in units]
@@ -82,5 +83,5 @@ def add_for_units(
         return add(job, inventory, plugins, (), None)
     brought = Role.HOSTS in job.packs or not isinstance(job.hosts, tuple)
     vm = job.vm if isinstance(job.vm, str) else None
-    hosts = () if brought else cast("Tuple[str, ...]", job.hosts)
+    hosts = () if brought else cast("tuple[str, ...]", job.hosts)
     return add(job, inventory, plugins, hosts, vm, known=known)

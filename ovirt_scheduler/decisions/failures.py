@@ -6,7 +6,7 @@ import re
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Dict, Optional, Tuple
+from typing import Optional
 
 from ovirt_scheduler.model.results import CallResult
 
@@ -38,7 +38,7 @@ class Failures:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._units: Dict[Tuple[str, str], Dict[str, Failing]] = {}
+        self._units: dict[tuple[str, str], dict[str, Failing]] = {}
 
     def add(self, kind: str, result: CallResult) -> Failing:
         """Count a failure; how often there was one like it."""

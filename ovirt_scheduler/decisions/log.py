@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Collection, Dict, Mapping, Optional, Sequence, Tuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Optional
 
 from ovirt_scheduler.decisions.failures import Failing, Failures
 from ovirt_scheduler.history.record import AnyDecision
@@ -27,7 +28,7 @@ _SHOWN_UNITS = 8
 _SHOWN_OUTPUT = 2000  # characters of what a plugin printed
 
 
-def fields(decision: Decision) -> Dict[str, object]:
+def fields(decision: Decision) -> dict[str, object]:
     """The fields of the log's line on the request: units, hosts in and out, who had problems."""
     answer = decision.answer
     hosts = answer.hosts if isinstance(answer, Migration) else answer or ()
@@ -36,7 +37,7 @@ def fields(decision: Decision) -> Dict[str, object]:
     return _request_fields(decision, units, hosts, vm, summary(decision))
 
 
-def driver_fields(decision: DriverDecision) -> Dict[str, object]:
+def driver_fields(decision: DriverDecision) -> dict[str, object]:
     """The same fields for a call of a driver, with the units that ran before it."""
     request, hosts = decision.request, decision.answer
     defined = request.driver.defines(request.method)
@@ -56,7 +57,7 @@ def _request_fields(
     hosts_out: Collection[str],
     vm: Optional[str],
     decided: str,
-) -> Dict[str, object]:
+) -> dict[str, object]:
     whole = decision if isinstance(decision, Decision) else decision.execution
     return {
         "units": Names(units),
@@ -140,7 +141,7 @@ def log_decision(decision: Decision) -> None:
 
 
 def log_shadow(
-    request_id: str, unit: PolicyUnit, result: CallResult, hosts: Tuple[str, ...]
+    request_id: str, unit: PolicyUnit, result: CallResult, hosts: tuple[str, ...]
 ) -> None:
     """Log a call of a unit in shadow on these hosts."""
     kind = InShadow(unit.kind.words)
@@ -194,7 +195,7 @@ def log_problems(request_id: str, problems: Sequence[str]) -> None:
         _log.warning("%(request)s: %(reason)s", {"request": request_id, "reason": problem})
 
 
-def _call_fields(request_id: str, kind: str, result: CallResult) -> Dict[str, object]:
+def _call_fields(request_id: str, kind: str, result: CallResult) -> dict[str, object]:
     """The fields of every line on a call."""
     return {
         "request": request_id,
@@ -207,7 +208,7 @@ def _call_fields(request_id: str, kind: str, result: CallResult) -> Dict[str, ob
 
 
 def _log_value(
-    call: Mapping[str, object], kind: Kind, result: CallResult, left: Tuple[str, ...]
+    call: Mapping[str, object], kind: Kind, result: CallResult, left: tuple[str, ...]
 ) -> None:
     """Log what a unit decided; ``left`` are the hosts that the units before it left."""
     if kind is Kind.FILTER:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Container, Dict, Sequence, Tuple
+from collections.abc import Container, Sequence
 
 _MOST_KEPT = 1000  # hosts of one selection, the best first
 
@@ -13,14 +13,14 @@ class Selections:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._selected: Dict[str, Tuple[str, ...]] = {}
+        self._selected: dict[str, tuple[str, ...]] = {}
 
     def keep(self, scheduler: str, hosts: Sequence[str]) -> None:
         """Remember the hosts that a scheduler selected, the best first."""
         with self._lock:
             self._selected[scheduler] = tuple(hosts[:_MOST_KEPT])
 
-    def last(self, scheduler: str) -> Tuple[str, ...]:
+    def last(self, scheduler: str) -> tuple[str, ...]:
         """The hosts that a scheduler selected last; empty where it selected none."""
         with self._lock:
             return self._selected.get(scheduler, ())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Dict, Mapping, Optional, Sequence, Tuple
+from typing import Optional
 
 from ovirt_scheduler.catalogue.snapshot import CatalogueSource
 from ovirt_scheduler.decisions.engine_data import EngineData
@@ -32,8 +33,8 @@ class Service:
 
 
 def unit_errors(
-    left_out: Mapping[str, Tuple[str, ...]], results: Sequence[CallResult]
-) -> Dict[str, Tuple[str, ...]]:
+    left_out: Mapping[str, tuple[str, ...]], results: Sequence[CallResult]
+) -> dict[str, tuple[str, ...]]:
     """What is wrong with each unit, by its name.
 
     Args:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import Callable, Optional
 
 from ovirt_scheduler.decisions import log
 from ovirt_scheduler.errors import ExecutorUnavailable, RequestError
@@ -29,8 +30,8 @@ _log = logging.getLogger(__name__)
 _MOST_WAITING = 32  # decisions whose shadows are not called yet
 _MOST_BYTES = 128 << 20  # of memory that these and their documents keep, about
 
-Look = Tuple[WantedUnit, Job]  # of one call
-AddEngine = Callable[[Job], Tuple[Job, Tuple[str, ...]]]
+Look = tuple[WantedUnit, Job]  # of one call
+AddEngine = Callable[[Job], tuple[Job, tuple[str, ...]]]
 
 
 class Shadows:
@@ -112,7 +113,7 @@ class Shadows:
     def _called(
         self, decision: AnyDecision, looks: Sequence[Look], add_engine: AddEngine
     ) -> AnyDecision:
-        ended: List[ShadowCall] = []
+        ended: list[ShadowCall] = []
         secret = decision.secret
         for wanted, job in looks:
             (call,) = job.calls

@@ -10,7 +10,7 @@ import logging
 import time
 from dataclasses import replace
 from functools import partial
-from typing import Optional, Tuple
+from typing import Optional
 
 from ovirt_scheduler.catalogue.snapshot import UnitCalls
 from ovirt_scheduler.decisions import engine_data, log
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 class UnitService(Service):
     """Answers requests for policy units."""
 
-    def discover(self) -> Tuple[PolicyUnit, ...]:
+    def discover(self) -> tuple[PolicyUnit, ...]:
         """All policy units, after a fresh look at the folders."""
         catalogue = self.registry.refresh()
         _log.info(
@@ -98,7 +98,7 @@ class UnitService(Service):
 
     def _run(
         self, job: Job, known: Optional[EngineReplies]
-    ) -> Tuple[Job, Execution, Tuple[str, ...]]:
+    ) -> tuple[Job, Execution, tuple[str, ...]]:
         """The job with what the engine told, how it ended, and what is wrong with the engine."""
         if isinstance(job.hosts, tuple) and not (job.hosts and job.calls):
             return job, Execution(job.hosts, None, ()), ()
@@ -108,7 +108,7 @@ class UnitService(Service):
 
 def _answer(
     request: Request, calls: UnitCalls, execution: Execution
-) -> Tuple[Answer, Tuple[CallResult, ...], Tuple[str, ...]]:
+) -> tuple[Answer, tuple[CallResult, ...], tuple[str, ...]]:
     """The answer, the results as they count for it, and the errors of no single unit."""
     results = execution.results
     if request.kind is Kind.FILTER:

@@ -16,7 +16,7 @@ import re
 import threading
 import time
 from collections import deque
-from typing import Any, Deque, Dict, List, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 from urllib.parse import urlencode, urlsplit
 
 from ovirt_scheduler import __version__
@@ -95,7 +95,7 @@ class EngineClient:
         self._former_token: Optional[str] = None  # calls under way may still use it
         # Loaded where there is an engine to ask: libcurl with its libraries takes 5 MB.
         self._pycurl = importlib.import_module("pycurl")
-        self._idle: Deque[Any] = deque()
+        self._idle: deque[Any] = deque()
 
     def get(self, path: str, deadline: float) -> Optional[Document]:
         """The XML that the engine answers; None where there is no such VM.
@@ -195,7 +195,7 @@ class EngineClient:
         return self._send(url, headers, deadline)
 
     def _send(
-        self, url: str, headers: List[str], deadline: float, form: Optional[Dict[str, str]] = None
+        self, url: str, headers: list[str], deadline: float, form: Optional[dict[str, str]] = None
     ) -> _HttpReply:
         """One exchange, over a connection that is open already if there is one.
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Dict, FrozenSet, Iterable, Iterator, NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional
 
 from ovirt_scheduler.model.requests import UUID
 
@@ -42,8 +43,8 @@ class Events(NamedTuple):
     """
 
     latest: Optional[int]
-    named: Optional[FrozenSet[str]] = frozenset()
-    correlation_ids: FrozenSet[str] = frozenset()
+    named: Optional[frozenset[str]] = frozenset()
+    correlation_ids: frozenset[str] = frozenset()
 
 
 def read(document: bytes) -> Events:
@@ -63,7 +64,7 @@ class MigrationTimes:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         # By the VM's id: when it was started and done, in seconds since 1970.
-        self._times: Dict[str, Tuple[float, Optional[float]]] = {}
+        self._times: dict[str, tuple[float, Optional[float]]] = {}
 
     def take_in(self, document: bytes) -> None:
         """Take in events, in any order."""
@@ -73,7 +74,7 @@ class MigrationTimes:
             while len(self._times) > _MOST_VMS:
                 del self._times[next(iter(self._times))]
 
-    def seconds(self, vms: Iterable[str]) -> Dict[str, float]:
+    def seconds(self, vms: Iterable[str]) -> dict[str, float]:
         """How long the latest migration of each VM took, as far as it is known to be done."""
         with self._lock:
             times = {vm: self._times[vm] for vm in vms if vm in self._times}
@@ -105,7 +106,7 @@ class MigrationTimes:
             self._times[key] = moment, None
 
 
-def _split(document: bytes) -> Iterator[Tuple[int, bytes]]:
+def _split(document: bytes) -> Iterator[tuple[int, bytes]]:
     """Each event, with its number."""
     for event in _BEGIN.split(document)[1:]:
         number = _NUMBER.match(event)

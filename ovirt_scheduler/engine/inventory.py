@@ -14,8 +14,9 @@ import contextlib
 import threading
 import time
 from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from typing import Collection, Dict, Iterable, Iterator, Mapping, Optional, Sequence, Tuple, cast
+from typing import Optional, cast
 from urllib.parse import urlencode
 
 from ovirt_scheduler.engine import events
@@ -59,7 +60,7 @@ class Inventory:
         self._client = EngineClient(settings)
         self._kept_for = settings.cache_seconds
         self._lock = threading.Lock()
-        self._answers: Dict[str, Tuple[float, Future[Optional[EngineReply]]]] = {}  # by path
+        self._answers: dict[str, tuple[float, Future[Optional[EngineReply]]]] = {}  # by path
         self._failure: Optional[str] = None  # how the latest query ended
         self._failing_since: Optional[float] = None  # seconds since 1970
         self._answers_by: Counter[str] = Counter()  # ok and failed
@@ -266,7 +267,7 @@ def _share(deadline: float) -> float:
 
 def _searches(
     kind: str, ids: Sequence[str], follow: Mapping[str, str]
-) -> Iterator[Tuple[str, Ids]]:
+) -> Iterator[tuple[str, Ids]]:
     """The queries for hosts or VMs with the ids in each, the same whatever the ids' order."""
     good = sorted(each for each in ids if UUID.fullmatch(each))  # nothing else gets into a search
     for start in range(0, len(good), _IDS):

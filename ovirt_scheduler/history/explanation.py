@@ -9,7 +9,8 @@ from __future__ import annotations
 import enum
 import time
 from collections import Counter
-from typing import Any, Container, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Optional
 
 from ovirt_scheduler.history import query, ranking
 from ovirt_scheduler.history.ranking import Decision, Part
@@ -133,7 +134,7 @@ def left(decision: Decision) -> str:
     return ", ".join(words)
 
 
-def removed(decision: Decision) -> Dict[str, Part]:
+def removed(decision: Decision) -> dict[str, Part]:
     """The hosts that filters removed, each with the verdict that did."""
     filters = {unit["name"] for unit in ranking.live_units(decision, Kind.FILTER)}
     return {
@@ -144,7 +145,7 @@ def removed(decision: Decision) -> Dict[str, Part]:
     }
 
 
-def in_order(decision: Decision) -> List[Part]:
+def in_order(decision: Decision) -> list[Part]:
     """The hosts: the best first, those that filters removed last."""
     places, out = ranking.ranking(decision).places, removed(decision)
     return sorted(
@@ -153,7 +154,7 @@ def in_order(decision: Decision) -> List[Part]:
     )
 
 
-def why(decision: Decision) -> Dict[str, str]:
+def why(decision: Decision) -> dict[str, str]:
     """For a table's cell on each host: ``MaxVms: runs 12 VMs``, or the sum of the host's costs."""
     out, shadows = removed(decision), ranking.shadows(decision)
 
@@ -174,16 +175,16 @@ def is_plain(decision: Decision) -> bool:
     return len(decision.get("units", ())) < 2 and not any(each.get("reason") for each in said)
 
 
-def host_names(decisions: Iterable[Decision]) -> Dict[str, str]:
+def host_names(decisions: Iterable[Decision]) -> dict[str, str]:
     """What people call the hosts: id to name, or to the id again where there is no name."""
-    found: Dict[str, str] = {}
+    found: dict[str, str] = {}
     for decision in decisions:
         for host in decision.get("hosts", ()):
             found[host["id"]] = str(host.get("name") or found.get(host["id"]) or host["id"])
     return found
 
 
-def _named(decision: Decision, hosts: Iterable[str]) -> List[str]:
+def _named(decision: Decision, hosts: Iterable[str]) -> list[str]:
     names = host_names([decision])
     return [names.get(host, host) for host in hosts]
 
@@ -228,7 +229,7 @@ def _of_units(decision: Decision) -> Iterator[Line]:
         yield Line(f"problem: {error}", Tone.TROUBLE)
 
 
-def failed_units(decision: Decision) -> List[str]:
+def failed_units(decision: Decision) -> list[str]:
     """The units that failed and would have counted."""
     shadows = ranking.shadows(decision)
     units = (unit for unit in decision.get("units", ()) if has_failed(unit))
@@ -271,7 +272,7 @@ class _Hosts:
         Args:
             only: the id of a host, of which alone it is told, and more; None: of all.
         """
-        shared: Dict[Line, List[str]] = {}
+        shared: dict[Line, list[str]] = {}
         for host in self._in_order:
             if only in (None, host["id"]):
                 verdicts = self._verdicts(host, in_full=only is not None)
@@ -390,7 +391,7 @@ def _migrations(decision: Decision, answer: Part) -> str:
     return f"migrate {'; '.join([*words, *more])}"
 
 
-def _listed(names: List[str], word: str) -> str:
+def _listed(names: list[str], word: str) -> str:
     """``lynx, puma or serval``; of many the first ones, and how many more."""
     shown = [*names[:_MOST_NAMED]]
     if len(names) > len(shown):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Optional
 
 from ovirt_scheduler.history import explanation, ranking
 from ovirt_scheduler.history.ranking import Decision, Part
@@ -11,7 +12,7 @@ from ovirt_scheduler.model.units import Kind
 _NOTHING = "-"  # a filter that was never asked, a cost function that did not score the host
 
 
-def grid(decisions: Sequence[Decision]) -> Tuple[List[str], List[List[str]]]:
+def grid(decisions: Sequence[Decision]) -> tuple[list[str], list[list[str]]]:
     """Headings and rows; decisions on the same hosts share a row for each host.
 
     A filter's cell has its verdict, a cost function's its cost before it is multiplied. The best
@@ -36,7 +37,7 @@ def grid(decisions: Sequence[Decision]) -> Tuple[List[str], List[List[str]]]:
     return headings + (["TOTAL", "RANK"] if scored else []), rows
 
 
-def columns(decision: Decision) -> List[Part]:
+def columns(decision: Decision) -> list[Part]:
     """The units that say something of each host: filters and cost functions."""
     kinds = (Kind.FILTER.words, Kind.COST_FUNCTION.words)
     return [unit for unit in decision.get("units", ()) if unit.get("kind") in kinds]
@@ -53,7 +54,7 @@ def said(unit: Part, host: Part) -> Optional[Part]:
     return next((each for each in host.get(part, ()) if each["unit"] == unit["name"]), None)
 
 
-def _cells(decision: Decision, unit: Part) -> Dict[str, str]:
+def _cells(decision: Decision, unit: Part) -> dict[str, str]:
     """Host to what one unit said of it."""
     found = {host["id"]: said(unit, host) or {} for host in decision.get("hosts", ())}
     words = {host: each.get("verdict", each.get("cost")) for host, each in found.items()}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Mapping, Optional, Tuple
+from typing import Optional
 
 from ovirt_scheduler.errors import BadParameters
 
@@ -38,7 +39,7 @@ class Query:
     unit: Optional[str] = None
     cluster: Optional[str] = None
     method: Optional[str] = None
-    outcomes: Tuple[str, ...] = ()
+    outcomes: tuple[str, ...] = ()
     since: Optional[float] = None
     until: Optional[float] = None
     limit: int = 100

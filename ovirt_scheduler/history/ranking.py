@@ -6,7 +6,8 @@ bound that it would have had (contract 3.6). A decision is the struct of contrac
 
 from __future__ import annotations
 
-from typing import Any, Container, Dict, List, Mapping, Optional, Set
+from collections.abc import Container, Mapping
+from typing import Any, Optional
 
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.units import Kind
@@ -30,12 +31,12 @@ class Ranking:
         self.best: Optional[str] = next(iter(self.totals), None)
 
 
-def shadows(decision: Decision) -> Set[str]:
+def shadows(decision: Decision) -> set[str]:
     """The names of the units in shadow, which count for nothing."""
     return {unit["name"] for unit in decision.get("units", ()) if unit.get("mode") == "shadow"}
 
 
-def live_units(decision: Decision, kind: Kind) -> List[Part]:
+def live_units(decision: Decision, kind: Kind) -> list[Part]:
     """The units of a kind that counted, in the order asked for."""
     return [
         unit
@@ -51,7 +52,7 @@ def ranking(decision: Decision) -> Ranking:
     return Ranking({host: sum(of_host.values()) for host, of_host in shares.items() if of_host})
 
 
-def without_each(decision: Decision) -> Dict[str, Ranking]:
+def without_each(decision: Decision) -> dict[str, Ranking]:
     """Each cost function that scored a host, with the ranking that there were without it.
 
     Without the only one that scored, all hosts are equal: they rank in the order given.
@@ -73,7 +74,7 @@ def without_each(decision: Decision) -> Dict[str, Ranking]:
     return found
 
 
-def with_shadows(decision: Decision) -> Dict[str, Ranking]:
+def with_shadows(decision: Decision) -> dict[str, Ranking]:
     """Each cost function in shadow that scored a host, with the ranking that there were with it.
 
     It scores the hosts that it tells a cost of, with the factor that it was named with, or 1.
@@ -88,7 +89,7 @@ def with_shadows(decision: Decision) -> Dict[str, Ranking]:
     return found
 
 
-def decisive(decision: Decision) -> Dict[str, str]:
+def decisive(decision: Decision) -> dict[str, str]:
     """The cost functions without any one of which another host were the best, and that host."""
     best = ranking(decision).best
     others = {name: other.best for name, other in without_each(decision).items()}
@@ -97,7 +98,7 @@ def decisive(decision: Decision) -> Dict[str, str]:
 
 def _shares(
     decision: Decision, functions: int, counted: Container[str]
-) -> Dict[str, Dict[str, int]]:
+) -> dict[str, dict[str, int]]:
     """Host to what each cost function of these adds to its total, in a call of so many."""
     return {
         host["id"]: {

@@ -9,8 +9,9 @@ import sqlite3
 import time
 import urllib.parse
 import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple, Optional
 
 from ovirt_scheduler.errors import HistoryUnreadable
 from ovirt_scheduler.history import recording, schema
@@ -70,7 +71,7 @@ class Reader:
             found = _records(db, "decisions.id = ?", (number,), 1)
         return found[0] if found else None
 
-    def decisions(self, query: Query) -> List[Record]:
+    def decisions(self, query: Query) -> list[Record]:
         """The records that fit, the newest first.
 
         Raises:
@@ -85,7 +86,7 @@ class Reader:
                 MOST_ROWS,
             )
 
-    def recorded(self, query: Query, limit: Optional[int] = None) -> List[int]:
+    def recorded(self, query: Query, limit: Optional[int] = None) -> list[int]:
         """The numbers of the recorded decisions that fit, the oldest first.
 
         Args:
@@ -105,7 +106,7 @@ class Reader:
             ).fetchall()
         return [number for (number,) in reversed(rows)]
 
-    def recordings(self, numbers: Sequence[int]) -> List[Recorded]:
+    def recordings(self, numbers: Sequence[int]) -> list[Recorded]:
         """Recorded decisions, those of them that are still there.
 
         Args:
@@ -122,7 +123,7 @@ class Reader:
                 f"WHERE number IN ({marks})",
                 tuple(numbers),
             ).fetchall()
-            documents: Dict[int, List[DocumentOf]] = {number: [] for number, *_ in requests}
+            documents: dict[int, list[DocumentOf]] = {number: [] for number, *_ in requests}
             for number, role, of_engine, document in db.execute(
                 "SELECT decision, role, of_engine, document FROM recorded_documents "  # noqa: S608
                 f"WHERE decision IN ({marks}) ORDER BY decision, place",
@@ -161,7 +162,7 @@ class Reader:
 
     def events(
         self, since: Optional[float] = None, until: Optional[float] = None, limit: int = 100
-    ) -> List[Record]:
+    ) -> list[Record]:
         """What happened to the daemon, the newest first.
 
         Args:
@@ -232,7 +233,7 @@ def _has_recordings(db: sqlite3.Connection) -> bool:
     return bool(version != 1)
 
 
-def _matching(query: Query) -> Tuple[str, List[object]]:
+def _matching(query: Query) -> tuple[str, list[object]]:
     """SQL that selects the numbers of the decisions that fit, and the values of its marks."""
     conditions, values = _conditions(query)
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
@@ -247,9 +248,9 @@ def _matching(query: Query) -> Tuple[str, List[object]]:
 _NAMED = "(SELECT number FROM names WHERE id = ? UNION SELECT number FROM names WHERE name = ?)"
 
 
-def _conditions(query: Query) -> Tuple[List[str], List[object]]:
+def _conditions(query: Query) -> tuple[list[str], list[object]]:
     """What fits a query, and the values in the order of their marks."""
-    parts: List[Tuple[str, Tuple[object, ...]]] = []
+    parts: list[tuple[str, tuple[object, ...]]] = []
     if query.vm is not None:
         parts.append((f"vm_decisions.vm IN {_NAMED}", (query.vm, query.vm)))
     if query.host is not None:
@@ -285,10 +286,10 @@ _NEWEST_FIRST = "ORDER BY decisions.number DESC LIMIT ?"
 
 def _records(
     db: sqlite3.Connection, where: str, values: Sequence[object], limit: int
-) -> List[Record]:
+) -> list[Record]:
     rows = db.execute(f"{_SELECT} WHERE {where} {_NEWEST_FIRST}", (*values, limit)).fetchall()
-    host_sets: Dict[int, Sequence[Named]] = {}
-    unit_sets: Dict[int, str] = {}
+    host_sets: dict[int, Sequence[Named]] = {}
+    unit_sets: dict[int, str] = {}
     for *_, host_set, unit_set, _ in rows:
         if host_set not in host_sets:
             host_sets[host_set] = _hosts(db, host_set)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Container, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, NamedTuple, Optional, Union
 
 from ovirt_scheduler.history import ranking
 from ovirt_scheduler.model import aggregate
@@ -18,7 +19,7 @@ from ovirt_scheduler.model.requests import Hosts, Request, WantedUnit
 from ovirt_scheduler.model.results import CallResult, Migration
 from ovirt_scheduler.model.units import Kind, OnFailure, UnitCall
 
-Record = Dict[str, Any]
+Record = dict[str, Any]
 AnyDecision = Union[Decision, DriverDecision]
 
 PASSED, REMOVED, FAILED, NEVER_ASKED = "passed", "removed", "failed", "never asked"
@@ -184,23 +185,23 @@ def _put_driver(record: Record, decision: DriverDecision) -> None:
         record["decisive"] = _decisive(record)
 
 
-def best_first(hosts: Sequence[Record]) -> List[Record]:
+def best_first(hosts: Sequence[Record]) -> list[Record]:
     """The hosts that have a total, the best first; of equal ones that which was given first."""
     return sorted((host for host in hosts if "total" in host), key=lambda host: host["total"])
 
 
-def _decisive(record: Record) -> List[str]:
+def _decisive(record: Record) -> list[str]:
     """The cost functions without any one of which another host had the lowest total."""
     best = ranking.ranking(record).best
     without = ranking.without_each(record)
     return [unit for unit, others in without.items() if others.best != best]
 
 
-def _ids(hosts: Hosts) -> Tuple[str, ...]:
+def _ids(hosts: Hosts) -> tuple[str, ...]:
     return hosts if isinstance(hosts, tuple) else ()
 
 
-def _asked_in_shadow(shadows: Sequence[ShadowCall]) -> List[_Asked]:
+def _asked_in_shadow(shadows: Sequence[ShadowCall]) -> list[_Asked]:
     return [
         _Asked(
             each.wanted, each.call.unit.kind.words, each.call, each.result, each.problem, "shadow"
@@ -212,13 +213,13 @@ def _asked_in_shadow(shadows: Sequence[ShadowCall]) -> List[_Asked]:
 def _asked(
     kind: Kind,
     wanted: Sequence[WantedUnit],
-    calls: Sequence[Tuple[WantedUnit, UnitCall]],
+    calls: Sequence[tuple[WantedUnit, UnitCall]],
     results: Sequence[CallResult],
     problems: Mapping[str, Sequence[str]],
-) -> List[_Asked]:
+) -> list[_Asked]:
     called = {call.unit.name: call for _, call in calls}
     ended = {result.unit: result for result in results}
-    named: Dict[str, WantedUnit] = {}
+    named: dict[str, WantedUnit] = {}
     for each in wanted:
         named.setdefault(each.name, each)  # of a name that is there twice, the first counts
     return [
@@ -292,7 +293,7 @@ def _put_missed(hosts: Sequence[Record], filters: Sequence[_Asked]) -> None:
 
 def _put_verdicts_of(
     asked: _Asked, hosts: Sequence[Record], left: Sequence[Record]
-) -> List[Record]:
+) -> list[Record]:
     """Add what one filter said of each host; those that are left after it."""
     result = asked.result
     about = {host["id"] for host in left} if result is not None else set()

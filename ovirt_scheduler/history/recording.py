@@ -16,7 +16,8 @@ import hashlib
 import logging
 import secrets
 import zlib
-from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Callable, NamedTuple, Optional
 
 from ovirt_scheduler.errors import SchedulerError
 from ovirt_scheduler.history import schema
@@ -44,7 +45,7 @@ class Given(NamedTuple):
 class Inputs(NamedTuple):
     """What a decision was made on, beside what is in its record."""
 
-    documents: Tuple[Given, ...]
+    documents: tuple[Given, ...]
     request: Mapping[str, object]  # of a driver; what JSON has
 
     @property
@@ -53,7 +54,7 @@ class Inputs(NamedTuple):
         return sum(len(each.document.data) for each in self.documents)
 
 
-Made = Tuple[Row, Optional[Inputs]]  # a decision, with what it was made on where that is recorded
+Made = tuple[Row, Optional[Inputs]]  # a decision, with what it was made on where that is recorded
 
 
 class Recording(NamedTuple):
@@ -67,7 +68,7 @@ class Recording(NamedTuple):
 
     row: Row
     request: Optional[str] = None
-    documents: Sequence[Tuple[Role, bool, bytes]] = ()
+    documents: Sequence[tuple[Role, bool, bytes]] = ()
     pieces: Mapping[bytes, Pieces] = {}
 
 
@@ -125,14 +126,14 @@ class Cutter:
         # passwords against them they are this process's own, and are written nowhere.
         self._secret = secrets.token_bytes(32)
 
-    def ready(self, made: Sequence[Made], is_known: Callable[[bytes], bool]) -> List[Recording]:
+    def ready(self, made: Sequence[Made], is_known: Callable[[bytes], bool]) -> list[Recording]:
         """Decisions, ready to be written, with the documents cut that they were made on.
 
         Args:
             is_known: whether the document of a key was written before.
         """
-        unknown: Dict[bytes, Document] = {}
-        pieces: Dict[bytes, Pieces] = {}
+        unknown: dict[bytes, Document] = {}
+        pieces: dict[bytes, Pieces] = {}
         recordings = []
         for row, inputs in made:
             if inputs is None:
@@ -152,7 +153,7 @@ class Cutter:
         encoding = (document.encoding or "").encode()
         return hashlib.blake2b(encoding + b"\0" + document.data, key=self._secret).digest()
 
-    def _cut(self, documents: Mapping[bytes, Document]) -> Iterator[Tuple[bytes, Pieces]]:
+    def _cut(self, documents: Mapping[bytes, Document]) -> Iterator[tuple[bytes, Pieces]]:
         for keys in _batches(documents):
             try:
                 cut = self._split([documents[key] for key in keys])
@@ -164,8 +165,8 @@ class Cutter:
             yield from ((key, each) for key, each in zip(keys, cut) if each is not None)
 
 
-def _batches(documents: Mapping[bytes, Document]) -> Iterator[List[bytes]]:
-    batch: List[bytes] = []
+def _batches(documents: Mapping[bytes, Document]) -> Iterator[list[bytes]]:
+    batch: list[bytes] = []
     size = 0
     for key, document in documents.items():
         if batch and size + len(document.data) > _MOST_AT_ONCE:

@@ -19,7 +19,8 @@ import json
 import re
 import time
 import zlib
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Optional
 
 from ovirt_scheduler.history import ranking
 from ovirt_scheduler.history.record import NEVER_ASKED, PASSED, Record, best_first, put_totals
@@ -68,7 +69,7 @@ MIGRATIONS = {0: TABLES, 1: _OF_RECORDINGS}
 
 _ID = re.compile("[0-9a-fA-F]{16}")
 
-Named = Tuple[str, str]  # an id, and a name; the name is empty where it is not known
+Named = tuple[str, str]  # an id, and a name; the name is empty where it is not known
 
 # A unit's members that its set has, in the set's order; the others are in the body.
 _OF_SET = ("name", "kind", "factor", "checksum", "mode", "outcome")
@@ -87,9 +88,9 @@ class Row(NamedTuple):
     time: int  # milliseconds since 1970
     method: str
     vm: Optional[Named]
-    vms: Tuple[Named, ...]  # by which it is found: its own, and those that it migrates
+    vms: tuple[Named, ...]  # by which it is found: its own, and those that it migrates
     cluster: Optional[str]  # that the daemon looked after by itself
-    hosts: Tuple[Named, ...]
+    hosts: tuple[Named, ...]
     units: str
     size: int
     body: bytes
@@ -122,7 +123,7 @@ def pack(record: Record) -> Row:
     """A record as it is written; its ``time`` is in seconds since 1970."""
     vm = _named(record["vm"]) if "vm" in record else None
     hosts, units = record["hosts"], record["units"]
-    body: Dict[str, Any] = {name: record[name] for name in record if name not in _COLUMNS}
+    body: dict[str, Any] = {name: record[name] for name in record if name not in _COLUMNS}
     body["units"] = [{name: unit[name] for name in _OF_CALL if name in unit} for unit in units]
     body["hosts"] = _packed_hosts(hosts)
     if "answer" in body:
@@ -146,13 +147,13 @@ def pack(record: Record) -> Row:
 
 
 def unpack(
-    id_and_time: Tuple[int, int], method: str, vm: Optional[Named], hosts: Sequence[Named],
+    id_and_time: tuple[int, int], method: str, vm: Optional[Named], hosts: Sequence[Named],
     units: str, body: bytes,
 ) -> Record:  # fmt: skip
     """The record, with its time in words."""
     number, milliseconds = id_and_time
     record: Record = {"id": id_of(number), "time": written(milliseconds / 1000)}
-    inside: Dict[str, Any] = json.loads(zlib.decompress(body))
+    inside: dict[str, Any] = json.loads(zlib.decompress(body))
     calls, of_hosts = inside.pop("units"), inside.pop("hosts")
     answer = inside.pop("answer", None)
     for name in ("milliseconds", "caller"):
@@ -176,7 +177,7 @@ def unpack(
     return record
 
 
-def members(units: str) -> Iterator[Tuple[str, str]]:
+def members(units: str) -> Iterator[tuple[str, str]]:
     """Each unit of a set, with how its call ended."""
     for name, *_, outcome in json.loads(units):
         yield name, outcome
@@ -195,15 +196,15 @@ def _entity(named: Named) -> Record:
     return {key: text for key, text in zip(("id", "name"), named) if text}
 
 
-def _packed_hosts(hosts: Sequence[Record]) -> Dict[str, Any]:
+def _packed_hosts(hosts: Sequence[Record]) -> dict[str, Any]:
     """By unit in place of by host, which repeats less.
 
     ``verdicts``: a letter for each host, or a blank; ``costs``: a number, or null. Beside them what
     few hosts have, by the host's place: ``verdict_reasons``, ``cost_reasons`` and ``held``.
     """
-    verdicts: Dict[str, List[str]] = {}
-    costs: Dict[str, List[Optional[int]]] = {}
-    packed: Dict[str, Any] = {"verdicts": verdicts, "costs": costs}
+    verdicts: dict[str, list[str]] = {}
+    costs: dict[str, list[Optional[int]]] = {}
+    packed: dict[str, Any] = {"verdicts": verdicts, "costs": costs}
     for place, host in enumerate(hosts):
         for verdict in host.get("verdicts", ()):
             unit = verdict["unit"]
@@ -224,13 +225,13 @@ def _packed_hosts(hosts: Sequence[Record]) -> Dict[str, Any]:
     return {name: each for name, each in packed.items() if each}
 
 
-def _put_at(packed: Dict[str, Any], name: str, place: int, entry: Record, key: str) -> None:
+def _put_at(packed: dict[str, Any], name: str, place: int, entry: Record, key: str) -> None:
     if key in entry:
         of_unit = packed.setdefault(name, {}).setdefault(entry["unit"], {})
         of_unit[str(place)] = entry[key]
 
 
-def _unpack_hosts(hosts: Sequence[Record], packed: Dict[str, Any], units: Sequence[Record]) -> None:
+def _unpack_hosts(hosts: Sequence[Record], packed: dict[str, Any], units: Sequence[Record]) -> None:
     for unit, letters in packed.get("verdicts", {}).items():
         reasons = packed.get("verdict_reasons", {}).get(unit, {})
         for place, (host, letter) in enumerate(zip(hosts, letters)):
@@ -282,7 +283,7 @@ def _unpacked_answer(answer: Any, hosts: Sequence[Record]) -> Any:
     return answer
 
 
-def _left(hosts: Sequence[Record]) -> List[str]:
+def _left(hosts: Sequence[Record]) -> list[str]:
     """The hosts that no filter removed."""
     stays = {PASSED, "failed", NEVER_ASKED}
     return [

@@ -19,9 +19,10 @@ import sqlite3
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Callable, Deque, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, NamedTuple, Optional
 
 from ovirt_scheduler.history import record, schema
 from ovirt_scheduler.history.reader import Reader
@@ -68,7 +69,7 @@ class History:
         self._cutter = Cutter(split)
         self._days, self._size, self._keeps, self._records = 30.0, 256 << 20, True, False
         self.tally = Tally()
-        self._queue: Deque[_Entry] = deque()
+        self._queue: deque[_Entry] = deque()
         self._queued = 0  # bytes
         self._told_many = False  # that more documents come than can be written
         self._lock = threading.Lock()
@@ -194,10 +195,10 @@ class History:
         finally:
             self._under_way = 0
 
-    def _made(self, waiting: Iterable[_Entry]) -> Tuple[List[Record], List[Made]]:
+    def _made(self, waiting: Iterable[_Entry]) -> tuple[list[Record], list[Made]]:
         """The events, and the decisions, which are counted; one that cannot be made is told."""
-        events: List[Record] = []
-        decisions: List[Made] = []
+        events: list[Record] = []
+        decisions: list[Made] = []
         for entry in waiting:
             time.sleep(_BREATH)
             try:

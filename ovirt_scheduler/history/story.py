@@ -7,7 +7,8 @@ decides after that, it tells nobody.
 
 from __future__ import annotations
 
-from typing import Iterator, List, Optional, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Optional
 
 from ovirt_scheduler.history import explanation, query
 from ovirt_scheduler.history.explanation import Line, Tone
@@ -19,13 +20,13 @@ _NOT_TOLD = "Which host it took, it tells nobody."
 _SECONDS = 120  # for which an engine waits for an answer (contract 1.2): what is later, is another
 
 
-def of_last(decisions: Sequence[Decision]) -> List[Decision]:
+def of_last(decisions: Sequence[Decision]) -> list[Decision]:
     """The calls of the last placement, the oldest first.
 
     Args:
         decisions: on one VM, the newest first.
     """
-    found: List[Decision] = []
+    found: list[Decision] = []
     for decision in decisions:
         if not found or _leads_to(decision, found[0]):
             found.insert(0, decision)
@@ -40,7 +41,7 @@ def lines(decisions: Sequence[Decision], host: Optional[str] = None) -> Iterator
         host: the id of a host, of which alone it is told.
     """
     before: Optional[Decision] = None
-    about: List[Decision] = []
+    about: list[Decision] = []
     for decision in decisions:
         if before is not None:
             yield from _between(before, decision, host)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Dict, Iterator, Sequence, Tuple
 
 from ovirt_scheduler.history import recording, schema
 from ovirt_scheduler.history.record import Record
@@ -38,8 +38,8 @@ class Tables:
         self._db = sqlite3.connect(
             str(path), timeout=_BUSY, isolation_level=None, check_same_thread=False
         )
-        self._known: Dict[object, int] = {}  # numbers of names, elements and documents
-        self._bases: Dict[bytes, Tuple[int, bytes]] = {}  # by how elements begin
+        self._known: dict[object, int] = {}  # numbers of names, elements and documents
+        self._bases: dict[bytes, tuple[int, bytes]] = {}  # by how elements begin
         try:
             self._prepare()
         except sqlite3.Error:
@@ -188,7 +188,7 @@ class Tables:
             )
         return number
 
-    def _numbered(self, table: str, **key: object) -> Tuple[int, bool]:
+    def _numbered(self, table: str, **key: object) -> tuple[int, bool]:
         """The number of the row with that key, and whether it is there from now on."""
         values = tuple(key.values())
         wanted = " AND ".join(f"{column} = ?" for column in key)
@@ -222,7 +222,7 @@ class Tables:
                 self._sweep()
             self._db.execute("PRAGMA incremental_vacuum").fetchall()
 
-    def totals(self) -> Tuple[int, int]:
+    def totals(self) -> tuple[int, int]:
         """How many decisions there are, and how many bytes are in use."""
         first, last = self._db.execute("SELECT min(number), max(number) FROM decisions").fetchone()
         return (0 if first is None else last - first + 1), self._bytes()

@@ -9,8 +9,9 @@ from __future__ import annotations
 import bisect
 import threading
 from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple, Optional
 
 from ovirt_scheduler.history import explanation, ranking
 from ovirt_scheduler.history.ranking import Decision, Part
@@ -41,7 +42,7 @@ class Histogram:
 
     def __init__(self) -> None:
         self.counts = [0] * (len(BUCKETS) + 1)  # the last: beyond all buckets
-        self.exemplars: List[Optional[Exemplar]] = [None] * (len(BUCKETS) + 1)
+        self.exemplars: list[Optional[Exemplar]] = [None] * (len(BUCKETS) + 1)
         self.sum = 0.0
 
     def add(self, exemplar: Exemplar) -> None:
@@ -65,10 +66,10 @@ class UnitTally:
 
     name: str
     kind: str
-    outcomes: Counter[Tuple[str, str]] = field(default_factory=Counter)  # by outcome and mode
+    outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)  # by outcome and mode
     times: Histogram = field(default_factory=Histogram)
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))  # seconds
-    minutes: Dict[int, List[int]] = field(default_factory=dict)  # minute: calls, failures
+    minutes: dict[int, list[int]] = field(default_factory=dict)  # minute: calls, failures
     failing_since: Optional[float] = None  # seconds since 1970; None: its last call was well
     last_error: str = ""
     last_error_at: Optional[float] = None
@@ -90,7 +91,7 @@ class UnitTally:
         ordered = sorted(self.recent)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
 
-    def last_hour(self, now: float) -> List[Minute]:
+    def last_hour(self, now: float) -> list[Minute]:
         """Each of the last 60 minutes, the oldest first."""
         latest = int(now // 60)
         return [
@@ -104,9 +105,9 @@ class Tally:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._units: Dict[Tuple[str, str], UnitTally] = {}
-        self._requests: Counter[Tuple[str, str, str]] = Counter()
-        self._times: Dict[str, Histogram] = {}
+        self._units: dict[tuple[str, str], UnitTally] = {}
+        self._requests: Counter[tuple[str, str, str]] = Counter()
+        self._times: dict[str, Histogram] = {}
         self._no_host_left: Counter[str] = Counter()
 
     def add(self, record: Decision, time: float) -> None:
@@ -157,7 +158,7 @@ class Tally:
         with self._lock:
             return _copied(self._units.get((name, kind)) or UnitTally(name, kind))
 
-    def requests(self) -> Mapping[Tuple[str, str, str], int]:
+    def requests(self) -> Mapping[tuple[str, str, str], int]:
         """How many requests there were, by method, answer form and outcome."""
         with self._lock:
             return dict(self._requests)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import Collection, Dict, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 # Each field with its meaning; docs/operations.md has the same table. No field may be named time,
 # level, message or logger, as every line has these.
-FIELDS: Dict[str, str] = {
+FIELDS: dict[str, str] = {
     "request": "id of the request; the lines on its plugins have the same",
     "method": "XML-RPC method, as the caller named it",
     "form": "`design` or `engine`: the form of the answer",
@@ -103,7 +103,7 @@ class Names:
         return _listed([str(name) for name in self.first], self._all)
 
 
-class Costs(Dict[str, int]):
+class Costs(dict[str, int]):
     """The first of many costs by host, and how many more there are."""
 
     def __init__(self, costs: Mapping[str, int]) -> None:

@@ -15,9 +15,9 @@ import os
 import select
 import stat
 import time
+from collections.abc import Mapping
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import Mapping, Tuple
 
 from ovirt_scheduler.errors import ConfigError
 
@@ -153,7 +153,7 @@ class LogFile(RotatingFileHandler):
         self._opened = os.fstat(raw.fileno())
         return io.TextIOWrapper(raw, self.encoding, self.errors, write_through=True)
 
-    def _current(self) -> Tuple[io.TextIOWrapper, int]:
+    def _current(self) -> tuple[io.TextIOWrapper, int]:
         """The open file, opened anew if another one or none has its name now; and its size.
 
         Raises:

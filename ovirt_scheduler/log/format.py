@@ -14,7 +14,7 @@ import logging
 import re
 import time
 import uuid
-from typing import Dict, Mapping
+from collections.abc import Mapping
 
 from ovirt_scheduler.log.fields import FIELDS, Block, Names
 
@@ -50,7 +50,7 @@ class JsonFormatter(logging.Formatter):
         return as_json(line)
 
 
-def fields(record: logging.LogRecord) -> Dict[str, object]:
+def fields(record: logging.LogRecord) -> dict[str, object]:
     """The record's fields that are not None, and the traceback if it has an exception."""
     args = record.args if isinstance(record.args, dict) else {}
     found = {name: args[name] for name in args if name in FIELDS and args[name] is not None}

@@ -16,7 +16,7 @@ import os
 import socket
 import struct
 import time
-from typing import Iterator, List, Mapping, Tuple
+from collections.abc import Iterator, Mapping
 
 from ovirt_scheduler.log.fields import Costs, Names
 from ovirt_scheduler.log.file import StandardError
@@ -118,7 +118,7 @@ class JournalHandler(logging.Handler):
 
 def entry(record: logging.LogRecord) -> bytes:
     """The record in the journal's protocol."""
-    lines: List[str] = []
+    lines: list[str] = []
     blocks = b""
     for name, value in _entry_fields(record):
         if "\n" in value:
@@ -129,7 +129,7 @@ def entry(record: logging.LogRecord) -> bytes:
     return as_utf8("".join(lines)) + blocks
 
 
-def _entry_fields(record: logging.LogRecord) -> Iterator[Tuple[str, str]]:
+def _entry_fields(record: logging.LogRecord) -> Iterator[tuple[str, str]]:
     """The journal's own fields, then ours. A field with several values comes several times."""
     yield "MESSAGE", text(record)
     yield "MESSAGE_ID", kind(str(record.msg))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Dict, List, Mapping, Sequence, Tuple
 
 from ovirt_scheduler.model.requests import WantedUnit
 from ovirt_scheduler.model.results import CallResult
@@ -20,7 +20,7 @@ ALL_FILTERS_FAILED = "all filters failed"
 # The engine adds 32-bit numbers; twice this still fits (contract 3.6).
 _SUM_BOUND = 10**9
 
-Ids = Tuple[str, ...]
+Ids = tuple[str, ...]
 
 
 def among(asked: Sequence[str], answered: Sequence[str]) -> Ids:
@@ -38,7 +38,7 @@ def narrow(left: Ids, result: CallResult, on_failure: OnFailure) -> Ids:
 
 def filtered(
     hosts: Ids, results: Sequence[CallResult], on_failure: Sequence[OnFailure]
-) -> Tuple[Ids, Ids]:
+) -> tuple[Ids, Ids]:
     """The answer of a chain of filters, and the errors that belong to no single one.
 
     Args:
@@ -76,7 +76,7 @@ def bound(factor: int, functions: int) -> int:
     return _SUM_BOUND // (functions * max(1, abs(factor)))
 
 
-def held(costs: Mapping[str, int], factor: int, functions: int) -> Tuple[Mapping[str, int], bool]:
+def held(costs: Mapping[str, int], factor: int, functions: int) -> tuple[Mapping[str, int], bool]:
     """The costs within their bound, and whether any had to be held there."""
     limit = bound(factor, functions)
     if max(map(abs, costs.values()), default=0) <= limit:
@@ -86,7 +86,7 @@ def held(costs: Mapping[str, int], factor: int, functions: int) -> Tuple[Mapping
 
 def summed(
     wanted: Sequence[WantedUnit], results: Sequence[CallResult], functions: int
-) -> Tuple[Dict[str, int], Tuple[CallResult, ...], Tuple[str, ...]]:
+) -> tuple[dict[str, int], tuple[CallResult, ...], tuple[str, ...]]:
     """The weighted sum of the costs, each held within its bound (contract 3.6).
 
     Args:
@@ -97,8 +97,8 @@ def summed(
     Returns:
         The weighted sum; the results as they count for it; the errors of no single function.
     """
-    counted: List[CallResult] = []
-    errors: List[str] = []
+    counted: list[CallResult] = []
+    errors: list[str] = []
     for unit, result in zip(wanted, results):
         if not result.ok:
             counted.append(result)
@@ -114,9 +114,9 @@ def summed(
     return total, tuple(counted), tuple(dict.fromkeys(errors))
 
 
-def weighted_sum(costs: Sequence[Mapping[str, int]], factors: Sequence[int]) -> Dict[str, int]:
+def weighted_sum(costs: Sequence[Mapping[str, int]], factors: Sequence[int]) -> dict[str, int]:
     """Host to the sum of factor times cost; a host that nobody scored is not there."""
-    total: Dict[str, int] = {}
+    total: dict[str, int] = {}
     for mapping, factor in zip(costs, factors):
         for host, cost in mapping.items():
             total[host] = total.get(host, 0) + factor * cost

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional, Tuple
+from typing import Optional
 
 from ovirt_scheduler.model.plugins import Module
 from ovirt_scheduler.model.units import Kind
@@ -28,8 +28,8 @@ class PublishedMethod:
     name: str
     help: str
     signature: str  # as it is shown: (size, days=7)
-    required: Tuple[str, ...] = ()
-    optional: Tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class FoundDriver:
     description: str
     name: str
     topic: Optional[str]  # None: it publishes nothing
-    interfaces: Tuple[str, ...] = ()  # of a scheduler: those that it defines, by their names
-    methods: Tuple[PublishedMethod, ...] = ()
-    policies: Tuple[str, ...] = ()
+    interfaces: tuple[str, ...] = ()  # of a scheduler: those that it defines, by their names
+    methods: tuple[PublishedMethod, ...] = ()
+    policies: tuple[str, ...] = ()
     version: Optional[str] = None
     written_for: Optional[str] = None
     properties: str = ""  # its properties_validation
@@ -66,10 +66,10 @@ class Analysis:
     A helper module has none of them, and no fault.
     """
 
-    units: Tuple[FoundUnit, ...] = ()
-    modules: Tuple[Module, ...] = ()
+    units: tuple[FoundUnit, ...] = ()
+    modules: tuple[Module, ...] = ()
     wants_engine: bool = False
     wants_statistics: bool = False
     fault: Optional[FileFault] = None
-    drivers: Tuple[FoundDriver, ...] = ()
-    doubts: Tuple[FileFault, ...] = ()  # what loads, and cannot have been meant
+    drivers: tuple[FoundDriver, ...] = ()
+    doubts: tuple[FileFault, ...] = ()  # what loads, and cannot have been meant

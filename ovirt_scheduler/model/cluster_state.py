@@ -6,8 +6,9 @@ The daemon opens no document. It hands the engine's to readers, and gets back wh
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Mapping, Optional
+from typing import Optional
 
 
 @dataclass(frozen=True)

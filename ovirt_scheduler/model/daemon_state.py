@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Mapping, Optional, Tuple
+from typing import Optional
 
 from ovirt_scheduler.model.plans import Plan
 
@@ -18,7 +19,7 @@ class UnitState:
     checksum: str
     mode: str = "live"  # or shadow
     description: str = ""
-    properties: Tuple[Tuple[str, str], ...] = ()  # name and pattern
+    properties: tuple[tuple[str, str], ...] = ()  # name and pattern
     old_version: Optional[float] = None  # when the older version that answers was first loaded
     old_since: Optional[float] = None  # since when its file does not load
     old_because: str = ""
@@ -34,7 +35,7 @@ class ClusterLook:
     next_look: Optional[float] = None
     problem: str = ""
     imbalance: Optional[float] = None  # in percent, as the last balancing found it
-    plans: Tuple[Plan, ...] = ()  # those that are open, the oldest first
+    plans: tuple[Plan, ...] = ()  # those that are open, the oldest first
     driven_by: str = ""  # another daemon, for which this one stands by
 
 
@@ -80,12 +81,12 @@ class DaemonState:
     version: str
     started: float
     plugins_path: str
-    units: Tuple[UnitState, ...]
+    units: tuple[UnitState, ...]
     processes: ProcessesState
-    faults: Tuple[str, ...] = ()  # files of the plugins' folders that give no unit, and why
+    faults: tuple[str, ...] = ()  # files of the plugins' folders that give no unit, and why
     certificate_ends: Optional[float] = None
     engine: Optional[EngineState] = None
-    clusters: Tuple[ClusterLook, ...] = ()
+    clusters: tuple[ClusterLook, ...] = ()
     history: Optional[HistoryState] = None
     reload_failed: Optional[float] = None  # when; None: the last reload was well
     stuck: str = ""  # why the watchdog would not be fed

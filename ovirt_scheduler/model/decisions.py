@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Mapping, NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional
 
 from ovirt_scheduler.model.plugins import NO_ENGINE, Engine
 from ovirt_scheduler.model.requests import Hosts, Request, Vm, WantedUnit
@@ -17,7 +18,7 @@ class Job:
     """Units of one kind to call."""
 
     kind: Kind
-    calls: Tuple[UnitCall, ...]
+    calls: tuple[UnitCall, ...]
     hosts: Hosts
     vm: Optional[Vm]
     deadline: float  # seconds on the monotonic clock, for all calls together
@@ -40,10 +41,10 @@ class ShadowCall(NamedTuple):
 class Execution:
     """What the executor returns for one request."""
 
-    hosts: Tuple[str, ...]  # ids in the order given
+    hosts: tuple[str, ...]  # ids in the order given
     vm: Optional[str]
-    results: Tuple[CallResult, ...]  # of the units that ran, in the order asked for
-    errors: Tuple[str, ...] = ()  # that belong to no single unit
+    results: tuple[CallResult, ...]  # of the units that ran, in the order asked for
+    errors: tuple[str, ...] = ()  # that belong to no single unit
     names: Mapping[str, str] = field(default_factory=dict)  # by id, as far as they are known
     packs: Mapping[Role, Pack] = field(default_factory=dict)  # of the documents that came
 
@@ -53,16 +54,16 @@ class Decision:
     """The whole record of one answered request; the server picks from it what a form shows."""
 
     request: Request
-    hosts: Tuple[str, ...]
-    results: Tuple[CallResult, ...]
+    hosts: tuple[str, ...]
+    results: tuple[CallResult, ...]
     answer: Answer
-    errors: Tuple[str, ...] = ()
-    unit_errors: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)
-    calls: Tuple[Tuple[WantedUnit, UnitCall], ...] = ()
-    called: Tuple[CallResult, ...] = ()  # as ``results``, with costs as the functions told them
+    errors: tuple[str, ...] = ()
+    unit_errors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    calls: tuple[tuple[WantedUnit, UnitCall], ...] = ()
+    called: tuple[CallResult, ...] = ()  # as ``results``, with costs as the functions told them
     vm: Optional[str] = None  # its id
     names: Mapping[str, str] = field(default_factory=dict)  # of hosts and VMs, as far as known
     time: float = 0.0  # when it was asked for, in seconds since 1970
     seconds: float = 0.0  # that it took
     secret: str = ""  # the token for the engine that plugins were given
-    shadows: Tuple[ShadowCall, ...] = ()
+    shadows: tuple[ShadowCall, ...] = ()

@@ -6,8 +6,9 @@ classes, for plugins to derive from.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Mapping, Optional, Tuple
+from typing import Any, Optional
 
 from ovirt_scheduler.model.analysis import PublishedMethod
 from ovirt_scheduler.model.decisions import ShadowCall
@@ -23,7 +24,7 @@ class InterfaceMethod:
     """One method of the interfaces of a scheduler; it gets its arguments by position."""
 
     interface: str
-    parameters: Tuple[str, ...]
+    parameters: tuple[str, ...]
     returns: Returns
 
 
@@ -66,9 +67,9 @@ class DriverUnit:
     limits: Limits
     properties: PropertySet
     topic: Optional[str] = None  # None: it publishes nothing
-    interfaces: Tuple[str, ...] = ()  # of a scheduler: those that it defines
-    methods: Tuple[PublishedMethod, ...] = ()
-    policies: Tuple[str, ...] = ()
+    interfaces: tuple[str, ...] = ()  # of a scheduler: those that it defines
+    methods: tuple[PublishedMethod, ...] = ()
+    policies: tuple[str, ...] = ()
     written_for: Optional[str] = None
     line: int = 1  # of its class
     shipped: bool = False  # gives way to any other of its name, or on its topic
@@ -107,7 +108,7 @@ class Subjects:
 
 
 # Ids of hosts; a yes or no; VM id to host ids; or what a method of the driver's own gave back.
-Migrations = Mapping[str, Tuple[str, ...]]
+Migrations = Mapping[str, tuple[str, ...]]
 # VM id to the hosts that it may go to, each with its cost; a VM that is not there may go to any.
 Destinations = Mapping[str, Mapping[str, int]]
 # ``Returns`` says which of them it is: no union could hold a driver's own values apart.
@@ -130,8 +131,8 @@ class DriverRequest:
     subjects: Subjects = Subjects()
     arguments: Mapping[str, object] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
-    filters: Tuple[WantedUnit, ...] = ()
-    cost_functions: Tuple[WantedUnit, ...] = ()
+    filters: tuple[WantedUnit, ...] = ()
+    cost_functions: tuple[WantedUnit, ...] = ()
     destinations: Destinations = field(default_factory=dict)
 
 
@@ -156,10 +157,10 @@ class DriverJob:
     deadline: float  # seconds on the monotonic clock, for all of it
     replies: EngineReplies = field(default_factory=EngineReplies)
     engine: Engine = NO_ENGINE
-    filters: Tuple[UnitCall, ...] = ()
-    cost_functions: Tuple[UnitCall, ...] = ()
-    wanted_costs: Tuple[WantedUnit, ...] = ()  # each cost function's factor
-    selected: Tuple[str, ...] = ()  # the last selection
+    filters: tuple[UnitCall, ...] = ()
+    cost_functions: tuple[UnitCall, ...] = ()
+    wanted_costs: tuple[WantedUnit, ...] = ()  # each cost function's factor
+    selected: tuple[str, ...] = ()  # the last selection
     destinations: Destinations = field(default_factory=dict)
     strict: bool = True  # a property's value that is refused ends it all (contract 1.5)
 
@@ -187,10 +188,10 @@ class DriverExecution:
     left for it; ``answer`` is what it returned, where it is ok.
     """
 
-    hosts: Tuple[str, ...] = ()  # ids in the order given
-    filters: Tuple[CallResult, ...] = ()  # of those that ran, in the order asked for
-    cost_functions: Tuple[CallResult, ...] = ()
-    errors: Tuple[str, ...] = ()  # that belong to no plugin
+    hosts: tuple[str, ...] = ()  # ids in the order given
+    filters: tuple[CallResult, ...] = ()  # of those that ran, in the order asked for
+    cost_functions: tuple[CallResult, ...] = ()
+    errors: tuple[str, ...] = ()  # that belong to no plugin
     result: Optional[CallResult] = None
     answer: DriverAnswer = None
     vm: Optional[str] = None  # its id
@@ -198,7 +199,7 @@ class DriverExecution:
     packs: Mapping[Role, Pack] = field(default_factory=dict)  # of hosts and VM, where they came
 
     @property
-    def results(self) -> Tuple[CallResult, ...]:
+    def results(self) -> tuple[CallResult, ...]:
         """Of all calls, in the order of their beginning."""
         own = () if self.result is None else (self.result,)
         return (*self.filters, *self.cost_functions, *own)
@@ -211,14 +212,14 @@ class DriverDecision:
     request: DriverRequest
     execution: DriverExecution
     answer: DriverAnswer  # where there is none of the driver's: that nothing is to be done
-    errors: Tuple[str, ...] = ()
-    unit_errors: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)
-    filters: Tuple[Tuple[WantedUnit, UnitCall], ...] = ()  # those that were to be called
-    cost_functions: Tuple[Tuple[WantedUnit, UnitCall], ...] = ()
+    errors: tuple[str, ...] = ()
+    unit_errors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    filters: tuple[tuple[WantedUnit, UnitCall], ...] = ()  # those that were to be called
+    cost_functions: tuple[tuple[WantedUnit, UnitCall], ...] = ()
     time: float = 0.0  # when it was asked for, in seconds since 1970
     seconds: float = 0.0  # that it took
     secret: str = ""  # the token for the engine that plugins were given
-    shadows: Tuple[ShadowCall, ...] = ()
+    shadows: tuple[ShadowCall, ...] = ()
 
     @property
     def failure(self) -> Optional[str]:

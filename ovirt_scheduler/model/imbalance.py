@@ -14,7 +14,7 @@ one is empty: 2 % and 0 % are 10 % imbalance, 50 % and 0 % are 58 %, 100 % and 0
 from __future__ import annotations
 
 import math
-from typing import Iterable
+from collections.abc import Iterable
 
 
 def imbalance(used: Iterable[float]) -> float:

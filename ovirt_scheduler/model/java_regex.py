@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Optional, Set
+from typing import Optional
 
 _LARGEST = 2**31 - 1  # a count of repeats
 _COMMENTS = re.compile(r"\(\?[a-zA-Z]*x")
@@ -68,7 +68,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self._text = text
         self._place = 0
-        self._groups: Set[str] = set()
+        self._groups: set[str] = set()
 
     def read(self) -> None:
         open_groups = 0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import Dict, Iterable, Iterator, Optional, Tuple
+from collections.abc import Iterable, Iterator
+from typing import Optional
 
 _LONGEST = 100  # characters; a comparison takes the time of both names' product
 _MOST = 500  # names that one is compared with
@@ -20,7 +21,7 @@ def nearest(name: str, there: Iterable[str]) -> Optional[str]:
     """
     if len(name) > _LONGEST:
         return None
-    by_spelling: Dict[str, str] = {}
+    by_spelling: dict[str, str] = {}
     for each in there:
         if abs(len(each) - len(name)) <= _LONGER and len(by_spelling) < _MOST:
             by_spelling.setdefault(_spelling(each), each)
@@ -34,7 +35,7 @@ def hint(name: str, there: Iterable[str]) -> str:
     return "" if found is None else f"; did you mean {found}?"
 
 
-def misspelt(source: bytes, functions: Iterable[str]) -> Iterator[Tuple[int, str, str]]:
+def misspelt(source: bytes, functions: Iterable[str]) -> Iterator[tuple[int, str, str]]:
     """Functions of a plugin's text that are named almost as those that are called.
 
     Args:

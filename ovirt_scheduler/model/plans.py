@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, field
-from typing import Any, Dict, FrozenSet, Optional, Tuple
+from typing import Any, Optional
 
 from ovirt_scheduler.model.cluster_state import ClusterState
 
@@ -61,7 +61,7 @@ class Plan:
 
     cluster: str
     method: str
-    steps: Tuple[Step, ...]
+    steps: tuple[Step, ...]
     time: float
     imbalance: Optional[float] = None
     state: str = WAITING
@@ -75,11 +75,11 @@ class Plan:
         return self.state in (TOLD, WAITING, APPROVED)
 
     @property
-    def migrations(self) -> FrozenSet[Tuple[str, str, str]]:
+    def migrations(self) -> frozenset[tuple[str, str, str]]:
         """What is to go from where to where, by id."""
         return frozenset((step.vm, step.source, step.target) for step in self.steps)
 
-    def record(self, most: Optional[int] = None) -> Dict[str, Any]:
+    def record(self, most: Optional[int] = None) -> dict[str, Any]:
         """It in plain values, for the history, JSON and pages.
 
         Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from dataclasses import dataclass, field
-from typing import ClassVar, Optional, Tuple, Union
+from typing import ClassVar, Optional, Union
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class PluginUser:
     uid: int
     gid: int
     # As they were when the daemon started.
-    groups: Tuple[int, ...] = field(compare=False)
+    groups: tuple[int, ...] = field(compare=False)
     home: str = field(compare=False)
 
 
@@ -47,7 +47,7 @@ class PluginCode:
 
     name: str
     folder: str
-    modules: Tuple[Module, ...]  # the plugin itself first
+    modules: tuple[Module, ...]  # the plugin itself first
     wants_engine: bool = False  # it names plugin.engine_connection
     wants_statistics: bool = False  # those of the hosts and VMs that it is given
 
@@ -75,7 +75,7 @@ class PropertySet:
     """The custom properties of a unit or a driver."""
 
     name: str
-    properties: Tuple[Property, ...]
+    properties: tuple[Property, ...]
     text: Optional[str] = None  # as the engine gets it; None: made of the properties
 
 
@@ -94,8 +94,8 @@ class Candidate:
 
     source: Source
     folder: str
-    neighbours: Tuple[Source, ...]
-    refused: Tuple[Tuple[str, str], ...] = ()  # modules there that are not to be run, and why
+    neighbours: tuple[Source, ...]
+    refused: tuple[tuple[str, str], ...] = ()  # modules there that are not to be run, and why
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ from __future__ import annotations
 import functools
 import re
 import signal
-from typing import Dict, Iterator, List, Mapping, NoReturn, Optional, Tuple
+from collections.abc import Iterator, Mapping
+from typing import NoReturn, Optional
 
 from ovirt_scheduler.errors import PluginError, RefusedProperty, SlowProperty
 from ovirt_scheduler.model import java_regex
@@ -44,10 +45,10 @@ def parse(name: str, custom_properties: str, default_values: str) -> PropertySet
     Raises:
         PluginError: without a file; the text names the property and what is wrong.
     """
-    defaults: List[str] = default_values.split(";") if default_values else []
+    defaults: list[str] = default_values.split(";") if default_values else []
     while defaults and not defaults[-1]:
         defaults.pop()
-    properties: List[Property] = []
+    properties: list[Property] = []
     for position, text in enumerate(_pieces(custom_properties)):
         default = defaults[position] if position < len(defaults) else ""
         properties.append(_property(text, default or None))
@@ -68,7 +69,7 @@ def parse_for_java(name: str, text: str) -> PropertySet:
     Raises:
         PluginError: without a file; the text names the property and what the engine refuses.
     """
-    properties: Dict[str, Property] = {}
+    properties: dict[str, Property] = {}
     for piece in _pieces(text):
         key, pattern = _key_and_pattern(piece)
         refused = java_regex.refusal(pattern)
@@ -103,7 +104,7 @@ def matches(prop: Property, value: str) -> bool:
     return re.fullmatch(_INTEGER, value) is not None and span[0] <= int(value) <= span[1]
 
 
-class Filled(Dict[str, str]):
+class Filled(dict[str, str]):
     """The properties that a plugin gets; looking up a missing one raises a KeyError in words."""
 
     def __missing__(self, key: object) -> str:
@@ -164,7 +165,7 @@ def check(owner: str, properties: PropertySet, values: Mapping[str, str], second
         signal.signal(signal.SIGALRM, before)
 
 
-def render(properties: PropertySet) -> Tuple[str, str]:
+def render(properties: PropertySet) -> tuple[str, str]:
     """``customProperties`` and ``defaultValues`` as the conf file has them (contract 2.1)."""
     keys = ";".join(f"{prop.name}={prop.pattern}" for prop in properties.properties)
     defaults = ";".join(prop.default or "" for prop in properties.properties)
@@ -181,7 +182,7 @@ def engine_syntax(properties: PropertySet) -> str:
     )
 
 
-def _pieces(text: str) -> List[str]:
+def _pieces(text: str) -> list[str]:
     pieces = text.split(";")
     if not pieces[-1]:
         pieces.pop()
@@ -199,7 +200,7 @@ def _property(text: str, default: Optional[str]) -> Property:
     return prop
 
 
-def _key_and_pattern(text: str) -> Tuple[str, str]:
+def _key_and_pattern(text: str) -> tuple[str, str]:
     key, equals, pattern = text.partition("=")
     if not _KEY.fullmatch(key) or not equals:
         raise PluginError(
@@ -294,7 +295,7 @@ def _same_group(text: str, position: int) -> bool:
     return not text.endswith(")") or (position == 0 and "-" not in text and text != "(?)")
 
 
-def _range(pattern: str) -> Optional[Tuple[int, int]]:
+def _range(pattern: str) -> Optional[tuple[int, int]]:
     span = _RANGE.fullmatch(pattern)
     return (int(span[1]), int(span[2])) if span else None
 

@@ -3,8 +3,8 @@
 ::
 
     dataclass                an object; a field that is missing gets its default
-    Dict[str, X]             an object
-    List[X], Tuple[X, ...]   an array
+    dict[str, X]             an object
+    list[X], tuple[X, ...]   an array
     Optional[X]              null, or what X is
     Enum                     its value
     bytes                    a string, in base64
@@ -21,7 +21,7 @@ import functools
 import json
 import math
 import typing
-from typing import Any, Dict, Type, TypeVar, Union
+from typing import Any, TypeVar, Union
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ def dump(value: object) -> bytes:
     return json.dumps(value, default=_plain, separators=(",", ":")).encode("ascii")
 
 
-def load(data: bytes, kind: Type[T]) -> T:
+def load(data: bytes, kind: type[T]) -> T:
     """Read a value of a type.
 
     Args:
@@ -73,7 +73,7 @@ def checked(value: Any, kind: Any, place: str = "") -> Any:
     return _simple(value, kind, place)
 
 
-def _dataclass(fields: Dict[str, object], kind: Any, place: str) -> Any:
+def _dataclass(fields: dict[str, object], kind: Any, place: str) -> Any:
     types = _types(kind)
     for name in fields:
         if name not in types:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import enum
 import re
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Callable, List, Mapping, Optional, Tuple, Union
+from typing import Callable, Optional, Union
 
 from ovirt_scheduler.model.units import Kind
 
@@ -54,7 +55,7 @@ def is_document(text: str) -> bool:
     return text.lstrip("\ufeff \t\r\n").startswith("<")
 
 
-Hosts = Union[Tuple[str, ...], Document]  # ids, or a document (contract 1.4)
+Hosts = Union[tuple[str, ...], Document]  # ids, or a document (contract 1.4)
 
 
 Vm = Union[str, Document]
@@ -82,7 +83,7 @@ class Caller:
     peer: str  # address:port, for the log; before it the name in a client's certificate
     cluster: str = ""  # whose thread it is, where the daemon calls by itself
     # What is to be done when the answer is out; None: at once, as nobody waits for an answer.
-    afterwards: Optional[List[Callable[[], None]]] = field(default=None, compare=False)
+    afterwards: Optional[list[Callable[[], None]]] = field(default=None, compare=False)
 
     @classmethod
     def of_cluster(cls, cluster: str) -> Caller:
@@ -101,7 +102,7 @@ class Request:
 
     caller: Caller
     kind: Kind
-    wanted: Tuple[WantedUnit, ...]
+    wanted: tuple[WantedUnit, ...]
     hosts: Hosts
     vm: Optional[Vm]  # None for a balance
     properties: Mapping[str, str]

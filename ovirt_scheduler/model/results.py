@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Mapping, Tuple, Union
+from typing import Any, Union
 
 
 class Outcome(enum.Enum):
@@ -23,11 +24,11 @@ class Migration:
     """A balance's answer: the VM to move and the hosts it may go to."""
 
     vm: str
-    hosts: Tuple[str, ...]
+    hosts: tuple[str, ...]
 
 
 # A filter's accepted hosts; a cost function's cost per host; a balance's migration or nothing.
-Answer = Union[Tuple[str, ...], Mapping[str, int], Migration, None]
+Answer = Union[tuple[str, ...], Mapping[str, int], Migration, None]
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class CallResult:
     value: Any = None  # an Answer; of a driver, what its method returns
     message: str = ""  # one line, for an administrator; empty when all is well
     seconds: float = 0.0
-    notes: Tuple[str, ...] = ()  # what was put right in a good answer (hosts not given, ...)
+    notes: tuple[str, ...] = ()  # what was put right in a good answer (hosts not given, ...)
     stdout: str = ""
     stderr: str = ""
     traceback: str = ""
@@ -51,6 +52,6 @@ class CallResult:
         return self.outcome is Outcome.OK
 
     @property
-    def problems(self) -> Tuple[str, ...]:
+    def problems(self) -> tuple[str, ...]:
         """What a caller is told of it: why it failed, and what was put right."""
         return self.notes if self.ok else (self.message, *self.notes)

@@ -10,13 +10,14 @@ import contextlib
 import enum
 import os
 from collections import ChainMap
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Dict, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import NamedTuple, Optional, Union
 
 from ovirt_scheduler.model.plugins import Candidate, Engine, Limits, PluginCode, PropertySet
 from ovirt_scheduler.model.requests import Document
 
-Ids = Tuple[str, ...]
+Ids = tuple[str, ...]
 
 # Why a process of a plugin ends by itself, with the words for the log: what differs after a call,
 # or what it has come to.
@@ -90,12 +91,12 @@ class Pack:
     """
 
     def __init__(
-        self, descriptor: int, ids: Tuple[Optional[str], ...], sizes: Tuple[int, ...] = ()
+        self, descriptor: int, ids: tuple[Optional[str], ...], sizes: tuple[int, ...] = ()
     ) -> None:
         self.descriptor = descriptor
         self.ids = ids
         self.sizes = sizes
-        self.names: Dict[str, str] = {}  # by id, as far as they are known
+        self.names: dict[str, str] = {}  # by id, as far as they are known
 
     @property
     def size(self) -> int:
@@ -118,7 +119,7 @@ class EngineReply:
     document: Optional[Document]
     asked: Ids
     pack: Optional[Pack] = None
-    problems: Tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
     keeps_document: bool = True  # for the history; else it goes when there is a pack
 
 
@@ -126,12 +127,12 @@ class EngineReply:
 class EngineReplies:
     """The engine's replies on the hosts and VMs that a request names by id (contract 5.2)."""
 
-    hosts: Tuple[EngineReply, ...] = ()
+    hosts: tuple[EngineReply, ...] = ()
     vm: Optional[EngineReply] = None
-    vms: Tuple[EngineReply, ...] = ()
+    vms: tuple[EngineReply, ...] = ()
 
 
-Packs = Mapping[Role, Tuple[Pack, ...]]
+Packs = Mapping[Role, tuple[Pack, ...]]
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ class Function(NamedTuple):
     returns: Returns
     class_name: Optional[str] = None  # its class is made anew for each call; None: of the module
     # By position; None: the call's own arguments, by name.
-    parameters: Optional[Tuple[str, ...]] = None
+    parameters: Optional[tuple[str, ...]] = None
     takes_ids: bool = False  # a class unit: ids in place of entities, and it may print its answer
     properties: Optional[PropertySet] = None
 
@@ -188,7 +189,7 @@ class CallTask(NamedTuple):
     vms: Ids
     vm: Optional[str]
     host: Optional[str]
-    packs: Mapping[str, Tuple[Tuple[int, Tuple[int, ...]], ...]]
+    packs: Mapping[str, tuple[tuple[int, tuple[int, ...]], ...]]
     properties: Mapping[str, str]
     arguments: Mapping[str, object]
     attributes: Mapping[str, object]  # set on the class's instance before the call
@@ -235,7 +236,7 @@ class ReadTask:
     ``tells_states`` asks for names and statuses as well.
     """
 
-    documents: Tuple[Unread, ...]
+    documents: tuple[Unread, ...]
     tells_states: bool = False
 
 
@@ -243,7 +244,7 @@ class ReadTask:
 class SplitTask:
     """Cut documents into the elements of their hosts and VMs, for the history."""
 
-    documents: Tuple[Document, ...]
+    documents: tuple[Document, ...]
 
 
 Task = Union[Setup, CallTask, CheckTask, PrintedTask, ReadTask, SplitTask, Candidate]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Mapping, Optional, Tuple
+from typing import Optional
 
 from ovirt_scheduler.model.plugins import Limits, PluginCode, PropertySet
 
@@ -25,7 +26,7 @@ class Kind(enum.Enum):
         return _FUNCTIONS[self]
 
     @property
-    def parameters(self) -> Tuple[str, ...]:
+    def parameters(self) -> tuple[str, ...]:
         """What the function takes, in this order (contract 5.2)."""
         return ("hosts", "properties") if self is Kind.BALANCE else ("hosts", "vm", "properties")
 

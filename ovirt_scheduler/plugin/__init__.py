@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import List, NoReturn
+from typing import NoReturn
 
 from ovirtsdk4 import AuthError, Connection
 
@@ -65,8 +65,8 @@ _TIMEOUT = 20  # seconds for one answer; a silent engine should not use up all o
 _NONE = "the daemon gives a connection to its calls of a policy unit alone"
 # What the call that runs was given. In a list: a global that changed in each call would have this
 # module compared name by name after each.
-_provided: List[Engine] = [NoEngine(_NONE)]
-_connections: List[Connection] = []  # of the call that runs
+_provided: list[Engine] = [NoEngine(_NONE)]
+_connections: list[Connection] = []  # of the call that runs
 
 
 def engine_connection() -> Connection:

@@ -7,8 +7,9 @@ counts as nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Union
+from typing import Optional, Union
 
 from ovirtsdk4 import types
 
@@ -37,7 +38,7 @@ class HostUse:
         self._shares = sum(vcpus(vm) for vm in vms) or 1
         self._measured_processors = self.used_processors
         self._room: Optional[int] = host.max_scheduling_memory
-        self._busy_percents: Dict[types.Vm, Optional[float]] = {}  # as far as they were asked for
+        self._busy_percents: dict[types.Vm, Optional[float]] = {}  # as far as they were asked for
 
     @property
     def fraction(self) -> float:
@@ -116,9 +117,9 @@ class HostUse:
         return sum(int(vm.memory or 0) for vm in self.vms)
 
 
-def uses(hosts: Iterable[types.Host], vms: Iterable[types.Vm]) -> List[HostUse]:
+def uses(hosts: Iterable[types.Host], vms: Iterable[types.Vm]) -> list[HostUse]:
     """Each host with those of the VMs that run on it."""
-    on: Dict[str, List[types.Vm]] = {host.id: [] for host in hosts}
+    on: dict[str, list[types.Vm]] = {host.id: [] for host in hosts}
     for vm in vms:
         if vm.host is not None and vm.host.id in on:
             on[vm.host.id].append(vm)
@@ -154,14 +155,14 @@ def _processors(entity: Union[types.Host, types.Vm]) -> int:
     return (topology.sockets or 1) * (topology.cores or 1) * (topology.threads or 1)
 
 
-def _statistics(entity: Union[types.Host, types.Vm]) -> Dict[str, float]:
+def _statistics(entity: Union[types.Host, types.Vm]) -> dict[str, float]:
     """The latest datum of each statistic, by name.
 
     In a call, entities are made of what the engine told of them when they are read. Making some
     twenty statistics of each host takes most of a call, so they are asked for as numbers there.
     """
     if hasattr(entity, "__latest_statistics__"):
-        known: Optional[Dict[str, float]] = entity.__latest_statistics__()
+        known: Optional[dict[str, float]] = entity.__latest_statistics__()
         if known is not None:
             return known
     return {

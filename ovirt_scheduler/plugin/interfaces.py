@@ -22,8 +22,9 @@ Hosts and VMs are ``ovirtsdk4.types`` entities. Wherever a host or a VM is retur
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import ClassVar, Mapping, Optional, Sequence, Tuple, Union
+from typing import ClassVar, Optional, Union
 
 from ovirtsdk4 import types
 
@@ -82,7 +83,7 @@ class HostSelector(_SchedulerPart):
     """
 
     costs: Mapping[str, int] = MappingProxyType({})
-    selected: Tuple[str, ...] = ()
+    selected: tuple[str, ...] = ()
 
     def candidates(
         self, hosts: Sequence[types.Host], vm: types.Vm, properties: Properties
@@ -107,7 +108,7 @@ class HostSelector(_SchedulerPart):
         """Whether there is a host for the VM."""
         return self.select_host(hosts, vm, properties) is not None
 
-    def get_selected_hosts(self) -> Tuple[str, ...]:
+    def get_selected_hosts(self) -> tuple[str, ...]:
         """The hosts of the last selection, the best first; the daemon remembers them."""
         return self.selected
 

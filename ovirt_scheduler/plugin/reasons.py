@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Collection, Dict, List, Sequence, Set, Tuple
+from collections.abc import Collection, Sequence
 
 LONGEST = 200  # characters for each host
 _SHOWN = 60  # characters of a host that is not known
@@ -17,8 +17,8 @@ class Reasons:
     def begin(self, hosts: Sequence[str]) -> None:
         """For the process of a call: forget what the call before it said."""
         self._hosts: Collection[str] = hosts
-        self.texts: Dict[str, str] = {}
-        self._cut: Set[str] = set()
+        self.texts: dict[str, str] = {}
+        self._cut: set[str] = set()
         self._strangers = 0
         self._first_stranger = ""
         self._no_texts = 0
@@ -48,9 +48,9 @@ class Reasons:
             self._cut.add(host)
 
     @property
-    def notes(self) -> Tuple[str, ...]:
+    def notes(self) -> tuple[str, ...]:
         """What could not be kept, in words."""
-        notes: List[str] = []
+        notes: list[str] = []
         if self._strangers:
             notes.append(
                 "gave reasons for hosts that it was not given "

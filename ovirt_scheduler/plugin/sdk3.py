@@ -14,12 +14,14 @@ Imported in the process of a plugin call alone, by a plugin that imports ``ovirt
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import enum
 import functools
 import socket
+from collections.abc import Iterator, Mapping
 from types import ModuleType
-from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, NoReturn, Optional
+from typing import Any, NoReturn, Optional
 from urllib.parse import urlsplit
 
 import ovirtsdk4
@@ -129,7 +131,7 @@ class _Collection:
         query: Optional[str] = None,
         case_sensitive: bool = True,
         max: Optional[int] = None,  # noqa: A002  as version 3 calls it
-    ) -> List[_Entity]:
+    ) -> builtins.list[_Entity]:
         """Those that a search finds, as the engine's search language has it."""
         found = self._service.list(
             search=query, case_sensitive=None if case_sensitive else False, max=max
@@ -209,9 +211,9 @@ class _Parts:
         self._connection = connection
         self._name = name
         self._found = found
-        self._all: Optional[List[Any]] = None
+        self._all: Optional[list[Any]] = None
 
-    def list(self) -> List[Any]:
+    def list(self) -> builtins.list[Any]:
         """All of them; the engine is asked where there is only a link."""
         if self._all is None:
             found = self._found
@@ -279,14 +281,14 @@ def _same_engine(one: str, other: str) -> bool:
     return bool(first & second) or (_is_here(first) and _is_here(second))
 
 
-def _addresses(name: str) -> FrozenSet[str]:
+def _addresses(name: str) -> frozenset[str]:
     try:
         return frozenset(str(found[4][0]) for found in socket.getaddrinfo(name, None))
     except (OSError, UnicodeError):
         return frozenset()
 
 
-def _is_here(addresses: FrozenSet[str]) -> bool:
+def _is_here(addresses: frozenset[str]) -> bool:
     """Whether one of the addresses is this machine's: then a socket can have it."""
     for address in addresses:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -304,7 +306,7 @@ def _no_params(name: str) -> NoReturn:
 
 
 # Each module that can be imported, with what is in it.
-CONTENTS: Mapping[str, Dict[str, Any]] = {
+CONTENTS: Mapping[str, dict[str, Any]] = {
     "ovirtsdk": {},
     "ovirtsdk.api": {"API": API},
     "ovirtsdk.xml": {},

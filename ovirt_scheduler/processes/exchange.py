@@ -13,8 +13,9 @@ import select
 import socket
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Deque, Dict, List, Optional, Sequence, Tuple
+from typing import Optional
 
 from ovirt_scheduler.model.tasks import ENDS
 from ovirt_scheduler.model.text import one_line
@@ -27,7 +28,7 @@ _OUT_OF_TURN = "spoke out of turn"
 _QUIET = 5.0  # seconds without a word from any worker, after which the zygote is asked for one
 _REASON = 200  # characters
 
-Piece = Tuple[memoryview, List[int]]
+Piece = tuple[memoryview, list[int]]
 
 
 class State(enum.Enum):
@@ -94,13 +95,13 @@ class Exchange:
     lacks_descriptors: bool = False
     state: State = State.UNDER_WAY
     answer: bytes = b""
-    descriptors: List[int] = field(default_factory=list)
+    descriptors: list[int] = field(default_factory=list)
     problem: str = ""
     differs: str = ""
-    last_output: Dict[bytes, bytes] = field(default_factory=dict)
+    last_output: dict[bytes, bytes] = field(default_factory=dict)
     started: float = 0.0
     ended: float = 0.0
-    unsent: Deque[Piece] = field(default_factory=deque)
+    unsent: deque[Piece] = field(default_factory=deque)
     stdout: Capture = field(init=False)
     stderr: Capture = field(init=False)
 
@@ -183,7 +184,7 @@ class Exchange:
         except frames.FrameError as error:
             self._mislead(str(error))
 
-    def _receive_with_descriptors(self) -> Tuple[Optional[bytes], List[int]]:
+    def _receive_with_descriptors(self) -> tuple[Optional[bytes], list[int]]:
         try:
             data, came, flags, _ = socket.recv_fds(
                 self.worker.channel, _CHUNK, frames.MOST_DESCRIPTORS
@@ -243,7 +244,7 @@ def reason(frame: frames.Frame, nonce: Optional[int]) -> str:
     return _OUT_OF_TURN
 
 
-def wait(exchanges: Sequence[Exchange]) -> List[Exchange]:
+def wait(exchanges: Sequence[Exchange]) -> list[Exchange]:
     """Wait until at least one of these has ended.
 
     Args:
@@ -254,7 +255,7 @@ def wait(exchanges: Sequence[Exchange]) -> List[Exchange]:
     """
     # Most often there is one: all is registered with its worker's own.
     poller = exchanges[0].worker.poller if len(exchanges) == 1 else select.poll()
-    captures: Dict[int, Tuple[Exchange, Optional[Capture]]] = {}
+    captures: dict[int, tuple[Exchange, Optional[Capture]]] = {}
     for exchange in exchanges:
         if exchange.open:
             captures.update(_watched(exchange, poller))
@@ -279,7 +280,7 @@ def wait(exchanges: Sequence[Exchange]) -> List[Exchange]:
 
 def _watched(
     exchange: Exchange, poller: select.poll
-) -> Dict[int, Tuple[Exchange, Optional[Capture]]]:
+) -> dict[int, tuple[Exchange, Optional[Capture]]]:
     """Each descriptor of an exchange, with what is captured there; nothing is of its socket."""
     worker = exchange.worker
     channel = worker.channel.fileno()

@@ -12,9 +12,10 @@ The processes are those of ``processes``; here is which calls there are, on what
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar, cast
+from typing import Callable, Optional, TypeVar, cast
 
 from ovirt_scheduler.errors import BadParameters, RefusedProperty, UnreadableDocument
 from ovirt_scheduler.model import aggregate
@@ -125,7 +126,7 @@ class Executor:
         """
         return self._runner.pool.settle(seconds)
 
-    def want(self, plugins: Sequence[Tuple[PluginCode, Limits]]) -> None:
+    def want(self, plugins: Sequence[tuple[PluginCode, Limits]]) -> None:
         """Have a process of each of these plugins ready before it is called."""
         self._runner.pool.want({key_of(*each): each for each in plugins})
 
@@ -137,7 +138,7 @@ class Executor:
         """
         return self._runner.analyse(candidate)
 
-    def split(self, documents: Sequence[Document]) -> List[Optional[List[bytes]]]:
+    def split(self, documents: Sequence[Document]) -> list[Optional[list[bytes]]]:
         """Cut documents that were read into their elements: ``splitting.split``."""
         return splitting.split(self._runner, documents)
 
@@ -205,7 +206,7 @@ class Executor:
             filtered = self._filtered(job.filters, filters, job.deadline) if inputs.hosts else []
             policies = [call.unit.on_failure for call in job.filters]
             left, _ = aggregate.filtered(inputs.hosts, filtered, policies)
-            scored: List[CallResult] = []
+            scored: list[CallResult] = []
             total: Mapping[str, int] = {}
             if left:
                 costs = [replace(call, inputs=replace(inputs, hosts=left)) for call in costs]
@@ -244,7 +245,7 @@ class Executor:
                 )
                 hear(change, self._called(_method_call(one, of_one), execution, one))
 
-    def read_hosts(self, page: Document, deadline: float) -> Tuple[Pack, Dict[str, HostState]]:
+    def read_hosts(self, page: Document, deadline: float) -> tuple[Pack, dict[str, HostState]]:
         """Read a page of hosts that the engine told of: the hosts packed, and the state of each.
 
         Raises:
@@ -252,13 +253,13 @@ class Executor:
         """
         return self._read_page(Unread(Role.HOSTS, page), deadline, messages.unpack_hosts)
 
-    def read_vms(self, page: Document, deadline: float) -> Tuple[Pack, Dict[str, VmState]]:
+    def read_vms(self, page: Document, deadline: float) -> tuple[Pack, dict[str, VmState]]:
         """Read a page of VMs, as ``read_hosts`` does it with hosts."""
         return self._read_page(Unread(Role.VMS, page), deadline, messages.unpack_vms)
 
     def _read_page(
         self, unread: Unread, deadline: float, unpack: Callable[[object], States]
-    ) -> Tuple[Pack, States]:
+    ) -> tuple[Pack, States]:
         with self._runner.places.taken(1, deadline):
             packs, (read,), seen = self._runner.read([unread], deadline, tells_states=True)
         if read.problem:
@@ -280,10 +281,10 @@ class Executor:
 
     def _filtered(
         self, units: Sequence[UnitCall], calls: Sequence[PluginCall], deadline: float
-    ) -> List[CallResult]:
+    ) -> list[CallResult]:
         """Call filters, each on the hosts that those before it left (contract 4.1)."""
-        results: List[CallResult] = []
-        left: Tuple[str, ...] = calls[0].inputs.hosts if calls else ()
+        results: list[CallResult] = []
+        left: tuple[str, ...] = calls[0].inputs.hosts if calls else ()
         for unit, call in zip(units, calls):
             if left is not call.inputs.hosts:
                 call = replace(call, inputs=replace(call.inputs, hosts=left))  # noqa: PLW2901
@@ -313,7 +314,7 @@ class Executor:
         replies: EngineReplies,
         deadline: float,
         known: Mapping[Role, Pack] = MappingProxyType({}),
-    ) -> Tuple[CallInputs, Tuple[str, ...]]:
+    ) -> tuple[CallInputs, tuple[str, ...]]:
         """The inputs of a request's calls, and what was wrong in the engine's replies.
 
         Args:
@@ -346,7 +347,7 @@ class Executor:
         brought: Mapping[Role, Document],
         by_role: Mapping[Role, Sequence[EngineReply]],
         deadline: float,
-    ) -> Dict[Role, Tuple[Pack, ...]]:
+    ) -> dict[Role, tuple[Pack, ...]]:
         """The packs of each role: of documents that were read before, or are read now."""
         unread = [Unread(role, document) for role, document in brought.items()]
         due = [
@@ -356,10 +357,10 @@ class Executor:
             if (document := each.document) and each.pack is None and not each.problems
         ]  # the reply on one VM is read as a collection is
         unread += [each for _, each in due]
-        found: Dict[Role, Tuple[Pack, ...]] = {}
+        found: dict[Role, tuple[Pack, ...]] = {}
         if unread:
-            packs: List[Pack] = []
-            documents: List[messages.ReadDocument] = []
+            packs: list[Pack] = []
+            documents: list[messages.ReadDocument] = []
             for first in range(0, len(unread), frames.MOST_DESCRIPTORS):
                 some = unread[first : first + frames.MOST_DESCRIPTORS]
                 read, about, _ = self._runner.read(some, deadline)
@@ -385,16 +386,16 @@ class Executor:
         return found
 
 
-def _call_inputs(subjects: Subjects, packs: Dict[Role, Tuple[Pack, ...]]) -> CallInputs:
+def _call_inputs(subjects: Subjects, packs: dict[Role, tuple[Pack, ...]]) -> CallInputs:
     """The inputs of a request's calls, of its subjects and the packs that were read.
 
     Raises:
         BadParameters: the host whose status has changed is not among the hosts.
     """
-    ids: Dict[Role, Tuple[str, ...]] = {}
+    ids: dict[Role, tuple[str, ...]] = {}
     for role, which in ((Role.HOSTS, subjects.hosts), (Role.VMS, subjects.vms)):
         if isinstance(which, Document):
-            which = cast("Tuple[str, ...]", packs[role][0].ids)  # noqa: PLW2901
+            which = cast("tuple[str, ...]", packs[role][0].ids)  # noqa: PLW2901
         ids[role] = which
     vm, host = subjects.vm, subjects.host
     if isinstance(vm, Document):
@@ -413,7 +414,7 @@ def _call_inputs(subjects: Subjects, packs: Dict[Role, Tuple[Pack, ...]]) -> Cal
     return CallInputs(ids[Role.HOSTS], ids[Role.VMS], vm, host, packs)
 
 
-def _brought(subjects: Subjects, inputs: CallInputs) -> Dict[Role, Pack]:
+def _brought(subjects: Subjects, inputs: CallInputs) -> dict[Role, Pack]:
     """The packs of the hosts and the VM that came as documents."""
     return {
         role: inputs.packs[role][0]
@@ -461,7 +462,7 @@ def _method_call(
     job: DriverJob, inputs: CallInputs, costs: Optional[Mapping[str, int]] = None
 ) -> PluginCall:
     driver = job.driver
-    attributes: Dict[str, object] = {}
+    attributes: dict[str, object] = {}
     if driver.interfaces:
         attributes = {
             "costs": costs or {}, "selected": job.selected, "destinations": job.destinations,

@@ -22,7 +22,7 @@ import subprocess
 import sys
 import threading
 import weakref
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Optional
 
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import PluginUser
@@ -79,7 +79,7 @@ class Worker:
             os.set_blocking(pipe, False)
             self.poller.register(pipe, select.POLLIN)
 
-    def send(self, frame: memoryview, descriptors: List[int]) -> int:
+    def send(self, frame: memoryview, descriptors: list[int]) -> int:
         """Send as much as the socket takes without waiting.
 
         Returns:
@@ -208,7 +208,7 @@ class Zygote:
         self._stopping = False
         self._news = threading.Condition()
         self._signs = 0  # of its life: messages
-        self._workers: Dict[int, Worker] = {}  # by serial: those that have not ended
+        self._workers: dict[int, Worker] = {}  # by serial: those that have not ended
         self._watcher = threading.Thread(target=self._watch, name="zygote-watcher", daemon=True)
 
     def start(self) -> None:
@@ -241,7 +241,7 @@ class Zygote:
             ours, theirs = socket.socketpair()
             opened.callback(theirs.close)
             opened.callback(ours.close)
-            ends: List[int] = []
+            ends: list[int] = []
             for _ in range(2):
                 for end in os.pipe():
                     ends.append(end)

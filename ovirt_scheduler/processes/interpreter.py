@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import Dict, List, Mapping, Optional
+from collections.abc import Mapping
+from typing import Optional
 
 from ovirt_scheduler.model.plugins import PluginUser
 
@@ -70,11 +71,11 @@ def run_main(module: str, stdin: str, seconds: float) -> str:
     return done.stdout.decode("utf-8")
 
 
-def _paths() -> List[str]:
+def _paths() -> list[str]:
     return [os.path.abspath(path) for path in sys.path]  # noqa: PTH100  "" is the folder we are in
 
 
-def environment(environ: Mapping[str, str], user: Optional[PluginUser]) -> Dict[str, str]:
+def environment(environ: Mapping[str, str], user: Optional[PluginUser]) -> dict[str, str]:
     """The environment that the zygote gets: of the daemon's only what is surely no secret."""
     passed_on = {
         name: value

@@ -8,7 +8,7 @@ import os
 import struct
 import time
 from dataclasses import dataclass, field
-from typing import List, Optional, Tuple
+from typing import Optional
 
 from ovirt_scheduler.model.plugins import Limits, PluginCode
 from ovirt_scheduler.processes import exchange
@@ -17,7 +17,7 @@ from ovirt_scheduler.processes.protocol import frames
 
 _PATIENCE = 0.005  # seconds for a process to settle, before another is used
 
-Key = Tuple[str, int, int, int, int]
+Key = tuple[str, int, int, int, int]
 
 
 def key_of(plugin: PluginCode, limits: Limits) -> Key:
@@ -27,7 +27,7 @@ def key_of(plugin: PluginCode, limits: Limits) -> Key:
     )  # fmt: skip
 
 
-_nonces: List[int] = []  # asked of the kernel many at a time
+_nonces: list[int] = []  # asked of the kernel many at a time
 
 
 def new_nonce() -> int:

@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from collections import deque
-from typing import Deque, Iterator
+from collections.abc import Iterator
 
 from ovirt_scheduler.errors import Overloaded
 
@@ -20,7 +20,7 @@ class Places:
         self._max_waiting = max_waiting
         self._lock = threading.Lock()
         # Each asker waits on a condition of its own, so that one free place wakes one thread.
-        self._queue: Deque[threading.Condition] = deque()
+        self._queue: deque[threading.Condition] = deque()
 
     @contextlib.contextmanager
     def taken(self, wanted: int, deadline: float) -> Iterator[int]:

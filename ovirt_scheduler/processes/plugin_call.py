@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Optional
 
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import NO_ENGINE, Engine, Limits, PluginCode
@@ -66,12 +67,12 @@ class PluginCall:
             each.name in self.properties for each in properties.properties
         )
 
-    def task(self, seconds: float) -> Tuple[Task, List[int]]:
+    def task(self, seconds: float) -> tuple[Task, list[int]]:
         """The task for its process, and the descriptors that go with it."""
         if self.checks:
             return CheckTask(self.function, self.properties, seconds), []
         inputs = self.inputs
-        descriptors: Dict[int, int] = {}  # with their places; roles may share packs
+        descriptors: dict[int, int] = {}  # with their places; roles may share packs
         places = {
             role.value: tuple(
                 (descriptors.setdefault(pack.descriptor, len(descriptors)), pack.sizes)
@@ -107,7 +108,7 @@ def joined(packs: Sequence[Pack]) -> Pack:
 def result(call: PluginCall, done: Exchange, answered: Answered) -> CallResult:
     """The result of a call that was answered, or that failed."""
     most = max(done.stdout.length, done.stderr.length)
-    cut: Tuple[str, ...] = ()
+    cut: tuple[str, ...] = ()
     if most > OUTPUT_LIMIT:
         cut = (f"printed more than {OUTPUT_LIMIT >> 20} MiB; the rest was cut",)
     return CallResult(
@@ -142,7 +143,7 @@ def not_started(call: PluginCall) -> CallResult:
 
 def how_it_ended(
     done: Exchange, status: Optional[int], bounds: Limits, worker: Worker
-) -> Tuple[Outcome, str]:
+) -> tuple[Outcome, str]:
     """Why a call has no answer, in a sentence for an administrator."""
     if done.state is State.MISLED:
         return Outcome.BAD_ANSWER, done.problem

@@ -19,7 +19,8 @@ import select
 import threading
 import time
 from collections import Counter, deque
-from typing import Callable, Deque, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Callable, Optional
 
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import Limits, PluginCode
@@ -83,15 +84,15 @@ class Pool:
         self._most = most
         self._parallel = parallel
         self._news = threading.Condition(threading.RLock())
-        self._idle: Dict[Key, Deque[Kept]] = {}
+        self._idle: dict[Key, deque[Kept]] = {}
         self._busy: Counter[Key] = Counter()
-        self._spare: Dict[bytes, List[Worker]] = {frames.FORK: [], frames.FORK_READER: []}
-        self._wanted: Mapping[Key, Tuple[PluginCode, Limits]] = {}
+        self._spare: dict[bytes, list[Worker]] = {frames.FORK: [], frames.FORK_READER: []}
+        self._wanted: Mapping[Key, tuple[PluginCode, Limits]] = {}
         self._replaced: Counter[str] = Counter()
-        self._latest: Deque[str] = deque(maxlen=_ENDS_KEPT)  # why processes have ended
+        self._latest: deque[str] = deque(maxlen=_ENDS_KEPT)  # why processes have ended
         self._ending = 0  # processes that the keeping thread is about to end
         # Loads ahead that came to nothing, in a row, and when the next may be tried.
-        self._failed: Dict[Key, Tuple[int, float]] = {}
+        self._failed: dict[Key, tuple[int, float]] = {}
         self._resting = False
         self._stirred = False  # something has changed since the keeping thread looked
         self._closed = False
@@ -145,14 +146,14 @@ class Pool:
         with self._news:
             return sum(map(len, self._idle.values())) + sum(self._busy.values())
 
-    def want(self, plugins: Mapping[Key, Tuple[PluginCode, Limits]]) -> None:
+    def want(self, plugins: Mapping[Key, tuple[PluginCode, Limits]]) -> None:
         """Keep a process of each of these plugins ready, and end those of all others soon."""
         with self._news:
             self._wanted = dict(plugins)
             self._failed.clear()
             self._wake()
 
-    def settle(self, seconds: float) -> List[str]:
+    def settle(self, seconds: float) -> list[str]:
         """Wait until each process that was called has been compared with what it was before.
 
         Args:
@@ -366,7 +367,7 @@ class Pool:
         self._ending = 0
         return not self._make(missing, few) and settled
 
-    def _look(self) -> Tuple[bool, List[Tuple[Kept, str]]]:
+    def _look(self) -> tuple[bool, list[tuple[Kept, str]]]:
         """Look at all idle processes.
 
         Returns:
@@ -374,7 +375,7 @@ class Pool:
         """
         now = time.monotonic()
         settled = True
-        over: List[Tuple[Kept, str]] = []
+        over: list[tuple[Kept, str]] = []
         everyone = sorted(
             (kept for bench in self._idle.values() for kept in bench), key=lambda kept: kept.used
         )
@@ -427,7 +428,7 @@ class Pool:
                     room -= 1
                     yield key
 
-    def _make(self, missing: List[Key], few: Mapping[bytes, int]) -> bool:
+    def _make(self, missing: list[Key], few: Mapping[bytes, int]) -> bool:
         """Fork the processes that are missing; whether there was anything to do."""
         try:
             for order, number in few.items():
@@ -462,7 +463,7 @@ class Pool:
         return not self._closed and worker.status is None and worker.zygote.alive
 
 
-def _with_news(everyone: Iterable[Kept]) -> Set[int]:
+def _with_news(everyone: Iterable[Kept]) -> set[int]:
     """The descriptors of these processes that can be read without waiting."""
     poller = select.poll()
     for kept in everyone:

@@ -18,8 +18,9 @@ import os
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import NamedTuple, Optional, Union
 
 from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded, UnreadableDocument
 from ovirt_scheduler.model.analysis import Analysis, FileFault
@@ -140,7 +141,7 @@ class Runner:
 
     def call(
         self, calls: Sequence[PluginCall], deadline: float, parallel: int = 1
-    ) -> List[CallResult]:
+    ) -> list[CallResult]:
         """Make each call in a process of its plugin.
 
         Args:
@@ -154,9 +155,9 @@ class Runner:
             ExecutorUnavailable: no process is to be had.
             Overloaded: this is closed.
         """
-        results: List[Optional[CallResult]] = [None] * len(calls)
+        results: list[Optional[CallResult]] = [None] * len(calls)
         waiting = deque(_Waiting(place, call) for place, call in enumerate(calls))
-        running: List[_Running] = []
+        running: list[_Running] = []
         try:
             while waiting or running:
                 while waiting and len(running) < parallel:
@@ -277,7 +278,7 @@ class Runner:
 
     def read(
         self, documents: Sequence[Unread], deadline: float, tells_states: bool = False
-    ) -> Tuple[List[Pack], Tuple[messages.ReadDocument, ...], object]:
+    ) -> tuple[list[Pack], tuple[messages.ReadDocument, ...], object]:
         """Read documents, in a process of their own.
 
         Returns:
@@ -303,7 +304,7 @@ class Runner:
 
     def _read(
         self, task: ReadTask, deadline: float, order: bytes
-    ) -> Tuple[List[Pack], Tuple[messages.ReadDocument, ...], object]:
+    ) -> tuple[list[Pack], tuple[messages.ReadDocument, ...], object]:
         """Have a reader read: with the SDK where the order is FORK. What it tells is unchecked."""
         size = sum(len(each.document.data) for each in task.documents)
         limit, most = messages.read_limit(size), len(task.documents)

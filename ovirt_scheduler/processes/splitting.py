@@ -11,7 +11,8 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from typing import List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Optional
 
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
@@ -25,7 +26,7 @@ _SECONDS = 30.0
 _MOST_GROWN = 3  # times, by which a document can grow that becomes UTF-8
 
 
-def split(runner: Runner, documents: Sequence[Document]) -> List[Optional[List[bytes]]]:
+def split(runner: Runner, documents: Sequence[Document]) -> list[Optional[list[bytes]]]:
     """Cut documents that were read before, in a process of their own; it takes no call's place.
 
     Returns:

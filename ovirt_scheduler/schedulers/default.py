@@ -9,7 +9,8 @@ hosts as stay within ``high_utilization``, and relieves a host only when it is a
 from __future__ import annotations
 
 import hashlib
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Callable, Optional
 
 from ovirtsdk4 import types
 
@@ -26,7 +27,7 @@ from ovirt_scheduler.plugin.cluster_use import (
 Hosts = Sequence[types.Host]
 Vms = Sequence[types.Vm]
 Properties = Mapping[str, str]
-Migrations = Dict[types.Vm, List[types.Host]]
+Migrations = dict[types.Vm, list[types.Host]]
 Destinations = Mapping[str, Mapping[str, int]]
 
 uses_statistics = True  # cluster_use counts with them
@@ -48,7 +49,7 @@ class DefaultScheduler(Scheduler):
     )
     default_values = "80;20;10;yes"
 
-    def candidates(self, hosts: Hosts, vm: types.Vm, properties: Properties) -> List[types.Host]:
+    def candidates(self, hosts: Hosts, vm: types.Vm, properties: Properties) -> list[types.Host]:
         """The hosts that can take the VM: of the lowest cost first, then the policy's choice.
 
         A host that no cost function scored comes after those that one did.
@@ -56,7 +57,7 @@ class DefaultScheduler(Scheduler):
         worst = max(self.costs.values(), default=0) + 1
         preferred = _preference(properties)
 
-        def rank(use: HostUse) -> Tuple[object, ...]:
+        def rank(use: HostUse) -> tuple[object, ...]:
             cost = self.costs.get(use.id, worst)
             return cost, preferred(use, float(vcpus(vm)), vm.memory or 0), _lot(vm, use)
 
@@ -114,7 +115,7 @@ class _Plan:
         self, hosts: Hosts, vms: Vms, properties: Properties, destinations: Destinations
     ) -> None:
         self.migrations: Migrations = {}
-        self._comparisons: Dict[types.Vm, Tuple[types.Host, str]] = {}
+        self._comparisons: dict[types.Vm, tuple[types.Host, str]] = {}
         self._uses = sorted(uses(hosts, vms), key=lambda use: use.id)
         self._preferred = _preference(properties)
         self._high = int(properties["high_utilization"]) / 100
@@ -125,7 +126,7 @@ class _Plan:
 
     def explained(self) -> Migrations:
         """The migrations; says why, once for each host that takes VMs over."""
-        first: Dict[str, Tuple[types.Host, str]] = {}
+        first: dict[str, tuple[types.Host, str]] = {}
         for target, why in self._comparisons.values():
             first.setdefault(target.id, (target, why))
         for target, why in first.values():
@@ -174,7 +175,7 @@ class _Plan:
                     self._move(vm, source, targets[0])
                     self.migrations[vm] = [target.host for target in targets]
 
-    def _empty(self, source: HostUse, movable: List[types.Vm]) -> None:
+    def _empty(self, source: HostUse, movable: list[types.Vm]) -> None:
         """Move all VMs of a host to hosts that run some already; put them back if one stays.
 
         Hosts that cannot be emptied themselves are filled first: else a VM could soon be moved
@@ -182,7 +183,7 @@ class _Plan:
         """
         running = [use for use in self._up() if use.vms]
         staying = [use for use in running if not all(map(self._may_leave, use.vms))]
-        moved: List[Tuple[types.Vm, HostUse, float]] = []
+        moved: list[tuple[types.Vm, HostUse, float]] = []
         for vm in sorted(movable, key=_largest_first):
             target = self._target(source, vm, staying) or self._target(source, vm, running)
             if target is None:
@@ -207,7 +208,7 @@ class _Plan:
         vm: types.Vm,
         among: Optional[Sequence[HostUse]] = None,
         most: Optional[float] = None,
-    ) -> List[HostUse]:
+    ) -> list[HostUse]:
         """The hosts that stay below a mark with the VM: of the lowest cost first, then as the
         policy prefers them.
 
@@ -226,7 +227,7 @@ class _Plan:
         ]
         costs = self._destinations.get(vm.id, {})
 
-        def rank(use: HostUse) -> Tuple[object, ...]:
+        def rank(use: HostUse) -> tuple[object, ...]:
             return costs.get(use.id, 0), self._preferred(use, processors, memory), _lot(vm, use)
 
         return sorted(fit, key=rank)
@@ -251,28 +252,28 @@ class _Plan:
         self.migrations[vm] = [target.host]
         return processors
 
-    def _movable(self, source: HostUse) -> List[types.Vm]:
+    def _movable(self, source: HostUse) -> list[types.Vm]:
         """A VM is moved once in a plan."""
         return [vm for vm in source.vms if self._may_leave(vm) and vm not in self.migrations]
 
-    def _up(self) -> List[HostUse]:
+    def _up(self) -> list[HostUse]:
         return [use for use in self._uses if use.host.status in (None, types.HostStatus.UP)]
 
     def _is_full(self) -> bool:
         return len(self.migrations) >= self._most
 
 
-Preference = Callable[[HostUse, float, float], Tuple[float, ...]]
+Preference = Callable[[HostUse, float, float], tuple[float, ...]]
 
 
 def _preference(properties: Properties) -> Preference:
     """What a policy thinks of a host with so much more used; lower is better."""
     high = int(properties["high_utilization"]) / 100
 
-    def evenly(use: HostUse, processors: float, memory: float) -> Tuple[float, ...]:
+    def evenly(use: HostUse, processors: float, memory: float) -> tuple[float, ...]:
         return (use.fraction_with(processors, memory),)
 
-    def packed(use: HostUse, processors: float, memory: float) -> Tuple[float, ...]:
+    def packed(use: HostUse, processors: float, memory: float) -> tuple[float, ...]:
         fraction = use.fraction_with(processors, memory)
         return (1, fraction) if fraction > high else (0, -fraction)
 
@@ -303,13 +304,13 @@ def _lot(vm: types.Vm, use: HostUse) -> bytes:
     return hashlib.sha256(f"{vm.id} {use.id}".encode()).digest()
 
 
-def _largest_first(vm: types.Vm) -> Tuple[object, ...]:
+def _largest_first(vm: types.Vm) -> tuple[object, ...]:
     return -(vm.memory or 0), -vcpus(vm), vm.id
 
 
-def _least_important_first(vm: types.Vm) -> Tuple[object, ...]:
+def _least_important_first(vm: types.Vm) -> tuple[object, ...]:
     return is_highly_available(vm), priority(vm), *_largest_first(vm)
 
 
-def _most_important_first(vm: types.Vm) -> Tuple[object, ...]:
+def _most_important_first(vm: types.Vm) -> tuple[object, ...]:
     return not is_highly_available(vm), -priority(vm), *_largest_first(vm)

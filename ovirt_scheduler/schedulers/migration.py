@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, Mapping
+from collections.abc import Mapping
 
 from ovirtsdk4 import AuthError, types
 
@@ -18,7 +18,7 @@ class Migration(Driver):
     name = "migration"
     topic = None
 
-    def migrate(self, migrations: Mapping[str, str], mark: str) -> Dict[str, Dict[str, str]]:
+    def migrate(self, migrations: Mapping[str, str], mark: str) -> dict[str, dict[str, str]]:
         """Begin migrations; what comes of them is for the caller to see.
 
         Args:
@@ -31,8 +31,8 @@ class Migration(Driver):
             was not asked to, and ``unanswered``, those of which it is not known. The engine took
             the others.
         """
-        refused: Dict[str, str] = {}
-        unanswered: Dict[str, str] = {}
+        refused: dict[str, str] = {}
+        unanswered: dict[str, str] = {}
         try:
             connection = engine_connection()
         except EngineUnavailable as error:

@@ -13,7 +13,7 @@ import shutil
 import socket
 import tempfile
 from pathlib import Path
-from typing import List, NamedTuple, Tuple
+from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -46,7 +46,7 @@ class Description(NamedTuple):
     """What ``cert show`` and the log say of a certificate."""
 
     subject: str  # its distinguished name (RFC 4514)
-    names: Tuple[str, ...]  # for which it is valid: DNS names, then addresses
+    names: tuple[str, ...]  # for which it is valid: DNS names, then addresses
     begins: datetime.datetime
     ends: datetime.datetime
     fingerprint: str  # SHA-256, as keytool and openssl show it: ``AB:CD:…``
@@ -144,7 +144,7 @@ def describe(certificate: Path) -> Description:
     try:
         extension = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:
-        names: Tuple[str, ...] = ()
+        names: tuple[str, ...] = ()
     else:
         addresses = extension.value.get_values_for_type(x509.IPAddress)
         names = (*extension.value.get_values_for_type(x509.DNSName), *map(str, addresses))
@@ -225,13 +225,13 @@ def _self_signed(private_key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
     )
 
 
-def _host_names() -> List[str]:
+def _host_names() -> list[str]:
     """The machine's full name, its short one, and localhost; the first is the common name."""
     names = [socket.getfqdn(), socket.gethostname(), "localhost"]
     return list(dict.fromkeys(name for name in names if _HOST_NAME.fullmatch(name)))
 
 
-def _read_chain(path: Path) -> List[x509.Certificate]:
+def _read_chain(path: Path) -> list[x509.Certificate]:
     data = _read(path)
     blocks = [found.group() for found in _CERTIFICATE.finditer(data)]
     if not blocks:
@@ -276,7 +276,7 @@ def _read(path: Path) -> bytes:
         raise ConfigError(f"cannot be read: {error.strerror}", str(path)) from None
 
 
-def _validity(certificate: x509.Certificate) -> Tuple[datetime.datetime, datetime.datetime]:
+def _validity(certificate: x509.Certificate) -> tuple[datetime.datetime, datetime.datetime]:
     if hasattr(certificate, "not_valid_after_utc"):
         return certificate.not_valid_before_utc, certificate.not_valid_after_utc
     # cryptography before 42 gives the same without its time zone

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional, Tuple
+from typing import Optional
 
 from cryptography import x509
 from cryptography.x509.oid import NameOID
@@ -41,7 +41,7 @@ class Clients:
     """The clients that may call."""
 
     authorities: Path  # a PEM file
-    allowed: Tuple[str, ...] = ()  # subject names or common names; empty: all certificates
+    allowed: tuple[str, ...] = ()  # subject names or common names; empty: all certificates
 
     def admit(self, context: SSL.Context) -> None:
         """Make a server's context let in these clients and nobody else.

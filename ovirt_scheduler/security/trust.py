@@ -14,8 +14,9 @@ import os
 import pwd
 import shlex
 import stat
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator, Optional, Set, Tuple
+from typing import Optional
 
 _MOST_LINKS = 40  # as in path_resolution(7)
 
@@ -33,7 +34,7 @@ def tampering(path: Path) -> Optional[str]:
         FileNotFoundError: it does not exist.
         OSError: a folder on the way to it cannot be read.
     """
-    sticky: Set[Path] = set()  # folders that others may write, but only to their own entries
+    sticky: set[Path] = set()  # folders that others may write, but only to their own entries
     place = path
     for place, status in _way(path):
         link = stat.S_ISLNK(status.st_mode)
@@ -75,7 +76,7 @@ def exposure(path: Path) -> Optional[str]:
 _WHO = {"g": "its group", "o": "everybody", "go": "its group and everybody"}
 
 
-def _way(path: Path) -> Iterator[Tuple[Path, os.stat_result]]:
+def _way(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Each folder and link on the way to a path, and at last the file or folder itself."""
     here = Path("/")
     yield here, here.lstat()
@@ -101,7 +102,7 @@ def _way(path: Path) -> Iterator[Tuple[Path, os.stat_result]]:
             here = Path("/")
 
 
-def _trusted() -> Set[int]:
+def _trusted() -> set[int]:
     return {0, os.geteuid()}
 
 

@@ -15,7 +15,7 @@ import datetime
 import math
 import re
 import xmlrpc.client
-from typing import Callable, Dict, List, Tuple, cast
+from typing import Callable, cast
 from xml.parsers import expat
 
 from ovirt_scheduler.errors import NotXmlRpc
@@ -31,7 +31,7 @@ _PIECE = 1 << 20
 _SHOWN = 40  # characters of the caller's text that a message repeats
 
 
-def decode_call(body: bytes) -> Tuple[str, Tuple[object, ...]]:
+def decode_call(body: bytes) -> tuple[str, tuple[object, ...]]:
     """Read a ``methodCall`` document.
 
     Args:
@@ -159,7 +159,7 @@ def _nothing(text: str) -> None:
 
 
 # Apache's bigdecimal is not among them: 1e999999999 is a short text and an endless integer.
-_SCALARS: Dict[str, Callable[[str], object]] = {
+_SCALARS: dict[str, Callable[[str], object]] = {
     **dict.fromkeys(("int", "i1", "i2", "i4", "i8", "biginteger"), _integer),
     **dict.fromkeys(("double", "float"), _finite),
     "boolean": _boolean,
@@ -169,11 +169,11 @@ _SCALARS: Dict[str, Callable[[str], object]] = {
     "nil": _nothing,
 }
 # A value without a type is a string.
-_TEXTS: Dict[str, Callable[[str], object]] = {**_SCALARS, "value": str}
+_TEXTS: dict[str, Callable[[str], object]] = {**_SCALARS, "value": str}
 
 # Where an element stands: in which state it is, which child may come next, and to which
 # state that brings it. An element's first state bears its name.
-_GRAMMAR: Dict[str, Dict[str, str]] = {
+_GRAMMAR: dict[str, dict[str, str]] = {
     "document": {"methodCall": "document, read"},
     "document, read": {},
     "methodCall": {"methodName": "methodCall, named"},
@@ -209,10 +209,10 @@ class _CallReader:
         self._parser = parser
         self._states = ["document"]
         self._method = ""
-        self._values: List[object] = []  # that no array or struct holds yet; names of members too
-        self._arrays: List[int] = []  # of each array that is open: where its values begin
-        self._structs: List[Dict[str, object]] = []  # that are open
-        self._text: List[str] = []
+        self._values: list[object] = []  # that no array or struct holds yet; names of members too
+        self._arrays: list[int] = []  # of each array that is open: where its values begin
+        self._structs: list[dict[str, object]] = []  # that are open
+        self._text: list[str] = []
         self._elements = 0
         parser.buffer_text = True
         parser.buffer_size = min(max(size, 1), 1 << 20)  # of text handed over at once
@@ -221,7 +221,7 @@ class _CallReader:
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._text.append
 
-    def call(self) -> Tuple[str, Tuple[object, ...]]:
+    def call(self) -> tuple[str, tuple[object, ...]]:
         return self._method, tuple(self._values)
 
     def refuse_long_token(self, parsed: int) -> None:
@@ -233,7 +233,7 @@ class _CallReader:
         """Let go of the parser, which holds this object: the body's memory is free at once."""
         del self._parser
 
-    def _start(self, tag: str, _attributes: Dict[str, str]) -> None:
+    def _start(self, tag: str, _attributes: dict[str, str]) -> None:
         if self._text:
             self._take_blank()
         states = self._states

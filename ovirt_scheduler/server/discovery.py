@@ -6,7 +6,7 @@ whose units are all without properties stands on one line.
 
 from __future__ import annotations
 
-from typing import Iterable, List
+from collections.abc import Iterable
 from xml.sax.saxutils import escape, quoteattr
 
 from ovirt_scheduler.model import properties
@@ -34,7 +34,7 @@ def document(units: Iterable[PolicyUnit]) -> str:
     return "\n".join(lines)
 
 
-def _group(group: str, element: str, units: List[PolicyUnit]) -> List[str]:
+def _group(group: str, element: str, units: list[PolicyUnit]) -> list[str]:
     if not units:
         return [f"  <{group}/>"]
     inside = [_unit(element, unit) for unit in units]
@@ -43,7 +43,7 @@ def _group(group: str, element: str, units: List[PolicyUnit]) -> List[str]:
     return [f"  <{group}>", *(f"    {line}" for lines in inside for line in lines), f"  </{group}>"]
 
 
-def _unit(element: str, unit: PolicyUnit) -> List[str]:
+def _unit(element: str, unit: PolicyUnit) -> list[str]:
     beyond = f"description={_attribute(unit.description)} checksum={_attribute(unit.checksum)}"
     if unit.properties is None:
         return [f"<{element} name={_attribute(unit.name)} {beyond}/>"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from typing import Dict, Mapping, Sequence, Tuple
+from collections.abc import Mapping, Sequence
 
 from ovirt_scheduler.errors import (
     ExecutorUnavailable,
@@ -37,7 +37,7 @@ class Dispatcher:
 
     def __init__(self, methods: Sequence[Method]):
         offered = (*methods, *self._introspection())
-        self._methods: Dict[AnswerForm, Dict[str, Method]] = {
+        self._methods: dict[AnswerForm, dict[str, Method]] = {
             form: {method.name: method for method in offered if form in method.forms}
             for form in AnswerForm
         }
@@ -54,7 +54,7 @@ class Dispatcher:
         """
         started = time.monotonic()
         name = "-"
-        fields: Dict[str, object] = {"outcome": "ok"}
+        fields: dict[str, object] = {"outcome": "ok"}
         try:
             name, parameters = decode_call(body)
             document, more = self._run(caller, name, parameters)
@@ -76,8 +76,8 @@ class Dispatcher:
         return document
 
     def _run(
-        self, caller: Caller, name: str, parameters: Tuple[object, ...]
-    ) -> Tuple[bytes, Mapping[str, object]]:
+        self, caller: Caller, name: str, parameters: tuple[object, ...]
+    ) -> tuple[bytes, Mapping[str, object]]:
         """The document of the answer, and the log's fields on it."""
         method = self._method(caller, name)
         try:
@@ -108,7 +108,7 @@ class Dispatcher:
             raise UnknownMethod(f"there is no method {_shown(name)}; there are {offered}")
         return method
 
-    def _introspection(self) -> Tuple[Method, ...]:
+    def _introspection(self) -> tuple[Method, ...]:
         return (
             Method("system.listMethods", "The names of all methods, sorted.",
                    (("array",),), lambda caller, _: sorted(self._methods[caller.form]),
@@ -129,7 +129,7 @@ class Dispatcher:
         return self._method(caller, values.string("name", parameters[0]))
 
 
-def _refused(refusal: RequestError) -> Tuple[bytes, Dict[str, object]]:
+def _refused(refusal: RequestError) -> tuple[bytes, dict[str, object]]:
     """The document of the fault, and the log's fields on it."""
     document = encode_fault(refusal.fault_code, str(refusal))
     return document, {"outcome": f"fault {refusal.fault_code}"}

@@ -6,8 +6,9 @@ such answer, so its failures are faults in the design form.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Callable, Iterator, Mapping, NamedTuple
+from typing import Callable, NamedTuple
 
 from ovirt_scheduler.decisions import log
 from ovirt_scheduler.decisions.drivers import DriverService

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterable, List, Mapping, Tuple
+from collections.abc import Iterable, Mapping
 
 from ovirt_scheduler.errors import BadParameters
 from ovirt_scheduler.model.drivers import (
@@ -47,8 +47,8 @@ def request(
     if defined is None:
         return DriverRequest(caller, driver, method, arguments=arguments)
     properties = dict(values.properties(arguments.get("properties")))
-    filters: Tuple[WantedUnit, ...] = ()
-    cost_functions: Tuple[WantedUnit, ...] = ()
+    filters: tuple[WantedUnit, ...] = ()
+    cost_functions: tuple[WantedUnit, ...] = ()
     if defined.interface == "HostSelector":
         filters = tuple(map(WantedUnit, _names(properties.pop(FILTERS, ""))))
         cost_functions = tuple(map(_factor, _names(properties.pop(COST_FUNCTIONS, ""))))
@@ -81,7 +81,7 @@ def result(decision: DriverDecision) -> object:
     return list(decision.answer)
 
 
-def schedulers(drivers: Iterable[DriverUnit]) -> List[Dict[str, object]]:
+def schedulers(drivers: Iterable[DriverUnit]) -> list[dict[str, object]]:
     """What ``getSchedulers`` tells."""
     return [
         {
@@ -98,7 +98,7 @@ def schedulers(drivers: Iterable[DriverUnit]) -> List[Dict[str, object]]:
     ]  # fmt: skip
 
 
-def topics(drivers: Mapping[str, DriverUnit]) -> List[Dict[str, object]]:
+def topics(drivers: Mapping[str, DriverUnit]) -> list[dict[str, object]]:
     """What ``getTopics`` tells."""
     return [
         {
@@ -121,7 +121,7 @@ def _subjects(arguments: Mapping[str, object]) -> Subjects:
     )
 
 
-def _names(text: str) -> List[str]:
+def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(";") if name.strip()]
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
-from typing import Any, Callable, Iterator, List, Optional
+from typing import Any, Callable, Optional
 
 from ovirt_scheduler.errors import BadParameters, HistoryUnreadable
 from ovirt_scheduler.history import query as queries
@@ -57,7 +58,7 @@ def _decision(reader: Reader, parameters: Parameters) -> object:
     return {} if found is None else _plain(found)
 
 
-def _decisions(reader: Reader, parameters: Parameters) -> List[object]:
+def _decisions(reader: Reader, parameters: Parameters) -> list[object]:
     if len(parameters) > 1 or not all(isinstance(each, dict) for each in parameters):
         raise BadParameters("decisions: expected one parameter, a struct of what has to fit")
     (wanted,) = parameters or ({},)

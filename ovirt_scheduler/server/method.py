@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Callable, FrozenSet, Iterator, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Optional
 
 from ovirt_scheduler.errors import BadParameters
 from ovirt_scheduler.model.requests import AnswerForm, Caller
@@ -12,7 +13,7 @@ from ovirt_scheduler.model.results import CallResult
 
 _ENVELOPE = "\nThe answer is a struct: result_code, result, plugin_errors, errors."
 
-Parameters = Tuple[object, ...]
+Parameters = tuple[object, ...]
 
 _MANY = ("string", "array")  # a document, or ids
 _TYPES = {  # of parameters, in XML-RPC's words; others are strings
@@ -35,7 +36,7 @@ class Reply:
 
     answer: Any  # what XML-RPC can carry
     log_fields: Mapping[str, object] = field(default_factory=dict)
-    results: Tuple[CallResult, ...] = ()
+    results: tuple[CallResult, ...] = ()
     record: Callable[[], Optional[Mapping[str, Any]]] = lambda: None
 
 
@@ -49,10 +50,10 @@ class Method:
 
     name: str
     help: str
-    signatures: Tuple[Tuple[str, ...], ...]
+    signatures: tuple[tuple[str, ...], ...]
     run: Callable[[Caller, Parameters], object]
-    forms: FrozenSet[AnswerForm] = frozenset(AnswerForm)  # in which it is offered like this
-    parameters: Optional[Tuple[str, ...]] = None  # names; None: ``run`` counts them itself
+    forms: frozenset[AnswerForm] = frozenset(AnswerForm)  # in which it is offered like this
+    parameters: Optional[tuple[str, ...]] = None  # names; None: ``run`` counts them itself
 
     def count(self, parameters: Parameters) -> None:
         """Hold a call to the number of parameters.
@@ -70,7 +71,7 @@ class Method:
 def in_form(
     form: AnswerForm,
     name: str,
-    parameters: Tuple[str, ...],
+    parameters: tuple[str, ...],
     results: Sequence[str],
     text: str,
     run: Callable[[Caller, Parameters], object],
@@ -89,7 +90,7 @@ def in_form(
 
 def in_both_forms(
     name: str,
-    parameters: Tuple[str, ...],
+    parameters: tuple[str, ...],
     results: Sequence[str],
     text: str,
     run: Callable[[Caller, Parameters], object],

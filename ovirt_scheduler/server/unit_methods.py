@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
-from typing import Callable, Iterator, NamedTuple, Tuple
+from typing import Callable, NamedTuple
 
 from ovirt_scheduler.decisions import log
 from ovirt_scheduler.decisions.units import UnitService
@@ -16,7 +17,7 @@ from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.server import discovery, unit_wire
 from ovirt_scheduler.server.method import Method, Parameters, Reply, in_both_forms, in_form
 
-Units = Tuple[PolicyUnit, ...]
+Units = tuple[PolicyUnit, ...]
 
 
 class _Run(NamedTuple):
@@ -24,7 +25,7 @@ class _Run(NamedTuple):
 
     name: str
     read: Callable[..., Request]  # of the caller and the parameters
-    parameters: Tuple[str, ...]
+    parameters: tuple[str, ...]
     result: str  # its type in the design form
     help: str
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, Mapping, Sequence, Tuple, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
 from ovirt_scheduler.errors import BadParameters
 from ovirt_scheduler.model import properties
@@ -52,7 +53,7 @@ def balance_request(caller: Caller, balance: object, hosts: object, custom: obje
 
 
 def _request(
-    caller: Caller, kind: Kind, wanted: List[WantedUnit], hosts: object, vm: object, custom: object
+    caller: Caller, kind: Kind, wanted: list[WantedUnit], hosts: object, vm: object, custom: object
 ) -> Request:
     values.at_most_units(f"{kind.words}s", wanted)
     return Request(
@@ -70,13 +71,13 @@ def design_answer(decision: Decision) -> object:
     return list(answer) if isinstance(answer, tuple) else dict(answer)
 
 
-def engine_discovery(units: Iterable[PolicyUnit]) -> Dict[str, object]:
+def engine_discovery(units: Iterable[PolicyUnit]) -> dict[str, object]:
     """What ``discover`` answers in the engine form (contract 3.1).
 
     Exactly three keys, each a struct of name to [description, properties]; anything else makes
     the engine drop all units.
     """
-    groups: Dict[str, Dict[str, List[str]]] = {name: {} for name in _ENGINE_GROUPS.values()}
+    groups: dict[str, dict[str, list[str]]] = {name: {} for name in _ENGINE_GROUPS.values()}
     for unit in units:
         syntax = "" if unit.properties is None else properties.engine_syntax(unit.properties)
         groups[_ENGINE_GROUPS[unit.kind]][unit.name] = [unit.description, syntax]
@@ -85,7 +86,7 @@ def engine_discovery(units: Iterable[PolicyUnit]) -> Dict[str, object]:
 
 def engine_answer(
     decision: Decision, scores: EngineScores, reasons: Sequence[str] = ()
-) -> Dict[str, object]:
+) -> dict[str, object]:
     """The answer in the engine form: the envelope of contract 3.2 round a result of 3.3 to 3.5.
 
     Args:
@@ -106,13 +107,13 @@ def engine_answer(
         costs = cast("Mapping[str, int]", decision.answer)
         result = [[host, cost] for host, cost in costs.items()]
     else:
-        result = list(cast("Tuple[str, ...]", decision.answer))
+        result = list(cast("tuple[str, ...]", decision.answer))
     return values.envelope(result, unit_errors, (*decision.errors, *reasons))
 
 
-def _engine_migration(decision: Decision, unit_errors: Dict[str, List[str]]) -> List[object]:
+def _engine_migration(decision: Decision, unit_errors: dict[str, list[str]]) -> list[object]:
     """``[vm, hosts]``; nothing to do is never ``[]``, which stops the engine's balancing (3.5)."""
-    nothing: List[object] = ["", []]
+    nothing: list[object] = ["", []]
     migration = decision.answer
     if not isinstance(migration, Migration):
         return nothing
@@ -125,7 +126,7 @@ def _engine_migration(decision: Decision, unit_errors: Dict[str, List[str]]) -> 
     return [migration.vm, list(migration.hosts)]
 
 
-def _factors(value: object) -> List[WantedUnit]:
+def _factors(value: object) -> list[WantedUnit]:
     place = "cost functions"
     if isinstance(value, dict):
         value = [list(item) for item in value.items()]

@@ -6,7 +6,8 @@ array they are ids; a VM that starts with ``<`` is a document, else an id.
 
 from __future__ import annotations
 
-from typing import Dict, List, Mapping, Sequence, Union
+from collections.abc import Mapping, Sequence
+from typing import Union
 
 from ovirt_scheduler.errors import BadParameters
 from ovirt_scheduler.model.requests import Document, Hosts, Vm, WantedUnit, is_document
@@ -38,7 +39,7 @@ def string(place: str, value: object) -> str:
     return value
 
 
-def strings(place: str, value: object) -> List[str]:
+def strings(place: str, value: object) -> list[str]:
     """The value, if it is an array of strings.
 
     Raises:
@@ -70,7 +71,7 @@ def hosts(value: object, place: str = "hosts") -> Hosts:
         return _document(value)
     if not isinstance(value, list):
         raise expected(place, "an XML document as a string, or an array of ids", value)
-    first: Dict[str, int] = {}
+    first: dict[str, int] = {}
     for position, each in enumerate(strings(place, value)):
         if not each.strip():
             raise BadParameters(f"{place}[{position}]: an empty id")
@@ -115,9 +116,9 @@ def properties(value: object) -> Mapping[str, str]:
 
 def envelope(
     result: object, unit_errors: Mapping[str, Sequence[str]], errors: Sequence[str]
-) -> Dict[str, object]:
+) -> dict[str, object]:
     """A result as the engine form answers it (contract 3.2)."""
-    made: Dict[str, object] = {"result_code": 0, "result": result}
+    made: dict[str, object] = {"result_code": 0, "result": result}
     if unit_errors:
         made["plugin_errors"] = {name: list(messages) for name, messages in unit_errors.items()}
     if errors:

@@ -11,9 +11,10 @@ import os
 import pwd
 import re
 import stat
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Dict, FrozenSet, Iterator, Mapping, Optional, Tuple
+from typing import Optional
 
 from ovirt_scheduler.errors import ConfigError, PluginError
 from ovirt_scheduler.model.plugins import PluginUser
@@ -80,8 +81,8 @@ class ClusterSettings:
     properties: Mapping[str, str]  # the policy among them
     load_balance_interval: float
     timer_interval: float
-    filters: Tuple[WantedUnit, ...] = ()
-    cost_functions: Tuple[WantedUnit, ...] = ()
+    filters: tuple[WantedUnit, ...] = ()
+    cost_functions: tuple[WantedUnit, ...] = ()
     hold: float = 180.0
     margin: float = 5.0  # points of imbalance
     migrations_per_vm: int = 4  # within an hour
@@ -107,9 +108,9 @@ class Settings:
     ssl_certificate: Optional[Path]  # None, with ssl_key: made in the state folder
     ssl_key: Optional[Path]
     ssl_client_ca: Optional[Path]  # None: no client certificates
-    ssl_allowed_clients: Tuple[str, ...]  # empty: all that ssl_client_ca signed
-    plugins_path: Tuple[Path, ...]
-    plugins_path_optional: FrozenSet[Path]  # those from $PYTHONPATH, which may be missing
+    ssl_allowed_clients: tuple[str, ...]  # empty: all that ssl_client_ca signed
+    plugins_path: tuple[Path, ...]
+    plugins_path_optional: frozenset[Path]  # those from $PYTHONPATH, which may be missing
     plugins_conf_path: Path
     engine_version: Optional[str]  # None: every scheduler is taken
     root_api: AnswerForm
@@ -140,7 +141,7 @@ class Settings:
     record: bool
     engine: Optional[EngineSettings]
     drive: Drive
-    clusters: Tuple[ClusterSettings, ...]
+    clusters: tuple[ClusterSettings, ...]
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ class PluginConf:
     name: str  # of the property set
     custom_properties: str = ""
     default_values: str = ""
-    kinds: FrozenSet[Kind] = frozenset(Kind)  # the kinds of unit that have the properties
+    kinds: frozenset[Kind] = frozenset(Kind)  # the kinds of unit that have the properties
     timeout: Optional[float] = None
     memory_limit: Optional[int] = None
     calls_per_process: Optional[int] = None
@@ -214,7 +215,7 @@ def parse(data: bytes, path: Path) -> ConfFile:
     return ConfFile(data, path, ConfigError, SCHEDULER, {"clusters": CLUSTER})
 
 
-def clusters(data: bytes, path: Path) -> Tuple[ClusterSettings, ...]:
+def clusters(data: bytes, path: Path) -> tuple[ClusterSettings, ...]:
     """The sections of ``[clusters]``, of what is in a file.
 
     Raises:
@@ -389,7 +390,7 @@ def _clusters(conf: ConfFile, file: Path) -> Iterator[ClusterSettings]:
     for needed, is_there in (("[engine]", _engine(conf)), ("[clusters]", sections)):
         if conf["drive"] is not Drive.OFF and not is_there:
             raise conf.mistake("drive", f"needs the section {needed}, which is not there")
-    names: Dict[str, str] = {}  # as the engine finds them: whatever their case
+    names: dict[str, str] = {}  # as the engine finds them: whatever their case
     for name, section in sections.items():
         if names.setdefault(name.lower(), name) != name:
             problem = (
@@ -425,12 +426,12 @@ def _clusters(conf: ConfFile, file: Path) -> Iterator[ClusterSettings]:
 
 
 def _plugin_folders(
-    written: Tuple[str, ...], environ: Mapping[str, str]
-) -> Tuple[Tuple[Path, ...], FrozenSet[Path]]:
+    written: tuple[str, ...], environ: Mapping[str, str]
+) -> tuple[tuple[Path, ...], frozenset[Path]]:
     """The folders of ``plugins_path``, each once; and those of them that may be missing."""
     variable = [entry for entry in environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     bases = variable or [str(Path(__file__).resolve().parents[2])]
-    folders: Dict[Path, bool] = {}  # whether it may be missing
+    folders: dict[Path, bool] = {}  # whether it may be missing
     for folder in written:
         if folder.startswith("/"):
             folders[Path(folder)] = False

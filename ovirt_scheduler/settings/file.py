@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Dict, Iterable, List, Mapping, Optional
+from typing import Any, Optional
 
 from ovirt_scheduler.errors import SchedulerError
 from ovirt_scheduler.model import near
@@ -38,7 +39,7 @@ class Section:
             line: where it begins, if that is a line to show.
         """
         self.keys = {key.name: key for key in table}
-        self.values: Dict[str, Any] = {
+        self.values: dict[str, Any] = {
             name: None if key.default is None else key.cast(key.default)
             for name, key in self.keys.items()
         }
@@ -49,7 +50,7 @@ class Section:
         self._by_every_name = {
             name: key for key in self.keys.values() for name in (key.name, *key.other_names)
         }
-        self._entries: Dict[str, Entry] = {}
+        self._entries: dict[str, Entry] = {}
 
     def __getitem__(self, key: str) -> Any:
         return self.values[key]
@@ -121,14 +122,14 @@ class ConfFile(Section):
             error_type: at the first mistake, with the file, the line and the key; with what is
                 allowed, or the nearest key.
         """
-        by_section: Dict[str, List[Key]] = {"": []}
+        by_section: dict[str, list[Key]] = {"": []}
         for key in table:
             by_section.setdefault(key.section, []).append(key)
         super().__init__(path, error_type, by_section.pop(""))
         self.sections = {
             name: Section(path, error_type, keys, f"[{name}]") for name, keys in by_section.items()
         }
-        self.subsections: Dict[str, Dict[str, Section]] = {name: {} for name in subsection_tables}
+        self.subsections: dict[str, dict[str, Section]] = {name: {} for name in subsection_tables}
         for entry in entries(data, path, error_type):
             if entry.key:
                 self._section_of(entry).read(entry)

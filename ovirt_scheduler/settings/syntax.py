@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import re
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Iterator, List, Optional, Tuple, Type, Union
+from typing import Callable, Optional, Union
 
 from configobj import ConfigObj, ConfigObjError, DuplicateError, NestingError, Section
 
 from ovirt_scheduler.errors import ConfigError, PluginError, ScenarioError, SchedulerError
 
 ErrorType = Union[
-    Type[ConfigError], Type[PluginError], Type[ScenarioError]
+    type[ConfigError], type[PluginError], type[ScenarioError]
 ]  # what to raise about the file
 
 _Mistake = Callable[[str, Optional[int]], SchedulerError]  # of a problem and its line
@@ -71,7 +72,7 @@ def content(path: Path, error_type: ErrorType) -> bytes:
         raise error_type(f"cannot be read: {error.strerror}", str(path)) from error
 
 
-def entries(data: bytes, path: Path, error_type: ErrorType) -> Tuple[Entry, ...]:
+def entries(data: bytes, path: Path, error_type: ErrorType) -> tuple[Entry, ...]:
     """The entries of a conf file in their order. An empty section has none.
 
     Raises:
@@ -95,7 +96,7 @@ def entries(data: bytes, path: Path, error_type: ErrorType) -> Tuple[Entry, ...]
     return tuple(_walk(config, lines, mistake))
 
 
-def _lines(data: bytes, mistake: _Mistake) -> List[str]:
+def _lines(data: bytes, mistake: _Mistake) -> list[str]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -133,7 +134,7 @@ def _unreadable(error: ConfigObjError) -> str:
     return f"`{line}`: expected `key = value`, `[section]`, or a comment that begins with #"
 
 
-def _walk(config: ConfigObj, lines: List[str], mistake: _Mistake) -> Iterator[Entry]:
+def _walk(config: ConfigObj, lines: list[str], mistake: _Mistake) -> Iterator[Entry]:
     """The entries with their lines. Configobj keeps comment lines, from which these are counted."""
     number = len(config.initial_comment)
     for section in _sections(config):
@@ -168,7 +169,7 @@ def _sections(section: Section) -> Iterator[Section]:
         yield from _sections(section[name])
 
 
-def _names(section: Section) -> List[str]:
+def _names(section: Section) -> list[str]:
     return [*_names(section.parent), section.name] if section.depth else []
 
 

@@ -15,13 +15,11 @@ A value is written the same way everywhere: in the file, as a default, as a boun
 
 from __future__ import annotations
 
-from typing import Tuple
-
 from ovirt_scheduler.model.requests import AnswerForm, EngineScores, Pages
 from ovirt_scheduler.model.units import Kind, OnFailure
 from ovirt_scheduler.settings.values import Drive, Key
 
-SCHEDULER: Tuple[Key, ...] = (
+SCHEDULER: tuple[Key, ...] = (
     Key("listening_port", "whole", "18781",
         "TCP port. 0 lets the kernel choose one, which is printed at start.",
         bounds=("0", "65535"), other_names=("listening port", "listerning port")),
@@ -165,7 +163,7 @@ SCHEDULER: Tuple[Key, ...] = (
         bounds=("0", "3600"), section="engine"),
 )  # fmt: skip
 
-CLUSTER: Tuple[Key, ...] = (
+CLUSTER: tuple[Key, ...] = (
     Key("scheduler", "text", "default", "The scheduler that is asked."),
     Key("policy", "text", None, "One of the scheduler's policies.", unset="the scheduler's first"),
     Key("properties", "assignments", None,
@@ -192,7 +190,7 @@ CLUSTER: Tuple[Key, ...] = (
         bounds=("1", "1000")),
 )  # fmt: skip
 
-PLUGIN: Tuple[Key, ...] = (
+PLUGIN: tuple[Key, ...] = (
     Key("name", "text", None, "Name of the property set.", unset="the plugin's name"),
     Key("customProperties", "text", None,
         "The properties that the units take: key=regex;key2=regex2."),

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Callable, Dict, Optional, Tuple, Type, Union
+from typing import Any, Callable, Optional, Union
 from urllib.parse import urlsplit
 
 from ovirt_scheduler.model.units import MOST_UNITS
@@ -75,7 +75,7 @@ def _path(text: str) -> Path:
     return Path(text)
 
 
-def _folders(text: str) -> Tuple[str, ...]:
+def _folders(text: str) -> tuple[str, ...]:
     folders = tuple(text.split(":"))
     for folder in folders:
         if not folder.startswith("/") and folder.split("/")[0] != PYTHON_PATH:
@@ -83,7 +83,7 @@ def _folders(text: str) -> Tuple[str, ...]:
     return folders
 
 
-def _subjects(text: str) -> Tuple[str, ...]:
+def _subjects(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(";"))
     for name in names:
         # A distinguished name holds commas; between plain names one was meant as a separator.
@@ -92,7 +92,7 @@ def _subjects(text: str) -> Tuple[str, ...]:
     return names
 
 
-def _assignments(text: str) -> Dict[str, str]:
+def _assignments(text: str) -> dict[str, str]:
     """``key=value;key2=value2``; a value holds no ``;``."""
     pairs = [item.strip().partition("=") for item in text.split(";")]
     found = {key.strip(): value.strip() for key, _, value in pairs}
@@ -101,14 +101,14 @@ def _assignments(text: str) -> Dict[str, str]:
     return found
 
 
-def _names(text: str) -> Tuple[str, ...]:
+def _names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(";"))
     if not all(names) or not len(names) == len(set(names)) <= MOST_UNITS:
         raise ValueError(text)
     return names
 
 
-def _factors(text: str) -> Tuple[Tuple[str, int], ...]:
+def _factors(text: str) -> tuple[tuple[str, int], ...]:
     """``name=factor;name2=factor2``; a factor that is left out is 1."""
     pairs = [
         _match(r"([^=]+?)(?:\s*=\s*(-?[0-9]{1,10}))?", item.strip()) for item in text.split(";")
@@ -120,7 +120,7 @@ def _factors(text: str) -> Tuple[Tuple[str, int], ...]:
     return tuple(found.items())
 
 
-def _choices(text: str) -> Tuple[str, ...]:
+def _choices(text: str) -> tuple[str, ...]:
     return tuple(choice.strip() for choice in text.split(","))
 
 
@@ -169,7 +169,7 @@ def _match(pattern: str, text: str) -> re.Match[str]:
     return found
 
 
-TYPES: Dict[str, ValueType] = {
+TYPES: dict[str, ValueType] = {
     "whole": ValueType("a whole number", _number(int, "([0-9]{1,15})")),
     "seconds": ValueType(
         "seconds, such as 30 or 0.5", _number(float, r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?s?")
@@ -208,11 +208,11 @@ class Key:
     value_type: str  # of its values, in ``TYPES``
     default: Optional[str]
     help: str
-    bounds: Optional[Tuple[str, str]] = None  # the least and the greatest value
-    choices: Union[Tuple[str, ...], Type[Enum]] = ()  # an Enum's are its values
+    bounds: Optional[tuple[str, str]] = None  # the least and the greatest value
+    choices: Union[tuple[str, ...], type[Enum]] = ()  # an Enum's are its values
     unset: str = "none"  # what holds in words, where there is no default to write down
     section: str = ""
-    other_names: Tuple[str, ...] = ()
+    other_names: tuple[str, ...] = ()
 
     @property
     def allowed(self) -> str:

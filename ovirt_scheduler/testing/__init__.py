@@ -24,7 +24,8 @@ from __future__ import annotations
 
 import functools
 import importlib
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 import pytest
 
@@ -83,17 +84,17 @@ def make_cluster(_entities: Any) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def saved_cluster(_entities: Any) -> Callable[..., Tuple[List[Any], List[Any]]]:
+def saved_cluster(_entities: Any) -> Callable[..., tuple[list[Any], list[Any]]]:
     """``saved_cluster(path)`` gives the hosts and the VMs that ``ovirt-scheduler snapshot`` saved.
 
     Both are lists of entities, with their tags, affinity labels and statistics.
     """
-    saved: Callable[..., Tuple[List[Any], List[Any]]] = _entities.saved_cluster
+    saved: Callable[..., tuple[list[Any], list[Any]]] = _entities.saved_cluster
     return saved
 
 
 @pytest.fixture
-def run_filter(_runs: Runs) -> Callable[..., List[str]]:
+def run_filter(_runs: Runs) -> Callable[..., list[str]]:
     """``run_filter(plugin, hosts, vm, …)`` gives the names of the hosts that a filter keeps.
 
     Args:
@@ -108,7 +109,7 @@ def run_filter(_runs: Runs) -> Callable[..., List[str]]:
 
 
 @pytest.fixture
-def run_score(_runs: Runs) -> Callable[..., Dict[str, int]]:
+def run_score(_runs: Runs) -> Callable[..., dict[str, int]]:
     """``run_score(plugin, hosts, vm, …)`` gives the cost of each host by its name.
 
     Takes what ``run_filter`` takes.
@@ -117,7 +118,7 @@ def run_score(_runs: Runs) -> Callable[..., Dict[str, int]]:
 
 
 @pytest.fixture
-def run_balance(_runs: Runs) -> Callable[..., Optional[Tuple[str, List[str]]]]:
+def run_balance(_runs: Runs) -> Callable[..., Optional[tuple[str, list[str]]]]:
     """``run_balance(plugin, hosts, vms=…)`` gives the VM to migrate, and where it may go.
 
     Takes what ``run_filter`` takes, but for ``vm``. None: nothing is to be done.

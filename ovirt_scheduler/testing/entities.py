@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Optional
 from xml.etree.ElementTree import Element, fromstring
 
 from ovirtsdk4 import types
@@ -64,7 +65,7 @@ def make_vm(
     return types.Vm(name=name, **values)
 
 
-def saved_cluster(path: Path) -> Tuple[List[types.Host], List[types.Vm]]:
+def saved_cluster(path: Path) -> tuple[list[types.Host], list[types.Vm]]:
     """The hosts and VMs of a snapshot, with their tags, affinity labels and statistics.
 
     Raises:
@@ -75,7 +76,7 @@ def saved_cluster(path: Path) -> Tuple[List[types.Host], List[types.Vm]]:
     return hosts, vms
 
 
-def elements(entities: Iterable[Any]) -> List[Element]:
+def elements(entities: Iterable[Any]) -> list[Element]:
     """What a made engine is given: hosts, VMs or clusters, with all that is in them."""
     return [fromstring(Writer.write(each)) for each in entities]  # noqa: S314  just written
 
@@ -86,9 +87,9 @@ def _collections(
     affinity_labels: Sequence[str] = (),
     statistics: Mapping[str, float] = MappingProxyType({}),
     **others: Any,
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """The attributes of which the engine has collections; the others as they are."""
-    labels: List[types.AffinityLabel] = [
+    labels: list[types.AffinityLabel] = [
         types.AffinityLabel(id=_id("label", name), name=name) for name in affinity_labels
     ]
     return {

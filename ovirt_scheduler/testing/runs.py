@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Optional, TypeVar
 
 from ovirtsdk4 import types
 
@@ -262,15 +263,15 @@ def _named(answer: Any, returns: Returns, hosts: Mapping[str, str], vms: Mapping
     return answer
 
 
-def _names(entities: Sequence[Any]) -> Dict[str, str]:
+def _names(entities: Sequence[Any]) -> dict[str, str]:
     return {each.id: each.name or each.id for each in entities}
 
 
-def _texts(properties: Properties) -> Dict[str, str]:
+def _texts(properties: Properties) -> dict[str, str]:
     return {name: str(value) for name, value in properties.items()}
 
 
-def _ids(entities: Sequence[Any]) -> Tuple[str, ...]:
+def _ids(entities: Sequence[Any]) -> tuple[str, ...]:
     return tuple(each.id for each in entities)
 
 

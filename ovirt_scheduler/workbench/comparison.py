@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Optional
 
 from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.record import NEVER_ASKED, NOT_ASKED, Record
@@ -61,7 +62,7 @@ class Side(NamedTuple):
             {unit["name"]: unit["checksum"] for unit in live if "checksum" in unit},
         )
 
-    def differing(self, other: Side) -> List[str]:
+    def differing(self, other: Side) -> list[str]:
         """The units that said something else of a host that both asked about, or ended so."""
         if isinstance(other.made, str):
             return []
@@ -96,7 +97,7 @@ class Difference(NamedTuple):
     units: Sequence[str]
     refused: Sequence[str]  # hosts, newly
     no_host: bool  # is left, where there was one
-    winners: Optional[Tuple[str, str]]  # before and after, where they differ
+    winners: Optional[tuple[str, str]]  # before and after, where they differ
     why: Sequence[str]
 
 
@@ -112,7 +113,7 @@ class Totals:
     def __init__(self) -> None:
         self.wins: Counter[str] = Counter()
         self.decisive: Counter[str] = Counter()
-        self.times: List[float] = []
+        self.times: list[float] = []
 
     def add(self, side: Side) -> None:
         """Count one decision in."""
@@ -121,7 +122,7 @@ class Totals:
         self.decisive.update(side.decisive)
         self.times.append(side.milliseconds)
 
-    def fields(self) -> Dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """For JSON."""
         return {
             "wins": dict(self.wins.most_common()),
@@ -152,8 +153,8 @@ class Comparison:
         self.count = self.same = 0
         self.unsteady: Counter[str] = Counter()
         self.edited: Counter[str] = Counter()
-        self.uncertain: List[str] = []
-        self.differ: List[Difference] = []
+        self.uncertain: list[str] = []
+        self.differ: list[Difference] = []
         self.before, self.after = Totals(), Totals()
 
     def add(self, then: Record, made: Sequence[Made]) -> None:
@@ -208,7 +209,7 @@ class Comparison:
             )
         )
 
-    def fields(self) -> Dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """For JSON."""
         return {
             "decisions": self.count,
@@ -223,9 +224,9 @@ class Comparison:
         }
 
 
-def _said(hosts: Sequence[Record], units: Sequence[Record]) -> Dict[str, Dict[str, object]]:
+def _said(hosts: Sequence[Record], units: Sequence[Record]) -> dict[str, dict[str, object]]:
     """How each unit ended, and of each host that it was asked about: a verdict, or its share."""
-    said: Dict[str, Dict[str, object]] = {
+    said: dict[str, dict[str, object]] = {
         unit["name"]: {} if unit["outcome"] == NOT_ASKED else {"": unit["outcome"]}
         for unit in units
     }
@@ -256,7 +257,7 @@ def _why(then: Record, old: Record, new: Made) -> Iterator[str]:
         yield f"{word}: {explanation.outcome(made)}"
 
 
-def _fates(made: Record) -> Dict[str, str]:
+def _fates(made: Record) -> dict[str, str]:
     """By host: left, removed by a unit and why, or the sum of its costs."""
     removed, whys, fates = explanation.removed(made), explanation.why(made), {}
     for host in made["hosts"]:

@@ -9,9 +9,10 @@ import json
 import re
 import secrets
 import threading
+from collections.abc import Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Callable, List, NoReturn, Optional, Sequence, Tuple
+from typing import Callable, NoReturn, Optional
 from urllib.parse import parse_qs, unquote
 from xml.sax.saxutils import escape
 
@@ -39,8 +40,8 @@ class MadeEngine:
         self.cluster = MadeCluster((), ())
         self.password = secrets.token_urlsafe()
         self.token = secrets.token_urlsafe()
-        self.migrations: List[Tuple[str, Optional[str]]] = []
-        self.unknown: List[str] = []
+        self.migrations: list[tuple[str, Optional[str]]] = []
+        self.unknown: list[str] = []
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.engine = self
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))

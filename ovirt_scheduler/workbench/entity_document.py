@@ -6,7 +6,7 @@ The element is written once, with a mark at each value. To write it anew is then
 from __future__ import annotations
 
 import contextlib
-from typing import Dict, Optional
+from typing import Optional
 from xml.etree.ElementTree import Element, fromstring, tostring
 from xml.sax.saxutils import escape, quoteattr
 
@@ -17,7 +17,7 @@ _STATISTICS = (
     "cpu.current.total", "cpu.current.idle", "cpu.current.user", "cpu.current.system",
 )  # fmt: skip
 # Where each value stands, by its path.
-_PLACES: Dict[str, str] = {
+_PLACES: dict[str, str] = {
     **{path: path for path in (
         "name", "status", "status/state", "memory", "max_scheduling_memory",
         "summary/active", "summary/total",
@@ -51,7 +51,7 @@ class EntityDocument:
         self._about = f"{element.tag} {element.get('id')}"
         self._element: Optional[Element] = None  # with all changes, where it was asked for
         self.changes = 0
-        self.values: Dict[str, str] = {}
+        self.values: dict[str, str] = {}
         for path, place in _PLACES.items():
             found = element.find(place)
             if found is not None and found.text and not len(found):

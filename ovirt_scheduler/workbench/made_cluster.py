@@ -10,18 +10,12 @@ import copy
 import fnmatch
 import functools
 import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from http import HTTPStatus
+from re import Pattern
 from typing import (
-    Collection,
-    Dict,
-    Iterable,
-    List,
-    Mapping,
     NamedTuple,
     Optional,
-    Pattern,
-    Sequence,
-    Tuple,
 )
 from urllib.parse import parse_qs, urlsplit
 from xml.etree.ElementTree import Element, ParseError, SubElement, fromstring, tostring
@@ -67,7 +61,7 @@ class _Place(NamedTuple):
     """What a path names: a collection, or one entity of it."""
 
     name: str  # the collection's element
-    found: List[Element]
+    found: list[Element]
     parts: Sequence[str] = ()  # what each entity has a collection of
     one: bool = False
 
@@ -92,7 +86,7 @@ class _Term(NamedTuple):
         pattern = re.compile(fnmatch.translate(parsed[3]), re.IGNORECASE)
         return cls(parsed[1], parsed[2] == "=", pattern)
 
-    def fits(self, values: Mapping[str, List[str]]) -> bool:
+    def fits(self, values: Mapping[str, list[str]]) -> bool:
         """Whether an entity is one that is looked for."""
         return any(map(self.value.match, values[self.key])) == self.equal
 
@@ -121,7 +115,7 @@ class MadeCluster:
             named = Element("cluster", {"id": cluster.get("id", "")})
             SubElement(named, "name").text = name
             self._clusters.insert(0, named)
-        self._searchable: Dict[Element, Dict[str, List[str]]] = {}
+        self._searchable: dict[Element, dict[str, list[str]]] = {}
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> MadeCluster:
@@ -158,7 +152,7 @@ class MadeCluster:
         )
         return f"<{place.name}>{''.join(shown)}</{place.name}>"
 
-    def migrate(self, vm_id: str, action: bytes) -> Tuple[str, Optional[str]]:
+    def migrate(self, vm_id: str, action: bytes) -> tuple[str, Optional[str]]:
         """Have a VM on another host, where it is at once.
 
         Args:
@@ -190,12 +184,12 @@ class MadeCluster:
         return _name(vm), _name(host)
 
     @functools.cached_property
-    def _collections(self) -> Mapping[str, List[Element]]:
+    def _collections(self) -> Mapping[str, list[Element]]:
         """All that it has, by the collections' elements."""
         inside = [each for entities in self._entities.values() for each in entities]
         references = (found for each in inside for found in each.findall("cluster"))
         tags = (found for each in inside for found in each.findall("tags/tag"))
-        clusters: Dict[str, Element] = {}
+        clusters: dict[str, Element] = {}
         for cluster in (*references, *self._clusters):  # the one of more words counts
             if len(cluster) >= len(clusters.get(cluster.get("id", ""), ())):
                 clusters[cluster.get("id", "")] = cluster
@@ -206,10 +200,10 @@ class MadeCluster:
             "affinity_labels": self._labels(),
         }
 
-    def _labels(self) -> List[Element]:
+    def _labels(self) -> list[Element]:
         """The affinity labels that hosts and VMs name, each with all that have it."""
-        labels: Dict[str, Element] = {}
-        members: Dict[Tuple[str, str], Element] = {}
+        labels: dict[str, Element] = {}
+        members: dict[tuple[str, str], Element] = {}
         for name, entities in self._entities.items():
             for each in entities:
                 link = {"id": each.get("id", ""), "href": f"{API}/{name}/{each.get('id')}"}
@@ -290,7 +284,7 @@ class MadeCluster:
             return self._shown(self._at(path).found[0], path, (), ())
         return Element(child.tag, {"id": child.get("id", ""), "href": f"{API}/{path}"})
 
-    def _searched(self, found: List[Element], search: str, most: str) -> List[Element]:
+    def _searched(self, found: list[Element], search: str, most: str) -> list[Element]:
         """Those that a search such as ``host=lynx and status=up sortby name page 2`` looks for."""
         terms, key, direction, page = (each or "" for each in _ORDER.fullmatch(search).groups())  # type: ignore[union-attr]  # it takes anything
         if terms:
@@ -308,7 +302,7 @@ class MadeCluster:
         begin = size * (int(page or 1) - 1)
         return found[begin : begin + size]
 
-    def _values(self, element: Element) -> Mapping[str, List[str]]:
+    def _values(self, element: Element) -> Mapping[str, list[str]]:
         """What a search finds an entity by, for each key."""
         values = self._searchable.get(element)
         if values is None:  # a plugin may search as often as there are hosts
@@ -338,7 +332,7 @@ def _name(element: Element) -> str:
     return element.findtext("name") or element.get("id") or ""
 
 
-def _known_parts(entities: Collection[Element], always: Sequence[str]) -> List[str]:
+def _known_parts(entities: Collection[Element], always: Sequence[str]) -> list[str]:
     """Those that may be asked for; one that no entity has was never asked of the engine."""
     there = {child.tag for each in entities for child in each}
     return [each for each in _PARTS if each in there or each in always or not entities]

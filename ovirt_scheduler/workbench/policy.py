@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import AbstractSet, Callable, Dict, Iterable, Mapping, Optional, Set, Tuple, Union, cast
+from typing import Callable, Optional, Union, cast
 
 from ovirt_scheduler.clusters import check
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
@@ -48,7 +50,7 @@ def section(
     Raises:
         BadUsage: a change that no section may have.
     """
-    found: Dict[str, str] = {}
+    found: dict[str, str] = {}
     if file is not None:
         for entry in entries(content(file, ConfigError), file, ConfigError):
             if (entry.section, entry.subsection) == ("clusters", name) and entry.key:
@@ -106,10 +108,10 @@ class Policy:
             items = settings.properties.items()
             self._properties = {key: value for key, value in items if key != POLICY}
         self.accepted: Counter[str] = Counter()
-        self.asked: Set[str] = set()
+        self.asked: set[str] = set()
         self.problems: Counter[str] = Counter()
 
-    def choose(self, vm: SimulatedVm, hosts: Iterable[str]) -> Tuple[Optional[str], str]:
+    def choose(self, vm: SimulatedVm, hosts: Iterable[str]) -> tuple[Optional[str], str]:
         """The host that a VM is started on or evacuated to; None, and why, where there is none.
 
         Args:
@@ -131,7 +133,7 @@ class Policy:
         execution = decision.execution
         policies = [call.unit.on_failure for _, call in decision.filters]
         self.accepted.update(aggregate.filtered(execution.hosts, execution.filters, policies)[0])
-        answer = cast("Tuple[str, ...]", decision.answer)
+        answer = cast("tuple[str, ...]", decision.answer)
         return (answer[0], "") if answer else (None, log.driver_summary(decision))
 
     def balance(

@@ -16,19 +16,12 @@ import contextlib
 import itertools
 import threading
 from collections import OrderedDict, deque
+from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import (
-    Container,
-    Deque,
-    Dict,
-    Iterator,
-    List,
-    Mapping,
     Optional,
-    Sequence,
-    Tuple,
     Union,
     cast,
 )
@@ -69,7 +62,7 @@ _NO_ENGINE = "a replay reaches no engine: what it knows now is not what it knew 
 
 Failed = str  # why a request was refused
 Made = Union[Record, Failed]
-Replayed = Tuple[Record, Sequence[Made]]  # what was decided then, and what each policy makes of it
+Replayed = tuple[Record, Sequence[Made]]  # what was decided then, and what each policy makes of it
 
 
 @dataclass(frozen=True)
@@ -86,7 +79,7 @@ class Changes:
     without: Sequence[str] = ()
     added: Mapping[str, Optional[int]] = field(default_factory=dict)
 
-    def units(self, kind: Kind, former: Record, catalogue: Catalogue) -> Tuple[WantedUnit, ...]:
+    def units(self, kind: Kind, former: Record, catalogue: Catalogue) -> tuple[WantedUnit, ...]:
         """The units of a kind that are asked in the place of those that were."""
         factors = self.factors if kind is Kind.COST_FUNCTION else {}
         kept = [
@@ -145,7 +138,7 @@ class Policy:
             BadUsage: a unit that is to be asked is not there.
         """
         there = {name for _, name in self.catalogue.units}
-        options: Sequence[Tuple[str, Mapping[str, Optional[int]]]] = (
+        options: Sequence[tuple[str, Mapping[str, Optional[int]]]] = (
             ("--set", changes.factors),
             ("--with", changes.added),
             ("--without", dict.fromkeys(changes.without)),
@@ -241,7 +234,7 @@ class Documents:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._lock = threading.Lock()
-        self._kept: OrderedDict[Tuple[int, Ids], Tuple[EngineReply, int]] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, Ids], tuple[EngineReply, int]] = OrderedDict()
         self._size = 0
 
     def get(self, number: int, asked: Ids = ()) -> EngineReply:
@@ -281,9 +274,9 @@ class _Past:
         former, ids = recorded.record, recorded.request.get("ids", {})
         hosts = tuple(host["id"] for host in former["hosts"])
         vms, vm = tuple(ids.get("vms", ())), ids.get("vm", former.get("vm", {}).get("id"))
-        known: Dict[Role, Ids] = {Role.HOSTS: hosts, Role.VMS: vms, Role.VM: (vm,) if vm else ()}
-        replies: Dict[Role, List[EngineReply]] = {role: [] for role in Role}
-        brought: Dict[Role, Optional[Document]] = {}
+        known: dict[Role, Ids] = {Role.HOSTS: hosts, Role.VMS: vms, Role.VM: (vm,) if vm else ()}
+        replies: dict[Role, list[EngineReply]] = {role: [] for role in Role}
+        brought: dict[Role, Optional[Document]] = {}
         for role, of_engine, number in recorded.documents:
             reply = documents.get(number, known.get(role, ()))
             if of_engine or known.get(role):
@@ -342,15 +335,15 @@ def run(
     """
     documents = Documents(reader)
 
-    def make(together: List[Recorded]) -> List[Replayed]:
-        replayed: List[Replayed] = []
+    def make(together: list[Recorded]) -> list[Replayed]:
+        replayed: list[Replayed] = []
         for recorded in together:
             with contextlib.suppress(_Gone):
                 made = [policy.make(recorded, documents) for policy in policies]
                 replayed.append((recorded.record, made))
         return replayed
 
-    pending: Deque[Future[List[Replayed]]] = deque()
+    pending: deque[Future[list[Replayed]]] = deque()
     with ThreadPoolExecutor(parallel) as threads:
         try:
             for start in range(0, len(numbers), _CHUNK):

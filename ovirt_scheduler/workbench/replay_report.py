@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import Iterator, List, Mapping, Sequence, Tuple
+from collections.abc import Iterator, Mapping, Sequence
 
 from ovirt_scheduler.workbench import pages
 from ovirt_scheduler.workbench.comparison import Comparison, Difference
@@ -12,7 +12,7 @@ from ovirt_scheduler.workbench.comparison import Comparison, Difference
 _MOST_LISTED = 1000  # decisions that the page lists
 _MOST_ROWS = 50  # of a plot
 
-Row = Tuple[str, int, int]  # of a plot: a name, and its number before and after
+Row = tuple[str, int, int]  # of a plot: a name, and its number before and after
 
 
 def lines(comparison: Comparison, problems: Sequence[str]) -> Iterator[str]:
@@ -76,13 +76,13 @@ def page(comparison: Comparison, lines: Sequence[str]) -> str:
     )
 
 
-def _rows(before: Mapping[str, int], after: Mapping[str, int]) -> List[Row]:
+def _rows(before: Mapping[str, int], after: Mapping[str, int]) -> list[Row]:
     rows = [(name, before.get(name, 0), after.get(name, 0)) for name in {**before, **after}]
     rows.sort(key=lambda row: (-row[2], -row[1], row[0]))
     return rows[:_MOST_ROWS]
 
 
-def _by_time(before: Sequence[float], after: Sequence[float]) -> List[Row]:
+def _by_time(before: Sequence[float], after: Sequence[float]) -> list[Row]:
     """How many decisions took how long, in milliseconds; each step is twice the one before."""
     one, other = (
         Counter(math.ceil(math.log2(max(1.0, each))) for each in times) for times in (before, after)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import fnmatch
 import math
 import random
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Collection, Dict, Iterator, List, Mapping, Tuple
 
 from ovirt_scheduler.errors import BadInput, ScenarioError
 from ovirt_scheduler.model import near
@@ -25,7 +25,7 @@ TOP = (
     Key("hours", "hours", "0", "How long it lasts; then the cluster comes to rest.",
         bounds=("0", "8760")),
 )  # fmt: skip
-TABLES: Mapping[str, Tuple[Key, ...]] = {
+TABLES: Mapping[str, tuple[Key, ...]] = {
     "vms": (
         Key("count", "whole", "1", "How many VMs come: NAME-1, NAME-2 and so on.",
             bounds=("1", str(_MOST_VMS))),
@@ -100,9 +100,9 @@ class Scenario:
 
     file: str = ""
     hours: float = 0.0
-    arrivals: Tuple[Arrival, ...] = ()
-    host_events: Tuple[HostEvent, ...] = ()
-    curves: Tuple[LoadCurve, ...] = ()
+    arrivals: tuple[Arrival, ...] = ()
+    host_events: tuple[HostEvent, ...] = ()
+    curves: tuple[LoadCurve, ...] = ()
 
     def load(self, vm: str, hour: float, seed: int) -> float:
         """The factor of the load that a VM has at an hour.
@@ -148,7 +148,7 @@ def read(path: Path) -> Scenario:
         for key in ("at", FAILS, MAINTENANCE, RETURNS):
             if (section.values.get(key) or 0.0) > hours:
                 raise section.mistake(key, f"is after the end, which is at hours = {hours:g}")
-    arrivals: Dict[str, Arrival] = {}
+    arrivals: dict[str, Arrival] = {}
     for name, section in sections["vms"].items():
         if len(arrivals) + section["count"] > _MOST_VMS:
             raise section.mistake("count", f"makes more than {_MOST_VMS} VMs together")
@@ -176,7 +176,7 @@ def _arrivals(name: str, section: Section) -> Iterator[Arrival]:
         )  # fmt: skip
 
 
-def _host_events(name: str, section: Section) -> List[HostEvent]:
+def _host_events(name: str, section: Section) -> list[HostEvent]:
     events = [HostEvent(at, name, what) for what, at in section.values.items() if at is not None]
     left = [event.at for event in events if event.what != RETURNS]
     returns = section[RETURNS]

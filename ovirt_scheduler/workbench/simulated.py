@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import math
 import uuid
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Optional
 from xml.sax.saxutils import escape, quoteattr
 
 from ovirt_scheduler.errors import BadInput
@@ -116,7 +117,7 @@ class SimulatedHost(_Entity):
 
     def __init__(self, identity: str, data: bytes) -> None:
         super().__init__(identity, data)
-        self.vms: Dict[str, SimulatedVm] = {}
+        self.vms: dict[str, SimulatedVm] = {}
         self._room = self.document.number("max_scheduling_memory")
         self._own_processors = self._own_memory = 0.0
 
@@ -230,10 +231,10 @@ class SimulatedCluster:
         self.vms = {key: SimulatedVm(key, data) for key, data in snapshot.vms.items()}
         if not self.hosts:
             raise BadInput("there is no host in the cluster: nothing can be simulated")
-        entities: List[_Entity] = [*self.hosts.values(), *self.vms.values()]
+        entities: list[_Entity] = [*self.hosts.values(), *self.vms.values()]
         if any("status/state" in each.document.values for each in entities):
             raise BadInput("its hosts or VMs are of version 3 of the engine's API; 4 is needed")
-        self.left_out: Dict[str, str] = {}
+        self.left_out: dict[str, str] = {}
         for vm in self.vms.values():
             runs_on, status = vm.document.values.get("host"), vm.document.values.get("status", UP)
             if runs_on in self.hosts and status in _RUNNING:
@@ -315,7 +316,7 @@ class SimulatedEngine:
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
         # By kind and place: the ids in it, each with how often it had changed.
-        self._replies: Dict[Tuple[str, int], Tuple[List[Tuple[str, int]], EngineReply]] = {}
+        self._replies: dict[tuple[str, int], tuple[list[tuple[str, int]], EngineReply]] = {}
         self._together = _TOGETHER
         self._made: Optional[MadeEngine] = None  # for plugins that ask more
 

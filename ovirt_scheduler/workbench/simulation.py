@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Callable, Deque, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Callable, NamedTuple
 
 from ovirt_scheduler.clusters.calm import Calm
 from ovirt_scheduler.daemon.runtime import Runtime
@@ -43,7 +44,7 @@ class View:
     """The cluster at one moment."""
 
     hour: float
-    hosts: Tuple[HostView, ...]
+    hosts: tuple[HostView, ...]
 
     @property
     def up(self) -> Sequence[HostView]:
@@ -88,13 +89,13 @@ class Outcome:
         problems: what went wrong in plugins, and how often.
     """
 
-    views: List[View] = field(default_factory=list)
-    course: List[Tuple[float, float]] = field(default_factory=list)
-    moves: List[Move] = field(default_factory=list)
+    views: list[View] = field(default_factory=list)
+    course: list[tuple[float, float]] = field(default_factory=list)
+    moves: list[Move] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
     waiting: Mapping[str, str] = field(default_factory=dict)
-    unplaced: Dict[str, str] = field(default_factory=dict)
-    closed: Dict[str, str] = field(default_factory=dict)
+    unplaced: dict[str, str] = field(default_factory=dict)
+    closed: dict[str, str] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
     balancings: int = 0
     rested: bool = False
@@ -102,7 +103,7 @@ class Outcome:
     problems: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def stages(self) -> Iterator[Tuple[str, View]]:
+    def stages(self) -> Iterator[tuple[str, View]]:
         """The views, each with its name."""
         return zip(("before", "between", "after"), self.views)
 
@@ -150,15 +151,15 @@ class Simulation:
         self._tell = tell
         self._hour = 0.0
         self._outcome = Outcome(left_out=self._cluster.left_out)
-        self._coming: Deque[Arrival] = deque(scenario.arrivals)
-        self._events: Deque[HostEvent] = deque(scenario.host_events)
-        self._going: Dict[str, float] = {}  # by VM: when it ends
-        self._waiting: Dict[str, str] = {}  # VMs without a host, and what they are: placed, ...
-        self._bound: Dict[str, str] = {}  # VMs that a host took down, and its id
+        self._coming: deque[Arrival] = deque(scenario.arrivals)
+        self._events: deque[HostEvent] = deque(scenario.host_events)
+        self._going: dict[str, float] = {}  # by VM: when it ends
+        self._waiting: dict[str, str] = {}  # VMs without a host, and what they are: placed, ...
+        self._bound: dict[str, str] = {}  # VMs that a host took down, and its id
         self._moved: Sequence[str] = ()  # by the balancing before
         self._calm = Calm(settings.hold, settings.margin)
         self._still_since = 0.0  # the hour
-        self._migrated: Dict[str, List[float]] = {}  # the hours, by VM
+        self._migrated: dict[str, list[float]] = {}  # the hours, by VM
 
     def run(self) -> Outcome:
         """Play it to its end, or until Ctrl-C."""
@@ -316,9 +317,9 @@ class Simulation:
     def _view(self) -> View:
         return View(self._hour, tuple(host.view() for host in self._cluster.hosts.values()))
 
-    def _closed(self) -> Dict[str, str]:
+    def _closed(self) -> dict[str, str]:
         """The hosts that are not up, or that no VM was let on of all that asked."""
-        closed: Dict[str, str] = {}
+        closed: dict[str, str] = {}
         for name, host in self._hosts.items():
             if host.status != UP:
                 closed[name] = f"is {host.status}"

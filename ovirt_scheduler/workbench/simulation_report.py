@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Callable
 
 from ovirt_scheduler.workbench import pages
 from ovirt_scheduler.workbench.simulation import Outcome, View
@@ -11,7 +12,7 @@ _MOST_NOTES = 20  # of a kind
 _NOT_IN_JSON = ("views", "course")
 
 
-def fields(simulated: Mapping[str, Outcome], about: Mapping[str, object]) -> Dict[str, object]:
+def fields(simulated: Mapping[str, Outcome], about: Mapping[str, object]) -> dict[str, object]:
     """All of it, for JSON.
 
     Args:
@@ -22,7 +23,7 @@ def fields(simulated: Mapping[str, Outcome], about: Mapping[str, object]) -> Dic
     return {**about, "policies": policies}
 
 
-def _fields(outcome: Outcome) -> Dict[str, object]:
+def _fields(outcome: Outcome) -> dict[str, object]:
     fields = {name: value for name, value in vars(outcome).items() if name not in _NOT_IN_JSON}
     return {
         **{stage: _view(view) for stage, view in outcome.stages},
@@ -32,7 +33,7 @@ def _fields(outcome: Outcome) -> Dict[str, object]:
     }
 
 
-def _view(view: View) -> Dict[str, object]:
+def _view(view: View) -> dict[str, object]:
     return {
         "hour": round(view.hour, 4),
         "imbalance": {what: round(percent, 2) for what, percent in view.imbalance.items()},
@@ -43,7 +44,7 @@ def _view(view: View) -> Dict[str, object]:
     }
 
 
-def measures(several: Sequence[Outcome]) -> Tuple[List[str], List[List[str]]]:
+def measures(several: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:
     """A table: a column for what all begin with, and two for each policy."""
     headings, views = ["", "BEFORE"], [several[0].views[0]]
     for number, each in enumerate(several):
@@ -82,7 +83,7 @@ _COUNTS: Mapping[str, Callable[[Outcome], int]] = {
 }
 
 
-def notes(outcome: Outcome) -> Iterator[Tuple[str, str]]:
+def notes(outcome: Outcome) -> Iterator[tuple[str, str]]:
     """What else there is to say of a policy: what, and of whom or why; of each kind the first."""
     if outcome.stopped:
         yield "stopped", "by Ctrl-C, before it was at rest"

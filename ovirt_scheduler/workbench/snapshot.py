@@ -19,10 +19,11 @@ import io
 import re
 import time
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Callable, Dict, List, Mapping, NoReturn, Optional
+from typing import Callable, NoReturn, Optional
 from urllib.parse import urlencode
 from xml.etree.ElementTree import Element, fromstring, tostring
 from xml.parsers import expat
@@ -107,7 +108,7 @@ class Snapshot:
         Raises:
             BadInput: as for ``read``.
         """
-        members: Dict[str, Elements] = {"hosts": {}, "vms": {}}
+        members: dict[str, Elements] = {"hosts": {}, "vms": {}}
         for collection, path in (("hosts", hosts), ("vms", vms)):
             if path is not None:
                 members.update(_cut(path).found)
@@ -143,7 +144,7 @@ class Snapshot:
         inside = b"\n".join(elements.values())
         return Document(b"<%s>\n%s\n</%s>" % (tag, inside, tag), "utf-8")
 
-    def elements(self, collection: str) -> List[Element]:
+    def elements(self, collection: str) -> list[Element]:
         """The same, each as an element of its own."""
         members: Elements = getattr(self, collection)
         return [fromstring(each) for each in members.values()]  # noqa: S314  it has no entities
@@ -219,7 +220,7 @@ def recorded(reader: Reader) -> Snapshot:
         return NotRecorded(f"a recorded document, line {line}: {problem}")
 
     decisions = reader.recordings(reader.recorded(Query(method="loadBalance"), 1))
-    members: Dict[str, Dict[str, bytes]] = {"hosts": {}, "vms": {}}
+    members: dict[str, dict[str, bytes]] = {"hosts": {}, "vms": {}}
     for decision in decisions:
         for role, _, number in decision.documents:
             if role in (Role.HOSTS, Role.VMS):
@@ -239,7 +240,7 @@ def _all(
     def wrong(problem: str, line: int) -> EngineUnavailable:
         return EngineUnavailable(f"{client.url}/{collection}, line {line} of its answer: {problem}")
 
-    found: Dict[str, bytes] = {}
+    found: dict[str, bytes] = {}
     wanted, follow = _QUERIES[collection]
     for page in range(1, _MOST_PAGES + 1):
         search = f"{wanted.format(cluster)} sortby name page {page}"
@@ -270,7 +271,7 @@ class _Cutter:
 
     def __init__(self, data: bytes, wrong: _Wrong, in_snapshot: bool = False) -> None:
         self.about: Mapping[str, str] = {}
-        self.found: Dict[str, Dict[str, bytes]] = {}
+        self.found: dict[str, dict[str, bytes]] = {}
         self._data = data
         self._wrong = wrong
         self._level = -2 if in_snapshot else -1  # of the element around; a collection has 0
@@ -294,7 +295,7 @@ class _Cutter:
             parser.StartElementHandler = parser.EndElementHandler = None
             parser.StartDoctypeDeclHandler = parser.StartNamespaceDeclHandler = None
 
-    def _start(self, name: str, attributes: Dict[str, str]) -> None:
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._level += 1
         if self._level == 1:
             self._begin_member(name, attributes.get("id", ""))

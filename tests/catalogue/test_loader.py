@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Callable, Iterator, Tuple
+from typing import Callable
 
 import pytest
 
@@ -44,7 +45,7 @@ class Place:
         (file,) = [file for file in scan.files if file.name == name]
         return self.loader.load(file, scan)
 
-    def refusal(self, name: str = "plugin") -> Tuple[str, int, str]:
+    def refusal(self, name: str = "plugin") -> tuple[str, int, str]:
         with pytest.raises(PluginError) as caught:
             self.load(name)
         error = caught.value
@@ -123,7 +124,7 @@ def test_a_folder_that_cannot_be_listed_is_told_apart_from_one_that_is_gone(plac
     assert scan.unreadable == (place.first,)
 
 
-def stamps_after(place: Place, change: Callable[[], object]) -> Tuple[dict, dict]:
+def stamps_after(place: Place, change: Callable[[], object]) -> tuple[dict, dict]:
     """The stamps before and after a change, of files written long ago."""
     path = place.first / "plugin.py"
     path.write_text(ALL)

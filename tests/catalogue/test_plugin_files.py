@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import List, Tuple
 
 import pytest
 
@@ -26,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def found(folder: Path) -> List[Tuple[str, str, bool]]:
+def found(folder: Path) -> list[tuple[str, str, bool]]:
     """Name, place and whether it is a helper, of each file."""
     return [
         (file.name, str(file.path.relative_to(folder)), file.helper)

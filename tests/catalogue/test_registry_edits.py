@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from functools import partial
-from typing import Dict, List, Optional
+from typing import Optional
 
 import pytest
 
@@ -28,10 +28,10 @@ class Crowd(Clients):
     One more discovers all the time.
     """
 
-    def __init__(self, service: UnitService, units: List[str]) -> None:
+    def __init__(self, service: UnitService, units: list[str]) -> None:
         super().__init__([*(partial(self._call, name) for name in units), self._discover])
-        self.answers: Dict[str, List[Optional[int]]] = {name: [] for name in units}
-        self.problems: List[str] = []
+        self.answers: dict[str, list[Optional[int]]] = {name: [] for name in units}
+        self.problems: list[str] = []
         self._service = service
 
     def _call(self, name: str) -> None:

@@ -6,7 +6,6 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Dict
 
 import pytest
 
@@ -21,7 +20,7 @@ def test_run_calls_see_what_has_come_changed_and_gone(place):
     """Within a second or so, and without a look by discover (contract 4.6)."""
     path = place.first / "a.py"
 
-    def is_seen(expected: Dict[str, str]) -> None:
+    def is_seen(expected: dict[str, str]) -> None:
         started = time.monotonic()
         wait_until(lambda: versions(place.registry.current()), suits=lambda seen: seen == expected)
         assert time.monotonic() - started < 5

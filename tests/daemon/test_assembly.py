@@ -9,8 +9,8 @@ import subprocess
 import sys
 import threading
 import xmlrpc.client
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 import pytest
 

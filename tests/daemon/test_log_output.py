@@ -13,7 +13,6 @@ import sys
 import threading
 import xmlrpc.client
 from pathlib import Path
-from typing import Dict, List
 
 import pytest
 
@@ -49,7 +48,7 @@ os.environ["JOURNAL_STREAM"] = f"{stream.st_dev}:{stream.st_ino}"
 sys.exit(cli.main(sys.argv[5:]))
 """
 
-Record = Dict[str, object]
+Record = dict[str, object]
 
 
 class Run:
@@ -70,7 +69,7 @@ class Run:
             self.logins = engine.logins
 
     def _in_the_journal(self, engine: RestServer) -> tuple:
-        entries: List[Dict[str, List[str]]] = []
+        entries: list[dict[str, list[str]]] = []
         place = self.folder / "socket"
         with Journal(place) as journal:
 
@@ -129,7 +128,7 @@ class Run:
             assert daemon.stop() == 0
         return daemon.log
 
-    def messages(self, level: str = "") -> List[str]:
+    def messages(self, level: str = "") -> list[str]:
         if self.style == "plain":
             found = re.findall(
                 r"^[0-9-]{10} [0-9:]{8}\.\d{3}[+-][0-9:]{5} (\w+) +(.*)$", self.text, re.MULTILINE
@@ -138,7 +137,7 @@ class Run:
         return [str(each["message"]) for each in self.records if level in ("", each["level"])]
 
 
-def record_of(entry: Dict[str, List[str]]) -> Record:
+def record_of(entry: dict[str, list[str]]) -> Record:
     """An entry of the journal with the names that JSON has."""
     levels = {"3": "error", "4": "warning", "6": "info", "7": "debug"}
     told: Record = {"message": entry["MESSAGE"][0], "level": levels[entry["PRIORITY"][0]]}

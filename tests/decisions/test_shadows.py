@@ -6,8 +6,9 @@ import dataclasses
 import os
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Callable, Iterator, Tuple
+from typing import Callable
 
 import pytest
 
@@ -101,7 +102,7 @@ def daemon(start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture
-def pipe(tmp_path: Path) -> Iterator[Tuple[str, int]]:
+def pipe(tmp_path: Path) -> Iterator[tuple[str, int]]:
     """A pipe that a plugin waits for, and the end that a line is written to."""
     path = str(tmp_path / "pipe")
     os.mkfifo(path)

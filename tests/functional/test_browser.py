@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import Any, Dict, Iterator, List
+from collections.abc import Iterator
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -51,7 +52,7 @@ def daemon(start_daemon) -> Daemon:
 
 
 @pytest.fixture(scope="module")
-def pages(daemon) -> List[str]:
+def pages(daemon) -> list[str]:
     """Each page that there is, and one of each decision."""
     decisions = [f"/decisions/{each['id']}" for each in get(daemon.url, "/decisions.json").json]
     return [
@@ -94,7 +95,7 @@ class Browser:
     def asked(self) -> Iterator[str]:
         """The addresses of all that was asked for since the last time."""
         for entry in self.driver.get_log("performance"):
-            message: Dict[str, Any] = json.loads(entry["message"])["message"]
+            message: dict[str, Any] = json.loads(entry["message"])["message"]
             if message["method"] == "Network.requestWillBeSent":
                 yield message["params"]["request"]["url"]
 

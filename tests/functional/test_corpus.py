@@ -8,7 +8,7 @@ each mistake that fuzzing found is among them. The calls and HTTP requests go to
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, List
+from typing import Any
 
 import pytest
 
@@ -148,7 +148,7 @@ WRONG_FRAMES = {
 }
 
 
-def read_frames(data: bytes, name: str) -> List[object]:
+def read_frames(data: bytes, name: str) -> list[object]:
     given = CallInputs(("h1", "h2", "h3"))
     returns = Returns.COSTS if "costs" in name else Returns.HOSTS
     function = Function("u", "filter", "do_filter", returns, parameters=("hosts",))

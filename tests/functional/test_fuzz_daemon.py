@@ -11,7 +11,7 @@ import socket
 import time
 import xmlrpc.client
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -44,7 +44,7 @@ BOTH_HOSTS = {
     *("utf16_with_mark", "utf16_without_mark", "version_two"),
 }
 NO_COSTS = {"i8_with_namespace"}
-OTHER_FAULTS: Dict[str, Tuple[int, str]] = {
+OTHER_FAULTS: dict[str, tuple[int, str]] = {
     "base64_of_a_bomb": (102, "hosts, line 1, column 13: a document type is not allowed"),
     "date_for_a_vm": (-32602, "vm: expected an XML document as a string, or an id"),
     "factor_beyond_32_bits": (-32602, "the factor of keeps_all: 2147483648 is beyond 32 bits"),
@@ -146,7 +146,7 @@ def status_of(answer: bytes) -> Any:
     return int(found[-1]) if found else None
 
 
-def called(daemon: Daemon, body: bytes, *paths: str) -> List[Any]:
+def called(daemon: Daemon, body: bytes, *paths: str) -> list[Any]:
     """The value, or the ``Fault``, that a call gets on each path; then a good one is answered."""
     sent = [*(post(body, path) for path in paths), post(GOOD, "/design")]
     received = exchange(daemon, b"".join(sent)).split(b"HTTP/1.1 200 OK\r\n")
@@ -235,7 +235,7 @@ def test_made_requests(daemon: Daemon) -> None:
 
     @tries(40)
     @given(st.lists(st.tuples(HEADS, CHUNKED), max_size=2))
-    def check(parts: List[Tuple[bytes, bytes]]) -> None:
+    def check(parts: list[tuple[bytes, bytes]]) -> None:
         answer = exchange(daemon, b"".join(head + body for head, body in parts))
         assert not answer or answer.startswith(b"HTTP/1.1 ")
         assert b"HTTP/1.1 500" not in answer

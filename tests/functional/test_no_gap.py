@@ -12,7 +12,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Optional
 from xmlrpc.client import ServerProxy
 
 import pytest
@@ -41,7 +41,7 @@ class Manager:
 
     def __init__(self, folder: Path, settings: str = "") -> None:
         self.folder, self.kept = folder, None
-        self.messages: List[bytes] = []
+        self.messages: list[bytes] = []
         (folder / "plugins").mkdir()
         (folder / "plugins" / "Keeps.py").write_text(KEEPS)
         self.write(0, settings)
@@ -57,7 +57,7 @@ class Manager:
 
     def start(self) -> str:
         """Start a daemon, and wait until it is ready; gives the URL that it tells."""
-        environment: Dict[str, str] = {
+        environment: dict[str, str] = {
             **os.environ,
             "NOTIFY_SOCKET": str(self.folder / "notify"),
             "STATE_DIRECTORY": str(self.folder / "state"),
@@ -125,7 +125,7 @@ class Callers(Clients):
         super().__init__([partial(self._call, number % 2 == 0) for number in range(CLIENTS)])
         self._url = url
         self.answered = 0
-        self.failures: List[str] = []
+        self.failures: list[str] = []
 
     def _call(self, keeps: bool) -> None:
         while not self.stopped.is_set():

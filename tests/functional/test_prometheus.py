@@ -9,7 +9,8 @@ import socket
 import subprocess
 import urllib.parse
 import urllib.request
-from typing import Any, Iterator, NamedTuple, Set
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 from xmlrpc.client import ServerProxy
 
 import pytest
@@ -43,7 +44,7 @@ def queries() -> Iterator[str]:
 def test_each_query_is_of_metrics_that_there_are(full_site: MadeSite):
     """In the alert rules and on the dashboard."""
     text = full_site.text("/metrics")
-    there: Set[str] = set(re.findall(r"^(ovirt_scheduler_\w+)", text, re.MULTILINE))
+    there: set[str] = set(re.findall(r"^(ovirt_scheduler_\w+)", text, re.MULTILINE))
     asked = {name for query in queries() for name in re.findall(r"ovirt_scheduler_\w+", query)}
     assert len(asked) > 15
     assert asked <= there

@@ -19,9 +19,10 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, List
+from typing import Callable
 from xmlrpc.client import Fault, ProtocolError
 
 import pytest
@@ -55,7 +56,7 @@ def limit(pid: int, which: int, soft: int) -> None:
     resource.prlimit(pid, which, (soft, hard))
 
 
-def zygotes(daemon: Daemon) -> List[int]:
+def zygotes(daemon: Daemon) -> list[int]:
     """That of the readers is below the other."""
     titles = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in offspring(daemon.pid)}
     return [pid for pid, title in titles.items() if title.startswith("ovirt-scheduler: zygote")]
@@ -76,9 +77,9 @@ def until(condition: Callable[[], object], daemon: Daemon) -> None:
         pause.wait(0.02)
 
 
-def at_rest(daemon: Daemon, plugins: int = 1) -> List[int]:
+def at_rest(daemon: Daemon, plugins: int = 1) -> list[int]:
     """The processes below the daemon when none of them is about to end: one for each plugin."""
-    seen: List[List[int]] = []
+    seen: list[list[int]] = []
 
     def nothing_changes() -> bool:
         seen.append(sorted(offspring(daemon.pid)))
@@ -296,7 +297,7 @@ def sturdy(start_daemon, tmp_path_factory) -> Daemon:
     return start_daemon(folder)
 
 
-def killed(daemon: Daemon, marker: str, victims: Callable[[], Iterable[int]]) -> List[str]:
+def killed(daemon: Daemon, marker: str, victims: Callable[[], Iterable[int]]) -> list[str]:
     """Kill while a call is under way; the ids that it is answered with."""
     with daemon.proxy() as proxy, ThreadPoolExecutor() as pool:
         call = pool.submit(proxy.runFilters, ["Waits"], IDS, "vm-1", {"marker": marker})
@@ -311,7 +312,7 @@ def killed(daemon: Daemon, marker: str, victims: Callable[[], Iterable[int]]) ->
 def test_what_is_killed_in_a_call_is_an_error_of_that_call_alone(sturdy, marker, victims):
     """No process of the call lives on, whoever is killed with it; the next call works."""
 
-    def chosen() -> List[int]:
+    def chosen() -> list[int]:
         (sleeper,) = processes_with(marker)
         process, zygote = above(sleeper, sturdy.pid)
         return {"process": [process], "zygote": [zygote], "both": [zygote, process]}[victims]
@@ -326,7 +327,7 @@ def test_what_is_killed_in_a_call_is_an_error_of_that_call_alone(sturdy, marker,
     assert "Traceback" not in sturdy.log
 
 
-def above(pid: int, top: int) -> List[int]:
+def above(pid: int, top: int) -> list[int]:
     """The pids of the parents of a process, up to the child of ``top``."""
     found = []
     while True:

@@ -7,7 +7,6 @@ import re
 import signal
 import threading
 import time
-from typing import List
 
 import pytest
 
@@ -83,7 +82,7 @@ def test_the_time_of_a_request_is_that_of_its_plugins_too(daemon):
 def test_a_process_that_hangs_gives_its_places_back(daemon, tmp_path):
     """Stopped above a plugin's call, it can neither answer nor end by itself."""
     told = tmp_path / "pid"
-    answers: List[object] = []
+    answers: list[object] = []
     thread = threading.Thread(
         target=lambda: answers.append(filtered(daemon, "Hangs", file=str(told)))
     )

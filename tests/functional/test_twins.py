@@ -6,9 +6,9 @@ import contextlib
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from http.client import HTTPException
 from pathlib import Path
-from typing import Iterator, List
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_a_daemon_is_killed_and_only_calls_under_way_on_it_fail(twins):
     """The other serves whoever comes then; back again, the first is used."""
     with Callers(twins) as callers:
         callers.wait_for("a")
-        failed: List[BaseException] = []
+        failed: list[BaseException] = []
 
         def wait_long() -> None:
             try:

@@ -7,9 +7,10 @@ import os
 import signal
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Iterator, List, Union
+from typing import Union
 from xmlrpc.client import Fault
 
 import pytest
@@ -56,7 +57,7 @@ class Load:
 
 
 @contextlib.contextmanager
-def load(daemon: Daemon, hosts: Union[str, List[str]], callers: int = 4) -> Iterator[Load]:
+def load(daemon: Daemon, hosts: Union[str, list[str]], callers: int = 4) -> Iterator[Load]:
     found = Load()
     done = threading.Event()
 
@@ -80,7 +81,7 @@ def load(daemon: Daemon, hosts: Union[str, List[str]], callers: int = 4) -> Iter
             each.result(30)
 
 
-def called(daemon: Daemon, title: str) -> List[int]:
+def called(daemon: Daemon, title: str) -> list[int]:
     """The processes below the daemon with that title."""
     found = []
     for pid in offspring(daemon.pid):
@@ -91,7 +92,7 @@ def called(daemon: Daemon, title: str) -> List[int]:
     return found
 
 
-def kill(pids: List[int]) -> int:
+def kill(pids: list[int]) -> int:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

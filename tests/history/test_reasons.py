@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Dict, List
-
 import pytest
 
 from ovirt_scheduler.history.query import Query
@@ -14,7 +12,7 @@ from tests.support.waiting import LONG, wait_until
 
 LYNX, PUMA, OCELOT = HOSTS = [f"{digit * 8}-1111-2222-3333-{digit * 12}" for digit in "123"]
 
-FILTERS: Dict[str, str] = {
+FILTERS: dict[str, str] = {
     "Yields": """
 def do_filter(hosts, vm, properties):
     for host in hosts:
@@ -69,7 +67,7 @@ def asked(daemon: Daemon, name: str) -> Record:
     return wait_until(lambda: reader.decisions(Query(unit=name)))[0]
 
 
-def reasons(record: Record) -> List[str]:
+def reasons(record: Record) -> list[str]:
     return [host["verdicts"][0].get("reason", "") for host in record["hosts"]]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from typing import Dict, List
 
 import pytest
 
@@ -74,19 +73,19 @@ def daemon(start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory) 
     return start_daemon(folder, "ssl = false")
 
 
-def records(daemon: Daemon, count: int = 1, **query: object) -> List[Record]:
+def records(daemon: Daemon, count: int = 1, **query: object) -> list[Record]:
     """What fits, the newest first, as soon as there are so many."""
     reader = Reader(daemon.state / "history.sqlite", LONG)
     wanted = Query(**query)  # type: ignore[arg-type]
 
-    def look() -> List[Record]:
+    def look() -> list[Record]:
         found = reader.decisions(wanted)
         return found if len(found) >= count else []
 
     return wait_until(look)
 
 
-def verdicts(record: Record) -> Dict[str, List[str]]:
+def verdicts(record: Record) -> dict[str, list[str]]:
     return {
         host["name"]: [verdict["verdict"] for verdict in host.get("verdicts", ())]
         for host in record["hosts"]
@@ -123,7 +122,7 @@ def test_decisions_are_found_by_id_and_by_name(daemon: Daemon, by: str):
     reader = Reader(daemon.state / "history.sqlite", LONG)
     query = Query(host=by) if by in ("lynx", LYNX) else Query(vm=by)
 
-    def asked() -> List[str]:
+    def asked() -> list[str]:
         return [each.get("properties", {}).get("asked", "") for each in reader.decisions(query)]
 
     assert by in wait_until(asked, suits=lambda seen: by in seen)

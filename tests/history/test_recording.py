@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import List, Optional, Sequence
+from typing import Optional
 
 import pytest
 
@@ -44,11 +45,11 @@ def daemon(start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory) 
     return start_daemon(folder, "ssl = false\nrecord = true")
 
 
-def recorded(path: Path, count: int, **query: str) -> List[Recorded]:
+def recorded(path: Path, count: int, **query: str) -> list[Recorded]:
     """So many recorded decisions, when they are written."""
     reader = Reader(path, LONG)
 
-    def look() -> List[Recorded]:
+    def look() -> list[Recorded]:
         return reader.recordings(reader.recorded(Query(**query)))  # type: ignore[arg-type]
 
     return wait_until(look, suits=lambda found: len(found) == count)
@@ -110,7 +111,7 @@ def made(number: int) -> Record:
     }  # fmt: skip
 
 
-def cut(documents: Sequence[Document]) -> List[Optional[Sequence[bytes]]]:
+def cut(documents: Sequence[Document]) -> list[Optional[Sequence[bytes]]]:
     """As a reader does: here each line is an element."""
     return [[b"", *each.data.splitlines(), b""] for each in documents]
 

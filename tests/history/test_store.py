@@ -7,7 +7,6 @@ import signal
 import sqlite3
 import time
 from pathlib import Path
-from typing import Dict, List
 
 import pytest
 
@@ -35,7 +34,7 @@ def do_filter(hosts, vm, properties):
 """
 
 
-def plugins(folder: Path, files: Dict[str, str]) -> Path:
+def plugins(folder: Path, files: dict[str, str]) -> Path:
     folder.mkdir(exist_ok=True)
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text, "utf-8")
@@ -129,7 +128,7 @@ def test_what_happens_to_plugins_and_settings_is_kept(
     path = files / "Edited.py"
 
     def happened(event: str) -> Record:
-        def look() -> List[Record]:
+        def look() -> list[Record]:
             named = [each for each in reader.events() if each["event"] == event]
             return [each for each in named if each.get("file", str(path)) == str(path)]
 

@@ -7,8 +7,8 @@ import logging
 import os
 import resource
 import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator, List
 
 import pytest
 
@@ -37,7 +37,7 @@ def log(handler: logging.Handler, *messages: str) -> None:
         handler.handle(logging.makeLogRecord({"msg": message}))
 
 
-def lines(path: Path) -> List[str]:
+def lines(path: Path) -> list[str]:
     return path.read_text("utf-8").splitlines()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import List
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,7 +59,7 @@ DEFAULTS = st.builds(";".join, st.lists(VALUES, max_size=3))
 @tries(300)
 @given(SETS, DEFAULTS, st.lists(VALUES, min_size=1, max_size=4))
 def test_a_set_is_read_and_holds_values_or_is_refused(
-    custom: str, defaults: str, values: List[str]
+    custom: str, defaults: str, values: list[str]
 ) -> None:
     """What was read can be shown, read again and asked for every value."""
     try:
@@ -89,7 +88,7 @@ BOUNDS = st.one_of(SMALL, st.integers(-(10**18) + 1, 10**18 - 1))
 @tries(200)
 @given(BOUNDS, BOUNDS, st.lists(BOUNDS, max_size=5))
 def test_a_range_takes_the_same_integers_written_as_a_regex(
-    one: int, other: int, numbers: List[int]
+    one: int, other: int, numbers: list[int]
 ) -> None:
     """For the engine it is written out; its bounds are where that goes wrong first."""
     low, high = sorted((one, other))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Dict, List, Optional, Tuple
+from typing import Optional
 
 import pytest
 
@@ -28,9 +28,9 @@ class Car:
     colour: Colour
     plate: bytes = b""
     owner: Optional[str] = None
-    wheels: Tuple[Wheel, ...] = ()
+    wheels: tuple[Wheel, ...] = ()
     spare: Optional[Wheel] = None
-    trips: Optional[Dict[str, List[int]]] = None
+    trips: Optional[dict[str, list[int]]] = None
 
 
 PLAIN = Car("a", 4, Colour.RED)
@@ -50,7 +50,7 @@ def test_what_is_written_is_read_again(car):
     assert b"\n" not in data
     assert data.isascii()
     assert records.load(data, Car) == car
-    assert records.load(records.dump({"c": car}), Dict[str, Car]) == {"c": car}
+    assert records.load(records.dump({"c": car}), dict[str, Car]) == {"c": car}
 
 
 def test_what_is_missing_has_its_default():

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Callable, Iterator, Tuple
+from typing import Callable
 
 import pytest
 
@@ -332,7 +333,7 @@ def test_an_error_that_is_kept_keeps_no_descriptor(executor, unit_named):
 
 
 @pytest.fixture
-def held(unit_named, tmp_path) -> Iterator[Tuple[Job, Path]]:
+def held(unit_named, tmp_path) -> Iterator[tuple[Job, Path]]:
     """A job whose call answers as soon as a file is there; it is at the end, at last."""
     end = tmp_path / "end"
     (tmp_path / "Held.py").write_text(

@@ -14,7 +14,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Set
 
 import pytest
 
@@ -89,7 +88,7 @@ def test_a_zygote_that_works_is_asked_and_stays(executor, unit_named, monkeypatc
     assert executor.zygote_pid == zygote
 
 
-def descriptors_at_rest(zygote: int) -> Set[int]:
+def descriptors_at_rest(zygote: int) -> set[int]:
     """Those of a zygote that forks nothing just now: it has the daemon's socket and the readers'."""
     targets = {}
     for each in Path(f"/proc/{zygote}/fd").iterdir():

@@ -12,7 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Callable, List, Tuple
+from typing import Callable
 
 import pytest
 
@@ -179,7 +179,7 @@ class Held:
 
 def call_whose_child_is_held(
     executor: Executor, unit: PolicyUnit, marker: str, go: Path
-) -> Tuple[Held, CallResult]:
+) -> tuple[Held, CallResult]:
     with ThreadPoolExecutor(1) as threads:
         properties = {"marker": marker, "go": str(go)}
         call = threads.submit(executor.run, job_of([unit], properties=properties))
@@ -249,7 +249,7 @@ def test_a_plugins_process_that_does_not_end_is_told(
 def test_closing_does_not_wait_for_a_zygote_that_is_starting():
     """It is ended, though it has not said yet that it lives."""
     starting = Executor(parallel=1, max_waiting=1)
-    failed: List[ExecutorUnavailable] = []
+    failed: list[ExecutorUnavailable] = []
 
     def start() -> None:
         try:

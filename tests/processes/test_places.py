@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from typing import Callable, List
+from typing import Callable
 
 import pytest
 
@@ -61,7 +61,7 @@ def test_the_second_gets_half_of_what_the_first_left():
 def test_who_is_served_while_others_wait_has_an_equal_share():
     """Of the places that come free at once, each of three gets some, and one is left."""
     slots = Places(9, 10)
-    held: List[int] = []
+    held: list[int] = []
     together = threading.Barrier(3, timeout=LONG)
 
     def ask() -> None:
@@ -118,7 +118,7 @@ def test_who_waits_for_nothing_to_become_free_is_refused_when_the_time_is_over()
 def test_turns_come_in_the_order_of_asking():
     """Twenty threads, one place."""
     slots = Places(1, 100)
-    order: List[int] = []
+    order: list[int] = []
     with slots.taken(1, soon()):
         threads = [start(slots, lambda number=number: order.append(number)) for number in range(20)]
     for thread in threads:

@@ -14,8 +14,9 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Dict, Iterator
+from typing import Any
 
 import pytest
 
@@ -155,7 +156,7 @@ class Root:
                 [unit], IDS, "vm-1", {"look": json.dumps(look), **properties}
             )
 
-    def found(self, name: str) -> Dict[str, Any]:
+    def found(self, name: str) -> dict[str, Any]:
         return json.loads((self.out / name).read_text())
 
 
@@ -187,7 +188,7 @@ def root(as_root: None, room: Path) -> Iterator[Root]:
 
 
 @pytest.fixture(scope="module", params=["function", "class", "analysis"])
-def found(root: Root, request: pytest.FixtureRequest) -> Dict[str, Any]:
+def found(root: Root, request: pytest.FixtureRequest) -> dict[str, Any]:
     """What was found from inside: a call of each kind of unit, and the loading of a file."""
     if request.param != "analysis":
         assert root.call(f"by_{request.param}")["result"] == IDS

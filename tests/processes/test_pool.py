@@ -12,7 +12,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import List
 
 import pytest
 
@@ -40,7 +39,7 @@ def pid_of(executor: Executor, unit: PolicyUnit) -> int:
     return int(only(executor.run(job_of([unit]))).stdout)
 
 
-def below(executor: Executor) -> List[int]:
+def below(executor: Executor) -> list[int]:
     return offspring(executor.zygote_pid)
 
 
@@ -274,7 +273,7 @@ def test_a_reader_that_is_killed_fails_its_request_alone(own, unit_named):
     )
     unit = unit_named("keeps_all")
     spare = set(wait_until(lambda: below(own), suits=lambda seen: len(seen) >= SPARE_BELOW))
-    found: List[object] = []
+    found: list[object] = []
 
     def ask() -> None:
         try:
@@ -373,7 +372,7 @@ def test_a_process_that_is_never_ready_again_costs_no_later_call(unit_named, tmp
 
 def test_a_task_that_cannot_be_told_costs_no_process(own, unit_named):
     """None is taken for a call that cannot begin."""
-    deep: List[object] = []
+    deep: list[object] = []
     for _ in range(100_000):
         deep = [deep]
     unit = unit_named("keeps_all")
@@ -442,7 +441,7 @@ def test_what_is_asked_for_while_no_process_can_be_had_is_not_forgotten(
     monkeypatch.setattr(pool, "_REST", 3600.0)
     unit = unit_named("keeps_all")
     key = kept_process.key_of(unit.plugin, unit.limits)
-    refused: List[bool] = []
+    refused: list[bool] = []
 
     def fork(order: bytes) -> Worker:
         if not refused:

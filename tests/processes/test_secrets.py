@@ -15,8 +15,9 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Iterator, List, Optional, Set
+from typing import Any, Optional
 from xmlrpc.client import ServerProxy
 
 import pytest
@@ -110,7 +111,7 @@ def do_filter(hosts, vm, properties):
 class Looked:
     """A daemon with secrets, and a plugin call that has looked around and waits."""
 
-    def __init__(self, folder: Path, before: List[str]) -> None:
+    def __init__(self, folder: Path, before: list[str]) -> None:
         (folder / "plugins").mkdir()
         (folder / "plugins" / "looks.py").write_text(LOOKS)
         (folder / "password").write_text(PASSWORD)
@@ -259,7 +260,7 @@ def test_no_process_above_or_beside_can_be_looked_into(looked: Looked) -> None:
     assert looked.found["opened"] == []
 
 
-def holds(pid: int, secrets: List[bytes]) -> bool:
+def holds(pid: int, secrets: list[bytes]) -> bool:
     """Whether one of these stands in the memory of a process."""
     with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
         for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
@@ -277,9 +278,9 @@ def holds(pid: int, secrets: List[bytes]) -> bool:
     return False
 
 
-def sockets(pid: int) -> Set[str]:
+def sockets(pid: int) -> set[str]:
     """The numbers of the sockets that a process has open."""
-    targets: Set[str] = set()
+    targets: set[str] = set()
     if Path(f"/proc/{pid}").exists():
         for entry in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(FileNotFoundError):  # closed meanwhile

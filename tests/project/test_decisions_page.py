@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 import textwrap
-from typing import Iterator, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import pytest
 

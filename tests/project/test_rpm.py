@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
-from typing import Dict, List, NamedTuple
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 import pytest
@@ -108,12 +108,12 @@ def _without_leftovers(entry: tarfile.TarInfo):
     return None if "__pycache__" in entry.name or ".egg-info" in entry.name else entry
 
 
-def asked(package: Path, *options: str) -> List[str]:
+def asked(package: Path, *options: str) -> list[str]:
     return run("rpm", "-qp", *options, package).splitlines()
 
 
 @pytest.fixture(scope="module")
-def files(package) -> Dict[str, File]:
+def files(package) -> dict[str, File]:
     rows = (line.split("|") for line in asked(package, "--qf", LISTED) if line)
     return {
         name: File(owner, group, int(mode, 8) & 0o7777, flags.strip())

@@ -7,7 +7,7 @@ import socket
 import ssl
 import subprocess
 from pathlib import Path
-from typing import List, Optional
+from typing import Optional
 from xmlrpc.client import SafeTransport, ServerProxy
 
 import pytest
@@ -45,7 +45,7 @@ def call(daemon: Daemon, certificate: Optional[Path], version: Optional[ssl.TLSV
         return proxy.runFilters(["keeps_all"], IDS, "vm-1", {})
 
 
-def logged(daemon: Daemon, words: str) -> List[str]:
+def logged(daemon: Daemon, words: str) -> list[str]:
     """The log's lines with these words, as soon as there is one."""
     return wait_until(
         lambda: [line for line in daemon.log.splitlines() if words in line], lambda: daemon.log
@@ -189,7 +189,7 @@ def test_a_file_without_authorities_stops_the_start(start_daemon, folder):
         start_daemon(settings=f"ssl_client_ca = {folder}/empty.pem")
 
 
-def blocks_of_the_manual() -> List[str]:
+def blocks_of_the_manual() -> list[str]:
     """The indented blocks of docs/security.md's section on client certificates."""
     page = (PROJECT / "docs" / "security.md").read_text("utf-8")
     section = page.partition("\n## Client certificates\n")[2].partition("\n## ")[0]

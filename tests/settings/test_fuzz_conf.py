@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import List, Optional, Tuple
+from typing import Optional
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,7 +36,7 @@ TOKENS = [
 ]
 
 
-def files(table: Tuple[Key, ...]) -> st.SearchStrategy[bytes]:
+def files(table: tuple[Key, ...]) -> st.SearchStrategy[bytes]:
     """Conf files with the keys of a table, most of them, and values of all sorts."""
     keys = [name for key in table for name in (key.name, *key.other_names)]
     names = mostly(st.sampled_from(keys), st.sampled_from(STRANGE_NAMES))
@@ -87,13 +87,13 @@ def test_the_schedulers_conf_file_is_read_or_refused(tmp_path: Path) -> None:
 
 PLAIN_KEYS = st.sampled_from(["a", "b", "some key", "KEY", "é", "a.b", "x" * 100])
 PLAIN_VALUES = st.sampled_from(["", "1", "a b", "a,b;c=d", "it's", r"\d{1,3}", "%(x)s", "[x]", "é"])
-Written = Tuple[str, Optional[Tuple[str, str]]]  # a line, and the key and value that it holds
+Written = tuple[str, Optional[tuple[str, str]]]  # a line, and the key and value that it holds
 
 
 @st.composite
-def good_lines(draw: st.DrawFn, section: str) -> List[Written]:
+def good_lines(draw: st.DrawFn, section: str) -> list[Written]:
     """The lines of one section; no key twice."""
-    lines: List[Written] = [(f"[{section}]", None)] if section else []
+    lines: list[Written] = [(f"[{section}]", None)] if section else []
     for key in draw(st.lists(PLAIN_KEYS, unique=True, max_size=4)):
         lines += [
             (line, None) for line in draw(st.lists(st.sampled_from(["", "# c", " "]), max_size=2))
@@ -108,11 +108,11 @@ def good_lines(draw: st.DrawFn, section: str) -> List[Written]:
 @tries(150)
 @given(st.lists(st.sampled_from(["x", "y", "engine", "è"]), unique=True, max_size=3), st.data())
 def test_every_entry_of_a_good_file_is_told_with_its_line(
-    sections: List[str], data: st.DataObject
+    sections: list[str], data: st.DataObject
 ) -> None:
     """Whatever comments, blank lines, quotes and sections stand around it."""
-    text: List[str] = []
-    expected: List[Entry] = []
+    text: list[str] = []
+    expected: list[Entry] = []
     for section in ["", *sections]:
         for line, pair in data.draw(good_lines(section)):
             text.append(line)

@@ -9,8 +9,9 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, Iterator, Tuple
+from typing import IO, Any
 
 import pytest
 
@@ -56,7 +57,7 @@ def one_executor(executor: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime, "Executor", of_command)
 
 
-def run(tmp_path: Path, *arguments: str, folder: Path = PROJECT) -> Tuple[int, str, str]:
+def run(tmp_path: Path, *arguments: str, folder: Path = PROJECT) -> tuple[int, str, str]:
     """Exit status, standard output and standard error of one command.
 
     It runs here, which spares the start of an interpreter. Each command is run as a program by
@@ -82,7 +83,7 @@ def run(tmp_path: Path, *arguments: str, folder: Path = PROJECT) -> Tuple[int, s
     return status, out.getvalue(), err.getvalue()
 
 
-def spawned(tmp_path: Path, *arguments: str) -> Tuple[int, str, str]:
+def spawned(tmp_path: Path, *arguments: str) -> tuple[int, str, str]:
     """The same of a process of its own."""
     ended = subprocess.run(
         [sys.executable, "-m", "ovirt_scheduler", *arguments],
@@ -96,7 +97,7 @@ def spawned(tmp_path: Path, *arguments: str) -> Tuple[int, str, str]:
     return ended.returncode, ended.stdout, ended.stderr
 
 
-def of_page(text: str, folder: Path, state: Path) -> Iterator[Tuple[int, str, str]]:
+def of_page(text: str, folder: Path, state: Path) -> Iterator[tuple[int, str, str]]:
     """How the commands of a page's block end, one after another, and what they say.
 
     What is nothing but our command is run here. A shell runs a block with anything else in it.
@@ -125,7 +126,7 @@ def of_page(text: str, folder: Path, state: Path) -> Iterator[Tuple[int, str, st
     yield ended.returncode, ended.stdout, ended.stderr
 
 
-def written_to(tmp_path: Path, output: IO[bytes], *words: str) -> Tuple[int, str]:
+def written_to(tmp_path: Path, output: IO[bytes], *words: str) -> tuple[int, str]:
     """Exit status and standard error of a command whose standard output is buffered."""
     environment = {**os.environ, "STATE_DIRECTORY": str(tmp_path / "state")}
     environment.pop("PYTHONUNBUFFERED", None)

@@ -8,8 +8,9 @@ import signal
 import ssl
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import Callable, Optional
 from xmlrpc.client import Fault, ServerProxy
 
 import pytest
@@ -35,7 +36,7 @@ class Daemon:
         folder: Path,
         plugins: Path,
         settings: str,
-        options: List[str],
+        options: list[str],
         before: Sequence[str] = (),
         port: int = 0,
         given: Sequence[int] = (),
@@ -60,7 +61,7 @@ class Daemon:
     def _listening(self) -> str:
         """The address that it prints when it is ready."""
 
-        def look() -> Tuple[bool, Optional[re.Match[str]]]:
+        def look() -> tuple[bool, Optional[re.Match[str]]]:
             ended = self.process.poll() is not None  # before its last words are read
             return ended, _LISTENS.search(self.log)
 

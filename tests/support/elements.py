@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Dict, List, Mapping, Union
+from typing import Union
 from xml.sax.saxutils import escape, quoteattr
 
 API = "/ovirt-engine/api"
 
 _NAMES = uuid.UUID("6f1d7b0e-3c55-4b52-9c5e-1d3a1f6b9e10")
 
-Content = Union[str, int, List["Element"]]
+Content = Union[str, int, list["Element"]]
 
 
 @dataclass
@@ -28,11 +29,11 @@ class Element:
         return f"<{self.name}{attributes}>{text}</{self.name}>"
 
 
-def collection(name: str, elements: List[Element]) -> str:
+def collection(name: str, elements: list[Element]) -> str:
     return str(Element(name, elements))
 
 
-def at(kind: str, entity_id: str) -> Dict[str, str]:
+def at(kind: str, entity_id: str) -> dict[str, str]:
     return {"href": f"{API}/{kind}/{entity_id}", "id": entity_id}
 
 

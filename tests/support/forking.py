@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import List
 
 from tests.support.paths import PROJECT
 
@@ -42,7 +41,7 @@ def all_end():
 """
 
 
-def run(script: str) -> List[str]:
+def run(script: str) -> list[str]:
     """What a script prints, by lines; it has to end well, and soon."""
     done = subprocess.run(
         [sys.executable, "-c", PREAMBLE + script],

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gzip
-from typing import Any, Iterator, Tuple
+from collections.abc import Iterator
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -60,7 +61,7 @@ def member(name: str, value: Node) -> Node:
     return element("member", element("name", name), value)
 
 
-def struct(members: Iterator[Tuple[str, Node]]) -> Node:
+def struct(members: Iterator[tuple[str, Node]]) -> Node:
     return element("value", element("struct", *(member(*pair) for pair in members)))
 
 
@@ -123,7 +124,7 @@ SENSIBLE = st.one_of(
 )
 
 
-def as_call(parts: Tuple[str, Any]) -> Node:
+def as_call(parts: tuple[str, Any]) -> Node:
     name, values = parts
     params = element("params", *(element("param", value) for value in values))
     return element("methodCall", element("methodName", name), params)

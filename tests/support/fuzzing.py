@@ -11,8 +11,9 @@ import contextlib
 import os
 import signal
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NoReturn, Tuple, Union
+from typing import Any, Callable, NoReturn, Union
 from xml.sax.saxutils import escape, quoteattr
 
 from hypothesis import HealthCheck, settings
@@ -82,7 +83,7 @@ def peak_of(read: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-def corpus(folder: str) -> List[Path]:
+def corpus(folder: str) -> list[Path]:
     return sorted((CORPUS / folder).iterdir())
 
 
@@ -94,7 +95,7 @@ def mostly(usual: st.SearchStrategy[Any], other: st.SearchStrategy[Any]) -> st.S
 # -- bytes, damaged -----------------------------------------------------------------------
 
 
-def damaged(whole: st.SearchStrategy[bytes], tokens: List[bytes]) -> st.SearchStrategy[bytes]:
+def damaged(whole: st.SearchStrategy[bytes], tokens: list[bytes]) -> st.SearchStrategy[bytes]:
     """Good bytes, most as they are, the others cut, doubled or overwritten in up to four places."""
 
     @st.composite
@@ -121,7 +122,7 @@ def damaged(whole: st.SearchStrategy[bytes], tokens: List[bytes]) -> st.SearchSt
 
 # -- XML ----------------------------------------------------------------------------------
 
-Node = Union[str, Tuple[str, Dict[str, str], List["Node"]]]
+Node = Union[str, tuple[str, dict[str, str], list["Node"]]]
 
 XML_TOKENS = [
     *(b"<", b">", b"/>", b"</", b"&", b"&#0;", b"&#xD800;", b"&lol;", b"]]>", b"'", b'"', b"\0"),
@@ -136,7 +137,7 @@ DECLARED = ["utf-8", "UTF-16", "ISO-8859-1", "klingon", "x-\n"]
 
 def tree(
     names: st.SearchStrategy[str],
-    attributes: st.SearchStrategy[Dict[str, str]],
+    attributes: st.SearchStrategy[dict[str, str]],
     texts: st.SearchStrategy[str],
 ) -> st.SearchStrategy[Node]:
     """Elements within elements, a few levels deep."""

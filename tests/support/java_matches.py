@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from typing import List, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -29,7 +29,7 @@ needs_java = pytest.mark.skipif(
 )
 
 
-def java_matches(patterns: Sequence[str], values: Sequence[str] = ()) -> List[str]:
+def java_matches(patterns: Sequence[str], values: Sequence[str] = ()) -> list[str]:
     """A text for each pattern: ``refused``, or 0 and 1 for each value that it does not match or does."""
     ran = subprocess.run(
         ["java", str(_PROGRAM), *values],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Iterator, Sequence
 
 from ovirt_scheduler.model.decisions import Execution, Job
 from ovirt_scheduler.model.plugins import Limits

@@ -7,7 +7,6 @@ import os
 import re
 import socket
 from pathlib import Path
-from typing import Dict, List
 
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 _MOST = 1 << 20
@@ -36,7 +35,7 @@ class Journal:
     def close(self) -> None:
         self._socket.close()
 
-    def entry(self) -> Dict[str, List[str]]:
+    def entry(self) -> dict[str, list[str]]:
         """Wait for the next entry; each field with its values."""
         data, descriptors, flags, _ = socket.recv_fds(self._socket, _MOST, 4)
         assert not flags & socket.MSG_TRUNC
@@ -63,9 +62,9 @@ class Journal:
                 return filled
 
 
-def fields_of(data: bytes) -> Dict[str, List[str]]:
+def fields_of(data: bytes) -> dict[str, list[str]]:
     """An entry's fields; AssertionError or ValueError where it is not to the letter."""
-    found: Dict[str, List[str]] = {}
+    found: dict[str, list[str]] = {}
     assert data.endswith(b"\n")
     while data:
         line, _, rest = data.partition(b"\n")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from typing import Iterator, NamedTuple, Tuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from tests.support.paths import PROJECT
 
@@ -47,7 +48,7 @@ class Message(NamedTuple):
 
 
 @functools.lru_cache
-def messages() -> Tuple[Message, ...]:
+def messages() -> tuple[Message, ...]:
     """Every message that the package logs, as it stands in the code."""
     return tuple(_messages())
 

@@ -17,8 +17,9 @@ import subprocess
 import sys
 import sysconfig
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional
+from typing import Callable, Optional
 
 from tests.support.paths import PROJECT
 
@@ -118,7 +119,7 @@ class Machine:
         assert not check or ended.returncode == 0, f"{' '.join(command)}: {ended.stdout}"
         return ended.stdout.strip()
 
-    def inside(self, *command: str) -> List[str]:
+    def inside(self, *command: str) -> list[str]:
         """The command that runs this one on the machine."""
         return ["nsenter", "--target", str(self._pid), "--all", "env", "-i", "LANG=C.UTF-8",
                 "PATH=/usr/bin:/usr/sbin", *command]  # fmt: skip
@@ -147,7 +148,7 @@ def show(machine: Machine, name: str, unit: str = UNIT) -> str:
     return machine.run("systemctl", "show", "--value", "--property", name, unit)
 
 
-def processes(machine: Machine) -> List[int]:
+def processes(machine: Machine) -> list[int]:
     """Pids, outside the machine, of the daemon and all below it; the daemon first."""
     group = machine.root / f"sys/fs/cgroup/system.slice/{UNIT}/cgroup.procs"
     try:
@@ -171,7 +172,7 @@ def drop_in(machine: Machine, text: str) -> Iterator[None]:
         machine.run("systemctl", "daemon-reload")
 
 
-def _install(files: Path) -> Dict[str, str]:
+def _install(files: Path) -> dict[str, str]:
     """Lay out the project and its interpreter under ``files``.
 
     Returns:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
-from typing import Any, Dict, Mapping, NamedTuple, Optional
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Optional
 from urllib.parse import urlsplit
 
 
@@ -22,7 +23,7 @@ class Got(NamedTuple):
 def get(
     url: str,
     path: str,
-    headers: Optional[Dict[str, str]] = None,
+    headers: Optional[dict[str, str]] = None,
     method: str = "GET",
     trust: Optional[ssl.SSLContext] = None,
 ) -> Got:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Optional
 
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import Loader
@@ -40,7 +40,7 @@ class Place:
         )
         self.settings = config.load(conf, {})
         self.executor = executor
-        self.analysed: List[str] = []
+        self.analysed: list[str] = []
         self.registry = self.start()
 
     def start(self) -> Registry:
@@ -56,15 +56,15 @@ class Place:
         path.write_text(text)
         return path
 
-    def versions(self) -> Dict[str, str]:
+    def versions(self) -> dict[str, str]:
         """Unit to description, after a look."""
         return versions(self.registry.refresh())
 
-    def faults(self) -> List[str]:
+    def faults(self) -> list[str]:
         return [str(fault) for fault in self.registry.refresh().faults]
 
 
-def versions(catalogue: Catalogue) -> Dict[str, str]:
+def versions(catalogue: Catalogue) -> dict[str, str]:
     return {unit.name: unit.description for unit in catalogue.units.values()}
 
 

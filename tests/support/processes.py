@@ -6,8 +6,8 @@ import contextlib
 import resource
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator, List
 
 from ovirt_scheduler.processes import pool
 
@@ -19,7 +19,7 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * resource.getpagesize()
 
 
-def processes_with(marker: str) -> List[int]:
+def processes_with(marker: str) -> list[int]:
     """Pids of the live processes that have the marker on their command line."""
     found = []
     for entry in Path("/proc").iterdir():
@@ -37,7 +37,7 @@ def processes_with(marker: str) -> List[int]:
 SPARE_BELOW = 1 + 2 * pool.SPARE
 
 
-def offspring(pid: int) -> List[int]:
+def offspring(pid: int) -> list[int]:
     """Pids of the live processes below this one, zombies included."""
     parents = {}
     for entry in Path("/proc").iterdir():
@@ -68,7 +68,7 @@ def title(pid: int) -> str:
         return ""
 
 
-def for_all_users(*change: str) -> List[str]:
+def for_all_users(*change: str) -> list[str]:
     """The beginning of a command, root's, in which other users can run this interpreter.
 
     One that lies in root's home is shown to them in a mount namespace.
@@ -95,7 +95,7 @@ def open_folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def as_stranger() -> List[str]:
+def as_stranger() -> list[str]:
     """The beginning of a command that runs the rest as a user without rights."""
     number = str(STRANGER)
     return for_all_users("setpriv", "--reuid", number, "--regid", number, "--clear-groups", "--")

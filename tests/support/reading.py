@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import Any
 
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.documents import packing
@@ -11,11 +11,11 @@ from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS
 from ovirt_scheduler.processes.documents.serialization import entity_of
 
 
-def read_hosts(document: Document) -> List[Any]:
+def read_hosts(document: Document) -> list[Any]:
     return [entity_of(state) for state in read_states(document, HOSTS)]
 
 
-def read_vms(document: Document) -> List[Any]:
+def read_vms(document: Document) -> list[Any]:
     return [entity_of(state) for state in read_states(document, VMS)]
 
 

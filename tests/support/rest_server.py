@@ -25,11 +25,12 @@ import ssl
 import threading
 import time
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, NamedTuple, Optional, Union
 from urllib.parse import parse_qs, urlsplit
 
 from ovirt_scheduler.security import certificates
@@ -116,22 +117,22 @@ class RestServer:
     """
 
     def __init__(
-        self, folder: Path, hosts: List[Host] = (), vms: List[Vm] = (), tls: bool = True
+        self, folder: Path, hosts: list[Host] = (), vms: list[Vm] = (), tls: bool = True
     ) -> None:
         self.hosts = list(hosts)
         self.vms = list(vms)
-        self.queries: List[Query] = []
-        self.events: Dict[int, Event] = {1000: Event(30, ())}
+        self.queries: list[Query] = []
+        self.events: dict[int, Event] = {1000: Event(30, ())}
         self.migration_codes = 62, 63  # of the events when one is started and done
         self.migration_seconds = 0.0  # by which migrations take longer in their events
         self.bytes_sent = 0  # of documents
-        self.migrations: List[Tuple[str, str]] = []  # names of VM and host, as asked for
-        self.migrating: Dict[str, str] = {}
+        self.migrations: list[tuple[str, str]] = []  # names of VM and host, as asked for
+        self.migrating: dict[str, str] = {}
         self.instant_migrations = False
         self.logins = 0
         self.logouts = 0
         self.refused = 0  # logins
-        self.tokens: List[str] = []  # those that are good
+        self.tokens: list[str] = []  # those that are good
         self.answering = threading.Event()
         self.answering.set()
         self.arrived = threading.Semaphore(0)  # released by each request of the API
@@ -186,7 +187,7 @@ class RestServer:
         lines = [f"{key} = {value}" for key, value in settings if value is not None]
         return "\n".join(["[engine]", *lines])
 
-    def asked(self, path: str) -> List[Query]:
+    def asked(self, path: str) -> list[Query]:
         """The queries of that path or below it, in their order."""
         return [query for query in self.queries if f"{query.path}/".startswith(f"{path}/")]
 
@@ -241,7 +242,7 @@ class RestServer:
     def expire_tokens(self) -> None:
         self.tokens.clear()
 
-    def hosts_document(self, names: Optional[List[str]] = None, follow: bool = False) -> str:
+    def hosts_document(self, names: Optional[list[str]] = None, follow: bool = False) -> str:
         """All hosts, or those of these names, as an engine would send them along.
 
         Args:
@@ -252,10 +253,10 @@ class RestServer:
     def vm_document(self, name: str) -> str:
         return next(str(self._vm(vm)) for vm in self.vms if vm.name == name)
 
-    def ids(self, names: Optional[List[str]] = None) -> List[str]:
+    def ids(self, names: Optional[list[str]] = None) -> list[str]:
         return [host.id for host in self._named(names)]
 
-    def _named(self, names: Optional[List[str]]) -> List[Host]:
+    def _named(self, names: Optional[list[str]]) -> list[Host]:
         return [host for host in self.hosts if names is None or host.name in names]
 
     # What the handler asks.
@@ -377,7 +378,7 @@ class RestServer:
             content.append(Element("max_scheduling_memory", host.max_scheduling_memory))
         return Element("host", content, at("hosts", host.id))
 
-    def _statistics(self, host: Host) -> List[Element]:
+    def _statistics(self, host: Host) -> list[Element]:
         values = {"memory.total": host.memory, "memory.free": host.free_memory}
         if host.measured:
             used = sum(vm.memory for vm in self.vms if vm.host == host.name)
@@ -450,7 +451,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         form = _flat(self.rfile.read(int(self.headers["Content-Length"])).decode("ascii"))
         engine = self.server.engine
-        offered: Dict[str, Callable[[Mapping[str, str]], Reply]] = {
+        offered: dict[str, Callable[[Mapping[str, str]], Reply]] = {
             _SSO: engine.login,
             _LOGOUT: engine.logout,
         }
@@ -478,5 +479,5 @@ class _Handler(BaseHTTPRequestHandler):
         """Nobody reads it."""
 
 
-def _flat(query: str) -> Dict[str, str]:
+def _flat(query: str) -> dict[str, str]:
     return {name: values[-1] for name, values in parse_qs(query, keep_blank_values=True).items()}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Iterator, List
+from typing import Any
 
 from ovirtsdk4 import List as SdkList
 from ovirtsdk4 import Struct
@@ -21,7 +22,7 @@ def documents() -> Iterator[Path]:
     yield from sorted(SHARED.glob("v[34]/*.xml"))
 
 
-def by_the_sdk(data: bytes) -> List[Any]:
+def by_the_sdk(data: bytes) -> list[Any]:
     """The entities of a plain document, as the SDK alone reads them."""
     found = Reader.read(version3.to_version4(data))
     return list(found) if isinstance(found, list) else [found]

@@ -9,8 +9,9 @@ import socket
 import ssl
 import threading
 import xmlrpc.client
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, BinaryIO, Callable, Iterator, Optional
+from typing import Any, BinaryIO, Callable, Optional
 
 import pytest
 from OpenSSL import SSL

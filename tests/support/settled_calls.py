@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Callable, Dict, List
+from typing import Callable
 
 import pytest
 
@@ -31,7 +31,7 @@ class Calls:
         self._before = executor.state().replaced
 
     @property
-    def replaced(self) -> Dict[str, int]:
+    def replaced(self) -> dict[str, int]:
         """How many processes have ended since, by the reason."""
         counts = Counter(self._executor.state().replaced)
         counts.subtract(self._before)
@@ -76,7 +76,7 @@ def calls_of(
     return made
 
 
-def seen(result: CallResult) -> List[str]:
+def seen(result: CallResult) -> list[str]:
     """The pid of the call's process, and what it found there."""
     assert (result.outcome, result.value) == (Outcome.OK, HOSTS), result
     return result.stdout.strip().split(" ", 1)

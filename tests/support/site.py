@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Dict, Iterable, Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -80,7 +81,7 @@ class MadeSite:
     def get(
         self, target: str, peer: str = "127.0.0.1", headers: Mapping[str, str] = {}
     ) -> Page:  # fmt: skip
-        sent: Dict[str, Sequence[str]] = {"host": ["localhost:18781"]}
+        sent: dict[str, Sequence[str]] = {"host": ["localhost:18781"]}
         sent.update((name, [value]) for name, value in headers.items())
         return self.site.answer(target, sent, peer, "127.0.0.1")
 

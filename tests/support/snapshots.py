@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ovirt_scheduler.workbench.snapshot import Snapshot
 from tests.support.rest_server import GIB, id_of

@@ -19,7 +19,7 @@ import xmlrpc.client
 from functools import partial
 from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 from tests.support.certificates import PEM, made, write_pair
 from tests.support.clients import Clients
@@ -73,14 +73,14 @@ class Twins:
 
     def __init__(self, folder: Path, settings: str, keeps: bool = False) -> None:
         self.folder, self._settings = folder, settings
-        self._kept: Dict[str, socket.socket] = {}
+        self._kept: dict[str, socket.socket] = {}
         if keeps:
             for name in "ab":
                 self._kept[name] = socket.create_server((self.address(name), PORT), backlog=1024)
             self._notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self._notified.bind(str(folder / "notify"))
             threading.Thread(target=self._listen, daemon=True).start()
-        self.daemons: Dict[str, Daemon] = {}
+        self.daemons: dict[str, Daemon] = {}
         root = made(["root"], authority=True)
         (folder / "ca.pem").write_bytes(root.certificate.public_bytes(PEM))
         self._engine = made(["engine"], root).write(folder, "engine")
@@ -199,7 +199,7 @@ class Callers(Clients):
     def __init__(self, twins: Twins) -> None:
         super().__init__([partial(self._call, number % 2 == 0) for number in range(CLIENTS)])
         self._twins = twins
-        self.outcomes: List[Outcome] = []
+        self.outcomes: list[Outcome] = []
 
     def wait_for(self, daemon: str) -> None:
         """Until it has answered so many calls that were begun from now on."""
@@ -211,7 +211,7 @@ class Callers(Clients):
         )
 
     @property
-    def failures(self) -> List[Outcome]:
+    def failures(self) -> list[Outcome]:
         return [each for each in self.outcomes if not each.daemon]
 
     def _call(self, keeps: bool) -> None:

@@ -13,8 +13,9 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, NamedTuple, Optional
 
 import pytest
 
@@ -98,9 +99,9 @@ class Asked(NamedTuple):
 
     memory: int  # GiB, of the VM
     is_available: bool
-    hosts: Dict[str, Sequence[int]]  # memory and free memory, in GiB
+    hosts: dict[str, Sequence[int]]  # memory and free memory, in GiB
 
-    def left(self, percent: int) -> List[str]:
+    def left(self, percent: int) -> list[str]:
         """The hosts that the rule of the cookbook leaves, worked out here."""
         return [
             host
@@ -109,9 +110,9 @@ class Asked(NamedTuple):
         ]
 
 
-def ask(daemon: Daemon, count: int, chance: random.Random) -> Dict[str, Asked]:
+def ask(daemon: Daemon, count: int, chance: random.Random) -> dict[str, Asked]:
     """So many calls of the rule on some of ten hosts, by the names of their VMs."""
-    asked: Dict[str, Asked] = {}
+    asked: dict[str, Asked] = {}
     with daemon.proxy() as proxy:
         for number in range(count):
             hosts = {}
@@ -163,7 +164,7 @@ class Recording(NamedTuple):
     state: Path
     today: Path
     other: Path  # the rule keeps 40 percent, and not 25
-    asked: Dict[str, Asked]
+    asked: dict[str, Asked]
 
 
 def recorded(
@@ -221,12 +222,12 @@ def replay(recording: Recording, monkeypatch, capsys):
     return run
 
 
-def named(told: Any) -> Dict[str, Any]:
+def named(told: Any) -> dict[str, Any]:
     """The decisions that a report names, by VM."""
     return {each["vm"]: each for each in told["differ"]}
 
 
-def expected(of: Recording) -> Dict[str, Any]:
+def expected(of: Recording) -> dict[str, Any]:
     """Those that the changed rule decides otherwise, and how."""
     both = {vm: (each.left(25), each.left(40)) for vm, each in of.asked.items()}
     return {vm: answers for vm, answers in both.items() if answers[0] != answers[1]}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, List, NamedTuple, Optional, Tuple
+from typing import Callable, NamedTuple, Optional
 
 from ovirt_scheduler import manual
 from ovirt_scheduler.command.setup.files import CONF, CONF_FOLDER, SchedulerConf
@@ -54,7 +54,7 @@ def java(machine: Machine) -> Optional[Java]:
     return Java(program, store) if program and store else None
 
 
-def keytool(found: Java, action: str, suffix: str = "") -> List[str]:
+def keytool(found: Java, action: str, suffix: str = "") -> list[str]:
     """The beginning of a command on the certificate in a trust store.
 
     Args:
@@ -92,7 +92,7 @@ class TrustStore(Step):
             note=lambda: add(self.record.trust_stores, self.machine.name(found.store)),
         )
 
-    def _import(self, commands: List[List[str]]) -> None:
+    def _import(self, commands: list[list[str]]) -> None:
         for command in commands:
             self.machine.run(command)
 
@@ -108,7 +108,7 @@ class TrustStore(Step):
             )
         return Plan(" ".join(["run", *command]), lambda: self._delete(command))
 
-    def _delete(self, command: List[str]) -> None:
+    def _delete(self, command: list[str]) -> None:
         self.machine.run(command)
         self.record.trust_stores.clear()
 
@@ -180,7 +180,7 @@ class EngineSetting(Step):
 
 def engine_settings(
     machine: Machine, record: Record, conf: SchedulerConf
-) -> Tuple[EngineSetting, EngineSetting]:
+) -> tuple[EngineSetting, EngineSetting]:
     """The steps that have the engine call a scheduler, and this one."""
 
     def url() -> str:
@@ -198,7 +198,7 @@ class OldPlugins(Step):
     """Copies the old proxy's plugins, so that they stay when its package is removed."""
 
     @staticmethod
-    def found(machine: Machine) -> List[Path]:
+    def found(machine: Machine) -> list[Path]:
         """The files in the old proxy's folder, if there are plugins among them."""
         folder = machine.path(OLD_PLUGINS)
         if not folder.is_dir():
@@ -226,7 +226,7 @@ class OldPlugins(Step):
         names = ", ".join(each.name for each in missing)
         return Plan(f"copy {names} from {OLD_PLUGINS} to {ADOPTED}", lambda: self._copy(missing))
 
-    def _copy(self, files: List[Path]) -> None:
+    def _copy(self, files: list[Path]) -> None:
         for each in files:
             self.machine.write(f"{ADOPTED}/{each.name}", each.read_bytes())
 

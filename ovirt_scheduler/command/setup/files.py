@@ -9,9 +9,9 @@ import contextlib
 import difflib
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Iterator, List, Tuple
 
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.command.setup.record import Record, checksum
@@ -51,7 +51,7 @@ class ShippedFile(Step):
     name: str  # the machine's name of it
     data: bytes  # what it is to hold
     plain: bytes  # what the package has for it
-    packaged: Tuple[str, ...] = ()  # where a package of the distribution has it
+    packaged: tuple[str, ...] = ()  # where a package of the distribution has it
     changed: bool = False  # whether this step wrote it
 
     @property
@@ -60,7 +60,7 @@ class ShippedFile(Step):
         return f"{self.name}.new"
 
     @property
-    def _ours(self) -> List[str]:
+    def _ours(self) -> list[str]:
         """The checksums of what setup wrote as this file, or beside it."""
         return self.record.files.get(self.name, [])
 
@@ -149,7 +149,7 @@ class ShippedFile(Step):
 class SchedulerConf(ShippedFile):
     """Installs scheduler.conf as it is shipped, with some keys set."""
 
-    def __init__(self, machine: Machine, record: Record, keys: Dict[str, str]) -> None:
+    def __init__(self, machine: Machine, record: Record, keys: dict[str, str]) -> None:
         """Make the step.
 
         Args:
@@ -171,7 +171,7 @@ class SchedulerConf(ShippedFile):
         lines = " and ".join(f"'{key} = {value}'" for key, value in missing.items())
         return plan._replace(words=f"{plan.words}; add {lines} to it yourself", left=True)
 
-    def missing(self) -> Dict[str, str]:
+    def missing(self) -> dict[str, str]:
         """The keys that an edited file sets otherwise, with their values."""
         if not self.edited:
             return {}
@@ -195,7 +195,7 @@ class SchedulerConf(ShippedFile):
         self.record.conf_keys = self._keys
 
 
-def _with_keys(plain: bytes, keys: Dict[str, str]) -> bytes:
+def _with_keys(plain: bytes, keys: dict[str, str]) -> bytes:
     """Put each key's line in the place of the comment that shows its default."""
     lines = plain.decode().splitlines()
     for key, value in keys.items():
@@ -268,7 +268,7 @@ class UnitFile(ShippedFile):
             self.machine.run([self.machine.tool("systemctl") or "systemctl", "daemon-reload"])
 
 
-def _packaged(file: str) -> Tuple[str, ...]:
+def _packaged(file: str) -> tuple[str, ...]:
     return tuple(f"{folder}/{file}" for folder in PACKAGES)
 
 

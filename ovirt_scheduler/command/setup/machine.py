@@ -13,8 +13,9 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Iterator, List, NamedTuple, Optional, Sequence, Set
+from typing import NamedTuple, Optional
 
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.security.whole_file import write_whole
@@ -43,7 +44,7 @@ class Machine:
     def __init__(self, root: Path, live: bool) -> None:
         self.root = root
         self.live = live
-        self.gone: Set[str] = set()
+        self.gone: set[str] = set()
 
     def path(self, name: str) -> Path:
         """The path at which this process finds a name of the machine.
@@ -109,7 +110,7 @@ class Machine:
         """The path of one of this system's programs, or None."""
         return shutil.which(name, path=f"{os.environ.get('PATH', '')}:{_SYSTEM_PROGRAMS}")
 
-    def root_option(self, name: str) -> List[str]:
+    def root_option(self, name: str) -> list[str]:
         """The option with which a program works below the root; nothing for the root ``/``."""
         return [] if self.root == Path("/") else [f"{name}={self.root}"]
 
@@ -181,7 +182,7 @@ def acting_as(owner: Owner) -> Iterator[None]:
     if os.geteuid() != 0 or owner.uid == 0:
         yield
         return
-    groups: List[int] = os.getgroups()
+    groups: list[int] = os.getgroups()
     group = os.getegid()
     os.setgroups([])
     os.setegid(owner.gid)

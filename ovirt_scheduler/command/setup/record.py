@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass, field
-from typing import Dict, List, Optional
+from typing import Optional
 
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.errors import StepFailed
@@ -23,17 +23,17 @@ FILE = "/var/lib/ovirt-scheduler-setup.json"
 class Record:
     """What setup did. Paths are the machine's names, checksums as ``checksum`` gives them."""
 
-    files: Dict[str, List[str]] = field(default_factory=dict)  # path: checksums of what was written
-    found: List[str] = field(default_factory=list)  # those of the files that existed, as shipped
-    folders: List[str] = field(default_factory=list)  # that were made
-    conf_keys: Dict[str, str] = field(default_factory=dict)  # that were set in scheduler.conf
-    links: Dict[str, str] = field(default_factory=dict)  # to what each leads
+    files: dict[str, list[str]] = field(default_factory=dict)  # path: checksums of what was written
+    found: list[str] = field(default_factory=list)  # those of the files that existed, as shipped
+    folders: list[str] = field(default_factory=list)  # that were made
+    conf_keys: dict[str, str] = field(default_factory=dict)  # that were set in scheduler.conf
+    links: dict[str, str] = field(default_factory=dict)  # to what each leads
     user: bool = False  # it was made
     certificate: Optional[str] = None  # the checksum of the one that was made
     enabled: bool = False  # the unit was
     old_proxy: bool = False  # its unit was disabled
-    trust_stores: List[str] = field(default_factory=list)  # into which the certificate was put
-    engine_config: Dict[str, str] = field(default_factory=dict)  # key to its former value
+    trust_stores: list[str] = field(default_factory=list)  # into which the certificate was put
+    engine_config: dict[str, str] = field(default_factory=dict)  # key to its former value
 
 
 def checksum(data: bytes) -> str:
@@ -41,7 +41,7 @@ def checksum(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def add(values: List[str], value: str) -> None:
+def add(values: list[str], value: str) -> None:
     """Add to one of the record's lists what is not in it yet."""
     if value not in values:
         values.append(value)

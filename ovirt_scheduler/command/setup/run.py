@@ -6,7 +6,7 @@ A step that fails stops the run. What was done is recorded, so the next run goes
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, List
+from typing import Callable
 
 from ovirt_scheduler.command.setup import record as install_record
 from ovirt_scheduler.command.setup.engine import (
@@ -85,7 +85,7 @@ def remove(machine: Machine, dry_run: bool, write: Write) -> int:
 def _run(
     machine: Machine,
     record: Record,
-    planners: List[Callable[[], Plan]],
+    planners: list[Callable[[], Plan]],
     dry_run: bool,
     write: Write,
 ) -> int:
@@ -126,9 +126,9 @@ def _show(text: str, write: Write, dry_run: bool) -> None:
 
 def _steps(
     machine: Machine, record: Record, conf: SchedulerConf, options: SetupOptions
-) -> List[Step]:
+) -> list[Step]:
     unit = UnitFile(machine, record)  # comes first, as it refuses a program that cannot be started
-    steps: List[Step] = [unit, User(machine, record), *folders(machine, record)]
+    steps: list[Step] = [unit, User(machine, record), *folders(machine, record)]
     steps += [*links(machine, record), *companions(machine, record), conf]
     steps += [*sample_confs(machine, record), Certificate(machine, record, conf)]
     if options.engine:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Iterator, List, Optional, Sequence
+from typing import ClassVar, Optional
 
 from ovirt_scheduler import manual
 from ovirt_scheduler.command.setup.files import PACKAGES, UNIT, SchedulerConf, ShippedFile, shipped
@@ -277,12 +278,12 @@ class Service(Step):
             note=lambda: self._note(commands),
         )
 
-    def _systemctl(self) -> List[str]:
+    def _systemctl(self) -> list[str]:
         """The beginning of a command; empty if there is no systemctl."""
         program = self.machine.tool("systemctl")
         return [program, *self.machine.root_option("--root")] if program else []
 
-    def _commands(self, systemctl: List[str]) -> List[List[str]]:
+    def _commands(self, systemctl: list[str]) -> list[list[str]]:
         machine = self.machine
         commands = []
         if self._has_old_unit() and machine.succeeds([*systemctl, "is-enabled", "-q", OLD_UNIT]):
@@ -295,7 +296,7 @@ class Service(Step):
             commands.append(["restart", UNIT])
         return commands
 
-    def _note(self, commands: List[List[str]]) -> None:
+    def _note(self, commands: list[list[str]]) -> None:
         for command in commands:
             if command[-1] == OLD_UNIT:
                 self.record.old_proxy = True
@@ -326,7 +327,7 @@ class Service(Step):
         state = self.machine.run([systemctl, "show", "--property=ActiveState", UNIT])
         return state.strip().partition("=")[2] not in ("inactive", "failed")
 
-    def _run(self, systemctl: List[str], commands: List[List[str]]) -> None:
+    def _run(self, systemctl: list[str], commands: list[list[str]]) -> None:
         for command in commands:
             begun = time.time()
             try:
@@ -349,7 +350,7 @@ class Service(Step):
             return ""
         return f"\nthe daemon's last line: {line.strip()}" if line.strip() else ""
 
-    def _undo(self, systemctl: List[str], commands: List[List[str]]) -> None:
+    def _undo(self, systemctl: list[str], commands: list[list[str]]) -> None:
         self._run(systemctl, commands)
         self.record.enabled = self.record.old_proxy = False
 
@@ -360,9 +361,9 @@ class Service(Step):
         names = [f"{folder}/systemd/system/{OLD_UNIT}" for folder in PACKAGES]
         return any(self.machine.path(name).exists() for name in names)
 
-    def _now(self) -> List[str]:
+    def _now(self) -> list[str]:
         return ["--now"] * self.machine.runs_systemd
 
 
-def _shown(commands: List[List[str]]) -> str:
+def _shown(commands: list[list[str]]) -> str:
     return "; ".join(" ".join(["run systemctl", *command]) for command in commands)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from typing import Any, List, Optional
+from typing import Any, Optional
 
 from lxml import etree
 from ovirtsdk4 import readers, xml
@@ -34,7 +34,7 @@ TABLES = sdk_tables.make()
 _read_enums = Reader.read_enums
 
 
-def _read_known_enums(enum_type: Any, reader: Any) -> List[Any]:
+def _read_known_enums(enum_type: Any, reader: Any) -> list[Any]:
     """Words of an enumeration, without those that it does not have: the SDK makes None of them."""
     return [each for each in _read_enums(enum_type, reader) if each is not None]
 
@@ -42,7 +42,7 @@ def _read_known_enums(enum_type: Any, reader: Any) -> List[Any]:
 Reader.read_enums = staticmethod(_read_known_enums)
 
 
-def read_states(document: Document, kind: Kind) -> List[State]:
+def read_states(document: Document, kind: Kind) -> list[State]:
     """Read a document into the states (serialization.py) of its hosts or VMs.
 
     Raises:
@@ -69,7 +69,7 @@ def read_states(document: Document, kind: Kind) -> List[State]:
     return _states_by_the_sdk(data, kind) if states is None else states
 
 
-def _of_version3(data: bytes, kind: Kind) -> Optional[List[State]]:
+def _of_version3(data: bytes, kind: Kind) -> Optional[list[State]]:
     """The states of a document that was of version 3, where they are certain."""
     try:
         return parse(data, kind, TABLES).states
@@ -77,7 +77,7 @@ def _of_version3(data: bytes, kind: Kind) -> Optional[List[State]]:
         return None
 
 
-def _states_by_the_sdk(data: bytes, kind: Kind) -> List[State]:
+def _states_by_the_sdk(data: bytes, kind: Kind) -> list[State]:
     try:
         entities = Reader.read(data)
     except MemoryError:
@@ -93,7 +93,7 @@ class _Watched:
     def __init__(self, kind: Kind):
         self._cursor: Any = None
         self._kind = kind
-        self._path: List[str] = []
+        self._path: list[str] = []
         self._at_start = False
         self._name = ""
         self._entity = ""

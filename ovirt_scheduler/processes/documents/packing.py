@@ -20,9 +20,10 @@ import functools
 import json
 import mmap
 import struct
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Union
+from collections.abc import Iterable, Sequence
+from typing import Any, Optional, Union
 
-State = Dict[str, Any]  # of an entity (serialization.py)
+State = dict[str, Any]  # of an entity (serialization.py)
 Data = Union[bytes, mmap.mmap]
 
 KINDS = ("Host", "Vm")
@@ -56,9 +57,9 @@ def _encode(value: Any) -> str:
 
 def _record(state: State) -> bytes:
     plain: State = {}
-    hrefs: List[Any] = []
-    places: Dict[str, int] = {}
-    lines: List[str] = []
+    hrefs: list[Any] = []
+    places: dict[str, int] = {}
+    lines: list[str] = []
     for name, value in state.items():
         form = value.__class__
         if form is list and len(value) == 2 and value[0] == "list":
@@ -84,15 +85,15 @@ class Record:
         self._data = data
         self._begin = begin
         self._end = end
-        self._lines: Optional[List[str]] = None
-        self._hrefs: Optional[List[Any]] = None
+        self._lines: Optional[list[str]] = None
+        self._hrefs: Optional[list[Any]] = None
 
-    def plain(self) -> Dict[str, Any]:
+    def plain(self) -> dict[str, Any]:
         """Read the attributes that are texts, numbers, truths and members of enumerations."""
         end = self._data.find(b"\n", self._begin, self._end)
         if end < 0:
             raise ValueError("cut")
-        plain: Dict[str, Any] = _decode(self._data[self._begin : end].decode("ascii"))
+        plain: dict[str, Any] = _decode(self._data[self._begin : end].decode("ascii"))
         return plain
 
     def names(self) -> Iterable[str]:
@@ -113,7 +114,7 @@ class Record:
             hrefs = self._hrefs = _decode(lines[2])
         return ["list", hrefs[-1 - place]]
 
-    def _split(self) -> List[str]:
+    def _split(self) -> list[str]:
         lines = self._data[self._begin : self._end].decode("ascii").split("\n")
         if len(lines) < FIRST_LINES:
             raise ValueError("cut")
@@ -132,9 +133,9 @@ def _decode(line: str) -> Any:
 
 
 @functools.lru_cache(maxsize=64)
-def _places(line: str) -> Dict[str, int]:
+def _places(line: str) -> dict[str, int]:
     """Read which attribute is where; of most hosts it is the same."""
-    places: Dict[str, int] = _decode(line)
+    places: dict[str, int] = _decode(line)
     if any(place.__class__ is not int for place in places.values()):
         raise ValueError("no places")
     return places

@@ -15,7 +15,7 @@ from __future__ import annotations
 import codecs
 import re
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, NoReturn, Optional, Set, Tuple
+from typing import Any, Callable, NoReturn, Optional
 from xml.parsers import expat
 
 from ovirt_scheduler.errors import UnreadableDocument
@@ -120,7 +120,7 @@ class Passed:
         maybe_version3: something in it may be of version 3; if it is, the states are wrong.
     """
 
-    states: Optional[List[State]]
+    states: Optional[list[State]]
     maybe_version3: bool
 
 
@@ -141,7 +141,7 @@ def parse(data: bytes, kind: Kind, tables: Tables) -> Passed:
         raise UnreadableDocument(f"{kind.subject}, {place}: {what}")
 
     walk = _Walk(parser, data, _Members(kind, tables[kind.one], refuse))
-    handlers: Dict[str, Callable[..., None]] = {
+    handlers: dict[str, Callable[..., None]] = {
         "StartDoctypeDeclHandler": lambda *_: refuse("a document type is not allowed"),
         "ProcessingInstructionHandler": lambda target, _: refuse(
             f"the processing instruction <?{short(target)}?> is not allowed"
@@ -170,8 +170,8 @@ def parse(data: bytes, kind: Kind, tables: Tables) -> Passed:
     return walk.passed
 
 
-_NO_FIELDS: Dict[str, Field] = {}
-_NO_LINKS: Dict[str, str] = {}
+_NO_FIELDS: dict[str, Field] = {}
+_NO_LINKS: dict[str, str] = {}
 _LINK = Field("", is_value=True)
 
 _Lookup = Callable[..., Optional[Field]]
@@ -194,12 +194,12 @@ class _Walk:
 
     def __init__(self, parser: Any, data: bytes, members: _Members) -> None:
         self.members = members
-        self.texts: List[str] = []  # of the plain value that is being read
+        self.texts: list[str] = []  # of the plain value that is being read
         self._parser = parser
         self._data = data
         self._maybe_version3 = False
         self._certain = not _has_long_runs(data)
-        self._states: List[State] = []
+        self._states: list[State] = []
         # What comes next belongs to this entity or list. Here is looked up what becomes of it;
         # where the links of the entity go; its level: 0 for a host or VM, 1 for what that holds.
         self._state: Any = self._states
@@ -207,7 +207,7 @@ class _Walk:
         self._links = _NO_LINKS
         self._level = 0
         self._value: Optional[Field] = None  # the plain value that is being read
-        self._around: List[Any] = []  # these five, of the elements around
+        self._around: list[Any] = []  # these five, of the elements around
 
     @property
     def passed(self) -> Passed:
@@ -217,7 +217,7 @@ class _Walk:
             self._states if certain else None, self._maybe_version3 or self.members.with_others
         )
 
-    def start(self, name: str, attributes: Dict[str, str]) -> None:
+    def start(self, name: str, attributes: dict[str, str]) -> None:
         """Take in the start of an element."""
         field = None
         if self._value is None:
@@ -280,7 +280,7 @@ class _Walk:
         place = self._parser.CurrentByteIndex
         return self._data[place - 2 : place] == b"/>"
 
-    def _enter(self, name: str, attributes: Dict[str, str], field: Optional[Field]) -> None:
+    def _enter(self, name: str, attributes: dict[str, str], field: Optional[Field]) -> None:
         """Go into an element, unless it is a plain value after all."""
         members, value = self.members, self._value
         level = self._level if value is None else self._level + 1
@@ -314,7 +314,7 @@ class _Walk:
         else:
             state.append(self._state)
 
-    def _entity(self, table: Table, attributes: Dict[str, str]) -> State:
+    def _entity(self, table: Table, attributes: dict[str, str]) -> State:
         """Begin the state of an entity."""
         state: State = {"": table.entity}
         if "href" in attributes:
@@ -333,7 +333,7 @@ class _Walk:
             self._lookup = _holds_nothing
         return state
 
-    def _list(self, field: Field, attributes: Dict[str, str]) -> List[Any]:
+    def _list(self, field: Field, attributes: dict[str, str]) -> list[Any]:
         """Begin the state of a list."""
         each = field.each
         self._lookup = lambda *_: each
@@ -366,11 +366,11 @@ class _Members:
         self.refuse = refuse
         self._in_collection = False
         self._latest = ""  # host or VM, in words
-        self._unknown: Set[str] = set()  # what it holds that no table knows
-        self._ids: Set[str] = set()
+        self._unknown: set[str] = set()  # what it holds that no table knows
+        self._ids: set[str] = set()
         self._count = 0
 
-    def start(self, name: str, attributes: Dict[str, str]) -> Tuple[int, Optional[Field]]:
+    def start(self, name: str, attributes: dict[str, str]) -> tuple[int, Optional[Field]]:
         """Take in the document's first element, or a member of its collection.
 
         Returns:

@@ -9,8 +9,9 @@ reader that does anything unexpected has none: its documents are left to it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import CodeType, FunctionType
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Optional
 
 from ovirtsdk4 import Struct, readers, types
 
@@ -22,14 +23,14 @@ class Unexpected(Exception):
     """A reader of the SDK does something that a table cannot express."""
 
 
-def _table_of(reader: str, made: Dict[str, Table]) -> Table:
+def _table_of(reader: str, made: dict[str, Table]) -> Table:
     """The table of a reader, by its name in ``ovirtsdk4.readers``; those in it are made later."""
     return made.setdefault(reader, Table())
 
 
 def make() -> Tables:
     """Make the tables of hosts and VMs, and of all that can be in them: 0.1 s at most."""
-    made: Dict[str, Table] = {}
+    made: dict[str, Table] = {}
     found = {"host": _table_of("HostReader", made), "vm": _table_of("VmReader", made)}
     for name in (names := list(made)):  # grows while it runs
         try:
@@ -40,7 +41,7 @@ def make() -> Tables:
     return found
 
 
-def _fill(table: Table, reader: Any, made: Dict[str, Table]) -> None:
+def _fill(table: Table, reader: Any, made: dict[str, Table]) -> None:
     """Fill the table of one of the SDK's readers by watching what it reads.
 
     Raises:
@@ -65,7 +66,7 @@ def _fill(table: Table, reader: Any, made: Dict[str, Table]) -> None:
     table.is_known = True
 
 
-def _links(reader: Any) -> Dict[str, str]:
+def _links(reader: Any) -> dict[str, str]:
     process = reader._process_link  # noqa: SLF001  (there is no other way to know)
     links = {}
     for rel in _words(process.__code__):
@@ -82,7 +83,7 @@ def _links(reader: Any) -> Dict[str, str]:
 # -- values -------------------------------------------------------------------------------
 
 
-def _members(name: str) -> Dict[str, Tuple[str, str, str]]:
+def _members(name: str) -> dict[str, tuple[str, str, str]]:
     """The state (serialization.py) of each member of an enumeration, by its text."""
     return {member.value: ("enum", name, member.value) for member in getattr(types, name)}
 
@@ -97,7 +98,7 @@ def _identifier(called: Any) -> Field:
     return Field("_id", is_value=True, convert=_PLAIN[method.replace("parse_", "read_")])
 
 
-def _field(attribute: str, called: Any, made: Dict[str, Table]) -> Field:
+def _field(attribute: str, called: Any, made: dict[str, Table]) -> Field:
     method, owner, arguments = called
     if arguments[-1:] != (_CURSOR,):
         raise Unexpected
@@ -126,7 +127,7 @@ _TRUE, _FALSE = ("true", "True", "TRUE", "1"), ("false", "False", "FALSE", "0")
 _BOOLEANS = {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}
 
 
-_PLAIN: Dict[str, Optional[Convert]] = {
+_PLAIN: dict[str, Optional[Convert]] = {
     "read_string": None,
     "read_boolean": _BOOLEANS.__getitem__,
     "read_integer": int,
@@ -142,7 +143,7 @@ _HREF = "where a link leads"
 _CURSOR = "the cursor"
 
 
-def _words(code: CodeType) -> List[str]:
+def _words(code: CodeType) -> list[str]:
     return [word for word in code.co_consts if isinstance(word, str) and word]
 
 
@@ -189,7 +190,7 @@ class _Cursor:
     def __init__(self, name: str):
         self._name = name
         self._starts: Iterator[bool] = iter((True, True, False))
-        self.asked: List[str] = []
+        self.asked: list[str] = []
         self.passed_over = 0
 
     def forward(self) -> bool:
@@ -224,8 +225,8 @@ class _Watched(_Called):
         super().__init__(reader.__name__, None)
         code = reader.read_one.__code__
         self.words = _words(code)
-        self.processed: List[Any] = []
-        others: Dict[str, Any] = {name: _Called(name, None) for name in code.co_names}
+        self.processed: list[Any] = []
+        others: dict[str, Any] = {name: _Called(name, None) for name in code.co_names}
         self.run = _copy(reader.read_one, {**others, "types": _Types(), reader.__name__: self})
 
     def _process_link(self, link: Any, entity: Any) -> None:
@@ -239,7 +240,7 @@ class _Run:
         cursor = _Cursor(name)
         reader.processed = []
         entity = reader.run(cursor)
-        assigned: Dict[str, Any] = dict(entity.assigned)
+        assigned: dict[str, Any] = dict(entity.assigned)
         self.attributes = {
             key: assigned.pop(key)
             for key in ("href", "id")
@@ -260,6 +261,6 @@ def _arguments(called: Any) -> Any:
     return called[2] if isinstance(called, tuple) else None
 
 
-def _copy(function: FunctionType, names: Dict[str, Any]) -> FunctionType:
+def _copy(function: FunctionType, names: dict[str, Any]) -> FunctionType:
     """The function, with other globals."""
     return FunctionType(function.__code__, names)

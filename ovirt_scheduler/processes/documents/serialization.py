@@ -23,7 +23,7 @@ from __future__ import annotations
 import copyreg
 import datetime
 import enum
-from typing import Any, Dict, FrozenSet, List, Optional, Tuple
+from typing import Any, Optional
 
 from ovirtsdk4 import List as SdkList
 from ovirtsdk4 import Struct, types
@@ -41,17 +41,17 @@ _PLAIN_READ = "_plain_read"  # beside it: the plain values of the state are set
 _new = object.__new__
 
 
-def _structs() -> List[Any]:
+def _structs() -> list[Any]:
     found = [kind for kind in vars(types).values() if isinstance(kind, type)]
     structs = [kind for kind in found if issubclass(kind, Struct) and kind is not Struct]
     return sorted(structs, key=lambda kind: len(kind.__mro__))
 
 
-_STRUCTS: Dict[str, Any] = {kind.__name__: kind for kind in _structs()}
-_ATTRIBUTES: Dict[str, FrozenSet[str]] = {
+_STRUCTS: dict[str, Any] = {kind.__name__: kind for kind in _structs()}
+_ATTRIBUTES: dict[str, frozenset[str]] = {
     name: frozenset({"", *vars(kind())}) for name, kind in _STRUCTS.items()
 }
-_MEMBERS: Dict[Tuple[str, str], enum.Enum] = {
+_MEMBERS: dict[tuple[str, str], enum.Enum] = {
     (kind.__name__, member.value): member
     for kind in vars(types).values()
     if isinstance(kind, type) and issubclass(kind, enum.Enum)
@@ -175,7 +175,7 @@ def _state(value: Any) -> Any:
     return state_of(value)
 
 
-def _date_state(date: datetime.datetime) -> Tuple[Any, ...]:
+def _date_state(date: datetime.datetime) -> tuple[Any, ...]:
     """The state of a date as the SDK reads it: without a zone, or with a ``TZ``."""
     zone = date.tzinfo
     if zone is None:
@@ -186,7 +186,7 @@ def _date_state(date: datetime.datetime) -> Tuple[Any, ...]:
     return ("date", date.replace(tzinfo=None).isoformat(), minutes, name)
 
 
-def _zone(zone: Any) -> Tuple[int, str]:
+def _zone(zone: Any) -> tuple[int, str]:
     return int(zone.utcoffset(None).total_seconds() // 60), zone.tzname(None)
 
 
@@ -245,7 +245,7 @@ def _unreadable(entity: Any, mistake: Exception) -> UnreadableState:
     return UnreadableState(f"{where}: not the state of an entity: {mistake!r:.100}")
 
 
-def complete(entity: Any) -> Dict[str, Any]:
+def complete(entity: Any) -> dict[str, Any]:
     """Make all attributes of an entity that are in its state; afterwards nothing is lazy.
 
     Returns:
@@ -254,7 +254,7 @@ def complete(entity: Any) -> Dict[str, Any]:
     Raises:
         UnreadableState: one of them cannot be made.
     """
-    held: Dict[str, Any] = entity.__dict__
+    held: dict[str, Any] = entity.__dict__
     record = held.get(_UNREAD)
     if record is not None:
         try:
@@ -269,7 +269,7 @@ def complete(entity: Any) -> Dict[str, Any]:
     return held
 
 
-def _latest_statistics(entity: Any) -> Optional[Dict[str, float]]:
+def _latest_statistics(entity: Any) -> Optional[dict[str, float]]:
     """The latest datum of each statistic of a host or VM, by name, without making entities of them.
 
     Returns:

@@ -5,7 +5,6 @@ The pieces, one behind the other, say what the document said, without what may h
 
 from __future__ import annotations
 
-from typing import Dict, List
 from xml.parsers import expat
 
 from ovirt_scheduler.model.requests import Document
@@ -16,7 +15,7 @@ NEVER_RECORDED = ("initialization", "payloads")  # of VMs (contract 10.5)
 _COLLECTIONS = (HOSTS.many, VMS.many)
 
 
-def split(document: Document) -> List[bytes]:
+def split(document: Document) -> list[bytes]:
     """Cut a document that the parser has let through.
 
     Returns:
@@ -28,14 +27,14 @@ def split(document: Document) -> List[bytes]:
     """
     data = utf8(document, HOSTS)
     parser = expat.ParserCreate("utf-8")
-    elements: List[bytes] = []
+    elements: list[bytes] = []
     depth, level = 0, 1  # of the element around; of those that are pieces
     begun = ended = first = 0  # places
-    kept: List[bytes] = []  # of the element, as far as it was read
+    kept: list[bytes] = []  # of the element, as far as it was read
     hidden = 0  # the depth of an element that is left out, where expat is in one
     is_open = False  # nothing came since the latest start tag
 
-    def start(name: str, _: Dict[str, str]) -> None:
+    def start(name: str, _: dict[str, str]) -> None:
         nonlocal depth, level, begun, first, hidden, is_open
         depth += 1
         is_open = True

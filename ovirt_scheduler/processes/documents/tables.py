@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, NamedTuple, Optional
 
 Convert = Callable[[str], Any]
 
@@ -38,8 +39,8 @@ class Table:
     entity: str = ""
     is_known: bool = False
     identifier: Optional[Field] = None
-    fields: Dict[str, Field] = field(default_factory=dict)
-    links: Dict[str, str] = field(default_factory=dict)
+    fields: dict[str, Field] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
 
 
 Tables = Mapping[str, Table]  # by the name of the document's element: host, vm
@@ -52,7 +53,7 @@ _DATE = re.compile(
 )
 
 
-def date(text: str) -> Tuple[Any, ...]:
+def date(text: str) -> tuple[Any, ...]:
     """Read a date as engines write it, into its state (serialization.py).
 
     Raises:

@@ -11,7 +11,8 @@ import json
 import mmap
 import os
 import struct
-from typing import Any, Iterable, List, Optional, Sequence, Tuple, Union
+from collections.abc import Iterable, Sequence
+from typing import Any, Optional, Union
 
 from ovirt_scheduler.errors import UnreadableState
 from ovirt_scheduler.processes.documents import packing, serialization
@@ -22,10 +23,10 @@ MOST_BYTES = 256 << 20  # some 150,000 hosts
 _MAPPED = 64 << 10  # bytes; what is larger is mapped, so that only what is looked at is read
 
 Source = Union[int, bytes]
-_Index = Tuple[str, List[Optional[str]], List[int]]
+_Index = tuple[str, list[Optional[str]], list[int]]
 
 
-def ids(source: Source) -> List[Optional[str]]:
+def ids(source: Source) -> list[Optional[str]]:
     """List the ids of what is packed, in its order.
 
     Raises:
@@ -35,7 +36,7 @@ def ids(source: Source) -> List[Optional[str]]:
     return _index(_data_of(source))[0][1]
 
 
-def unpack(source: Source, wanted: Optional[Sequence[str]] = None) -> List[Any]:
+def unpack(source: Source, wanted: Optional[Sequence[str]] = None) -> list[Any]:
     """Make hosts or VMs whose attributes are decoded when they are first read.
 
     Args:
@@ -86,7 +87,7 @@ def _data_of(source: Source) -> Data:
     return os.pread(source, size, 0)
 
 
-def _index(data: Data) -> Tuple[_Index, int]:
+def _index(data: Data) -> tuple[_Index, int]:
     """Read the index, and say where the states begin."""
     try:
         mark, length = HEAD.unpack(data[: HEAD.size])

@@ -6,7 +6,8 @@ It counts as ``plugin.cluster_use`` does, on the state (``serialization``) of on
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Optional, Sequence, Union
+from collections.abc import Sequence
+from typing import Any, Optional, Union
 
 from ovirt_scheduler.processes.documents.packing import State
 
@@ -15,7 +16,7 @@ Number = Union[int, float]
 _MOST = 1 << 62  # of anything; what a document says beyond counts as that
 
 
-def of_host(host: State) -> List[Number]:
+def of_host(host: State) -> list[Number]:
     """Its processors and how many are busy, its memory and how much is used, in bytes.
 
     What it has of something is 0 where it is not known how much is used.
@@ -39,7 +40,7 @@ def of_host(host: State) -> List[Number]:
     return [processors, min(100.0, max(0.0, busy)) / 100 * processors, memory, max(0, used)]
 
 
-def of_vm(vm: State) -> List[Number]:
+def of_vm(vm: State) -> list[Number]:
     """Its processors, its memory in bytes, and how many processors are busy, where that is told."""
     busy = _statistics(vm).get("cpu.current.total")
     load = [] if busy is None else [busy / 100]
@@ -58,19 +59,19 @@ def _amount(state: State, name: str) -> int:
     return max(0, min(_MOST, state.get(name) or 0))
 
 
-def _statistics(state: State) -> Dict[str, float]:
+def _statistics(state: State) -> dict[str, float]:
     """The latest datum of each statistic, by name, where it is an amount."""
     data = latest(state.get("_statistics"))
     return {name: datum for name, datum in data.items() if 0 <= datum <= _MOST}  # nan is not
 
 
-def latest(statistics: Optional[Sequence[Any]]) -> Dict[str, float]:
+def latest(statistics: Optional[Sequence[Any]]) -> dict[str, float]:
     """The latest datum of each of a host's or VM's statistics, by name.
 
     Args:
         statistics: the state of the list of them.
     """
-    found: Dict[str, float] = {}
+    found: dict[str, float] = {}
     for each in _members(statistics):
         values = _members(each.get("_values"))
         datum = values[0].get("_datum") if values else None

@@ -8,14 +8,14 @@ has to say which version it is, a mixed one works, and version 4 is left alone.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Tuple
+from typing import Any, Callable
 
 from lxml import etree
 
 from ovirt_scheduler.processes.documents.version3_detection import ATTRIBUTES
 
 _Change = Callable[[Any], None]  # what is to be done to an lxml element
-_Difference = Tuple[etree.XPath, _Change]
+_Difference = tuple[etree.XPath, _Change]
 
 
 def to_version4(data: bytes) -> bytes:
@@ -151,7 +151,7 @@ _ANY_ATTRIBUTE = " or ".join(f"@{name}" for name in sorted(ATTRIBUTES))
 _WITH_CAPITALS = "[not(*)][translate(., 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', '') != string(.)]"
 
 # In this order: the attributes that become plain elements come after those that do not.
-DIFFERENCES: Tuple[_Difference, ...] = (
+DIFFERENCES: tuple[_Difference, ...] = (
     # <hosts><total>2</total>: counts and actions among the members of a collection.
     _at("/*[self::hosts or self::vms]/*[not(self::host or self::vm)]", _drop),
     # <status><state>up</state><detail>...</detail></status>

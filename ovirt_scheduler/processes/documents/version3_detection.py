@@ -6,7 +6,7 @@ may find nothing, as version 4 can have the same sign.
 
 from __future__ import annotations
 
-from typing import Mapping
+from collections.abc import Mapping
 
 # What version 3 writes as an attribute and version 4 as an element of the same name.
 ATTRIBUTES = frozenset(

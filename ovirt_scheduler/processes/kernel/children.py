@@ -10,7 +10,8 @@ import contextlib
 import os
 import signal
 import time
-from typing import Collection, Iterable, Iterator, List, Optional, Tuple
+from collections.abc import Collection, Iterable, Iterator
+from typing import Optional
 
 _PAUSE = 0.005  # seconds between two checks
 _READ_BYTES = 4096
@@ -32,7 +33,7 @@ def close_all_but(kept: Collection[int]) -> None:
         first = beyond + 1
 
 
-def reap(known: Collection[int], most: int = 256) -> Iterator[Tuple[int, int]]:
+def reap(known: Collection[int], most: int = 256) -> Iterator[tuple[int, int]]:
     """Collect the children that have ended.
 
     A known one's process group is killed first, while the zombie still holds its number.
@@ -58,7 +59,7 @@ def reap(known: Collection[int], most: int = 256) -> Iterator[Tuple[int, int]]:
             yield pid, status
 
 
-def pids(spared: Collection[int] = ()) -> List[int]:
+def pids(spared: Collection[int] = ()) -> list[int]:
     """List the children of this process, but for those spared; ended ones too until reaped.
 
     Args:
@@ -126,7 +127,7 @@ def kill(pid: int) -> None:
             end(pid, signal.SIGKILL)
 
 
-def _children() -> List[int]:
+def _children() -> list[int]:
     own = os.getpid()
     try:
         listed = _read(f"/proc/self/task/{own}/children")

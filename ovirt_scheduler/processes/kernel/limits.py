@@ -10,7 +10,6 @@ import math
 import resource
 import time
 from pathlib import Path
-from typing import Tuple
 
 from ovirt_scheduler.model.plugins import Limits
 
@@ -106,7 +105,7 @@ def _set_soft(which: int, soft: int) -> None:
     resource.setrlimit(which, (soft, hard))
 
 
-def _memory() -> Tuple[int, int]:
+def _memory() -> tuple[int, int]:
     """What each limit of ``_MEMORY`` counts of this process; that of address space has a reserve.
 
     ``data`` and ``size`` of /proc/self/statm.

@@ -8,8 +8,8 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+from collections.abc import Collection
 from pathlib import Path
-from typing import Collection
 
 from ovirt_scheduler import manual
 

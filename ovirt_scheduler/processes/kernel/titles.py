@@ -9,7 +9,6 @@ import contextlib
 import ctypes
 import functools
 from pathlib import Path
-from typing import Tuple
 
 
 def show(words: str) -> None:
@@ -25,7 +24,7 @@ def show(words: str) -> None:
 
 
 @functools.cache
-def _place() -> Tuple[int, int]:
+def _place() -> tuple[int, int]:
     """Address and size; the same in whatever is forked."""
     fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
     begin, end = int(fields[45]), int(fields[46])  # arg_start and arg_end, of which pid is field 1

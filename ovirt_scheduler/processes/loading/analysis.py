@@ -12,8 +12,9 @@ import marshal
 import os
 import sys
 import traceback
+from collections.abc import Iterator, Sequence
 from types import ModuleType
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Callable, Optional
 
 from ovirt_scheduler.model.analysis import Analysis, FileFault, FoundDriver, FoundUnit
 from ovirt_scheduler.model.plugins import Candidate, Module, Source
@@ -123,7 +124,7 @@ def _drivers(module: ModuleType, line_of: Callable[[str], int]) -> Iterator[Foun
 
 def _lines_of(tree: ast.Module) -> Callable[[str], int]:
     """Gives the line of ``Class`` and of ``Class.method``; of the class where it inherits one."""
-    lines: Dict[str, int] = {}
+    lines: dict[str, int] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             lines[node.name] = node.lineno
@@ -183,7 +184,7 @@ def _compiled(candidate: Candidate, finder: FolderFinder) -> Iterator[Module]:
     """The plugin, then each module of its folder that it imports, now or later."""
     sources = {source.name: source for source in (candidate.source, *candidate.neighbours)}
     names = list(dict.fromkeys([candidate.source.name, *finder.imported]))
-    guesses: Set[str] = set()
+    guesses: set[str] = set()
     for name in names:  # grows while it runs
         source = sources[name]
         try:
@@ -254,10 +255,10 @@ def _missing(candidate: Candidate, name: str) -> str:
     return f": install it for the daemon's Python ({sys.executable}), or write {place}.py"
 
 
-def _own_frame(candidate: Candidate, error: BaseException) -> Tuple[str, Optional[int]]:
+def _own_frame(candidate: Candidate, error: BaseException) -> tuple[str, Optional[int]]:
     """Where in the folder it happened: the innermost of its own lines."""
     paths = {candidate.source.path, *(source.path for source in candidate.neighbours)}
-    frames: List[Tuple[str, Optional[int]]] = [
+    frames: list[tuple[str, Optional[int]]] = [
         (frame.f_code.co_filename, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
         if frame.f_code.co_filename in paths

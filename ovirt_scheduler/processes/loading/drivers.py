@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from typing import Callable, Iterator, List, Mapping, Optional, Tuple
+from collections.abc import Iterator, Mapping
+from typing import Callable, Optional
 
 from ovirt_scheduler.model.analysis import FoundDriver, PublishedMethod
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, INTERFACES
@@ -88,13 +89,13 @@ class _Reader:
             raise self._wrong(f"{attribute} {UNWRITABLE}")
         return value
 
-    def policies(self) -> Tuple[str, ...]:
+    def policies(self) -> tuple[str, ...]:
         named = getattr(self._class, "policies", None)
         if not isinstance(named, (tuple, list)) or not all(isinstance(each, str) for each in named):
             raise self._wrong("policies is not a tuple of strings")
         return tuple(named)
 
-    def interfaces(self) -> Tuple[str, ...]:
+    def interfaces(self) -> tuple[str, ...]:
         """Which of the five it defines a method of."""
         own = {
             name: each.interface
@@ -119,7 +120,7 @@ class _Reader:
         definer = next(each for each in self._class.__mro__ if name in vars(each))
         return definer.__module__ == interfaces.__name__
 
-    def methods(self, defined: Tuple[str, ...]) -> Iterator[PublishedMethod]:
+    def methods(self, defined: tuple[str, ...]) -> Iterator[PublishedMethod]:
         """Those of the interfaces that it defines, then its own by name.
 
         Of its bases, those count that are drivers themselves.
@@ -144,7 +145,7 @@ class _Reader:
             raise self._wrong(f"{name} is async; take the async away", self._line(name))
         return function
 
-    def _parameters(self, name: str) -> List[inspect.Parameter]:
+    def _parameters(self, name: str) -> list[inspect.Parameter]:
         """Those of a method, without the object that it is called on."""
         function = self._function(name)
         try:
@@ -154,7 +155,7 @@ class _Reader:
         own = inspect.getattr_static(self._class, name)
         return found if isinstance(own, (classmethod, staticmethod)) else found[1:]
 
-    def _interface_method(self, name: str, parameters: Tuple[str, ...]) -> PublishedMethod:
+    def _interface_method(self, name: str, parameters: tuple[str, ...]) -> PublishedMethod:
         wanted = f"define {name}({', '.join(('self', *parameters))})"
         if not self._is_method(name):
             raise self._wrong(f"{name} is not a method; {wanted}")
@@ -193,7 +194,7 @@ class _Reader:
         return self._line_of(f"{self._class.__name__}.{name}")
 
     def check_whole(
-        self, defined: Tuple[str, ...], topic: Optional[str], methods: Tuple[PublishedMethod, ...]
+        self, defined: tuple[str, ...], topic: Optional[str], methods: tuple[PublishedMethod, ...]
     ) -> None:
         """Check that the class has something to call, and somebody who can call it.
 

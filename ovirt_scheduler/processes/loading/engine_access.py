@@ -6,8 +6,8 @@ Runs in the process of an analysis.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Iterator
 from types import ModuleType
-from typing import Iterable, Iterator
 
 from ovirt_scheduler.model.plugins import Module
 from ovirt_scheduler.processes.loading.drivers import Misdefined

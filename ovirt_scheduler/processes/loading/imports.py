@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from typing import Iterator, Optional, Tuple
+from collections.abc import Iterator
+from typing import Optional
 
 from ovirt_scheduler.model.analysis import FileFault
 from ovirt_scheduler.model.plugins import Candidate, Source
@@ -32,7 +33,7 @@ def refusal(candidate: Candidate) -> Optional[FileFault]:
     return None
 
 
-def imported(source: Source) -> Iterator[Tuple[str, int]]:
+def imported(source: Source) -> Iterator[tuple[str, int]]:
     """Find the modules that a file may import, each after its packages, and the lines.
 
     ``ANY`` where it calls a function of Python's that imports with a name that only it knows.

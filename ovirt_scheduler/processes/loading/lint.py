@@ -10,8 +10,8 @@ import ast
 import json
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator, List, Tuple
 
 from pyflakes import checker, messages
 
@@ -32,7 +32,7 @@ def main() -> None:
     json.dump(found, sys.stdout)
 
 
-def remarks(text: bytes, path: str) -> List[Remark]:
+def remarks(text: bytes, path: str) -> list[Remark]:
     """List what is wrong in a file, by line, also behind lines that cannot be parsed."""
     found, text = _without_errors(text, path)
     try:
@@ -55,9 +55,9 @@ def _read(path: str) -> bytes:
         return b""
 
 
-def _without_errors(text: bytes, path: str) -> Tuple[List[Remark], bytes]:
+def _without_errors(text: bytes, path: str) -> tuple[list[Remark], bytes]:
     """The lines of Python 2 that cannot be parsed, and the text with others in their places."""
-    found: List[Remark] = []
+    found: list[Remark] = []
     lines = text.decode("utf-8", "replace").splitlines(keepends=True)
     for _ in range(_MOST_ERRORS):
         try:

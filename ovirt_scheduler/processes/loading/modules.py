@@ -14,8 +14,9 @@ import linecache
 import marshal
 import os.path
 import sys
+from collections.abc import Iterable, Mapping
 from types import CodeType, ModuleType
-from typing import TYPE_CHECKING, Callable, Iterable, List, Mapping, Optional
+from typing import TYPE_CHECKING, Callable, Optional
 
 from ovirt_scheduler.model.plugins import Module, PluginCode, Source
 
@@ -93,7 +94,7 @@ class FolderFinder:
         self._origins = origins
         self._code = code
         self._cached = functools.cache(importlib.util.cache_from_source)
-        self.imported: List[str] = []
+        self.imported: list[str] = []
 
     def install(self, folder: str) -> None:
         """Make the folder's modules win over all others, as a script's folder does."""
@@ -201,6 +202,6 @@ def _show_lines(modules: Iterable[Module]) -> None:
         linecache.cache[module.path] = (len(module.source), None, lines(module.source), module.path)
 
 
-def lines(source: bytes) -> List[str]:
+def lines(source: bytes) -> list[str]:
     """Split source into lines as Python counts them; a form feed ends none."""
     return [line.decode("utf-8", "replace") for line in source.splitlines(keepends=True)]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import Container, Iterator, Optional, Tuple
+from collections.abc import Container, Iterator
+from typing import Optional
 
 from ovirtsdk4 import types
 
 from ovirt_scheduler import manual
 
-Remark = Tuple[int, str]  # a line, and what is wrong there
+Remark = tuple[int, str]  # a line, and what is wrong there
 
 PORT = f"port the file to Python 3 ({manual.page('migrating.md')})"
 

@@ -27,8 +27,9 @@ import pickle
 import signal
 import socket
 import struct
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any, Iterator, List, NamedTuple, NoReturn, Sequence, Tuple, Union
+from typing import Any, NamedTuple, NoReturn, Union
 
 from ovirt_scheduler.model.plugins import NoEngine
 from ovirt_scheduler.model.tasks import CallTask, Function, Returns, Task
@@ -87,7 +88,7 @@ def pack_task(task: Task, nonce: int) -> memoryview:
     return memoryview(frame)
 
 
-def _plain(task: CallTask) -> Tuple[object, ...]:
+def _plain(task: CallTask) -> tuple[object, ...]:
     """A call as plain values: they are pickled, and read, in a third of the time of our types."""
     function, *inputs, engine, seconds = task
     names = (*function[:3], function.returns.value, *function[4:])
@@ -136,7 +137,7 @@ class Unframer:
             yield Frame(kind, nonce, payload)
 
 
-def receive_task(channel: socket.socket) -> Tuple[Task, int, List[int]]:
+def receive_task(channel: socket.socket) -> tuple[Task, int, list[int]]:
     """Wait for a task: for a process below the zygote.
 
     Returns:

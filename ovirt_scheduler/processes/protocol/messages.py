@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple, Optional
 
 from ovirt_scheduler.model import records
 from ovirt_scheduler.model.analysis import Analysis
@@ -50,12 +51,12 @@ class Answered(NamedTuple):
     message: str = ""
     traceback: str = ""
     # How much of stdout and stderr the answer was read from, where it was printed.
-    read: Optional[Tuple[int, int]] = None
+    read: Optional[tuple[int, int]] = None
     reasons: Mapping[str, str] = {}  # by host
 
 
 # What a call said beside its answer: a reason by host, and what could not be kept of it.
-Said = Tuple[Mapping[str, str], Sequence[str]]
+Said = tuple[Mapping[str, str], Sequence[str]]
 SILENT: Said = ({}, ())
 
 
@@ -68,11 +69,11 @@ def pack_answer(
     returns: Returns,
     value: object,
     hosts: Sequence[str],
-    read: Optional[Tuple[int, int]] = None,
+    read: Optional[tuple[int, int]] = None,
     said: Said = SILENT,
 ) -> bytes:
     """The message of a good answer."""
-    fields: List[object] = ["ok", SHAPES[returns].pack(value, hosts), "", "", read]
+    fields: list[object] = ["ok", SHAPES[returns].pack(value, hosts), "", "", read]
     if any(said):
         reasons, notes = said
         place_of = {host: place for place, host in enumerate(hosts)}
@@ -82,7 +83,7 @@ def pack_answer(
 
 
 def pack_failure(
-    outcome: Outcome, message: str, trace: str = "", read: Optional[Tuple[int, int]] = None
+    outcome: Outcome, message: str, trace: str = "", read: Optional[tuple[int, int]] = None
 ) -> bytes:
     """The message of a call that failed."""
     return _JSON.encode([outcome.value, None, message, trace, read]).encode("ascii")
@@ -115,9 +116,9 @@ def unpack_answer(payload: bytes, function: Function, inputs: CallInputs) -> Ans
         raise FrameError(f"not an answer of a {function.kind}: {error!r:.200}") from None
 
 
-def _unpack_said(said: Any, hosts: Sequence[str]) -> Tuple[Dict[str, str], Tuple[str, ...]]:
+def _unpack_said(said: Any, hosts: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
     texts_by_place, notes = said
-    reasons: Dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for place, why in texts_by_place:
         if type(place) is not int or place < 0:
             raise TypeError("no place of a host")
@@ -158,13 +159,13 @@ def _loaded(payload: bytes, most: int) -> Any:
 class ReadDocument(NamedTuple):
     """What a reader found in one document."""
 
-    ids: Tuple[Optional[str], ...] = ()
-    names: Tuple[str, ...] = ()  # in the same order; empty where there is none
+    ids: tuple[Optional[str], ...] = ()
+    names: tuple[str, ...] = ()  # in the same order; empty where there is none
     problem: str = ""  # why it cannot be read
     note: str = ""  # what was left out of it, and why
 
 
-def pack_read(documents: Sequence[ReadDocument], seen: Sequence[Dict[str, List[object]]]) -> bytes:
+def pack_read(documents: Sequence[ReadDocument], seen: Sequence[dict[str, list[object]]]) -> bytes:
     """The message of a reader."""
     return _JSON.encode([documents, seen]).encode("ascii")
 
@@ -174,7 +175,7 @@ def read_limit(size: int) -> int:
     return _FEW_BYTES + 6 * size
 
 
-def unpack_read(payload: bytes, size: int) -> Tuple[Tuple[ReadDocument, ...], object]:
+def unpack_read(payload: bytes, size: int) -> tuple[tuple[ReadDocument, ...], object]:
     """Read the message of a reader of so many bytes of documents.
 
     Raises:
@@ -198,7 +199,7 @@ def pack_split(lengths: Sequence[Optional[Sequence[int]]]) -> bytes:
     return _JSON.encode(lengths).encode("ascii")
 
 
-def unpack_split(payload: bytes, count: int, size: int) -> List[Optional[List[int]]]:
+def unpack_split(payload: bytes, count: int, size: int) -> list[Optional[list[int]]]:
     """Read the message of a reader that has cut so many documents of so many bytes.
 
     Returns:
@@ -208,7 +209,7 @@ def unpack_split(payload: bytes, count: int, size: int) -> List[Optional[List[in
         FrameError: it has not the shape.
     """
     try:
-        lengths: List[Optional[List[int]]] = _loaded(payload, size // _ENTITY_BYTES)
+        lengths: list[Optional[list[int]]] = _loaded(payload, size // _ENTITY_BYTES)
         for each in lengths:
             if each is not None and not all(type(length) is int and length >= 0 for length in each):
                 raise TypeError("no length")
@@ -219,13 +220,13 @@ def unpack_split(payload: bytes, count: int, size: int) -> List[Optional[List[in
     return lengths
 
 
-def _amounts(used: List[Any], most: int) -> Iterator[Any]:
+def _amounts(used: list[Any], most: int) -> Iterator[Any]:
     if len(used) > most:
         raise ValueError("more amounts than there are")
     return map(amount, used)
 
 
-def unpack_hosts(seen: Any) -> Dict[str, HostState]:
+def unpack_hosts(seen: Any) -> dict[str, HostState]:
     """The state of each host by id, as a reader found it in one document.
 
     Args:
@@ -247,7 +248,7 @@ def unpack_hosts(seen: Any) -> Dict[str, HostState]:
         raise FrameError(f"not the states of hosts: {error!r:.200}") from None
 
 
-def unpack_vms(seen: Any) -> Dict[str, VmState]:
+def unpack_vms(seen: Any) -> dict[str, VmState]:
     """The state of each VM by id, as ``unpack_hosts`` does it.
 
     Raises:

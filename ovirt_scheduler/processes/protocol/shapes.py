@@ -13,19 +13,14 @@ from __future__ import annotations
 
 import base64
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import (
     Any,
     Callable,
-    Dict,
-    Iterable,
-    List,
-    Mapping,
     NamedTuple,
     Optional,
-    Sequence,
-    Tuple,
     cast,
 )
 
@@ -57,7 +52,7 @@ class Strangers:
     count: int
     first: Ids
 
-    def note(self, what: str) -> Tuple[str, ...]:
+    def note(self, what: str) -> tuple[str, ...]:
         """The note on them; empty where there are none."""
         if not self.count:
             return ()
@@ -69,7 +64,7 @@ class Unpacked(NamedTuple):
     """An answer that was checked against the call's inputs, with notes on what was dropped."""
 
     value: object
-    notes: Tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class Shape(NamedTuple):
@@ -110,11 +105,11 @@ def texts(value: object) -> Ids:
     return tuple(map(text, value))
 
 
-def _pack_places(ids: Iterable[str], hosts: Sequence[str]) -> List[object]:
+def _pack_places(ids: Iterable[str], hosts: Sequence[str]) -> list[object]:
     """``[places, how many strangers, the first of them]``."""
     place_of = {each: place for place, each in enumerate(hosts)}
-    places: List[int] = []
-    strangers: Dict[str, None] = {}
+    places: list[int] = []
+    strangers: dict[str, None] = {}
     for each in ids:
         place = place_of.get(each)
         if place is None:
@@ -131,7 +126,7 @@ def _strangers(count: object, first: object) -> Strangers:
     return Strangers(count, texts(first))
 
 
-def _unpack_places(packed: Any, hosts: Ids) -> Tuple[List[int], Strangers]:
+def _unpack_places(packed: Any, hosts: Ids) -> tuple[list[int], Strangers]:
     """The places in the order of the answer, none twice; and the strangers."""
     places, count, first = packed
     if not isinstance(places, list) or not set(map(type, places)) <= {int}:
@@ -153,7 +148,7 @@ def _hosts_from(packed: Any, inputs: CallInputs) -> Unpacked:
 def _pack_costs(costs: Mapping[str, int], hosts: Sequence[str]) -> object:
     packed = _pack_places(costs, hosts)
     if packed[1]:
-        return [[costs[hosts[place]] for place in cast("List[int]", packed[0])], *packed]
+        return [[costs[hosts[place]] for place in cast("list[int]", packed[0])], *packed]
     return [list(costs.values()), *packed]
 
 
@@ -196,9 +191,9 @@ def _pack_migrations(migrations: Mapping[str, Ids], all_hosts: Sequence[str]) ->
 
 def _migrations_from(packed: Any, inputs: CallInputs) -> Unpacked:
     known = {*inputs.vms, *(() if inputs.vm is None else (inputs.vm,))}
-    kept: Dict[str, Ids] = {}
-    others: Dict[str, None] = {}
-    count, first = 0, cast("Dict[str, None]", {})
+    kept: dict[str, Ids] = {}
+    others: dict[str, None] = {}
+    count, first = 0, cast("dict[str, None]", {})
     for vm, *rest in packed:
         places, strangers = _unpack_places(rest, inputs.hosts)
         count += strangers.count

@@ -10,8 +10,9 @@ import ast
 import contextlib
 import math
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Callable, Optional, Union
 
 from ovirt_scheduler.model.aggregate import whole_cost
 from ovirt_scheduler.model.results import Migration
@@ -33,16 +34,16 @@ class BadAnswer(Exception):
     """The plugin returned something that its function must not return."""
 
 
-def accepted_hosts(value: object) -> Tuple[str, ...]:
+def accepted_hosts(value: object) -> tuple[str, ...]:
     """The ids of the hosts that a filter keeps."""
     return tuple(entity_id(host) for host in items(value, "the hosts to keep"))
 
 
-def costs(value: object) -> Dict[str, int]:
+def costs(value: object) -> dict[str, int]:
     """The cost of each host, as a cost function returned it."""
     wanted = "(host, cost) pairs or a dict of them"
     pairs = value.items() if isinstance(value, Mapping) else items(value, wanted)
-    found: Dict[str, int] = {}
+    found: dict[str, int] = {}
     for pair in pairs:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise BadAnswer(f"returned {_shown(pair)} among the costs; expected {wanted}")
@@ -72,7 +73,7 @@ def migration(value: object) -> Optional[Migration]:
     return Migration(entity_id(vm), tuple(entity_id(host) for host in items(hosts, wanted)))
 
 
-def selection(value: object) -> Tuple[str, ...]:
+def selection(value: object) -> tuple[str, ...]:
     """The ids of one host, or of several with the best first; empty for None."""
     if value is None:
         return ()
@@ -88,13 +89,13 @@ def truth(value: object) -> bool:
     return value
 
 
-def migrations(value: object) -> Dict[str, Tuple[str, ...]]:
+def migrations(value: object) -> dict[str, tuple[str, ...]]:
     """The ids of VMs, each with the hosts that it may go to; empty for None."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
         raise BadAnswer(f"returned {_shown(value)}; expected a dict of VM to hosts")
-    found: Dict[str, Tuple[str, ...]] = {}
+    found: dict[str, tuple[str, ...]] = {}
     for vm, hosts in value.items():
         vm_id = entity_id(vm)
         if vm_id in found:
@@ -103,7 +104,7 @@ def migrations(value: object) -> Dict[str, Tuple[str, ...]]:
     return found
 
 
-def _ids(value: object, wanted: str) -> Tuple[str, ...]:
+def _ids(value: object, wanted: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(entity_id(each) for each in items(value, wanted)))
 
 
@@ -191,7 +192,7 @@ def _is_statement_of_python_2(line: str) -> bool:
     return False
 
 
-def items(value: object, wanted: str) -> List[object]:
+def items(value: object, wanted: str) -> list[object]:
     """The members of a value that has to hold several; ``wanted`` says which, for the message."""
     if value is None:
         raise BadAnswer(f"returned nothing; expected {wanted}")
@@ -251,7 +252,7 @@ class _Plain:
     ) -> object:
         if not isinstance(value, Mapping):
             return [self.of(item, f"{place}[{at}]", level) for at, item in enumerate(value)]
-        found: Dict[str, object] = {}
+        found: dict[str, object] = {}
         for key, item in value.items():
             if not isinstance(key, str):
                 raise _refused(key, place, "is a key; a struct's keys are strings")

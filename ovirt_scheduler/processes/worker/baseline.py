@@ -31,7 +31,7 @@ import threading
 import time
 import tracemalloc
 import weakref
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable
 
 from ovirt_scheduler.model.plugins import Limits
 from ovirt_scheduler.processes.kernel import children, limits, malloc
@@ -95,8 +95,8 @@ class Baseline:
         self._mended = ""
         self._recursion_limit = sys.getrecursionlimit()
         self._threads = self._atexit = self._memory = self._data = 0
-        self._handled: List[int] = []  # signals
-        self._state: Dict[str, object] = {}
+        self._handled: list[int] = []  # signals
+        self._state: dict[str, object] = {}
 
     def begin(self, compares: bool) -> None:
         """Restore what the plugin changed while it was loaded; it has been forgotten.
@@ -207,7 +207,7 @@ class Baseline:
         self._threads, self._memory = self._status.number("Threads"), self._status.memory
         self._atexit = atexit._ncallbacks()  # noqa: SLF001
 
-    def _look(self) -> Dict[str, object]:
+    def _look(self) -> dict[str, object]:
         """The values that are compared, by the words that name them."""
         interpreter = {**vars(sys)}
         for name in _VOLATILE:
@@ -233,7 +233,7 @@ class _Status:
 
     def __init__(self) -> None:
         self._file = _opened("/proc/self/status")
-        self._lines: List[bytes] = []
+        self._lines: list[bytes] = []
         self.read()
         self._numbers = {
             name.decode(): number
@@ -244,7 +244,7 @@ class _Status:
             for name, words in _STATUS.items()
             if name.decode() in self._numbers
         ]
-        self._before: List[bytes] = []
+        self._before: list[bytes] = []
 
     def read(self) -> _Status:
         """Read the file again."""
@@ -301,8 +301,8 @@ def _opened(path: str) -> int:
     raise FileNotFoundError(path)
 
 
-def _descriptors() -> List[Tuple[int, ...]]:
-    found: List[Tuple[int, ...]] = []
+def _descriptors() -> list[tuple[int, ...]]:
+    found: list[tuple[int, ...]] = []
     for name in _listdir("/proc/self/fd"):
         descriptor = int(name)
         try:
@@ -317,7 +317,7 @@ def _descriptors() -> List[Tuple[int, ...]]:
 _VALUE = ctypes.c_int()
 
 
-def _prctl_flags() -> List[int]:
+def _prctl_flags() -> list[int]:
     found = [_prctl(option, 0, 0, 0, 0) for option in _FLAGS]
     for option in _FLAGS_INTO:
         _prctl(option, ctypes.byref(_VALUE), 0, 0, 0)
@@ -325,7 +325,7 @@ def _prctl_flags() -> List[int]:
     return found
 
 
-def _tracers() -> Tuple[object, ...]:
+def _tracers() -> tuple[object, ...]:
     """The hooks of threads, whether allocations are traced, the tools of sys.monitoring (3.12)."""
     hooks: Any = threading
     found = (hooks._trace_hook, hooks._profile_hook, tracemalloc.is_tracing())  # noqa: SLF001

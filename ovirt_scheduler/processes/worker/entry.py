@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 import traceback
-from typing import Callable, NoReturn, Tuple
+from typing import Callable, NoReturn
 
 from ovirt_scheduler.model.tasks import Task
 from ovirt_scheduler.processes.kernel import children, prctl, titles
@@ -55,7 +55,7 @@ def serve(do: Do, zygote: int, channel: int, stdout: int, stderr: int) -> NoRetu
         os._exit(status)
 
 
-def _enter(zygote: int, channel: int, pipes: Tuple[int, int]) -> socket.socket:
+def _enter(zygote: int, channel: int, pipes: tuple[int, int]) -> socket.socket:
     """Leave what is the zygote's; the descriptors become the same in every worker."""
     os.setsid()
     prctl.die_with_parent(zygote)

@@ -11,8 +11,9 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
+from collections.abc import Iterable, Mapping
 from types import ModuleType
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 # What runs between a plugin's function and the end of its comparison, besides this package.
 _NEEDED = (
@@ -27,16 +28,16 @@ _zip, _view = zip, memoryview  # bound before a plugin could put others in their
 _SDK = "ovirtsdk4.types"  # whose classes are looked at like modules: every answer is made of them
 
 
-_Versions = Union[bytes, List[List[object]]]
+_Versions = Union[bytes, list[list[object]]]
 
 
-def _number(content: Dict[Any, Any]) -> ctypes.c_uint64:
+def _number(content: dict[Any, Any]) -> ctypes.c_uint64:
     """The version of a dict, where CPython 3.9 to 3.13 keep it."""
     return ctypes.c_uint64.from_address(id(content) + 3 * ctypes.sizeof(ctypes.c_void_p))
 
 
 def _has_versions() -> bool:
-    content: Dict[str, object] = {"a": 1}
+    content: dict[str, object] = {"a": 1}
     version = _number(content)
     seen = [version.value]
     for value in (2, 3):
@@ -52,21 +53,21 @@ class _Globals(NamedTuple):
     """The names of one module or class, with their values."""
 
     words: str
-    names: Dict[str, object]
-    content: Dict[str, object]
+    names: dict[str, object]
+    content: dict[str, object]
 
 
 class LoadedModules:
     """The modules that were loaded when this was made, before a plugin's."""
 
     def __init__(self) -> None:
-        self._modules: Dict[str, object] = {}
-        self._order: List[object] = []
+        self._modules: dict[str, object] = {}
+        self._order: list[object] = []
         self._all = _Watched()
         self._needed = _Watched()
         self.take_in(self.new())
 
-    def new(self) -> Dict[str, object]:
+    def new(self) -> dict[str, object]:
         """The modules that have not been taken in; ``difference`` tells of those that are gone."""
         if len(sys.modules) == len(self._order):
             return {}
@@ -99,7 +100,7 @@ class LoadedModules:
         self._modules = {**sys.modules}
         self._order = [*self._modules.values()]
 
-    def _watch(self, words: str, content: Dict[str, object]) -> None:
+    def _watch(self, words: str, content: dict[str, object]) -> None:
         found = _Globals(words, {**content}, content)
         self._all.add(found)
         if words in _NEEDED or words.partition(".")[0] == _PACKAGE:
@@ -142,8 +143,8 @@ class _Watched:
     """Dicts, each with the version that it had when it was last looked at."""
 
     def __init__(self) -> None:
-        self._globals: List[_Globals] = []
-        self._numbers: List[ctypes.c_uint64] = []
+        self._globals: list[_Globals] = []
+        self._numbers: list[ctypes.c_uint64] = []
         self._seen: _Versions = b""
 
     def add(self, found: _Globals, first: bool = False) -> None:
@@ -159,7 +160,7 @@ class _Watched:
             return b"".join(self._numbers)  # in one step: this is done twice in each call
         return [[*found.content.values()] for found in self._globals]
 
-    def touched(self) -> List[_Globals]:
+    def touched(self) -> list[_Globals]:
         """The dicts that were changed since, even where they were changed back."""
         now, seen = self._versions(), self._seen
         if now == seen:

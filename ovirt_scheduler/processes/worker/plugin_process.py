@@ -27,18 +27,13 @@ import socket
 import sys
 import time
 import traceback
+from collections.abc import Iterator, Mapping, Sequence
 from types import GeneratorType, ModuleType
 from typing import (
     TYPE_CHECKING,
     Any,
     Callable,
-    Dict,
-    Iterator,
-    List,
-    Mapping,
     Optional,
-    Sequence,
-    Tuple,
     Union,
 )
 
@@ -133,7 +128,7 @@ class PluginProcess:
         self._connection = os.fstat(daemon.fileno())[1:3]  # inode and device
         self._own = [module.name for module in setup.plugin.modules]
         self._finder = modules.finder_of(setup.plugin)
-        self._outputs: List[_Output] = []
+        self._outputs: list[_Output] = []
         self._calls_left = _with_jitter(setup.limits.calls_per_process)
         self._module: Optional[ModuleType] = None  # for the next call; nothing of it has run
         self._baseline: Baseline
@@ -210,7 +205,7 @@ class PluginProcess:
                 os.close(descriptor)
         return ends
 
-    def _called(self, task: CallTask, descriptors: Sequence[int]) -> Tuple[bytes, str]:
+    def _called(self, task: CallTask, descriptors: Sequence[int]) -> tuple[bytes, str]:
         """Call the function.
 
         Returns:
@@ -368,7 +363,7 @@ def _selecting(scheduler: interfaces.HostSelector) -> str:
     return "select_host" if own else "candidates"
 
 
-def _arguments(task: CallTask, descriptors: Sequence[int]) -> Dict[str, Callable[[], object]]:
+def _arguments(task: CallTask, descriptors: Sequence[int]) -> dict[str, Callable[[], object]]:
     """For each name of a parameter, the function that makes its argument."""
     function = task.function
 
@@ -378,7 +373,7 @@ def _arguments(task: CallTask, descriptors: Sequence[int]) -> Dict[str, Callable
         return properties.fill(function.properties, task.properties)
 
     if function.takes_ids:
-        made: Dict[str, Callable[[], object]] = {
+        made: dict[str, Callable[[], object]] = {
             "hosts": lambda: list(task.hosts),
             "vm": lambda: task.vm,
         }
@@ -396,16 +391,16 @@ def _arguments(task: CallTask, descriptors: Sequence[int]) -> Dict[str, Callable
 
 def _entities(
     role: Role, ids: Sequence[str], task: CallTask, descriptors: Sequence[int]
-) -> List[Any]:
+) -> list[Any]:
     """The entities of these ids, in their order; each from the first pack that has it."""
-    sources: List[Union[int, bytes]] = []
+    sources: list[Union[int, bytes]] = []
     for place, sizes in task.packs.get(role.value, ()):
         sources += _parts(descriptors[place], sizes) if sizes else [descriptors[place]]
     if not sources:
         return [serialization.of_id(role.kind, each) for each in ids]
     if len(sources) == 1:
         return unpacking.unpack(sources[0], ids)
-    found: Dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for source in sources:
         known = {each for each in unpacking.ids(source) if each is not None and each not in found}
         wanted = [each for each in ids if each in known]

@@ -12,7 +12,8 @@ from __future__ import annotations
 import gc
 import os
 import socket
-from typing import Callable, Dict, List, Optional, Sequence, Tuple, Union
+from collections.abc import Sequence
+from typing import Callable, Optional, Union
 from xml.parsers import expat
 
 from ovirt_scheduler.errors import UnreadableDocument
@@ -37,7 +38,7 @@ _LONGEST_NAME = 255  # characters of a host's or a VM's
 
 _KINDS = {Role.HOSTS: HOSTS, Role.VMS: VMS, Role.VM: VM, Role.HOST: HOST}
 
-ReadStates = Callable[[Document, Kind], List[State]]
+ReadStates = Callable[[Document, Kind], list[State]]
 
 
 class Uncertain(Exception):
@@ -47,7 +48,7 @@ class Uncertain(Exception):
 def by_tables(tables: Tables) -> ReadStates:
     """What reads documents without the SDK; it raises Uncertain where it takes the SDK."""
 
-    def read(document: Document, kind: Kind) -> List[State]:
+    def read(document: Document, kind: Kind) -> list[State]:
         passed = parser.parse(parser.utf8(document, kind), kind, tables)
         if passed.states is None or passed.maybe_version3:
             raise Uncertain
@@ -82,12 +83,12 @@ def serve(
     frames.send(daemon, frames.pack(frames.ANSWER, nonce, answer), descriptors)
 
 
-def _split(task: SplitTask) -> Tuple[bytes, List[int]]:
+def _split(task: SplitTask) -> tuple[bytes, list[int]]:
     """Cut the documents: the answer, and one file with all their pieces, one after another."""
     os.nice(_LESS_URGENT)
     limits.limit_memory(_READING_MEMORY)
-    lengths: List[Optional[List[int]]] = []
-    pieces: List[bytes] = []
+    lengths: list[Optional[list[int]]] = []
+    pieces: list[bytes] = []
     for document in task.documents:
         try:
             found = splitting.split(document)
@@ -99,11 +100,11 @@ def _split(task: SplitTask) -> Tuple[bytes, List[int]]:
     return messages.pack_split(lengths), [memory_files.sealed(pieces)]
 
 
-def _read_all(task: ReadTask, read_states: ReadStates) -> Tuple[bytes, List[int]]:
+def _read_all(task: ReadTask, read_states: ReadStates) -> tuple[bytes, list[int]]:
     """Read the documents: the answer, and a file for each that could be read."""
-    documents: List[ReadDocument] = []
-    descriptors: List[int] = []
-    seen: List[Dict[str, List[object]]] = []
+    documents: list[ReadDocument] = []
+    descriptors: list[int] = []
+    seen: list[dict[str, list[object]]] = []
     try:
         for unread in task.documents:
             try:
@@ -121,7 +122,7 @@ def _read_all(task: ReadTask, read_states: ReadStates) -> Tuple[bytes, List[int]
     return messages.pack_read(documents, seen), descriptors
 
 
-def _read(unread: Unread, read_states: ReadStates) -> Tuple[List[State], str, bytes]:
+def _read(unread: Unread, read_states: ReadStates) -> tuple[list[State], str, bytes]:
     """The states of what is in a document, what is to be said of it, and the states packed.
 
     Raises:
@@ -142,11 +143,11 @@ def _read(unread: Unread, read_states: ReadStates) -> Tuple[List[State], str, by
     raise parser.too_large(kind)
 
 
-def _asked(found: Sequence[State], asked: Ids, role: Role) -> Tuple[List[State], str]:
+def _asked(found: Sequence[State], asked: Ids, role: Role) -> tuple[list[State], str]:
     """The entities that the engine was asked for, with their ids as they were asked."""
     wanted = {each.lower(): each for each in asked}  # the engine writes its ids in small letters
-    kept: Dict[str, State] = {}
-    strangers: List[str] = []
+    kept: dict[str, State] = {}
+    strangers: list[str] = []
     for state in found:
         entity_id = wanted.get(state["_id"].lower())
         if entity_id is None:
@@ -168,13 +169,13 @@ def _asked(found: Sequence[State], asked: Ids, role: Role) -> Tuple[List[State],
     return list(kept.values()), note
 
 
-def _names(found: Sequence[State]) -> Tuple[str, ...]:
+def _names(found: Sequence[State]) -> tuple[str, ...]:
     return tuple(str(each.get("_name") or "")[:_LONGEST_NAME] for each in found)
 
 
-def _seen(found: Sequence[State]) -> Dict[str, List[object]]:
+def _seen(found: Sequence[State]) -> dict[str, list[object]]:
     """What the daemon has to know of hosts or VMs: as ``unpack_hosts`` and ``unpack_vms``."""
-    seen: Dict[str, List[object]] = {}
+    seen: dict[str, list[object]] = {}
     for state in found:
         status = state["_status"][2] if "_status" in state else ""
         cluster = state.get("_cluster", {}).get("_id")

@@ -18,7 +18,8 @@ import sys
 import threading
 import time
 import warnings
-from typing import Any, Callable, Collection, Dict, List, Mapping, NamedTuple, Tuple
+from collections.abc import Collection, Mapping
+from typing import Any, Callable, NamedTuple
 
 _LIBC = ctypes.CDLL(None)
 _ENVIRON = ctypes.c_void_p.in_dll(_LIBC, "environ")  # an array that ends with a null
@@ -34,7 +35,7 @@ _set_wakeup = signal.set_wakeup_fd
 _notice_filters = getattr(warnings, "_filters_mutated", lambda: None)
 
 # What is asked, and set where it has changed.
-_SETTINGS: List[Tuple[Callable[[], Any], Callable[[Any], object]]] = [
+_SETTINGS: list[tuple[Callable[[], Any], Callable[[Any], object]]] = [
     (sys.getrecursionlimit, sys.setrecursionlimit),
     (sys.getswitchinterval, sys.setswitchinterval),
     (sys.getdlopenflags, sys.setdlopenflags),
@@ -54,8 +55,8 @@ class _Settings(NamedTuple):
     """The settings of a logger."""
 
     level: int
-    handlers: List[logging.Handler]
-    filters: List[Any]
+    handlers: list[logging.Handler]
+    filters: list[Any]
     propagate: bool
     disabled: bool
 
@@ -65,7 +66,7 @@ class SavedState:
 
     def __init__(self) -> None:
         self._environ = os.environ
-        self._variables: Dict[bytes, bytes] = vars(os.environ)["_data"]
+        self._variables: dict[bytes, bytes] = vars(os.environ)["_data"]
         self._environment = dict(self._variables), _addresses()
         self._mask = _umask(0o022)
         _umask(self._mask)
@@ -76,7 +77,7 @@ class SavedState:
         self._bytecode = sys.dont_write_bytecode
         self._loggers = {name: _settings(logger) for name, logger in _loggers()}
         self._disabled = logging.root.manager.disable
-        names: List[Any] = [logging._levelToName, logging._nameToLevel]  # noqa: SLF001
+        names: list[Any] = [logging._levelToName, logging._nameToLevel]  # noqa: SLF001
         self._levels = [(each, {**each}) for each in names]
 
     def keep_filters(self) -> None:
@@ -147,7 +148,7 @@ class _List:
 
     def __init__(self, module: Any, name: str) -> None:
         self._module, self._name = module, name
-        self._list: List[Any] = getattr(module, name)
+        self._list: list[Any] = getattr(module, name)
         self._members = [*self._list]
 
     def restore(self, new: Collection[str]) -> bool:
@@ -156,7 +157,7 @@ class _List:
         Returns:
             Whether there was anything to do.
         """
-        now: List[Any] = getattr(self._module, self._name)
+        now: list[Any] = getattr(self._module, self._name)
         if now is self._list and now == self._members:
             return False
         added = [
@@ -171,7 +172,7 @@ class _List:
         return True
 
 
-def _addresses() -> Tuple[int, bytes]:
+def _addresses() -> tuple[int, bytes]:
     """Where the C library's environment lies, and where each of its variables does.
 
     ``os.putenv`` changes them unseen by ``os.environ``; each other value has another address.
@@ -184,7 +185,7 @@ def _addresses() -> Tuple[int, bytes]:
     return array, _string_at(array, size)
 
 
-def _loggers() -> List[Tuple[str, logging.Logger]]:
+def _loggers() -> list[tuple[str, logging.Logger]]:
     known: Mapping[str, object] = logging.root.manager.loggerDict
     named = [(name, each) for name, each in known.items() if isinstance(each, logging.Logger)]
     return [("", logging.root), *named]
@@ -197,7 +198,7 @@ def _settings(logger: logging.Logger) -> _Settings:
 
 def _of_new(logger: logging.Logger) -> _Settings:
     """The settings that a new logger has; a library's keeps the handler that does nothing."""
-    quiet: List[logging.Handler] = [
+    quiet: list[logging.Handler] = [
         each for each in logger.handlers if type(each) is logging.NullHandler
     ]
     return _Settings(logging.NOTSET, quiet, [], True, False)

@@ -32,7 +32,8 @@ import socket
 import sys
 import time
 import traceback
-from typing import BinaryIO, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Set, Tuple
+from collections.abc import Sequence
+from typing import BinaryIO, NamedTuple, NoReturn, Optional
 
 from ovirt_scheduler.model.tasks import ReadTask, SplitTask, Task
 from ovirt_scheduler.processes.kernel import children, limits, malloc, prctl, privileges, titles
@@ -78,7 +79,7 @@ def main(control_fd: int, user: Sequence[int]) -> NoReturn:
     sys.exit(0)
 
 
-def _fork_readers_zygote(control: socket.socket) -> Tuple[_Readers, BinaryIO]:
+def _fork_readers_zygote(control: socket.socket) -> tuple[_Readers, BinaryIO]:
     """Fork the zygote of the readers; it waits for the tables, pickled."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     read_end, write_end = os.pipe()
@@ -166,13 +167,13 @@ class _Zygote:
     ) -> None:
         self._control = control
         self._do = do
-        self._reading: Set[int] = set()  # serials: forked by the zygote of the readers
+        self._reading: set[int] = set()  # serials: forked by the zygote of the readers
         self._readers = readers
-        self._workers: Dict[int, int] = {}  # pid: serial
+        self._workers: dict[int, int] = {}  # pid: serial
         if readers is not None:
             self._workers[readers.pid] = 0
-        self._ended: List[_Ended] = []
-        self._lasting: Set[int] = (
+        self._ended: list[_Ended] = []
+        self._lasting: set[int] = (
             set()
         )  # pids: killed, and there for all that; nobody waits for them
         self._sweeping = False  # something may be left behind

@@ -10,8 +10,9 @@ import io
 import re
 import threading
 import zlib
+from collections.abc import Iterator
 from http import HTTPStatus
-from typing import Iterator, Optional
+from typing import Optional
 
 from ovirt_scheduler.server.http.head import TOKEN, Headers, RequestRefused, bad, listed
 

@@ -11,7 +11,7 @@ import enum
 import socket
 import threading
 import time
-from typing import Dict, Sequence, Set
+from collections.abc import Sequence
 
 
 class _State(enum.Enum):
@@ -35,8 +35,8 @@ class Connections:
     def __init__(self, limit: int):
         self._limit = limit
         self._changed = threading.Condition()
-        self._states: Dict[socket.socket, _State] = {}  # the longest in its state comes first
-        self._ending_threads: Set[threading.Thread] = set()
+        self._states: dict[socket.socket, _State] = {}  # the longest in its state comes first
+        self._ending_threads: set[threading.Thread] = set()
         self._draining = self._closed = False
 
     def set_limit(self, limit: int) -> None:

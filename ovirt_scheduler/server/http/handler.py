@@ -8,9 +8,10 @@ import re
 import socket
 import time
 import xmlrpc.client
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Callable, List, Mapping, Optional, Protocol
+from typing import Callable, Optional, Protocol
 from urllib.parse import urlsplit
 
 from OpenSSL import SSL
@@ -305,7 +306,7 @@ class ConnectionHandler:
             self._goes_on = False  # it comes back under the new rules, if they let it
 
     def _answer(self, body: bytes) -> None:
-        afterwards: List[Callable[[], None]] = []
+        afterwards: list[Callable[[], None]] = []
         caller = Caller(self._request_id, self._form, self._peer, afterwards=afterwards)
         document = self._server.dispatcher.answer(caller, body)
         try:

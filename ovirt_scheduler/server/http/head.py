@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import NamedTuple, Optional
 
 _MAX_LINE = 65536  # bytes, without its end
 _MAX_HEADERS = 100
@@ -72,7 +73,7 @@ def read_headers(stream: io.BufferedIOBase, version: str) -> Headers:
     """
     status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
     too_long = RequestRefused(status, "a header line is too long")
-    headers: Dict[str, List[str]] = {}
+    headers: dict[str, list[str]] = {}
     for _ in range(_MAX_HEADERS + 1):
         line = _line(stream, too_long)
         if line is None:
@@ -100,7 +101,7 @@ def stays_open(version: str, headers: Headers) -> bool:
     return "close" not in wanted and (version != "HTTP/1.0" or "keep-alive" in wanted)
 
 
-def listed(headers: Headers, name: str) -> List[str]:
+def listed(headers: Headers, name: str) -> list[str]:
     """The elements, in lower case, of all headers of a name whose values are lists."""
     whole = ",".join(headers.get(name, ())).lower()
     return [element.strip(" \t") for element in whole.split(",")]

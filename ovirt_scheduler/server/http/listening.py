@@ -7,7 +7,8 @@ import errno
 import logging
 import os
 import socket
-from typing import Any, List, MutableMapping, NamedTuple, Optional, Tuple
+from collections.abc import MutableMapping
+from typing import Any, NamedTuple, Optional
 
 from ovirt_scheduler.errors import AddressUnavailable, ConfigError
 
@@ -25,10 +26,10 @@ class Place(NamedTuple):
     """An address with its port, as ``bind`` and ``connect`` of its family take it."""
 
     family: socket.AddressFamily
-    target: Tuple[Any, ...]
+    target: tuple[Any, ...]
 
 
-def places(address: str, port: int) -> List[Place]:
+def places(address: str, port: int) -> list[Place]:
     """What an address means; the best first.
 
     Raises:
@@ -128,7 +129,7 @@ def known_as(host: str) -> str:
     return host
 
 
-def _resolved(address: str, port: int) -> List[Place]:
+def _resolved(address: str, port: int) -> list[Place]:
     found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     return [Place(family, target) for family, _, _, _, target in found]
 

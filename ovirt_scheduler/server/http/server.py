@@ -21,7 +21,8 @@ import socketserver
 import threading
 import time
 import xmlrpc.server
-from typing import Any, Callable, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Callable, Optional
 
 from ovirt_scheduler.processes.kernel.malloc import Reclaim
 from ovirt_scheduler.server.dispatch import Dispatcher
@@ -143,7 +144,7 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         with self._accepting:
             self.server_close()
 
-    def get_request(self) -> Tuple[socket.socket, Any]:
+    def get_request(self) -> tuple[socket.socket, Any]:
         """Wait for a connection, and accept it.
 
         Raises:
@@ -233,6 +234,6 @@ def _room(settings: ServerSettings) -> Room:
     return Room(_BODIES * settings.max_request_size)
 
 
-def _peer(address: Tuple[Any, ...]) -> str:
+def _peer(address: tuple[Any, ...]) -> str:
     host, port = address[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Collection, Optional
+from collections.abc import Collection
+from typing import Optional
 from urllib.parse import urlsplit
 
 from ovirt_scheduler.model.requests import Pages

@@ -7,7 +7,8 @@ label holds a host, a VM or a message: those of units are as many as units are l
 from __future__ import annotations
 
 import importlib
-from typing import Any, Callable, Iterator, List, Mapping, Tuple
+from collections.abc import Iterator, Mapping
+from typing import Any, Callable
 
 from ovirt_scheduler.history.tally import BUCKETS, Histogram, Tally
 from ovirt_scheduler.model.daemon_state import DaemonState
@@ -26,7 +27,7 @@ class Metrics:
     def __init__(self, state: Callable[[], DaemonState], tally: Tally) -> None:
         self._state, self._tally = state, tally
 
-    def write(self, accept: str) -> Tuple[str, bytes]:
+    def write(self, accept: str) -> tuple[str, bytes]:
         """The content type and the text, in the form that the scraper prefers.
 
         Args:
@@ -50,7 +51,7 @@ class _Collector:
     def __init__(self, core: Any, state: DaemonState, tally: Tally) -> None:
         self._core, self._daemon, self._tally = core, state, tally
 
-    def describe(self) -> List[Any]:
+    def describe(self) -> list[Any]:
         """Nothing: the names need not be known before."""
         return []
 
@@ -183,9 +184,9 @@ class _Collector:
         return self._core.CounterMetricFamily(f"{PREFIX}{name}", text, value=value)
 
 
-def _add(family: Any, labels: List[str], histogram: Histogram) -> None:
+def _add(family: Any, labels: list[str], histogram: Histogram) -> None:
     exemplar_type = importlib.import_module("prometheus_client.samples").Exemplar
-    buckets: List[Tuple[Any, ...]] = []
+    buckets: list[tuple[Any, ...]] = []
     count = 0
     ends = [*(repr(end) for end in BUCKETS), "+Inf"]
     for end, number, seen in zip(ends, histogram.counts, histogram.exemplars):

@@ -8,9 +8,10 @@ import json
 import re
 import threading
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Optional
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from ovirt_scheduler.errors import BadParameters, HistoryUnreadable
@@ -170,14 +171,14 @@ class Site:
         headers = {**page.headers, "Refresh": str(refresh)} if refresh else page.headers
         return Page(page.status, page.body, headers)
 
-    def _last(self, **wanted: Any) -> List[Record]:
+    def _last(self, **wanted: Any) -> list[Record]:
         try:
             return self._reader.decisions(Query(limit=_LAST, **wanted))
         except HistoryUnreadable:
             return []  # its own page says why
 
     def _decisions(self, asked: Mapping[str, str], as_json: bool) -> Page:
-        wanted: Dict[str, object] = {name: value for name, value in asked.items() if value}
+        wanted: dict[str, object] = {name: value for name, value in asked.items() if value}
         problem, code, found = "", 200, []
         try:
             if "limit" in wanted:

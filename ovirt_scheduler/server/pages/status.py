@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime
 import shlex
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from collections.abc import Iterator, Mapping
+from typing import Any, Optional
 
 from ovirt_scheduler.history import query
 from ovirt_scheduler.history.tally import Tally, UnitTally
 from ovirt_scheduler.model.daemon_state import DaemonState, UnitState
 
-Status = Dict[str, Any]
+Status = dict[str, Any]
 
 _PROCESSES = ("kept", "started", "replaced", "zygotes_started")
 _CALLS = ("running", "places", "waiting", "refused")
@@ -159,7 +160,7 @@ def _unit(unit: UnitState, tally: UnitTally, now: float) -> Status:
     return shown_unit
 
 
-def _line(units: List[Status], problems: List[Status], now: float) -> str:
+def _line(units: list[Status], problems: list[Status], now: float) -> str:
     """The whole in one line: ``8 units, 1 failing: Night, since 02:14``."""
     line = f"{len(units)} unit{'' if len(units) == 1 else 's'}"
     failing = [unit for unit in units if unit["state"] == "failing"]
@@ -187,7 +188,7 @@ def cluster_state(cluster: Mapping[str, Any]) -> str:
     return str(cluster.get("problem", "well"))
 
 
-def _problems(state: DaemonState, units: List[Status], now: float) -> Iterator[Status]:
+def _problems(state: DaemonState, units: list[Status], now: float) -> Iterator[Status]:
     """What is wrong, the worst first; each says what to do next."""
     if state.stuck:
         yield _problem("daemon", "calls of plugins do not work", state.stuck,
@@ -240,7 +241,7 @@ def _problem(kind: str, what: str, detail: str, mend: str, since: Optional[str] 
     return _known(kind=kind, what=what, mend=mend, detail=detail, since=since)
 
 
-def facts(report: Status) -> List[Tuple[str, str]]:
+def facts(report: Status) -> list[tuple[str, str]]:
     """What a person wants to know of the daemon besides its units: a term and a text each."""
     processes, calls = report["processes"], report["calls"]
     replaced = sum(processes["replaced"].values())

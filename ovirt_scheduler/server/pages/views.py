@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Dict, Iterable, List, Sequence, cast
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
 
 from ovirt_scheduler.history import explanation, grid, ranking
 from ovirt_scheduler.history.ranking import Decision, Part
 
-View = Dict[str, Any]
+View = dict[str, Any]
 
 _WHAT = {
     "runFilters": "Filters",
@@ -24,7 +25,7 @@ _WHAT = {
 _MOST_HOSTS = 1000  # of a decision, and lines on it, on its page
 
 
-def summaries(decisions: Iterable[Decision]) -> List[View]:
+def summaries(decisions: Iterable[Decision]) -> list[View]:
     """A row of a list of decisions for each."""
     return [explanation.cleaned(_summary(decision)) for decision in decisions]
 
@@ -77,7 +78,7 @@ def _row(host: Part, columns: Sequence[Part], found: ranking.Ranking) -> View:
     }
 
 
-def failures(decisions: Iterable[Decision], name: str) -> List[View]:
+def failures(decisions: Iterable[Decision], name: str) -> list[View]:
     """The calls of a unit that failed, as its page and its JSON show them."""
     found = [
         {
@@ -90,4 +91,4 @@ def failures(decisions: Iterable[Decision], name: str) -> List[View]:
         for unit in of.get("units", ())
         if unit["name"] == name and explanation.has_failed(unit)
     ]
-    return cast("List[View]", explanation.cleaned(found))
+    return cast("list[View]", explanation.cleaned(found))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Callable, Tuple
+from typing import Callable
 
 import pytest
 
@@ -13,10 +13,10 @@ from ovirt_scheduler.command import cli
 @pytest.fixture
 def setup(
     root: Path, capsys: pytest.CaptureFixture[str], one_executor: None
-) -> Callable[..., Tuple[int, str]]:
+) -> Callable[..., tuple[int, str]]:
     """Gives the exit status and the lines of a run."""
 
-    def run(*arguments: str, root: Path = root) -> Tuple[int, str]:
+    def run(*arguments: str, root: Path = root) -> tuple[int, str]:
         status = cli.main(["setup", "--root", str(root), *arguments])
         said = capsys.readouterr()
         return status, said.out + said.err

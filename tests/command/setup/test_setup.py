@@ -6,7 +6,6 @@ import os
 import shutil
 import stat
 from pathlib import Path
-from typing import Dict, Tuple
 
 import pytest
 
@@ -32,7 +31,7 @@ def root(tmp_path):
     return setup_root.made(tmp_path)
 
 
-def tree(root: Path) -> Dict[str, Tuple[object, ...]]:
+def tree(root: Path) -> dict[str, tuple[object, ...]]:
     """All that there is below a folder, with what would show that it was touched."""
     return {
         str(path.relative_to(root)): (
@@ -44,7 +43,7 @@ def tree(root: Path) -> Dict[str, Tuple[object, ...]]:
     }
 
 
-def files(root: Path) -> Dict[str, bytes]:
+def files(root: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()
     }

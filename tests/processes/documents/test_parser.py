@@ -6,7 +6,7 @@ import pickle
 import subprocess
 import sys
 from random import Random
-from typing import Any, Dict
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -164,7 +164,7 @@ def test_an_sdk_with_another_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     assert states_of(b"<vm id='a'><memory>5</memory></vm>", VMS, tables) is not None
 
 
-def tables_in(tables: Tables) -> Dict[str, Table]:
+def tables_in(tables: Tables) -> dict[str, Table]:
     """All that can be in hosts and VMs, by the name of their class."""
     left, found = list(tables.values()), {}
     while left:

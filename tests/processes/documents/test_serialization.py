@@ -7,7 +7,7 @@ import datetime
 import pickle
 import threading
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable
 
 import pytest
 from lxml import etree
@@ -32,20 +32,20 @@ VM = b"""<vm id="v"><creation_time>2026-07-21T10:11:12.5+02:00</creation_time>
     <os><boot><devices><device>hd</device><device>network</device></devices></boot></os></vm>"""
 
 
-def read(data: bytes) -> List[Any]:
+def read(data: bytes) -> list[Any]:
     """Hosts or VMs, each attribute of them made."""
     document = Document(data)
     return reading.read_vms(document) if b"<vm" in data else reading.read_hosts(document)
 
 
-def unpacked(data: bytes) -> List[Any]:
+def unpacked(data: bytes) -> list[Any]:
     """Hosts or VMs that are made when they are looked at."""
     document = Document(data)
     pack = reading.pack_vms if b"<vm" in data else reading.pack_hosts
     return unpacking.unpack(pack(document))
 
 
-READ: List[Callable[[bytes], List[Any]]] = [read, unpacked]
+READ: list[Callable[[bytes], list[Any]]] = [read, unpacked]
 
 
 def host() -> Any:
@@ -62,7 +62,7 @@ def both_read(path: Path) -> bool:
         return False
 
 
-COPIES: Dict[str, Callable[[Any], Any]] = {
+COPIES: dict[str, Callable[[Any], Any]] = {
     "as read": lambda entity: entity,
     "copied": copy.copy,
     "copied deeply": copy.deepcopy,
@@ -160,7 +160,7 @@ def test_two_threads_get_the_same_object() -> None:
         one, got = host(), []
         together = threading.Barrier(2)
 
-        def look(one: Any = one, got: List[Any] = got, together: Any = together) -> None:
+        def look(one: Any = one, got: list[Any] = got, together: Any = together) -> None:
             together.wait()
             got.append((one.summary, one.nics, one.status))
 

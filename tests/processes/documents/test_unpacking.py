@@ -7,9 +7,10 @@ import os
 import struct
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import Any, Iterator, List
+from typing import Any
 
 import pytest
 from ovirtsdk4 import types
@@ -48,7 +49,7 @@ def test_all_of_them(descriptor: int) -> None:
 
 
 @pytest.mark.parametrize("wanted", [[], IDS[5:6], IDS[::-1], [IDS[3], IDS[3]], IDS[:2] * 20])
-def test_some_of_them(descriptor: int, wanted: List[str]) -> None:
+def test_some_of_them(descriptor: int, wanted: list[str]) -> None:
     """Those that are asked for, in that order; asked for twice, two that share nothing."""
     for source in (PACKED, descriptor):
         found = unpacking.unpack(source, wanted)

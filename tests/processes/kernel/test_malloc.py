@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sys
-from typing import List
 
 import pytest
 
@@ -22,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 SIZE = 64 << 20  # bytes
 
 
-def used_and_freed() -> List[bytearray]:
+def used_and_freed() -> list[bytearray]:
     """Have a heap with much that is free between little that is not; gives the latter."""
     blocks = [bytearray(2000) for _ in range(SIZE // 2000)]
     return blocks[::100]

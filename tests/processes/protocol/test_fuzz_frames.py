@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,7 +58,7 @@ MODULE = {"name": "u", "path": "/u.py", "source": "", "code": ""}
 FAULT = {"file": "/u.py", "line": None, "message": "is empty"}
 
 
-def changed(shape: Dict[str, Any]) -> st.SearchStrategy[Dict[str, Any]]:
+def changed(shape: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     """The shape with a few of its fields changed or gone."""
     keys = st.sampled_from(sorted(shape))
     changes = st.dictionaries(keys, mostly(SCALARS, JSON), max_size=2)
@@ -108,7 +108,7 @@ def written(value: st.SearchStrategy[Any]) -> st.SearchStrategy[bytes]:
     ),
     st.data(),
 )  # fmt: skip
-def test_a_stream_gives_its_frames_or_is_refused(sent: List[Frame], data: st.DataObject) -> None:
+def test_a_stream_gives_its_frames_or_is_refused(sent: list[Frame], data: st.DataObject) -> None:
     """However it is cut: all up to the first frame over the limit."""
     stream = b"".join(frames.pack(*frame) for frame in sent)
     unframer = Unframer(LIMIT)
@@ -117,7 +117,7 @@ def test_a_stream_gives_its_frames_or_is_refused(sent: List[Frame], data: st.Dat
         if len(frame.payload) > LIMIT:
             break
         good.append(frame)
-    got: List[Frame] = []
+    got: list[Frame] = []
     try:
         while stream:
             size = data.draw(st.integers(1, len(stream)))
@@ -134,7 +134,7 @@ def test_a_stream_gives_its_frames_or_is_refused(sent: List[Frame], data: st.Dat
 
 @tries(100)
 @given(st.lists(st.binary(max_size=40), max_size=6))
-def test_any_bytes_are_cut_or_refused(pieces: List[bytes]) -> None:
+def test_any_bytes_are_cut_or_refused(pieces: list[bytes]) -> None:
     """A length that lies is a refusal, or a payload that never comes."""
     unframer = Unframer(LIMIT)
     try:

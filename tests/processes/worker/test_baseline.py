@@ -7,7 +7,8 @@ import json
 import logging
 import os
 import sys
-from typing import Iterator, List, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import pytest
 
@@ -81,7 +82,7 @@ class Change(NamedTuple):
         return PLUGIN.format(imports=IMPORTS, look=self.look, change=self.change)
 
 
-def rows(table: str) -> Iterator[List[str]]:
+def rows(table: str) -> Iterator[list[str]]:
     return (line.split(" | ") for line in table.strip().splitlines())
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-from typing import Dict, List
 
 import pytest
 from hypothesis import given
@@ -49,7 +48,7 @@ PACKED = {**CHUNKS, "content-encoding": ["gzip"]}
 
 @tries(400)
 @given(st.one_of(st.just(CHUNKS), st.just(PACKED), HEADERS), STREAMS)
-def test_a_body_is_read_or_refused(headers: Dict[str, List[str]], data: bytes) -> None:
+def test_a_body_is_read_or_refused(headers: dict[str, list[str]], data: bytes) -> None:
     """Within the limit, and with a status and a line for whoever wrote the client."""
     try:
         with bounded():

@@ -37,7 +37,6 @@ IDS = ["host-1", "host-2", "host-3"]
 LONG = 30.0  # seconds; what is awaited comes much sooner
 AT_REST = 2 + SPARE_BELOW  # processes: the zygote, one for the default scheduler, spare ones
 KEEPS = "def do_filter(hosts, vm, properties):\n    return hosts[:{}]\n"
-
 HOSTS = "<hosts>" + "".join(f"<host id='{host}'/>" for host in IDS) + "</hosts>"
 
 

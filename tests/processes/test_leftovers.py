@@ -275,9 +275,10 @@ def test_a_zygote_that_is_killed_while_it_starts_costs_no_request(own, unit_name
     unit = unit_named("keeps_all")
     before = own.zygote_pid
     os.kill(before, signal.SIGKILL)
+    starting = wait_until(lambda: own.zygote_pid not in (None, before) and own.zygote_pid)
+    os.kill(starting, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as threads:
         request = threads.submit(own.run, job_of([unit]))
-        starting = wait_until(lambda: own.zygote_pid not in (None, before) and own.zygote_pid)
         os.kill(starting, signal.SIGKILL)
         assert only(request.result(30)).value == HOSTS
     wait_until(lambda: own.zygote_pid not in (before, starting))  # its end may be heard of later

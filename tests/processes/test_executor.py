@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -317,6 +318,16 @@ def test_an_unreadable_document_is_the_callers_mistake(executor, unit_named):
     job = job_of([unit_named("keeps_all")], hosts=Document(b"<hosts><host>", "utf-8"))
     with pytest.raises(UnreadableDocument, match="line 1"):
         executor.run(job)
+
+
+def test_a_status_that_the_sdk_does_not_know_is_none(executor):
+    """An engine that is newer than the SDK has words that it lacks: its page is read for all that."""
+    member = "<{0} id='a'><status>brand_new</status><memory>1</memory></{0}>"
+    deadline = time.monotonic() + 20
+    hosts = Document(f"<hosts>{member.format('host')}</hosts>".encode())
+    assert executor.read_hosts(hosts, deadline)[1]["a"].status == ""
+    vms = Document(f"<vms>{member.format('vm')}</vms>".encode())
+    assert executor.read_vms(vms, deadline)[1]["a"].status == ""
 
 
 def test_an_error_that_is_kept_keeps_no_descriptor(executor, unit_named):

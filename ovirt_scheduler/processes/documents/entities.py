@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
+from collections.abc import Iterator
 from typing import Any, Optional
 
 from lxml import etree
@@ -78,13 +80,30 @@ def _of_version3(data: bytes, kind: Kind) -> Optional[list[State]]:
 
 
 def _states_by_the_sdk(data: bytes, kind: Kind) -> list[State]:
-    try:
-        entities = Reader.read(data)
-    except MemoryError:
-        raise
-    except Exception as mistake:  # noqa: BLE001  (the SDK raises whatever comes up)
-        raise UnreadableDocument(f"{_place(data, kind)}: {_reason(mistake)}") from None
+    with _silent_libxml2():
+        try:
+            entities = Reader.read(data)
+        except MemoryError:
+            raise
+        except Exception as mistake:  # noqa: BLE001  (the SDK raises whatever comes up)
+            raise UnreadableDocument(f"{_place(data, kind)}: {_reason(mistake)}") from None
     return [state_of(entity) for entity in (entities if isinstance(entities, list) else [entities])]
+
+
+@contextlib.contextmanager
+def _silent_libxml2() -> Iterator[None]:
+    """Keep libxml2 from writing to standard error, which is the daemon's.
+
+    With what it refuses it shows a line of the document, which could forge a line of the log.
+    """
+    nothing, standard_error = os.open(os.devnull, os.O_WRONLY), os.dup(2)
+    os.dup2(nothing, 2)
+    try:
+        yield
+    finally:
+        os.dup2(standard_error, 2)
+        os.close(standard_error)
+        os.close(nothing)
 
 
 class _Watched:

@@ -269,11 +269,13 @@ class _Walk:
                 made = field.convert(made)
             except WRONG_VALUE:
                 self._certain = False
-        if field.attribute:
-            self._state[field.attribute] = made
-        else:
+        if not field.attribute:
             self._state.append(made)
             self._certain = self._certain and made is not None
+        elif made is not None:
+            self._state[field.attribute] = made
+        else:  # a later element of that name counts, and takes back what an earlier one said
+            self._state.pop(field.attribute, None)
 
     def _is_empty_tag(self) -> bool:
         """``<a/>``, which the SDK tells from ``<a></a>``; both end where expat is now."""
@@ -300,7 +302,8 @@ class _Walk:
             return
         state = self._state
         self._around.append((state, self._lookup, self._links, self._level, value))
-        self._certain = self._certain and value is None  # not so an element in a plain value
+        # Not so an element in a plain value, nor a link with more attributes than links have.
+        self._certain = self._certain and value is None and not (name == "link" and self._links)
         self._lookup, self._links = _NO_FIELDS.get, _NO_LINKS
         self._level, self._value = level + 1, None
         if field is None:

@@ -436,6 +436,15 @@ def test_more_text_than_libxml2_takes(status: str) -> None:
     assert refused(host_with(f"{status}<name>{'x' * 10_000_001}</name>")).startswith("hosts")
 
 
+def test_nothing_of_a_document_goes_to_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
+    """What libxml2 shows of a document that it refuses would be a line of the daemon's log."""
+    refused(host_with("<name>\nERROR forged" + "x" * 10_000_001 + "</name>"))
+    refused(host_with("<name/>\nERROR forged<" + "x" * 60_000 + "/>"))
+    assert capfd.readouterr().err == ""
+    os.write(2, b"it is there again")
+    assert capfd.readouterr().err == "it is there again"
+
+
 @pytest.mark.parametrize(
     "where", ["<!DOCTYPE host SYSTEM '{}'>", "<!DOCTYPE x [<!ENTITY % e SYSTEM '{}'> %e;]>"]
 )

@@ -113,6 +113,16 @@ def test_what_is_certain_is_what_the_sdk_reads(kind: Kind) -> None:
     assert sum(certain) > len(certain) / 4
 
 
+@pytest.mark.parametrize("value", ["<status>brand_new</status>", "<name/>"])
+def test_no_value_is_no_attribute(value: str) -> None:
+    """A word that the SDK does not know, and an empty tag, are None: the state lacks them."""
+    assert states_of(f"<hosts><host id='a'>{value}</host></hosts>".encode()) == [
+        {"": "Host", "_id": "a"}
+    ]
+    twice = f"<hosts><host id='a'><cluster><name>x</name>{value}</cluster></host></hosts>"
+    assert ("_name" in states_of(twice.encode())[0]["_cluster"]) is (value != "<name/>")
+
+
 def states_of(data: bytes, kind: Kind = HOSTS, tables: Tables = TABLES) -> Any:
     return parser.parse(data, kind, tables).states
 
@@ -125,6 +135,7 @@ def states_of(data: bytes, kind: Kind = HOSTS, tables: Tables = TABLES) -> Any:
         "<memory>1<b/></memory>",
         "<update_available>maybe</update_available>",
         "<link rel='nics' href='/x'><a/></link>",
+        "<link rel='nics' href='/x' title='y'/>",
         "<link rel='nics' href='/x'/><nics href='/y'/>",
         "<certificate><organization>" + "x" * 50_000 + "</organization></certificate>",
         "<x" + "x" * 60_000 + "/>",

@@ -149,7 +149,7 @@ def test_vars_show_what_was_set_or_read() -> None:
     assert "_spm" not in vars(one)
     assert one.spm is None
     assert set(vars(copy.copy(one))) == {
-        *("_id", "_href", "_name", "_comment", "_description", "_status", "_memory", "_cpu"),
+        *("_id", "_href", "_name", "_comment", "_status", "_memory", "_cpu"),
         *("_summary", "_nics", "_tags"),
     }
 

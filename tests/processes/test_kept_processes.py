@@ -85,6 +85,26 @@ def test_children_of_a_class_unit_are_ended_before_its_answer_is_read(calls_of, 
         assert processes_with(marker) == []
 
 
+def test_a_child_that_comes_back_from_the_plugins_code_answers_nothing(calls_of):
+    """It is ended, with a word on stderr; the answer is the parent's, and the next call's too."""
+    calls = calls_of(
+        "import os\n"
+        "def do_filter(hosts, vm, properties):\n"
+        "    child = os.fork()\n"
+        "    if not child and properties['how'] == 'raises':\n"
+        "        raise ValueError\n"
+        "    if child:\n"
+        "        os.waitpid(child, 0)\n"
+        "    print(os.getpid() == os.getsid(0))\n"
+        "    return hosts if child else []\n"
+    )
+    for how in ("returns", "raises"):
+        result = calls.call(how=how)
+        assert (result.value, result.stdout) == (HOSTS, "True\n")
+        assert result.stderr.startswith("a child that the plugin forked came back")
+    assert calls.replaced == {}
+
+
 @pytest.mark.parametrize(
     ("change", "ends", "message"),
     [

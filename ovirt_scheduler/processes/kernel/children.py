@@ -15,6 +15,7 @@ from typing import Optional
 
 _PAUSE = 0.005  # seconds between two checks
 _READ_BYTES = 4096
+_WALL = 0x40000000  # __WALL: also children that end without SIGCHLD, as clone(2) can make them
 
 
 def reset_signals(handled: Iterable[signal.Signals]) -> None:
@@ -54,7 +55,7 @@ def reap(known: Collection[int], most: int = 256) -> Iterator[tuple[int, int]]:
             return
         if ended.si_pid in known:
             kill(ended.si_pid)
-        pid, status = os.waitpid(ended.si_pid, 0)
+        pid, status = os.waitpid(ended.si_pid, _WALL)
         if pid in known:
             yield pid, status
 
@@ -88,7 +89,7 @@ def one_has_ended() -> bool:
 
 
 def _first_ended() -> Optional[os.waitid_result]:
-    return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT | _WALL)
 
 
 def kill_all(killed: Iterable[int]) -> None:

@@ -263,8 +263,8 @@ class _Status:
 
     @property
     def memory(self) -> int:
-        """Bytes of memory that are this process's own, swapped out or not."""
-        return self.number("RssAnon") + self.number("VmSwap")
+        """Bytes of memory that this process has in use, swapped out or not, but for its files."""
+        return self.number("RssAnon") + self.number("RssShmem") + self.number("VmSwap")
 
     def difference(self) -> str:
         """The first line that differs, after the word for it; empty where none does."""

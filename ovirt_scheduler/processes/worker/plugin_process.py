@@ -69,6 +69,10 @@ if TYPE_CHECKING:
 KEPT_OUTPUT = 1 << 20  # bytes of each stream that may be a class unit's answer (contract 5.4)
 _MOST_HELD = 1 << 16  # bytes of each stream that go with the answer
 
+_A_CHILD_CAME_BACK = (
+    b"a child that the plugin forked came back from the plugin's code and was ended; end it with "
+    b"os._exit(0)\n"
+)
 _CHILDREN_SECONDS = 1.0  # for what a call left running to be gone, once it is killed
 
 
@@ -126,6 +130,7 @@ class PluginProcess:
         self._limits = setup.limits
         self._daemon = daemon
         self._connection = os.fstat(daemon.fileno())[1:3]  # inode and device
+        self._pid = os.getpid()
         self._own = [module.name for module in setup.plugin.modules]
         self._finder = modules.finder_of(setup.plugin)
         self._outputs: list[_Output] = []
@@ -161,7 +166,14 @@ class PluginProcess:
             self._send(frames.pack(frames.READY, nonce, grown))
 
     def _send(self, whole: bytes) -> None:
-        """Send frames; end the process where the plugin closed the connection."""
+        """Send frames; end the process where the plugin closed the connection.
+
+        A child that the plugin forked ends here too: it has come back from the plugin's code, and
+        the daemon waits for its parent.
+        """
+        if os.getpid() != self._pid:
+            os.write(2, _A_CHILD_CAME_BACK)
+            os._exit(os.EX_SOFTWARE)
         try:
             connected = os.fstat(self._daemon.fileno())[1:3] == self._connection
         except OSError:

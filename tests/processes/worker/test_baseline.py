@@ -21,7 +21,7 @@ pytestmark = pytest.mark.long
 
 IMPORTS = (
     "atexit, builtins, contextvars, ctypes, decimal, faulthandler, gc, io, json, locale, logging, "
-    "os, random, resource, signal, socket, subprocess, sys, threading, time, tracemalloc, types, "
+    "mmap, os, random, resource, signal, socket, subprocess, sys, threading, time, tracemalloc, types, "
     "warnings, _thread, ovirt_scheduler.processes.protocol.frames, ovirtsdk4.types"
 )
 PLUGIN = """
@@ -189,6 +189,7 @@ faulthandler | faulthandler | faulthandler.is_enabled() | faulthandler.enable()
 garbage collection | gc callback | gc.callbacks | gc.callbacks.append(lambda *_: None)
 decimal | decimal's template | decimal.DefaultContext | decimal.DefaultContext.prec = 5
 memory | memory | hasattr(json, '_trace') | json._trace = b'x' * (32 << 20)
+memory | shared memory | hasattr(json, '_trace') | json._trace = mmap.mmap(-1, 32 << 20); json._trace.write(b'x' * (32 << 20))
 """)]  # fmt: skip
 if sys.version_info >= (3, 12):
     REPLACED.append(
@@ -202,6 +203,13 @@ if len(os.sched_getaffinity(0)) > 1:
         Change(
             "affinity", "sorted(os.sched_getaffinity(0))",
             "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})", "affinity",
+        )
+    )  # fmt: skip
+if os.uname().machine == "x86_64":
+    REPLACED.append(
+        Change(
+            "child without SIGCHLD", "children()",
+            "LIBC.syscall(56, 0, 0, 0, 0, 0) or time.sleep(3600)", "child processes",  # clone(2)
         )
     )  # fmt: skip
 if os.getuid() == 0:

@@ -36,6 +36,7 @@ from ovirt_scheduler.clusters.services import ClusterServices
 from ovirt_scheduler.errors import (
     ConfigError,
     EngineUnavailable,
+    InternalError,
     SchedulerError,
     UnreadableDocument,
 )
@@ -140,9 +141,12 @@ class ClusterDrive:
             self._failures = 0
         except SchedulerError as error:
             problem = error
-            if isinstance(error, (EngineUnavailable, UnreadableDocument)):
-                pause = min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2**self._failures)
-                self._failures = min(self._failures + 1, 10)
+        except Exception as error:  # noqa: BLE001  the thread goes on, as do the other clusters
+            problem = InternalError(f"looking after it failed: {type(error).__name__}: {error}")
+            problem.__cause__ = error
+        if isinstance(problem, (EngineUnavailable, UnreadableDocument, InternalError)):
+            pause = min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2**self._failures)
+            self._failures = min(self._failures + 1, 10)
         self._report(problem)
         now = time.monotonic()
         if balance:
@@ -343,6 +347,12 @@ class ClusterDrive:
         if isinstance(problem, ConfigError):
             place = {"file": problem.file, "line": problem.line}
             _log.error("cluster %(cluster)s: %(reason)s", {**fields, **place})
+        elif isinstance(problem, InternalError):
+            _log.error(
+                "cluster %(cluster)s: looking after it failed; it is tried again",
+                {"cluster": self.name},
+                exc_info=problem.__cause__,
+            )
         else:
             _log.warning("cluster %(cluster)s: %(reason)s", fields)
 

@@ -95,19 +95,30 @@ class DriveMemory:
         since_epoch = time.time() - time.monotonic()
         _convert_times(memory, lambda monotonic: monotonic + since_epoch)
         with self._lock:
+            memory.taking = self._clusters[name].taking  # meanwhile somebody may have asked for it
             self._saved[name] = memory
-            try:
-                write_state(self._file, records.dump(self._saved))
-            except OSError as error:
-                if not self._warned:
-                    _log.warning(
-                        "%(file)s cannot be written: %(reason)s; after a restart schedulers may "
-                        "hear of a change of status twice, and migrations are not followed",
-                        {"file": str(self._file), "reason": error.strerror},
-                    )
-                self._warned = True
-            else:
-                self._warned = False
+            self._write()
+
+    def take(self, name: str) -> None:
+        """Have a cluster taken over at the next look, also after a restart; any thread may."""
+        with self._lock:
+            for clusters in (self._clusters, self._saved):
+                clusters.setdefault(name, ClusterMemory()).taking = True
+            self._write()
+
+    def _write(self) -> None:
+        try:
+            write_state(self._file, records.dump(self._saved))
+        except OSError as error:
+            if not self._warned:
+                _log.warning(
+                    "%(file)s cannot be written: %(reason)s; after a restart schedulers may "
+                    "hear of a change of status twice, and migrations are not followed",
+                    {"file": str(self._file), "reason": error.strerror},
+                )
+            self._warned = True
+        else:
+            self._warned = False
 
     def _read(self) -> dict[str, ClusterMemory]:
         """What is in the file, its times since the epoch."""

@@ -120,7 +120,7 @@ class ClusterOwnership:
             raise SchedulerError(
                 f"this daemon makes no migrations of {self._cluster}: set drive = on, and reload it"
             )
-        self._memory.taking = True
+        self._store.take(self._cluster)
 
     def settle(self) -> None:
         """Find out whether the daemon drives the cluster; for the cluster's thread."""

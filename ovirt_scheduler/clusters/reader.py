@@ -157,6 +157,7 @@ class ClusterReader:
     def _hosts(
         self, former: ClusterState, statistics: bool = False
     ) -> tuple[dict[str, HostState], list[EngineReply]]:
+        self.look_at = 0.0  # if this look fails, the next one asks again
         read = self._executor.read_hosts
         hosts, replies = self._pages("hosts", self._search, read, statistics)
         if not hosts:

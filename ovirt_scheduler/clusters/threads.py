@@ -139,15 +139,8 @@ class _ClusterThread(threading.Thread):
 
     def run(self) -> None:
         while not self._ends.is_set():
-            again = time.monotonic() + _WATCH_EVERY
             self._news.clear()
             with self._lock:
                 named, self._named = self._named, frozenset()
-            try:
-                again = self.cluster.run_due(named)
-            except Exception:  # noqa: BLE001  the other clusters go on, and so does this one
-                _log.exception(
-                    "cluster %(cluster)s: looking after it failed; it is tried again",
-                    {"cluster": self.cluster.name},
-                )
+            again = self.cluster.run_due(named)
             self._news.wait(max(0.0, again - time.monotonic()))

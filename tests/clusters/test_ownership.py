@@ -94,6 +94,21 @@ def test_a_takeover_in_the_middle_of_a_reload_holds(tmp_path):
     assert following.mark == former.mark
 
 
+def test_a_takeover_holds_over_a_restart_before_the_next_look(tmp_path):
+    """Whoever was told that the daemon drives the cluster goes home."""
+    driver = begin(tmp_path / "driver")
+    begin(tmp_path)
+    store = DriveMemory(tmp_path / "clusters.json")
+    standby = ownership_of(store)
+    standby.heard([driver.mark])
+    standby.settle()
+    assert standby.driven_by == Mark.read(driver.mark).daemon
+    standby.take()
+    store.save("Default")
+    again = begin(tmp_path)
+    assert (again.driven_by, Mark.read(again.mark).taken) == ("", True)
+
+
 def test_a_copied_state_folder_makes_no_twin(tmp_path):
     """A daemon on another machine has a mark of its own; on the same one it keeps it."""
     own = Mark.read(begin(tmp_path).mark)

@@ -219,6 +219,19 @@ def test_a_page_that_fails_in_the_middle_changes_nothing(engine, cluster):
     assert look(cluster, calls=True).state == before.state
 
 
+def test_after_a_look_that_failed_the_next_one_asks_again(engine, cluster):
+    """Else an engine that is away would seem to be back."""
+    look(cluster)
+    engine.broken = Reply(503, "text/html", "<html>")
+    with pytest.raises(EngineUnavailable):
+        look(cluster, calls=True)
+    engine.broken = None
+    cluster._inventory._retry_at = 0.0
+    before = len(engine.queries)
+    look(cluster)
+    assert [query.path for query in engine.queries[before:]] == ["hosts", "vms"]
+
+
 def test_a_stop_ends_the_asking(engine, asking, executor):
     """A cluster of hundreds of pages keeps no daemon from its end."""
     stopping = threading.Event()

@@ -1,0 +1,42 @@
+"""Looks at a cluster that fail, whatever the reason: the thread goes on, and asks less often."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from ovirt_scheduler.clusters import drive
+from ovirt_scheduler.clusters.drive import ClusterDrive
+from ovirt_scheduler.clusters.memory import DriveMemory
+from ovirt_scheduler.clusters.plans import Plans
+from ovirt_scheduler.clusters.services import ClusterServices
+from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.settings.config import ClusterSettings
+from tests.support.rest_server import RestServer
+
+
+@pytest.fixture
+def services(tmp_path):
+    """Those of a daemon that has no schedulers, which cannot be: each look is a bug."""
+    with RestServer(tmp_path, tls=False) as engine:
+        inventory = Inventory(engine.settings())
+        plans, memory = Plans(lambda _: None), DriveMemory(tmp_path / "clusters.json")
+        yield ClusterServices(plans, memory, inventory, None, None, None)
+        inventory.close()
+
+
+def test_a_bug_is_told_once_and_tried_again_less_and_less_often(services, caplog, monkeypatch):
+    """The log has its traceback, and the status what it was."""
+    monkeypatch.setattr(drive, "_SHORTEST_PAUSE", 0.01)
+    cluster = ClusterDrive(ClusterSettings("Default", "default", {}, 60.0, 0.0), services)
+    pauses = []
+    for _ in range(4):
+        began = time.monotonic()
+        pauses.append(cluster.run_due(frozenset()) - began)
+        time.sleep(pauses[-1])
+    assert pauses == sorted(pauses)
+    assert pauses[3] >= 0.08
+    assert caplog.text.count("cluster Default: looking after it failed; it is tried again") == 1
+    assert caplog.text.count("Traceback") == 1
+    assert "looking after it failed: AttributeError" in cluster.state().problem

@@ -34,7 +34,7 @@ _FILES = {
 }
 _ENVIRONMENT = {
     "STATE_DIRECTORY": "The folder for the certificate and the last good plugins. systemd sets it.",
-    "XDG_STATE_HOME": "In which that folder lies, for others than root.",
+    "XDG_STATE_HOME": "In which that folder lies, for others than root and the daemon's user.",
     "PYTHONPATH": "Each entry stands for $PYTHONPATH in plugins_path.",
     "NOTIFY_SOCKET, WATCHDOG_USEC": "Where systemd is told how the daemon is, and how often; see "
     "sd_notify(3).",

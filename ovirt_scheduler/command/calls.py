@@ -16,8 +16,8 @@ from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import certificate_report
 from ovirt_scheduler.history import store
 from ovirt_scheduler.history.reader import Reader
+from ovirt_scheduler.security.addresses import url_host
 from ovirt_scheduler.server.http import listening
-from ovirt_scheduler.settings.values import url_host
 
 _AS_ROOT = "sudo reads the state folder, for which none needs to run"
 

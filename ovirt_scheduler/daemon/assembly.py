@@ -34,6 +34,7 @@ from ovirt_scheduler.history.tally import Tally
 from ovirt_scheduler.model.daemon_state import DaemonState
 from ovirt_scheduler.model.requests import Pages
 from ovirt_scheduler.security import certificates, trust
+from ovirt_scheduler.security.addresses import is_loopback
 from ovirt_scheduler.security.certificates import Description
 from ovirt_scheduler.security.clients import Clients
 from ovirt_scheduler.server.http.handler import ServerSettings
@@ -44,7 +45,7 @@ from ovirt_scheduler.server.pages.access import Access
 from ovirt_scheduler.server.pages.site import Site
 from ovirt_scheduler.server.pages.status import Status
 from ovirt_scheduler.settings.config import Settings
-from ovirt_scheduler.settings.values import Drive, is_loopback
+from ovirt_scheduler.settings.values import Drive
 
 _log = logging.getLogger(__name__)
 
@@ -249,10 +250,19 @@ def _lock(state: Path) -> Optional[int]:
         so.
 
     Raises:
-        ConfigError: another daemon has it.
+        ConfigError: another daemon has it, or this is root's and the folder another user's.
     """
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        owner = state.stat().st_uid
+        if os.geteuid() == 0 and owner != 0:
+            name = trust.user_name(owner)
+            raise ConfigError(
+                f"is the state folder of the user {name}, who could not use what root's daemon "
+                f"leaves there; run the daemon as {name} (systemctl start ovirt-scheduler), or set "
+                "STATE_DIRECTORY to another folder",
+                str(state),
+            )
         descriptor = os.open(state / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         _log.warning(

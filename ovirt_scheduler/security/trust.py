@@ -68,7 +68,7 @@ def exposure(path: Path) -> Optional[str]:
         if readers:
             mend = f"chmod 600 {shlex.quote(str(path))}"
             if status.st_uid != os.geteuid():  # else it could no longer be read
-                mend = f"chown {_user(os.geteuid())} {shlex.quote(str(path))} && {mend}"
+                mend = f"chown {user_name(os.geteuid())} {shlex.quote(str(path))} && {mend}"
             problem = f"can be read by {_WHO[readers]}; mend it: {mend}"
     return problem
 
@@ -132,11 +132,11 @@ def _private(place: Path, gid: int) -> bool:
 
 
 def _belonging(place: Path, status: os.stat_result, path: Path) -> str:
-    who = _user(os.geteuid())
+    who = user_name(os.geteuid())
     wanted = "not root" if who == "root" else f"neither root nor {who}, who runs this"
     command = "chown -h root" if stat.S_ISLNK(status.st_mode) else "chown root"
     return (
-        f"{_shown(place, path)}belongs to {_user(status.st_uid)}, {wanted}; "
+        f"{_shown(place, path)}belongs to {user_name(status.st_uid)}, {wanted}; "
         f"mend it: {command} {shlex.quote(str(place))}"
     )
 
@@ -152,7 +152,8 @@ def _shown(place: Path, path: Path) -> str:
     return "" if place == path else f"{place}, on the way to it, "
 
 
-def _user(uid: int) -> str:
+def user_name(uid: int) -> str:
+    """A user's name, or the number of one without."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -21,10 +21,11 @@ from ovirt_scheduler.model.plugins import PluginUser
 from ovirt_scheduler.model.requests import AnswerForm, EngineScores, Pages, WantedUnit
 from ovirt_scheduler.model.units import Kind, OnFailure
 from ovirt_scheduler.security import trust
+from ovirt_scheduler.security.addresses import is_loopback
 from ovirt_scheduler.settings import syntax
 from ovirt_scheduler.settings.file import ConfFile
 from ovirt_scheduler.settings.table import CLUSTER, PLUGIN, SCHEDULER
-from ovirt_scheduler.settings.values import PYTHON_PATH, Drive, is_loopback
+from ovirt_scheduler.settings.values import PYTHON_PATH, Drive
 
 CLUSTER_NAME = re.compile(r"[\w.-]{1,40}")
 
@@ -38,6 +39,7 @@ _MEANT_TO_LOOK_ON = re.compile(rb"""(?mi)^[ \t]*shadow[ \t]*=[ \t]*['"]?true\b""
 _CLOSE_THE_DOOR = "set ssl_client_ca, or say allow_unauthenticated = true"
 
 DEFAULT_FILE = Path("/etc/ovirt/scheduler/scheduler.conf")
+SYSTEM_STATE = Path("/var/lib/ovirt-scheduler")  # of the daemon that systemd starts
 
 
 @dataclass(frozen=True)
@@ -274,8 +276,8 @@ def state_folder(environ: Mapping[str, str], uid: int) -> Path:
     folder = environ.get("STATE_DIRECTORY", "").split(":")[0]  # systemd may set several
     if folder:
         return Path(folder)
-    if uid == 0:
-        return Path("/var/lib/ovirt-scheduler")
+    if uid == 0 or _belongs(SYSTEM_STATE, uid):
+        return SYSTEM_STATE
     state = environ.get("XDG_STATE_HOME", "")
     if state.startswith("/"):  # the XDG specification has relative paths ignored
         return Path(state) / "ovirt-scheduler"
@@ -289,6 +291,13 @@ def state_folder(environ: Mapping[str, str], uid: int) -> Path:
                 "set STATE_DIRECTORY"
             ) from None
     return Path(home) / ".local" / "state" / "ovirt-scheduler"
+
+
+def _belongs(path: Path, uid: int) -> bool:
+    try:
+        return path.stat().st_uid == uid
+    except OSError:
+        return False
 
 
 def _check_trust(file: Path) -> None:

@@ -15,11 +15,9 @@ from typing import Any, Callable, Optional, Union
 from urllib.parse import urlsplit
 
 from ovirt_scheduler.model.units import MOST_UNITS
+from ovirt_scheduler.security.addresses import is_loopback
 
 PYTHON_PATH = "$PYTHONPATH"  # stands for each entry of the variable in plugins_path
-
-# Listening addresses to which localhost leads.
-_LOCALHOST = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::")  # noqa: S104  nothing is bound here
 
 
 class Drive(Enum):
@@ -145,21 +143,6 @@ def _url(text: str) -> str:
         raise ValueError(text)
     parts.port  # noqa: B018 -- raises ValueError where it is no port
     return text.rstrip("/")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address is this machine's own. No name but localhost is looked up."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def url_host(address: str) -> str:
-    """The host of a URL with which this machine reaches a listening address."""
-    if address in _LOCALHOST:
-        return "localhost"
-    return f"[{address}]" if ":" in address else address
 
 
 def _match(pattern: str, text: str) -> re.Match[str]:

@@ -3,31 +3,53 @@
 from __future__ import annotations
 
 import os
+import pwd
 import signal
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from tests.support.paths import PROJECT
 from tests.support.waiting import wait_until
 
 
-def test_a_second_daemon_on_a_state_folder_does_not_start(tmp_path, start_daemon):
-    """It says so; when the first has been killed, it does."""
-    first = start_daemon(settings="ssl = false", folder=tmp_path)
-    second = subprocess.run(
+def refused(folder: Path, state: Path) -> str:
+    """What a daemon says that does not start, as its settings are wrong."""
+    ended = subprocess.run(
         [sys.executable, "-m", "ovirt_scheduler", "serve", "--config",
-         str(tmp_path / "scheduler.conf"), "--plugins", str(PROJECT / "plugins")],
+         str(folder / "scheduler.conf"), "--plugins", str(PROJECT / "plugins")],
         cwd=PROJECT,
-        env={**os.environ, "STATE_DIRECTORY": str(first.state)},
+        env={**os.environ, "STATE_DIRECTORY": str(state)},
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )  # fmt: skip
-    assert second.returncode == 78
-    assert f"{first.state}: another daemon uses this state folder; stop it" in second.stderr
+    assert ended.returncode == 78
+    return ended.stderr
+
+
+def test_a_second_daemon_on_a_state_folder_does_not_start(tmp_path, start_daemon):
+    """It says so; when the first has been killed, it does."""
+    first = start_daemon(settings="ssl = false", folder=tmp_path)
+    second = refused(tmp_path, first.state)
+    assert f"{first.state}: another daemon uses this state folder; stop it" in second
     first.stop(signal.SIGKILL)
     assert start_daemon(settings="ssl = false", folder=tmp_path).stop() == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="giving a folder away takes root")
+def test_root_does_not_serve_with_the_state_of_another_user(tmp_path):
+    """Nothing is left there that this user's daemon could not write."""
+    (tmp_path / "scheduler.conf").write_text("ssl = false\nlistening_port = 0\n")
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    nobody = pwd.getpwnam("nobody").pw_uid
+    os.chown(state, nobody, -1)
+    assert f"{state}: is the state folder of the user nobody" in refused(tmp_path, state)
+    assert list(state.iterdir()) == []
 
 
 def test_a_conf_file_that_lost_its_end_is_told(tmp_path, start_daemon):

@@ -259,6 +259,15 @@ def test_it_runs_as_its_own_user_with_its_own_folders(running):
     assert owners(running) == FOLDERS
 
 
+def test_the_daemons_user_asks_it_without_naming_its_folder(running):
+    """Though that user's home folder has a place for state, too."""
+    asked = running.run(
+        "env", "HOME=/var/lib/ovirt-scheduler", "setpriv", f"--reuid={USER}", f"--regid={USER}",
+        "--clear-groups", "ovirt-scheduler", "status",
+    )  # fmt: skip
+    assert "Certificate ends in" in asked
+
+
 def test_it_goes_by_the_old_proxys_name_too(running):
     """Units and habits that name ovirt-scheduler-proxy find it."""
     assert show(running, "Id", "ovirt-scheduler-proxy.service") == UNIT

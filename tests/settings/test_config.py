@@ -406,6 +406,15 @@ def test_the_state_folder_follows_the_environment_and_the_user(environ, uid, fol
     assert config.state_folder(environ, uid) == Path(folder)
 
 
+def test_the_daemons_user_finds_the_daemons_state(tmp_path, monkeypatch):
+    """In the system's folder, which belongs to this user; another user has one of their own."""
+    monkeypatch.setattr(config, "SYSTEM_STATE", tmp_path)
+    owner = tmp_path.stat().st_uid
+    environ = {"HOME": "/h", "XDG_STATE_HOME": "/x"}
+    assert config.state_folder(environ, owner) == tmp_path
+    assert config.state_folder(environ, owner + 1) == Path("/x/ovirt-scheduler")
+
+
 def test_a_user_without_a_home_has_to_say_where_state_goes():
     """An unknown uid, as in a container, gets told what to set."""
     with pytest.raises(ConfigError, match="set STATE_DIRECTORY"):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ovirt_scheduler.model.units import Kind, OnFailure
-from ovirt_scheduler.settings.values import TYPES, Key, is_loopback, url_host
+from ovirt_scheduler.settings.values import TYPES, Key
 
 
 @pytest.mark.parametrize(
@@ -122,37 +122,3 @@ def test_choices_of_an_enum_are_its_members():
     assert Key("k", "choice", None, "", choices=OnFailure).cast("reject") is OnFailure.REJECT
     several = Key("k", "choices", None, "", choices=Kind).cast("balance, filter")
     assert several == frozenset({Kind.BALANCE, Kind.FILTER})
-
-
-@pytest.mark.parametrize(
-    ("host", "loopback"),
-    [
-        ("localhost", True),
-        ("127.0.0.1", True),
-        ("127.8.8.8", True),
-        ("::1", True),
-        ("0.0.0.0", False),
-        ("::", False),
-        ("10.0.0.1", False),
-        ("localhost.example.com", False),
-        ("", False),
-    ],
-)
-def test_loopback_is_what_stays_on_the_machine(host, loopback):
-    """A name that would have to be looked up does not count as loopback."""
-    assert is_loopback(host) is loopback
-
-
-@pytest.mark.parametrize(
-    ("address", "host"),
-    [
-        *((address, "localhost") for address in ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::")),
-        ("127.0.0.2", "127.0.0.2"),
-        ("192.0.2.5", "192.0.2.5"),
-        ("2001:db8::5", "[2001:db8::5]"),
-        ("scheduler.example.com", "scheduler.example.com"),
-    ],
-)
-def test_the_host_that_leads_to_a_listening_address(address, host):
-    """By the name that every certificate of ours has, where that leads there."""
-    assert url_host(address) == host

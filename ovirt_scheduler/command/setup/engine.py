@@ -18,7 +18,7 @@ from ovirt_scheduler.command.setup.step import Plan, Step
 from ovirt_scheduler.command.setup.steps import Certificate
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.security import certificates, trust
-from ovirt_scheduler.settings.values import url_host
+from ovirt_scheduler.security.addresses import url_host
 
 OLD_PLUGINS = "/usr/share/ovirt-scheduler-proxy/plugins"
 ADOPTED = f"{CONF_FOLDER}/old-plugins"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Collection
 from typing import Optional
 from urllib.parse import urlsplit
 
 from ovirt_scheduler.model.requests import Pages
+from ovirt_scheduler.security.addresses import is_loopback
 
 
 class Access:
@@ -58,15 +58,3 @@ def host_name(host: str) -> Optional[str]:
     if not named or split.username is not None or split.path or split.query:
         return None
     return named.rstrip(".").lower()
-
-
-def is_loopback(address: str) -> bool:
-    """Whether it is ``localhost`` or a loopback address."""
-    if address == "localhost":
-        return True
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    mapped = getattr(parsed, "ipv4_mapped", None)
-    return (mapped or parsed).is_loopback

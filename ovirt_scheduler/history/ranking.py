@@ -1,7 +1,8 @@
 """Ranks the hosts of a decision by their costs, and as they would rank without one of the units.
 
-Factors and raw costs of a decision are kept, so this is exact: each sum is made anew, with the
-bound that it would have had (contract 3.6). A decision is the struct of contract 8.1.
+Factors and raw costs of a decision are kept, so this is exact: without a unit each sum is made
+anew, with the bound that it would have had (contract 3.6). A decision is the struct of contract
+8.1.
 """
 
 from __future__ import annotations
@@ -47,9 +48,20 @@ def live_units(decision: Decision, kind: Kind) -> list[Part]:
 
 def ranking(decision: Decision) -> Ranking:
     """The hosts by their totals."""
-    live = {unit["name"] for unit in live_units(decision, Kind.COST_FUNCTION)}
-    shares = _shares(decision, len(live), live)
-    return Ranking({host: sum(of_host.values()) for host, of_host in shares.items() if of_host})
+    looking_on, totals = shadows(decision), {}
+    for host in decision.get("hosts", ()):
+        counted = [c["weighted"] for c in host.get("costs", ()) if c["unit"] not in looking_on]
+        if counted:
+            totals[host["id"]] = sum(counted)
+    return Ranking(totals)
+
+
+def put_totals(decision: Decision) -> None:
+    """Add to each host with costs their sum, and its rank."""
+    found = ranking(decision)
+    for host in decision["hosts"]:
+        if host["id"] in found.totals:
+            host["total"], host["rank"] = found.totals[host["id"]], found.places[host["id"]]
 
 
 def without_each(decision: Decision) -> dict[str, Ranking]:

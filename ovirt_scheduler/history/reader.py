@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import sqlite3
 import time
 import urllib.parse
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Union
 
 from ovirt_scheduler.errors import HistoryUnreadable
 from ovirt_scheduler.history import recording, schema
@@ -42,7 +41,7 @@ class Recorded(NamedTuple):
 
     record: Record
     request: Record
-    documents: Sequence[DocumentOf]
+    documents: list[DocumentOf]
 
 
 class Reader:
@@ -68,8 +67,7 @@ class Reader:
         except ValueError:
             return None
         with self._open() as db:
-            found = _records(db, "decisions.id = ?", (number,), 1)
-        return found[0] if found else None
+            return next(iter(_records(db, "decisions.id = ?", (number,)).values()), None)
 
     def decisions(self, query: Query) -> list[Record]:
         """The records that fit, the newest first.
@@ -78,13 +76,10 @@ class Reader:
             HistoryUnreadable: the file cannot be read, or not in time.
         """
         numbers, values = _matching(query)
+        values["limit"] = min(query.limit, MOST_ROWS)
+        where = f"decisions.number IN ({numbers} ORDER BY number DESC LIMIT :limit)"
         with self._open() as db:
-            return _records(
-                db,
-                f"decisions.number IN ({numbers} ORDER BY number DESC LIMIT ?)",
-                (*values, min(query.limit, MOST_ROWS)),
-                MOST_ROWS,
-            )
+            return [*_records(db, where, values).values()]
 
     def recorded(self, query: Query, limit: Optional[int] = None) -> list[int]:
         """The numbers of the recorded decisions that fit, the oldest first.
@@ -101,8 +96,8 @@ class Reader:
                 return []
             rows = db.execute(
                 f"SELECT decision FROM recordings WHERE decision IN ({numbers}) "  # noqa: S608
-                "ORDER BY decision DESC LIMIT ?",
-                (*values, -1 if limit is None else limit),
+                "ORDER BY decision DESC LIMIT :limit",
+                {**values, "limit": -1 if limit is None else limit},
             ).fetchall()
         return [number for (number,) in reversed(rows)]
 
@@ -115,30 +110,26 @@ class Reader:
         Raises:
             HistoryUnreadable: as for ``decisions``.
         """
-        marks = _marks(numbers)
+        among = f"IN ({', '.join('?' * len(numbers))})"
         with self._open() as db:
-            found = _records(db, f"decisions.number IN ({marks})", numbers, len(numbers))
-            requests = db.execute(
-                "SELECT number, id, request FROM decisions JOIN recordings ON decision = number "  # noqa: S608
-                f"WHERE number IN ({marks})",
-                tuple(numbers),
-            ).fetchall()
-            documents: dict[int, list[DocumentOf]] = {number: [] for number, *_ in requests}
+            records = _records(db, f"decisions.number {among}", numbers)
+            recorded = {
+                number: Recorded(records[number], json.loads(request), [])
+                for number, request in db.execute(
+                    f"SELECT decision, request FROM recordings WHERE decision {among}",  # noqa: S608
+                    numbers,
+                )
+                if number in records
+            }
             for number, role, of_engine, document in db.execute(
                 "SELECT decision, role, of_engine, document FROM recorded_documents "  # noqa: S608
-                f"WHERE decision IN ({marks}) ORDER BY decision, place",
-                tuple(numbers),
+                f"WHERE decision {among} ORDER BY place",
+                numbers,
             ):
-                documents[number].append(DocumentOf(Role(role), bool(of_engine), document))
-            by_id = {
-                schema.id_of(each): (json.loads(request), documents[number])
-                for number, each, request in requests
-            }
-        return [
-            Recorded(record, *by_id[record["id"]])
-            for record in reversed(found)
-            if record["id"] in by_id
-        ]
+                if number in recorded:
+                    found = DocumentOf(Role(role), bool(of_engine), document)
+                    recorded[number].documents.append(found)
+        return [recorded[number] for number in sorted(recorded)]
 
     def document(self, number: int) -> bytes:
         """A recorded document, in UTF-8; empty where it is gone.
@@ -233,86 +224,74 @@ def _has_recordings(db: sqlite3.Connection) -> bool:
     return bool(version != 1)
 
 
-def _matching(query: Query) -> tuple[str, list[object]]:
-    """SQL that selects the numbers of the decisions that fit, and the values of its marks."""
-    conditions, values = _conditions(query)
-    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-    if query.vm is not None:
-        joined = "decisions JOIN vm_decisions ON decision = number"
-        return f"SELECT number FROM {joined} {where}", values  # noqa: S608
+# What each member of a query selects by.
+_CONDITIONS = {
+    "vm": """vm_decisions.vm IN (
+        SELECT number FROM names WHERE id = :vm UNION SELECT number FROM names WHERE name = :vm)""",
+    "host": """host_set IN (SELECT host_set FROM host_set_members WHERE host IN (
+        SELECT number FROM names WHERE id = :host
+        UNION SELECT number FROM names WHERE name = :host))""",
+    "cluster": "cluster = :cluster",
+    "method": "method = :method",
+    "since": "time >= :since",
+    "until": "time < :until",
+}
+
+
+def _matching(query: Query) -> tuple[str, dict[str, object]]:
+    """SQL that selects the numbers of the decisions that fit, and its parameters."""
+    values = {name: value for name, value in vars(query).items() if value not in (None, ())}
+    for name in {"since", "until"} & values.keys():
+        values[name] = round(values[name] * 1000)
+    conditions = [condition for name, condition in _CONDITIONS.items() if name in values]
+    outcomes = {f"outcome{n}": outcome for n, outcome in enumerate(values.pop("outcomes", ()))}
+    of_unit = ["unit = :unit"] if "unit" in values else []
+    if outcomes:
+        of_unit.append(f"outcome IN ({', '.join(f':{name}' for name in outcomes)})")
+    if of_unit:
+        sets = f"SELECT unit_set FROM unit_set_members WHERE {' AND '.join(of_unit)}"  # noqa: S608
+        conditions.append(f"unit_set IN ({sets})")
     # The index has all that is looked for, and is some tenth of the table.
-    index = "newest" if query.cluster is None else "decisions_by_cluster"
-    return f"SELECT number FROM decisions INDEXED BY {index} {where}", values  # noqa: S608
-
-
-_NAMED = "(SELECT number FROM names WHERE id = ? UNION SELECT number FROM names WHERE name = ?)"
-
-
-def _conditions(query: Query) -> tuple[list[str], list[object]]:
-    """What fits a query, and the values in the order of their marks."""
-    parts: list[tuple[str, tuple[object, ...]]] = []
+    table = "decisions INDEXED BY newest"
     if query.vm is not None:
-        parts.append((f"vm_decisions.vm IN {_NAMED}", (query.vm, query.vm)))
-    if query.host is not None:
-        sets = f"SELECT host_set FROM host_set_members WHERE host IN {_NAMED}"  # noqa: S608
-        parts.append((f"host_set IN ({sets})", (query.host, query.host)))
-    of_unit = {"unit": () if query.unit is None else (query.unit,), "outcome": query.outcomes}
-    asked = {column: values for column, values in of_unit.items() if values}
-    if asked:
-        wanted = " AND ".join(f"{column} IN ({_marks(values)})" for column, values in asked.items())
-        sets = f"SELECT unit_set FROM unit_set_members WHERE {wanted}"  # noqa: S608
-        parts.append((f"unit_set IN ({sets})", tuple(itertools.chain(*asked.values()))))
-    columns = (
-        ("cluster = ?", query.cluster),
-        ("method = ?", query.method),
-        ("time >= ?", None if query.since is None else round(query.since * 1000)),
-        ("time < ?", None if query.until is None else round(query.until * 1000)),
-    )
-    parts += [(condition, (value,)) for condition, value in columns if value is not None]
-    conditions = [condition for condition, _ in parts]
-    return conditions, [value for _, values in parts for value in values]
-
-
-def _marks(values: Sequence[object]) -> str:
-    return ", ".join("?" * len(values))
-
-
-_SELECT = (
-    "SELECT decisions.id, time, method, names.id, names.name, host_set, unit_set, body "
-    "FROM decisions LEFT JOIN names ON names.number = vm"
-)
-_NEWEST_FIRST = "ORDER BY decisions.number DESC LIMIT ?"
+        table = "decisions JOIN vm_decisions ON decision = number"
+    elif query.cluster is not None:
+        table = "decisions INDEXED BY decisions_by_cluster"
+    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    return f"SELECT number FROM {table} {where}", {**values, **outcomes}  # noqa: S608
 
 
 def _records(
-    db: sqlite3.Connection, where: str, values: Sequence[object], limit: int
-) -> list[Record]:
-    rows = db.execute(f"{_SELECT} WHERE {where} {_NEWEST_FIRST}", (*values, limit)).fetchall()
+    db: sqlite3.Connection, where: str, values: Union[Sequence[object], Mapping[str, object]]
+) -> dict[int, Record]:
+    """The records by their numbers, the newest first."""
+    rows = db.execute(
+        "SELECT decisions.number, decisions.id, time, method, names.id, names.name, host_set, "  # noqa: S608
+        "units, body FROM decisions LEFT JOIN unit_sets ON unit_sets.number = unit_set "
+        f"LEFT JOIN names ON names.number = vm WHERE {where} ORDER BY decisions.number DESC",
+        values,
+    ).fetchall()
     host_sets: dict[int, Sequence[Named]] = {}
-    unit_sets: dict[int, str] = {}
-    for *_, host_set, unit_set, _ in rows:
+    said = 0
+    for *_, host_set, units, _ in rows:
         if host_set not in host_sets:
             host_sets[host_set] = _hosts(db, host_set)
-        if unit_set not in unit_sets:
-            unit_sets[unit_set] = _one(db, "units", "unit_sets", unit_set)
-    of_host = {number: 1 + len(json.loads(units)) for number, units in unit_sets.items()}
-    said = sum(len(host_sets[hosts]) * of_host[units] for *_, hosts, units, _ in rows)
+        said += len(host_sets[host_set]) * (1 + len(json.loads(units)))
     if said > _MOST_SAID:
         raise HistoryUnreadable(
             f"the decisions asked for say {said:,} things of hosts, and {_MOST_SAID:,} are read at "
             "once; ask for less: a smaller limit, a VM or a shorter time"
         )
-    return [
-        schema.unpack(
-            (number, at), method, None if vm is None else (vm, name),
-            host_sets[host_set], unit_sets[unit_set], body,
+    return {
+        number: schema.unpack(
+            (each, at), method, None if vm is None else (vm, name), host_sets[host_set], units, body
         )
-        for number, at, method, vm, name, host_set, unit_set, body in rows
-    ]  # fmt: skip
+        for number, each, at, method, vm, name, host_set, units, body in rows
+    }
 
 
 def _hosts(db: sqlite3.Connection, host_set: int) -> Sequence[Named]:
-    members = json.loads(_one(db, "hosts", "host_sets", host_set))
+    (members,) = db.execute("SELECT hosts FROM host_sets WHERE number = ?", (host_set,)).fetchone()
     found = {
         number: (each, name)
         for number, each, name in db.execute(
@@ -321,12 +300,4 @@ def _hosts(db: sqlite3.Connection, host_set: int) -> Sequence[Named]:
             (host_set,),
         )
     }
-    return [found[member] for member in members]
-
-
-def _one(db: sqlite3.Connection, column: str, table: str, number: int) -> str:
-    (found,) = db.execute(
-        f"SELECT {column} FROM {table} WHERE number = ?",  # noqa: S608  names of our own
-        (number,),
-    ).fetchone()
-    return str(found)
+    return [found[member] for member in json.loads(members)]

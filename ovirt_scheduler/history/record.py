@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Optional, Union
 
@@ -140,12 +140,13 @@ def _put_units(record: Record, decision: Decision) -> None:
     else:
         _put_reasons(hosts, decision.called, answer.hosts if isinstance(answer, Migration) else ())
     _put_shadows(hosts, shadows, len(asked))
+    ranking.put_totals(record)
     if isinstance(answer, Migration):
         _put_vm(record, answer.vm, names)
         record["answer"] = {"vm": answer.vm, "hosts": list(answer.hosts)}
     elif kind is Kind.COST_FUNCTION:
-        record["answer"] = [host["id"] for host in best_first(hosts)]
-        record["decisive"] = _decisive(record)
+        record["answer"] = [*ranking.ranking(record).totals]
+        record["decisive"] = [*ranking.decisive(record)]
     elif isinstance(answer, tuple):
         record["answer"] = list(answer)
 
@@ -171,6 +172,7 @@ def _put_driver(record: Record, decision: DriverDecision) -> None:
         _put_verdicts(hosts, filters)
     _put_costs(hosts, costs, len(decision.cost_functions))
     _put_shadows(hosts, shadows, len(decision.cost_functions))
+    ranking.put_totals(record)
     answer = decision.answer
     chosen: Sequence[str] = answer if isinstance(answer, tuple) else ()
     if isinstance(answer, Mapping):
@@ -180,21 +182,9 @@ def _put_driver(record: Record, decision: DriverDecision) -> None:
         record["answer"] = list(answer) if isinstance(answer, tuple) else answer
     if execution.result is not None:
         _put_reasons(hosts, (execution.result,), chosen)
-    best = best_first(hosts)
-    if best and isinstance(answer, tuple) and answer[:1] == (best[0]["id"],):
-        record["decisive"] = _decisive(record)
-
-
-def best_first(hosts: Sequence[Record]) -> list[Record]:
-    """The hosts that have a total, the best first; of equal ones that which was given first."""
-    return sorted((host for host in hosts if "total" in host), key=lambda host: host["total"])
-
-
-def _decisive(record: Record) -> list[str]:
-    """The cost functions without any one of which another host had the lowest total."""
     best = ranking.ranking(record).best
-    without = ranking.without_each(record)
-    return [unit for unit, others in without.items() if others.best != best]
+    if best is not None and isinstance(answer, tuple) and answer[:1] == (best,):
+        record["decisive"] = [*ranking.decisive(record)]
 
 
 def _ids(hosts: Hosts) -> tuple[str, ...]:
@@ -347,7 +337,7 @@ def _put_costs(hosts: Sequence[Record], costs: Sequence[_Asked], functions: int)
 
 
 def _put_shadows(hosts: Sequence[Record], shadows: Sequence[_Asked], functions: int) -> None:
-    """Add what units in shadow said of hosts, and to each host the total of the others' costs.
+    """Add what units in shadow said of hosts.
 
     Args:
         functions: cost functions of the call that are not in shadow.
@@ -359,7 +349,6 @@ def _put_shadows(hosts: Sequence[Record], shadows: Sequence[_Asked], functions: 
             _put_verdicts_of(each, hosts, hosts)
     costs = [each for each in shadows if each.kind == Kind.COST_FUNCTION.words]
     _put_costs(hosts, costs, functions + 1)
-    put_totals(hosts, {each.wanted.name for each in costs})
 
 
 def _put_reasons(
@@ -374,20 +363,6 @@ def _put_reasons(
                 host.setdefault("verdicts", []).append(
                     {"unit": result.unit, "verdict": verdict, "reason": result.reasons[host["id"]]}
                 )
-
-
-def put_totals(hosts: Sequence[Record], shadows: Container[str] = ()) -> None:
-    """Add to each host with costs their sum, and its rank.
-
-    Args:
-        shadows: the units whose costs do not count.
-    """
-    for host in hosts:
-        costs = [each["weighted"] for each in host.get("costs", ()) if each["unit"] not in shadows]
-        if costs:
-            host["total"] = sum(costs)
-    for rank, host in enumerate(best_first(hosts), 1):
-        host["rank"] = rank
 
 
 def _hidden(value: Any, secret: str) -> Any:

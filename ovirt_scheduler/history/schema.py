@@ -20,10 +20,10 @@ import re
 import time
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from ovirt_scheduler.history import ranking
-from ovirt_scheduler.history.record import NEVER_ASKED, PASSED, Record, best_first, put_totals
+from ovirt_scheduler.history.record import REMOVED, Record
 
 VERSION = 2
 
@@ -78,7 +78,6 @@ _LETTERS = {"passed": "p", "removed": "r", "failed": "f", "never asked": "n"}
 _WORDS = {letter: word for word, letter in _LETTERS.items()}
 _PLAIN_VERDICT, _PLAIN_COST = 2, 4  # members of an entry to which nothing is added
 _COLUMNS = ("id", "time", "method", "vm", "hosts", "units")
-_RANKED, _LEFT = "ranked", "left"  # answers that follow from what else is there
 
 
 class Row(NamedTuple):
@@ -127,7 +126,7 @@ def pack(record: Record) -> Row:
     body["units"] = [{name: unit[name] for name in _OF_CALL if name in unit} for unit in units]
     body["hosts"] = _packed_hosts(hosts)
     if "answer" in body:
-        body["answer"] = _packed_answer(body["answer"], hosts)
+        body["answer"] = _packed_answer(record)
     text = as_json(body).encode()
     answer = record.get("answer")
     migrated = answer if isinstance(answer, dict) and "vm" not in answer else {}
@@ -170,9 +169,9 @@ def unpack(
         for one, call in zip(json.loads(units), calls)
     ]
     record["hosts"] = [_entity(host) for host in hosts]
-    _unpack_hosts(record["hosts"], of_hosts, record["units"])
+    _unpack_hosts(record, of_hosts)
     if answer is not None:
-        record["answer"] = _unpacked_answer(answer, record["hosts"])
+        record["answer"] = _unpacked_answer(answer, record)
     record.update(inside)
     return record
 
@@ -231,7 +230,8 @@ def _put_at(packed: dict[str, Any], name: str, place: int, entry: Record, key: s
         of_unit[str(place)] = entry[key]
 
 
-def _unpack_hosts(hosts: Sequence[Record], packed: dict[str, Any], units: Sequence[Record]) -> None:
+def _unpack_hosts(record: Record, packed: dict[str, Any]) -> None:
+    hosts = record["hosts"]
     for unit, letters in packed.get("verdicts", {}).items():
         reasons = packed.get("verdict_reasons", {}).get(unit, {})
         for place, (host, letter) in enumerate(zip(hosts, letters)):
@@ -241,7 +241,7 @@ def _unpack_hosts(hosts: Sequence[Record], packed: dict[str, Any], units: Sequen
             if str(place) in reasons:
                 verdict["reason"] = reasons[str(place)]
             host.setdefault("verdicts", []).append(verdict)
-    factors = {unit["name"]: unit["factor"] for unit in units if "factor" in unit}
+    factors = {unit["name"]: unit["factor"] for unit in record["units"] if "factor" in unit}
     for unit, costs in packed.get("costs", {}).items():
         reasons = packed.get("cost_reasons", {}).get(unit, {})
         held = packed.get("held", {}).get(unit, {})
@@ -258,36 +258,43 @@ def _unpack_hosts(hosts: Sequence[Record], packed: dict[str, Any], units: Sequen
             if key in reasons:
                 entry["reason"] = reasons[key]
             host.setdefault("costs", []).append(entry)
-    put_totals(hosts, ranking.shadows({"units": units}))
+    ranking.put_totals(record)
 
 
-def _packed_answer(answer: Any, hosts: Sequence[Record]) -> Any:
+def _packed_answer(record: Record) -> Any:
     """Ids as the places of their hosts; a word where it follows from verdicts or totals."""
+    answer = record["answer"]
     if not isinstance(answer, list):
         return answer
-    if answer == _left(hosts):
-        return _LEFT
-    if answer == [host["id"] for host in best_first(hosts)]:
-        return _RANKED
-    place_of = {host["id"]: place for place, host in enumerate(hosts)}
+    for word, derived in _DERIVED.items():
+        if answer == derived(record):
+            return word
+    place_of = {host["id"]: place for place, host in enumerate(record["hosts"])}
     return [place_of.get(each, each) for each in answer]
 
 
-def _unpacked_answer(answer: Any, hosts: Sequence[Record]) -> Any:
-    if answer == _LEFT:
-        return _left(hosts)
-    if answer == _RANKED:
-        return [host["id"] for host in best_first(hosts)]
+def _unpacked_answer(answer: Any, record: Record) -> Any:
+    if isinstance(answer, str) and answer in _DERIVED:
+        return _DERIVED[answer](record)
     if isinstance(answer, list):
+        hosts = record["hosts"]
         return [hosts[each]["id"] if isinstance(each, int) else each for each in answer]
     return answer
 
 
-def _left(hosts: Sequence[Record]) -> list[str]:
+def _left(record: Record) -> list[str]:
     """The hosts that no filter removed."""
-    stays = {PASSED, "failed", NEVER_ASKED}
     return [
         host["id"]
-        for host in hosts
-        if all(verdict["verdict"] in stays for verdict in host.get("verdicts", ()))
+        for host in record["hosts"]
+        if all(verdict["verdict"] != REMOVED for verdict in host.get("verdicts", ()))
     ]
+
+
+def _ranked(record: Record) -> list[str]:
+    """The hosts with a total, the best first."""
+    return [*ranking.ranking(record).totals]
+
+
+# Answers that follow from what else is there, by the word that is kept in their place.
+_DERIVED: dict[str, Callable[[Record], list[str]]] = {"left": _left, "ranked": _ranked}

@@ -54,6 +54,9 @@ def scored(factors, costs, **more):
         host(name, costs=[(one, factor, cost) for (one, factor), cost in zip(factors.items(), each) if cost is not None])
         for name, each in costs.items()
     ]  # fmt: skip
+    for each in (cost for one in hosts for cost in one.get("costs", ())):
+        limit = aggregate.bound(each["factor"], len(factors))
+        each["weighted"] = each["factor"] * max(-limit, min(limit, each["cost"]))
     return decision("runCostFunctions", units, hosts, [], vm=WEB, **more)
 
 

@@ -83,7 +83,8 @@ class MadeSite:
     ) -> Page:  # fmt: skip
         sent: dict[str, Sequence[str]] = {"host": ["localhost:18781"]}
         sent.update((name, [value]) for name, value in headers.items())
-        return self.site.answer(target, sent, peer, "127.0.0.1")
+        path, _, query = target.partition("?")
+        return self.site.answer(path, query, sent, peer, "127.0.0.1")
 
     def text(self, target: str) -> str:
         page = self.get(target)

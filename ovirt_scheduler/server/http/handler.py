@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Callable, Optional, Protocol
-from urllib.parse import urlsplit
 
 from OpenSSL import SSL
 
@@ -22,6 +21,7 @@ from ovirt_scheduler.server.dispatch import Dispatcher
 from ovirt_scheduler.server.http.body import BodyReader, Room
 from ovirt_scheduler.server.http.connections import Connections
 from ovirt_scheduler.server.http.head import (
+    FirstLine,
     RequestRefused,
     listed,
     read_first_line,
@@ -161,14 +161,14 @@ class ConnectionHandler:
             },
         )
         self._goes_on = False
-        allowed = "GET, HEAD" if is_page(self._path) else "POST"
+        allowed = "GET, HEAD" if is_page(self._first.path) else "POST"
         allow = [f"Allow: {allowed}"] if status is HTTPStatus.METHOD_NOT_ALLOWED else []
         headers = (*allow, "Content-Type: text/plain; charset=utf-8", "Connection: close")
         self._send(status, f"{text}\n".encode(), *headers)
 
     def _target(self) -> str:
         """Verb and path; no more of what came, which may be anything."""
-        return f"{self._command} {self._path.partition('?')[0]}" if self._command else "-"
+        return f"{self._first.method} {self._first.path}" if self._first.method else "-"
 
     def _send(self, status: HTTPStatus, body: bytes, *headers: str) -> None:
         """Begin to write an answer.
@@ -186,14 +186,14 @@ class ConnectionHandler:
             *headers,
         )
         self._output.write("\r\n".join((*head, "", "")).encode("ascii"))
-        if self._command != "HEAD":
+        if self._first.method != "HEAD":
             self._output.write(body)
 
     def _start_request(self) -> None:
         self._request_id = new_id()
         self._body: Optional[BodyReader] = None
         self._form = self._server.settings.root_form
-        self._command, self._path, self._version = "", "", ""
+        self._first = FirstLine()
 
     def _open(self) -> bool:
         """Shake hands where TLS is spoken; False, and said why, where the peer cannot be served."""
@@ -239,8 +239,8 @@ class ConnectionHandler:
         first = read_first_line(self._input)
         if first is None:
             return None
-        self._command, self._path, self._version = first
-        self._headers = read_headers(self._input, first.version)
+        self._first = first
+        self._headers = read_headers(self._input, first)
         self._goes_on = stays_open(first.version, self._headers)
         if not self._accept_target():
             return None
@@ -253,13 +253,9 @@ class ConnectionHandler:
 
     def _accept_target(self) -> bool:
         """Find the answer form that the path asks for (contract 1.3)."""
-        try:
-            path = urlsplit(re.sub("^//+", "/", self._path)).path
-        except ValueError:
-            path = ""
-        site = self._server.settings.site
+        path, site = self._first.path, self._server.settings.site
         if site is not None and is_page(path):
-            if self._command in ("GET", "HEAD"):
+            if self._first.method in ("GET", "HEAD"):
                 self._show(site)
                 return False
             self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "this is a page: read it with GET")
@@ -268,7 +264,7 @@ class ConnectionHandler:
             known = ", ".join(_PATHS)
             self._refuse(HTTPStatus.NOT_FOUND, f"there is nothing here; the paths are {known}")
             return False
-        if self._command != "POST":
+        if self._first.method != "POST":
             self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "send an XML-RPC call with POST")
             return False
         if "origin" in self._headers:  # a browser's: of any page that somebody here reads
@@ -283,7 +279,8 @@ class ConnectionHandler:
             self._refuse(HTTPStatus.BAD_REQUEST, "a GET has no body here")
             return
         address, local = self._connection.getpeername()[0], self._connection.getsockname()[0]
-        page = site.answer(self._path, self._headers, address, local)
+        path, query = self._first.path, self._first.query
+        page = site.answer(path, query, self._headers, address, local)
         level = logging.INFO if page.status in _TOLD else logging.DEBUG
         logger.log(
             level,
@@ -323,7 +320,7 @@ class ConnectionHandler:
         self._end_if_due()
         if not self._goes_on:
             headers.append("Connection: close")
-        elif self._version == "HTTP/1.0":
+        elif self._first.version == "HTTP/1.0":
             headers.append("Connection: keep-alive")
         self._send(HTTPStatus.OK, document, *headers)
         self._output.flush()

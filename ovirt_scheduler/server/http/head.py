@@ -17,7 +17,15 @@ _MAX_LINE = 65536  # bytes, without its end
 _MAX_HEADERS = 100
 
 TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105  what HTTP calls so, and no secret
-_FIRST_LINE = re.compile(rf"({TOKEN}) ([!-~]+) HTTP/([0-9])\.([0-9])")
+_FIRST_LINE = re.compile(rf"({TOKEN}) ([!\"$-~]+) HTTP/([0-9])\.([0-9])")
+_TARGET = re.compile(
+    r"""
+    (?: https?:// ( (?: \[ [0-9a-f:.]+ \] | [\w.-]+ ) (?: : [0-9]* )? ) (?= [/?] | \Z ) )?  # host
+    (?: /* (?= / ) )?  # of several slashes the last counts
+    ( [^?]* ) \?? ( .* )  # path and query
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
 _HEADER = re.compile(rf"({TOKEN}):([^\x00-\x08\x0a-\x1f\x7f]*)")
 
 Headers = Mapping[str, Sequence[str]]  # by name, in lower case: the values in their order
@@ -32,11 +40,13 @@ class RequestRefused(Exception):
 
 
 class FirstLine(NamedTuple):
-    """The first line of a request: verb, target and version."""
+    """The first line of a request: verb, target in its parts, and version."""
 
-    method: str
-    target: str
-    version: str  # HTTP/1.0, or HTTP/1.1 for that and any later 1.x
+    method: str = ""
+    host: Optional[str] = None  # None: the header Host has it
+    path: str = ""
+    query: str = ""
+    version: str = ""  # HTTP/1.0, or HTTP/1.1 for that and any later 1.x
 
 
 def read_first_line(stream: io.BufferedIOBase) -> Optional[FirstLine]:
@@ -58,17 +68,18 @@ def read_first_line(stream: io.BufferedIOBase) -> Optional[FirstLine]:
     method, target, major, minor = found.groups()
     if major != "1":
         raise RequestRefused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "speak HTTP/1.1")
-    return FirstLine(method, target, "HTTP/1.0" if minor == "0" else "HTTP/1.1")
+    host, path, query = _TARGET.fullmatch(target).groups()  # type: ignore[union-attr]
+    return FirstLine(method, host, path, query, "HTTP/1.0" if minor == "0" else "HTTP/1.1")
 
 
-def read_headers(stream: io.BufferedIOBase, version: str) -> Headers:
+def read_headers(stream: io.BufferedIOBase, first: FirstLine) -> Headers:
     """The headers, and the empty line after them; spaces and tabs round a value are taken off.
 
-    Args:
-        version: as the first line has it.
+    A host in the first line counts, and the header ``Host`` does not then (RFC 9112, 3.2.2).
 
     Raises:
-        RequestRefused: they are too long, too many, or one of them is broken.
+        RequestRefused: they are too long or too many, one of them is broken, or they do not name
+            one host.
         OSError: as the stream raises, TimeoutError among them.
     """
     status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
@@ -90,8 +101,14 @@ def read_headers(stream: io.BufferedIOBase, version: str) -> Headers:
         headers.setdefault(name.lower(), []).append(value.strip(" \t"))
     else:
         raise RequestRefused(status, f"more than {_MAX_HEADERS} header lines")
-    if version == "HTTP/1.0" and "transfer-encoding" in headers:
+    old = first.version == "HTTP/1.0"
+    if old and "transfer-encoding" in headers:
         raise bad("HTTP/1.0 has no Transfer-Encoding; send a Content-Length")
+    hosts = len(headers.get("host", ()))
+    if hosts > 1 or not (hosts or old):
+        raise bad(f"there are {hosts} Host headers; send one")
+    if first.host is not None:
+        headers["host"] = [first.host]
     return headers
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-import re
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Optional
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from ovirt_scheduler.errors import BadParameters, HistoryUnreadable
 from ovirt_scheduler.history import query
@@ -91,24 +90,19 @@ class Site:
         self._lock = threading.Lock()
 
     def answer(
-        self, target: str, headers: Mapping[str, Sequence[str]], peer: str, local: str
+        self, path: str, query: str, headers: Mapping[str, Sequence[str]], peer: str, local: str
     ) -> Page:
         """The answer to a GET, or a HEAD.
 
         Args:
-            target: of the request: a path, and a query.
+            path, query: of the request's target.
             headers: of the request, their names in lower case.
             peer: the client's address.
             local: the daemon's, as the client reached it.
         """
-        try:
-            split = urlsplit(re.sub("^//+", "/", target))
-        except ValueError:
-            return _text(404, "there is no such page; begin at /status")
-        path, asked = split.path, dict(parse_qsl(split.query))
         sent = {name: ", ".join(values) for name, values in headers.items()}
         refused = self._refused(path, sent.get("host"), peer, local)
-        return refused or self._found(path, asked, sent)
+        return refused or self._found(path, dict(parse_qsl(query)), sent)
 
     def _found(self, path: str, asked: Mapping[str, str], headers: Mapping[str, str]) -> Page:
         try:

@@ -225,7 +225,11 @@ def test_other_verbs_are_not_allowed(plain: Running, verb: str, path: str) -> No
         (post(Origin="http://localhost:18781"), 403),
         (post(Origin="null"), 403),
         (post(Origin=" "), 403),
+        (post().replace(b"Host: localhost\r\n", b""), 400),
+        (post().replace(b"Host: localhost", b"Host: localhost\r\nhost: localhost"), 400),
+        (post(path="/design#there"), 400),
         (post(path="http://["), 404),
+        (post(path="ftp://localhost/design"), 404),
         (b"hello\r\n\r\n", 400),
         (b"\x00\xff\r\n\r\n", 400),
         (b"POST /\r\n\r\n", 400),
@@ -319,11 +323,14 @@ def test_there_is_room_for_so_many_large_bodies_at_one_time(
         ),
         post().replace(b"HTTP/1.1", b"HTTP/1.7"),
         post().replace(b"Host: localhost", b"Host:"),
+        post().replace(b"1.1\r\nHost: localhost", b"1.0\r\nConnection: keep-alive"),
+        post(path="HTTP://localhost:18781/design?a=http://b"),
+        post(path="//design"),
         post(**{f"X{number}": "x" for number in range(98)}),
     ],
 )
 def test_what_http_allows_is_taken(running: Running, request_bytes: bytes) -> None:
-    """Chunks, gzip, spaces and tabs, letters beyond ASCII, any case, HTTP/1.7, 100 headers."""
+    """Chunks, gzip, spaces and tabs, any case, whole addresses, HTTP/1.0 and 1.7, 100 headers."""
     connection = running.connect()
     connection.sendall(request_bytes + post())
     assert [reply.value for reply in replies(connection, 2)] == ["design", "design"]

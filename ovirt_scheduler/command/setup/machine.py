@@ -11,6 +11,7 @@ import os
 import pwd
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -67,11 +68,20 @@ class Machine:
         return f"/{place.relative_to(self.root)}"
 
     def read(self, name: str) -> Optional[bytes]:
-        """The content of a file, or None if it does not exist."""
+        """The content of a file, or None if it does not exist.
+
+        Raises:
+            StepFailed: it cannot be read, or is no plain file; at a pipe this would wait for good.
+        """
+        place = self.path(name)
         try:
-            return self.path(name).read_bytes()
+            if not stat.S_ISREG(place.stat().st_mode):
+                raise StepFailed(f"{place}: is not a plain file; see what it is, and move it away")
+            return place.read_bytes()
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise StepFailed(f"{place}: cannot be read: {error.strerror}") from None
 
     def write(self, name: str, data: bytes, mode: int = 0o644) -> None:
         """Write a file whole or not at all; make the folders above it."""

@@ -51,15 +51,15 @@ def load(machine: Machine) -> Optional[Record]:
     """Read the record of a machine, or give None if nothing was set up.
 
     Raises:
-        StepFailed: it cannot be read.
+        StepFailed: it cannot be read, or is no record of setup's.
     """
+    data = machine.read(FILE)
     try:
-        data = machine.read(FILE)
         return None if data is None else records.load(data, Record)
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise StepFailed(
-            f"{machine.path(FILE)}: cannot be read ({error}); remove it to have everything looked "
-            "at afresh: what is there already stays"
+            f"{machine.path(FILE)}: is no record of setup's ({error}); remove it to have "
+            "everything looked at afresh: what is there already stays"
         ) from None
 
 

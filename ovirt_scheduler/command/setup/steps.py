@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -103,8 +104,17 @@ class Folder(Step):
     user: str  # who owns it
 
     def plan(self) -> Plan:
-        """Plan to make the folder, or to take the permission to write from others."""
+        """Plan to make the folder, or to take the permission to write from others.
+
+        Raises:
+            StepFailed: it is a link, where systemd wants a folder to give to the daemon.
+        """
         place = self.machine.path(self.name)
+        if place.is_symlink() and self.user == USER:
+            raise StepFailed(
+                f"{self.name}: is a link, with which systemd does not start the daemon; put a "
+                f"folder in its place, or mount {place.readlink()} there"
+            )
         if not place.exists():
             words = f"make the folder {self.name}, mode {self.mode:04o}, of {self.user}"
             return Plan(words, self._make, note=lambda: add(self.record.folders, self.name))
@@ -130,9 +140,11 @@ class Folder(Step):
         """Plan to remove the folder if setup made it and it holds nothing but the daemon's own."""
         machine = self.machine
         place = machine.path(self.name)
-        if not place.exists():
+        if not os.path.lexists(place):
             return Plan(f"nothing to undo: no folder {self.name}")
-        if self.name not in self.record.folders or place.is_symlink():
+        if place.is_symlink():
+            return Plan(f"kept: {self.name}, which is a link now")
+        if self.name not in self.record.folders:
             return Plan(f"kept: the folder {self.name}, which was there before")
         stay = [entry for entry in place.iterdir() if machine.name(entry) not in machine.gone]
         held = sorted({entry.name for entry in stay} - _DAEMONS_OWN.get(self.name, set()))
@@ -244,9 +256,9 @@ class Certificate(Step):
         place = self.machine.path(self.name)
         if not place.exists():
             return Plan("nothing to undo: no certificate")
-        file = certificates.files_in(place).certificate
-        present = checksum(file.read_bytes()) if file.exists() else None
-        if self.record.certificate != present:
+        present = self.machine.read(self.machine.name(certificates.files_in(place).certificate))
+        ours = present is not None and self.record.certificate == checksum(present)
+        if place.is_symlink() or not ours:
             return Plan(f"kept: {self.name}, which setup did not make")
         words = f"remove the certificate in {self.name}"
         return Plan(words, self._remove, removes=self.name)

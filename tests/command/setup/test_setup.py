@@ -198,6 +198,35 @@ def test_remove_keeps_every_file_that_was_edited(root, setup):
         assert at(root, name).read_bytes() == data
 
 
+def test_a_folder_that_became_a_link_stays_with_what_it_leads_to(root, setup, tmp_path):
+    """On removal; another run refuses one that systemd would not give to the daemon."""
+    setup()
+    elsewhere = root / "srv"
+    elsewhere.mkdir()
+    (elsewhere / "history.sqlite").touch()
+    at(root, STATE).rmdir()
+    at(root, STATE).symlink_to("../../srv")
+    status, told = setup()
+    assert status == 1
+    assert f"{STATE}: is a link, with which systemd does not start the daemon" in told
+    status, told = setup("--remove")
+    assert status == 0
+    assert f"kept: {STATE}, which is a link now\n" in told
+    assert at(root, STATE).is_symlink()
+    assert (elsewhere / "history.sqlite").exists()
+
+
+def test_a_certificate_that_is_a_pipe_holds_up_nobody(root, setup):
+    """The daemon's user, who could make one, is not waited for."""
+    setup()
+    folder = at(root, STATE) / "certificate"
+    folder.mkdir()
+    os.mkfifo(folder / "certificate.pem")
+    status, told = setup("--remove")
+    assert status == 1
+    assert "certificate.pem: is not a plain file" in told
+
+
 @pytest.mark.parametrize("mode", [0o775, 0o757])
 def test_a_folder_that_others_may_write_is_closed(root, setup, mode):
     """To its group and to everybody; once."""
@@ -295,6 +324,18 @@ def test_a_record_that_cannot_be_read_is_told(root, setup, rubbish):
     status, told = setup()
     assert status == 1
     assert "remove it to have everything looked at afresh" in told
+
+
+def test_a_record_that_is_out_of_reach_is_not_to_be_removed(root, setup):
+    """It is good, and without it nothing could be undone."""
+    (root / "var").mkdir()
+    (root / "var/lib").write_text("in the way")
+    status, told = setup("--dry-run")
+    assert status == 1
+    assert (
+        told
+        == f"ovirt-scheduler: {at(root, install_record.FILE)}: cannot be read: Not a directory\n"
+    )
 
 
 def test_remove_is_for_all_of_it(setup):

@@ -201,7 +201,7 @@ class Exchange:
             else:
                 self.differs = reason(frame, self.former)
                 self._end(State.NOT_BEGUN)
-        elif frame.kind not in _OF_AN_ANSWER or frame.nonce != self.nonce:
+        elif frame.kind not in _OF_AN_ANSWER or frame.nonce != self.nonce or self._knows(frame):
             self._mislead("it answered out of turn")
         elif frame.kind == frames.DIFFERS:
             self.differs = reason(frame, self.nonce)
@@ -213,6 +213,12 @@ class Exchange:
             for kind, payload in self.last_output.items():
                 (self.stdout if kind == frames.STDOUT else self.stderr).feed(payload)
             self._end(State.ANSWERED)
+
+    def _knows(self, frame: frames.Frame) -> bool:
+        """Whether such a frame came before; without end, they would keep this thread busy."""
+        return frame.kind in self.last_output or (
+            frame.kind == frames.DIFFERS and bool(self.differs)
+        )
 
     def _mislead(self, problem: str) -> None:
         self.problem = f"its answer cannot be read: {problem}"

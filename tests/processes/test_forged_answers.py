@@ -75,6 +75,8 @@ def test_an_answer_that_is_none_is_a_failure_of_its_unit(executor, unit_named, t
         {"kind": "r"},  # READY before the answer
         {"kind": "t"},  # a task, in the wrong direction
         {"kind": "x"},
+        {"kind": "1", "times": "2"},  # output twice
+        {"kind": "d", "times": "2"},  # why it ends twice
     ],
 )
 def test_what_comes_out_of_turn_is_a_failure_of_its_unit(executor, unit_named, how):

@@ -145,6 +145,27 @@ def test_an_exception_of_the_plugin_costs_no_process(calls_of):
     assert calls.replaced == {}
 
 
+@pytest.mark.parametrize(
+    "raised", ["Meta('E', (Exception,), {})()", "SystemExit(Loud())", "Odd()"], ids="CEA"
+)
+def test_an_exception_that_cannot_be_shown_is_a_failure_all_the_same(calls_of, raised):
+    """Its class, its ``repr`` and its attributes are the plugin's, and may raise in turn."""
+    calls = calls_of(
+        "class Meta(type):\n"
+        "    __name__ = property(lambda found: 1 / 0)\n"
+        "class Loud:\n"
+        "    def __repr__(self): raise ValueError\n"
+        "class Odd(Exception):\n"
+        "    def __getattribute__(self, name): raise KeyError(name)\n"
+        "def do_filter(hosts, vm, properties):\n"
+        f"    raise {raised}\n"
+    )
+    result = calls.call()
+    assert result.outcome is Outcome.RAISED
+    assert result.message == "an exception that cannot be shown"
+    assert {*calls.replaced} <= {"exit"}
+
+
 @pytest.mark.long
 def test_a_process_that_has_used_up_its_processor_time_is_replaced(calls_of):
     """``cpu_limit`` holds for a call; a process that had so much in all ends after its answer."""

@@ -226,6 +226,14 @@ def _line_of(source: Source, line: Optional[int]) -> str:
 
 
 def _load_fault(candidate: Candidate, error: BaseException) -> FileFault:
+    try:
+        return _shown_fault(candidate, error)
+    except BaseException:  # noqa: BLE001  its class, its texts and its code are the plugin's too
+        message = "loading it raised an exception that cannot be shown; mend the file"
+        return FileFault(candidate.source.path, None, message)
+
+
+def _shown_fault(candidate: Candidate, error: BaseException) -> FileFault:
     file, line = _own_frame(candidate, error)
     if isinstance(error, SyntaxError) and error.filename:  # of a helper
         texts = {source.path: source for source in candidate.neighbours}

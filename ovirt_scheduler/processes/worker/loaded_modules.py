@@ -25,7 +25,8 @@ _NEEDED = (
 _ELSEWHERE = {"os.environ", "time.tzname", "time.timezone", "time.altzone", "time.daylight"}
 _PACKAGE = __name__.partition(".")[0]
 _zip, _view = zip, memoryview  # bound before a plugin could put others in their place
-_SDK = "ovirtsdk4.types"  # whose classes are looked at like modules: every answer is made of them
+# Modules whose classes are looked at, too: entities and connections are made of them.
+_SDK = ("ovirtsdk4", "ovirtsdk4.service", "ovirtsdk4.services", "ovirtsdk4.types")
 
 
 _Versions = Union[bytes, list[list[object]]]
@@ -91,11 +92,11 @@ class LoadedModules:
             # Of sys, which changes all the time, baseline looks at what is to stay.
             if isinstance(module, ModuleType) and module is not sys:
                 self._watch(name, vars(module))
-        if _SDK in new:
-            for found in vars(new[_SDK]).values():
-                if isinstance(found, type):
-                    (content,) = gc.get_referents(vars(found))  # of the proxy: the class's dict
-                    self._watch(f"{_SDK}.{found.__name__}", content)
+            if name in _SDK:
+                for found in vars(module).values():
+                    if isinstance(found, type) and found.__module__ == name:
+                        (content,) = gc.get_referents(vars(found))  # of the proxy: the class's dict
+                        self._watch(f"{name}.{found.__name__}", content)
         self._renew()  # what was added as well
         self._modules = {**sys.modules}
         self._order = [*self._modules.values()]

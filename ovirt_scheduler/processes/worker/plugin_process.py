@@ -238,10 +238,12 @@ class PluginProcess:
             answer = _refusal(error)
         except BadAnswer as error:
             answer = messages.pack_failure(Outcome.BAD_ANSWER, one_line(str(error)))
+        except MemoryError as error:
+            return _raised(self._plugin, error), "out of memory"
+        except SystemExit as error:
+            return _raised(self._plugin, error), "exit"
         except BaseException as error:  # noqa: BLE001  a plugin may raise anything
-            ends = "out of memory" if isinstance(error, MemoryError) else ""
-            ends = "exit" if isinstance(error, SystemExit) else ends
-            return _raised(self._plugin, error), ends
+            return _raised(self._plugin, error), ""
         finally:
             self._end_output()
         return answer, ""
@@ -453,7 +455,16 @@ def _read_printed(task: PrintedTask, said: messages.Said = messages.SILENT) -> b
 
 
 def _raised(code: PluginCode, error: BaseException) -> bytes:
-    """The message of a call whose plugin raised, with the plugin's own lines of the traceback."""
+    """The message of a call whose plugin raised."""
+    try:
+        what, trace = _described(code, error)
+    except BaseException:  # noqa: BLE001  its class, its text and its code are the plugin's too
+        what, trace = "an exception that cannot be shown", ""
+    return messages.pack_failure(Outcome.RAISED, what, trace)
+
+
+def _described(code: PluginCode, error: BaseException) -> tuple[str, str]:
+    """What was raised, in a line, and the plugin's own lines of the traceback."""
     own = {module.path for module in code.modules}
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename not in own:
@@ -474,4 +485,4 @@ def _raised(code: PluginCode, error: BaseException) -> bytes:
     place = f" ({places[-1]})" if places else ""
     lines = traceback.format_exception(type(error), error, trace or error.__traceback__)
     shown = "".join(lines)[-messages.TRACEBACK_LIMIT :].encode("utf-8", "replace").decode("utf-8")
-    return messages.pack_failure(Outcome.RAISED, one_line(what + place), shown)
+    return one_line(what + place), shown

@@ -19,7 +19,7 @@ import threading
 import time
 import warnings
 from collections.abc import Collection, Mapping
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, NamedTuple, Optional
 
 _LIBC = ctypes.CDLL(None)
 _ENVIRON = ctypes.c_void_p.in_dll(_LIBC, "environ")  # an array that ends with a null
@@ -34,6 +34,17 @@ _SEED_BYTES = 16  # by itself random.seed() asks the kernel for 2,496
 _set_wakeup = signal.set_wakeup_fd
 _notice_filters = getattr(warnings, "_filters_mutated", lambda: None)
 
+
+def _start_method() -> Any:
+    """The one of multiprocessing, which can be set once; None where that is not loaded."""
+    loaded = sys.modules.get("multiprocessing")
+    return loaded and loaded.get_start_method(allow_none=True)
+
+
+def _set_start_method(method: Optional[str]) -> None:
+    sys.modules["multiprocessing"].set_start_method(method, force=True)
+
+
 # What is asked, and set where it has changed.
 _SETTINGS: list[tuple[Callable[[], Any], Callable[[Any], object]]] = [
     (sys.getrecursionlimit, sys.setrecursionlimit),
@@ -46,6 +57,7 @@ _SETTINGS: list[tuple[Callable[[], Any], Callable[[Any], object]]] = [
     (gc.isenabled, lambda enabled: gc.enable() if enabled else gc.disable()),
     (gc.get_threshold, lambda threshold: gc.set_threshold(*threshold)),
     (_set_locale, _set_locale),
+    (_start_method, _set_start_method),
 ]
 if sys.version_info >= (3, 11):
     _SETTINGS.append((sys.get_int_max_str_digits, sys.set_int_max_str_digits))

@@ -64,3 +64,18 @@ def test_what_xml_cannot_write_is_refused_elsewhere(analyse, text, line, what):
     fault = analyse(text).fault
     assert fault.message.startswith(f"{what} has a character that XML cannot write; ")
     assert fault.line == line
+
+
+@pytest.mark.parametrize("raised", ["Meta('E', (Exception,), {})()", "SystemExit(Loud())"])
+def test_an_exception_that_cannot_be_shown_is_the_fault_of_its_file(analyse, raised):
+    """Its class and its ``repr`` are the plugin's, and may raise in turn."""
+    fault = analyse(
+        "class Meta(type):\n"
+        "    __name__ = property(lambda found: 1 / 0)\n"
+        "class Loud:\n"
+        "    def __repr__(self): raise ValueError\n"
+        f"raise {raised}\n"
+        "def do_filter(hosts, vm, properties): ...\n"
+    ).fault
+    assert fault.file.endswith("/plugin.py")
+    assert fault.message == "loading it raised an exception that cannot be shown; mend the file"

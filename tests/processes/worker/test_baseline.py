@@ -22,7 +22,7 @@ pytestmark = pytest.mark.long
 IMPORTS = (
     "atexit, builtins, contextvars, ctypes, decimal, faulthandler, gc, io, json, locale, logging, "
     "mmap, os, random, resource, signal, socket, subprocess, sys, threading, time, tracemalloc, types, "
-    "warnings, _thread, ovirt_scheduler.processes.protocol.frames, ovirtsdk4.types"
+    "warnings, _thread, ovirt_scheduler.processes.protocol.frames, ovirtsdk4.services, ovirtsdk4.types"
 )
 PLUGIN = """
 import {imports}
@@ -183,6 +183,8 @@ modules | a library's name | hasattr(json, 'trace') | json.trace = {}
 modules | sys.modules | len(sys.modules) > 9 | sys.modules = {}
 modules | our frames | ovirt_scheduler.processes.protocol.frames.send | ovirt_scheduler.processes.protocol.frames.send = None
 modules | the SDK's attribute | hosts[0].name | ovirtsdk4.types.Host.name = property(lambda _: 'trace')
+modules | the SDK's connection | ovirtsdk4.Connection.send.__name__ | ovirtsdk4.Connection.send = lambda *_: None
+modules | the SDK's services | ovirtsdk4.services.HostsService.list.__name__ | ovirtsdk4.services.HostsService.list = lambda *_: None
 modules | the SDK's class | hasattr(ovirtsdk4.types.Host, 'trace') | ovirtsdk4.types.Host.trace = 1
 atexit | atexit | atexit._ncallbacks() | atexit.register(print)
 faulthandler | faulthandler | faulthandler.is_enabled() | faulthandler.enable()
@@ -286,6 +288,8 @@ def test_with_one_call_for_each_process_nothing_is_seen_either(calls_of, change)
             "    file.write(b'x')"
         ),
         ordinary("import multiprocessing, uuid, ssl, urllib.request\nuuid.uuid4()"),
+        ordinary("multiprocessing.get_context()",
+                 "import multiprocessing\nmultiprocessing.set_start_method('spawn')"),
         ordinary("import re, fnmatch, struct\nre.compile('tr[a]ce')\nfnmatch.fnmatch('a', 'b*')"),
         ordinary("import warnings\nwarnings.warn('careful')\nwarnings.warn('deep', stacklevel=99)"),
         ordinary("import time\ntime.tzset()\ntime.strftime('%c', time.localtime(-10**9))"),

@@ -11,6 +11,8 @@ from typing import Callable, Optional, Union
 
 from ovirt_scheduler.model.units import Kind
 
+LONGEST_ID = 255  # characters of the id of a host or a VM (contract 1.4)
+
 # An id as the engine makes them (contract 3.6).
 UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 

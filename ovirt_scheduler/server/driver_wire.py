@@ -52,7 +52,7 @@ def request(
     if defined.interface == "HostSelector":
         filters = tuple(map(WantedUnit, _names(properties.pop(FILTERS, ""))))
         cost_functions = tuple(map(_factor, _names(properties.pop(COST_FUNCTIONS, ""))))
-        values.at_most_units("properties", (*filters, *cost_functions))
+        values.check_units("properties", (*filters, *cost_functions))
     return DriverRequest(
         caller,
         driver,

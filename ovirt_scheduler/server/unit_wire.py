@@ -47,6 +47,7 @@ def balance_request(caller: Caller, balance: object, hosts: object, custom: obje
         BadParameters: which parameter, and what was expected.
     """
     wanted = (WantedUnit(values.string("balance", balance)),)
+    values.check_units("balance", wanted)
     return Request(
         caller, Kind.BALANCE, wanted, values.hosts(hosts), None, values.properties(custom)
     )
@@ -55,7 +56,7 @@ def balance_request(caller: Caller, balance: object, hosts: object, custom: obje
 def _request(
     caller: Caller, kind: Kind, wanted: list[WantedUnit], hosts: object, vm: object, custom: object
 ) -> Request:
-    values.at_most_units(f"{kind.words}s", wanted)
+    values.check_units(f"{kind.value}s", wanted)
     return Request(
         caller, kind, tuple(wanted), values.hosts(hosts), values.vm(vm), values.properties(custom)
     )
@@ -127,7 +128,7 @@ def _engine_migration(decision: Decision, unit_errors: dict[str, list[str]]) -> 
 
 
 def _factors(value: object) -> list[WantedUnit]:
-    place = "cost functions"
+    place = "cost_functions"
     if isinstance(value, dict):
         value = [list(item) for item in value.items()]
     if not isinstance(value, list):

@@ -6,12 +6,22 @@ array they are ids; a VM that starts with ``<`` is a document, else an id.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
-from typing import Union
+from typing import Optional, Union
 
-from ovirt_scheduler.errors import BadParameters
-from ovirt_scheduler.model.requests import Document, Hosts, Vm, WantedUnit, is_document
-from ovirt_scheduler.model.units import MOST_UNITS
+from ovirt_scheduler.errors import BadParameters, UnreadableDocument
+from ovirt_scheduler.model.requests import (
+    LONGEST_ID,
+    Document,
+    Hosts,
+    Vm,
+    WantedUnit,
+    is_document,
+)
+from ovirt_scheduler.model.units import LONGEST_NAME, MOST_UNITS
+
+_MOST_PROPERTIES = 1 << 18  # characters of the names and values of one call's
 
 
 def type_of(value: object) -> str:
@@ -53,28 +63,39 @@ def strings(place: str, value: object) -> list[str]:
     return value
 
 
-def at_most_units(place: str, wanted: Sequence[WantedUnit]) -> None:
-    """Refuse a call that names too many policy units.
+def check_units(place: str, wanted: Sequence[WantedUnit]) -> None:
+    """Refuse a call that names too many policy units, or one that can be none's name.
 
     Raises:
-        BadParameters: more policy units than one call may name (contract 4.2a).
+        BadParameters: more policy units than one call may name, or a longer name than a unit has
+            (contract 4.2a).
     """
     if len(wanted) > MOST_UNITS:
         raise BadParameters(
             f"{place}: {len(wanted)} policy units are named; a call names at most {MOST_UNITS}"
         )
+    for unit in wanted:
+        if len(unit.name) > LONGEST_NAME:
+            raise BadParameters(
+                f"{place}: {unit.name[:40]!r}… has {len(unit.name)} characters; the name of a "
+                f"policy unit has at most {LONGEST_NAME}"
+            )
 
 
 def hosts(value: object, place: str = "hosts") -> Hosts:
     """Hosts; or, where the place is another, VMs in the same way."""
+    if isinstance(value, str) and not is_document(value):
+        raise UnreadableDocument(
+            f"{place}: a string has to be an XML document, which begins with <; send ids as an "
+            "array of strings"
+        )
     if isinstance(value, (str, bytes)):
         return _document(value)
     if not isinstance(value, list):
         raise expected(place, "an XML document as a string, or an array of ids", value)
     first: dict[str, int] = {}
     for position, each in enumerate(strings(place, value)):
-        if not each.strip():
-            raise BadParameters(f"{place}[{position}]: an empty id")
+        _check_id(place, position, each)
         if each in first:
             raise BadParameters(
                 f"{place}[{position}]: {each!r:.80} is {place}[{first[each]}] already; give it once"
@@ -89,9 +110,19 @@ def vm(value: object, place: str = "vm") -> Vm:
         return _document(value)
     if not isinstance(value, str):
         raise expected(place, "an XML document as a string, or an id", value)
-    if not value.strip():
-        raise BadParameters(f"{place}: an empty id")
+    _check_id(place, None, value)
     return value
+
+
+def _check_id(place: str, position: Optional[int], text: str) -> None:
+    if text.strip() and len(text) <= LONGEST_ID:
+        return
+    where = place if position is None else f"{place}[{position}]"
+    if len(text) > LONGEST_ID:
+        raise BadParameters(
+            f"{where}: an id of {len(text)} characters; an id has at most {LONGEST_ID}"
+        )
+    raise BadParameters(f"{where}: an empty id")
 
 
 def _document(value: Union[str, bytes]) -> Document:
@@ -102,16 +133,27 @@ def _document(value: Union[str, bytes]) -> Document:
 
 
 def properties(value: object) -> Mapping[str, str]:
-    """Some callers send nil or the empty string for none, and nil for one not given (3.7)."""
+    """Some callers send nil or the empty string for none, and nil for one not given (3.7).
+
+    Raises:
+        BadParameters: it is no struct of strings, or longer than it may be.
+    """
     if value is None or value == "":
         return {}
     if not isinstance(value, dict):
         raise expected("properties", "a struct of strings", value)
-    return {
+    given = {
         key: string(f"properties[{key!r:.80}]", item)
         for key, item in value.items()
         if item is not None
     }
+    size = sum(map(len, itertools.chain(*given.items())))
+    if size > _MOST_PROPERTIES:
+        raise BadParameters(
+            f"properties: {size} characters in names and values; at most {_MOST_PROPERTIES} are "
+            "taken"
+        )
+    return given
 
 
 def envelope(

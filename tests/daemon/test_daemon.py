@@ -153,7 +153,7 @@ TWICE = "<hosts><host id='a'/><host id='a'/></hosts>"
         ("runCostFunctions", ([["keeps_all", "2"]], IDS, "vm", {}), -32602, ["the factor of keeps_all: expected an int, not a string"]),
         ("runCostFunctions", ([["keeps_all", 1.5]], IDS, "vm", {}), -32602, ["expected an int, not a double"]),
         ("runCostFunctions", ([["keeps_all", True]], IDS, "vm", {}), -32602, ["expected an int, not a boolean"]),
-        ("runCostFunctions", ([["keeps_all"]], IDS, "vm", {}), -32602, ["cost functions[0]: expected [name, factor]"]),
+        ("runCostFunctions", ([["keeps_all"]], IDS, "vm", {}), -32602, ["cost_functions[0]: expected [name, factor]"]),
         ("runFilters", (["keeps_all"], VM, "vm", {}), 102, ["hosts", "vm"]),
         ("runFilters", (["keeps_all"], IDS, HOSTS, {}), 102, ["vm", "hosts"]),
         ("runFilters", (["keeps_all"], NO_ID, "vm", {}), 102, ["hosts", "id"]),

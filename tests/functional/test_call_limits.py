@@ -112,7 +112,7 @@ def test_a_call_names_at_most_256_units(daemon, path):
         pairs = [[name, 1] for name in names]
         for functions in (pairs, dict(pairs)):
             said = refusal(BAD_PARAMETERS, proxy.runCostFunctions, functions, IDS, "vm", {})
-            assert said == f"cost functions: {many}"
+            assert said == f"cost_functions: {many}"
         of_both = {"filters": ";".join(names[:200]), "cost_functions": ";".join(names[200:])}
         said = refusal(BAD_PARAMETERS, proxy.selectHost, "default", IDS, "vm", of_both)
         assert said == f"properties: {many}"

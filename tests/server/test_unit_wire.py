@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from ovirt_scheduler.errors import BadParameters
+from ovirt_scheduler.errors import BadParameters, UnreadableDocument
 from ovirt_scheduler.model.aggregate import weighted_sum
 from ovirt_scheduler.model.analysis import Analysis
 from ovirt_scheduler.model.decisions import Decision
@@ -66,8 +66,6 @@ def test_the_parameters_of_run_load_balancing_make_a_request():
     [
         (XML, Document(b"<hosts/>", "utf-8")),
         ("\n <hosts/>", Document(b"\n <hosts/>", "utf-8")),
-        ("no document", Document(b"no document", "utf-8")),
-        ("", Document(b"", "utf-8")),
         (b"<hosts/>", Document(b"<hosts/>")),
         (["h1"], ("h1",)),
         ([], ()),
@@ -108,6 +106,7 @@ def test_no_properties_may_be_said_in_several_ways(given, properties):
     assert filters([], HOSTS, "vm", given).properties == properties
 
 
+OF_A_NAME = "characters; the name of a policy unit has at most 128"
 F, C, B = unit_wire.filters_request, unit_wire.cost_functions_request, unit_wire.balance_request
 
 
@@ -134,17 +133,25 @@ F, C, B = unit_wire.filters_request, unit_wire.cost_functions_request, unit_wire
         (F, ([], [], "vm", {"k": datetime(2026, 1, 1)}),  # noqa: DTZ001  XML-RPC's have no zone
          "properties['k']: expected a string, not a dateTime"),
         (C, ("a", [], "vm", {}),
-         "cost functions: expected an array of [name, factor], not a string"),
-        (C, (["a"], [], "vm", {}), "cost functions[0]: expected [name, factor]"),
-        (C, ([["a", 1, 2]], [], "vm", {}), "cost functions[0]: expected [name, factor]"),
-        (C, ([[1, "a"]], [], "vm", {}), "cost functions[0][0]: expected a string, not an int"),
+         "cost_functions: expected an array of [name, factor], not a string"),
+        (C, (["a"], [], "vm", {}), "cost_functions[0]: expected [name, factor]"),
+        (C, ([["a", 1, 2]], [], "vm", {}), "cost_functions[0]: expected [name, factor]"),
+        (C, ([[1, "a"]], [], "vm", {}), "cost_functions[0][0]: expected a string, not an int"),
         (C, ([["a", 1.0]], [], "vm", {}),
-         "cost functions[0][1], the factor of a: expected an int, not a double"),
+         "cost_functions[0][1], the factor of a: expected an int, not a double"),
         (C, ({"a": True}, [], "vm", {}),
-         "cost functions[0][1], the factor of a: expected an int, not a boolean"),
+         "cost_functions[0][1], the factor of a: expected an int, not a boolean"),
         (C, ([["a", 2**31]], [], "vm", {}),
-         "cost functions[0][1], the factor of a: 2147483648 is beyond 32 bits"),
+         "cost_functions[0][1], the factor of a: 2147483648 is beyond 32 bits"),
         (B, (["a"], [], {}), "balance: expected a string, not an array"),
+        (F, ([], ["h", "i" * 256], "vm", {}),
+         "hosts[1]: an id of 256 characters; an id has at most 255"),
+        (F, ([], [], "v" * 256, {}), "vm: an id of 256 characters; an id has at most 255"),
+        (F, (["a", "u" * 129], [], "vm", {}), f"filters: '{'u' * 40}'… has 129 {OF_A_NAME}"),
+        (C, ({"u" * 129: 1}, [], "vm", {}), f"cost_functions: '{'u' * 40}'… has 129 {OF_A_NAME}"),
+        (B, ("u" * 129, [], {}), f"balance: '{'u' * 40}'… has 129 {OF_A_NAME}"),
+        (F, ([], [], "vm", {"k": "v" * 2**17, "l": "w" * 2**17}),
+         "properties: 262146 characters in names and values; at most 262144 are taken"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_with_its_parameter_and_what_was_expected(method, parameters, message):
@@ -152,6 +159,21 @@ def test_a_mistake_is_named_with_its_parameter_and_what_was_expected(method, par
     with pytest.raises(BadParameters) as caught:
         method(CALLER, *parameters)
     assert str(caught.value) == message
+
+
+def test_what_is_as_long_as_it_may_be_is_taken():
+    """Ids of 255 characters, names of 128, and properties of 262,144 in all."""
+    given = {"k": "v" * (2**18 - 1)}
+    request = filters(["u" * 128], ["h" * 255], "v" * 255, given)
+    assert request.hosts == ("h" * 255,)
+    assert request.properties == given
+
+
+def test_hosts_that_are_neither_a_document_nor_ids_are_refused():
+    """Fault 102 says what is taken; a lone id, or ids with commas between, are none."""
+    for given in ("", "a,b", "8a3e"):
+        with pytest.raises(UnreadableDocument, match=r"hosts: .* send ids as an array"):
+            filters([], given, "vm", {})
 
 
 @pytest.mark.parametrize("factor", [2**31 - 1, -(2**31), 0])

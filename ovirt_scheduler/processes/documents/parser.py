@@ -19,7 +19,7 @@ from typing import Any, Callable, NoReturn, Optional
 from xml.parsers import expat
 
 from ovirt_scheduler.errors import UnreadableDocument
-from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.model.requests import LONGEST_ID, Document
 from ovirt_scheduler.processes.documents.packing import State
 from ovirt_scheduler.processes.documents.tables import WRONG_VALUE, Field, Table, Tables
 from ovirt_scheduler.processes.documents.version3_detection import is_sign
@@ -414,6 +414,8 @@ class _Members:
     def _check_id(self, identifier: str) -> None:
         if not identifier.strip():
             self.refuse(f"{self._latest} has no id")
+        if len(identifier) > LONGEST_ID:
+            self.refuse(f"{self._latest} has an id of more than {LONGEST_ID} characters")
         if identifier in self._ids:
             self.refuse(f"{self._latest} has the id {short(identifier)} of another one")
         self._ids.add(identifier)

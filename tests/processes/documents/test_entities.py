@@ -215,6 +215,7 @@ def test_empty_text_is_not_a_missing_value() -> None:
     [
         (b"<hosts><host id='a'/><host/></hosts>", "column 22: host number 2 has no id"),
         (b"<host id=' '/>", "host number 1 has no id"),
+        (b"<host id='%s'/>" % (b"a" * 256), "number 1 has an id of more than 255 characters"),
         (
             b"<hosts>\n<host id='a'/>\n<host id='b'/><host id='a'/></hosts>",
             "hosts, line 3, column 15: host number 3 has the id a of another one",

@@ -15,7 +15,7 @@ from typing import Any, Callable, NoReturn, Optional
 
 from ovirt_scheduler.command import tables
 from ovirt_scheduler.command.tables import Shown
-from ovirt_scheduler.errors import BadUsage, NotOverwritten, NotPermitted
+from ovirt_scheduler.errors import BadInput, BadUsage, NotOverwritten, NotPermitted
 from ovirt_scheduler.history import store
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.settings import config
@@ -227,13 +227,17 @@ def settings(options: argparse.Namespace, for_daemon: bool = False) -> Settings:
 
     Raises:
         ConfigError: something in it is wrong.
-        BadUsage: ``--plugins`` names nothing.
+        BadUsage, BadInput: ``--plugins`` names nothing, or what is no folder.
     """
     settings = config.load(options.config, os.environ, for_daemon)
     if getattr(options, "plugins", None) is not None:
-        folders = tuple(Path(folder).absolute() for folder in options.plugins.split(":") if folder)
-        if not folders:
+        named = [folder for folder in options.plugins.split(":") if folder]
+        if not named:
             raise BadUsage("--plugins names no folder; leave it out to have those of the settings")
+        for folder in named if not for_daemon else ():  # which waits for one that is to come
+            if not Path(folder).is_dir():
+                raise BadInput(f"--plugins {folder}: there is no such folder")
+        folders = tuple(Path(folder).absolute() for folder in named)
         settings = replace(settings, plugins_path=folders, plugins_path_optional=frozenset())
     return settings
 

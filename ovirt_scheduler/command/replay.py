@@ -149,7 +149,7 @@ def _shown(
 ) -> Shown:
     text = "".join(f"{printable(each)}\n" for each in (*lines, *_of_differences(comparison.differ)))
     fields = {**comparison.fields(), "stopped": stopped, "problems": list(faults)}
-    return Shown(text + _sums(comparison), fields, not stopped)
+    return Shown(text + _sums(comparison), fields, not (stopped or faults))
 
 
 def _of_differences(differ: Sequence[Difference]) -> Iterator[str]:

@@ -37,7 +37,7 @@ class Side(NamedTuple):
     decisive: Sequence[str] = ()
     milliseconds: float = 0.0
     totals: Mapping[str, Any] = {}
-    said: Mapping[str, Mapping[str, object]] = {}
+    said: Mapping[str, Mapping[tuple[str, str], object]] = {}
     checksums: Mapping[str, str] = {}
 
     @classmethod
@@ -63,21 +63,27 @@ class Side(NamedTuple):
         )
 
     def differing(self, other: Side) -> list[str]:
-        """The units that said something else of a host that both asked about, or ended so."""
+        """The units that said something else of a host that both asked about, or ended so.
+
+        Where there are none, but the answers differ: those that say nothing of single hosts, as a
+        balance and a scheduler.
+        """
         if isinstance(other.made, str):
             return []
-        units = []
-        for unit in dict.fromkeys((*self.said, *other.said)):
-            mine, theirs = self.said.get(unit), other.said.get(unit)
-            if (
-                mine is None
-                or theirs is None
-                or any(mine[host] != theirs[host] for host in mine.keys() & theirs.keys())
-                # A balance or a scheduler says nothing of single hosts.
-                or (len(mine) == len(theirs) == 1 and self.answer != other.answer)
-            ):
-                units.append(unit)
-        return units
+        both = {
+            unit: (self.said.get(unit), other.said.get(unit))
+            for unit in dict.fromkeys((*self.said, *other.said))
+        }
+        units = [
+            unit
+            for unit, (mine, theirs) in both.items()
+            if mine is None
+            or theirs is None
+            or any(mine[key] != theirs[key] for key in mine.keys() & theirs.keys())
+        ]
+        if units or self.answer == other.answer:
+            return units
+        return [unit for unit, (mine, theirs) in both.items() if len(mine or theirs or ()) == 1]
 
 
 class Difference(NamedTuple):
@@ -166,11 +172,7 @@ class Comparison:
         """
         self.count += 1
         recorded, today, *changed = map(Side.of, (then, *made))
-        edited = {
-            unit
-            for unit, checksum in recorded.checksums.items()
-            if today.checksums.get(unit) != checksum
-        }
+        edited = {unit for unit, _ in recorded.checksums.items() ^ today.checksums.items()}
         self.edited.update(edited)
         otherwise = recorded.differing(today)
         if not otherwise and (recorded.answer, recorded.totals) == (today.answer, today.totals):
@@ -224,19 +226,24 @@ class Comparison:
         }
 
 
-def _said(hosts: Sequence[Record], units: Sequence[Record]) -> dict[str, dict[str, object]]:
-    """How each unit ended, and of each host that it was asked about: a verdict, or its share."""
-    said: dict[str, dict[str, object]] = {
-        unit["name"]: {} if unit["outcome"] == NOT_ASKED else {"": unit["outcome"]}
-        for unit in units
-    }
+def _said(
+    hosts: Sequence[Record], units: Sequence[Record]
+) -> dict[str, dict[tuple[str, str], object]]:
+    """How each unit ended, and of each host that it was asked about: a verdict, and its share.
+
+    A name may be that of a filter and of a cost function.
+    """
+    said: dict[str, dict[tuple[str, str], object]] = {}
+    for unit in units:
+        if "checksum" in unit:  # else there was none of that name
+            of_unit = said.setdefault(unit["name"], {})
+            if unit["outcome"] != NOT_ASKED:
+                of_unit[unit["kind"], ""] = unit["outcome"]
     for host in hosts:
-        for verdict in host.get("verdicts", ()):
-            if verdict["verdict"] != NEVER_ASKED and verdict["unit"] in said:
-                said[verdict["unit"]][host["id"]] = verdict["verdict"]
-        for cost in host.get("costs", ()):
-            if cost["unit"] in said:
-                said[cost["unit"]][host["id"]] = cost["weighted"]
+        for part, word in (("verdicts", "verdict"), ("costs", "weighted")):
+            for entry in host.get(part, ()):
+                if entry["unit"] in said and entry[word] != NEVER_ASKED:
+                    said[entry["unit"]][part, host["id"]] = entry[word]
     return said
 
 

@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Optional, Union, cast
 
@@ -45,7 +46,7 @@ def section(
     Args:
         file: a scheduler.conf that was read already; None: there is none.
         changes: of its keys, as they would stand in the file.
-        words: where the changes were said.
+        words: the option that has the changes.
 
     Raises:
         BadUsage: a change that no section may have.
@@ -55,13 +56,15 @@ def section(
         for entry in entries(content(file, ConfigError), file, ConfigError):
             if (entry.section, entry.subsection) == ("clusters", name) and entry.key:
                 found[entry.key] = entry.value
+    where = " with ".join([str(file)] * bool(found) + [words] * bool(changes))
     found.update(changes)
     lines = [f"{key} = {_quoted(value)}" for key, value in found.items()]
     try:
         text = "\n".join(["[clusters]", f"[[{name}]]", *lines])
-        return config.clusters(text.encode(), Path(words))[0]
+        made = config.clusters(text.encode(), Path(words))[0]
     except ConfigError as error:
-        raise BadUsage(f"{words}: {error.message}") from None
+        raise BadUsage(f"{where}: {error.message}") from None
+    return replace(made, file=where, lines={})  # those of the text are no lines of a file
 
 
 def _quoted(value: str) -> str:

@@ -129,6 +129,10 @@ def test_a_section_of_the_settings_is_the_policy(tmp_path, cluster):
         "[clusters]\n[[Default]]\npolicy = power_saving\n[[Night]]\nfilters = MaxVms\n"
         "properties = maximum_vm_count=20\n"
     )
+    wrong = ("--section", "Night", "--set", "hold=1", "--plugins", "demo")
+    status, _, err = run(tmp_path, "simulate", cluster, "--config", str(conf), *wrong)
+    assert status == 78
+    assert f"{conf} with --set: [clusters] [[Night]] filters: there is no filter 'MaxVms'" in err
     for more, hosts_without in (
         ((), "1"),
         (("--set", "policy=none"), "0"),
@@ -158,7 +162,8 @@ def test_plugins_that_load_slowly_are_waited_for(tmp_path, cluster):
     ("words", "status", "problem"),
     [
         (("--set", "polcy=none"), 2, "--set: [clusters] [[Default]] polcy: there is no such key; did you mean policy?"),
-        (("--against", "policy=non"), 78, "'non' is no policy of default"),
+        (("--against", "policy=non"), 78, "ovirt-scheduler: --against: [clusters] [[Default]] policy: 'non' is no policy of default"),
+        (("--plugins", "plugins:nowhere"), 66, "--plugins nowhere: there is no such folder"),
         (("--set", "none"), 2, "'none' is not of the form key=value"),
         (("--scenario", "/nowhere"), 66, "/nowhere: there is no such file"),
         (("--html", "/nowhere/x"), 73, "/nowhere/x: cannot be written: there is no folder /nowhere"),

@@ -79,6 +79,13 @@ class Mover(LoadBalancer, VmStatusChanged):
 def do_balance(hosts, properties):
     return "a vm", [host for host in hosts if host.memory > 2**30 * int(properties["least"])]
 """,
+    "Both": """
+def do_filter(hosts, vm, properties):
+    return hosts
+
+def do_score(hosts, vm, properties):
+    return {host.id: number for number, host in enumerate(hosts)}
+""",
 }
 LYNX, PUMA = id_of("lynx"), id_of("puma")
 # Memory and free memory in GiB.
@@ -138,12 +145,16 @@ def ask(daemon: Daemon, count: int, chance: random.Random) -> dict[str, Asked]:
 
 def ask_others(daemon: Daemon) -> None:
     """One call of each other kind; the VM's name says which."""
+    vm = "<vm id='v'><name>{}</name><memory>{}</memory></vm>"
+    with daemon.proxy("/engine") as proxy:  # which leaves out a unit that is not there
+        proxy.runCostFunctions([["Free", 2], ["Large", 1]], THREE, vm.format("engine's", GIB), {})
     with daemon.proxy() as proxy:
-        vm = "<vm id='v'><name>{}</name><memory>{}</memory></vm>"
         costs = [["Free", 2], ["Large", 1]]  # 64 - 60 = 4, 32 - 40 = -8, 16 - 30 = -14
         proxy.runCostFunctions(costs, THREE, vm.format("scored", GIB), {})
         properties = {"filters": "Reserve", "cost_functions": "Large=1"}  # h0 and h1 have room
         assert proxy.selectHost("default", THREE, vm.format("selected", 12 * GIB), properties) == H1
+        both = {"filters": "Both", "cost_functions": "Both=1"}
+        assert proxy.selectHost("default", THREE, vm.format("by both", GIB), both) == H0
         many = [ID.format(number) for number in range(40)]
         proxy.runFilters(["Chance"], many, "by chance \x9b", {})  # which steers a terminal
         proxy.runFilters(["Asks"], [LYNX, PUMA], "of the engine", {})
@@ -293,7 +304,7 @@ def test_what_uses_chance_or_the_engine_is_told(replay, recording):
     """And is left out of what a change does; all else comes out the same."""
     told = replay("--without", "Reserve", "-o", "json")
     assert told["unsteady"] == {"Chance": 1, "Asks": 1}
-    assert told["same"] == 37 / 39
+    assert told["same"] == 39 / 41
     assert len(told["uncertain"]) == 2
     assert not {"by chance \x9b", "of the engine"} & {each["vm"] for each in told["differ"]}
     shown = replay("--unit", "Chance")
@@ -326,6 +337,25 @@ def test_a_schedulers_selection_is_made_again(replay, recording):
     assert differ["winners"] == ["h1", "h0"]
     (differ,) = replay("--plugins", str(recording.other), *options)["differ"]
     assert (differ["refused"], differ["no_host"]) == (["h0", "h1"], True)
+    assert differ["units"] == ["Reserve"]
+    (differ,) = replay("--with", "First", "--with", "Large", "--vm", "by both", "-o", "json")[
+        "differ"
+    ]
+    assert differ["units"] == ["First", "Large"]  # and not Both, which filters and scores
+
+
+def test_a_unit_that_is_gone_and_a_plugin_that_does_not_load_are_named(
+    recording, monkeypatch, capsys, tmp_path
+):
+    """And the exit status says that something is wrong."""
+    (tmp_path / "Free.py").write_text(OTHERS["Free"], "utf-8")
+    (tmp_path / "Broken.py").write_text("import nowhere\n\ndef do_score(): pass\n", "utf-8")
+    monkeypatch.setenv("STATE_DIRECTORY", str(recording.state))
+    given = ["--plugins", str(tmp_path), "--vm", "engine's", "-o", "json"]
+    assert cli.main(["replay", "--config", str(settings(recording)), *given]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert [each["units"] for each in told["differ"]] == [["Large"]]
+    assert "Broken.py:1: " in told["problems"][0]
 
 
 def test_a_unit_in_shadow_counts_when_it_is_added(replay, recording):

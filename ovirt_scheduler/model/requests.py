@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
+import os
 import re
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Callable, Optional, Union
@@ -73,7 +73,7 @@ class WantedUnit:
 
 def new_id() -> str:
     """64 random bits."""
-    return secrets.token_hex(8)
+    return os.urandom(8).hex()
 
 
 @dataclass(frozen=True)

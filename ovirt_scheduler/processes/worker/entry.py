@@ -14,21 +14,20 @@ import sys
 import traceback
 from typing import Callable, NoReturn
 
-from ovirt_scheduler.model.tasks import Task
 from ovirt_scheduler.processes.kernel import children, prctl, titles
 from ovirt_scheduler.processes.protocol import frames
 
 DESCRIPTORS = (3, 4, 5)  # the daemon's socket, what becomes stdout, what becomes stderr
 _ASIDE = 16  # above these
 
-Do = Callable[[Task, int, socket.socket], None]
+Do = Callable[[socket.socket], None]
 
 
 def serve(do: Do, zygote: int, channel: int, stdout: int, stderr: int) -> NoReturn:
     """Be the process.
 
     Args:
-        do: does the task, given it, its nonce and the daemon's socket.
+        do: takes a task from the daemon's socket, and does it.
         zygote: its pid.
         channel: the daemon's socket, from which tasks come.
         stdout, stderr: pipes to the daemon.
@@ -36,9 +35,7 @@ def serve(do: Do, zygote: int, channel: int, stdout: int, stderr: int) -> NoRetu
     status = 0
     try:
         titles.show("waiting")
-        daemon = _enter(zygote, channel, (stdout, stderr))
-        task, nonce, _ = frames.receive_task(daemon)
-        do(task, nonce, daemon)
+        do(_enter(zygote, channel, (stdout, stderr)))
     except (EOFError, OSError):  # nobody is there to be told
         status = os.EX_UNAVAILABLE
     except MemoryError:

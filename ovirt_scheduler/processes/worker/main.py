@@ -20,7 +20,7 @@ from typing import Optional
 from ovirt_scheduler.model import records
 from ovirt_scheduler.model.analysis import Analysis, FileFault
 from ovirt_scheduler.model.plugins import Candidate
-from ovirt_scheduler.model.tasks import ANALYSIS_LIMITS, ReadTask, Setup, SplitTask, Task
+from ovirt_scheduler.model.tasks import ANALYSIS_LIMITS, ReadTask, Setup, SplitTask
 from ovirt_scheduler.processes.documents import entities
 from ovirt_scheduler.processes.kernel import limits, titles
 from ovirt_scheduler.processes.loading.analysis import analyse
@@ -30,8 +30,9 @@ from ovirt_scheduler.processes.worker.entry import DESCRIPTORS, enter_folder, fl
 from ovirt_scheduler.processes.worker.plugin_process import PluginProcess
 
 
-def do(task: Task, nonce: int, daemon: socket.socket) -> None:
-    """Become what the task says, until that ends."""
+def do(daemon: socket.socket) -> None:
+    """Become what the daemon's first task says, until that ends."""
+    task, nonce, _ = frames.receive_task(daemon)
     if isinstance(task, (ReadTask, SplitTask)):
         titles.show("reader")
         reader.serve(task, nonce, daemon, entities.read_states)

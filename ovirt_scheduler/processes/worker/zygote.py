@@ -35,7 +35,7 @@ import traceback
 from collections.abc import Sequence
 from typing import BinaryIO, NamedTuple, NoReturn, Optional
 
-from ovirt_scheduler.model.tasks import ReadTask, SplitTask, Task
+from ovirt_scheduler.model.tasks import ReadTask, SplitTask
 from ovirt_scheduler.processes.kernel import children, limits, malloc, prctl, privileges, titles
 from ovirt_scheduler.processes.protocol import frames
 from ovirt_scheduler.processes.worker import entry, loaded_modules, reader
@@ -99,7 +99,9 @@ def _fork_readers_zygote(control: socket.socket) -> tuple[_Readers, BinaryIO]:
         with os.fdopen(read_end, "rb") as tables:
             read_states = reader.by_tables(pickle.load(tables))  # noqa: S301  the zygote's
 
-        def do(task: Task, nonce: int, daemon: socket.socket) -> None:
+        def do(daemon: socket.socket) -> None:
+            reader.prepare(read_states)
+            task, nonce, _ = frames.receive_task(daemon)
             titles.show("reader")
             if isinstance(task, (ReadTask, SplitTask)):
                 reader.serve(task, nonce, daemon, read_states)

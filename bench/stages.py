@@ -44,6 +44,7 @@ _CALLS = (
     ("1 filter, 10 ids", 1, 10, False),
     ("5 filters, 10 ids", 5, 10, False),
     ("1 filter, 1,000 ids", 1, 1000, False),
+    ("1 filter, 10 hosts as XML", 1, 10, True),
     ("5 filters, 1,000 hosts as XML", 5, 1000, True),
 )
 

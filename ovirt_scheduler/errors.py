@@ -25,6 +25,7 @@ A plugin that fails while it runs is no exception: it is a ``model.CallResult``.
      +-- ScenarioError           the file of a simulation's scenario: exit status 66
      +-- ExecutorUnavailable     no zygote could be started: exit status 70
      +-- EngineUnavailable       the engine's REST API gives no answer that can be used
+     |    +-- EngineRefusal        it answers with a fault
      +-- UnreadableState         what one process packed for another is no entities
      +-- CommandError            a command cannot be done; its exit status
           +-- BadUsage             2
@@ -166,6 +167,10 @@ class ExecutorUnavailable(SchedulerError):
 
 class EngineUnavailable(SchedulerError):
     """The engine's REST API; the text says what was asked, and what came instead."""
+
+
+class EngineRefusal(EngineUnavailable):
+    """The engine answered one query with a fault; it may well answer others."""
 
 
 class UnreadableState(SchedulerError):

@@ -83,7 +83,7 @@ class Runtime:
         self._shadows = None if self.history is None else Shadows(self.executor, self.history)
         self._selections = Selections()
         # Calls under way may use a former one.
-        self._inventories: dict[EngineSettings, Inventory] = {}
+        self._inventories: dict[tuple[EngineSettings, bool], Inventory] = {}
         self.services = self.prepare(settings)
         self._bound_history(settings)
 
@@ -149,13 +149,12 @@ class Runtime:
             self.history.bound(days, size, settings.history, settings.record)
 
     def _inventory(self, settings: Settings) -> Optional[Inventory]:
-        engine = settings.engine
-        if engine is None:
+        if settings.engine is None:
             return None
-        if engine not in self._inventories:
-            self._inventories[engine] = Inventory(engine)
-        self._inventories[engine].keeps_documents = settings.record
-        return self._inventories[engine]
+        key = settings.engine, settings.record
+        if key not in self._inventories:
+            self._inventories[key] = Inventory(settings.engine, keeps_documents=settings.record)
+        return self._inventories[key]
 
     def _loader(self, settings: Settings) -> Loader:
         return Loader(settings, self.executor.analyse, SHIPPED)

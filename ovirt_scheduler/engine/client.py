@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Optional
 from urllib.parse import urlencode, urlsplit
 
 from ovirt_scheduler import __version__
-from ovirt_scheduler.errors import ConfigError, EngineUnavailable
+from ovirt_scheduler.errors import ConfigError, EngineRefusal, EngineUnavailable
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.text import writable
@@ -28,7 +28,7 @@ from ovirt_scheduler.settings.config import EngineSettings
 
 VM_PATH = "/vms/"  # and an id
 
-_MOST_BYTES = 64 << 20  # of one answer, unpacked
+MOST_BYTES = 64 << 20  # of one answer, unpacked
 _TOKEN_SECONDS = 300.0  # then a new login
 _TAKEN_SECONDS = 5.0  # for which a token is known to be good that the engine took
 _LOGOUT_SECONDS = 1.0
@@ -97,21 +97,27 @@ class EngineClient:
         self._pycurl = importlib.import_module("pycurl")
         self._idle: deque[Any] = deque()
 
-    def get(self, path: str, deadline: float) -> Optional[Document]:
+    def get(self, path: str, deadline: float, most: int = MOST_BYTES) -> Optional[Document]:
         """The XML that the engine answers; None where there is no such VM.
 
+        Args:
+            most: bytes of the answer, unpacked.
+
         Raises:
+            EngineRefusal: it answers with a fault.
             EngineUnavailable: it answers something else, or nothing in time.
         """
         url = self.url + path
         token = self._current_token(deadline)
-        reply = self._get(url, token, deadline)
+        reply = self._get(url, token, deadline, most)
         if reply.status == http.HTTPStatus.UNAUTHORIZED:  # the token has expired, or seems so
             token = self._current_token(deadline, refused=token)
-            reply = self._get(url, token, deadline)
+            reply = self._get(url, token, deadline, most)
         missing = reply.status == http.HTTPStatus.NOT_FOUND and path.startswith(VM_PATH)
-        if not missing and (reply.status != 200 or not reply.content_type.startswith(_XML)):
-            raise EngineUnavailable(f"{without_query(url)}: {reply.refusal(token)}")
+        is_xml = reply.content_type.startswith(_XML)
+        if not missing and (reply.status != http.HTTPStatus.OK or not is_xml):
+            kind = EngineRefusal if is_xml else EngineUnavailable
+            raise kind(f"{without_query(url)}: {reply.refusal(token)}")
         self._taken_at = time.monotonic()
         return None if missing else Document(reply.body)
 
@@ -167,7 +173,7 @@ class EngineClient:
             "username": settings.username,
             "password": password,
         }
-        reply = self._send(url, ["Accept: application/json"], deadline, form)
+        reply = self._send(url, ["Accept: application/json"], deadline, form=form)
         answer: object = None
         with contextlib.suppress(ValueError, RecursionError):
             answer = json.loads(reply.body)
@@ -188,14 +194,19 @@ class EngineClient:
             form = {"scope": "ovirt-app-api", "token": token}
             deadline = time.monotonic() + _LOGOUT_SECONDS
             with contextlib.suppress(EngineUnavailable):
-                self._send(f"{self._sso}/services/sso-logout", [], deadline, form)
+                self._send(f"{self._sso}/services/sso-logout", [], deadline, form=form)
 
-    def _get(self, url: str, token: str, deadline: float) -> _HttpReply:
+    def _get(self, url: str, token: str, deadline: float, most: int) -> _HttpReply:
         headers = ["Version: 4", "Accept: application/xml", f"Authorization: Bearer {token}"]
-        return self._send(url, headers, deadline)
+        return self._send(url, headers, deadline, most)
 
     def _send(
-        self, url: str, headers: list[str], deadline: float, form: Optional[dict[str, str]] = None
+        self,
+        url: str,
+        headers: list[str],
+        deadline: float,
+        most: int = MOST_BYTES,
+        form: Optional[dict[str, str]] = None,
     ) -> _HttpReply:
         """One exchange, over a connection that is open already if there is one.
 
@@ -205,7 +216,7 @@ class EngineClient:
         left = deadline - time.monotonic()
         if left <= 0:
             raise EngineUnavailable(f"{without_query(url)}: no time was left to ask it")
-        body, pycurl = _Body(), self._pycurl
+        body, pycurl = _Body(most), self._pycurl
         curl = self._idle_curl()
         try:
             curl.setopt(pycurl.URL, url)
@@ -226,7 +237,7 @@ class EngineClient:
             code, said = error.args
             reason = said or f"libcurl's error {code}"
             if body.too_large:
-                reason = f"an answer of more than {_MOST_BYTES >> 20} MiB"
+                reason = f"an answer of more than {most >> 20} MiB"
             raise EngineUnavailable(f"{without_query(url)}: {reason}") from None
         finally:
             curl.reset()  # forgets all but its open connections
@@ -241,8 +252,11 @@ class EngineClient:
 class _Body(io.BytesIO):
     """What comes in, up to a limit; libcurl gives up when less is taken than it brought."""
 
-    too_large = False
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+        self.too_large = False
 
     def write(self, data: bytes) -> int:  # type: ignore[override]
-        self.too_large = self.tell() + len(data) > _MOST_BYTES
+        self.too_large = self.tell() + len(data) > self._most
         return 0 if self.too_large else super().write(data)

@@ -19,6 +19,7 @@ from typing import NamedTuple, Optional
 from ovirt_scheduler.model.requests import UUID
 
 MOST = 1000  # in one query: 1 MB
+MOST_BYTES = 8 << 20  # of the answer
 
 _STARTED, _DONE = b"62", b"63"
 _MOST_VMS = 10_000  # that are remembered

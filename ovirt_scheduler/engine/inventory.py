@@ -20,9 +20,9 @@ from typing import Optional, cast
 from urllib.parse import urlencode
 
 from ovirt_scheduler.engine import events
-from ovirt_scheduler.engine.client import VM_PATH, EngineClient, without_query
+from ovirt_scheduler.engine.client import MOST_BYTES, VM_PATH, EngineClient, without_query
 from ovirt_scheduler.engine.events import Events, MigrationTimes
-from ovirt_scheduler.errors import EngineUnavailable
+from ovirt_scheduler.errors import EngineRefusal, EngineUnavailable
 from ovirt_scheduler.model.daemon_state import EngineState
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import UUID, Document
@@ -46,15 +46,17 @@ class Inventory:
     failure no query is sent for ``cache_seconds`` (at least 1): each fails at once for the same
     reason.
 
-    Attributes:
-        look_distance: seconds between the beginnings of two looks after events, at least.
+    Args:
         keeps_documents: whether documents are of use when they were read: where decisions are
             recorded with what they were made on.
+
+    Attributes:
+        look_distance: seconds between the beginnings of two looks after events, at least.
     """
 
-    def __init__(self, settings: EngineSettings) -> None:
+    def __init__(self, settings: EngineSettings, keeps_documents: bool = False) -> None:
         self.look_distance = settings.look_distance
-        self.keeps_documents = False
+        self.keeps_documents = keeps_documents
         self.migration_times = MigrationTimes()
         self._latest_event: Optional[int] = None
         self._client = EngineClient(settings)
@@ -148,7 +150,7 @@ class Inventory:
             EngineUnavailable: as for ``look_up``.
         """
         query = {"max": 1} if after is None else {"from": after, "max": events.MOST}
-        document = self._now(f"/events?{urlencode(query)}", deadline).data
+        document = self._now(f"/events?{urlencode(query)}", deadline, events.MOST_BYTES).data
         news = events.read(document)
         self._latest_event = after if news.latest is None else news.latest
         if after is None:
@@ -171,13 +173,18 @@ class Inventory:
         after = self._latest_event
         if after is not None and len(self.migration_times.seconds(vms)) < len(vms):
             query = urlencode({"from": after, "max": events.MOST})
-            self.migration_times.take_in(self._now(f"/events?{query}", deadline).data)
+            document = self._now(f"/events?{query}", deadline, events.MOST_BYTES).data
+            self.migration_times.take_in(document)
         return self.migration_times.seconds(vms)
 
-    def _now(self, path: str, deadline: float) -> Document:
-        """What the engine answers there, which is not kept."""
-        with self._failing_fast(deadline):
-            return cast("Document", self._client.get(path, deadline))  # only a VM may be missing
+    def _now(self, path: str, deadline: float, most: int = MOST_BYTES) -> Document:
+        """What the engine answers there, in so many bytes at most. It is not kept.
+
+        One that refuses to answer is there, so that other queries are sent nevertheless.
+        """
+        with self._failing_fast(deadline, by_refusals=False):
+            # Only a VM may be missing.
+            return cast("Document", self._client.get(path, deadline, most))
 
     def state(self) -> EngineState:
         """How the latest query ended, and how many ended how since the start."""
@@ -231,10 +238,13 @@ class Inventory:
             answer.set_exception(error)
 
     @contextlib.contextmanager
-    def _failing_fast(self, deadline: float) -> Iterator[None]:
+    def _failing_fast(self, deadline: float, by_refusals: bool = True) -> Iterator[None]:
         """Around a query: after one that failed, say so again instead of trying for a while.
 
         One that has no time left fails alone: that is no fault of the engine.
+
+        Args:
+            by_refusals: whether others fail for a while, too, where the engine refuses this one.
         """
         if time.monotonic() >= deadline:
             raise EngineUnavailable(f"{self._client.url}: no time was left to ask it")
@@ -249,10 +259,11 @@ class Inventory:
             yield
         except EngineUnavailable as error:
             with self._lock:
-                self._failure = str(error)
-                self._failing_since = self._failing_since or time.time()
                 self._answers_by["failed"] += 1
-                self._retry_at = time.monotonic() + pause
+                if by_refusals or not isinstance(error, EngineRefusal):
+                    self._failure = str(error)
+                    self._failing_since = self._failing_since or time.time()
+                    self._retry_at = time.monotonic() + pause
             raise
         with self._lock:
             self._failure = self._failing_since = None

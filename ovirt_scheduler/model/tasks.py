@@ -229,6 +229,9 @@ class Unread:
     asked: Optional[Ids] = None
 
 
+MOST_STATES = 20_000  # hosts or VMs of one document that the daemon takes up
+
+
 @dataclass(frozen=True)
 class ReadTask:
     """Read documents, and pack what is in each of them.

@@ -104,7 +104,6 @@ def test_a_takeover_holds_over_a_restart_before_the_next_look(tmp_path):
     standby.settle()
     assert standby.driven_by == Mark.read(driver.mark).daemon
     standby.take()
-    store.save("Default")
     again = begin(tmp_path)
     assert (again.driven_by, Mark.read(again.mark).taken) == ("", True)
 

@@ -12,6 +12,7 @@ from ovirt_scheduler.clusters.reader import ClusterReader
 from ovirt_scheduler.engine import inventory
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import EngineUnavailable, SchedulerError, UnreadableDocument
+from ovirt_scheduler.model.tasks import MOST_STATES
 from ovirt_scheduler.processes.documents import unpacking
 from tests.support.rest_server import Host, Reply, RestServer, Vm, id_of
 
@@ -281,9 +282,24 @@ def test_a_cluster_that_gets_the_name_of_another_is_the_one_that_is_read(engine,
     assert names(view) == ["new"]
 
 
-def test_with_documents_that_are_to_be_recorded_each_page_is_kept(engine, asking, cluster):
+def test_a_page_of_very_many_is_refused(engine, cluster):
+    """The memory that it would take is not the daemon's to give."""
+
+    def member(number):
+        return f"<vm id='00000000-0000-0000-0000-{number:012x}'/>"
+
+    members = "".join(map(member, range(MOST_STATES + 1)))
+    engine.before = lambda _: setattr(
+        engine, "broken", Reply(200, "application/xml", f"<vms>{members}</vms>")
+    )
+    with pytest.raises(UnreadableDocument, match="it tells of more than 20,000"):
+        look(cluster)
+
+
+def test_with_documents_that_are_to_be_recorded_each_page_is_kept(engine, executor):
     """A replay reads them again."""
-    asking.keeps_documents = True
+    asking = Inventory(engine.settings(cache_seconds=0), keeps_documents=True)
+    cluster = ClusterReader("Default", asking, executor, threading.Event())
     view = look(cluster, calls=True)
     assert [len(reply.asked) for reply in view.replies.vms] == [3, 3, 1]
     assert all(reply.document is not None for reply in view.replies.vms)

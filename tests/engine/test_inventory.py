@@ -10,9 +10,9 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from ovirt_scheduler.engine import client, inventory
+from ovirt_scheduler.engine import client, events, inventory
 from ovirt_scheduler.engine.inventory import Inventory
-from ovirt_scheduler.errors import EngineUnavailable
+from ovirt_scheduler.errors import EngineRefusal, EngineUnavailable
 from ovirt_scheduler.model.tasks import EngineReplies
 from ovirt_scheduler.security import certificates
 from tests.support import reading
@@ -219,7 +219,7 @@ def wrong_path(engine, _folder):
 
 
 def limited(engine, _folder):
-    engine.broken = Reply(200, "application/xml", "x" * 1001)
+    engine.broken = Reply(200, "application/xml", "x" * (client.MOST_BYTES + 1))
     return {}
 
 
@@ -244,14 +244,11 @@ def limited(engine, _folder):
         (broken(302, "text/html", ""), "HTTP 302 Found"),
         (broken(299, "", ""), "HTTP 299 with nothing"),
         (wrong_path, "HTTP 404 Not Found"),
-        (limited, "an answer of more than 0 MiB"),
+        (limited, "an answer of more than 64 MiB"),
     ],
 )  # fmt: skip
-def test_whatever_goes_wrong_is_one_line_that_names_the_url(
-    engine, tmp_path, monkeypatch, change, words
-):
+def test_whatever_goes_wrong_is_one_line_that_names_the_url(engine, tmp_path, change, words):
     """And not the password, nor the hundred ids of a search."""
-    monkeypatch.setattr(client, "_MOST_BYTES", 1000)
     settings = engine.settings(**change(engine, tmp_path))
     with pytest.raises(EngineUnavailable) as caught:
         Inventory(settings).look_up(tuple(engine.ids()), None, soon())
@@ -384,6 +381,22 @@ def test_after_a_failure_nobody_waits_again(engine, asking):
     assert len(engine.queries) == 1
     asking._retry_at = 0.0  # as when the time is over; nothing of the failure is kept
     assert asking.look_up(tuple(engine.ids()), id_of("web"), soon()).vm is not None
+
+
+def test_a_query_of_a_cluster_that_the_engine_refuses_fails_alone(engine, asking):
+    """The engine is there: calls and other clusters are not to wait for this one."""
+    with pytest.raises(EngineRefusal, match="HTTP 400 Bad Request: Operation Failed: invalid"):
+        asking.page("vms", "nonsense=1", 1, soon())
+    assert asking.look_up((), id_of("web"), soon()).vm is not None
+    assert asking.state().problem == ""
+    assert asking.state().answers == {"failed": 1, "ok": 1}
+
+
+def test_what_the_events_tell_is_bounded(engine, asking):
+    """The daemon looks through it itself, all calls waiting meanwhile."""
+    engine.broken = Reply(200, "application/xml", "<event " * (events.MOST_BYTES // 7 + 1))
+    with pytest.raises(EngineUnavailable, match="an answer of more than 8 MiB"):
+        asking.events(None, soon())
 
 
 def test_a_request_without_time_left_fails_alone(engine, asking):

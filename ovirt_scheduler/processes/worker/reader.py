@@ -20,7 +20,7 @@ from xml.parsers import expat
 
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.model.tasks import Ids, ReadTask, Role, SplitTask, Unread
+from ovirt_scheduler.model.tasks import MOST_STATES, Ids, ReadTask, Role, SplitTask, Unread
 from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.processes.documents import packing, parser, splitting, use
 from ovirt_scheduler.processes.documents.packing import State
@@ -125,6 +125,8 @@ def _read_all(task: ReadTask, read_states: ReadStates) -> tuple[bytes, list[int]
         for unread in task.documents:
             try:
                 found, note, pack = _read(unread, read_states)
+                if task.tells_states:
+                    _check_number(found)
             except UnreadableDocument as error:
                 documents.append(ReadDocument(problem=str(error)))
                 continue
@@ -157,6 +159,11 @@ def _read(unread: Unread, read_states: ReadStates) -> tuple[list[State], str, by
     finally:
         limits.unlimit_memory()
     raise parser.too_large(kind)
+
+
+def _check_number(found: Sequence[State]) -> None:
+    if len(found) > MOST_STATES:
+        raise UnreadableDocument(f"it tells of more than {MOST_STATES:,} hosts or VMs")
 
 
 def _asked(found: Sequence[State], asked: Ids, role: Role) -> tuple[list[State], str]:

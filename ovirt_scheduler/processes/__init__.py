@@ -2,14 +2,16 @@
 
 ::
 
-    executor      one request: documents are read, its plugins called in their order
-    runner        one round of calls, each in a process of its plugin; readers; analyses
+    executor      one request: which calls of its plugins there are, on what, in which order
+    places        how many calls may run at once
+    inputs        what the calls of a request are on: documents, read and packed
+    calls         calls of plugins, each in a process of its plugin: what becomes of each
+    single_use    processes that do one thing and end: readers of documents, analyses
     pool          the processes of plugins that are kept between calls, and spare ones
     kept_process  one of these processes
-    plugin_call   one call: what its process is asked, and what came of it
     exchange      one task and its answer, over sockets and pipes that never block
-    handles       the daemon's ends of the zygote and of the processes that it forks
-    places        how many calls may run at once
+    zygotes       the zygote that lives, and the next one when it dies
+    handles       the daemon's ends of a zygote and of the processes that it forks
     interpreter   how the zygote's interpreter is started
 
 ``decisions`` and what lies above import them. ``worker``, ``loading`` and ``documents`` run in the

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import enum
 import math
+import os
 import select
+import signal
 import socket
 import time
 from collections import deque
@@ -17,11 +19,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Optional
 
+from ovirt_scheduler.errors import ExecutorUnavailable
+from ovirt_scheduler.model.plugins import Limits
+from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.tasks import ENDS
 from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.processes.handles import Worker
 from ovirt_scheduler.processes.protocol import frames
 
+OUTPUT_LIMIT = 1 << 20  # bytes kept of each of a call's stdout and stderr (contract 5.4)
 SHORT = 1000  # bytes of what a worker says between answers
 _CHUNK = 1 << 16
 _OUT_OF_TURN = "spoke out of turn"
@@ -60,6 +66,10 @@ class Capture:
         """Keep these bytes, as far as there is room, and count them all."""
         self.data += data[: self._most - len(self.data)]
         self.length += len(data)
+
+    def text(self, most: int = OUTPUT_LIMIT) -> str:
+        """The first ``most`` bytes, as text."""
+        return self.data[:most].decode("utf-8", "replace")
 
 
 @dataclass(eq=False)
@@ -239,6 +249,50 @@ class Exchange:
     def due(self) -> float:
         """When to look at the time again."""
         return min(self.deadline, self.patience if self.state is State.SETTLING else self.deadline)
+
+    def how_it_ended(self, status: Optional[int], limits: Limits) -> tuple[Outcome, str]:
+        """Why a call has no answer, in a sentence for an administrator.
+
+        Args:
+            status: of its worker, as waitpid(2) gives it; None: it is not known.
+        """
+        if self.state is State.MISLED:
+            return Outcome.BAD_ANSWER, self.problem
+        if self.state is State.TIMED_OUT:
+            message = f"was killed after {self.seconds:.1f} s; its timeout is {limits.timeout:g} s"
+            if self.seconds < limits.timeout:
+                message += ", the request's time was over before"
+            return Outcome.TIMED_OUT, message
+        code = None if status is None else os.waitstatus_to_exitcode(status)
+        if code == -signal.SIGXCPU:
+            message = f"used up its cpu_limit of {limits.cpu} s of processor time"
+        elif code == frames.DISCONNECTED or (code == -signal.SIGKILL and self.worker.was_killed):
+            message = "closed descriptor 3, which connects its process with the daemon"
+        else:
+            message = self._ending(code, "its process ")
+        return Outcome.KILLED, message
+
+    def how_a_reader_ended(self, status: Optional[int]) -> str:
+        """Why a reader of documents has no answer, as the end of a sentence."""
+        if self.state is State.TIMED_OUT:
+            return "did not answer in time"
+        if self.state is State.MISLED:
+            return f"answered what cannot be read ({self.problem})"
+        return self._ending(None if status is None else os.waitstatus_to_exitcode(status))
+
+    def _ending(self, code: Optional[int], which: str = "") -> str:
+        if code is None:
+            return "ended" if self.worker.zygote.alive else "ended with the zygote"
+        if code < 0:
+            return f"died by {frames.signal_name(-code)}"
+        if code == frames.OUT_OF_MEMORY:
+            return "ran out of memory"
+        return f"ended {which}without an answer (exit status {code})"
+
+
+def never_started(status: int) -> ExecutorUnavailable:
+    """The error for a process that could not be forked."""
+    return ExecutorUnavailable(f"no process can be started: {os.strerror(-status)}")
 
 
 def reason(frame: frames.Frame, nonce: Optional[int]) -> str:

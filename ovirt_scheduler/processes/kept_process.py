@@ -8,7 +8,7 @@ import os
 import struct
 import time
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from ovirt_scheduler.model.plugins import Limits, PluginCode
 from ovirt_scheduler.processes import exchange
@@ -17,14 +17,27 @@ from ovirt_scheduler.processes.protocol import frames
 
 _PATIENCE = 0.005  # seconds for a process to settle, before another is used
 
-Key = tuple[str, int, int, int, int]
+
+class Key(NamedTuple):
+    """A version of a plugin, and its limits: a process serves calls of one key only."""
+
+    version: str
+    memory: int
+    cpu: int
+    open_files: int
+    calls_per_process: int
+
+    @property
+    def serves_one_call(self) -> bool:
+        """Whether each call gets a process of its own."""
+        return self.calls_per_process == 1
 
 
 def key_of(plugin: PluginCode, limits: Limits) -> Key:
-    """The key of a plugin's processes: its version and its limits."""
-    return (
-        plugin.version, limits.memory, limits.cpu, limits.open_files, limits.calls_per_process,
-    )  # fmt: skip
+    """The key of a plugin's processes."""
+    return Key(
+        plugin.version, limits.memory, limits.cpu, limits.open_files, limits.calls_per_process
+    )
 
 
 _nonces: list[int] = []  # asked of the kernel many at a time

@@ -33,6 +33,9 @@ from ovirt_scheduler.processes.protocol import frames
 _log = logging.getLogger(__name__)
 
 SPARE = 2  # workers of each kind forked ahead: readers; analyses and plugins' processes
+# To hand a task to a process that lives: an idle one, all spare ones and one that was just being
+# made may have been killed.
+TRIES = SPARE + 3
 
 _SETTLE_SECONDS = 1.0  # from an answer until the process has to be ready again
 _LOAD_SECONDS = 60.0  # from the setup until it has to be
@@ -251,7 +254,7 @@ class Pool:
             nonce: of the task that it had; READY to that is what the process says next.
             called: its task ran the plugin.
         """
-        if called and kept.key[-1] == 1:
+        if called and kept.key.serves_one_call:
             self.discard(kept, "calls_per_process")
             return
         now = time.monotonic()
@@ -415,14 +418,14 @@ class Pool:
 
     @staticmethod
     def _ahead_of(key: Key) -> int:
-        return _AHEAD_OF_SINGLE if key[-1] == 1 else 1
+        return _AHEAD_OF_SINGLE if key.serves_one_call else 1
 
     def _missing(self) -> Iterator[Key]:
         """The plugins in use that have too few processes; one that lacks two comes twice."""
         room = self._most - self.kept
         now = time.monotonic()
         for key in self._wanted:
-            there = len(self._idle.get(key, ())) + (0 if key[-1] == 1 else self._busy[key])
+            there = len(self._idle.get(key, ())) + (0 if key.serves_one_call else self._busy[key])
             for _ in range(there, self._ahead_of(key)):
                 if room > 0 and now >= self._failed.get(key, (0, 0.0))[1]:
                     room -= 1

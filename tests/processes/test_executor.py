@@ -381,7 +381,7 @@ def test_a_request_waits_for_a_place_and_no_longer_than_its_time(unit_named, hel
         waiting, end = held
         thread = threading.Thread(target=small.run, args=(waiting,))
         thread.start()
-        wait_until(lambda: not small._runner.places._free)
+        wait_until(lambda: not small._places._free)
         with pytest.raises(Overloaded, match="no plugin process became free"):
             small.run(job_of([unit_named("keeps_all")], seconds=0.2))
         end.touch()

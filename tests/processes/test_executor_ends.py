@@ -188,7 +188,7 @@ def test_a_request_that_closing_cuts_off_is_told_of_the_end(unit_named):
         os.kill(pid, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as pool:
         request = pool.submit(closing.run, job_of([unit]))
-        wait_until(lambda: closing._runner.places._free, suits=operator.not_)
+        wait_until(lambda: closing._places._free, suits=operator.not_)
         closing.close()
         with pytest.raises(Overloaded, match="shutting down"):
             request.result(30)

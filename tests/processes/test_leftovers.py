@@ -293,7 +293,7 @@ def test_a_stopped_zygote_holds_up_nobody_who_has_a_message_for_it(monkeypatch, 
     try:
         zygote = stuck.zygote_pid
         os.kill(zygote, signal.SIGSTOP)
-        worker = stuck._runner.pool.spare()
+        worker = stuck._pool.spare()
         for _ in range(5000):
             worker.kill()
             if "gives no sign of life" in caplog.text:

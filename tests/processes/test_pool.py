@@ -212,7 +212,7 @@ def test_a_call_that_gets_no_process_is_counted_nowhere(own, unit_named):
     own.close()
     with pytest.raises(Overloaded):
         own.run(job_of([unit]))
-    assert own._runner.pool.kept == 0
+    assert own._pool.kept == 0
 
 
 def test_idle_processes_may_be_killed_and_no_request_notices(own, unit_named):
@@ -377,12 +377,12 @@ def test_a_task_that_cannot_be_told_costs_no_process(own, unit_named):
         deep = [deep]
     unit = unit_named("keeps_all")
     own.run(job_of([unit]))
-    before = own._runner.pool.kept
+    before = own._pool.kept
     job = job_of([unit])
     job = replace(job, calls=tuple(replace(each, properties={"a": deep}) for each in job.calls))
     with pytest.raises(RecursionError):
         own.run(job)
-    assert own._runner.pool.kept == before
+    assert own._pool.kept == before
     assert own.state().replaced == {}
 
 
@@ -414,8 +414,8 @@ def test_a_process_that_was_loaded_ahead_is_replaced_as_often_as_it_is_killed(ow
 
 def _ready(executor: Executor) -> int:
     """The pid of the process that is kept of a plugin, once it is ready; else 0."""
-    with executor._runner.pool._news:
-        benches = [[*bench] for bench in executor._runner.pool._idle.values()]
+    with executor._pool._news:
+        benches = [[*bench] for bench in executor._pool._idle.values()]
     if not any(kept.ready for bench in benches for kept in bench):
         return 0
     return next((pid for pid in below(executor) if "plugin" in title(pid)), 0)
@@ -425,7 +425,7 @@ def test_a_spare_process_that_ends_as_it_is_made_is_not_kept(own, unit_named):
     """What was told of its end came too early: else a request would find it, much later."""
 
     def ended(_: bytes) -> Worker:
-        worker = own._runner._fork(frames.FORK)
+        worker = own._zygotes.fork(frames.FORK)
         worker.end()
         return worker
 
@@ -448,7 +448,7 @@ def test_what_is_asked_for_while_no_process_can_be_had_is_not_forgotten(
             refused.append(True)
             kept.want({key: (unit.plugin, unit.limits)})
             raise ExecutorUnavailable("not now")
-        return own._runner._fork(order)
+        return own._zygotes.fork(order)
 
     kept = pool.Pool(fork, 4, 1)
     kept.start()
@@ -470,7 +470,7 @@ def test_what_keeps_processes_ready_outlives_a_trouble_of_its_own(own, unit_name
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     own.want([(each.plugin, each.limits) for each in (first, second)])
-    wait_until(lambda: own._runner.pool.kept, suits=lambda seen: seen == 2)
+    wait_until(lambda: own._pool.kept, suits=lambda seen: seen == 2)
     assert caplog.text.count("cannot be kept ready") == 1
 
 
@@ -483,12 +483,12 @@ def test_many_processes_that_end_together_are_no_knot(unit_named, tmp_path):
     many = Executor(parallel=2, max_waiting=8, kept=_MANY)
     many.start()
     try:
-        zygote = many._runner._zygote
+        zygote = many._zygotes._zygote
         zygote._control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # holds few messages
         unit = unit_named("keeps_all")
         more = [replace(unit.limits, cpu=unit.limits.cpu + number) for number in range(_MANY)]
         many.want([(unit.plugin, limits) for limits in more])
-        wait_until(lambda: many._runner.pool.kept, suits=lambda seen: seen == _MANY)
+        wait_until(lambda: many._pool.kept, suits=lambda seen: seen == _MANY)
         many.keep(2)
         wait_until(lambda: zygote._workers, suits=lambda seen: len(seen) <= 2 + SPARE_BELOW)
         assert only(many.run(job_of([unit]))).value == HOSTS

@@ -24,7 +24,7 @@ class Calls:
         self._executor = executor
         self._unit = unit
         self.folder = Path(unit.plugin.folder)
-        self._pool = executor._runner.pool
+        self._pool = executor._pool
         executor.want([(unit.plugin, unit.limits)])
         self._ahead = 2 if unit.limits.calls_per_process == 1 else 1
         self._settle()

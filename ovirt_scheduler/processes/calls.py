@@ -1,0 +1,277 @@
+"""Calls of plugins' functions, each in a process of its plugin.
+
+::
+
+    make_calls ──► a process of the pool ──► an exchange ──► the call's result
+       ▲             none is ready, or it died before the task came: another process ──┐
+       └───────────────────────────────────────────────────────────────────────────────┘
+
+A plugin's failure is a result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Optional, Union
+
+from ovirt_scheduler.errors import ExecutorUnavailable
+from ovirt_scheduler.model.plugins import NO_ENGINE, Engine, Limits, PluginCode
+from ovirt_scheduler.model.results import CallResult, Outcome
+from ovirt_scheduler.model.tasks import (
+    CallInputs,
+    CallTask,
+    CheckTask,
+    Function,
+    PrintedTask,
+    Returns,
+    Task,
+)
+from ovirt_scheduler.model.text import one_line
+from ovirt_scheduler.processes import exchange
+from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT, Exchange, State
+from ovirt_scheduler.processes.kept_process import Kept, new_nonce
+from ovirt_scheduler.processes.pool import TRIES, Pool
+from ovirt_scheduler.processes.protocol import frames, messages
+from ovirt_scheduler.processes.protocol.frames import FrameError
+from ovirt_scheduler.processes.protocol.messages import Answered
+
+_GRACE = 0.25  # seconds for a process to tell that its properties' values took too long
+_LAST_SECONDS = 0.5  # for a process whose connection has ended to have ended itself
+
+
+@dataclass(frozen=True)
+class PluginCall:
+    """One call of a function of a plugin."""
+
+    function: Function
+    plugin: PluginCode
+    limits: Limits
+    inputs: CallInputs
+    properties: Mapping[str, str]
+    arguments: Mapping[str, object]
+    attributes: Mapping[str, object] = field(default_factory=dict)
+    engine: Engine = NO_ENGINE
+    checks: bool = False  # only whether the properties' values are taken: a truth
+    shown: int = OUTPUT_LIMIT  # bytes of each of stdout and stderr in its result
+
+    @property
+    def kept(self) -> int:
+        """Bytes to keep of each stream while it runs: a class unit may print its answer."""
+        return OUTPUT_LIMIT if self.function.takes_ids else self.shown
+
+    def checked(self) -> PluginCall:
+        """A copy that only checks the properties' values, and runs nothing of the plugin."""
+        return replace(
+            self,
+            function=self.function._replace(returns=Returns.TRUTH),
+            inputs=CallInputs(),
+            checks=True,
+        )
+
+    @property
+    def has_values(self) -> bool:
+        """Whether it has a value that the function's properties may refuse."""
+        properties = self.function.properties
+        return properties is not None and any(
+            each.name in self.properties for each in properties.properties
+        )
+
+    def task(self, seconds: float) -> tuple[Task, list[int]]:
+        """The task for its process, and the descriptors that go with it."""
+        if self.checks:
+            return CheckTask(self.function, self.properties, seconds), []
+        inputs = self.inputs
+        descriptors: dict[int, int] = {}  # with their places; roles may share packs
+        places = {
+            role.value: tuple(
+                (descriptors.setdefault(pack.descriptor, len(descriptors)), pack.sizes)
+                for pack in packs
+            )
+            for role, packs in inputs.packs.items()
+        }
+        task = CallTask(
+            self.function, inputs.hosts, inputs.vms, inputs.vm, inputs.host, places,
+            self.properties, self.arguments, self.attributes, self.engine, seconds,
+        )  # fmt: skip
+        return task, [*descriptors]
+
+
+class _Waiting(NamedTuple):
+    """A call that waits for a process, or is under way in one.
+
+    Attributes:
+        place: of the call among those of its request.
+        tries_left: to hand it to a process that lives.
+        printed: the call's own exchange, where another process is to read what it printed: it
+            printed past Python's streams.
+    """
+
+    place: int
+    call: PluginCall
+    tries_left: int = TRIES
+    printed: Optional[Exchange] = None
+
+
+def make_calls(
+    pool: Pool, calls: Sequence[PluginCall], deadline: float, parallel: int = 1
+) -> list[CallResult]:
+    """Make each call in a process of its plugin.
+
+    Args:
+        calls: n calls, begun in this order, at most ``parallel`` under way at once.
+        deadline: seconds on the monotonic clock, for all of them together.
+
+    Returns:
+        n results in the order of the calls. A plugin's failure is a result.
+
+    Raises:
+        ExecutorUnavailable: no process is to be had.
+    """
+    results: dict[int, CallResult] = {}
+    waiting = deque(_Waiting(place, call) for place, call in enumerate(calls))
+    running: dict[Exchange, tuple[_Waiting, Kept]] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < parallel:
+                first = waiting.popleft()
+                if first.printed is None and time.monotonic() >= deadline:
+                    results[first.place] = _not_started(first.call)
+                else:
+                    begun, kept = _begin(pool, first, deadline)
+                    running[begun] = first, kept
+            for ended in exchange.wait([*running]) if running else ():
+                of, kept = running.pop(ended)
+                result = _finished(pool, of, kept, ended)
+                if isinstance(result, CallResult):
+                    results[of.place] = result
+                else:
+                    waiting.appendleft(result)
+    finally:
+        for _, kept in running.values():
+            pool.discard(kept, "abandoned")
+    return [results[place] for place in range(len(calls))]
+
+
+def _begin(pool: Pool, of: _Waiting, deadline: float) -> tuple[Exchange, Kept]:
+    """Hand a call, or what it printed, to a process of its plugin."""
+    call, printed = of.call, of.printed
+    task: Task
+    if printed is None:
+        seconds = min(call.limits.timeout, deadline - time.monotonic())
+        task, descriptors = call.task(seconds)
+    else:
+        stdout, stderr = bytes(printed.stdout.data), bytes(printed.stderr.data)
+        task = PrintedTask(call.function, call.inputs.hosts, stdout, stderr)
+        descriptors = []
+    nonce = new_nonce()
+    frame = frames.pack_task(task, nonce)
+    limit = messages.answer_limit(call.function, call.inputs)
+    kept = _taken(pool, call, of.tries_left)
+    # From here on its time counts. It tells itself which regex was not done in that time.
+    until = min(time.monotonic() + call.limits.timeout, deadline)
+    until += _GRACE if call.has_values else 0.0
+    begun = Exchange(
+        kept.worker,
+        (frame, descriptors),
+        nonce,
+        until if printed is None else printed.deadline,
+        limit,
+        call.kept if printed is None else call.shown,
+        former=None if kept.ready else kept.nonce,
+        patience=kept.patience(),
+        setup=kept.setup,
+    )
+    kept.setup = None
+    begun.begin()
+    return begun, kept
+
+
+def _taken(pool: Pool, call: PluginCall, tries_left: int) -> Kept:
+    """Take a process for a call.
+
+    First one that is idle, then a new one; on the last try whichever there is, however long it
+    takes to settle, as there may be no new one.
+
+    Raises:
+        ExecutorUnavailable: there is none at all.
+    """
+    plugin, limits = call.plugin, call.limits
+    if tries_left == TRIES - 1:
+        with contextlib.suppress(ExecutorUnavailable):
+            return pool.take(plugin, limits, fresh=True)
+        tries_left = 1
+    kept = pool.take(plugin, limits)
+    kept.patient = kept.patient or tries_left == 1
+    return kept
+
+
+def _finished(pool: Pool, of: _Waiting, kept: Kept, done: Exchange) -> Union[CallResult, _Waiting]:
+    """Take in an exchange that has ended: the call's result, or what is to be done next."""
+    if done.state is State.ANSWERED:
+        return _answered(pool, of, kept, done)
+    if done.state is State.NOT_READY:
+        pool.put_back(kept)
+        return of._replace(tries_left=of.tries_left - 1)
+    status = kept.worker.end(_LAST_SECONDS if done.state is State.ENDED else 0.0)
+    if done.state is State.NOT_BEGUN:
+        if of.tries_left > 1:
+            pool.discard(kept, done.differs or "ended")
+            return of._replace(tries_left=of.tries_left - 1)
+        if status is not None and status < 0:
+            pool.discard(kept, "not started")
+            raise exchange.never_started(status)
+    outcome, message = done.how_it_ended(status, of.call.limits)
+    pool.discard(kept, outcome.value)
+    return _result(of.call, of.printed or done, Answered(outcome, message=message))
+
+
+def _answered(pool: Pool, of: _Waiting, kept: Kept, done: Exchange) -> Union[CallResult, _Waiting]:
+    """Take in an answer: the call's result, or that another process is to read what it printed."""
+    if done.differs:
+        kept.worker.end()
+    shown = of.printed or done
+    try:
+        answered = messages.unpack_answer(done.answer, of.call.function, of.call.inputs)
+    except FrameError as error:
+        kept.worker.end()
+        pool.discard(kept, "misled")
+        message = f"its answer cannot be read: {error}"
+        return _result(of.call, shown, Answered(Outcome.BAD_ANSWER, message=message))
+    if done.differs:
+        pool.discard(kept, done.differs)
+    else:
+        pool.give_back(kept, done.nonce, called=not of.call.checks and of.printed is None)
+    read = (len(shown.stdout.data), len(shown.stderr.data))
+    if answered.read is None or answered.read == read or of.printed is not None:
+        return _result(of.call, shown, answered)
+    return of._replace(tries_left=TRIES, printed=done)
+
+
+def _result(call: PluginCall, done: Exchange, answered: Answered) -> CallResult:
+    """The result of a call that was answered, or that failed."""
+    most = max(done.stdout.length, done.stderr.length)
+    cut: tuple[str, ...] = ()
+    if most > OUTPUT_LIMIT:
+        cut = (f"printed more than {OUTPUT_LIMIT >> 20} MiB; the rest was cut",)
+    return CallResult(
+        call.function.unit,
+        answered.outcome,
+        answered.answer.value,
+        answered.message,
+        done.seconds,
+        (*map(one_line, answered.answer.notes), *cut),
+        done.stdout.text(call.shown),
+        done.stderr.text(call.shown),
+        answered.traceback,
+        answered.reasons,
+    )
+
+
+def _not_started(call: PluginCall) -> CallResult:
+    """The result of a call for which the request had no time left."""
+    message = "did not start: the request's time was over"
+    return CallResult(call.function.unit, Outcome.TIMED_OUT, message=message)

@@ -1,0 +1,153 @@
+"""The inputs of a request's calls: its documents and the engine's replies, read and packed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Optional, cast
+
+from ovirt_scheduler.errors import BadParameters, UnreadableDocument
+from ovirt_scheduler.model.drivers import Subjects
+from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.model.tasks import (
+    CallInputs,
+    EngineReplies,
+    EngineReply,
+    Pack,
+    Role,
+    Unread,
+)
+from ovirt_scheduler.processes import single_use
+from ovirt_scheduler.processes.pool import Pool
+from ovirt_scheduler.processes.protocol import frames, messages
+
+# Of one role: each is a descriptor that a plugin's process has open, of the few that it may have.
+_MOST_PACKS = 2
+
+
+def read_inputs(
+    pool: Pool,
+    subjects: Subjects,
+    replies: EngineReplies,
+    deadline: float,
+    known: Mapping[Role, Pack] = MappingProxyType({}),
+) -> tuple[CallInputs, tuple[str, ...]]:
+    """The inputs of a request's calls, and what was wrong in the engine's replies.
+
+    Args:
+        known: packs of the caller's documents that were read already.
+
+    Raises:
+        UnreadableDocument: of the caller's documents.
+        BadParameters: the host whose status has changed is not among the hosts.
+    """
+    brought = {
+        role: document
+        for role, document in (
+            (Role.HOSTS, subjects.hosts), (Role.VMS, subjects.vms),
+            (Role.VM, subjects.vm), (Role.HOST, subjects.host),
+        )
+        if isinstance(document, Document) and role not in known
+    }  # fmt: skip
+    by_role = {
+        Role.HOSTS: replies.hosts,
+        Role.VMS: replies.vms,
+        Role.VM: () if replies.vm is None else (replies.vm,),
+    }
+    packs = _packs(pool, brought, by_role, deadline)
+    packs.update((role, (pack,)) for role, pack in known.items())
+    problems = tuple(p for each in by_role.values() for one in each for p in one.problems)
+    return _call_inputs(subjects, packs), problems
+
+
+def _packs(
+    pool: Pool,
+    brought: Mapping[Role, Document],
+    by_role: Mapping[Role, Sequence[EngineReply]],
+    deadline: float,
+) -> dict[Role, tuple[Pack, ...]]:
+    """The packs of each role: of documents that were read before, or are read now."""
+    unread = [Unread(role, document) for role, document in brought.items()]
+    due = [
+        (each, Unread(Role.VMS if role is Role.VM else role, document, each.asked))
+        for role, several in by_role.items()
+        for each in several
+        if (document := each.document) and each.pack is None and not each.problems
+    ]  # the reply on one VM is read as a collection is
+    unread += [each for _, each in due]
+    found: dict[Role, tuple[Pack, ...]] = {}
+    if unread:
+        packs: list[Pack] = []
+        documents: list[messages.ReadDocument] = []
+        for first in range(0, len(unread), frames.MOST_DESCRIPTORS):
+            some = unread[first : first + frames.MOST_DESCRIPTORS]
+            read, about, _ = single_use.read(pool, some, deadline)
+            packs += read
+            documents += about
+        left = iter(packs)
+        for role, about_it in zip(brought, documents):
+            if about_it.problem:
+                raise UnreadableDocument(about_it.problem)
+            found[role] = (next(left),)
+        for (each, _), about_it in zip(due, documents[len(brought) :]):
+            if about_it.problem:
+                each.problems = (f"the engine's reply cannot be read: {about_it.problem}",)
+                continue
+            each.problems = (about_it.note,) if about_it.note else ()
+            each.pack = next(left)
+            if not each.keeps_document:  # it takes more memory than the pack
+                each.document = None
+    for role, several in by_role.items():
+        kept = tuple(each.pack for each in several if each.pack is not None)
+        if kept:
+            found[role] = kept if len(kept) <= _MOST_PACKS else (single_use.joined(kept),)
+    return found
+
+
+def _call_inputs(subjects: Subjects, packs: dict[Role, tuple[Pack, ...]]) -> CallInputs:
+    """The inputs of a request's calls, of its subjects and the packs that were read.
+
+    Raises:
+        BadParameters: the host whose status has changed is not among the hosts.
+    """
+    ids: dict[Role, tuple[str, ...]] = {}
+    for role, which in ((Role.HOSTS, subjects.hosts), (Role.VMS, subjects.vms)):
+        if isinstance(which, Document):
+            which = cast("tuple[str, ...]", packs[role][0].ids)  # noqa: PLW2901
+        ids[role] = which
+    vm, host = subjects.vm, subjects.host
+    if isinstance(vm, Document):
+        vm = packs[Role.VM][0].ids[0]
+    elif vm is not None and vm in ids[Role.VMS] and Role.VMS in packs:
+        packs[Role.VM] = packs[Role.VMS]
+    if isinstance(host, Document):
+        host = packs[Role.HOST][0].ids[0]
+    elif host is not None:
+        if host not in ids[Role.HOSTS]:
+            raise BadParameters(
+                f"host: {host!r:.80} is not among the hosts; give it with them, or "
+                "its document here"
+            )
+        packs[Role.HOST] = packs.get(Role.HOSTS, ())
+    return CallInputs(ids[Role.HOSTS], ids[Role.VMS], vm, host, packs)
+
+
+def packs_of(subjects: Subjects, inputs: CallInputs) -> dict[Role, Pack]:
+    """The packs of the hosts and the VM that came as documents."""
+    return {
+        role: inputs.packs[role][0]
+        for role, brought in ((Role.HOSTS, subjects.hosts), (Role.VM, subjects.vm))
+        if isinstance(brought, Document)
+    }
+
+
+def of_change(inputs: CallInputs, subjects: Subjects) -> CallInputs:
+    """The inputs of a hook's call for one of the changes."""
+    vm, host = cast("Optional[str]", subjects.vm), cast("Optional[str]", subjects.host)
+    packs = {
+        **inputs.packs,
+        Role.VM: inputs.packs.get(Role.VMS, ()),
+        Role.HOST: inputs.packs.get(Role.HOSTS, ()),
+    }
+    return replace(inputs, vm=vm, host=host, packs=packs)

@@ -1,0 +1,130 @@
+"""The zygote that workers are forked from, and the next one when it dies."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Callable, Optional
+
+from ovirt_scheduler.errors import ExecutorUnavailable
+from ovirt_scheduler.model.plugins import PluginUser
+from ovirt_scheduler.processes.handles import LACKS, Worker, Zygote, lacking
+from ovirt_scheduler.processes.kernel import prctl
+
+_log = logging.getLogger(__name__)
+
+_STARTS = 5  # of a zygote, where somebody kills each while it starts
+
+
+class Zygotes:
+    """Forks workers of a zygote that lives. Safe to use from many threads.
+
+    Args:
+        user: whom plugins run as, which takes root; None: this process's own user.
+        adopts: this process has no other children than zygotes, and kills whatever one that died
+            leaves behind.
+
+    Attributes:
+        started: zygotes since the start.
+        forked: workers since then.
+        closed: all is ended, or about to be.
+    """
+
+    def __init__(self, user: Optional[PluginUser], adopts: bool) -> None:
+        if adopts:
+            prctl.become_subreaper()
+        self.started = self.forked = 0
+        self.closed = False
+        self._user = user
+        self._adopts = adopts
+        self._on_end: Callable[[Worker], None]
+        self._on_death: Callable[[], None]
+        self._lock = threading.Lock()
+        self._starting = threading.Lock()
+        self._zygote: Optional[Zygote] = None
+
+    def start(self, on_end: Callable[[Worker], None], on_death: Callable[[], None]) -> None:
+        """Start the first zygote.
+
+        Args:
+            on_end: called with each worker that has ended.
+            on_death: called when a zygote has died, before the next one is started.
+
+        Raises:
+            ExecutorUnavailable: it does not start.
+        """
+        self._on_end, self._on_death = on_end, on_death
+        self._live()
+
+    def close(self) -> None:
+        """End the zygote and what it has forked; returns when it is gone."""
+        with self._lock:
+            self.closed = True
+            zygote, self._zygote = self._zygote, None
+        if zygote is not None:
+            zygote.stop()
+
+    @property
+    def pid(self) -> Optional[int]:
+        """The process id of the zygote; None where there is none just now."""
+        with self._lock:
+            return self._zygote.pid if self._zygote else None
+
+    def fork(self, order: bytes) -> Worker:
+        """Fork a new worker, of a new zygote if the present one has died.
+
+        Raises:
+            ExecutorUnavailable: there is none to be had, or this is closed.
+        """
+        zygote = self._live()
+        self.forked += 1
+        for tries_left in reversed(range(2)):
+            try:
+                return zygote.fork(order)
+            except OSError as error:
+                if error.errno in LACKS:  # it is well, and others use it
+                    raise ExecutorUnavailable(lacking("a process", error)) from None
+                if not tries_left:
+                    raise ExecutorUnavailable(f"the zygote takes no request: {error}") from None
+                zygote.bury()
+            zygote = self._live()
+        raise AssertionError("the last try returns or raises")
+
+    def _live(self) -> Zygote:
+        """The zygote that lives; a new one where there is none.
+
+        Raises:
+            ExecutorUnavailable: it does not start, or this is closed.
+        """
+        with self._starting:
+            for tries_left in reversed(range(_STARTS)):
+                with self._lock:
+                    if self.closed:
+                        raise ExecutorUnavailable("the executor is closed")
+                    if self._zygote is not None and self._zygote.alive:
+                        return self._zygote
+                    # close() finds it, and need not wait until it has started
+                    self.started += 1
+                    zygote = Zygote(self._on_end, self._replace, self._user, self._adopts)
+                    self._zygote = zygote
+                try:
+                    zygote.start()
+                except ExecutorUnavailable:
+                    if not zygote.was_killed or not tries_left:
+                        raise
+                else:
+                    return zygote
+        raise AssertionError("the last try returns or raises")
+
+    def _replace(self) -> None:
+        """Start the next zygote at once when one has died."""
+        self._on_death()
+        try:
+            self._live()
+        except ExecutorUnavailable as error:
+            if not self.closed:
+                _log.error(
+                    "no process for plugin calls can be started, the next request tries again: "
+                    "%(reason)s",
+                    {"reason": str(error)},
+                )

@@ -10,10 +10,11 @@ import fcntl
 import logging
 import os
 import socket
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Callable, Optional
+from typing import Optional
 
 from OpenSSL import SSL
 
@@ -23,10 +24,13 @@ from ovirt_scheduler.clusters.plans import Plans
 from ovirt_scheduler.clusters.services import ClusterServices
 from ovirt_scheduler.clusters.threads import ClusterThreads
 from ovirt_scheduler.daemon import observation
+from ovirt_scheduler.daemon.certificate_watch import CertificateWatch
 from ovirt_scheduler.daemon.control import FILE as CONTROL
 from ovirt_scheduler.daemon.control import Command, Control
 from ovirt_scheduler.daemon.log_output import say
+from ovirt_scheduler.daemon.notify import Notifier
 from ovirt_scheduler.daemon.runtime import Runtime, Services
+from ovirt_scheduler.daemon.watchdog import Watchdog
 from ovirt_scheduler.errors import ConfigError, SchedulerError
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.store import FILE
@@ -57,10 +61,12 @@ _FIXED = (
 
 
 class Assembly:
-    """The daemon's runtime, its server and its clusters' threads; none of them is started yet.
+    """The daemon's runtime, its server, and what looks after both; nothing is started yet.
 
     Args:
         state: the state folder.
+        notifier: to whom the watchdog tells how the daemon is.
+        listener: a socket that was handed over to listen on.
 
     Raises:
         ConfigError: the settings name something that cannot be used, or another daemon has the
@@ -68,14 +74,17 @@ class Assembly:
     """
 
     def __init__(
-        self, settings: Settings, state: Path, listener: Optional[socket.socket] = None
+        self,
+        settings: Settings,
+        state: Path,
+        notifier: Notifier,
+        listener: Optional[socket.socket] = None,
     ) -> None:
         self._state = state
         self._started = time.time()
         self._control: Optional[Control] = None
         self._certificate: Optional[Description] = None
         self.reload_failed: Optional[float] = None  # seconds since 1970; None: the last was well
-        self.stuck: Callable[[], str] = str  # why calls of plugins do not work
         self._lock = _lock(state)
         self.runtime = Runtime(settings, state)
         services = self.runtime.services
@@ -83,6 +92,9 @@ class Assembly:
         self._plans = Plans(self.runtime.keep_event)
         self._drive = self._make_drive(services)
         self.server = SchedulerServer(self._server_settings(settings), services.methods(), listener)
+        self.server.kept = notifier.keep(self.server.socket)
+        self._watchdog = Watchdog(notifier, self.runtime.executor, lambda: self.status()["line"])
+        self._certificate_watch = CertificateWatch(state, lambda: self.settings)
 
     @property
     def settings(self) -> Settings:
@@ -104,15 +116,27 @@ class Assembly:
         services = self.runtime.prepare(settings)
         drive = self._make_drive(services)
         # From here on nothing is made that could fail.
-        self.stop_drive()
+        self._stop_drive()
         self.runtime.use(services)
         self._drive = drive
         kept = {each.name for each in settings.clusters} if settings.drive is Drive.APPROVE else ()
         self._plans.keep_clusters(kept, "the settings were read again")
         self.server.renew(server_settings, services.methods())
-        self.start_drive()
+        self._start_drive()
+        self._certificate_watch.check_now()
 
-    def start_control(self) -> None:
+    def listen(self) -> None:
+        """Answer calls and questions from now on."""
+        self._start_control()  # who knows of the daemon's start may ask it at once
+        threading.Thread(target=self.server.serve_forever, name="accept", daemon=True).start()
+
+    def watch(self) -> None:
+        """Look after calls, certificates and clusters from now on."""
+        self._watchdog.start()
+        self._certificate_watch.start()
+        self._start_drive()
+
+    def _start_control(self) -> None:
         """Answer on the control socket from now on; where there can be none, the log says so."""
         path = self._state / CONTROL
         commands: Mapping[str, Command] = {
@@ -129,18 +153,13 @@ class Assembly:
                 {"reason": f"{path}: {error}", "file": str(path)},
             )
 
-    def start_drive(self) -> None:
-        """Start the threads that look after the clusters of the settings."""
+    def _start_drive(self) -> None:
         if self._drive is not None:
             self._plans.wake = self._drive.wake
             self._drive.start()
 
-    def stop_drive(self, seconds: float = 5.0) -> None:
-        """Stop the threads that look after clusters; migrations in the engine go on.
-
-        Args:
-            seconds: to wait for the threads, at most.
-        """
+    def _stop_drive(self, seconds: float = 5.0) -> None:
+        """Stop the threads that look after clusters; migrations in the engine go on."""
         if self._drive is not None:
             self._drive.stop(seconds)
 
@@ -156,13 +175,15 @@ class Assembly:
         Args:
             grace: seconds for the calls.
         """
+        self._watchdog.stop()
+        self._certificate_watch.stop()
         self.runtime.registry.stop()
-        self.stop_drive()
+        self._stop_drive()
         self.server.stop(grace, self.runtime.executor.close, self.settings.drain_time)
         if self.runtime.history is not None:
             self.runtime.history.drain()
         self.runtime.executor.close()
-        self.stop_drive(1.0)  # that a hook was cut off is remembered, too
+        self._stop_drive(1.0)  # that a hook was cut off is remembered, too
         self._plans.keep_clusters((), "the daemon ends")
         self.runtime.close()
         if self._control is not None:
@@ -207,14 +228,15 @@ class Assembly:
 
     def _unwell(self) -> str:
         """Why nobody is to begin a call here; empty where all is well."""
-        return "the daemon stops" if self.server.stopping else self.stuck()
+        return "the daemon stops" if self.server.stopping else self._watchdog.problem
 
     def observed(self) -> DaemonState:
         """How the daemon is now."""
         ends = self._certificate.ends.timestamp() if self._certificate else None
         return observation.observe(
-            self.runtime, self._drive, self._started, ends, self.reload_failed, self.stuck()
-        )
+            self.runtime, self._drive, self._started, ends, self.reload_failed,
+            self._watchdog.problem,
+        )  # fmt: skip
 
     def status(self) -> Status:
         """How the daemon is, in words and numbers."""

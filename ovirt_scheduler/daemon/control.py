@@ -34,7 +34,7 @@ _ACCEPT_PAUSE = 0.2  # seconds to wait where the system has no descriptor
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid: SO_PEERCRED of unix(7)
 
 
-class Control:
+class Control(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     """Answers on the socket, each question in a thread of its own.
 
     Args:
@@ -45,14 +45,18 @@ class Control:
         OSError: the socket cannot be made.
     """
 
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128  # who comes beyond it is refused, and not kept waiting
+
     def __init__(self, path: Path, commands: Mapping[str, Command]) -> None:
+        self.commands = commands
         self._path = path
+        self._thread = threading.Thread(target=self.serve_forever, name="control", daemon=True)
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
-        self._server = _Server(path, commands)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, name="control", daemon=True
-        )
+        with short_name(path) as name:
+            super().__init__(name, _Question)
 
     def start(self) -> None:
         """Answer from now on."""
@@ -61,33 +65,15 @@ class Control:
     def close(self) -> None:
         """Answer no more, and take the socket away."""
         if self._thread.is_alive():
-            self._server.shutdown()
-        self._server.server_close()
+            self.shutdown()
+        self.server_close()
         with contextlib.suppress(FileNotFoundError):
             self._path.unlink()
 
-
-@contextlib.contextmanager
-def short_name(path: Path) -> Iterator[str]:
-    """Another name of a file, within the 107 bytes that the name of a Unix socket may have."""
-    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
-    finally:
-        os.close(folder)
-
-
-class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 128  # who comes beyond it is refused, and not kept waiting
-
-    def __init__(self, path: Path, commands: Mapping[str, Command]) -> None:
-        self.commands = commands
-        with short_name(path) as name:
-            super().__init__(name, _Question)
-        # Not by the umask, which other threads make folders by just then.
-        path.chmod(0o600)
+    def server_bind(self) -> None:
+        """Bind; Linux makes the file with the mode of the socket, so it is never open to others."""
+        os.fchmod(self.fileno(), 0o600)
+        super().server_bind()
 
     def get_request(self) -> tuple[socket.socket, Any]:
         """Accept a question; where a descriptor is lacking, not again and again at once."""
@@ -102,8 +88,18 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         _log.exception("a question on the control socket could not be answered, this is a bug")
 
 
+@contextlib.contextmanager
+def short_name(path: Path) -> Iterator[str]:
+    """Another name of a file, within the 107 bytes that the name of a Unix socket may have."""
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
 class _Question(socketserver.StreamRequestHandler):
-    server: _Server
+    server: Control
     timeout = _SECONDS
 
     def handle(self) -> None:

@@ -22,10 +22,8 @@ from typing import Callable, Optional, TypeVar
 from ovirt_scheduler import __version__
 from ovirt_scheduler.daemon import log_output
 from ovirt_scheduler.daemon.assembly import Assembly
-from ovirt_scheduler.daemon.certificate_watch import CertificateWatch
 from ovirt_scheduler.daemon.log_output import say
 from ovirt_scheduler.daemon.notify import Notifier
-from ovirt_scheduler.daemon.watchdog import Watchdog
 from ovirt_scheduler.errors import ConfigError, ExecutorUnavailable
 from ovirt_scheduler.processes.kernel import malloc, prctl
 from ovirt_scheduler.server.http import listening
@@ -59,49 +57,46 @@ def serve(read: Callable[[], Settings]) -> None:
         "ovirt-scheduler %(version)s, pid %(pid)d", {"version": __version__, "pid": os.getpid()}
     )
     notifier = Notifier(os.environ)
-    state = config.state_folder(os.environ, os.getuid())
     address = (settings.listening_address, settings.listening_port)
-    assembly = Assembly(settings, state, listening.handed_over(os.environ, *address))
-    watchdog = Watchdog(notifier, assembly.runtime.executor, lambda: assembly.status()["line"])
-    assembly.stuck = lambda: watchdog.problem
-    certificates = CertificateWatch(state, lambda: assembly.settings)
-    server = assembly.server
-    server.kept = notifier.keep(server.socket)
+    assembly = Assembly(
+        settings,
+        config.state_folder(os.environ, os.getuid()),
+        notifier,
+        listening.handed_over(os.environ, *address),
+    )
     try:
-        assembly.runtime.start()
-        assembly.runtime.keep_event({"event": "started", "version": __version__})
-        catalogue = signals.unless_stopped(assembly.runtime.registry.refresh)
-        if catalogue is None:
-            _log.info("stopping on %(signal)s", {"signal": signals.next().name})
-            return
-        if catalogue.empty:
-            folders = ", ".join(map(str, settings.plugins_path))
-            _log.warning(
-                "nothing to call; put a plugin into one of: %(folders)s",
-                {"folders": folders or "(none)"},
-            )
-        assembly.start_control()  # who knows of the daemon's start may ask it at once
-        threading.Thread(target=server.serve_forever, name="accept", daemon=True).start()
-        say(f"listening on {server.url}")
-        notifier.ready(f"listening on {server.url}")
-        watchdog.start()
-        certificates.start()
-        assembly.start_drive()
+        _start(assembly, notifier, signals)
         received = signals.next()
         while received == signal.SIGHUP:
             notifier.reloading()
             well = _reload(read, assembly, signals)
             assembly.reload_failed = None if well else time.time()
             refused = "" if well else "; the last reload failed, see the log"
-            certificates.check_now()
-            notifier.ready(f"listening on {server.url}{refused}")
+            notifier.ready(f"listening on {assembly.server.url}{refused}")
             received = signals.next()
         _log.info("stopping on %(signal)s", {"signal": received.name})
     finally:
         notifier.stopping()
-        watchdog.stop()
-        certificates.stop()
         assembly.stop(_GRACE)
+
+
+def _start(assembly: Assembly, notifier: Notifier, signals: _Signals) -> None:
+    """Load the plugins, then listen; neither, if the daemon is told to stop meanwhile."""
+    assembly.runtime.start()
+    assembly.runtime.keep_event({"event": "started", "version": __version__})
+    catalogue = signals.unless_stopped(assembly.runtime.registry.refresh)
+    if catalogue is None:
+        return
+    if catalogue.empty:
+        folders = ", ".join(map(str, assembly.settings.plugins_path))
+        _log.warning(
+            "nothing to call; put a plugin into one of: %(folders)s",
+            {"folders": folders or "(none)"},
+        )
+    assembly.listen()
+    say(f"listening on {assembly.server.url}")
+    notifier.ready(f"listening on {assembly.server.url}")
+    assembly.watch()
 
 
 class _Signals:

@@ -16,6 +16,7 @@ import pytest
 
 from ovirt_scheduler.daemon import assembly
 from ovirt_scheduler.daemon.assembly import Assembly
+from ovirt_scheduler.daemon.notify import Notifier
 from ovirt_scheduler.security.certificates import ensure
 from ovirt_scheduler.settings import config
 from tests.support.daemon import Daemon
@@ -254,7 +255,7 @@ def test_settings_that_cannot_be_put_to_use_leave_all_as_it_was(tmp_path, monkey
         f"password_file = {password}\n[clusters]\n[[Default]]\n"
     )
     conf.write_text(text.format(90))
-    made = Assembly(config.load(conf, {}), tmp_path / "state")
+    made = Assembly(config.load(conf, {}), tmp_path / "state", Notifier({}))
     former, drive = made.settings, made._drive
     conf.write_text(text.format(80))
     with monkeypatch.context() as patched:

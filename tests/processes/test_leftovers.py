@@ -146,6 +146,27 @@ def test_hundreds_of_processes_that_a_call_leaves_are_gone_with_it(own, unit_nam
     assert len(offspring(own.zygote_pid)) <= 2 + SPARE_BELOW
 
 
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the call has its number")
+def test_a_child_that_a_call_made_the_zygotes_is_ended(own, unit_named, tmp_path):
+    """Its parent in the kernel's eyes is the zygote, so the call's process does not see it."""
+    (tmp_path / "Sneaks.py").write_text(
+        "import ctypes, signal, time\n"
+        "CLONE, CLONE_PARENT = 56, 0x8000\n"
+        "def do_filter(hosts, vm, properties):\n"
+        "    flags = CLONE_PARENT | signal.SIGCHLD\n"
+        "    pid = ctypes.CDLL(None).syscall(CLONE, flags, 0, 0, 0, 0)\n"
+        "    if not pid:\n"
+        "        time.sleep(3600)\n"
+        "    print(pid)\n"
+        "    return hosts\n"
+    )
+    unit = unit_named("Sneaks", folder=tmp_path)
+    own.want([(unit.plugin, unit.limits)])  # no process ends, which would have the zygote look
+    result = only(own.run(job_of([unit])))
+    assert result.value == HOSTS
+    wait_until(lambda: not Path(f"/proc/{int(result.stdout)}").exists())
+
+
 def test_a_process_that_closes_the_daemons_socket_is_ended(own, unit_named, tmp_path):
     """It may go on as long as it likes otherwise, and the call is a failure at once."""
     (tmp_path / "Closes.py").write_text(

@@ -46,6 +46,7 @@ _MAIN = "ovirt_scheduler.processes.worker.main"
 
 _SWEEP_SECONDS = 2.0  # for what a worker left behind to be gone: then the daemon is told
 _SWEEP_EVERY = 0.05  # seconds between two passes where something does not end
+_LOOK_EVERY = 5.0  # for children that are not its own: clone(2) can make them (CLONE_PARENT)
 
 
 def main(control_fd: int, user: Sequence[int]) -> NoReturn:
@@ -196,6 +197,7 @@ class _Zygote:
                 selector.register(self._readers.socket, selectors.EVENT_READ)
             while True:
                 ready = {key.fd for key, _ in selector.select(self._pause())}
+                self._sweeping = self._sweeping or not ready
                 if self._wakeup in ready:
                     os.read(self._wakeup, 4096)
                 self._reap()
@@ -205,11 +207,11 @@ class _Zygote:
                     break
         self._end_all()
 
-    def _pause(self) -> Optional[float]:
-        """Seconds to wait for the next event; None: without end."""
+    def _pause(self) -> float:
+        """Seconds to wait for the next event."""
         if children.one_has_ended():  # the pass before took as many as it may
             return 0.0
-        return _SWEEP_EVERY if self._sweeping else None
+        return _SWEEP_EVERY if self._sweeping else _LOOK_EVERY
 
     def _obey(self) -> bool:
         """Take one message; False when the daemon has gone."""

@@ -33,7 +33,7 @@ def fields(decision: Decision) -> dict[str, object]:
     answer = decision.answer
     hosts = answer.hosts if isinstance(answer, Migration) else answer or ()
     units = [wanted.name for wanted in decision.request.wanted]
-    vm = answer.vm if isinstance(answer, Migration) else decision.vm
+    vm = answer.vm if isinstance(answer, Migration) else decision.execution.vm
     return _request_fields(decision, units, hosts, vm, summary(decision))
 
 
@@ -58,21 +58,21 @@ def _request_fields(
     vm: Optional[str],
     decided: str,
 ) -> dict[str, object]:
-    whole = decision if isinstance(decision, Decision) else decision.execution
+    execution = decision.execution
     return {
         "units": Names(units),
-        "hosts_in": len(whole.hosts),
+        "hosts_in": len(execution.hosts),
         "hosts_out": len(hosts_out),
         "problems": Names(list(decision.unit_errors)) if decision.unit_errors else None,
         "outcome": "degraded" if decision.unit_errors or decision.errors else "ok",
         "vm": Name(vm) if vm else None,
-        "decided": _about(vm, whole.names) + decided,
+        "decided": _about(vm, execution.names) + decided,
     }
 
 
 def summary(decision: Decision) -> str:
     """What became of the hosts: ``12 hosts: 3 left, 7 removed by MaxVms, 2 by Memory``."""
-    hosts, answer = len(decision.hosts), decision.answer
+    hosts, answer = len(decision.execution.hosts), decision.answer
     if decision.request.kind is Kind.FILTER:
         policies = [call.unit.on_failure for _, call in decision.calls]
         return _left(hosts, decision.results, policies)
@@ -131,7 +131,7 @@ def _named(entity: Optional[str], names: Mapping[str, str]) -> str:
 def log_decision(decision: Decision) -> None:
     """Log the plugin calls of a decision, in the order in which they ran."""
     request_id, kind = decision.request.caller.request_id, decision.request.kind
-    left = decision.hosts
+    left = decision.execution.hosts
     for result in decision.results:
         if result.ok and _log.isEnabledFor(logging.DEBUG):
             _log_value(_call_fields(request_id, kind.words, result), kind, result, left)

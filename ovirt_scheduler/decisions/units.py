@@ -58,7 +58,8 @@ class UnitService(Service):
         wanted, calls, left_out, rejected, shadows = self.registry.current().choose(
             request.kind, request.wanted, request.properties, strict
         )
-        request = replace(request, wanted=wanted)
+        if wanted != request.wanted:
+            request = replace(request, wanted=wanted)
         log.log_left_out(request_id, request.kind.words, left_out)
         job = Job(
             kind=request.kind,
@@ -73,23 +74,23 @@ class UnitService(Service):
         answer, results, of_answer = _answer(request, calls, execution)
         decision = Decision(
             request=request,
-            hosts=execution.hosts,
+            execution=execution,
             results=results,
             answer=answer,
             errors=(*engine_errors, *execution.errors, *of_answer),
             unit_errors=unit_errors(left_out, execution.results),
             calls=tuple(calls),
-            called=execution.results,
-            vm=execution.vm,
-            names=execution.names,
             time=asked_at,
             seconds=time.monotonic() - started,
             secret=job.engine.token,
         )
         if self.shadows is not None:
             inputs = recording.inputs(Subjects(request.hosts, vm=request.vm), job.replies, {})
-            looked_at = replace(job, hosts=request.hosts, strict=False, packs=execution.packs)
-            looks = [(wanted, replace(looked_at, calls=(call,))) for wanted, call in shadows]
+            looks = [
+                (wanted, replace(job, calls=(call,), hosts=request.hosts, strict=False,
+                                 packs=execution.packs))
+                for wanted, call in shadows
+            ]  # fmt: skip
             add_engine = partial(engine_data.add_for_units, inventory=self.inventory)
             self.shadows.call(decision, inputs, looks, add_engine)
         log.log_decision(decision)

@@ -15,7 +15,7 @@ from ovirt_scheduler.history import ranking
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.decisions import Decision, ShadowCall
 from ovirt_scheduler.model.drivers import DriverDecision, Subjects
-from ovirt_scheduler.model.requests import Hosts, Request, WantedUnit
+from ovirt_scheduler.model.requests import Document, Hosts, Request, WantedUnit
 from ovirt_scheduler.model.results import CallResult, Migration
 from ovirt_scheduler.model.units import Kind, OnFailure, UnitCall
 
@@ -54,8 +54,11 @@ def light(decision: AnyDecision) -> AnyDecision:
     They may be large, and are in no record.
     """
     if isinstance(decision, Decision):
-        request = replace(decision.request, hosts=_ids(decision.request.hosts), vm=None)
-        return replace(decision, request=request, results=())
+        request = decision.request
+        if not any(isinstance(each, Document) for each in (request.hosts, request.vm)):
+            return decision
+        request = replace(request, hosts=_ids(request.hosts), vm=None)
+        return replace(decision, request=request, execution=replace(decision.execution, packs={}))
     asked = decision.request
     of_topic = asked.driver.defines(asked.method) is None
     return replace(
@@ -68,14 +71,13 @@ def light(decision: AnyDecision) -> AnyDecision:
 
 def size(decision: AnyDecision) -> int:
     """Bytes of memory, about, that a decision keeps which is ``light``."""
-    whole = decision if isinstance(decision, Decision) else decision.execution
-    called = [*(whole.called if isinstance(whole, Decision) else whole.results)]
+    called = [*decision.execution.results]
     called += [each.result for each in decision.shadows if each.result is not None]
     texts = sum(map(len, itertools.chain(*decision.request.properties.items())))
     for result in called:
         texts += sum(map(len, (result.stdout, result.stderr, result.traceback)))
         texts += sum(map(len, result.reasons.values()))
-    return _BYTES_OF_HOST * len(whole.hosts) * (1 + len(called)) + texts
+    return _BYTES_OF_HOST * len(decision.execution.hosts) * (1 + len(called)) + texts
 
 
 def of(decision: AnyDecision) -> Record:
@@ -95,8 +97,7 @@ def of(decision: AnyDecision) -> Record:
     }
     if caller.cluster:
         record["cluster"] = caller.cluster
-    whole = decision if isinstance(decision, Decision) else decision.execution
-    _put_vm(record, whole.vm, whole.names)
+    _put_vm(record, decision.execution.vm, decision.execution.names)
     if properties:
         record["properties"] = {
             name: HIDDEN if _SECRET.search(name) else value for name, value in properties.items()
@@ -123,22 +124,22 @@ def _method(decision: AnyDecision) -> str:
 
 
 def _put_units(record: Record, decision: Decision) -> None:
-    request = decision.request
-    kind, names = request.kind, decision.names
-    asked = _asked(kind, request.wanted, decision.calls, decision.called, decision.unit_errors)
+    request, execution = decision.request, decision.execution
+    kind, names, called = request.kind, execution.names, execution.results
+    asked = _asked(kind, request.wanted, decision.calls, called, decision.unit_errors)
     shadows = _asked_in_shadow(decision.shadows)
     record["units"] = [_unit(each) for each in (*asked, *shadows)]
-    hosts = [_named(host, names) for host in decision.hosts or _ids(request.hosts)]
+    hosts = [_named(host, names) for host in execution.hosts or _ids(request.hosts)]
     record["hosts"] = hosts
     answer = decision.answer
     if kind is Kind.FILTER:
         _put_verdicts(hosts, asked)
-        if not decision.called and not answer:
+        if not called and not answer:
             _put_missed(hosts, asked)
     elif kind is Kind.COST_FUNCTION:
         _put_costs(hosts, asked, len(asked))
     else:
-        _put_reasons(hosts, decision.called, answer.hosts if isinstance(answer, Migration) else ())
+        _put_reasons(hosts, called, answer.hosts if isinstance(answer, Migration) else ())
     _put_shadows(hosts, shadows, len(asked))
     ranking.put_totals(record)
     if isinstance(answer, Migration):

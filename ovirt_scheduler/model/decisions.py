@@ -54,15 +54,12 @@ class Decision:
     """The whole record of one answered request; the server picks from it what a form shows."""
 
     request: Request
-    hosts: tuple[str, ...]
-    results: tuple[CallResult, ...]
+    execution: Execution  # with costs as the functions told them
+    results: tuple[CallResult, ...]  # of the execution, with costs as they count for the answer
     answer: Answer
     errors: tuple[str, ...] = ()
     unit_errors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     calls: tuple[tuple[WantedUnit, UnitCall], ...] = ()
-    called: tuple[CallResult, ...] = ()  # as ``results``, with costs as the functions told them
-    vm: Optional[str] = None  # its id
-    names: Mapping[str, str] = field(default_factory=dict)  # of hosts and VMs, as far as known
     time: float = 0.0  # when it was asked for, in seconds since 1970
     seconds: float = 0.0  # that it took
     secret: str = ""  # the token for the engine that plugins were given

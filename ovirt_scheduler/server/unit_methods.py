@@ -93,8 +93,9 @@ def _decide(
     if caller.form is AnswerForm.DESIGN:
         answer = unit_wire.design_answer(decision)
     else:
-        filtered = decision.request.kind is Kind.FILTER and decision.hosts and not decision.answer
-        reasons = (log.summary(decision),) if engine_reasons and filtered else ()
+        hosts = decision.execution.hosts
+        none_left = decision.request.kind is Kind.FILTER and hosts and not decision.answer
+        reasons = (log.summary(decision),) if engine_reasons and none_left else ()
         answer = unit_wire.engine_answer(decision, scores, reasons)
     made = partial(record.of, decision)
     return Reply(answer, log.fields(decision), decision.results, made)

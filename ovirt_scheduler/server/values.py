@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Optional, Union
+from typing import Union
 
 from ovirt_scheduler.errors import BadParameters, UnreadableDocument
 from ovirt_scheduler.model.requests import (
@@ -95,7 +95,8 @@ def hosts(value: object, place: str = "hosts") -> Hosts:
         raise expected(place, "an XML document as a string, or an array of ids", value)
     first: dict[str, int] = {}
     for position, each in enumerate(strings(place, value)):
-        _check_id(place, position, each)
+        if not each.strip() or len(each) > LONGEST_ID:
+            raise _no_id(f"{place}[{position}]", each)
         if each in first:
             raise BadParameters(
                 f"{place}[{position}]: {each!r:.80} is {place}[{first[each]}] already; give it once"
@@ -110,19 +111,17 @@ def vm(value: object, place: str = "vm") -> Vm:
         return _document(value)
     if not isinstance(value, str):
         raise expected(place, "an XML document as a string, or an id", value)
-    _check_id(place, None, value)
+    if not value.strip() or len(value) > LONGEST_ID:
+        raise _no_id(place, value)
     return value
 
 
-def _check_id(place: str, position: Optional[int], text: str) -> None:
-    if text.strip() and len(text) <= LONGEST_ID:
-        return
-    where = place if position is None else f"{place}[{position}]"
+def _no_id(place: str, text: str) -> BadParameters:
     if len(text) > LONGEST_ID:
-        raise BadParameters(
-            f"{where}: an id of {len(text)} characters; an id has at most {LONGEST_ID}"
+        return BadParameters(
+            f"{place}: an id of {len(text)} characters; an id has at most {LONGEST_ID}"
         )
-    raise BadParameters(f"{where}: an empty id")
+    return BadParameters(f"{place}: an empty id")
 
 
 def _document(value: Union[str, bytes]) -> Document:

@@ -90,8 +90,8 @@ class Runs:
         with _failing():
             decision = services.units.decide(request)
         answer: Any = decision.answer  # that of no call, where there are no hosts
-        if decision.called:
-            answer = _ended(of_kind.words, decision.called[0]).value
+        if decision.execution.results:
+            answer = _ended(of_kind.words, decision.execution.results[0]).value
         names = _names(hosts)
         if of_kind is Kind.FILTER:
             return [names[host] for host in answer]

@@ -18,7 +18,7 @@ from ovirt_scheduler.history import explanation, record
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.store import FILE, History, Reader
-from ovirt_scheduler.model.decisions import Decision
+from ovirt_scheduler.model.decisions import Decision, Execution
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Request, WantedUnit
 from ovirt_scheduler.model.units import Kind, OnFailure
@@ -335,7 +335,7 @@ def test_the_token_that_it_is_given_is_in_no_record(executor, unit_named, tmp_pa
     history.start()
     shadows = Shadows(executor, history)
     shadows.call(
-        Decision(request, HOSTS, (), HOSTS, time=time.time()),
+        Decision(request, Execution(HOSTS, None, ()), (), HOSTS, time=time.time()),
         None,
         [(WantedUnit(unit.name), job_of([unit], strict=False))],
         lambda job: (dataclasses.replace(job, engine=access), ()),

@@ -10,7 +10,7 @@ from ovirt_scheduler.history import record as records_of
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.model.decisions import Decision
+from ovirt_scheduler.model.decisions import Decision, Execution
 from ovirt_scheduler.model.plugins import Limits, PluginCode
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Request, WantedUnit
 from ovirt_scheduler.model.results import CallResult, Outcome
@@ -178,8 +178,10 @@ def test_a_record_of_many_filters_takes_little_for_each_verdict():
     units = [PolicyUnit(each.name, Kind.FILTER, "", code, "", limits) for each in wanted]
     decision = Decision(
         Request(Caller("id", AnswerForm.DESIGN, "peer"), Kind.FILTER, wanted, hosts, "vm", {}),
-        hosts, (), hosts, calls=tuple(zip(wanted, (UnitCall(unit, {}) for unit in units))),
-        called=tuple(CallResult(each.name, Outcome.OK, hosts) for each in wanted),
+        Execution(
+            hosts, "vm", tuple(CallResult(each.name, Outcome.OK, hosts) for each in wanted)
+        ),
+        (), hosts, calls=tuple(zip(wanted, (UnitCall(unit, {}) for unit in units))),
     )  # fmt: skip
     tracemalloc.start()
     made = records_of.of(decision)

@@ -9,7 +9,7 @@ import pytest
 from ovirt_scheduler.errors import BadParameters, UnreadableDocument
 from ovirt_scheduler.model.aggregate import weighted_sum
 from ovirt_scheduler.model.analysis import Analysis
-from ovirt_scheduler.model.decisions import Decision
+from ovirt_scheduler.model.decisions import Decision, Execution
 from ovirt_scheduler.model.plugins import Limits, PluginCode, Property, PropertySet
 from ovirt_scheduler.model.requests import (
     AnswerForm,
@@ -192,7 +192,7 @@ def test_a_message_holds_no_more_than_the_beginning_of_a_long_name():
 
 def decision(kind: Kind, answer: object, results: tuple = (), **changes: object) -> Decision:
     request = Request(CALLER, kind, (WantedUnit("u"),), ("h1", "h2"), "vm", {})
-    return Decision(request, ("h1", "h2"), results, answer, **changes)
+    return Decision(request, Execution(("h1", "h2"), "vm", results), results, answer, **changes)
 
 
 @pytest.mark.parametrize(

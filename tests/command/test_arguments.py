@@ -105,15 +105,14 @@ def test_a_root_that_is_no_folder_is_told(tmp_path):
         assert (status, out, err) == (66, "", told)
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "iso-8859-1"])
-def test_another_locale_changes_no_document_and_no_json(tmp_path, encoding):
+def test_another_locale_changes_no_document_and_no_json(tmp_path):
     """A document on standard input is UTF-8, and so is JSON."""
     (tmp_path / "Good.py").write_text(GOOD)
     ended = subprocess.run(
         [sys.executable, "-m", "ovirt_scheduler", "filter", "Good", "--hosts", "-", "--local",
          "--plugins", tmp_path, "-o", "json"],
         cwd=PROJECT,
-        env={**os.environ, "STATE_DIRECTORY": str(tmp_path), "PYTHONIOENCODING": encoding},
+        env={**os.environ, "STATE_DIRECTORY": str(tmp_path), "PYTHONIOENCODING": "iso-8859-1"},
         input="<hosts><host id='a'><name>Lüchs…</name></host></hosts>".encode(),
         stdout=subprocess.PIPE, timeout=60, check=False,
     )  # fmt: skip

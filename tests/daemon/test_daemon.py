@@ -29,9 +29,33 @@ VM = (PROJECT / "demo" / "vm.xml").read_text("utf-8")
 HOST_IDS = [host.get("id") for host in ElementTree.fromstring(HOSTS)]
 
 
+CALLED = (
+    "dies_by_signal", "exits_at_once", "exits_zero", "floods_stdout", "keeps_all", "keeps_first",
+    "keeps_none", "leaves_a_child", "prints", "raises", "returns_a_number", "returns_nothing",
+    "returns_strangers",
+)  # fmt: skip
+PACKS = [f"filter{number}" for number in range(5)]
+
+
 @pytest.fixture(scope="module")
 def daemon(start_daemon):
-    return start_daemon(PLUGINS, "plugin_timeout = 5\nmax_request_size = 1 MiB")
+    return start_daemon(CALLED, "plugin_timeout = 5\nmax_request_size = 1 MiB")
+
+
+@pytest.fixture(scope="module")
+def plain(start_daemon, tmp_path_factory):
+    """One without TLS, whose folder of plugins a test may change."""
+    folder = tmp_path_factory.mktemp("plain")
+    confs = folder / "confs"
+    plugins = folder / "rules"
+    for made in (confs, plugins):
+        made.mkdir()
+    for name in ("keeps_all", "keeps_first", "sleeps_forever"):
+        shutil.copy(PLUGINS / f"{name}.py", plugins)
+    for name in PACKS:
+        shutil.copy(PLUGINS / "tells_its_packs.py", plugins / f"{name}.py")
+    (confs / "sleeps_forever.conf").write_text("timeout = 1.5\n")
+    return start_daemon(plugins, f"ssl = false\nplugins_conf_path = {confs}")
 
 
 @pytest.fixture
@@ -236,19 +260,18 @@ def test_a_failed_cost_function_adds_nothing_and_a_failed_balance_moves_nothing(
     assert scheduler.runLoadBalancing("raises", IDS, {}) == {}
 
 
-def test_a_sleeping_plugin_is_answered_in_time_and_delays_nobody(start_daemon):
+def test_a_sleeping_plugin_is_answered_in_time_and_delays_nobody(plain):
     """At its own limit, which is not the request's, while other calls go on."""
-    daemon = start_daemon(("keeps_all", "sleeps_forever"), "plugin_timeout = 1.5")
     answered = []
 
     def call_the_sleeper():
-        with daemon.proxy() as proxy:
+        with plain.proxy() as proxy:
             started = time.monotonic()
             kept = proxy.runFilters(["sleeps_forever"], IDS, "vm-1", {})
             answered.append((kept, time.monotonic() - started))
 
     thread = threading.Thread(target=call_the_sleeper)
-    with daemon.proxy() as proxy:
+    with plain.proxy() as proxy:
         proxy.runFilters(["keeps_all"], IDS, "vm-1", {})
         thread.start()
         calls = 0
@@ -268,15 +291,11 @@ def test_what_a_plugin_leaves_behind_is_gone_with_the_answer(scheduler, marker):
     assert processes_with(marker) == []
 
 
-def test_five_filters_share_the_entities_of_one_reading(start_daemon, tmp_path):
+def test_five_filters_share_the_entities_of_one_reading(plain):
     """The memory that holds them is the same file in each of their processes."""
-    filters = [f"filter{number}" for number in range(5)]
-    for name in filters:
-        shutil.copy(PLUGINS / "tells_its_packs.py", tmp_path / f"{name}.py")
-    daemon = start_daemon(tmp_path)
-    with daemon.proxy() as proxy:
-        assert proxy.runFilters(filters, HOSTS, VM, {}) == HOST_IDS
-    said = [line.split()[-1] for line in daemon.log.splitlines() if " printed to " in line]
+    with plain.proxy() as proxy:
+        assert proxy.runFilters(PACKS, HOSTS, VM, {}) == HOST_IDS
+    said = [line.split()[-1] for line in plain.log.splitlines() if " printed to " in line]
     assert len(said) == 5
     assert len(set(said)) == 1
     assert len(set(said[0].split(","))) == 2  # the hosts', the VM's
@@ -407,31 +426,29 @@ def test_the_certificate_is_made_and_told(daemon):
     assert f"self-signed: {daemon.certificate}, SHA-256 {fingerprint}" in daemon.log
 
 
-def test_plain_http_where_the_administrator_says_so(start_daemon):
+def test_plain_http_where_the_administrator_says_so(plain):
     """ssl = false, and no certificate is made (contract 1.1)."""
-    daemon = start_daemon(settings="ssl = false")
-    assert daemon.url.startswith("http://localhost:")
-    with ServerProxy(daemon.url) as proxy:
+    assert plain.url.startswith("http://localhost:")
+    with ServerProxy(plain.url) as proxy:
         assert proxy.runFilters(["keeps_first"], IDS, "vm-1", {}) == IDS[:2]
-    assert not daemon.certificate.exists()
+    assert not plain.certificate.exists()
 
 
-def test_a_plugin_that_is_dropped_in_is_called_without_a_restart(start_daemon, tmp_path):
+def test_a_plugin_that_is_dropped_in_is_called_without_a_restart(plain):
     """Discover sees it at once; so do the calls after it (contract 4.6)."""
-    daemon = start_daemon(plugins=tmp_path)
-    with daemon.proxy() as proxy:
+    file = plain.plugins / "fresh.py"
+    with plain.proxy() as proxy:
         assert "fresh" not in proxy.discover()
-        (tmp_path / "fresh.py").write_text(
+        file.write_text(
             'def do_filter(hosts, vm, properties):\n    "Fresh & new."\n    return hosts[-1:]\n'
         )
         assert 'description="Fresh &amp; new."' in proxy.discover()
         assert proxy.runFilters(["fresh"], IDS, "vm-1", {}) == IDS[-1:]
-        (tmp_path / "fresh.py").write_text("def do_filter(hosts, vm, properties:\n")
+        file.write_text("def do_filter(hosts, vm, properties:\n")
         assert "fresh" in proxy.discover()
         assert proxy.runFilters(["fresh"], IDS, "vm-1", {}) == IDS[-1:]
-    assert "fresh.py:1: syntax error" in daemon.log
-    assert "the last version that loaded stays in use" in daemon.log
-    assert PLUGINS.name not in daemon.log
+    assert "fresh.py:1: syntax error" in plain.log
+    assert "the last version that loaded stays in use" in plain.log
 
 
 def test_128_clients_at_once_are_all_answered(daemon):

@@ -70,6 +70,14 @@ def do_filter(hosts, vm, properties):
     return []
 '''
 KEEPS = "def do_filter(hosts, vm, properties):\n    return hosts\n"
+HIDES = """\
+from ovirt_scheduler import plugin
+
+
+def do_filter(hosts, vm, properties):
+    getattr(plugin, "engine" + "_connection")()
+    return hosts
+"""
 CLASS_UNIT = """\
 class by_ids:
     def do_filter(self, hosts_ids, vm_id, args_map):
@@ -151,6 +159,7 @@ def folder(tmp_path_factory):
     plugins = tmp_path_factory.mktemp("plugins")
     sources = {
         "Shows": SHOWS, "Asks": ASKS, "SearchesMemory": SEARCHES_MEMORY, "ByIds": CLASS_UNIT,
+        "Hides": HIDES,
     }  # fmt: skip
     sources.update({f"Filter{number}": "from _keeps import do_filter\n" for number in range(10)})
     sources["_keeps"] = KEEPS
@@ -269,17 +278,11 @@ def test_a_daemon_that_stops_logs_out(start_daemon, engine):
     assert engine.tokens == []
 
 
-def test_a_connection_that_nobody_could_foresee_is_told_so(start_daemon, engine):
+def test_a_connection_that_nobody_could_foresee_is_told_so(cluster, daemon):
     """The daemon asks for a login only where a file names what gives a connection."""
-    hides = (
-        "from ovirt_scheduler import plugin\n"
-        "def do_filter(hosts, vm, properties):\n"
-        "    getattr(plugin, 'engine' + '_connection')()\n"
-        "    return hosts\n"
-    )
-    daemon = start_daemon({"Hides": hides}, engine.conf())
+    documents = cluster.hosts_document(), cluster.vm_document("web")
     with daemon.proxy("/engine") as proxy:
-        answer = proxy.runFilters(["Hides"], engine.ids(), id_of("web"), {})
+        answer = proxy.runFilters(["Hides"], *documents, {})
     (message,) = answer["plugin_errors"]["Hides"]
     assert "neither the plugin's file nor its helpers name engine_connection" in message
 

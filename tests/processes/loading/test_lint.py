@@ -117,15 +117,14 @@ def test_a_status_compared_with_a_text_is_told_by_check(plugins):
         assert f"{place}: host.status is an enumeration, and never equal to a text" in told
 
 
-def test_a_status_compared_with_a_text_is_once_in_the_log(tmp_path, plugins, start_daemon):
+def test_a_status_compared_with_a_text_is_once_in_the_log(place, caplog):
     """When the plugin is loaded, and not at each look."""
-    (plugins / "a.py").write_text(
-        "def do_filter(hosts, vm, properties):\n    return [h for h in hosts if h.status == 'up']\n"
+    path = place.write(
+        "a",
+        "def do_filter(hosts, vm, properties):\n    return [h for h in hosts if h.status == 'up']\n",
     )
-    daemon = start_daemon(plugins=plugins, settings="ssl = false", folder=tmp_path)
-    with daemon.proxy() as design:
-        for _ in range(3):
-            design.discover()
-    assert daemon.log.count("h.status is an enumeration") == 1
-    assert f"WARNING noted: {plugins / 'a.py'}:2: h.status" in daemon.log
-    daemon.stop()
+    for _ in range(3):
+        place.registry.refresh()
+    (noted,) = [each for each in caplog.records if "h.status is an enumeration" in each.message]
+    assert noted.levelname == "WARNING"
+    assert noted.message.startswith(f"noted: {path}:2: h.status")

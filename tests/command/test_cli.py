@@ -375,19 +375,19 @@ def test_the_daemon_is_asked_where_the_settings_have_it_listen(tmp_path, start_d
 
 
 def test_new_then_try_then_serve_it(tmp_path):
-    """What a beginner does, in that order, in a shell; the files are not overwritten."""
+    """What a beginner does, in that order; the files are not overwritten."""
     folder = tmp_path / "plugins"
     arguments = ("new", "Quiet", "--filter", "--score", "--balance", "--folder", str(folder))
     assert spawned(tmp_path, *arguments)[0] == 0
-    status, _, err = spawned(tmp_path, *arguments)
+    status, _, err = run(tmp_path, *arguments)
     assert status == 73
     assert "Quiet.py is there already" in err
-    status, out, _ = spawned(
+    status, out, _ = run(
         tmp_path, "try", str(folder / "Quiet.py"), "--hosts", HOSTS, "--vm", VM, "--kind", "filter"
     )
     assert status == 0
     assert out.startswith("filter Quiet: ok, ")
-    assert spawned(tmp_path, "check", "--plugins", str(folder))[0] == 0
+    assert run(tmp_path, "check", "--plugins", str(folder))[0] == 0
     status, out, err = spawned(
         tmp_path,
         "filter",

@@ -30,7 +30,7 @@ echo "${COMPREPLY[@]}"
     [
         ("dis", {"discover"}),
         pytest.param("cert exp", {"export"}, marks=pytest.mark.long),
-        ("filter Quiet --hosts x --pro", {"--property"}),
+        pytest.param("filter Quiet --hosts x --pro", {"--property"}, marks=pytest.mark.long),
         ("discover -o ", {"table", "json", "names"}),
         pytest.param("why web --dec", {"--decision"}, marks=pytest.mark.long),
         pytest.param("decisions --outcome r", {"raised", "refused"}, marks=pytest.mark.long),

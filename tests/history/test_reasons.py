@@ -116,11 +116,8 @@ def test_bad_reasons_are_cut_cleaned_or_noted(daemon: Daemon):
     ]
 
 
-def test_the_sample_and_the_default_scheduler_say_why(
-    start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory
-):
+def test_the_default_scheduler_says_why(daemon: Daemon):
     """In the words that an administrator understands without the plugin's code."""
-    daemon = start_daemon(settings="ssl = false", plugins=tmp_path_factory.mktemp("none"))
     hosts = "".join(f"<host id='{each}'><name>h{each[0]}</name></host>" for each in HOSTS)
     pinned = f"<placement_policy><hosts><host id='{PUMA}'/></hosts></placement_policy>"
     with daemon.proxy() as proxy:

@@ -39,6 +39,7 @@ BREACHES = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("contract", "module", "line"), BREACHES)
 def test_each_contract_of_imports_can_be_broken(tmp_path, contract, module, line):
     """A rule that never fails holds nothing: one forbidden line in a copy breaks each."""

@@ -19,9 +19,12 @@ import ovirt_scheduler
 from ovirt_scheduler.settings.table import SCHEDULER
 from tests.support.paths import PROJECT
 
-pytestmark = pytest.mark.skipif(
-    not shutil.which("rpmbuild") or not shutil.which("rpm"), reason="there is no rpmbuild here"
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        not shutil.which("rpmbuild") or not shutil.which("rpm"), reason="there is no rpmbuild here"
+    ),
+]
 
 SPEC = PROJECT / "packaging" / "ovirt-scheduler.spec"
 CONFS = {

@@ -14,11 +14,10 @@ from typing import Any, NamedTuple, Optional
 
 from ovirt_scheduler.history import query, ranking
 from ovirt_scheduler.history.ranking import Decision, Part
+from ovirt_scheduler.history.record import NOT_ASKED, PASSED, REMOVED
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model.units import Kind
 
-_PASSED, _REMOVED = "passed", "removed"  # of the verdicts
-_NOT_ASKED = "not asked"  # the outcome of a unit
 _TOPIC = "schedule"  # the call of a method of a topic
 _DRIVERS = ("scheduler", "driver")  # kinds of units
 _MOST_NAMED = 10  # hosts or migrations in a heading
@@ -141,7 +140,7 @@ def removed(decision: Decision) -> dict[str, Part]:
         host["id"]: verdict
         for host in decision.get("hosts", ())
         for verdict in reversed(host.get("verdicts", ()))  # the first one stays
-        if verdict.get("verdict") == _REMOVED and verdict["unit"] in filters
+        if verdict.get("verdict") == REMOVED and verdict["unit"] in filters
     }
 
 
@@ -221,7 +220,7 @@ def _of_units(decision: Decision) -> Iterator[Line]:
         if has_failed(unit):
             effect = _effect(decision, unit)
             yield Line(f"{name} {_ENDED.get(ended, ended)}, {effect}{because}", Tone.TROUBLE)
-        elif ended == _NOT_ASKED:
+        elif ended == NOT_ASKED:
             yield Line(f"{name} was not asked{because or ': no host was left for it'}")
         for note in unit.get("notes", ()):
             yield Line(f"note on {name}: {note}", Tone.TROUBLE)
@@ -238,7 +237,7 @@ def failed_units(decision: Decision) -> list[str]:
 
 def has_failed(unit: Part) -> bool:
     """Whether a unit was called and gave no answer that counts."""
-    return unit.get("outcome", "ok") not in ("ok", _NOT_ASKED)
+    return unit.get("outcome", "ok") not in ("ok", NOT_ASKED)
 
 
 def _effect(decision: Decision, unit: Part) -> str:
@@ -291,12 +290,12 @@ class _Hosts:
         for each in host.get("verdicts", ()):
             unit, verdict = each["unit"], each.get("verdict")
             if unit in self._shadows:
-                if verdict == _REMOVED:
+                if verdict == REMOVED:
                     because = _because(each)
                     yield Line(f"{unit} would have removed it, and only looks on (shadow){because}")
             elif unit not in self._filters:
                 reasons.append(Line(_said(each)))
-            elif verdict == _PASSED:
+            elif verdict == PASSED:
                 passed.append(f"{unit} ({each['reason']})" if each.get("reason") else unit)
         removal = self._removed.get(host["id"])
         if passed and (in_full or not (removal or host.get("costs"))):

@@ -6,7 +6,7 @@ import contextlib
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Optional
+from typing import Any, Callable, Optional
 
 from ovirt_scheduler.errors import BadParameters
 
@@ -16,8 +16,6 @@ FAILURES = ("raised", "timed out", "killed", "bad answer", "refused")
 OUTCOMES = ("ok", *FAILURES, "not asked")
 
 _LONGEST = 1024  # characters of a name or an id
-_TEXTS = ("vm", "host", "unit", "cluster", "method")
-_TIMES = ("since", "until")
 
 
 @dataclass(frozen=True)
@@ -51,27 +49,14 @@ def read(members: Mapping[str, object]) -> Query:
     Raises:
         BadParameters: which member, and what was expected.
     """
-    names = (*_TEXTS, "outcome", *_TIMES, "limit")
-    unknown = next((name for name in members if name not in names), None)
+    unknown = next((name for name in members if name not in _MEMBERS), None)
     if unknown is not None:
-        raise BadParameters(f"query: there is no {unknown!r:.60}; there are {', '.join(names)}")
-    texts = {name: _text(name, members[name]) for name in _TEXTS if name in members}
-    times = {name: _time(name, members[name]) for name in _TIMES if name in members}
-    outcome = members.get("outcome")
-    if outcome is not None and outcome not in OUTCOMES:
-        raise BadParameters(
-            f"query: outcome: {outcome!r:.60} is none; there are {', '.join(OUTCOMES)}"
-        )
-    limit = members.get("limit", Query.limit)
-    if type(limit) is not int or not 1 <= limit <= MOST_ROWS:
-        raise BadParameters(f"query: limit: expected an int from 1 to {MOST_ROWS}")
-    return Query(
-        **texts,
-        outcomes=() if outcome is None else (str(outcome),),
-        since=times.get("since"),
-        until=times.get("until"),
-        limit=limit,
-    )
+        there = ", ".join(_MEMBERS)
+        raise BadParameters(f"query: there is no {unknown!r:.60}; there are {there}")
+    values = {name: _MEMBERS[name](name, value) for name, value in members.items()}
+    if "outcome" in values:
+        values["outcomes"] = (values.pop("outcome"),)
+    return Query(**values)
 
 
 def moment(text: str) -> float:
@@ -100,3 +85,26 @@ def _time(name: str, value: object) -> float:
     raise BadParameters(
         f"query: {name}: {value!r:.60} is no time; write it like 2026-01-31T12:00:00Z"
     )
+
+
+def _outcome(name: str, value: object) -> str:
+    if value not in OUTCOMES:
+        raise BadParameters(
+            f"query: {name}: {value!r:.60} is none; there are {', '.join(OUTCOMES)}"
+        )
+    return str(value)
+
+
+def _limit(name: str, value: object) -> int:
+    if type(value) is not int or not 1 <= value <= MOST_ROWS:
+        raise BadParameters(f"query: {name}: expected an int from 1 to {MOST_ROWS}")
+    return value
+
+
+# What each member has to be.
+_MEMBERS: dict[str, Callable[[str, object], Any]] = {
+    **dict.fromkeys(("vm", "host", "unit", "cluster", "method"), _text),
+    "outcome": _outcome,
+    **dict.fromkeys(("since", "until"), _time),
+    "limit": _limit,
+}

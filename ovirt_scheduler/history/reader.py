@@ -92,8 +92,6 @@ class Reader:
         """
         numbers, values = _matching(query)
         with self._open() as db:
-            if not _has_recordings(db):
-                return []
             rows = db.execute(
                 f"SELECT decision FROM recordings WHERE decision IN ({numbers}) "  # noqa: S608
                 "ORDER BY decision DESC LIMIT :limit",
@@ -198,12 +196,15 @@ class Reader:
             if version == 0:  # nothing is written yet
                 db = connect(":memory:")
                 db.executescript(schema.TABLES)
+            elif version == 1:  # it has no recordings until a daemon writes it
+                db.executescript(schema.MIGRATIONS[1].replace("CREATE", "CREATE TEMP"))
             elif version > schema.VERSION:
                 raise HistoryUnreadable(
                     f"{self._path} is of version {version} of the schema; this program reads "
                     f"{schema.VERSION}"
                 )
             db.execute("BEGIN")
+            db.row_factory = sqlite3.Row
             yield db
         except (sqlite3.Error, OSError) as error:
             if str(error) == "interrupted":
@@ -216,12 +217,6 @@ class Reader:
             raise HistoryUnreadable(f"{self._path} is damaged: {error}") from None
         finally:
             opened.close()
-
-
-def _has_recordings(db: sqlite3.Connection) -> bool:
-    """A file of the former version has none, until a daemon writes it."""
-    (version,) = db.execute("PRAGMA user_version").fetchone()
-    return bool(version != 1)
 
 
 # What each member of a query selects by.
@@ -266,38 +261,31 @@ def _records(
 ) -> dict[int, Record]:
     """The records by their numbers, the newest first."""
     rows = db.execute(
-        "SELECT decisions.number, decisions.id, time, method, names.id, names.name, host_set, "  # noqa: S608
-        "units, body FROM decisions LEFT JOIN unit_sets ON unit_sets.number = unit_set "
-        f"LEFT JOIN names ON names.number = vm WHERE {where} ORDER BY decisions.number DESC",
+        "SELECT decisions.*, names.id AS vm_id, names.name AS vm_name, units FROM decisions "  # noqa: S608
+        "LEFT JOIN unit_sets ON unit_sets.number = unit_set LEFT JOIN names ON names.number = vm "
+        f"WHERE {where} ORDER BY decisions.number DESC",
         values,
     ).fetchall()
     host_sets: dict[int, Sequence[Named]] = {}
     said = 0
-    for *_, host_set, units, _ in rows:
-        if host_set not in host_sets:
-            host_sets[host_set] = _hosts(db, host_set)
-        said += len(host_sets[host_set]) * (1 + len(json.loads(units)))
+    for row in rows:
+        if row["host_set"] not in host_sets:
+            host_sets[row["host_set"]] = _hosts(db, row["host_set"])
+        said += len(host_sets[row["host_set"]]) * (1 + len(json.loads(row["units"])))
     if said > _MOST_SAID:
         raise HistoryUnreadable(
             f"the decisions asked for say {said:,} things of hosts, and {_MOST_SAID:,} are read at "
             "once; ask for less: a smaller limit, a VM or a shorter time"
         )
-    return {
-        number: schema.unpack(
-            (each, at), method, None if vm is None else (vm, name), host_sets[host_set], units, body
-        )
-        for number, each, at, method, vm, name, host_set, units, body in rows
-    }
+    return {row["number"]: schema.unpack(row, host_sets[row["host_set"]]) for row in rows}
 
 
 def _hosts(db: sqlite3.Connection, host_set: int) -> Sequence[Named]:
     (members,) = db.execute("SELECT hosts FROM host_sets WHERE number = ?", (host_set,)).fetchone()
-    found = {
-        number: (each, name)
-        for number, each, name in db.execute(
-            "SELECT number, id, name FROM names WHERE number IN "
-            "(SELECT host FROM host_set_members WHERE host_set = ?)",
-            (host_set,),
-        )
-    }
+    rows = db.execute(
+        "SELECT number, id, name FROM names WHERE number IN "
+        "(SELECT host FROM host_set_members WHERE host_set = ?)",
+        (host_set,),
+    )
+    found = {number: (each, name) for number, each, name in rows}
     return [found[member] for member in json.loads(members)]

@@ -17,9 +17,12 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 import time
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Any, Callable, NamedTuple, Optional
 
 from ovirt_scheduler.history import ranking
@@ -76,7 +79,6 @@ _OF_SET = ("name", "kind", "factor", "checksum", "mode", "outcome")
 _OF_CALL = ("milliseconds", "message", "notes")
 _LETTERS = {"passed": "p", "removed": "r", "failed": "f", "never asked": "n"}
 _WORDS = {letter: word for word, letter in _LETTERS.items()}
-_PLAIN_VERDICT, _PLAIN_COST = 2, 4  # members of an entry to which nothing is added
 _COLUMNS = ("id", "time", "method", "vm", "hosts", "units")
 
 
@@ -145,28 +147,29 @@ def pack(record: Record) -> Row:
     )
 
 
-def unpack(
-    id_and_time: tuple[int, int], method: str, vm: Optional[Named], hosts: Sequence[Named],
-    units: str, body: bytes,
-) -> Record:  # fmt: skip
-    """The record, with its time in words."""
-    number, milliseconds = id_and_time
-    record: Record = {"id": id_of(number), "time": written(milliseconds / 1000)}
-    inside: dict[str, Any] = json.loads(zlib.decompress(body))
+def unpack(row: sqlite3.Row, hosts: Sequence[Named]) -> Record:
+    """The record, with its time in words.
+
+    Args:
+        row: of ``decisions``, with ``units`` of its set, ``vm_id`` and ``vm_name``.
+        hosts: of its set.
+    """
+    record: Record = {"id": id_of(row["id"]), "time": written(row["time"] / 1000)}
+    inside: dict[str, Any] = json.loads(zlib.decompress(row["body"]))
     calls, of_hosts = inside.pop("units"), inside.pop("hosts")
     answer = inside.pop("answer", None)
     for name in ("milliseconds", "caller"):
         record[name] = inside.pop(name)
-    record["method"] = method
+    record["method"] = row["method"]
     record["form"] = inside.pop("form")
-    if vm:
-        record["vm"] = _entity(vm)
+    if row["vm_id"] is not None:
+        record["vm"] = _entity((row["vm_id"], row["vm_name"]))
     for name in ("cluster", "properties"):
         if name in inside:
             record[name] = inside.pop(name)
     record["units"] = [
         {**{key: value for key, value in zip(_OF_SET, one) if value is not None}, **call}
-        for one, call in zip(json.loads(units), calls)
+        for one, call in zip(json.loads(row["units"]), calls)
     ]
     record["hosts"] = [_entity(host) for host in hosts]
     _unpack_hosts(record, of_hosts)
@@ -201,63 +204,53 @@ def _packed_hosts(hosts: Sequence[Record]) -> dict[str, Any]:
     ``verdicts``: a letter for each host, or a blank; ``costs``: a number, or null. Beside them what
     few hosts have, by the host's place: ``verdict_reasons``, ``cost_reasons`` and ``held``.
     """
-    verdicts: dict[str, list[str]] = {}
-    costs: dict[str, list[Optional[int]]] = {}
-    packed: dict[str, Any] = {"verdicts": verdicts, "costs": costs}
+    verdicts: dict[str, list[str]] = defaultdict(lambda: [" "] * len(hosts))
+    costs: dict[str, list[Optional[int]]] = defaultdict(lambda: [None] * len(hosts))
+    few: dict[str, dict[str, dict[str, Any]]] = {
+        name: defaultdict(dict) for name in ("verdict_reasons", "cost_reasons", "held")
+    }
     for place, host in enumerate(hosts):
         for verdict in host.get("verdicts", ()):
             unit = verdict["unit"]
-            if unit not in verdicts:
-                verdicts[unit] = [" "] * len(hosts)
             verdicts[unit][place] = _LETTERS[verdict["verdict"]]
-            if len(verdict) > _PLAIN_VERDICT:
-                _put_at(packed, "verdict_reasons", place, verdict, "reason")
+            if "reason" in verdict:
+                few["verdict_reasons"][unit][str(place)] = verdict["reason"]
         for cost in host.get("costs", ()):
             unit = cost["unit"]
-            if unit not in costs:
-                costs[unit] = [None] * len(hosts)
             costs[unit][place] = cost["cost"]
-            if len(cost) > _PLAIN_COST:
-                _put_at(packed, "cost_reasons", place, cost, "reason")
-                _put_at(packed, "held", place, cost, "held")
-    packed["verdicts"] = {unit: "".join(letters) for unit, letters in verdicts.items()}
+            if "reason" in cost:
+                few["cost_reasons"][unit][str(place)] = cost["reason"]
+            if "held" in cost:
+                few["held"][unit][str(place)] = cost["held"]
+    letters = {unit: "".join(of_hosts) for unit, of_hosts in verdicts.items()}
+    packed = {"verdicts": letters, "costs": costs, **few}
     return {name: each for name, each in packed.items() if each}
-
-
-def _put_at(packed: dict[str, Any], name: str, place: int, entry: Record, key: str) -> None:
-    if key in entry:
-        of_unit = packed.setdefault(name, {}).setdefault(entry["unit"], {})
-        of_unit[str(place)] = entry[key]
 
 
 def _unpack_hosts(record: Record, packed: dict[str, Any]) -> None:
     hosts = record["hosts"]
+    factors = {unit["name"]: unit["factor"] for unit in record["units"] if "factor" in unit}
     for unit, letters in packed.get("verdicts", {}).items():
         reasons = packed.get("verdict_reasons", {}).get(unit, {})
         for place, (host, letter) in enumerate(zip(hosts, letters)):
-            if letter == " ":
-                continue
-            verdict = {"unit": unit, "verdict": _WORDS[letter]}
-            if str(place) in reasons:
-                verdict["reason"] = reasons[str(place)]
-            host.setdefault("verdicts", []).append(verdict)
-    factors = {unit["name"]: unit["factor"] for unit in record["units"] if "factor" in unit}
+            if letter != " ":
+                verdict = {"unit": unit, "verdict": _WORDS[letter]}
+                if str(place) in reasons:
+                    verdict["reason"] = reasons[str(place)]
+                host.setdefault("verdicts", []).append(verdict)
     for unit, costs in packed.get("costs", {}).items():
         reasons = packed.get("cost_reasons", {}).get(unit, {})
         held = packed.get("held", {}).get(unit, {})
         for place, (host, cost) in enumerate(zip(hosts, costs)):
-            if cost is None:
-                continue
-            key, factor = str(place), factors[unit]
-            entry: Record = {
-                "unit": unit, "cost": cost, "factor": factor,
-                "weighted": factor * held.get(key, cost),
-            }  # fmt: skip
-            if key in held:
-                entry["held"] = held[key]
-            if key in reasons:
-                entry["reason"] = reasons[key]
-            host.setdefault("costs", []).append(entry)
+            if cost is not None:
+                key, factor = str(place), factors[unit]
+                weighted = factor * held.get(key, cost)
+                entry = {"unit": unit, "cost": cost, "factor": factor, "weighted": weighted}
+                if key in held:
+                    entry["held"] = held[key]
+                if key in reasons:
+                    entry["reason"] = reasons[key]
+                host.setdefault("costs", []).append(entry)
     ranking.put_totals(record)
 
 
@@ -292,8 +285,9 @@ def _left(record: Record) -> list[str]:
 
 
 def _ranked(record: Record) -> list[str]:
-    """The hosts with a total, the best first."""
-    return [*ranking.ranking(record).totals]
+    """The hosts with a rank, the best first."""
+    ranked = (host for host in record["hosts"] if "rank" in host)
+    return [host["id"] for host in sorted(ranked, key=itemgetter("rank"))]
 
 
 # Answers that follow from what else is there, by the word that is kept in their place.

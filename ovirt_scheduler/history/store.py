@@ -50,10 +50,9 @@ Make = Callable[[], Record]
 class _Entry(NamedTuple):
     """What waits in the queue."""
 
-    make: Make
+    make: Make  # gives a decision's record, or an event
     size: int = 0  # bytes
     inputs: Optional[Inputs] = None  # what the decision was made on, where that is recorded
-    is_event: bool = False  # else it is a decision
 
 
 class History:
@@ -131,7 +130,7 @@ class History:
     def event(self, event: Mapping[str, object]) -> None:
         """Have written what happened to the daemon: ``event`` says what; its time is added."""
         timed: Record = {"time": time.time(), **event}
-        self._put(_Entry(lambda: timed, is_event=True))
+        self._put(_Entry(lambda: timed))
 
     @property
     def waiting(self) -> int:
@@ -203,7 +202,7 @@ class History:
             time.sleep(_BREATH)
             try:
                 made = entry.make()
-                if entry.is_event:
+                if "event" in made:
                     events.append(made)
                     continue
                 self.tally.add(made, made["time"])

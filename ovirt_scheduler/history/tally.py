@@ -15,6 +15,7 @@ from typing import NamedTuple, Optional
 
 from ovirt_scheduler.history import explanation, ranking
 from ovirt_scheduler.history.ranking import Decision, Part
+from ovirt_scheduler.history.record import NOT_ASKED
 
 # Seconds: upper ends of the histograms' buckets (contract 9).
 BUCKETS = (
@@ -26,7 +27,6 @@ MINUTES = 60  # that a chart shows
 
 _RECENT = 500  # calls that median and p99 are taken of
 _MOST_UNITS = 2000  # names; those that were called longest ago are forgotten first
-_NOT_ASKED = "not asked"
 
 
 class Exemplar(NamedTuple):
@@ -79,7 +79,7 @@ class UnitTally:
     @property
     def calls(self) -> int:
         """How many calls there were, failed ones too; not those that were skipped."""
-        return sum(n for (outcome, _), n in self.outcomes.items() if outcome != _NOT_ASKED)
+        return sum(n for (outcome, _), n in self.outcomes.items() if outcome != NOT_ASKED)
 
     @property
     def failures(self) -> int:
@@ -127,7 +127,7 @@ class Tally:
             decisive.update(name for name, other in others if other.best != best)
         with self._lock:
             failed = any(
-                unit["outcome"] not in ("ok", _NOT_ASKED) and unit["name"] not in shadows
+                unit["outcome"] not in ("ok", NOT_ASKED) and unit["name"] not in shadows
                 for unit in record["units"]
             )
             outcome = "unit failed" if failed else "ok"
@@ -137,7 +137,7 @@ class Tally:
             times = self._times.setdefault(record["method"], Histogram())
             times.add(Exemplar(record["id"], seconds, time))
             for unit in record["units"]:
-                asked, mode = unit["outcome"] != _NOT_ASKED, unit.get("mode", "live")
+                asked, mode = unit["outcome"] != NOT_ASKED, unit.get("mode", "live")
                 if not asked and mode == "live":
                     continue
                 tally = self._unit(unit["name"], unit["kind"])
@@ -146,7 +146,7 @@ class Tally:
                     tally.hosts_removed[mode] += removed[unit["name"]]
                     tally.decisive[mode] += unit["name"] in decisive
                 else:  # it was skipped
-                    tally.outcomes[_NOT_ASKED, mode] += 1
+                    tally.outcomes[NOT_ASKED, mode] += 1
 
     def units(self) -> Sequence[UnitTally]:
         """Those that were called since the start, in the order of their names."""

@@ -168,7 +168,7 @@ def test_a_history_of_the_former_version_is_taken_over(tmp_path: Path):
         db.executescript("PRAGMA user_version = 1")
     shutil.copy(path, tmp_path / "former.sqlite")
     former = Reader(tmp_path / "former.sqlite", LONG)
-    assert former.decisions(Query()) == former.recorded(Query()) == []
+    assert former.decisions(Query()) == former.recorded(Query()) == former.recordings([]) == []
     history = History(path, cut)
     history.bound(30, 1 << 20, records=True)
     history.start()

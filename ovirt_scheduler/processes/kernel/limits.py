@@ -23,6 +23,7 @@ _KILLED_FIRST = "500"  # of 1000: as though it had half of the machine's memory 
 _RESERVE = 4 << 30
 # The second counts mappings that are shared, which the first does not.
 _MEMORY = (resource.RLIMIT_DATA, resource.RLIMIT_AS)
+_NONE = resource.RLIM_INFINITY  # no limit; it is -1
 
 
 def be_killed_first() -> None:
@@ -35,15 +36,9 @@ def be_killed_first() -> None:
 
 
 def limit_memory(extra: int) -> None:
-    """Let this process have ``extra`` bytes beside what it has now, until ``unlimit_memory``."""
+    """Let this process have ``extra`` bytes beside what it has now, until ``lift_soft``."""
     for which, now in zip(_MEMORY, _memory()):
-        _set(which, now + extra, resource.getrlimit(which)[1])
-
-
-def unlimit_memory() -> None:
-    """Set the soft limits of memory back to the hard ones."""
-    for which in _MEMORY:
-        _set_soft(which, resource.RLIM_INFINITY)
+        _set(which, now + extra)
 
 
 def set_soft_and_hard(limits: Limits) -> None:
@@ -68,15 +63,15 @@ def set_soft(limits: Limits, data: int, size: int) -> None:
     Args:
         data, size: bytes that this process uses, ``VmData`` and ``VmSize`` of /proc/self/status.
     """
-    _set_soft(resource.RLIMIT_DATA, data + limits.memory)
-    _set_soft(resource.RLIMIT_AS, size + _RESERVE + limits.memory)
-    _set_soft(resource.RLIMIT_CPU, math.ceil(time.process_time()) + limits.cpu)
+    _set(resource.RLIMIT_DATA, data + limits.memory)
+    _set(resource.RLIMIT_AS, size + _RESERVE + limits.memory)
+    _set(resource.RLIMIT_CPU, math.ceil(time.process_time()) + limits.cpu)
 
 
 def lift_soft() -> None:
     """Set the soft limits back to the hard ones."""
     for which in (*_MEMORY, resource.RLIMIT_CPU):
-        _set_soft(which, resource.RLIM_INFINITY)
+        _set(which, _NONE)
 
 
 def _set_for_good(limits: Limits, memory: int, cpu: int) -> None:
@@ -88,21 +83,15 @@ def _set_for_good(limits: Limits, memory: int, cpu: int) -> None:
     _set(resource.RLIMIT_CORE, 0, 0)
 
 
-def _set(which: int, soft: int, hard: int) -> None:
-    """Set a limit, no higher than the hard one that is in force already."""
+def _set(which: int, soft: int, hard: int = _NONE) -> None:
+    """Set a limit, no higher than the hard one that is in force; that stays if none is given."""
     _, ceiling = resource.getrlimit(which)
-    if ceiling != resource.RLIM_INFINITY:
-        hard = ceiling if hard == resource.RLIM_INFINITY else min(hard, ceiling)
-        soft = min(soft, hard)
-    resource.setrlimit(which, (soft, hard))
+    hard = _lower(hard, ceiling)
+    resource.setrlimit(which, (_lower(soft, hard), hard))
 
 
-def _set_soft(which: int, soft: int) -> None:
-    """Set a soft limit, no higher than the hard one."""
-    _, hard = resource.getrlimit(which)
-    if soft == resource.RLIM_INFINITY or (soft > hard != resource.RLIM_INFINITY):
-        soft = hard
-    resource.setrlimit(which, (soft, hard))
+def _lower(one: int, other: int) -> int:
+    return max(one, other) if _NONE in (one, other) else min(one, other)
 
 
 def _memory() -> tuple[int, int]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional, TypeVar
 
 from ovirt_scheduler.model import records
 from ovirt_scheduler.model.analysis import Analysis
@@ -38,6 +38,12 @@ _MOST_NOTES = 3
 _FEW_BYTES = 1 << 20  # whatever is in so many takes no memory that counts
 _MARKS = 5  # strings, brackets and commas of one value at most: "key":{"dateTime":"..."},
 _STRING = re.compile(rb'"[^"]*"')
+
+# What a reader tells of the use of a host and of a VM, in its order.
+_AMOUNTS_OF_A_HOST = ("processors", "busy_processors", "memory", "used_memory")
+_AMOUNTS_OF_A_VM = ("processors", "memory", "busy_processors")
+
+_State = TypeVar("_State")
 
 _JSON = json.JSONEncoder(separators=(",", ":"))
 _scan: Any = vars(json.JSONDecoder())["scan_once"]  # ``json.loads`` looks for the encoding first
@@ -220,10 +226,10 @@ def unpack_split(payload: bytes, count: int, size: int) -> list[Optional[list[in
     return lengths
 
 
-def _amounts(used: list[Any], most: int) -> Iterator[Any]:
-    if len(used) > most:
+def _amounts(names: Sequence[str], used: Sequence[object]) -> dict[str, Any]:
+    if len(used) > len(names):
         raise ValueError("more amounts than there are")
-    return map(amount, used)
+    return dict(zip(names, map(amount, used)))
 
 
 def unpack_hosts(seen: Any) -> dict[str, HostState]:
@@ -235,17 +241,15 @@ def unpack_hosts(seen: Any) -> dict[str, HostState]:
     Raises:
         FrameError: it has not the shape.
     """
-    try:
-        (hosts,) = seen
-        return {
-            text(key): replace(
-                HostState(text(name), text(status), *_amounts(used, 4)),
-                cluster=_text_or_none(cluster),
-            )
-            for key, (name, status, cluster, *used) in hosts.items()
-        }
-    except MISSHAPEN as error:
-        raise FrameError(f"not the states of hosts: {error!r:.200}") from None
+    return _states(
+        seen,
+        lambda name, status, cluster, *used: HostState(
+            text(name),
+            text(status),
+            cluster=_text_or_none(cluster),
+            **_amounts(_AMOUNTS_OF_A_HOST, used),
+        ),
+    )
 
 
 def unpack_vms(seen: Any) -> dict[str, VmState]:
@@ -254,17 +258,24 @@ def unpack_vms(seen: Any) -> dict[str, VmState]:
     Raises:
         FrameError: it has not the shape.
     """
+    return _states(
+        seen,
+        lambda name, status, cluster, host, *used: VmState(
+            text(name),
+            text(status),
+            _text_or_none(host),
+            cluster=_text_or_none(cluster),
+            **_amounts(_AMOUNTS_OF_A_VM, used),
+        ),
+    )
+
+
+def _states(seen: Any, read: Callable[..., _State]) -> dict[str, _State]:
     try:
-        (vms,) = seen
-        return {
-            text(key): replace(
-                VmState(text(name), text(status), _text_or_none(host), *_amounts(used, 3)),
-                cluster=_text_or_none(cluster),
-            )
-            for key, (name, status, cluster, host, *used) in vms.items()
-        }
+        (found,) = seen
+        return {text(key): read(*fields) for key, fields in found.items()}
     except MISSHAPEN as error:
-        raise FrameError(f"not the states of VMs: {error!r:.200}") from None
+        raise FrameError(f"not the states of hosts or VMs: {error!r:.200}") from None
 
 
 def unpack_analysis(payload: bytes) -> Analysis:
@@ -275,7 +286,7 @@ def unpack_analysis(payload: bytes) -> Analysis:
     """
     try:
         fields = _loaded(payload, _ANALYSIS_VALUES)
-        _look_at_texts(fields)
+        json.dumps(fields, ensure_ascii=False).encode("utf-8")  # refuses half a surrogate pair
         analysis: Analysis = records.checked(fields, Analysis)
     except (ValueError, RecursionError) as error:
         raise FrameError(f"not an analysis: {error!s:.200}") from None
@@ -284,19 +295,6 @@ def unpack_analysis(payload: bytes) -> Analysis:
         return analysis
     # The process ran the file, and may say anything.
     return replace(analysis, fault=replace(fault, message=one_line(fault.message, _FAULT_LIMIT)))
-
-
-def _look_at_texts(value: object) -> None:
-    """Check that all texts in a value can be written.
-
-    Raises:
-        ValueError: a text in it cannot be written.
-    """
-    if isinstance(value, str):
-        text(value)
-    elif isinstance(value, (list, dict)):
-        for each in value.values() if isinstance(value, dict) else value:
-            _look_at_texts(each)
 
 
 def _text_or_none(value: object) -> Optional[str]:

@@ -16,13 +16,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import (
-    Any,
-    Callable,
-    NamedTuple,
-    Optional,
-    cast,
-)
+from typing import Any, Callable, NamedTuple, Optional, cast
 
 from ovirt_scheduler.model.results import Migration
 from ovirt_scheduler.model.tasks import CallInputs, Ids, Returns

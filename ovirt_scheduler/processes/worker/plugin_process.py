@@ -29,13 +29,7 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from types import GeneratorType, ModuleType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    Optional,
-    Union,
-)
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from ovirt_scheduler import plugin
 from ovirt_scheduler.errors import RefusedProperty, SlowProperty
@@ -359,8 +353,8 @@ def _returned(target: object, task: CallTask, descriptors: Sequence[int]) -> obj
         name = function.name
         if name == "select_host" and isinstance(target, interfaces.HostSelector):
             name = _selecting(target)
-        arguments = _arguments(task, descriptors)
-        returned = getattr(target, name)(*[arguments[each]() for each in function.parameters])
+        arguments = [_argument(each, task, descriptors) for each in function.parameters]
+        returned = getattr(target, name)(*arguments)
         # What a generator does belongs to the call; the call may have changed isinstance().
         if returned.__class__ is GeneratorType:
             returned = [*returned]
@@ -377,30 +371,20 @@ def _selecting(scheduler: interfaces.HostSelector) -> str:
     return "select_host" if own else "candidates"
 
 
-def _arguments(task: CallTask, descriptors: Sequence[int]) -> dict[str, Callable[[], object]]:
-    """For each name of a parameter, the function that makes its argument."""
+def _argument(name: str, task: CallTask, descriptors: Sequence[int]) -> object:
+    """What the function is given for one of its parameters."""
     function = task.function
-
-    def filled() -> object:
+    if name == "properties":
         if function.properties is None:
             return properties.Filled(task.properties)
         return properties.fill(function.properties, task.properties)
-
+    if name in task.arguments:
+        return task.arguments[name]
     if function.takes_ids:
-        made: dict[str, Callable[[], object]] = {
-            "hosts": lambda: list(task.hosts),
-            "vm": lambda: task.vm,
-        }
-    else:
-        made = {
-            "hosts": lambda: _entities(Role.HOSTS, task.hosts, task, descriptors),
-            "vms": lambda: _entities(Role.VMS, task.vms, task, descriptors),
-            "vm": lambda: _entity(Role.VM, task.vm, task, descriptors),
-            "host": lambda: _entity(Role.HOST, task.host, task, descriptors),
-        }
-    for name, value in task.arguments.items():
-        made[name] = lambda value=value: value  # type: ignore[misc]
-    return {**made, "properties": filled}
+        return list(task.hosts) if name == "hosts" else task.vm
+    if name in ("hosts", "vms"):
+        return _entities(Role(name), getattr(task, name), task, descriptors)
+    return _entity(Role(name), getattr(task, name), task, descriptors)
 
 
 def _entities(

@@ -157,7 +157,7 @@ def _read(unread: Unread, read_states: ReadStates) -> tuple[list[State], str, by
     except MemoryError:
         pass  # what was read is freed behind this
     finally:
-        limits.unlimit_memory()
+        limits.lift_soft()
     raise parser.too_large(kind)
 
 

@@ -24,6 +24,7 @@ import errno
 import gc
 import importlib
 import importlib.util
+import math
 import os
 import pickle
 import selectors
@@ -176,9 +177,8 @@ class _Zygote:
         if readers is not None:
             self._workers[readers.pid] = 0
         self._ended: list[_Ended] = []
-        self._lasting: set[int] = (
-            set()
-        )  # pids: killed, and there for all that; nobody waits for them
+        # Pids: killed, and there for all that; nobody waits for them.
+        self._lasting: set[int] = set()
         self._sweeping = False  # something may be left behind
         self._wakeup, write_end = os.pipe()
         for end in (self._wakeup, write_end):
@@ -205,7 +205,7 @@ class _Zygote:
                     self._hear(self._readers.receive(), selector)
                 if self._control.fileno() in ready and not self._obey():
                     break
-        self._end_all()
+        children.end_all(math.inf)
 
     def _pause(self) -> float:
         """Seconds to wait for the next event."""
@@ -309,16 +309,3 @@ class _Zygote:
     def _say(self, message: bytes) -> None:
         with contextlib.suppress(OSError):  # the daemon has gone: the next read says so
             self._control.send(message)
-
-    def _end_all(self) -> None:
-        while True:
-            self._reap()
-            left = children.pids()
-            if not left:
-                return
-            children.kill_all(left)
-            with selectors.PollSelector() as selector:
-                selector.register(self._wakeup, selectors.EVENT_READ)
-                selector.select(0.1)
-            with contextlib.suppress(OSError):
-                os.read(self._wakeup, 4096)

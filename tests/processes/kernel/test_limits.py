@@ -39,7 +39,7 @@ try:
     many = bytearray(60 << 20)
 except MemoryError:
     print("refused")
-limits.unlimit_memory()
+limits.lift_soft()
 many = bytearray(60 << 20)
 soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
 print(soft == hard)

@@ -44,6 +44,10 @@ _MOST_CHUNKS = 32  # read at once from a pipe: whoever writes without end must n
 # What the daemon may lack for a while.
 LACKS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ETOOMANYREFS}
 
+_NO_PLUGIN = (
+    "the daemon"  # in the place of a plugin's file: it reads documents, or waits for a task
+)
+
 _SERIALS = itertools.count(1)
 
 
@@ -56,6 +60,7 @@ class Worker:
     """The daemon's handle of one process that the zygote forked; used by one thread at a time.
 
     Attributes:
+        file: of the plugin whose code may run in it, for the log.
         status: as waitpid(2) gives it, once it has ended; negative: an errno, and it was never
             started.
         was_killed: it did not end by itself in the time that ``end`` gave it for that.
@@ -69,6 +74,7 @@ class Worker:
         self.serial = serial
         self.channel = channel
         self.stdout, self.stderr = stdout, stderr
+        self.file = _NO_PLUGIN
         self.unframer = Unframer(0)
         self.status: Optional[int] = None
         self.was_killed = False
@@ -284,8 +290,8 @@ class Zygote:
         """Wait for the end of a worker that has been killed; its status."""
         if not self.has_ended(worker, _END_SECONDS) and self.prove() and worker.status is None:
             _log.error(
-                "a process of a plugin was killed and does not end (below the zygote, pid %(pid)d)",
-                {"pid": self.pid},
+                "a process of %(file)s was killed and does not end (below the zygote, pid %(pid)d)",
+                {"file": worker.file, "pid": self.pid},
             )
         return worker.status
 
@@ -383,14 +389,15 @@ class Zygote:
         serial, status, left = 0, 0, False
         if message != frames.ALIVE:
             serial, status, left = frames.ENDED.unpack(message)
-        if left:  # told before the call that waits for the end goes on
+        with self._news:
+            worker = self._workers.pop(serial, None)
+        if left and worker is not None:  # told before the call that waits for the end goes on
             _log.error(
-                "what a plugin's call left behind does not end (below the zygote, pid %(pid)d)",
-                {"pid": self.pid},
+                "what a call of %(file)s left behind does not end (below the zygote, pid %(pid)d)",
+                {"file": worker.file, "pid": self.pid},
             )
         with self._news:
             self._signs += 1
-            worker = self._workers.pop(serial, None)
             if worker is not None:
                 worker.status = status
             self._news.notify_all()

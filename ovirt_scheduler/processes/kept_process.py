@@ -68,7 +68,6 @@ class Kept:
 
     worker: Worker
     key: Key
-    file: str
     nonce: int = 0
     ready: bool = False
     grown: bool = False

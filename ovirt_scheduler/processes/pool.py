@@ -243,9 +243,9 @@ class Pool:
     def _new(self, plugin: PluginCode, limits: Limits, key: Key) -> Kept:
         nonce = new_nonce()
         setup = frames.pack_task(Setup(plugin, limits), nonce)
-        return Kept(
-            self.spare(), key, plugin.modules[0].path, nonce=nonce, setup=setup, loading=True
-        )
+        worker = self.spare()
+        worker.file = plugin.modules[0].path
+        return Kept(worker, key, nonce=nonce, setup=setup, loading=True)
 
     def give_back(self, kept: Kept, nonce: int, called: bool) -> None:
         """Keep a process that has answered, unless it serves one call only.
@@ -297,7 +297,7 @@ class Pool:
         if not self._closed:
             _log.debug(
                 "a process of %(file)s is ended: %(reason)s",
-                {"file": kept.file, "reason": _in_words(why)},
+                {"file": kept.worker.file, "reason": _in_words(why)},
             )
         if kept.worker.status is None:
             kept.worker.kill()

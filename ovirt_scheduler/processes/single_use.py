@@ -186,6 +186,8 @@ def _do(
     frame = frames.pack_task(task, nonce)
     for tries_left in reversed(range(TRIES)):
         worker = pool.spare(order)
+        if isinstance(task, Candidate):
+            worker.file = task.source.path
         done = Exchange(
             worker,
             (frame, []),

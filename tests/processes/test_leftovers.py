@@ -226,7 +226,7 @@ def test_what_cannot_be_ended_is_told_and_holds_up_its_own_call_alone(
     held, result = call_whose_child_is_held(own, unit, marker, tmp_path / "go")
     try:
         assert result.value == HOSTS
-        assert "what a plugin's call left behind does not end" in caplog.text
+        assert f"what a call of {tmp_path / 'Leaves.py'} left behind does not end" in caplog.text
         caplog.clear()
         for _ in range(
             3
@@ -259,7 +259,9 @@ def test_a_plugins_process_that_does_not_end_is_told(
         held = Held(int(wait_until(lambda: running.exists() and running.read_text())))
         try:
             assert only(call.result(30)).outcome is Outcome.TIMED_OUT
-            assert "a process of a plugin was killed and does not end" in caplog.text
+            assert (
+                f"a process of {tmp_path / 'Sleeps.py'} was killed and does not end" in caplog.text
+            )
             zygote = own.zygote_pid
             assert only(own.run(job_of([unit_named("keeps_all")]))).value == HOSTS
             assert own.zygote_pid == zygote

@@ -313,8 +313,7 @@ def wait(exchanges: Sequence[Exchange]) -> list[Exchange]:
     Returns:
         Those that have ended.
     """
-    # Most often there is one: all is registered with its worker's own.
-    poller = exchanges[0].worker.poller if len(exchanges) == 1 else select.poll()
+    poller = select.poll()
     captures: dict[int, tuple[Exchange, Optional[Capture]]] = {}
     for exchange in exchanges:
         if exchange.open:
@@ -345,9 +344,8 @@ def _watched(
     worker = exchange.worker
     channel = worker.channel.fileno()
     poller.register(channel, _events(exchange))
-    if poller is not worker.poller:
-        for pipe in (worker.stdout, worker.stderr):
-            poller.register(pipe, select.POLLIN)
+    for pipe in (worker.stdout, worker.stderr):
+        poller.register(pipe, select.POLLIN)
     return {
         channel: (exchange, None),
         worker.stdout: (exchange, exchange.stdout),

@@ -64,7 +64,6 @@ class Worker:
         status: as waitpid(2) gives it, once it has ended; negative: an errno, and it was never
             started.
         was_killed: it did not end by itself in the time that ``end`` gave it for that.
-        poller: over its socket and those of its pipes that have not ended.
     """
 
     def __init__(
@@ -79,11 +78,8 @@ class Worker:
         self.status: Optional[int] = None
         self.was_killed = False
         channel.setblocking(False)
-        self.poller = select.poll()
-        self.poller.register(channel, select.POLLIN)
         for pipe in (stdout, stderr):
             os.set_blocking(pipe, False)
-            self.poller.register(pipe, select.POLLIN)
 
     def send(self, frame: memoryview, descriptors: list[int]) -> int:
         """Send as much as the socket takes without waiting.
@@ -114,9 +110,11 @@ class Worker:
 
     def drop_output(self) -> None:
         """Read what its pipes hold, and forget it: it came while no call was under way."""
-        for descriptor, _ in self.poller.poll(0):  # most calls leave nothing there
-            if descriptor in (self.stdout, self.stderr):
-                self.drain(descriptor)
+        poller = select.poll()
+        for pipe in (self.stdout, self.stderr):
+            poller.register(pipe, select.POLLIN)
+        for pipe, _ in poller.poll(0):  # most calls leave nothing there
+            self.drain(pipe)
 
     def drain(self, descriptor: int, feed: Optional[Callable[[bytes], None]] = None) -> bool:
         """Read what one of its pipes holds, without waiting for more.

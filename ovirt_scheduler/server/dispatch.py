@@ -81,7 +81,7 @@ class Dispatcher:
         """The document of the answer, and the log's fields on it."""
         method = self._method(caller, name)
         try:
-            method.count(parameters)
+            method.check_count(parameters)
             answer = method.run(caller, parameters)
             reply = answer if isinstance(answer, Reply) else Reply(answer)
             return encode_answer(reply.answer), reply.log_fields
@@ -110,19 +110,15 @@ class Dispatcher:
 
     def _introspection(self) -> tuple[Method, ...]:
         return (
-            Method("system.listMethods", "The names of all methods, sorted.",
-                   (("array",),), lambda caller, _: sorted(self._methods[caller.form]),
-                   parameters=()),
-            Method("system.methodHelp", "What the method of that name does, in words.",
-                   (("string", "string"),),
-                   lambda caller, parameters: self._named(caller, parameters).help,
-                   parameters=("name",)),
-            Method("system.methodSignature",
+            Method("system.listMethods", (), ("array",), "The names of all methods, sorted.",
+                   lambda caller, _: sorted(self._methods[caller.form])),
+            Method("system.methodHelp", ("name",), ("string",),
+                   "What the method of that name does, in words.",
+                   lambda caller, parameters: self._named(caller, parameters).help),
+            Method("system.methodSignature", ("name",), ("array",),
                    "Arrays of types, one for each way to call the method of that name: the "
                    "result's type first, then each parameter's.",
-                   (("array", "string"),),
-                   lambda caller, parameters: self._named(caller, parameters).signatures,
-                   parameters=("name",)),
+                   lambda caller, parameters: self._named(caller, parameters).signatures),
         )  # fmt: skip
 
     def _named(self, caller: Caller, parameters: Parameters) -> Method:

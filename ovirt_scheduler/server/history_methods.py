@@ -6,22 +6,20 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, Callable, Optional
 
-from ovirt_scheduler.errors import BadParameters, HistoryUnreadable
+from ovirt_scheduler.errors import HistoryUnreadable
 from ovirt_scheduler.history import query as queries
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.server import values
-from ovirt_scheduler.server.method import Method, Parameters, in_form
+from ovirt_scheduler.server.method import Method, Parameters
 
 _DECISION = """id: 16 hexadecimal digits, as in the header X-Request-Id of an answer.
 Gives the record of what was decided, a struct; an empty one where none is kept."""
-_DECISIONS = """decisions(query)
-
-query: struct of what has to fit, each member optional: vm and host (id or name), unit, method,
-outcome (ok, raised, timed out, killed, bad answer, refused, not asked), since and until (such as
-2026-01-31T12:00:00Z), limit (100 unless given, 1000 at most).
+_DECISIONS = """query: struct of what has to fit, all of it optional: vm and host (id or name),
+unit, method, outcome (ok, raised, timed out, killed, bad answer, refused, not asked), since and
+until (such as 2026-01-31T12:00:00Z), limit (100 unless given, 1000 at most).
 Gives the records that fit, the newest first."""
 
 
@@ -31,11 +29,11 @@ def methods(reader: Reader, may_read: Callable[[str], bool]) -> Iterator[Method]
     Args:
         may_read: whether a caller at that address may, as for the pages.
     """
-    form = AnswerForm.DESIGN
+    forms = (AnswerForm.DESIGN,)
     one = partial(_answer, partial(_decision, reader), may_read)
     many = partial(_answer, partial(_decisions, reader), may_read)
-    yield in_form(form, "decision", ("id",), ("struct",), _DECISION, one)
-    yield Method("decisions", _DECISIONS, (("array", "struct"),), many, frozenset((form,)))
+    yield Method("decision", ("id",), ("struct",), _DECISION, one, forms=forms)
+    yield Method("decisions", ("query",), ("array",), _DECISIONS, many, 1, forms)
 
 
 def _answer(
@@ -59,10 +57,10 @@ def _decision(reader: Reader, parameters: Parameters) -> object:
 
 
 def _decisions(reader: Reader, parameters: Parameters) -> list[object]:
-    if len(parameters) > 1 or not all(isinstance(each, dict) for each in parameters):
-        raise BadParameters("decisions: expected one parameter, a struct of what has to fit")
     (wanted,) = parameters or ({},)
-    query: Query = queries.read(wanted)  # type: ignore[arg-type]  # a struct's keys are strings
+    if not isinstance(wanted, dict):
+        raise values.expected("query", "a struct of what has to fit", wanted)
+    query: Query = queries.read(wanted)
     return [_plain(record) for record in reader.decisions(query)]
 
 

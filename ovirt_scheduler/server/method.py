@@ -14,6 +14,7 @@ from ovirt_scheduler.model.results import CallResult
 _ENVELOPE = "\nThe answer is a struct: result_code, result, plugin_errors, errors."
 
 Parameters = tuple[object, ...]
+Run = Callable[[Caller, Parameters], object]
 
 _MANY = ("string", "array")  # a document, or ids
 _TYPES = {  # of parameters, in XML-RPC's words; others are strings
@@ -22,6 +23,7 @@ _TYPES = {  # of parameters, in XML-RPC's words; others are strings
     "filters": ("array",),
     "hosts": _MANY,
     "properties": ("struct",),
+    "query": ("struct",),
     "vms": _MANY,
 }
 
@@ -44,56 +46,54 @@ class Reply:
 class Method:
     """A method that the server offers.
 
-    ``signatures`` is what ``system.methodSignature`` answers: for each signature the type of the
-    result, then of each parameter, in XML-RPC's words. ``run`` returns the answer, or a ``Reply``.
+    Attributes:
+        parameters: their names.
+        results: the types that the answer may have, in XML-RPC's words.
+        text: what it does, and what its parameters are.
+        run: gives the answer, or a ``Reply``.
+        optional: how many of the last parameters may be missing.
+        forms: in which it is offered like this.
     """
 
     name: str
-    help: str
-    signatures: tuple[tuple[str, ...], ...]
-    run: Callable[[Caller, Parameters], object]
-    forms: frozenset[AnswerForm] = frozenset(AnswerForm)  # in which it is offered like this
-    parameters: Optional[tuple[str, ...]] = None  # names; None: ``run`` counts them itself
+    parameters: tuple[str, ...]
+    results: Sequence[str]
+    text: str
+    run: Run
+    optional: int = 0
+    forms: Sequence[AnswerForm] = tuple(AnswerForm)
 
-    def count(self, parameters: Parameters) -> None:
-        """Hold a call to the number of parameters.
+    @property
+    def help(self) -> str:
+        """What ``system.methodHelp`` answers: how it is called, and what it does."""
+        return f"{self.name}({', '.join(self.parameters)})\n\n{self.text}"
+
+    @property
+    def signatures(self) -> list[tuple[str, ...]]:
+        """What ``system.methodSignature`` answers: types of a result and of each parameter."""
+        types = [_TYPES.get(each, ("string",)) for each in self.parameters]
+        return [
+            signature
+            for count in range(len(types) - self.optional, len(types) + 1)
+            for signature in itertools.product(self.results, *types[:count])
+        ]
+
+    def check_count(self, parameters: Parameters) -> None:
+        """Refuse a call with another number of parameters.
 
         Raises:
             BadParameters: there are more or fewer than the method takes.
         """
-        names = self.parameters
-        if names is not None and len(parameters) != len(names):
-            wanted = f"{len(names)} parameter{'s' * (len(names) > 1)} ({', '.join(names)})"
-            message = f"{self.name} takes {wanted if names else 'no parameters'}"
+        most = len(self.parameters)
+        if not most - self.optional <= len(parameters) <= most:
+            wanted = f"{most} parameter{'s' * (most > 1)} ({', '.join(self.parameters)})"
+            at_most = "at most " * bool(self.optional)
+            message = f"{self.name} takes {at_most + wanted if most else 'no parameters'}"
             raise BadParameters(f"{message}, not {len(parameters)}")
 
 
-def in_form(
-    form: AnswerForm,
-    name: str,
-    parameters: tuple[str, ...],
-    results: Sequence[str],
-    text: str,
-    run: Callable[[Caller, Parameters], object],
-) -> Method:
-    """A method as one answer form offers it.
-
-    Args:
-        parameters: their names.
-        results: the types that the answer may have in that form.
-        text: the help, without the line that shows the parameters.
-    """
-    types = itertools.product(results, *(_TYPES.get(each, ("string",)) for each in parameters))
-    shown = f"{name}({', '.join(parameters)})\n\n{text}"
-    return Method(name, shown, tuple(types), run, frozenset((form,)), parameters)
-
-
 def in_both_forms(
-    name: str,
-    parameters: tuple[str, ...],
-    results: Sequence[str],
-    text: str,
-    run: Callable[[Caller, Parameters], object],
+    name: str, parameters: tuple[str, ...], results: Sequence[str], text: str, run: Run
 ) -> Iterator[Method]:
     """A method as each answer form offers it: in the engine form the answer is an envelope.
 
@@ -101,5 +101,5 @@ def in_both_forms(
         results, text: in the design form.
         run: answers in the form that the caller uses.
     """
-    yield in_form(AnswerForm.DESIGN, name, parameters, results, text, run)
-    yield in_form(AnswerForm.ENGINE, name, parameters, ("struct",), text + _ENVELOPE, run)
+    yield Method(name, parameters, results, text, run, forms=(AnswerForm.DESIGN,))
+    yield Method(name, parameters, ("struct",), text + _ENVELOPE, run, forms=(AnswerForm.ENGINE,))

@@ -12,10 +12,10 @@ from typing import Callable, NamedTuple
 from ovirt_scheduler.decisions import log
 from ovirt_scheduler.decisions.units import UnitService
 from ovirt_scheduler.history import record
-from ovirt_scheduler.model.requests import AnswerForm, Caller, EngineScores, Request
+from ovirt_scheduler.model.requests import AnswerForm, Caller, EngineScores
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.server import discovery, unit_wire
-from ovirt_scheduler.server.method import Method, Parameters, Reply, in_both_forms, in_form
+from ovirt_scheduler.server.method import Method, Parameters, Reply, in_both_forms
 
 Units = tuple[PolicyUnit, ...]
 
@@ -24,26 +24,26 @@ class _Run(NamedTuple):
     """One of the operations that run policy units."""
 
     name: str
-    read: Callable[..., Request]  # of the caller and the parameters
+    kind: Kind
     parameters: tuple[str, ...]
     result: str  # its type in the design form
     help: str
 
 
 _RUNS = (
-    _Run("runFilters", unit_wire.filters_request,
+    _Run("runFilters", Kind.FILTER,
          ("filters", "hosts", "vm", "properties"), "array",
          """filters: array of their names, run in this order.
 hosts: an XML document as a string, or an array of ids.
 vm: an XML document, or an id.
 properties: struct of strings, for all filters.
 Gives the ids of the hosts that every filter accepted, in the order given."""),
-    _Run("runCostFunctions", unit_wire.cost_functions_request,
+    _Run("runCostFunctions", Kind.COST_FUNCTION,
          ("cost_functions", "hosts", "vm", "properties"), "struct",
          """cost_functions: array of [name, factor], or a struct of factor by name.
 hosts, vm, properties: as for runFilters.
 Gives for each host the sum of factor times cost; lower is better."""),
-    _Run("runLoadBalancing", unit_wire.balance_request,
+    _Run("runLoadBalancing", Kind.BALANCE,
          ("balance", "hosts", "properties"), "struct",
          """balance: its name.
 hosts, properties: as for runFilters.
@@ -69,7 +69,8 @@ def methods(
     """
     for form, show, result, text in _DISCOVERED:
         for name in ("discover", "Discover"):
-            yield in_form(form, name, (), (result,), text, partial(_discover, service, show))
+            discover = partial(_discover, service, show)
+            yield Method(name, (), (result,), text, discover, forms=(form,))
     for run in _RUNS:
         decide = partial(_decide, service, scores, engine_reasons, run)
         yield from in_both_forms(run.name, run.parameters, (run.result,), run.help, decide)
@@ -89,12 +90,12 @@ def _decide(
     caller: Caller,
     parameters: Parameters,
 ) -> Reply:
-    decision = service.decide(run.read(caller, *parameters))
+    decision = service.decide(unit_wire.request(caller, run.kind, parameters))
     if caller.form is AnswerForm.DESIGN:
         answer = unit_wire.design_answer(decision)
     else:
         hosts = decision.execution.hosts
-        none_left = decision.request.kind is Kind.FILTER and hosts and not decision.answer
+        none_left = run.kind is Kind.FILTER and hosts and not decision.answer
         reasons = (log.summary(decision),) if engine_reasons and none_left else ()
         answer = unit_wire.engine_answer(decision, scores, reasons)
     made = partial(record.of, decision)

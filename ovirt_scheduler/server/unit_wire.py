@@ -17,49 +17,28 @@ from ovirt_scheduler.server import values
 _ENGINE_GROUPS = {Kind.FILTER: "filters", Kind.COST_FUNCTION: "scores", Kind.BALANCE: "balance"}
 
 
-def filters_request(
-    caller: Caller, filters: object, hosts: object, vm: object, custom: object
-) -> Request:
-    """The call ``runFilters(filters, hosts, vm, properties)`` (contract 2.2).
+def request(caller: Caller, kind: Kind, parameters: Sequence[object]) -> Request:
+    """The call of an operation that runs policy units of a kind (contract 2.2 to 2.4).
+
+    Args:
+        parameters: which units, hosts, a VM but for a balance, and properties.
 
     Raises:
         BadParameters: which parameter, and what was expected.
     """
-    wanted = [WantedUnit(name) for name in values.strings("filters", filters)]
-    return _request(caller, Kind.FILTER, wanted, hosts, vm, custom)
-
-
-def cost_functions_request(
-    caller: Caller, functions: object, hosts: object, vm: object, custom: object
-) -> Request:
-    """The call ``runCostFunctions([[name, factor], ...], hosts, vm, properties)`` (contract 2.3).
-
-    Raises:
-        BadParameters: which parameter, and what was expected.
-    """
-    return _request(caller, Kind.COST_FUNCTION, _factors(functions), hosts, vm, custom)
-
-
-def balance_request(caller: Caller, balance: object, hosts: object, custom: object) -> Request:
-    """The call ``runLoadBalancing(balance, hosts, properties)`` (contract 2.4).
-
-    Raises:
-        BadParameters: which parameter, and what was expected.
-    """
-    wanted = (WantedUnit(values.string("balance", balance)),)
-    values.check_units("balance", wanted)
-    return Request(
-        caller, Kind.BALANCE, wanted, values.hosts(hosts), None, values.properties(custom)
-    )
-
-
-def _request(
-    caller: Caller, kind: Kind, wanted: list[WantedUnit], hosts: object, vm: object, custom: object
-) -> Request:
-    values.check_units(f"{kind.value}s", wanted)
-    return Request(
-        caller, kind, tuple(wanted), values.hosts(hosts), values.vm(vm), values.properties(custom)
-    )
+    named, hosts, *vms, custom = parameters
+    if kind is Kind.FILTER:
+        place = "filters"
+        wanted = [WantedUnit(name) for name in values.strings(place, named)]
+    elif kind is Kind.COST_FUNCTION:
+        place = "cost_functions"
+        wanted = _factors(place, named)
+    else:
+        place = "balance"
+        wanted = [WantedUnit(values.string(place, named))]
+    values.check_units(place, wanted)
+    vm = values.vm(vms[0]) if vms else None
+    return Request(caller, kind, tuple(wanted), values.hosts(hosts), vm, values.properties(custom))
 
 
 def design_answer(decision: Decision) -> object:
@@ -127,8 +106,7 @@ def _engine_migration(decision: Decision, unit_errors: dict[str, list[str]]) -> 
     return [migration.vm, list(migration.hosts)]
 
 
-def _factors(value: object) -> list[WantedUnit]:
-    place = "cost_functions"
+def _factors(place: str, value: object) -> list[WantedUnit]:
     if isinstance(value, dict):
         value = [list(item) for item in value.items()]
     if not isinstance(value, list):

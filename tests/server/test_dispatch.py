@@ -20,7 +20,8 @@ CALLER = Caller("0a1b2c3d", AnswerForm.ENGINE, "127.0.0.1:50000")
 
 
 def method(name: str, run: Any) -> Method:
-    return Method(name, f"What {name} does.", (("string", "int"), ("string",)), run)
+    parameters = ("first", "second")
+    return Method(name, parameters, ("array",), f"What {name} does.", run, optional=2)
 
 
 def raising(error: BaseException) -> Dispatcher:
@@ -152,9 +153,11 @@ def test_the_methods_are_listed(echo: Dispatcher) -> None:
 
 
 def test_every_method_has_help_and_signatures(echo: Dispatcher) -> None:
-    """Both are what the method was given with, and true of the three themselves."""
-    assert call(echo, "system.methodHelp", "echo") == "What echo does."
-    assert call(echo, "system.methodSignature", "echo") == [["string", "int"], ["string"]]
+    """Both are of what the method was given with, and true of the three themselves."""
+    assert call(echo, "system.methodHelp", "echo") == "echo(first, second)\n\nWhat echo does."
+    assert call(echo, "system.methodSignature", "echo") == [
+        ["array"], ["array", "string"], ["array", "string", "string"]
+    ]  # fmt: skip
     python_types = {"array": list, "string": str}
     for name in call(echo, "system.listMethods")[1:]:
         assert call(echo, "system.methodHelp", name)

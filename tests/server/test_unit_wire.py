@@ -31,7 +31,7 @@ SUMMED, PER_UNIT = EngineScores.SUMMED, EngineScores.PER_UNIT
 
 
 def filters(*parameters: object) -> Request:
-    return unit_wire.filters_request(CALLER, *parameters)
+    return unit_wire.request(CALLER, Kind.FILTER, parameters)
 
 
 def test_the_parameters_of_run_filters_make_a_request():
@@ -44,7 +44,7 @@ def test_the_parameters_of_run_filters_make_a_request():
 @pytest.mark.parametrize("functions", [[["a", 2], ["b", -1]], {"a": 2, "b": -1}])
 def test_the_parameters_of_run_cost_functions_make_a_request(functions):
     """Pairs, or a struct (contract 2.3)."""
-    assert unit_wire.cost_functions_request(CALLER, functions, HOSTS, "vm-1", {}) == Request(
+    assert unit_wire.request(CALLER, C, (functions, HOSTS, "vm-1", {})) == Request(
         CALLER,
         Kind.COST_FUNCTION,
         (WantedUnit("a", 2), WantedUnit("b", -1)),
@@ -56,7 +56,7 @@ def test_the_parameters_of_run_cost_functions_make_a_request(functions):
 
 def test_the_parameters_of_run_load_balancing_make_a_request():
     """One name, and no VM (contract 2.4)."""
-    assert unit_wire.balance_request(CALLER, "a", HOSTS, {}) == Request(
+    assert unit_wire.request(CALLER, B, ("a", HOSTS, {})) == Request(
         CALLER, Kind.BALANCE, (WantedUnit("a"),), ("h1", "h2"), None, {}
     )
 
@@ -107,11 +107,11 @@ def test_no_properties_may_be_said_in_several_ways(given, properties):
 
 
 OF_A_NAME = "characters; the name of a policy unit has at most 128"
-F, C, B = unit_wire.filters_request, unit_wire.cost_functions_request, unit_wire.balance_request
+F, C, B = Kind
 
 
 @pytest.mark.parametrize(
-    ("method", "parameters", "message"),
+    ("kind", "parameters", "message"),
     [
         (F, ("a", [], "vm", {}), "filters: expected an array of strings, not a string"),
         (F, (["a", 1], [], "vm", {}), "filters[1]: expected a string, not an int"),
@@ -154,10 +154,10 @@ F, C, B = unit_wire.filters_request, unit_wire.cost_functions_request, unit_wire
          "properties: 262146 characters in names and values; at most 262144 are taken"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_named_with_its_parameter_and_what_was_expected(method, parameters, message):
+def test_a_mistake_is_named_with_its_parameter_and_what_was_expected(kind, parameters, message):
     """Fault -32602, for somebody who sees nothing but the sentence (contract 1.5)."""
     with pytest.raises(BadParameters) as caught:
-        method(CALLER, *parameters)
+        unit_wire.request(CALLER, kind, parameters)
     assert str(caught.value) == message
 
 
@@ -179,14 +179,14 @@ def test_hosts_that_are_neither_a_document_nor_ids_are_refused():
 @pytest.mark.parametrize("factor", [2**31 - 1, -(2**31), 0])
 def test_any_factor_of_32_bits_is_taken(factor):
     """Zero and the extremes too."""
-    (wanted,) = unit_wire.cost_functions_request(CALLER, [["a", factor]], [], "vm", {}).wanted
+    (wanted,) = unit_wire.request(CALLER, C, ([["a", factor]], [], "vm", {})).wanted
     assert wanted.factor == factor
 
 
 def test_a_message_holds_no_more_than_the_beginning_of_a_long_name():
     """A caller's megabytes do not come back in the fault."""
     with pytest.raises(BadParameters) as caught:
-        unit_wire.cost_functions_request(CALLER, [["a" * 10_000, "x"]], [], "vm", {})
+        unit_wire.request(CALLER, C, ([["a" * 10_000, "x"]], [], "vm", {}))
     assert len(str(caught.value)) < 200
 
 

@@ -57,7 +57,8 @@ def methods(gate: Gate) -> list[Method]:
         "refuse": refuse,
         "gate": gate.run,
     }
-    return [Method(name, name, (("string",),), run) for name, run in runs.items()]
+    names = ("first", "second", "third")
+    return [Method(name, names, ("string",), "", run, optional=3) for name, run in runs.items()]
 
 
 class Running:

@@ -75,7 +75,7 @@ setup(
         "lint": ["ruff>=0.9", "mypy>=1.11", "import-linter>=2", "types-setuptools"],
     },
     entry_points={
-        "console_scripts": ["ovirt-scheduler = ovirt_scheduler.command.cli:main"],
+        "console_scripts": ["ovirt-scheduler = ovirt_scheduler.__main__:main"],
         "pytest11": ["ovirt_scheduler.testing = ovirt_scheduler.testing"],
     },
     classifiers=[

@@ -104,7 +104,9 @@ def add(to: arguments.Add) -> None:
         where.add_argument("--local", action="store_true", help="run the plugins here instead")
         arguments.add_certificate(command)
         for word, metavar, nargs, about in _WORDS.get(name, ()):
-            command.add_argument(word, metavar=metavar, nargs=nargs, help=about)
+            # Without a default, argparse calls even the words that may be left out required.
+            default: Optional[list[str]] = [] if nargs == "*" else None
+            command.add_argument(word, metavar=metavar, nargs=nargs, help=about, default=default)
         if name in _WITH_HOSTS:
             inputs.add(command, with_vm=name != "balance")
 

@@ -148,7 +148,7 @@ def _event(event: Record) -> tuple[str, str, str]:
         for name, value in event.items()
         if name not in ("time", "event")
     )
-    return event["time"], event["event"], ", ".join(more)
+    return explanation.when(event), event["event"], ", ".join(more)
 
 
 def follow(recorded: Recorded, wanted: Query, output: str) -> Shown:

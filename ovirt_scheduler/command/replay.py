@@ -12,6 +12,7 @@ from ovirt_scheduler.command.arguments import tell_progress
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.errors import BadUsage, NotRecorded
+from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.log.format import printable
@@ -162,7 +163,7 @@ def _of_differences(differ: Sequence[Difference]) -> Iterator[str]:
 def _of_difference(each: Difference) -> Iterator[str]:
     subject = f" for VM {each.vm}" if each.vm else ""
     by = ", ".join(each.units) or "the request"
-    yield f"  {each.time}  {each.id}  {each.method}{subject}: by {by}"
+    yield f"  {explanation.when({'time': each.time})}  {each.id}  {each.method}{subject}: by {by}"
     *hosts, before, now = ("", *each.why) if len(each.why) < 2 else each.why
     for line in (before, now, *hosts[:_LINES]):
         if line:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import keyword
 import string
 from collections.abc import Collection, Mapping, Sequence
@@ -42,12 +43,13 @@ def _run(options: argparse.Namespace) -> Shown:
         there = ", ".join(f"--{part}" for part in PARTS)
         raise BadUsage(f"say what it is to be: {there}")
     plugin, conf, test = write(options.folder, options.name, parts)
+    missing = "" if importlib.util.find_spec("pytest") else " (after: pip install pytest)"
     tried_with = (
         "--hosts hosts.xml" if parts != ["driver"] else "--call shares 'amounts={\"web\": 1}'"
     )
     return Shown(
         f"{plugin}\n{conf}\n{test}\n"
-        f"next: python3 -m pytest {test}, or ovirt-scheduler try {plugin} {tried_with};\n"
+        f"next: python3 -m pytest {test}{missing}, or ovirt-scheduler try {plugin} {tried_with};\n"
         f"then put {plugin.name} into plugins_path, {conf.name} into plugins_conf_path\n"
     )
 

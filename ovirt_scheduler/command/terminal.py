@@ -30,6 +30,7 @@ from ovirt_scheduler.daemon.runtime import Services
 from ovirt_scheduler.errors import BadInput, BadUsage, CallRefused, NoAnswer, UnreadableDocument
 from ovirt_scheduler.history import explanation, schema
 from ovirt_scheduler.log.format import printable
+from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.units import Kind
@@ -177,6 +178,9 @@ def run_filters(call: Call, units: Sequence[str], inputs: Inputs) -> Shown:
     rows += [(host_names[host], host, "rejected") for host in rejected]
     fields = {"accepted": accepted, "rejected": rejected}
     text = answer.table(("HOST", "ID", "VERDICT"), rows)
+    if aggregate.ALL_FILTERS_FAILED in answer.problems:
+        taken = "accepts them all" if accepted else "accepts none of them"
+        text = f"no filter has judged the hosts: the answer {taken}\n"
     return answer.shown(text, fields, _called(accepted, host_names), _NO_HOSTS)
 
 
@@ -317,12 +321,12 @@ class _Answer:
         fields: dict[str, Any] = reply.answer
         self.result = fields["result"]
         self._calls = reply.results
-        self._problems = [
+        self.problems = [
             f"{unit}: {message}"
             for unit, messages in fields.get("plugin_errors", {}).items()
             for message in messages
         ]
-        self._problems += fields.get("errors", [])
+        self.problems += fields.get("errors", [])
         self._record = reply.record
 
     @functools.cached_property
@@ -368,15 +372,15 @@ class _Answer:
         Args:
             nothing: shown if there is neither a text nor a problem.
         """
-        lines = [text or ("" if self._problems else nothing)]
-        lines += [f"problem: {printable(problem)}\n" for problem in self._problems]
-        fields = {**fields, "problems": self._problems}
+        lines = [text or ("" if self.problems else nothing)]
+        lines += [f"problem: {printable(problem)}\n" for problem in self.problems]
+        fields = {**fields, "problems": self.problems}
         if vars(self).get("record") is not None:  # that of a topic's method is not waited for
             fields["decision"] = self.record
         if self._calls:
             fields["calls"] = [_call_fields(result) for result in self._calls]
             lines += itertools.chain.from_iterable(map(_printed, self._calls))
-        return Shown("".join(lines), fields, not self._problems, names, self._problems)
+        return Shown("".join(lines), fields, not self.problems, names, self.problems)
 
 
 def _printed(result: CallResult) -> Iterator[str]:

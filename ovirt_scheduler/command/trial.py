@@ -239,6 +239,11 @@ def run(
         call = terminal.here(running.prepare(settings, catalogue_of(loaded), engine))
         questions = [*_questions(call, loaded, path, kinds, asked, called)]
         notes = [*map(str, loaded.warnings), *_unknown(loaded, asked.properties)]
+        if any(unit.shadow for unit in loaded.units):
+            notes.append(
+                "its conf file says shadow = true: the daemon records what it answers, "
+                "and does not use it"
+            )
         if engine and any(_STARTING & {*names.values()} for _, names, _ in questions):
             notes += (f"the VM to start: {name}" for name in inputs.names(asked.vm, "vm").values())
         if not kinds and not called:

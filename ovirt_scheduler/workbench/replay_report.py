@@ -23,18 +23,18 @@ def lines(comparison: Comparison, problems: Sequence[str]) -> Iterator[str]:
     """
     done, differ = comparison.count, comparison.differ
     share = 100 * comparison.same / max(1, done)
-    yield f"unchanged: {comparison.same} of {done} decisions come out the same ({share:.1f} %)"
+    yield f"as it was: {comparison.same} of {done} decisions come out the same ({share:.1f} %)"
     for unit, number in comparison.unsteady.most_common():
         yield f"  {unit} answers otherwise, {number} of them: it uses time, chance or the engine"
     for unit, number in comparison.edited.most_common():
-        yield f"  {unit} is gone, or another code than then, in {number} decisions"
+        yield f"  {unit} is gone, or has other code than then: {number} of them"
     if comparison.uncertain:
         yield (
             f"  {len(comparison.uncertain)} decisions are left out below: they do not even come "
             "out the same unchanged"
         )
     yield from (f"problem: {problem}" for problem in problems)
-    word = "changed" if comparison.changed else "today"
+    word = "with the change" if comparison.changed else "today"
     refused = sum(len(each.refused) for each in differ)
     alone = sum(each.no_host for each in differ)
     winners = sum(each.winners is not None for each in differ)

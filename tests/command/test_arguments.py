@@ -16,6 +16,7 @@ from tests.support.command import run, written_to
 from tests.support.paths import PROJECT
 from tests.support.processes import as_stranger
 
+_LOADED = b" argparse\n"  # ends the line of -X importtime on a module that the command line needs
 GOOD = "def do_filter(hosts, vm, properties):\n    return hosts\n"
 
 
@@ -62,6 +63,18 @@ def test_ctrl_c_ends_a_command_without_a_traceback(tmp_path):
         process.send_signal(signal.SIGINT)
         err = process.communicate(timeout=60)[1]
     assert (process.returncode, err) == (130, b"")
+
+
+def test_ctrl_c_while_modules_load_shows_no_traceback():
+    """It comes when the first of them are there; the process ends as one that Ctrl-C ends."""
+    words = [sys.executable, "-X", "importtime", "-m", "ovirt_scheduler", "--version"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+        assert any(line.endswith(_LOADED) for line in program.stderr)
+        program.send_signal(signal.SIGINT)
+        out, told = program.communicate(timeout=60)
+    assert out == b""
+    assert b"Traceback" not in told
+    assert program.returncode == -signal.SIGINT
 
 
 def test_names_steer_no_terminal(tmp_path):
@@ -180,3 +193,10 @@ def test_a_folder_that_is_closed_to_the_user_is_told():
     assert ended.stdout == "66\n66\n66\n"
     assert ended.stderr.count(f"ovirt-scheduler: {name}/") == 3
     assert ended.stderr.count(": Permission denied; run this as who may read it\n") == 3
+
+
+def test_words_that_may_be_left_out_are_not_called_missing(tmp_path):
+    """The method of a topic may take no argument."""
+    status, _, err = run(tmp_path, "schedule", "backup")
+    assert status == 2
+    assert "the following arguments are required: METHOD\n" in err

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import pytest
 
@@ -252,6 +253,8 @@ def test_what_happened_to_plugins_is_listed(tmp_path):
     status, out, _ = run(tmp_path, "decisions", "--events", "-o", "table")
     assert status == 0
     assert "sha256:2, former sha256:1" in " ".join(out.split())
+    local = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(MORNING + 1))
+    assert f"\n{local}  edited" in out
     status, _, err = run(tmp_path, "decisions", "--events", "--vm", "web")
     assert (status, "--events does not go with --vm" in err) == (2, True)
 

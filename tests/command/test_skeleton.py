@@ -13,6 +13,7 @@ from ovirt_scheduler.command import skeleton
 from ovirt_scheduler.errors import BadUsage, NotOverwritten
 from ovirt_scheduler.model.plugins import Candidate, Source
 from ovirt_scheduler.settings.config import parse_plugin_conf
+from tests.support.command import run
 from tests.support.paths import PROJECT
 
 UNITS = {"filter": "do_filter", "score": "do_score", "balance": "do_balance"}
@@ -35,6 +36,15 @@ def test_the_plugin_loads(tmp_path, executor, parts):
     assert parse_plugin_conf(conf.read_bytes(), conf).default_values == (
         "" if parts == ["driver"] else "20"
     )
+
+
+def test_what_the_tests_need_is_told(tmp_path, monkeypatch):
+    """A daemon is installed without pytest."""
+    assert run(tmp_path, "new", "One", "--filter", "--folder", str(tmp_path))[1].count("pip") == 0
+    monkeypatch.setattr(sys, "path", [])
+    monkeypatch.delitem(sys.modules, "pytest")
+    out = run(tmp_path, "new", "Two", "--filter", "--folder", str(tmp_path))[1]
+    assert f"{tmp_path}/tests/test_Two.py (after: pip install pytest), or" in out
 
 
 def test_the_tests_pass(tmp_path):

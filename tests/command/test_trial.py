@@ -112,9 +112,20 @@ def test_a_failure_comes_with_its_traceback(tmp_path):
     (fields,) = shown.fields
     assert fields["outcome"] == "raised"
     assert fields["accepted"] == IDS
+    assert "no filter has judged the hosts: the answer accepts them all\n" in shown.text
+    assert "VERDICT" not in shown.text
     assert "problem: Falls: ZeroDivisionError: division by zero (Falls.py:2)\n" in shown.text
     assert f'File "{path}", line 2, in do_filter\n    return 1 / 0\n' in shown.text
     assert "ovirt_scheduler/call.py" not in shown.text
+
+
+def test_a_plugin_in_shadow_is_told_of(tmp_path):
+    """Whoever tries it may have forgotten the line in its conf file."""
+    path = tmp_path / "Looks.py"
+    path.write_text("def do_filter(hosts, vm, properties):\n    return hosts\n")
+    assert "shadow" not in run(path).text
+    path.with_suffix(".conf").write_text("shadow = true\n")
+    assert "note: its conf file says shadow = true: the daemon records" in run(path).text
 
 
 def test_a_property_that_was_not_given_is_named(tmp_path):

@@ -153,8 +153,8 @@ def test_ten_lines_go_from_a_new_plugin_to_a_replayed_change(reader):
     text = text.replace("ovirt-scheduler serve", f"{sys.executable} -m ovirt_scheduler serve")
     ((status, out, err),) = of_page(text, reader, reader / "state-of-ten")
     assert status == 0, out + err
-    assert "unchanged: 1 of 1 decisions come out the same" in out
-    assert "changed: 1 of 1 decisions differ" in out
+    assert "as it was: 1 of 1 decisions come out the same" in out
+    assert "with the change: 1 of 1 decisions differ" in out
     assert "before: 4 hosts: lynx is best\n    now: 4 hosts: ocelot is best\n" in out
     assert "stopping on SIGTERM" in err
 

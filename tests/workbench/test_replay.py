@@ -296,7 +296,7 @@ def test_a_changed_rule_on_a_thousand_decisions(replay, start_daemon: StartDaemo
     os.close(terminal)
     stopped = re.match(r"stopped: (\d+) of 1000 decisions were replayed\n", shown)
     assert stopped
-    assert f"unchanged: {stopped[1]} of {stopped[1]} decisions come out the same" in shown
+    assert f"as it was: {stopped[1]} of {stopped[1]} decisions come out the same" in shown
     assert running.returncode == 1
 
 
@@ -308,7 +308,7 @@ def test_what_uses_chance_or_the_engine_is_told(replay, recording):
     assert len(told["uncertain"]) == 2
     assert not {"by chance \x9b", "of the engine"} & {each["vm"] for each in told["differ"]}
     shown = replay("--unit", "Chance")
-    assert "unchanged: 0 of 1 decisions come out the same (0.0 %)\n" in shown
+    assert "as it was: 0 of 1 decisions come out the same (0.0 %)\n" in shown
     assert "  Chance answers otherwise, 1 of them: it uses time, chance or the engine\n" in shown
     assert "today: 1 of 1 decisions differ" in shown
     assert "runFilters for VM by chance " in shown

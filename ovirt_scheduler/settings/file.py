@@ -58,16 +58,14 @@ class Section:
     def __contains__(self, key: str) -> bool:
         return key in self._entries
 
-    def mistake(self, key: str, problem: str) -> SchedulerError:
-        """The exception to raise about a key, with its line if there is one."""
-        return self._at(self.lines[key], key, problem)
+    def mistake(self, key: str, problem: str, line: Optional[int] = None) -> SchedulerError:
+        """The exception to raise about a key.
 
-    def refused(self, entry: Entry, problem: str) -> SchedulerError:
-        """The exception to raise about an entry, on the entry's line."""
-        return self._at(entry.line, entry.key, problem)
-
-    def _at(self, line: Optional[int], key: str, problem: str) -> SchedulerError:
-        return self._error_type(f"{self._prefix}{key}: {problem}", str(self._path), line)
+        Args:
+            line: unless it is the key's own.
+        """
+        words = f"{self._prefix}{key}: {problem}"
+        return self._error_type(words, str(self._path), line or self.lines[key])
 
     def knows(self, name: str) -> bool:
         """Whether the table has a key of that name; a key may have several."""
@@ -84,7 +82,7 @@ class Section:
         before = self._entries.setdefault(key.name, entry)
         if before.value != entry.value:
             problem = f"is {before.key} by another name, which line {before.line} sets to "
-            raise self.refused(entry, f"{problem}{before.value:.60}")
+            raise self.mistake(entry.key, f"{problem}{before.value:.60}", entry.line)
         self.lines[key.name] = entry.line
         try:
             self.values[key.name] = key.cast(entry.value)
@@ -149,10 +147,10 @@ class ConfFile(Section):
         elif entry.section:
             section = self.sections.get(entry.section)
         if section is None:
-            unknown = Section(self._path, self._error_type, (), f"[{entry.section}]")
-            raise unknown.refused(entry, self._not_a_section(entry.section))
+            words = f"[{entry.section}] {entry.key}: {self._not_a_section(entry.section)}"
+            raise self._error_type(words, str(self._path), entry.line)
         if not section.knows(entry.key):
-            raise section.refused(entry, self._not_a_key(entry.key, section))
+            raise section.mistake(entry.key, self._not_a_key(entry.key, section), entry.line)
         return section
 
     def _not_a_section(self, name: str) -> str:

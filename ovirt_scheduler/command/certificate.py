@@ -79,7 +79,7 @@ def make(settings: Settings, state: Path) -> Settings:
         ConfigError: it cannot be made.
     """
     with _acting_as_owner(state):
-        certificates.ensure(state / "certificate")
+        certificates.ensure(state / "certificate", settings.listening_address)
     return replace(settings, ssl=True, ssl_certificate=None, ssl_key=None)
 
 
@@ -120,8 +120,10 @@ def prepare(settings: Settings, state: Path) -> Shown:
     """
     folder = _folder(settings, state)
     with _acting_as_owner(state):
-        files = certificates.ensure(certificates.next_to(folder))
-    report = certificate_report.inspect("next", *files, certificate_report.DAYS, made=True)
+        files = certificates.ensure(certificates.next_to(folder), settings.listening_address)
+    report = certificate_report.inspect(
+        "next", *files, certificate_report.DAYS, settings.listening_address
+    )
     trust = list(_trust(files.certificate))
     text = (
         f"{report.text()}\nIt is not used yet. Before it is, whoever calls the daemon has to trust "

@@ -51,6 +51,8 @@ _DESIGN, _ENGINE = AnswerForm.DESIGN, AnswerForm.ENGINE
 
 _NO_HOSTS = "no hosts\n"
 
+_OTHER_NAME = (62, 64)  # a host name, an address: X509_verify_cert_error_string(3)
+
 
 def nowhere(_call: Call, _decision: str) -> None:
     """No record can be found."""
@@ -109,9 +111,12 @@ def _explained(url: str, instead: str) -> Iterator[None]:
             raise UnreadableDocument(fault.faultString) from None
         raise CallRefused(f"{fault.faultString} (fault {fault.faultCode})") from None
     except ssl.SSLCertVerificationError as error:
+        mend = "name the daemon's certificate with --ca"
+        if error.verify_code in _OTHER_NAME:
+            mend = "name one of its names in --url"
         raise NoAnswer(
-            f"{url}: its certificate is not trusted: {error.verify_message}; name the "
-            "daemon's certificate with --ca (ovirt-scheduler cert show tells where it lies)"
+            f"{url}: its certificate is not trusted: {error.verify_message}; {mend} "
+            "(ovirt-scheduler cert show tells where it lies, and its names)"
         ) from None
     except ssl.SSLError as error:
         raise NoAnswer(

@@ -248,7 +248,9 @@ class Assembly:
         """The TLS context of the certificate of the settings, or of one that is made here."""
         certificate, key = settings.ssl_certificate, settings.ssl_key
         if certificate is None or key is None:
-            certificate, key = certificates.ensure(self._state / "certificate")
+            certificate, key = certificates.ensure(
+                self._state / "certificate", settings.listening_address
+            )
             for file, problem_of in ((certificate, trust.tampering), (key, trust.exposure)):
                 problem = problem_of(file.absolute())
                 if problem:

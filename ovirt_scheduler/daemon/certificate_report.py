@@ -84,22 +84,23 @@ def report(settings: Settings, state: Path, days: int = DAYS) -> tuple[Certifica
     if not settings.ssl:
         return ()
     files = server_files(settings, state)
+    made_for = settings.listening_address if settings.ssl_certificate is None else None
     reports: list[CertificateReport] = []
     try:
-        missing = settings.ssl_certificate is None and not files.certificate.parent.exists()
+        missing = made_for is not None and not files.certificate.parent.exists()
     except PermissionError:  # the state folder is closed, as the report says
         missing = False
     if missing:
         reports.append(CertificateReport("ssl_certificate", files.certificate))
     else:
-        reports.append(inspect("ssl_certificate", *files, days, settings.ssl_certificate is None))
+        reports.append(inspect("ssl_certificate", *files, days, made_for))
     if settings.ssl_client_ca is not None:
-        reports.append(inspect("ssl_client_ca", settings.ssl_client_ca, None, days, False))
+        reports.append(inspect("ssl_client_ca", settings.ssl_client_ca, None, days))
     return tuple(reports)
 
 
 def inspect(
-    setting: str, path: Path, key: Optional[Path], days: int, made: bool
+    setting: str, path: Path, key: Optional[Path], days: int, made_for: Optional[str] = None
 ) -> CertificateReport:
     """Report on one certificate.
 
@@ -107,7 +108,8 @@ def inspect(
         setting: the key of scheduler.conf that names it.
         key: its private key, None where that is not the daemon's.
         days: fewer days left than this are a problem.
-        made: whether the daemon made it, and so can make the next one.
+        made_for: where the daemon listens, which made it and can make the next one; None:
+            somebody else made it.
     """
     try:
         if key is not None:
@@ -115,16 +117,18 @@ def inspect(
         described = certificates.describe(path)
     except ConfigError as error:
         return CertificateReport(setting, path, None, str(error))
-    return CertificateReport(setting, path, described, _problem(described, days, made))
+    return CertificateReport(setting, path, described, _problem(described, days, made_for))
 
 
-def _problem(found: Description, days: int, made: bool) -> str:
-    """What is wrong with the days on which it is valid, and what to do; empty if nothing is."""
-    mend = "ovirt-scheduler cert renew" if made else "put a new one there"
+def _problem(found: Description, days: int, made_for: Optional[str]) -> str:
+    """What is wrong with its days or names, and what to do; empty if nothing is."""
+    mend = "put a new one there" if made_for is None else "ovirt-scheduler cert renew"
     if found.begins > datetime.datetime.now(datetime.timezone.utc):
         return f"not valid before {found.begins:%Y-%m-%d %H:%M} UTC; clients refuse it until then"
     if found.days_left < 0:
         return f"expired on {found.ends:%Y-%m-%d}; clients refuse it: {mend}"
+    if made_for is not None and not found.is_for(made_for):
+        return f"not for {made_for}, where the daemon listens; clients refuse it: {mend}"
     if found.days_left < days:
         return f"{found.days_left} days left; {mend} before {found.ends:%Y-%m-%d}"
     return ""

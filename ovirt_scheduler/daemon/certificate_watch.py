@@ -1,4 +1,6 @@
-"""Warns of a certificate that ends soon, at the start and once a day, and makes the next one.
+"""Warns of a certificate that clients refuse, or soon will, and makes the next one.
+
+It looks at the start and once a day.
 
 The next one is not used yet: callers have to trust it first. An administrator switches to it
 when they do (``ovirt-scheduler cert renew --switch``).
@@ -68,13 +70,13 @@ class CertificateWatch:
             _log.warning("certificate: %(reason)s", {"reason": reason, "file": str(each.path)})
             made = each.setting == "ssl_certificate" and settings.ssl_certificate is None
             if made and each.described is not None:
-                self._prepare(certificates.next_to(each.path.parent))
+                self._prepare(certificates.next_to(each.path.parent), settings.listening_address)
 
-    def _prepare(self, folder: Path) -> None:
+    def _prepare(self, folder: Path, address: str) -> None:
         if certificates.files_in(folder).certificate.exists():
             return
         try:
-            made = certificates.ensure(folder).certificate
+            made = certificates.ensure(folder, address).certificate
         except ConfigError as error:
             _log.warning("the next certificate cannot be made: %(reason)s", {"reason": str(error)})
         else:

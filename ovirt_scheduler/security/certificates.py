@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ovirt_scheduler.errors import ConfigError
+from ovirt_scheduler.security.addresses import url_host
 from ovirt_scheduler.security.whole_file import sync_folder, write_whole
 
 _VALID_FOR = datetime.timedelta(days=3652)  # ten years
@@ -56,13 +57,19 @@ class Description(NamedTuple):
         """Whole days until it expires; negative if it has."""
         return (self.ends - datetime.datetime.now(datetime.timezone.utc)).days
 
+    def is_for(self, address: str) -> bool:
+        """Whether callers find the name by which they reach a listening address among its names."""
+        if url_host(address) == "localhost":  # or another of this machine's names
+            return True
+        return _as_written(address) in map(str.lower, self.names)
+
 
 def files_in(folder: Path) -> CertificateFiles:
     """The paths of the two files that ``ensure`` makes in a folder."""
     return CertificateFiles(folder / "certificate.pem", folder / "key.pem")
 
 
-def ensure(folder: Path) -> CertificateFiles:
+def ensure(folder: Path, address: str = "localhost") -> CertificateFiles:
     """Make a certificate and its key in a folder, unless they are there.
 
     The folder is made elsewhere and renamed. So a process that starts at the same time finds both
@@ -70,6 +77,7 @@ def ensure(folder: Path) -> CertificateFiles:
 
     Args:
         folder: for these two files alone. It is made with mode 0700, as are the folders above.
+        address: where the server listens; a new certificate has it among its names.
 
     Raises:
         ConfigError: the folder cannot be made, or lacks one of the files.
@@ -77,7 +85,7 @@ def ensure(folder: Path) -> CertificateFiles:
     files = files_in(folder)
     try:
         if not _has_entries(folder):
-            _make(folder)
+            _make(folder, address)
         missing = [file for file in files if not file.exists()]
     except OSError as error:
         raise ConfigError(
@@ -173,7 +181,7 @@ def _has_entries(folder: Path) -> bool:
         return False
 
 
-def _make(folder: Path) -> None:
+def _make(folder: Path, address: str) -> None:
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))  # mode 0700
     try:
@@ -183,7 +191,7 @@ def _make(folder: Path) -> None:
             pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
         write_whole(draft / "key.pem", key)
-        certificate = _self_signed(private_key).public_bytes(pem)
+        certificate = _self_signed(private_key, address).public_bytes(pem)
         write_whole(draft / "certificate.pem", certificate, 0o644)
         try:
             draft.rename(folder)  # onto nothing or an empty folder only
@@ -195,16 +203,15 @@ def _make(folder: Path) -> None:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _self_signed(private_key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
+def _self_signed(private_key: ec.EllipticCurvePrivateKey, address: str) -> x509.Certificate:
     names = _host_names()
+    alternatives = [*names, "127.0.0.1", "::1"]
+    if url_host(address) != "localhost":
+        alternatives.append(_as_written(address))
+    alternative_names = map(_general_name, dict.fromkeys(alternatives))
     common_name = next((name for name in names if len(name) <= 64), "localhost")
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     now = datetime.datetime.now(datetime.timezone.utc)
-    addresses = [ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1")]
-    alternatives = [
-        *(x509.DNSName(name) for name in names),
-        *(x509.IPAddress(address) for address in addresses),
-    ]
     # No key usage: OpenSSL 1.1 takes a self-signed certificate for one only where the usage
     # has certificate signing or is missing, and signing is for a CA alone.
     return (
@@ -216,13 +223,31 @@ def _self_signed(private_key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
         .not_valid_before(now - _CLOCK_SKEW)
         .not_valid_after(now + _VALID_FOR)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName(alternative_names),
+            critical=False,
+        )
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(
             x509.SubjectKeyIdentifier.from_public_key(private_key.public_key()), critical=False
         )
         .sign(private_key, hashes.SHA256())
     )
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _as_written(address: str) -> str:
+    """An address, without its interface, or a host name as a certificate has it."""
+    try:
+        return str(ipaddress.ip_address(address.partition("%")[0]))
+    except ValueError:
+        return address.lower()
 
 
 def _host_names() -> list[str]:

@@ -77,6 +77,29 @@ def test_a_certificate_that_ends_soon_is_told_and_renewed(tmp_path, start_daemon
     assert not following.exists()
 
 
+def test_a_certificate_for_another_place_is_told_and_the_next_one_is_for_this(
+    tmp_path, start_daemon
+):
+    """Where the daemon listens has to be among the names; clients refuse another."""
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    write_pair(state / "certificate", 300, names=ENDS)
+    following = state / "certificate-next" / "certificate.pem"
+    daemon = start_daemon(PROJECT / "plugins", "listening_address = 127.0.0.2", folder=tmp_path)
+    wait_until(lambda: f"the next certificate is made: {following}" in daemon.log)
+    told = f"{daemon.certificate}: not for 127.0.0.2, where the daemon listens; clients refuse it"
+    assert f"{told}: ovirt-scheduler cert renew" in daemon.log
+    ask = ("discover", "--url", daemon.url, "--ca")
+    status, _, err = run(tmp_path, *ask, str(daemon.certificate))
+    assert status == 69
+    assert "name one of its names in --url" in err
+    assert run(tmp_path, "cert", "renew", "--switch")[0] == 0
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: "certificates and plugins are read again" in daemon.log)
+    assert run(tmp_path, *ask, str(daemon.certificate))[0] == 0
+    assert daemon.log.count(told) == 1
+
+
 def test_it_is_told_again_each_day(tmp_path, caplog):
     """And the next one is made once."""
     write_pair(tmp_path / "certificate", 12)

@@ -192,6 +192,29 @@ def test_the_certificate_holds_ten_years(made: CertificateFiles) -> None:
     assert ends - begins == pytest.approx(3652 * 86400, abs=2 * 3600)
 
 
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("192.0.2.5", "192.0.2.5"),
+        ("2001:DB8:0::5", "2001:db8::5"),
+        ("fe80::1%eth0", "fe80::1"),
+        ("Scheduler.example.com", "scheduler.example.com"),
+    ],
+)
+def test_where_the_server_listens_is_a_name_of_its_certificate(
+    tmp_path: Path, address: str, name: str
+) -> None:
+    """As certificates write it; one that was made for localhost is not for there."""
+    described = describe(ensure(tmp_path / "tls", address).certificate)
+    assert name in described.names
+    assert "localhost" in described.names
+    assert described.is_for(address)
+    elsewhere = describe(ensure(tmp_path / "other").certificate)
+    assert not elsewhere.is_for(address)
+    assert elsewhere.is_for("0.0.0.0")
+    assert len(set(elsewhere.names)) == len(elsewhere.names)
+
+
 @pytest.mark.parametrize("name", ["a" * 70 + ".example", "bad name", "ünicode", ""])
 def test_an_odd_host_name_does_no_harm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

@@ -240,14 +240,15 @@ class Certificate(Step):
             return Plan(f"already so: the certificate in {self.name}")
         if not self.machine.live:
             return Plan("left to the daemon: the certificate, made on the machine's first start")
-        return Plan(f"make a certificate in {self.name}", self._make)
+        address = values["listening_address"]
+        return Plan(f"make a certificate in {self.name}", lambda: self._make(address))
 
-    def _make(self) -> None:
+    def _make(self, address: str) -> None:
         owner = self.machine.owner(USER)
         if owner is None:
             raise StepFailed(f"{self.name}: there is no user {USER} to give it to")
         with acting_as(owner):
-            made = certificates.ensure(self.machine.path(self.name))
+            made = certificates.ensure(self.machine.path(self.name), address)
         # Not noted before: a certificate that is not in the record stays on removal.
         self.record.certificate = checksum(made.certificate.read_bytes())
 

@@ -58,9 +58,26 @@ class Engine:
         return call
 
 
+# What classes say of their properties: patterns that Python does not read as Java does, a key
+# without a pattern, and one that comes twice.
+AS_WRITTEN = [f"a={pattern};b=[0-9]+" for pattern in FOR_JAVA_ALONE]
+AS_WRITTEN += ["a=;b=[0-9]+", "a=x;b=x;b=[0-9]+;"]
+
+
 @pytest.fixture(scope="module")
-def daemon(start_daemon):
-    folders = f"{PLUGINS}:{OLD_PLUGINS}"
+def daemon(start_daemon, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plugins")
+    for name in ("keeps_all", "keeps_none", "raises", "returns_nothing", "returns_strangers"):
+        shutil.copy(PLUGINS / f"{name}.py", folder)
+    (folder / "many.py").write_text(
+        "".join(
+            f"class unit_{number}:\n    properties_validation = {text!r}\n"
+            "    def do_filter(self, hosts_ids, vm_id, args_map):\n        return hosts_ids\n"
+            for number, text in enumerate(AS_WRITTEN)
+        ),
+        "utf-8",
+    )
+    folders = f"{folder}:{OLD_PLUGINS}"
     return start_daemon(plugins=folders, settings="ssl = false\nroot_api = engine")
 
 
@@ -305,21 +322,10 @@ def test_properties_may_be_nil_empty_or_have_nil_values(engine, properties):
     assert engine.runFilters(["tells_what_it_got"], HOSTS, VM, properties)["result"] == [H1]
 
 
-def test_a_class_units_patterns_reach_the_engine_as_they_were_written(start_daemon, tmp_path):
+def test_a_class_units_patterns_reach_the_engine_as_they_were_written(engine):
     """Those that only Java reads too: any value is taken here, and the log says so (3.1)."""
-    texts = [f"a={pattern};b=[0-9]+" for pattern in FOR_JAVA_ALONE]
-    texts += ["a=;b=[0-9]+", "a=x;b=x;b=[0-9]+;"]
-    (tmp_path / "many.py").write_text(
-        "".join(
-            f"class unit_{number}:\n    properties_validation = {text!r}\n"
-            "    def do_filter(self, hosts_ids, vm_id, args_map):\n        return hosts_ids\n"
-            for number, text in enumerate(texts)
-        ),
-        "utf-8",
-    )
-    engine = Engine(start_daemon(plugins=tmp_path, settings="ssl = false"))
     found = engine.discover()["filters"]
-    assert [found[f"unit_{number}"][1] for number in range(len(texts))] == texts
+    assert [found[f"unit_{number}"][1] for number in range(len(AS_WRITTEN))] == AS_WRITTEN
     for number in range(len(FOR_JAVA_ALONE)):
         assert f"property a of unit_{number} may have any value here" in engine.daemon.log
     anything = {"a": "whatever it is", "b": "7"}

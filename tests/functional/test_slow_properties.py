@@ -11,7 +11,7 @@ H1, H2 = (f"{digit * 8}-1111-2222-3333-{digit * 12}" for digit in "12")
 HOSTS = [H1, H2]
 VM = "33333333-3333-3333-3333-333333333333"
 SLOW = {"a": "x" * 40}  # 2 to the power of 40 ways
-SECONDS = 0.5  # for a unit; the processor is busy for as long
+SECONDS = 0.2  # for a unit with such a regex; the processor is busy for as long
 WHOLE_REQUEST = 60  # seconds
 
 PLUGINS = {
@@ -47,7 +47,9 @@ def daemon(start_daemon, tmp_path_factory):
     folder = tmp_path_factory.mktemp("plugins")
     for name, text in PLUGINS.items():
         (folder / name).write_text(text, "utf-8")
-    settings = f"ssl = false\nplugin_timeout = {SECONDS}\nrequest_timeout = {WHOLE_REQUEST}"
+    for name in ("slow", "chooses"):
+        (folder / f"{name}.conf").write_text(f"timeout = {SECONDS}\n")
+    settings = f"ssl = false\nplugins_conf_path = {folder}\nrequest_timeout = {WHOLE_REQUEST}"
     return start_daemon(plugins=folder, settings=settings)
 
 

@@ -223,22 +223,24 @@ def test_a_process_for_one_call_is_ended_at_once(calls_of):
     assert calls.replaced == {"calls_per_process": 4}
 
 
-@pytest.mark.parametrize("place", ["scheduler.conf", "conf file"])
-def test_calls_per_process_is_set_for_all_plugins_and_for_one(start_daemon, tmp_path, place):
-    """Each call of such a plugin has a process of its own."""
+def test_calls_per_process_is_set_for_all_plugins_and_for_one(start_daemon, tmp_path):
+    """With 1, each call has a process of its own; what a plugin's own conf file says counts."""
     plugins, confs = tmp_path / "plugins", tmp_path / "confs"
     plugins.mkdir()
     confs.mkdir()
-    (plugins / "Pid.py").write_text(
-        "import os\n"
-        "def do_score(hosts, vm, properties):\n"
-        "    return {host: os.getpid() for host in hosts}\n"
-    )
-    settings = f"ssl = false\nplugins_conf_path = {confs}\n"
-    if place == "conf file":
-        (confs / "Pid.conf").write_text("calls_per_process = 1\n")
-    else:
-        settings += "calls_per_process = 1\n"
+    for name in ("Fresh", "Kept"):
+        (plugins / f"{name}.py").write_text(
+            "import os\n"
+            "def do_score(hosts, vm, properties):\n"
+            "    return {host: os.getpid() for host in hosts}\n"
+        )
+    (confs / "Kept.conf").write_text("calls_per_process = 1000\n")
+    settings = f"ssl = false\nplugins_conf_path = {confs}\ncalls_per_process = 1"
     with start_daemon(plugins, settings).proxy() as proxy:
-        pids = [proxy.runCostFunctions([["Pid", 1]], ["host"], "vm", {})["host"] for _ in range(5)]
-    assert len({*pids}) == 5
+
+        def pids(name):
+            calls = [proxy.runCostFunctions([[name, 1]], ["host"], "vm", {}) for _ in range(5)]
+            return {call["host"] for call in calls}
+
+        assert len(pids("Fresh")) == 5
+        assert len(pids("Kept")) < 5

@@ -131,6 +131,7 @@ def test_all_four_methods_take_every_real_version_4_document(scheduler):
 
 def test_no_hosts_are_an_empty_answer_and_no_plugin_runs(daemon, scheduler):
     """Whether an empty array or an empty document; a plugin that ran would be in the log."""
+    before = len(daemon.log)
     for hosts in ([], "<hosts/>"):
         assert scheduler.runFilters(["raises"], hosts, "vm-no-hosts", {}) == []
         assert scheduler.runCostFunctions([["raises", 1]], hosts, "vm-1", {}) == {}
@@ -138,8 +139,7 @@ def test_no_hosts_are_an_empty_answer_and_no_plugin_runs(daemon, scheduler):
     with daemon.proxy() as other:
         ids = other.runFilters(["keeps_all"], IDS, "vm-1", {})
     assert ids == IDS
-    assert "no score" not in daemon.log
-    assert "no balance" not in daemon.log
+    assert "raises raised" not in daemon.log[before:]
 
 
 def test_no_filters_are_all_hosts(scheduler):

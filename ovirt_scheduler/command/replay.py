@@ -179,11 +179,8 @@ def _sums(comparison: Comparison) -> str:
         ("DECISIVE", comparison.before.decisive, comparison.after.decisive),
         ("WINNER", comparison.before.wins, comparison.after.wins),
     ):
-        rows: list[tuple[str, int, int]] = [
-            (name, before[name], after[name]) for name in dict.fromkeys((*before, *after))
-        ]
+        rows = replay_report.rows(before, after)
         if rows:
-            rows.sort(key=lambda row: (-row[2], row[0]))
             parts.append("\n" + tables.table((heading, "BEFORE", "AFTER"), rows))
     one, other = comparison.before.fields(), comparison.after.fields()
     if comparison.after.times:

@@ -1,11 +1,10 @@
 """A made engine on the loopback, whose REST API tells of a made cluster.
 
-It is real HTTP, with a login. What it does not know is a fault that says so.
+It is real HTTP, for whoever has its token. What it does not know is a fault that says so.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 import threading
@@ -13,7 +12,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Callable, NoReturn, Optional
-from urllib.parse import parse_qs, unquote
+from urllib.parse import unquote
 from xml.sax.saxutils import escape
 
 from ovirt_scheduler.model.plugins import EngineAccess
@@ -21,7 +20,6 @@ from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply
 from ovirt_scheduler.workbench.made_cluster import API, MadeCluster, Unknown
 
-_LOGIN, _LOGOUT = "/ovirt-engine/sso/oauth/token", "/ovirt-engine/services/sso-logout"
 _MIGRATE = re.compile(rf"{API}/vms/([^/]+)/migrate(?:\?.*)?")
 _LONGEST_BODY = 1 << 20  # bytes of a request
 
@@ -31,14 +29,13 @@ class MadeEngine:
 
     Attributes:
         cluster: what it tells of from now on.
-        password: of any user. Whoever else is on the machine does not know it.
+        token: of a login. Whoever else is on the machine does not know it.
         migrations: what it was asked to migrate: VM and host by name; no host: the engine's choice.
         unknown: the requests that it had no answer to, and why.
     """
 
     def __init__(self) -> None:
         self.cluster = MadeCluster((), ())
-        self.password = secrets.token_urlsafe()
         self.token = secrets.token_urlsafe()
         self.migrations: list[tuple[str, Optional[str]]] = []
         self.unknown: list[str] = []
@@ -115,11 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(min(length, _LONGEST_BODY))
         self.close_connection = length > _LONGEST_BODY
         action = _MIGRATE.fullmatch(self.path)
-        if self.path == _LOGIN:
-            self._log_in(parse_qs(body.decode("ascii", "replace")).get("password", [""])[0])
-        elif self.path == _LOGOUT:
-            self._send(200, "{}", "application/json")
-        elif action:
+        if action:
             self._answer(lambda: self.server.engine.migrate(action[1], body))
         else:
             self._answer(_changes_nothing)
@@ -134,13 +127,6 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Say nothing: the output is the command's or the test's."""
 
-    def _log_in(self, password: str) -> None:
-        engine = self.server.engine
-        good = secrets.compare_digest(password.encode(), engine.password.encode())
-        denied = {"error": "wrong password", "error_code": "access_denied"}
-        answer = {"access_token": engine.token} if good else denied
-        self._send(200 if good else 400, json.dumps(answer), "application/json")
-
     def _answer(self, ask: Callable[[], str]) -> None:
         wanted = f"Bearer {self.server.engine.token}"
         said = self.headers.get("Authorization", "")
@@ -154,10 +140,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.engine.unknown.append(text)
             self._send(unknown.status, f"<fault><reason>{escape(text)}</reason></fault>")
 
-    def _send(self, status: int, text: str, kind: str = "application/xml") -> None:
+    def _send(self, status: int, text: str) -> None:
         body = text.encode("utf-8")
         self.send_response(status)
-        self.send_header("Content-Type", kind)
+        self.send_header("Content-Type", "application/xml")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

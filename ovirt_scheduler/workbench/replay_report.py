@@ -12,7 +12,7 @@ from ovirt_scheduler.workbench.comparison import Comparison, Difference
 _MOST_LISTED = 1000  # decisions that the page lists
 _MOST_ROWS = 50  # of a plot
 
-Row = tuple[str, int, int]  # of a plot: a name, and its number before and after
+Row = tuple[str, int, int]  # a name, and its number before and after
 
 
 def lines(comparison: Comparison, problems: Sequence[str]) -> Iterator[str]:
@@ -66,8 +66,8 @@ def page(comparison: Comparison, lines: Sequence[str]) -> str:
     """
     before, after = comparison.before, comparison.after
     charts = {
-        "How often each host was the best": _rows(before.wins, after.wins),
-        "How often each unit was decisive": _rows(before.decisive, after.decisive),
+        "How often each host was the best": rows(before.wins, after.wins)[:_MOST_ROWS],
+        "How often each unit was decisive": rows(before.decisive, after.decisive)[:_MOST_ROWS],
         "Decisions by the time of their units": _by_time(before.times, after.times),
     }
     listed = [(each, brief(each)) for each in comparison.differ[:_MOST_LISTED]]
@@ -76,10 +76,10 @@ def page(comparison: Comparison, lines: Sequence[str]) -> str:
     )
 
 
-def _rows(before: Mapping[str, int], after: Mapping[str, int]) -> list[Row]:
-    rows = [(name, before.get(name, 0), after.get(name, 0)) for name in {**before, **after}]
-    rows.sort(key=lambda row: (-row[2], -row[1], row[0]))
-    return rows[:_MOST_ROWS]
+def rows(before: Mapping[str, int], after: Mapping[str, int]) -> list[Row]:
+    """Both numbers of each name, the largest first."""
+    found = [(name, before.get(name, 0), after.get(name, 0)) for name in {**before, **after}]
+    return sorted(found, key=lambda row: (-row[2], -row[1], row[0]))
 
 
 def _by_time(before: Sequence[float], after: Sequence[float]) -> list[Row]:

@@ -9,7 +9,7 @@ import fnmatch
 import math
 import random
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ovirt_scheduler.errors import BadInput, ScenarioError
@@ -54,6 +54,7 @@ TABLES: Mapping[str, tuple[Key, ...]] = {
     ),
 }  # fmt: skip
 
+_PERCENTS = ("lowest", "highest", "jitter")
 # What becomes of a host, by the key.
 FAILS, MAINTENANCE, RETURNS = "fails", "maintenance", "returns"
 
@@ -80,29 +81,19 @@ class HostEvent:
 
 
 @dataclass(frozen=True)
-class LoadCurve:
-    """How the load of some VMs rises and falls in a day; parts of the load that each has."""
-
-    pattern: str
-    lowest: float
-    highest: float
-    peak: float
-    jitter: float
-
-
-@dataclass(frozen=True)
 class Scenario:
     """All that happens, in the order of time.
 
     Attributes:
         file: that says it.
+        curves: sections of ``[load]``, by the patterns of VMs' names.
     """
 
     file: str = ""
     hours: float = 0.0
     arrivals: tuple[Arrival, ...] = ()
     host_events: tuple[HostEvent, ...] = ()
-    curves: tuple[LoadCurve, ...] = ()
+    curves: Mapping[str, Section] = field(default_factory=dict)
 
     def load(self, vm: str, hour: float, seed: int) -> float:
         """The factor of the load that a VM has at an hour.
@@ -111,12 +102,13 @@ class Scenario:
             vm: its name.
             seed: the same for the same chances.
         """
-        for curve in self.curves:
-            if fnmatch.fnmatchcase(vm, curve.pattern):
-                turn = (1 + math.cos(2 * math.pi * (hour - curve.peak) / _DAY)) / 2
+        for pattern, curve in self.curves.items():
+            if fnmatch.fnmatchcase(vm, pattern):
+                lowest, highest, jitter = (curve[key] / 100 for key in _PERCENTS)
+                turn = (1 + math.cos(2 * math.pi * (hour - curve["peak"]) / _DAY)) / 2
                 chance = random.Random(f"{seed} {vm} {hour:.4f}").uniform(-1, 1)  # noqa: S311
-                factor = curve.lowest + (curve.highest - curve.lowest) * turn
-                return round(max(0.0, factor * (1 + curve.jitter * chance)), 4)
+                share: float = (lowest + (highest - lowest) * turn) * (1 + jitter * chance)
+                return round(max(0.0, share), 4)
         return 1.0
 
     def check(self, hosts: Collection[str]) -> None:
@@ -162,7 +154,7 @@ def read(path: Path) -> Scenario:
         hours,
         tuple(sorted(arrivals.values(), key=lambda each: each.at)),
         tuple(sorted(events, key=lambda each: each.at)),
-        tuple(_curve(*item) for item in sections["load"].items()),
+        sections["load"],
     )
 
 
@@ -183,8 +175,3 @@ def _host_events(name: str, section: Section) -> list[HostEvent]:
     if returns is not None and (not left or returns <= min(left)):
         raise section.mistake(RETURNS, "is not after the host fails or goes into maintenance")
     return events
-
-
-def _curve(name: str, section: Section) -> LoadCurve:
-    lowest, highest, jitter = (section[key] / 100 for key in ("lowest", "highest", "jitter"))
-    return LoadCurve(name, lowest, highest, section["peak"], jitter)

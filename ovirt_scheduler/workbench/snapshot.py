@@ -15,7 +15,6 @@ VM's ``initialization`` and ``payloads``, is left out when it is taken.
 from __future__ import annotations
 
 import gzip
-import io
 import re
 import time
 import zlib
@@ -123,15 +122,13 @@ class Snapshot:
             NotOverwritten: it cannot be written.
         """
         about = f"version={quoteattr(_VERSION)} cluster={quoteattr(self.cluster)}"
-        text = io.BytesIO()
-        text.write(
+        begin = (
             '<?xml version="1.0" encoding="UTF-8"?>\n'
-            f"<cluster_snapshot {about} taken={quoteattr(self.taken)}>\n".encode()
+            f"<{_AROUND} {about} taken={quoteattr(self.taken)}>"
         )
-        for name in _MEMBERS if self.clusters else _NEEDED:
-            text.write(b"%s\n" % self.document(name).data)
-        text.write(b"</cluster_snapshot>\n")
-        data = text.getvalue()
+        collections = _MEMBERS if self.clusters else _NEEDED
+        inside = (self.document(each).data for each in collections)
+        data = b"\n".join((begin.encode(), *inside, f"</{_AROUND}>\n".encode()))
         try:
             write_whole(path, gzip.compress(data) if path.suffix == ".gz" else data)
         except OSError as error:

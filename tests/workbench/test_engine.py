@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from xml.etree.ElementTree import fromstring
 
 import ovirtsdk4
 import pytest
 from ovirtsdk4 import types
 
-from ovirt_scheduler.engine.inventory import Inventory
-from ovirt_scheduler.settings.config import EngineSettings
-from ovirt_scheduler.workbench import snapshot
 from ovirt_scheduler.workbench.engine import MadeEngine
 from ovirt_scheduler.workbench.made_cluster import MadeCluster
-from ovirt_scheduler.workbench.snapshot import Snapshot
-from tests.support.paths import PROJECT
 
 LYNX, PUMA = "8a4745b8-40a2-5229-b807-2d83b53f70d9", "972c2880-7a7c-521b-a86d-9cc628861077"
 WEB, MAIL = "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b01", "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b02"
@@ -50,9 +44,9 @@ def engine():
 
 @pytest.fixture
 def system(engine):
-    login = {"url": engine.url, "username": "any@internal", "password": engine.password}
-    with ovirtsdk4.Connection(**login) as connection:
-        yield connection.system_service()
+    connection = ovirtsdk4.Connection(url=engine.url, token=engine.token)
+    yield connection.system_service()
+    connection.close(logout=False)
 
 
 @pytest.mark.parametrize(
@@ -133,47 +127,10 @@ def test_what_it_does_not_know_is_told_and_recorded(engine, system):
     assert len(engine.unknown) == 6
 
 
-def test_a_snapshot_of_it_is_the_cluster(engine, tmp_path):
-    """Page by page, with what a plugin may ask for."""
-    file = PROJECT / "demo" / "cluster.xml"
-    engine.cluster = MadeCluster.of(Snapshot.read(file))
-    taken = snapshot.take(settings(engine, tmp_path), "Default")
-    before, now = (MadeCluster.of(each) for each in (Snapshot.read(file), taken))
-    for path in ("/hosts", "/vms", "/affinitylabels", f"/clusters/{CLUSTER_ID}/affinitygroups"):
-        query = f"{path}?search=sortby+name" + (
-            "" if "affinity" in path else "&follow=tags,statistics"
-        )
-        assert told(now.get(query)) == told(before.get(query))
-
-
-def test_the_daemons_own_client_looks_up_ids(engine, tmp_path):
-    """It logs in, asks with statistics, and logs out."""
-    inventory = Inventory(settings(engine, tmp_path))
-    replies = inventory.look_up([LYNX], WEB, time.monotonic() + 10, statistics=True)
-    unknown = inventory.look_up([], PUMA, time.monotonic() + 10)
-    inventory.close()
-    assert b"memory.free" in replies.hosts[0].document.data
-    assert b"<name>web</name>" in replies.vm.document.data
-    assert unknown.vm is None
-
-
 def test_nobody_else_on_the_machine_may_ask_it(engine):
-    """The password and the token are other ones each time, and nobody else is told."""
-    url = engine.url
+    """The token is another one each time, and nobody else is told; there is no login."""
     for wrong in ({"username": "any@internal", "password": "any"}, {"token": "a-token"}):
-        with ovirtsdk4.Connection(url=url, **wrong) as connection, pytest.raises(ovirtsdk4.Error):
+        connection = ovirtsdk4.Connection(url=engine.url, **wrong)
+        with pytest.raises(ovirtsdk4.Error):
             connection.system_service().hosts_service().list()
-
-
-def settings(engine, folder):
-    """What scheduler.conf would say of it."""
-    password = folder / "password"
-    password.write_text(engine.password)
-    password.chmod(0o600)
-    return EngineSettings(engine.url, "any@internal", password, None, 0.0)
-
-
-def told(document):
-    """All texts and ids of a document; the order of elements may be another one."""
-    found = fromstring(document).iter()
-    return sorted((each.tag, (each.text or "").strip(), each.get("id", "")) for each in found)
+        connection.close(logout=False)

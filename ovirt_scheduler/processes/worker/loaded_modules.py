@@ -64,8 +64,10 @@ class LoadedModules:
     def __init__(self) -> None:
         self._modules: dict[str, object] = {}
         self._order: list[object] = []
-        self._all = _Watched()
-        self._needed = _Watched()
+        self._watched: list[_Globals] = []  # first those that our own code needs, builtins foremost
+        self._needed = 0  # how many
+        self._numbers: list[ctypes.c_uint64] = []  # the versions of what is watched
+        self._seen: _Versions = b""  # as they were when it was last looked at
         self.take_in(self.new())
 
     def new(self) -> dict[str, object]:
@@ -97,15 +99,18 @@ class LoadedModules:
                     if isinstance(found, type) and found.__module__ == name:
                         (content,) = gc.get_referents(vars(found))  # of the proxy: the class's dict
                         self._watch(f"{name}.{found.__name__}", content)
-        self._renew()  # what was added as well
+        self._seen = self._versions()
         self._modules = {**sys.modules}
         self._order = [*self._modules.values()]
 
     def _watch(self, words: str, content: dict[str, object]) -> None:
-        found = _Globals(words, {**content}, content)
-        self._all.add(found)
+        place = len(self._watched)
         if words in _NEEDED or words.partition(".")[0] == _PACKAGE:
-            self._needed.add(found, first=words == "builtins")
+            place = 0 if words == "builtins" else self._needed
+            self._needed += 1
+        self._watched.insert(place, _Globals(words, {**content}, content))
+        if _HAS_VERSIONS:
+            self._numbers.insert(place, _number(content))
 
     def restore_needed(self) -> str:
         """Restore what our own code needs from here on, before it uses it.
@@ -114,7 +119,7 @@ class LoadedModules:
             What had been changed, in a few words.
         """
         changed = ""
-        for words, names, content in self._needed.touched():  # with nothing of builtins yet
+        for words, names, content in self._touched(self._needed):  # with nothing of builtins yet
             was = {**content}
             content.update(names)
             changed = changed or _changed(words, names, was)
@@ -126,7 +131,7 @@ class LoadedModules:
             for name, module in self._modules.items():
                 if sys.modules.get(name) is not module:
                     return name
-        touched = self._all.touched()
+        touched = self._touched()
         for words, names, content in touched:
             changed = _changed(words, names, content)
             if changed:
@@ -135,43 +140,24 @@ class LoadedModules:
             self._renew()
         return ""
 
-    def _renew(self) -> None:
-        self._all.renew()
-        self._needed.renew()
-
-
-class _Watched:
-    """Dicts, each with the version that it had when it was last looked at."""
-
-    def __init__(self) -> None:
-        self._globals: list[_Globals] = []
-        self._numbers: list[ctypes.c_uint64] = []
-        self._seen: _Versions = b""
-
-    def add(self, found: _Globals, first: bool = False) -> None:
-        """Watch one more dict, once ``renew`` is called."""
-        place = 0 if first else len(self._globals)
-        self._globals.insert(place, found)
+    def _versions(self, most: Optional[int] = None) -> _Versions:
+        """The versions of what is watched, 8 bytes each; the values where there are none."""
         if _HAS_VERSIONS:
-            self._numbers.insert(place, _number(found.content))
+            return b"".join(self._numbers[:most])  # in one step: this is done twice in each call
+        return [[*found.content.values()] for found in self._watched[:most]]
 
-    def _versions(self) -> _Versions:
-        """The versions of all dicts, 8 bytes each; their values where there are none."""
-        if _HAS_VERSIONS:
-            return b"".join(self._numbers)  # in one step: this is done twice in each call
-        return [[*found.content.values()] for found in self._globals]
-
-    def touched(self) -> list[_Globals]:
-        """The dicts that were changed since, even where they were changed back."""
-        now, seen = self._versions(), self._seen
+    def _touched(self, most: Optional[int] = None) -> list[_Globals]:
+        """Of the first so many: what was changed since, even where it was changed back."""
+        now = self._versions(most)
+        seen = self._seen[: len(now)]
         if now == seen:
             return []
-        pairs = _zip(self._globals, _one_by_one(now), _one_by_one(seen))
+        pairs = _zip(self._watched, _one_by_one(now), _one_by_one(seen))
         return [found for found, one, other in pairs if one != other]
 
-    def renew(self) -> None:
-        """Take all dicts as they are now."""
-        for _, names, content in self.touched():
+    def _renew(self) -> None:
+        """Take all that is watched as it is now."""
+        for _, names, content in self._touched():
             names.clear()
             names.update(content)
         self._seen = self._versions()

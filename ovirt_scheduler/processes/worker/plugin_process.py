@@ -103,14 +103,6 @@ class _Output(io.FileIO):
             super().write(self.held)
             self.held.clear()
 
-    def seekable(self) -> bool:
-        """False: it is a pipe."""
-        return False
-
-    def tell(self) -> int:
-        """Refuse: a pipe has no position."""
-        raise io.UnsupportedOperation("a pipe has no position")
-
 
 class PluginProcess:
     """A process of one plugin, from its setup to its end.

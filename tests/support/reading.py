@@ -5,10 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.processes.documents import packing
+from ovirt_scheduler.processes.documents import packing, serialization, unpacking
 from ovirt_scheduler.processes.documents.entities import read_states
+from ovirt_scheduler.processes.documents.packing import State
 from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS
-from ovirt_scheduler.processes.documents.serialization import entity_of
+
+
+def entity_of(state: State) -> Any:
+    """The host or VM of a state, with all its attributes made."""
+    (entity,) = unpacking.unpack(packing.pack(state[""], [state]))
+    serialization.complete(entity)
+    return entity
 
 
 def read_hosts(document: Document) -> list[Any]:

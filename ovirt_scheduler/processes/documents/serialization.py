@@ -62,18 +62,6 @@ _MEMBERS: dict[tuple[str, str], enum.Enum] = {
 # -- from states --------------------------------------------------------------------------
 
 
-def entity_of(state: State) -> Any:
-    """Make the entity of a state.
-
-    Raises:
-        UnreadableState: it is none.
-    """
-    try:
-        return _entity(state)
-    except WRONG as mistake:
-        raise UnreadableState(f"not the state of an entity: {mistake!r:.100}") from None
-
-
 def of_id(kind: str, identifier: Optional[str], record: Optional[Record] = None) -> Any:
     """Make a host or VM whose attributes are made of its state when they are first read.
 

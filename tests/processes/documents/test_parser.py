@@ -20,10 +20,10 @@ from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.documents import parser, sdk_tables
 from ovirt_scheduler.processes.documents.entities import TABLES
 from ovirt_scheduler.processes.documents.parser import HOSTS, VMS, Kind
-from ovirt_scheduler.processes.documents.serialization import entity_of
 from ovirt_scheduler.processes.documents.tables import Field, Table, Tables
 from tests.support import reading
 from tests.support.fuzzing import tries
+from tests.support.reading import entity_of
 from tests.support.sdk_reading import SHARED, by_the_sdk, differences
 
 TEXTS = {

@@ -339,23 +339,31 @@ class Zygote:
 
     def _await_ready(self) -> None:
         self._control.settimeout(_START_SECONDS)
+        message, is_silent = b"", False
         try:
             message = self._control.recv(64)
-        except OSError:
-            message = b""
-        if message != frames.ALIVE:
-            self._control.close()
-            with contextlib.suppress(subprocess.TimeoutExpired):  # it may have to say why
+        except OSError as error:
+            is_silent = isinstance(error, socket.timeout)
+        if message == frames.ALIVE:
+            self._control.settimeout(None)
+            return
+        self._control.close()
+        if not is_silent:  # it may have to say why
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 self.was_killed = self._process.wait(_STOP_SECONDS) < 0
-            self._process.kill()
-            status = self._process.wait()
-            if self._stopping:
-                raise ExecutorUnavailable("it is closed")
+        self._process.kill()
+        status = self._process.wait()
+        if self._stopping:
+            raise ExecutorUnavailable("it is closed")
+        if is_silent:
             raise ExecutorUnavailable(
-                f"the zygote ({sys.executable}) did not start (exit status {status}); "
-                "what it said stands above, on standard error"
+                f"the zygote was not ready after {_START_SECONDS:g} s, and was killed: the machine "
+                "is overloaded, or it was stopped"
             )
-        self._control.settimeout(None)
+        raise ExecutorUnavailable(
+            f"the zygote ({sys.executable}) did not start (exit status {status}); "
+            "what it said stands above, on standard error"
+        )
 
     def _watch(self) -> None:
         """Note how workers end, until the zygote ends."""

@@ -307,6 +307,15 @@ def test_a_zygote_that_is_killed_while_it_starts_costs_no_request(own, unit_name
     wait_until(lambda: own.zygote_pid not in (before, starting))  # its end may be heard of later
 
 
+def test_a_zygote_that_is_not_ready_in_time_is_told_as_that(monkeypatch):
+    """It has said nothing: the message sends nobody to look for that."""
+    monkeypatch.setattr(handles, "_START_SECONDS", 0.001)
+    starting = Executor(parallel=1, max_waiting=1)
+    with pytest.raises(ExecutorUnavailable, match=r"not ready after 0.001 s, and was killed"):
+        starting.start()
+    starting.close()
+
+
 def test_a_stopped_zygote_holds_up_nobody_who_has_a_message_for_it(monkeypatch, unit_named, caplog):
     """However many there are already: it is replaced."""
     monkeypatch.setattr(handles, "_OBEY_SECONDS", 1.0)

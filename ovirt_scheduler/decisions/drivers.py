@@ -32,7 +32,7 @@ from ovirt_scheduler.model.drivers import (
     Migrations,
     StatusChange,
 )
-from ovirt_scheduler.model.requests import AnswerForm, Caller, WantedUnit
+from ovirt_scheduler.model.requests import Caller, WantedUnit
 from ovirt_scheduler.model.tasks import EngineReplies, Returns
 from ovirt_scheduler.model.units import Kind, UnitCall
 
@@ -146,7 +146,7 @@ class DriverService(Service):
         catalogue = self.registry.current()
         self.selections.forget_others(catalogue.drivers)
         filters, costs = (
-            catalogue.choose(kind, named, request.properties, _strict(request))
+            catalogue.choose(kind, named, request.properties, request.strict)
             for kind, named in (
                 (Kind.FILTER, request.filters),
                 (Kind.COST_FUNCTION, request.cost_functions),
@@ -172,7 +172,7 @@ class DriverService(Service):
         decision = DriverDecision(
             request=request,
             execution=execution,
-            answer=_NOTHING[job.returns] if failed else execution.answer,
+            answer=_NOTHING[request.returns] if failed else execution.answer,
             errors=(*engine_errors, *execution.errors, *errors),
             unit_errors=unit_errors({**filters.errors, **costs.errors}, execution.results),
             filters=tuple(filters.calls),
@@ -182,7 +182,7 @@ class DriverService(Service):
             secret=job.engine.token,
         )
         self._keep(decision, job, _looks(shadows, job, execution, left))
-        selects = request.method in _SELECTIONS and request.driver.defines(request.method)
+        selects = request.method in _SELECTIONS and request.defined
         if selects and decision.failure is None:  # one that found no host counts
             self.selections.keep(request.driver.name, decision.answer)
         return decision
@@ -224,7 +224,7 @@ class DriverService(Service):
                     seconds=0.0 if ended is None else ended.seconds,
                     secret=job.engine.token,
                 ),
-                job.of(change),
+                replace(job, request=job.request.of(change)),
             )
             hear(change, execution.answer if ok else None)
 
@@ -247,15 +247,9 @@ class DriverService(Service):
             filters, costs: the policy units before the driver.
         """
         return DriverJob(
-            driver=request.driver,
-            method=request.method,
-            subjects=request.subjects,
-            arguments=request.arguments,
-            properties=request.properties,
-            deadline=begun + self.request_timeout,
+            request,
+            begun + self.request_timeout,
             selected=self.selections.last(request.driver.name),
-            destinations=request.destinations,
-            strict=_strict(request),
             filters=tuple(call for _, call in filters),
             cost_functions=tuple(call for _, call in costs),
             wanted_costs=tuple(wanted for wanted, _ in costs),
@@ -264,30 +258,26 @@ class DriverService(Service):
     def _keep(self, decision: DriverDecision, job: DriverJob, looks: Sequence[Look] = ()) -> None:
         if self.shadows is not None:
             inputs = None
-            if job.driver.defines(job.method):  # arguments of a topic's methods are not kept
-                request = recording.of_driver(job)
-                inputs = recording.inputs(job.subjects, job.replies, request)
+            if job.request.defined:  # arguments of a topic's methods are not kept
+                asked = recording.of_driver(job)
+                inputs = recording.inputs(job.request.subjects, job.replies, asked)
             add_engine = partial(engine_data.add_for_units, inventory=self.inventory)
             self.shadows.call(decision, inputs, looks, add_engine)
 
     def _with_engine(
         self, job: DriverJob, known: Optional[EngineReplies]
     ) -> tuple[DriverJob, tuple[str, ...]]:
-        subjects = job.subjects
+        subjects = job.request.subjects
         hosts = subjects.hosts if isinstance(subjects.hosts, tuple) else ()
         vms = subjects.vms if isinstance(subjects.vms, tuple) else ()
         vm = subjects.vm if isinstance(subjects.vm, str) and subjects.vm not in vms else None
         units = (*job.filters, *job.cost_functions)
-        plugins = (job.driver.plugin, *(call.unit.plugin for call in units))
+        plugins = (job.request.driver.plugin, *(call.unit.plugin for call in units))
         return engine_data.add(job, self.inventory, plugins, hosts, vm, vms, known)
 
 
 def _there_are(names: Sequence[str], wanted: str) -> str:
     return f"there are {', '.join(names) or 'none'}{near.hint(wanted, names)}"
-
-
-def _strict(request: DriverRequest) -> bool:
-    return request.caller.form is AnswerForm.DESIGN
 
 
 def _log_calls(request: DriverRequest, execution: DriverExecution) -> None:
@@ -315,8 +305,8 @@ def _looks(
             Job(
                 call.unit.kind,
                 (call,),
-                job.subjects.hosts if call.unit.kind is Kind.FILTER else left,
-                job.subjects.vm,
+                job.request.subjects.hosts if call.unit.kind is Kind.FILTER else left,
+                job.request.subjects.vm,
                 job.deadline,
                 strict=False,
                 packs=execution.packs,

@@ -40,8 +40,7 @@ def fields(decision: Decision) -> dict[str, object]:
 def driver_fields(decision: DriverDecision) -> dict[str, object]:
     """The same fields for a call of a driver, with the units that ran before it."""
     request, hosts = decision.request, decision.answer
-    defined = request.driver.defines(request.method)
-    if defined is None or defined.returns is Returns.TRUTH:
+    if request.returns in (Returns.TRUTH, Returns.VALUE):
         hosts = ()
     elif isinstance(hosts, Mapping):  # those that VMs may go to
         hosts = {host for several in hosts.values() for host in several}
@@ -88,8 +87,7 @@ def driver_summary(decision: DriverDecision) -> str:
     execution, answer = decision.execution, decision.answer
     policies = [call.unit.on_failure for _, call in decision.filters]
     left = _left(len(execution.hosts), execution.filters, policies)
-    defined = decision.request.driver.defines(decision.request.method)
-    if defined is None or decision.failure is not None:
+    if decision.request.defined is None or decision.failure is not None:
         return left
     if isinstance(answer, Mapping):
         return f"{left}; {len(answer)} VMs to migrate"

@@ -60,7 +60,7 @@ def light(decision: AnyDecision) -> AnyDecision:
         request = replace(request, hosts=_ids(request.hosts), vm=None)
         return replace(decision, request=request, execution=replace(decision.execution, packs={}))
     asked = decision.request
-    of_topic = asked.driver.defines(asked.method) is None
+    of_topic = asked.defined is None
     return replace(
         decision,
         request=replace(asked, subjects=Subjects(), arguments={}, destinations={}),
@@ -117,7 +117,7 @@ def _method(decision: AnyDecision) -> str:
     request = decision.request
     if isinstance(request, Request):
         return METHODS[request.kind]
-    if request.driver.defines(request.method) is None:
+    if request.defined is None:
         return "schedule"
     first, *others = request.method.split("_")
     return first + "".join(map(str.title, others))
@@ -162,7 +162,6 @@ def _put_driver(record: Record, decision: DriverDecision) -> None:
         Kind.COST_FUNCTION, request.cost_functions, decision.cost_functions,
         execution.cost_functions, decision.unit_errors,
     )  # fmt: skip
-    defined = driver.defines(request.method)
     own: Record = {"name": driver.name, "kind": driver.words, "checksum": driver.checksum}
     _put_result(own, execution.result)
     shadows = _asked_in_shadow(decision.shadows)
@@ -179,7 +178,7 @@ def _put_driver(record: Record, decision: DriverDecision) -> None:
     if isinstance(answer, Mapping):
         chosen = [host for hosts_of_vm in answer.values() for host in hosts_of_vm]
         record["answer"] = {vm: list(hosts_of_vm) for vm, hosts_of_vm in answer.items()}
-    elif defined is not None:
+    elif request.defined is not None:
         record["answer"] = list(answer) if isinstance(answer, tuple) else answer
     if execution.result is not None:
         _put_reasons(hosts, (execution.result,), chosen)

@@ -100,16 +100,17 @@ def inputs(
 
 def of_driver(job: DriverJob) -> Mapping[str, object]:
     """What a driver was asked, beside what is in the record and in documents."""
+    request, subjects = job.request, job.request.subjects
     ids = {
         name: each
         for name, each in (
-            ("vms", job.subjects.vms), ("vm", job.subjects.vm), ("host", job.subjects.host)
+            ("vms", subjects.vms), ("vm", subjects.vm), ("host", subjects.host)
         )
         if each and not isinstance(each, Document)
     }  # fmt: skip
     return {
-        "method": job.method, "ids": ids, "arguments": job.arguments, "selected": job.selected,
-        "destinations": job.destinations,
+        "method": request.method, "ids": ids, "arguments": request.arguments,
+        "selected": job.selected, "destinations": request.destinations,
     }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from typing import Any, Optional
 from ovirt_scheduler.model.analysis import PublishedMethod
 from ovirt_scheduler.model.decisions import ShadowCall
 from ovirt_scheduler.model.plugins import NO_ENGINE, Engine, Limits, PluginCode, PropertySet
-from ovirt_scheduler.model.requests import Caller, Hosts, Vm, WantedUnit
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Hosts, Vm, WantedUnit
 from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.tasks import EngineReplies, Pack, Returns, Role
 from ovirt_scheduler.model.units import UnitCall
@@ -116,6 +116,15 @@ DriverAnswer = Any
 
 
 @dataclass(frozen=True)
+class StatusChange:
+    """What one call of a hook is about."""
+
+    subject: str  # the id of the host or VM, as the hook is one for hosts or for VMs
+    old_status: str
+    new_status: str
+
+
+@dataclass(frozen=True)
 class DriverRequest:
     """A call of one method of a driver, decoded.
 
@@ -135,25 +144,36 @@ class DriverRequest:
     cost_functions: tuple[WantedUnit, ...] = ()
     destinations: Destinations = field(default_factory=dict)
 
+    @property
+    def defined(self) -> Optional[InterfaceMethod]:
+        """The method of an interface that is called; None where the driver publishes its own."""
+        return self.driver.defines(self.method)
 
-@dataclass(frozen=True)
-class StatusChange:
-    """What one call of a hook is about."""
+    @property
+    def returns(self) -> Returns:
+        """What the method returns."""
+        return Returns.VALUE if self.defined is None else self.defined.returns
 
-    subject: str  # the id of the host or VM, as the hook is one for hosts or for VMs
-    old_status: str
-    new_status: str
+    @property
+    def strict(self) -> bool:
+        """Whether a property's value that is refused ends it all (contract 1.5)."""
+        return self.caller.form is AnswerForm.DESIGN
+
+    def of(self, change: StatusChange) -> DriverRequest:
+        """The same for a change of a status."""
+        if self.method == "on_host_status_changed":
+            subjects = replace(self.subjects, host=change.subject)
+        else:
+            subjects = replace(self.subjects, vm=change.subject)
+        statuses = {"old_status": change.old_status, "new_status": change.new_status}
+        return replace(self, subjects=subjects, arguments=statuses)
 
 
 @dataclass(frozen=True)
 class DriverJob:
-    """What a request for a driver comes to."""
+    """A request for a driver, with all that its calls need."""
 
-    driver: DriverUnit
-    method: str
-    subjects: Subjects
-    arguments: Mapping[str, object]
-    properties: Mapping[str, str]
+    request: DriverRequest
     deadline: float  # seconds on the monotonic clock, for all of it
     replies: EngineReplies = field(default_factory=EngineReplies)
     engine: Engine = NO_ENGINE
@@ -161,23 +181,6 @@ class DriverJob:
     cost_functions: tuple[UnitCall, ...] = ()
     wanted_costs: tuple[WantedUnit, ...] = ()  # each cost function's factor
     selected: tuple[str, ...] = ()  # the last selection
-    destinations: Destinations = field(default_factory=dict)
-    strict: bool = True  # a property's value that is refused ends it all (contract 1.5)
-
-    @property
-    def returns(self) -> Returns:
-        """What the method of the job returns."""
-        found = self.driver.defines(self.method)
-        return Returns.VALUE if found is None else found.returns
-
-    def of(self, change: StatusChange) -> DriverJob:
-        """The same for one of its changes alone."""
-        if self.method == "on_host_status_changed":
-            subjects = replace(self.subjects, host=change.subject)
-        else:
-            subjects = replace(self.subjects, vm=change.subject)
-        statuses = {"old_status": change.old_status, "new_status": change.new_status}
-        return replace(self, subjects=subjects, arguments=statuses)
 
 
 @dataclass(frozen=True)

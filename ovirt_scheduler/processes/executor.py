@@ -31,6 +31,7 @@ from ovirt_scheduler.model.decisions import Execution, Job
 from ovirt_scheduler.model.drivers import (
     DriverExecution,
     DriverJob,
+    DriverRequest,
     StatusChange,
     Subjects,
 )
@@ -224,11 +225,13 @@ class Executor:
             And what ``run`` raises.
         """
         with self._taken(len(job.cost_functions), job.deadline) as parallel:
-            inputs, problems = read_inputs(self._pool, job.subjects, job.replies, job.deadline)
+            inputs, problems = read_inputs(
+                self._pool, job.request.subjects, job.replies, job.deadline
+            )
             filters = [_unit_call(call, inputs, job.engine) for call in job.filters]
             costs = [_unit_call(call, inputs, job.engine) for call in job.cost_functions]
             method = _method_call(job, inputs)
-            if job.strict:
+            if job.request.strict:
                 self._refuse([*filters, *costs, method], job.deadline, parallel)
             filtered = self._filtered(job.filters, filters, job.deadline) if inputs.hosts else []
             policies = [call.unit.on_failure for call in job.filters]
@@ -241,9 +244,9 @@ class Executor:
                 total, _, _ = aggregate.summed(job.wanted_costs, scored, len(job.wanted_costs))
             execution = DriverExecution(
                 inputs.hosts, tuple(filtered), tuple(scored), problems,
-                vm=inputs.vm, names=inputs.names, packs=packs_of(job.subjects, inputs),
+                vm=inputs.vm, names=inputs.names, packs=packs_of(job.request.subjects, inputs),
             )  # fmt: skip
-            if not left and _selects(job):
+            if not left and _selects(job.request):
                 return execution
             method = _method_call(job, replace(inputs, hosts=left), total)
             return self._called(method, execution, job)
@@ -261,12 +264,14 @@ class Executor:
             UnreadableDocument, Overloaded, ExecutorUnavailable: as for ``run``.
         """
         with self._taken(1, job.deadline):
-            inputs, problems = read_inputs(self._pool, job.subjects, job.replies, job.deadline)
+            inputs, problems = read_inputs(
+                self._pool, job.request.subjects, job.replies, job.deadline
+            )
             for number, change in enumerate(changes):
                 if number and time.monotonic() >= until:
                     return
-                one = job.of(change)
-                of_one = of_change(inputs, one.subjects)
+                one = replace(job, request=job.request.of(change))
+                of_one = of_change(inputs, one.request.subjects)
                 execution = DriverExecution(
                     inputs.hosts, errors=problems, vm=of_one.vm, names=inputs.names
                 )
@@ -365,34 +370,33 @@ def unit_function(unit: PolicyUnit) -> Function:
 def _method_call(
     job: DriverJob, inputs: CallInputs, costs: Optional[Mapping[str, int]] = None
 ) -> PluginCall:
-    driver = job.driver
+    request, driver = job.request, job.request.driver
     attributes: dict[str, object] = {}
     if driver.interfaces:
         attributes = {
-            "costs": costs or {}, "selected": job.selected, "destinations": job.destinations,
+            "costs": costs or {}, "selected": job.selected, "destinations": request.destinations,
         }  # fmt: skip
     return PluginCall(
-        _method(job), driver.plugin, driver.limits, inputs, job.properties, job.arguments,
-        attributes, job.engine,
+        _method(request), driver.plugin, driver.limits, inputs, request.properties,
+        request.arguments, attributes, job.engine,
     )  # fmt: skip
 
 
-def _method(job: DriverJob) -> Function:
+def _method(request: DriverRequest) -> Function:
     """The function of a driver's method: one of an interface, or one that it publishes."""
-    driver = job.driver
-    defined = driver.defines(job.method)
+    driver, defined = request.driver, request.defined
     return Function(
         driver.name,
         driver.words,
-        job.method,
-        job.returns,
+        request.method,
+        request.returns,
         driver.class_name,
         None if defined is None else defined.parameters,
         properties=driver.properties,
     )
 
 
-def _selects(job: DriverJob) -> bool:
+def _selects(request: DriverRequest) -> bool:
     """Whether the method selects a host, so that it finds nothing without hosts."""
-    defined = job.driver.defines(job.method)
+    defined = request.defined
     return defined is not None and defined.interface == "HostSelector" and bool(defined.parameters)

@@ -71,10 +71,10 @@ def request(
 
 def result(decision: DriverDecision) -> object:
     """What a decision gives back in the design form, and within the engine form's envelope."""
-    defined = decision.request.driver.defines(decision.request.method)
-    if defined is None or defined.returns is Returns.TRUTH:
+    returns = decision.request.returns
+    if returns in (Returns.TRUTH, Returns.VALUE):
         return decision.answer
-    if defined.returns is Returns.MIGRATIONS:
+    if returns is Returns.MIGRATIONS:
         return {vm: list(hosts) for vm, hosts in decision.answer.items()}
     if decision.request.method == "select_host":
         return decision.answer[0] if decision.answer else ""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
-import stat
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +17,7 @@ from typing import Callable, Optional, Union
 from ovirt_scheduler.catalogue import drivers as driver_units
 from ovirt_scheduler.catalogue import files as plugin_files
 from ovirt_scheduler.catalogue.files import PluginFile, Stamp, Stamps
-from ovirt_scheduler.catalogue.sources import Sources
+from ovirt_scheduler.catalogue.sources import Sources, read_conf
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model import near, properties
 from ovirt_scheduler.model.analysis import Analysis, FoundDriver, FoundUnit
@@ -32,9 +30,6 @@ from ovirt_scheduler.settings.config import PluginConf, Settings, parse_plugin_c
 
 # Schedulers that come with the package.
 SHIPPED = Path(__file__).resolve().parents[1] / "schedulers"
-
-_LARGEST_FILE = 1 << 20  # bytes
-_READ_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -157,7 +152,7 @@ class Loader:
             stamps[conf] = plugin_files.stamp(conf)
         return FolderScan(
             started, tuple(files), stamps, tuple(problems), self.folders, tuple(unreadable),
-            tuple(orphaned), Sources(files, _read_source),
+            tuple(orphaned), Sources(files),
         )  # fmt: skip
 
     def _orphaned(self, names: set[str]) -> list[Path]:
@@ -197,7 +192,7 @@ class Loader:
             )
         source = scan.sources.of(file)
         others, refused = scan.sources.importable(file)
-        return self.make(source, others, _read_conf(self.conf_path(file.name)), refused)
+        return self.make(source, others, read_conf(self.conf_path(file.name)), refused)
 
     def make(
         self,
@@ -347,59 +342,6 @@ def _unchecked_properties(units: Sequence[PolicyUnit], path: str) -> list[Plugin
 def _misspelt(source: Source) -> Iterator[PluginError]:
     for line, name, meant in near.misspelt(source.text, (kind.function for kind in Kind)):
         yield PluginError(f"{name} is never called; did you mean {meant}?", source.path, line)
-
-
-def _read_source(file: PluginFile) -> Source:
-    return Source(file.name, str(file.path), _read(file.path))
-
-
-def _read_conf(path: Path) -> Optional[bytes]:
-    try:
-        return _read(path)
-    except FileNotFoundError:
-        with contextlib.suppress(FileNotFoundError):
-            distrust = trust.tampering(path)
-            if distrust:  # whoever could write it could have taken it away
-                raise PluginError(distrust, str(path)) from None
-        return None
-
-
-def _read(path: Path) -> bytes:
-    """A whole file, read again where its times or its size say that it was written meanwhile.
-
-    Raises:
-        FileNotFoundError: there is none.
-        PluginError: it cannot be read or trusted, is no plain file, is too long, or keeps
-            changing.
-    """
-    for _ in range(_READ_TRIES):
-        try:
-            before = path.stat()
-            if not stat.S_ISREG(before.st_mode):
-                raise PluginError("is not a plain file; remove it", str(path))
-            distrust = trust.tampering(path)
-            if distrust:
-                raise PluginError(distrust, str(path))
-            with open(path, "rb", opener=_open_at_once) as opened:
-                data = opened.read(_LARGEST_FILE + 1)
-                after = os.fstat(opened.fileno())
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            message = f"cannot be read: {error.strerror}; see its owner and mode"
-            raise PluginError(message, str(path)) from error
-        if len(data) > _LARGEST_FILE:
-            message = f"is longer than {_LARGEST_FILE >> 10} KiB; make it shorter, or remove it"
-            raise PluginError(message, str(path))
-        same = os.path.samestat(before, after) and before.st_mtime_ns == after.st_mtime_ns
-        if same and len(data) == before.st_size:
-            return data
-    raise PluginError("changes while it is read; it is looked at again soon", str(path))
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting, as a pipe that has come in its place would have it."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _checksum(sources: Sequence[Source], conf: Optional[bytes]) -> str:

@@ -6,15 +6,23 @@ file. Guessing too many does no harm.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import stat
 import threading
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import Callable, Optional, Union
+from pathlib import Path
+from typing import Optional, Union
 
 from ovirt_scheduler.catalogue.files import PluginFile
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model.plugins import Source
+from ovirt_scheduler.security import trust
+
+_LARGEST_FILE = 1 << 20  # bytes
+_READ_TRIES = 3
 
 _WORD = re.compile(r"\w+")
 _OTHER_ENCODING = re.compile(rb"(.*\n)?[ \t\f]*#.*?coding[:=](?![ \t]*utf-?8\b)", re.IGNORECASE)
@@ -28,14 +36,9 @@ _Read = Union[Source, PluginError, FileNotFoundError]
 
 
 class Sources:
-    """The texts of the files that one scan has found. Safe to use from many threads.
+    """The texts of the files that one scan has found. Safe to use from many threads."""
 
-    Args:
-        read: reads one; raises FileNotFoundError or PluginError.
-    """
-
-    def __init__(self, files: Sequence[PluginFile], read: Callable[[PluginFile], Source]) -> None:
-        self._read = read
+    def __init__(self, files: Sequence[PluginFile]) -> None:
         self._had: dict[PluginFile, _Read] = {}
         self._reading = threading.Lock()
         self._words: dict[PluginFile, Optional[frozenset[str]]] = {}
@@ -56,7 +59,7 @@ class Sources:
             had = self._had.get(file)
             if had is None:
                 try:
-                    had = self._read(file)
+                    had = Source(file.name, str(file.path), _read(file.path))
                 except (PluginError, FileNotFoundError) as error:
                     had = error
                 self._had[file] = had
@@ -109,3 +112,57 @@ def _words(text: bytes) -> Optional[frozenset[str]]:
         decoded = unicodedata.normalize("NFKC", decoded)  # as Python does with names
     words = frozenset(_WORD.findall(decoded))
     return None if words & _COMPUTING else words
+
+
+def read_conf(path: Path) -> Optional[bytes]:
+    """The text of a conf file; None where there is none.
+
+    Raises:
+        PluginError: it cannot be read or trusted.
+    """
+    try:
+        return _read(path)
+    except FileNotFoundError:
+        with contextlib.suppress(FileNotFoundError):
+            distrust = trust.tampering(path)
+            if distrust:  # whoever could write it could have taken it away
+                raise PluginError(distrust, str(path)) from None
+        return None
+
+
+def _read(path: Path) -> bytes:
+    """A whole file, read again where its times or its size say that it was written meanwhile.
+
+    Raises:
+        FileNotFoundError: there is none.
+        PluginError: it cannot be read or trusted, is no plain file, is too long, or keeps
+            changing.
+    """
+    for _ in range(_READ_TRIES):
+        try:
+            before = path.stat()
+            if not stat.S_ISREG(before.st_mode):
+                raise PluginError("is not a plain file; remove it", str(path))
+            distrust = trust.tampering(path)
+            if distrust:
+                raise PluginError(distrust, str(path))
+            with open(path, "rb", opener=_open_at_once) as opened:
+                data = opened.read(_LARGEST_FILE + 1)
+                after = os.fstat(opened.fileno())
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            message = f"cannot be read: {error.strerror}; see its owner and mode"
+            raise PluginError(message, str(path)) from error
+        if len(data) > _LARGEST_FILE:
+            message = f"is longer than {_LARGEST_FILE >> 10} KiB; make it shorter, or remove it"
+            raise PluginError(message, str(path))
+        same = os.path.samestat(before, after) and before.st_mtime_ns == after.st_mtime_ns
+        if same and len(data) == before.st_size:
+            return data
+    raise PluginError("changes while it is read; it is looked at again soon", str(path))
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting, as a pipe that has come in its place would have it."""
+    return os.open(path, flags | os.O_NONBLOCK)

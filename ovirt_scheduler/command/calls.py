@@ -6,10 +6,9 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Callable, Optional
+from typing import Callable
 
 from ovirt_scheduler.command import arguments, inputs, recorded, status, terminal
 from ovirt_scheduler.command.tables import Shown
@@ -32,83 +31,86 @@ examples:
   {2} --url https://localhost:18781 --ca certificate.pem{3}
 """
 
-_WITH_HOSTS = ("filter", "score", "balance", "select")  # of the calls
-
-
-# What each call takes beside options: name, metavar, how many, help.
-_WORDS: Mapping[str, Sequence[tuple[str, str, Optional[str], str]]] = {
-    "filter": [("unit", "NAME", "+", "of a filter")],
-    "score": [("unit", "NAME[=FACTOR]", "+", "of a cost function; factor 1")],
-    "balance": [("unit", "NAME", None, "of the balance")],
-    "select": [("scheduler", "SCHEDULER", None, "its name")],
-    "schedule": [
-        ("topic", "TOPIC", None, "of the driver"),
-        ("method", "METHOD", None, "that it publishes"),
-        ("argument", "KEY=VALUE", "*",
-         "of the method; JSON, or else text; @FILE stands for the text of a file"),
-    ],
-}  # fmt: skip
-
-
-# What each of the calls asks, by the command's name.
-_QUESTIONS: Mapping[str, Callable[[terminal.Call, argparse.Namespace], Shown]] = {
-    "discover": lambda call, _: terminal.discover(call),
-    "filter": lambda call, asked: terminal.run_filters(call, asked.unit, inputs.of(asked)),
-    "score": lambda call, asked: terminal.run_cost_functions(
-        call,
-        {
-            name: 1 if factor is None else factor
-            for name, factor in inputs.factors("score", asked.unit)
-        },
-        inputs.of(asked),
-    ),
-    "balance": lambda call, asked: terminal.run_balance(call, asked.unit, inputs.of(asked)),
-    "schedulers": lambda call, _: terminal.schedulers(call),
-    "select": lambda call, asked: terminal.select_host(call, asked.scheduler, inputs.of(asked)),
-    "topics": lambda call, _: terminal.topics(call),
-    "schedule": lambda call, asked: terminal.schedule(
-        call, asked.topic, asked.method, inputs.arguments(asked.argument)
-    ),
-}
+_Ask = Callable[[terminal.Call, argparse.Namespace], Shown]  # makes a call, as the options say
 
 
 def add(to: arguments.Add) -> None:
     """Add a command for each call."""
-    calls = (
-        ("discover", "List the policy units", "discover --local"),
-        ("filter", "Ask which hosts filters accept",
-         "filter Quiet --hosts hosts.xml --vm vm.xml --property most=5"),
-        ("score", "Ask what cost functions make of hosts",
-         "score Quiet=2 Memory --hosts hosts.xml --vm vm.xml"),
-        ("balance", "Ask which VM a balance would migrate", "balance Memory --hosts hosts.xml"),
-        ("schedulers", "List the schedulers", "schedulers --local"),
-        ("select", "Ask which host a scheduler would start a VM on",
-         "select default --hosts hosts.xml --vm vm.xml --property filters=Quiet"),
-        ("topics", "List the topics and their methods", "topics --local"),
-        ("schedule", "Call a method of a topic",
-         "schedule compute select_host hosts=@hosts.xml vm=@vm.xml"),
+    _add(to, "discover", "List the policy units", "--local",
+         lambda call, _: terminal.discover(call))  # fmt: skip
+    command = _add(
+        to, "filter", "Ask which hosts filters accept",
+        "Quiet --hosts hosts.xml --vm vm.xml --property most=5",
+        lambda call, asked: terminal.run_filters(call, asked.unit, inputs.of(asked)),
     )  # fmt: skip
-    for name, brief, example in calls:
-        command = arguments.add_command(
-            to, name, _run,
-            about=_ABOUT.format(
-                brief, example, example.partition(" --")[0],
-                " --hosts hosts.xml" if name in _WITH_HOSTS else "",
-            ),
-            output=("table", "json", "names"), in_pipe="json", ask=_QUESTIONS[name],
-        )  # fmt: skip
-        where = command.add_mutually_exclusive_group()
-        where.add_argument(
-            "--url", help="of the daemon (default: where the settings have it listen)"
-        )
-        where.add_argument("--local", action="store_true", help="run the plugins here instead")
-        arguments.add_certificate(command)
-        for word, metavar, nargs, about in _WORDS.get(name, ()):
-            # Without a default, argparse calls even the words that may be left out required.
-            default: Optional[list[str]] = [] if nargs == "*" else None
-            command.add_argument(word, metavar=metavar, nargs=nargs, help=about, default=default)
-        if name in _WITH_HOSTS:
-            inputs.add(command, with_vm=name != "balance")
+    command.add_argument("unit", metavar="NAME", nargs="+", help="of a filter")
+    command = _add(
+        to, "score", "Ask what cost functions make of hosts",
+        "Quiet=2 Memory --hosts hosts.xml --vm vm.xml", _score,
+    )  # fmt: skip
+    command.add_argument(
+        "unit", metavar="NAME[=FACTOR]", nargs="+", help="of a cost function; factor 1"
+    )
+    command = _add(
+        to, "balance", "Ask which VM a balance would migrate", "Memory --hosts hosts.xml",
+        lambda call, asked: terminal.run_balance(call, asked.unit, inputs.of(asked)),
+    )  # fmt: skip
+    command.add_argument("unit", metavar="NAME", help="of the balance")
+    _add(to, "schedulers", "List the schedulers", "--local",
+         lambda call, _: terminal.schedulers(call))  # fmt: skip
+    command = _add(
+        to, "select", "Ask which host a scheduler would start a VM on",
+        "default --hosts hosts.xml --vm vm.xml --property filters=Quiet",
+        lambda call, asked: terminal.select_host(call, asked.scheduler, inputs.of(asked)),
+    )  # fmt: skip
+    command.add_argument("scheduler", metavar="SCHEDULER", help="its name")
+    _add(to, "topics", "List the topics and their methods", "--local",
+         lambda call, _: terminal.topics(call))  # fmt: skip
+    command = _add(
+        to, "schedule", "Call a method of a topic",
+        "compute select_host hosts=@hosts.xml vm=@vm.xml",
+        lambda call, asked: terminal.schedule(
+            call, asked.topic, asked.method, inputs.arguments(asked.argument)
+        ),
+    )  # fmt: skip
+    command.add_argument("topic", metavar="TOPIC", help="of the driver")
+    command.add_argument("method", metavar="METHOD", help="that it publishes")
+    command.add_argument(
+        "argument", metavar="KEY=VALUE", nargs="*", default=[],  # else argparse calls it required
+        help="of the method; JSON, or else text; @FILE stands for the text of a file",
+    )  # fmt: skip
+
+
+def _add(
+    to: arguments.Add, name: str, brief: str, example: str, ask: _Ask
+) -> argparse.ArgumentParser:
+    """Add a command that makes a call.
+
+    Args:
+        example: what may follow its name; a call about hosts has ``--hosts`` there.
+    """
+    with_hosts = "--hosts" in example
+    command = arguments.add_command(
+        to, name, _run,
+        about=_ABOUT.format(
+            brief, f"{name} {example}", f"{name} {example}".partition(" --")[0],
+            " --hosts hosts.xml" if with_hosts else "",
+        ),
+        output=("table", "json", "names"), in_pipe="json", ask=ask,
+    )  # fmt: skip
+    where = command.add_mutually_exclusive_group()
+    where.add_argument("--url", help="of the daemon (default: where the settings have it listen)")
+    where.add_argument("--local", action="store_true", help="run the plugins here instead")
+    arguments.add_certificate(command)
+    if with_hosts:
+        inputs.add(command, with_vm=name != "balance")
+    return command
+
+
+def _score(call: terminal.Call, asked: argparse.Namespace) -> Shown:
+    given = inputs.factors("score", asked.unit)
+    factors = {name: 1 if factor is None else factor for name, factor in given}
+    return terminal.run_cost_functions(call, factors, inputs.of(asked))
 
 
 def _run(options: argparse.Namespace) -> Shown:

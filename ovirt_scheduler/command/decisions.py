@@ -193,7 +193,7 @@ def _since(recorded: Recorded, wanted: Query, newest: Sequence[Record]) -> list[
 
 def _row(decision: Record) -> tuple[str, str, str, str, str]:
     shown = explanation.cleaned(decision)
-    failed = [unit["name"] for unit in shown["units"] if explanation.has_failed(unit)]
+    failed = explanation.failed_units(shown)
     vm = explanation.vm_name(shown) if "vm" in shown else ""
     outcome = explanation.outcome(shown)
     if failed and "failed" not in outcome:

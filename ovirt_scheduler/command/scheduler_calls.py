@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from xml.etree import ElementTree
 
@@ -25,20 +26,6 @@ _ASKED = {
 _BY_ITSELF = ("select_host", "load_balance", "on_timer_invoked")
 _WORDS = {"host": "host", "vm": "VM"}
 _SUBJECTS = {"on_vm_status_changed": "vm", "on_host_status_changed": "host"}
-
-# The engine's words, as a misspelt one calls a hook without effect.
-_STATUSES: Mapping[str, Sequence[str]] = {
-    "host": (
-        "connecting", "down", "error", "initializing", "install_failed", "installing",
-        "installing_os", "kdumping", "maintenance", "non_operational", "non_responsive",
-        "pending_approval", "preparing_for_maintenance", "reboot", "unassigned", "up",
-    ),
-    "vm": (
-        "down", "image_locked", "migrating", "not_responding", "paused", "powering_down",
-        "powering_up", "reboot_in_progress", "restoring_state", "saving_state", "suspended",
-        "unassigned", "unknown", "up", "wait_for_launch",
-    ),
-}  # fmt: skip
 
 
 def by_itself(driver: DriverUnit, asked: Inputs) -> list[str]:
@@ -138,9 +125,12 @@ def _change(
     old = named.get("old_status") or former
     if not old:
         raise BadUsage(f"--call {method}: give old_status=… too; no document tells it")
-    for status in (old, named["new_status"]):
-        if status not in _STATUSES[subject]:
-            hint = near.hint(status, _STATUSES[subject])
+    # The SDK is loaded here, as few commands need it.
+    types = importlib.import_module("ovirtsdk4.types")
+    statuses = [each.value for each in (types.HostStatus if subject == "host" else types.VmStatus)]
+    for status in (old, named["new_status"]):  # a misspelt one would call a hook without effect
+        if status not in statuses:
+            hint = near.hint(status, statuses)
             raise BadUsage(f"--call {method}: no {_WORDS[subject]} has the status {status!r}{hint}")
     now = asked._replace(hosts=changed) if subject == "host" else asked._replace(vms=changed)
     return (identity, old, named["new_status"]), now

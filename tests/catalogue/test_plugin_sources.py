@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import pytest
 
 from ovirt_scheduler.catalogue.files import PluginFile
 from ovirt_scheduler.catalogue.sources import Sources
-from ovirt_scheduler.model.plugins import Source
 from tests.support.place import plugin
 
 _opened = []
@@ -59,18 +57,16 @@ def test_loading_does_not_hand_on_what_a_file_does_not_name(place, tmp_path, mon
     assert set(map(tuple, found.values())) == {()}
 
 
-def importable(texts, of="a"):
+def importable(folder, texts, of="a"):
     """Names that the file may import, of a folder of texts by name."""
-    files = {name: PluginFile(name, path(name), path("x").parent) for name in texts}
-    sources = Sources(
-        list(files.values()),
-        lambda file: Source(file.name, str(file.path), texts[file.name]),
-    )
-    return [source.name for source in sources.importable(files[of])[0]]
-
-
-def path(name):
-    return Path("/folder", *name.split(".")[:-1], f"{name.rpartition('.')[2]}.py")
+    files = {}
+    for name, text in texts.items():
+        *packages, module = name.split(".")
+        path = folder.joinpath(*packages, f"{module}.py")
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(text)
+        files[name] = PluginFile(name, path, folder)
+    return [source.name for source in Sources([*files.values()]).importable(files[of])[0]]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +86,7 @@ def path(name):
         (b"import cc, b_c", []),
     ],
 )
-def test_what_a_file_may_import_is_all_that_its_words_name(text, found):
+def test_what_a_file_may_import_is_all_that_its_words_name(tmp_path, text, found):
     """And what these name in turn; whoever computes a name may import any."""
     others = {"b": b"import c", "c": b"", "d": b"", "p": b"", "p.q": b"import d"}
-    assert importable({"a": text, **others}) == found
+    assert importable(tmp_path, {"a": text, **others}) == found

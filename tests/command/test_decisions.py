@@ -239,6 +239,19 @@ def test_what_is_recorded_is_followed(tmp_path):
     assert more == [f"{number:016x}\n" for number in range(100, 300)]
 
 
+def test_the_list_names_units_that_failed_and_counted(tmp_path):
+    """As the page does; a unit in shadow that fails changes nothing."""
+    failed = {"outcome": "raised", "message": "oh", "kind": "cost function", "factor": 1}
+    units = [
+        {**UNIT, **failed, "name": "Broken"},
+        {**UNIT, **failed, "name": "New", "mode": "shadow"},
+    ]
+    write(tmp_path, record(1, "runCostFunctions", units, [{**PUMA, "costs": []}], answer=[]))
+    out = run(tmp_path, "decisions", "-o", "table")[1]
+    assert "Broken failed" in out
+    assert "New" not in out
+
+
 def test_what_happened_to_plugins_is_listed(tmp_path):
     """The newest first, with both checksums; options on decisions do not go with it."""
     (tmp_path / "state").mkdir()

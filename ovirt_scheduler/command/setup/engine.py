@@ -26,6 +26,7 @@ ADOPTED = f"{CONF_FOLDER}/old-plugins"
 _ENGINE_CONFIG = "/usr/bin/engine-config"
 _JAVA_HOME = "/usr/share/ovirt-engine/bin/java-home"  # prints which Java the engine runs on
 _STORES = ("lib/security/cacerts", "jre/lib/security/cacerts")  # of Java 11 and later, and of 8
+_COMPILED = (".pyc", ".pyo")
 _ALIAS = "ovirt-scheduler"
 _PASSWORD = "changeit"  # noqa: S105  every Java's; the store holds certificates alone
 
@@ -198,14 +199,13 @@ class OldPlugins(Step):
     """Copies the old proxy's plugins, so that they stay when its package is removed."""
 
     @staticmethod
-    def found(machine: Machine) -> list[Path]:
-        """The files in the old proxy's folder, if there are plugins among them."""
+    def found(machine: Machine) -> list[str]:
+        """The files in the old proxy's folder and below, if there are plugins in it."""
         folder = machine.path(OLD_PLUGINS)
-        if not folder.is_dir():
+        if not any(folder.glob("*.py")):
             return []
-        files = [each for each in sorted(folder.iterdir()) if each.is_file()]
-        files = [each for each in files if not each.name.endswith((".pyc", ".pyo"))]
-        return files if any(each.suffix == ".py" for each in files) else []
+        files = (each for each in sorted(folder.rglob("*")) if each.is_file())
+        return [str(each.relative_to(folder)) for each in files if each.suffix not in _COMPILED]
 
     def plan(self) -> Plan:
         """Plan to copy what was not copied yet.
@@ -214,21 +214,23 @@ class OldPlugins(Step):
             StepFailed: others could have changed one of the files.
         """
         folder = self.machine.path(ADOPTED)
-        missing = [each for each in self.found(self.machine) if not (folder / each.name).exists()]
+        missing = [each for each in self.found(self.machine) if not (folder / each).exists()]
         if not missing and not folder.exists():
             return Plan(f"skipped: there are no plugins in {OLD_PLUGINS}")
         if not missing:
             return Plan(f"already so: the plugins of {OLD_PLUGINS} are in {ADOPTED}")
         for each in missing:
-            problem = trust.tampering(each)
+            file = self.machine.path(f"{OLD_PLUGINS}/{each}")
+            problem = trust.tampering(file)
             if problem:
-                raise StepFailed(f"{each}: {problem}; look at what is in it first")
-        names = ", ".join(each.name for each in missing)
-        return Plan(f"copy {names} from {OLD_PLUGINS} to {ADOPTED}", lambda: self._copy(missing))
+                raise StepFailed(f"{file}: {problem}; look at what is in it first")
+        words = f"copy {', '.join(missing)} from {OLD_PLUGINS} to {ADOPTED}"
+        return Plan(words, lambda: self._copy(missing))
 
-    def _copy(self, files: list[Path]) -> None:
+    def _copy(self, files: list[str]) -> None:
         for each in files:
-            self.machine.write(f"{ADOPTED}/{each.name}", each.read_bytes())
+            data = self.machine.path(f"{OLD_PLUGINS}/{each}").read_bytes()
+            self.machine.write(f"{ADOPTED}/{each}", data)
 
     def plan_removal(self) -> Plan:
         """Plan nothing: the copies are the administrator's."""

@@ -240,6 +240,10 @@ def old_proxy(root):
         root / OLD,
         ignore=shutil.ignore_patterns("__*", "balances.py"),
     )
+    (root / OLD / "helpers").mkdir()
+    (root / OLD / "helpers/__init__.py").touch()
+    (root / OLD / "helpers/limits.py").write_text("MOST = 10\n")
+    (root / OLD / "two.pyc").touch()
     (root / OLD / "two.py").write_text(
         "class two:\n    def do_filter(self, a, b, c):\n        print a\n"
     )
@@ -263,8 +267,10 @@ def test_the_old_proxys_plugins_are_adopted_and_checked(old_proxy, root, setup):
     assert keys(root) == [
         "plugins_path = $PYTHONPATH/ovirt_scheduler/plugins:/etc/ovirt/scheduler/old-plugins"
     ]
-    for file in old_proxy.iterdir():
-        assert (root / ADOPTED / file.name).read_bytes() == file.read_bytes()
+    for file in filter(Path.is_file, old_proxy.rglob("*")):
+        copy = root / ADOPTED / file.relative_to(old_proxy)
+        assert copy.exists() == (file.suffix == ".py")
+        assert not copy.exists() or copy.read_bytes() == file.read_bytes()
     ported = (root / ADOPTED / "two.py").read_text().replace("print a", "print(a)")
     (root / ADOPTED / "two.py").write_text(ported)
     status, told = setup("--adopt")

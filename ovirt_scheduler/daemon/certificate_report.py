@@ -128,7 +128,7 @@ def _problem(found: Description, days: int, made_for: Optional[str]) -> str:
     if found.days_left < 0:
         return f"expired on {found.ends:%Y-%m-%d}; clients refuse it: {mend}"
     if made_for is not None and not found.is_for(made_for):
-        return f"not for {made_for}, where the daemon listens; clients that call it there refuse it: {mend}"
+        return f"not for {made_for}, where it is called; clients refuse it there: {mend}"
     if found.days_left < days:
         return f"{found.days_left} days left; {mend} before {found.ends:%Y-%m-%d}"
     return ""

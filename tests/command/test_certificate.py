@@ -87,7 +87,7 @@ def test_a_certificate_for_another_place_is_told_and_the_next_one_is_for_this(
     following = state / "certificate-next" / "certificate.pem"
     daemon = start_daemon(PROJECT / "plugins", "listening_address = 127.0.0.2", folder=tmp_path)
     wait_until(lambda: f"the next certificate is made: {following}" in daemon.log)
-    told = f"{daemon.certificate}: not for 127.0.0.2, where the daemon listens; clients that call it there refuse it"
+    told = f"{daemon.certificate}: not for 127.0.0.2, where it is called; clients refuse it there"
     assert f"{told}: ovirt-scheduler cert renew" in daemon.log
     ask = ("discover", "--url", daemon.url, "--ca")
     status, _, err = run(tmp_path, *ask, str(daemon.certificate))

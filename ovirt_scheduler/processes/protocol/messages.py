@@ -30,10 +30,11 @@ ANALYSIS_LIMIT = 64 << 20  # bytes
 _FAULT_LIMIT = 4096  # characters
 _ANALYSIS_VALUES = 50_000  # in one: the units of a file, and all that it imports
 _ENTITY_BYTES = 4  # of a document, at least, for each value that is told of it
-# Beside the value: a message, and a traceback whose characters take six bytes at most.
-_BESIDE_VALUE = (6 * TRACEBACK_LIMIT) + (64 << 10)
+_CHARACTER_BYTES = 12  # of JSON at most, as two halves of a surrogate pair
+# Beside the value: a message, and a traceback.
+_BESIDE_VALUE = (_CHARACTER_BYTES * TRACEBACK_LIMIT) + (64 << 10)
 _LONGEST_REASON = 200  # characters for a host
-_REASON_BYTES = 6 * _LONGEST_REASON + 16
+_REASON_BYTES = _CHARACTER_BYTES * _LONGEST_REASON + 16
 _MOST_NOTES = 3
 _FEW_BYTES = 1 << 20  # whatever is in so many takes no memory that counts
 _MARKS = 5  # strings, brackets and commas of one value at most: "key":{"dateTime":"..."},

@@ -275,7 +275,7 @@ SHAPES: Mapping[Returns, Shape] = {
         lambda _: _IDS_BYTES,
         lambda _: MOST_VALUES,
     ),
-    # A character takes six bytes at most (\\u0000), and bytes a third more as base64.
+    # A character of 16 bits takes six bytes at most (\\u0000), and bytes a third more as base64.
     Returns.VALUE: Shape(
         _pack_value,
         lambda packed, _: Unpacked(_value(packed)),

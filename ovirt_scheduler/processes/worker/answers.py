@@ -261,9 +261,8 @@ class _Plain:
 
     def _text(self, value: str, place: str) -> str:
         text = str.__str__(value)
-        self._count(len(text))
         try:
-            text.encode("utf-8")
+            self._count(len(text.encode("utf-16-le")) // 2)  # an answer has six bytes for each
         except UnicodeEncodeError:
             raise _refused(value, place, "holds half a character") from None
         return text

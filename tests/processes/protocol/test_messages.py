@@ -79,6 +79,19 @@ def test_of_a_long_traceback_the_end_is_kept():
     assert found.traceback.endswith("xend")
 
 
+def test_no_characters_make_an_answer_too_long():
+    """Beyond 16 bits, JSON writes each in twelve bytes; a reason never fails its call."""
+    hosts = tuple(f"h{number}" for number in range(1000))
+    inputs = CallInputs(hosts)
+    reasons = dict.fromkeys(hosts, "\N{GRINNING FACE}" * 200)
+    payload = messages.pack_answer(Returns.HOSTS, hosts, hosts, said=(reasons, ()))
+    assert len(payload) <= messages.answer_limit(function(Returns.HOSTS), inputs)
+    assert messages.unpack_answer(payload, function(Returns.HOSTS), inputs).reasons == reasons
+    trace = "\N{GRINNING FACE}" * messages.TRACEBACK_LIMIT
+    payload = messages.pack_failure(Outcome.RAISED, trace[:500], trace)
+    assert len(payload) <= messages.answer_limit(function(Returns.HOSTS), INPUTS)
+
+
 GOOD = ["ok", [[0], 0, []], "", "", None]
 
 

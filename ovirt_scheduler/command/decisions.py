@@ -193,12 +193,9 @@ def _since(recorded: Recorded, wanted: Query, newest: Sequence[Record]) -> list[
 
 def _row(decision: Record) -> tuple[str, str, str, str, str]:
     shown = explanation.cleaned(decision)
-    failed = explanation.failed_units(shown)
     vm = explanation.vm_name(shown) if "vm" in shown else ""
-    outcome = explanation.outcome(shown)
-    if failed and "failed" not in outcome:
-        outcome += f"; {', '.join(failed)} failed"
-    return explanation.when(shown), shown["id"], shown["method"], vm, outcome
+    summary = explanation.summary(shown)
+    return explanation.when(shown), shown["id"], shown["method"], vm, summary
 
 
 def _line(decision: Record) -> str:

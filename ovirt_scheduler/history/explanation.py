@@ -114,6 +114,12 @@ def outcome(decision: Decision) -> str:
     return f"{count}: {result}"
 
 
+def summary(decision: Decision) -> str:
+    """What came of it, and which units failed that would have counted."""
+    text, failed = outcome(decision), failed_units(decision)
+    return f"{text}; {', '.join(failed)} failed" if failed and "failed" not in text else text
+
+
 def _without_answer(decision: Decision) -> str:
     failed = failed_units(decision)
     if failed:

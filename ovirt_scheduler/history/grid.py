@@ -7,6 +7,7 @@ from typing import Optional
 
 from ovirt_scheduler.history import explanation, ranking
 from ovirt_scheduler.history.ranking import Decision, Part
+from ovirt_scheduler.history.record import NEVER_ASKED
 from ovirt_scheduler.model.units import Kind
 
 _NOTHING = "-"  # a filter that was never asked, a cost function that did not score the host
@@ -56,9 +57,9 @@ def said(unit: Part, host: Part) -> Optional[Part]:
 
 def _cells(decision: Decision, unit: Part) -> dict[str, str]:
     """Host to what one unit said of it."""
-    found = {host["id"]: said(unit, host) or {} for host in decision.get("hosts", ())}
-    words = {host: each.get("verdict", each.get("cost")) for host, each in found.items()}
-    return {
-        host: _NOTHING if word in (None, "never asked") else str(word)
-        for host, word in words.items()
-    }
+    cells = {}
+    for host in decision.get("hosts", ()):
+        entry = said(unit, host) or {}
+        word = entry.get("verdict", entry.get("cost", NEVER_ASKED))
+        cells[host["id"]] = _NOTHING if word == NEVER_ASKED else str(word)
+    return cells

@@ -129,7 +129,7 @@ def _put_units(record: Record, decision: Decision) -> None:
     asked = _asked(kind, request.wanted, decision.calls, called, decision.unit_errors)
     shadows = _asked_in_shadow(decision.shadows)
     record["units"] = [_unit(each) for each in (*asked, *shadows)]
-    hosts = [_named(host, names) for host in execution.hosts or _ids(request.hosts)]
+    hosts = [entity(host, names.get(host, "")) for host in execution.hosts or _ids(request.hosts)]
     record["hosts"] = hosts
     answer = decision.answer
     if kind is Kind.FILTER:
@@ -166,7 +166,7 @@ def _put_driver(record: Record, decision: DriverDecision) -> None:
     _put_result(own, execution.result)
     shadows = _asked_in_shadow(decision.shadows)
     record["units"] = [*map(_unit, (*filters, *costs, *shadows)), own]
-    hosts = [_named(host, names) for host in execution.hosts]
+    hosts = [entity(host, names.get(host, "")) for host in execution.hosts]
     record["hosts"] = hosts
     if filters:
         _put_verdicts(hosts, filters)
@@ -226,14 +226,14 @@ def _asked(
 
 def _put_vm(record: Record, vm: Optional[str], names: Mapping[str, str]) -> None:
     """A VM that is yet to be made has a name at most."""
-    entity = _named(vm or "", names)
-    if entity:
-        record["vm"] = entity
+    found = entity(vm or "", names.get(vm or "", ""))
+    if found:
+        record["vm"] = found
 
 
-def _named(entity: str, names: Mapping[str, str]) -> Record:
-    found = {"id": entity, "name": names.get(entity, "")}
-    return {key: text for key, text in found.items() if text}
+def entity(identity: str, name: str) -> Record:
+    """A host or a VM: its id and its name, as far as they are known."""
+    return {key: text for key, text in (("id", identity), ("name", name)) if text}
 
 
 def _unit(asked: _Asked) -> Record:

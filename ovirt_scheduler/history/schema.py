@@ -26,7 +26,7 @@ from operator import itemgetter
 from typing import Any, Callable, NamedTuple, Optional
 
 from ovirt_scheduler.history import ranking
-from ovirt_scheduler.history.record import REMOVED, Record
+from ovirt_scheduler.history.record import REMOVED, Record, entity
 
 VERSION = 2
 
@@ -163,7 +163,7 @@ def unpack(row: sqlite3.Row, hosts: Sequence[Named]) -> Record:
     record["method"] = row["method"]
     record["form"] = inside.pop("form")
     if row["vm_id"] is not None:
-        record["vm"] = _entity((row["vm_id"], row["vm_name"]))
+        record["vm"] = entity(row["vm_id"], row["vm_name"])
     for name in ("cluster", "properties"):
         if name in inside:
             record[name] = inside.pop(name)
@@ -171,7 +171,7 @@ def unpack(row: sqlite3.Row, hosts: Sequence[Named]) -> Record:
         {**{key: value for key, value in zip(_OF_SET, one) if value is not None}, **call}
         for one, call in zip(json.loads(row["units"]), calls)
     ]
-    record["hosts"] = [_entity(host) for host in hosts]
+    record["hosts"] = [entity(*host) for host in hosts]
     _unpack_hosts(record, of_hosts)
     if answer is not None:
         record["answer"] = _unpacked_answer(answer, record)
@@ -192,10 +192,6 @@ def as_json(value: object) -> str:
 
 def _named(entity: Record) -> Named:
     return entity.get("id", ""), entity.get("name", "")
-
-
-def _entity(named: Named) -> Record:
-    return {key: text for key, text in zip(("id", "name"), named) if text}
 
 
 def _packed_hosts(hosts: Sequence[Record]) -> dict[str, Any]:

@@ -56,8 +56,8 @@ class Histogram:
 class Minute(NamedTuple):
     """The calls of one minute of the last hour."""
 
-    calls: int
-    failures: int
+    calls: int = 0
+    failures: int = 0
 
 
 @dataclass
@@ -69,7 +69,7 @@ class UnitTally:
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)  # by outcome and mode
     times: Histogram = field(default_factory=Histogram)
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))  # seconds
-    minutes: dict[int, list[int]] = field(default_factory=dict)  # minute: calls, failures
+    minutes: dict[int, Minute] = field(default_factory=dict)  # since 1970
     failing_since: Optional[float] = None  # seconds since 1970; None: its last call was well
     last_error: str = ""
     last_error_at: Optional[float] = None
@@ -95,8 +95,7 @@ class UnitTally:
         """Each of the last 60 minutes, the oldest first."""
         latest = int(now // 60)
         return [
-            Minute(*self.minutes.get(minute, (0, 0)))
-            for minute in range(latest - MINUTES + 1, latest + 1)
+            self.minutes.get(minute, Minute()) for minute in range(latest - MINUTES + 1, latest + 1)
         ]
 
 
@@ -210,9 +209,8 @@ def _add_call(tally: UnitTally, unit: Part, decision: str, time: float) -> None:
     tally.times.add(Exemplar(decision, seconds, time))
     tally.recent.append(seconds)
     minute = int(time // 60)
-    counts = tally.minutes.setdefault(minute, [0, 0])
-    counts[0] += 1
-    counts[1] += failed
+    former = tally.minutes.get(minute, Minute())
+    tally.minutes[minute] = Minute(former.calls + 1, former.failures + failed)
     for old in [each for each in tally.minutes if each <= minute - MINUTES]:
         del tally.minutes[old]
     if failed:

@@ -233,6 +233,13 @@ def test_a_shadow_is_told_and_counts_for_nothing():
     ]
 
 
+def test_a_list_names_the_units_that_failed_and_would_have_counted():
+    """In one row for each decision."""
+    units = [unit("Old", outcome="raised"), unit("New", outcome="raised", mode="shadow")]
+    told = explanation.summary(decision("runFilters", units, [host("lynx")], ["id-of-lynx"]))
+    assert told == "1 host: 1 left; Old failed"
+
+
 @pytest.mark.parametrize(
     ("made", "told"),
     [

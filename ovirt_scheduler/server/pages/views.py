@@ -51,9 +51,6 @@ def decision(of: Decision) -> View:
 
 def _summary(of: Decision) -> View:
     failed = explanation.failed_units(of)
-    came_to = explanation.outcome(of)
-    if failed and "failed" not in came_to:
-        came_to += f"; {', '.join(failed)} failed"
     bad = failed or of.get("errors") or (of.get("hosts") and of.get("answer") == [])
     return {
         "id": of["id"],
@@ -61,7 +58,7 @@ def _summary(of: Decision) -> View:
         "moment": explanation.when(of),
         "what": _WHAT.get(of.get("method", ""), of.get("method", "A call")),
         "vm": explanation.vm_name(of) if of.get("vm") else "",
-        "came_to": came_to,
+        "came_to": explanation.summary(of),
         "state": "bad" if bad else "good",
         "milliseconds": of.get("milliseconds"),
     }

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
-from typing import Any
 
 from ovirt_scheduler import __version__
 from ovirt_scheduler.errors import BadUsage, NotOverwritten
+from ovirt_scheduler.server.pages import views
 
 _FOLDER = Path(__file__).resolve().parent / "templates"
 
@@ -23,14 +22,10 @@ def render(template: str, **values: object) -> str:
         BadUsage: Jinja2 is not installed.
     """
     try:
-        jinja2: Any = importlib.import_module("jinja2")
+        found = views.templates(_FOLDER)
     except ImportError:
         raise BadUsage("--html needs Jinja2, which is not installed") from None
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(str(_FOLDER)), autoescape=True, trim_blocks=True,
-        lstrip_blocks=True, undefined=jinja2.StrictUndefined,
-    )  # fmt: skip
-    return str(environment.get_template(template).render(version=__version__, **values))
+    return str(found.get_template(template).render(version=__version__, **values))
 
 
 def write(file: Path, page: str) -> None:

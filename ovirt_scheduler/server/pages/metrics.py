@@ -51,10 +51,6 @@ class _Collector:
     def __init__(self, core: Any, state: DaemonState, tally: Tally) -> None:
         self._core, self._daemon, self._tally = core, state, tally
 
-    def describe(self) -> list[Any]:
-        """Nothing: the names need not be known before."""
-        return []
-
     def collect(self) -> Iterator[Any]:
         """All families."""
         yield from self._units()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import threading
 import time
@@ -236,31 +235,15 @@ class Site:
     def _html(self, code: int, template: str, **values: object) -> Page:
         with self._lock:
             if self._templates is None:
-                self._templates = _environment()
+                self._templates = views.templates(_FOLDER)
+                self._templates.filters.update(
+                    segment=_segment, clock=_clock, version=_version,
+                    milliseconds=status.milliseconds, cluster_state=status.cluster_state,
+                )  # fmt: skip
         now = time.strftime("%Y-%m-%d %H:%M:%S")
         version = self._state().version
         text = self._templates.get_template(template).render(now=now, version=version, **values)
         return _answer(code, "text/html; charset=utf-8", text)
-
-
-def _environment() -> Any:
-    """The templates; each value is escaped where it stands in one.
-
-    Raises:
-        ImportError: jinja2 is not installed.
-    """
-    jinja2 = importlib.import_module("jinja2")
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_FOLDER),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-    )
-    environment.filters.update(
-        segment=_segment, clock=_clock, version=_version, milliseconds=status.milliseconds,
-        cluster_state=status.cluster_state,
-    )  # fmt: skip
-    return environment
 
 
 def _segment(name: object) -> str:

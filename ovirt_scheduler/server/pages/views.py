@@ -1,9 +1,14 @@
-"""What the templates of decisions are filled with. A decision is as in contract 8.1."""
+"""The templates, and what those of decisions are filled with.
+
+A decision is as in contract 8.1.
+"""
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 from ovirt_scheduler.history import explanation, grid, ranking
@@ -23,6 +28,22 @@ _WHAT = {
     "onHostStatusChanged": "Status of a host changed",
 }
 _MOST_HOSTS = 1000  # of a decision, and lines on it, on its page
+
+
+def templates(folder: Path) -> Any:
+    """Jinja's environment of a folder; each value is escaped where it stands in a template.
+
+    Raises:
+        ImportError: jinja2 is not installed.
+    """
+    jinja2 = importlib.import_module("jinja2")
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
 
 
 def summaries(decisions: Iterable[Decision]) -> list[View]:

@@ -50,7 +50,19 @@ class ClusterActions:
         self._store = services.memory
         self._memory = services.memory.cluster(settings.name)
         self._calm = Calm(settings.hold, settings.margin, self._memory.left)
+        self._approved: frozenset[str] = frozenset()  # plans that the look under way may make
         self.imbalance: Optional[float] = None
+
+    def begin_look(self) -> bool:
+        """Note which plans are approved: of a later one only a later look tells whether it fits.
+
+        Returns:
+            Whether one of a balancing is among them, so that the cluster is to be balanced.
+        """
+        plans = self._plans.of_cluster(self._cluster)
+        approved = [plan for plan in plans if plan.state == APPROVED]
+        self._approved = frozenset(plan.id for plan in approved)
+        return any(plan.method == BALANCE for plan in approved)
 
     def former_hosts(self) -> Mapping[str, frozenset[str]]:
         """The hosts that balancings took VMs from, and that these do not go back to."""
@@ -109,9 +121,8 @@ class ClusterActions:
                 self._make_approved(plan)
 
     def _make_approved(self, plan: Plan) -> None:
-        if plan.state == APPROVED:
-            taken = self._make(plan.method, plan.steps)
-            self._plans.end(plan, MADE, f"{len(taken)} of {len(plan.steps)} migrations are begun")
+        if plan.id in self._approved:
+            self._plans.end(plan, MADE, self._make(plan.method, plan.steps))
 
     def _act(self, method: str, wanted: Sequence[Step], state: ClusterState) -> None:
         """Make a plan of migrations, and make them, tell them or have them wait."""
@@ -123,10 +134,10 @@ class ClusterActions:
             steps = self._to_approve(method, steps, state)
         becomes = {Drive.DRY_RUN: TOLD, Drive.APPROVE: WAITING}.get(self._drive, MADE)
         plan = Plan(self._cluster, method, tuple(steps), time.time(), self.imbalance, becomes)
-        is_another = self._plans.add(plan)
         if self._drive is Drive.ON:
-            self._make(method, steps)
-        elif self._drive is Drive.DRY_RUN and (is_another or method in HOOKS):
+            plan = replace(plan, because=self._make(method, steps))
+        is_another = self._plans.add(plan)
+        if self._drive is Drive.DRY_RUN and (is_another or method in HOOKS):
             self._migrations.tell(steps)
 
     def _to_approve(self, method: str, wanted: list[Step], state: ClusterState) -> list[Step]:
@@ -144,8 +155,8 @@ class ClusterActions:
             ]
         return steps
 
-    def _make(self, method: str, steps: Sequence[Step]) -> list[str]:
-        """Make migrations; gives the VMs that the engine does not refuse to migrate."""
+    def _make(self, method: str, steps: Sequence[Step]) -> str:
+        """Make migrations; tells how many of them the engine does not refuse."""
         now = time.monotonic()
         if method == BALANCE:
             self._memory.moved = [each.vm for each in steps]
@@ -154,4 +165,4 @@ class ClusterActions:
             self._memory.moved = taken
             self._calm.made((each for each in steps if each.vm in taken), now)
             self._store.save(self._cluster)
-        return taken
+        return f"{len(taken)} of {len(steps)} migrations are begun"

@@ -48,7 +48,6 @@ from ovirt_scheduler.model.drivers import (
     StatusChange,
     Subjects,
 )
-from ovirt_scheduler.model.plans import APPROVED
 from ovirt_scheduler.model.requests import Caller
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings.config import ClusterSettings
@@ -171,9 +170,8 @@ class ClusterDrive:
         """
         self._scheduler()  # the engine may be away: what is wrong in the section is told first
         self.ownership.settle()
-        plan = self._plans.open(self.name, BALANCE)
-        if plan is not None and plan.state == APPROVED:
-            balance = True  # which shows if it is still worth it
+        if self._actions.begin_look():
+            balance = True  # which shows if what was approved is still worth it
         if self.ownership.driven_by:
             timer = balance = False
         # Whether a migration betters anything is told from statistics.

@@ -71,6 +71,7 @@ class ClusterMigrations:
         self._stopping = stopping
         self._unfit: dict[str, set[str]] = {}  # by method, VMs of which the log has told
         self._waited_for: set[str] = set()  # hosts with migrations that were not made
+        self._refused: dict[str, tuple[str, str]] = {}  # by VM, the host and why, as logged last
 
     @property
     def under_way(self) -> tuple[str, ...]:
@@ -116,6 +117,7 @@ class ClusterMigrations:
                     if step.vm in refused:
                         self._forget(step.vm)
                     else:
+                        self._refused.pop(step.vm, None)
                         self._migrating[step.vm].begun = time.monotonic()
                         taken.append(step.vm)
                         self._log_often(step)
@@ -174,6 +176,7 @@ class ClusterMigrations:
         Returns:
             Id of a VM to the id of the host that it is to go to; empty: to any.
         """
+        self._refused = {vm: why for vm, why in self._refused.items() if vm in state.vms}
         possible: dict[str, str] = {}
         unfit: list[Step] = []
         for vm, offered in answer.items():
@@ -250,6 +253,9 @@ class ClusterMigrations:
     def _log_asked(self, step: Step, refused: Optional[str], unanswered: Optional[str]) -> None:
         fields = self._fields(step, reason=refused or unanswered or step.reason)
         if refused is not None:
+            if self._refused.get(step.vm) == (step.target, refused):
+                return  # the scheduler wants it again and again
+            self._refused[step.vm] = step.target, refused
             _log.warning(
                 "cluster %(cluster)s: cannot migrate %(vm)s from %(source_host)s "
                 "to %(target_host)s: %(reason)s",

@@ -13,6 +13,7 @@ from ovirt_scheduler.command.status import ask
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadUsage
 from ovirt_scheduler.history import explanation
+from ovirt_scheduler.model.plans import REFUSED
 from ovirt_scheduler.server.pages import status
 
 _LOGIN = Path("/proc/self/loginuid")  # proc(5); sudo and su leave it as it is
@@ -78,7 +79,8 @@ def _text(plan: Mapping[str, Any]) -> str:
     about = f"plan {plan['plan']} of cluster {plan['cluster']}, {_made(plan)}"
     lines = [f"{about}: {plan['state']}{why}"]
     if "by" in plan:
-        lines.append(f"approved or refused by {plan['by']}")
+        decision = "refused" if plan["state"] == REFUSED else "approved"
+        lines.append(f"{decision} by {plan['by']}")
     if "imbalance" in plan:
         lines.append(f"imbalance {plan['imbalance']} %")
     lines += [f"  {migration}" for migration in plan["migrations"]]

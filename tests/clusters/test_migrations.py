@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests.support.command import run
 from tests.support.driven import OFTEN, cluster
 from tests.support.rest_server import GIB, Host, Reply, Vm
 
@@ -190,13 +191,20 @@ def test_a_migration_that_fails_is_told(driven):
     assert driven.engine.migrations == [("web", "puma")] * 2
 
 
-def test_a_migration_that_the_engine_refuses_is_told(driven):
-    """With what the engine says."""
+def test_a_migration_that_the_engine_refuses_is_told_once(driven):
+    """With what the engine says, though it is asked again and again; the plan counts it as not begun."""
     driven.want({"web": "puma"})
     driven.engine.hosts[1].status = "maintenance"
     driven.start("on", cluster())
     driven.wait_for_log("cluster Default: cannot migrate web from lynx to puma: ")
     assert "Cannot migrate VM." in driven.daemon.log
+    driven.wait_for_looks(3)
+    assert driven.daemon.log.count("cannot migrate") == 1
+    driven.stop()
+    _, out, _ = run(driven.folder, "decisions", "--events", "-o", "json")
+    plans = [each["because"] for each in json.loads(out) if each["event"] == "plan"]
+    assert set(plans) == {"0 of 1 migrations are begun"}
+    assert len(plans) > 1
 
 
 def test_what_many_hooks_answer_is_made(driven):

@@ -265,6 +265,30 @@ def test_a_plan_waits_and_is_made_when_it_is_approved(driven):
     ]  # fmt: skip
 
 
+def test_a_plan_that_is_approved_amid_a_look_waits_for_the_next_one(driven):
+    """What that look has read may be a minute old."""
+    answer, begun, go_on = driven.engine.get, threading.Event(), threading.Event()
+    driven.want({"web": "puma"})
+    driven.start("approve", cluster())
+    key = the_plan(driven)
+
+    def get(path, parameters):
+        if path == "vms":  # the hosts are read by then
+            begun.set()
+            go_on.wait()
+        return answer(path, parameters)
+
+    driven.engine.get = get
+    driven.wait(begun.is_set)
+    driven.engine.hosts[1].status = "maintenance"
+    approval = threading.Thread(target=command, args=(driven, "approve", key))
+    approval.start()
+    driven.wait(lambda: command(driven, "show", key)[0]["state"] == "approved")
+    go_on.set()
+    approval.join()
+    assert command(driven, "show", key)[0]["because"] == "puma is maintenance"
+
+
 def why_left(driven, key):
     """Why a plan is left behind, which somebody approves unless a balancing was first to see it."""
     command(driven, "approve", key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import socket
 import time
 from collections.abc import Collection, Iterator
@@ -64,9 +65,10 @@ def ask(state: Path, command: str, **further: object) -> Any:
             f"{state / FILE}: only root and the daemon's own user may ask; try it with sudo"
         ) from None
     except OSError as error:
+        of_systemd = "; the one that systemd started is asked with sudo" if os.geteuid() else ""
         raise NoAnswer(
             f"no daemon answers at {state / FILE}: {error.strerror or error}; is it running? "
-            "systemctl status ovirt-scheduler"
+            f"systemctl status ovirt-scheduler{of_systemd}"
         ) from None
     try:
         reply = json.loads(line)

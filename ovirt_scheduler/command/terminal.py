@@ -463,7 +463,8 @@ def _trust(certificate: Optional[Path]) -> ssl.SSLContext:
         except FileNotFoundError:
             raise BadInput(
                 f"{certificate}: is not there; the daemon makes its certificate when it first "
-                "starts: is it running? A copy of the certificate is named with --ca"
+                "starts: is it running? sudo ovirt-scheduler cert export prints that of systemd's "
+                "daemon; --ca names a copy"
             ) from None
         except OSError as error:
             raise BadInput(

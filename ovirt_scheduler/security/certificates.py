@@ -89,7 +89,7 @@ def ensure(folder: Path, address: str = "localhost") -> CertificateFiles:
         missing = [file for file in files if not file.exists()]
     except OSError as error:
         raise ConfigError(
-            f"a certificate cannot be made here: {error.strerror}; make the folder writable, "
+            f"a certificate cannot be made here: {error.strerror}; mend that, "
             "or name ssl_certificate and ssl_key in scheduler.conf",
             str(folder),
         ) from None

@@ -324,8 +324,10 @@ def _check_together(conf: ConfFile) -> None:
          "log_format = journal writes no file; take one of them out"),
         (conf["ssl_certificate"] and not conf["ssl_key"], "ssl_certificate", "needs ssl_key too"),
         (conf["ssl_key"] and not conf["ssl_certificate"], "ssl_key", "needs ssl_certificate too"),
-        (of_plugin > of_request, "plugin_timeout",
+        (of_plugin > of_request and "plugin_timeout" in conf, "plugin_timeout",
          f"{of_plugin:g} seconds is longer than request_timeout, {of_request:g}"),
+        (of_plugin > of_request, "request_timeout",
+         f"{of_request:g} seconds is shorter than plugin_timeout, {of_plugin:g}: set that, too"),
         (conf["record"] and not conf["history"], "record",
          "what is recorded is in the history: set history = true"),
     )  # fmt: skip

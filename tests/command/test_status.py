@@ -138,16 +138,18 @@ sys.exit(cli.main(["status"]))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
-def test_another_user_may_not_ask(well):
-    """And is told how to."""
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_another_user_may_not_ask(well, elsewhere):
+    """And is told how to, also where that user's own daemon would be."""
     ended = subprocess.run(
         [sys.executable, "-c", ANOTHER],
         cwd=PROJECT,
-        env={**os.environ, "STATE_DIRECTORY": str(well.state)},
+        env={**os.environ, "STATE_DIRECTORY": "/nowhere" if elsewhere else str(well.state)},
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
     assert ended.returncode not in (0, 1)
-    assert ended.stderr.endswith("try it with sudo\n")
+    told = "the one that systemd started is asked with sudo" if elsewhere else "try it with sudo"
+    assert ended.stderr.endswith(f"{told}\n")

@@ -258,7 +258,7 @@ def test_clusters_are_told_by_sections_in_a_section(conf):
         ("root_api = both", 1, "root_api: expected one of design, engine"),
         ("request_timeout = 120", 1, "request_timeout: expected seconds"),
         ("request_timeout = 40\nplugin_timeout = 50", 2, "longer than request_timeout, 40"),
-        ("request_timeout = 20", None, "30 seconds is longer than request_timeout, 20"),
+        ("request_timeout = 20", 1, "20 seconds is shorter than plugin_timeout, 30: set that, too"),
         ("\nlistening_address = 10.0.0.1", 2, "allow_unauthenticated = true"),
         ("listening_address = host.example", 1, "allow_unauthenticated = true"),
         ("ssl_allowed_clients = a", 1, "ssl_allowed_clients: needs ssl_client_ca"),

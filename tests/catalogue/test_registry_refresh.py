@@ -11,7 +11,7 @@ import pytest
 
 from ovirt_scheduler.catalogue import registry
 from ovirt_scheduler.errors import ExecutorUnavailable
-from ovirt_scheduler.processes.executor import Executor
+from tests.support.jobs import running
 from tests.support.place import Place, plugin, versions
 from tests.support.waiting import wait_until
 
@@ -78,11 +78,10 @@ def without_threads(monkeypatch):
 
 def test_without_processes_what_was_loaded_stays(tmp_path, caplog):
     """A refresh says that there are none; a run call does not fail for it."""
-    executor = Executor(parallel=1, max_waiting=1)
-    place = Place(tmp_path, executor)
-    place.write("a", plugin(1))
-    assert place.versions() == {"a": "1"}
-    executor.close()
+    with running() as executor:
+        place = Place(tmp_path, executor)
+        place.write("a", plugin(1))
+        assert place.versions() == {"a": "1"}
     place.write("a", plugin(2))
     with pytest.raises(ExecutorUnavailable):
         place.registry.refresh()

@@ -15,6 +15,7 @@ import pytest
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import Loader
 from ovirt_scheduler.daemon.assembly import Assembly
+from ovirt_scheduler.daemon.notify import Notifier
 from ovirt_scheduler.errors import ConfigError, PluginError
 from ovirt_scheduler.model.analysis import Analysis
 from ovirt_scheduler.security import certificates, trust
@@ -350,7 +351,7 @@ def test_a_certificate_of_our_own_making_that_others_may_write_stops_the_start(
     made = certificates.ensure(tmp_path / "state" / "certificate")
     spoil(made.certificate)
     with pytest.raises(ConfigError, match=f"chmod o-w {made.certificate}"):
-        Assembly(config.load(conf, {}), tmp_path / "state")
+        Assembly(config.load(conf, {}), tmp_path / "state", Notifier({}))
 
 
 def test_a_sticky_folder_of_plugins_is_not_listed(file: Path) -> None:

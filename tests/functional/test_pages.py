@@ -56,6 +56,13 @@ def test_get_and_head_read_and_nothing_else(daemon):
         assert (refused.status, refused.headers["allow"]) == (405, "GET, HEAD")
 
 
+def test_a_page_is_asked_for_without_a_body(daemon):
+    """400 for one; a length of 0, which some clients send with a GET, is none."""
+    assert get(daemon.url, "/health", {"Content-Length": "0"}).status == 200
+    for header in ({"Content-Length": "1"}, {"Transfer-Encoding": "chunked"}):
+        assert get(daemon.url, "/health", header).status == 400
+
+
 def test_another_sites_name_reads_nothing(daemon):
     """421: a browser was led here by that site (DNS rebinding)."""
     for path in ("/status", "/decisions.json", "/metrics", "/health"):
@@ -86,7 +93,9 @@ def test_one_connection_reads_several_pages(daemon):
 def test_the_setting_says_what_is_served(start_daemon, pages, statuses):
     """Nothing; or health and metrics, to who comes from this machine."""
     daemon = start_daemon({}, f"ssl = false\npages = {pages}")
-    assert tuple(get(daemon.url, path).status for path in ASKED) == statuses
+    answers = [get(daemon.url, path) for path in ASKED]
+    assert tuple(answer.status for answer in answers) == statuses
+    assert all("see pages in scheduler.conf" in each.body for each in answers if each.status >= 400)
 
 
 def test_loopback_serves_all_to_who_comes_from_this_machine(daemon):

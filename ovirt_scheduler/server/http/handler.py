@@ -23,6 +23,7 @@ from ovirt_scheduler.server.http.connections import Connections
 from ovirt_scheduler.server.http.head import (
     FirstLine,
     RequestRefused,
+    bad,
     listed,
     read_first_line,
     read_headers,
@@ -192,7 +193,6 @@ class ConnectionHandler:
     def _start_request(self) -> None:
         self._request_id = new_id()
         self._body: Optional[BodyReader] = None
-        self._form = self._server.settings.root_form
         self._first = FirstLine()
 
     def _open(self) -> bool:
@@ -242,8 +242,10 @@ class ConnectionHandler:
         self._first = first
         self._headers = read_headers(self._input, first)
         self._goes_on = stays_open(first.version, self._headers)
-        if not self._accept_target():
+        if is_page(first.path):
+            self._show()
             return None
+        self._form = self._answer_form()
         limit = self._server.settings.max_request_size
         self._body = BodyReader(self._headers, self._input, limit, self._server.room)
         if "100-continue" in listed(self._headers, "expect") and first.version != "HTTP/1.0":
@@ -251,33 +253,36 @@ class ConnectionHandler:
             self._output.flush()
         return self._body.read()
 
-    def _accept_target(self) -> bool:
-        """Find the answer form that the path asks for (contract 1.3)."""
-        path, site = self._first.path, self._server.settings.site
-        if site is not None and is_page(path):
-            if self._first.method in ("GET", "HEAD"):
-                self._show(site)
-                return False
-            self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "this is a page: read it with GET")
-            return False
-        if path not in _PATHS:
-            known = ", ".join(_PATHS)
-            self._refuse(HTTPStatus.NOT_FOUND, f"there is nothing here; the paths are {known}")
-            return False
-        if self._first.method != "POST":
-            self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "send an XML-RPC call with POST")
-            return False
-        if "origin" in self._headers:  # a browser's: of any page that somebody here reads
-            self._refuse(HTTPStatus.FORBIDDEN, "no call from a page in a browser is taken")
-            return False
-        self._form = _PATHS[path] or self._server.settings.root_form
-        return True
+    def _answer_form(self) -> AnswerForm:
+        """The answer form that the path asks for (contract 1.3).
 
-    def _show(self, site: Site) -> None:
-        """Answer a GET or a HEAD with a page."""
-        if self._headers.get("content-length", "0") != "0" or "transfer-encoding" in self._headers:
-            self._refuse(HTTPStatus.BAD_REQUEST, "a GET has no body here")
-            return
+        Raises:
+            RequestRefused: no call is taken there, or not from a page in a browser.
+        """
+        if self._first.path not in _PATHS:
+            text = f"there is nothing here; the paths are {', '.join(_PATHS)}"
+            raise RequestRefused(HTTPStatus.NOT_FOUND, text)
+        if self._first.method != "POST":
+            raise RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, "send an XML-RPC call with POST")
+        if "origin" in self._headers:  # a browser's: of any page that somebody here reads
+            raise RequestRefused(HTTPStatus.FORBIDDEN, "no call from a page in a browser is taken")
+        return _PATHS[self._first.path] or self._server.settings.root_form
+
+    def _show(self) -> None:
+        """Answer a GET or a HEAD with a page.
+
+        Raises:
+            RequestRefused: it is no GET, or no page is served.
+        """
+        site = self._server.settings.site
+        if site is None:
+            text = "no page is served here: see pages in scheduler.conf"
+            raise RequestRefused(HTTPStatus.NOT_FOUND, text)
+        if self._first.method not in ("GET", "HEAD"):
+            raise RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, "this is a page: read it with GET")
+        length = self._headers.get("content-length", ["0"])
+        if length != ["0"] or "transfer-encoding" in self._headers:
+            raise bad("a GET has no body here")
         address, local = self._connection.getpeername()[0], self._connection.getsockname()[0]
         path, query = self._first.path, self._first.query
         page = site.answer(path, query, self._headers, address, local)

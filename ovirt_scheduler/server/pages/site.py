@@ -19,7 +19,6 @@ from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.tally import Tally
 from ovirt_scheduler.model.daemon_state import DaemonState
-from ovirt_scheduler.model.requests import Pages
 from ovirt_scheduler.server.pages import status, views
 from ovirt_scheduler.server.pages.access import Access
 from ovirt_scheduler.server.pages.metrics import Metrics
@@ -116,10 +115,8 @@ class Site:
             return _text(503, f"this page needs {error.name}, which is not installed")
 
     def _refused(self, path: str, host: Optional[str], peer: str, local: str) -> Optional[Page]:
-        off = self.access.pages is Pages.OFF
-        if off or (path != "/health" and not self.access.may_read(peer, path != "/metrics")):
-            words = "this page is not served here: see pages in scheduler.conf"
-            return _text(404 if off else 403, words)
+        if path != "/health" and not self.access.may_read(peer, path != "/metrics"):
+            return _text(403, "this page is not served here: see pages in scheduler.conf")
         if not self.access.is_ours(host, local):
             return _text(421, "this daemon is not known by that name; see the Host header")
         return None

@@ -61,11 +61,10 @@ def test_the_name_that_was_asked_for(host, ours):
 
 
 def test_what_is_not_served_is_refused(tmp_path):
-    """404 where nothing is served, 403 where something else is, 421 for a name."""
+    """403 where something else is served, 421 for a name."""
     assert MadeSite(tmp_path, pages=Pages.HEALTH).get("/status").status == 403
     assert MadeSite(tmp_path, pages=Pages.HEALTH).get("/health").status == 200
     assert MadeSite(tmp_path).get("/health", peer=FAR).status == 200
     assert MadeSite(tmp_path).get("/metrics", peer=FAR).status == 403
-    assert MadeSite(tmp_path, pages=Pages.OFF).get("/health").status == 404
     refused = MadeSite(tmp_path).get("/status", headers={"host": "evil.example.net"})
     assert refused.status == 421

@@ -11,61 +11,31 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import (
-    Callable,
-    Optional,
-)
+from typing import Callable, Optional
 
 from ovirt_scheduler.catalogue import changes
 from ovirt_scheduler.catalogue.files import PluginFile, Stamps
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import FolderScan, LoadedPlugin, Loader
-from ovirt_scheduler.catalogue.snapshot import Catalogue, Key, Outdated
+from ovirt_scheduler.catalogue.snapshot import Catalogue
+from ovirt_scheduler.catalogue.states import REJECTS, FileState, claims, merged
 from ovirt_scheduler.errors import ExecutorUnavailable, PluginError
-from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.plugins import Limits, PluginCode
-from ovirt_scheduler.model.units import Kind, OnFailure, PolicyUnit
 
 _log = logging.getLogger(__name__)
 
 _LOADS_AT_ONCE = 4
 _REFRESH_EVERY = 1.0  # seconds between refreshes by the run calls
-_RETRY_EVERY = 30.0  # seconds: what did not load may have lacked memory, or have been killed
 _WAIT_FOR_REFRESH = 1.0  # seconds from its start that run calls wait for a refresh
 
 # An edit passes through an empty file, or through none where an editor moves the old one away
 # first. What takes units away counts only when it has stood for so many seconds.
 _SETTLE = 0.5
 _SETTLE_AT_MOST = 2.0  # seconds that a refresh waits for that, should it go on
-
-_REJECTS = "its filter accepts no host (on_failure = reject)"
-
-Claim = tuple[str, str]  # what one plugin alone may have: a kind, "driver" or "topic"; a name
-
-
-@dataclass(frozen=True)
-class _State:
-    """The state of one plugin's file: its last good version, and what is wrong with it now."""
-
-    depends: Stamps  # of the files that its loading depended on
-    good: Optional[LoadedPlugin]
-    fault: Optional[PluginError] = None
-    fault_since: float = 0.0  # seconds since 1970
-    missed: tuple[str, ...] = ()  # filters that should be there, and accept no host as they are not
-    unsettled: bool = False  # its file has just gone, or lost units: scan again soon
-    made_at: float = field(default_factory=time.monotonic)
-    good_since: float = 0.0  # seconds since 1970
-
-    def stale(self, scan: FolderScan) -> bool:
-        if self.fault is not None and time.monotonic() > self.made_at + _RETRY_EVERY:
-            return True
-        return self.unsettled or any(
-            scan.stamps.get(path) != stamp for path, stamp in self.depends.items()
-        )
 
 
 class Registry:
@@ -92,8 +62,8 @@ class Registry:
         self._use = use
         self._keep = keep
         self.catalogue = Catalogue()  # what there was at the latest refresh
-        self._states: dict[Path, _State] = {}
-        self._orphaned: dict[Path, _State] = {}  # conf files without a plugin
+        self._states: dict[Path, FileState] = {}
+        self._orphaned: dict[Path, FileState] = {}  # conf files without a plugin
         self._refreshing = threading.Lock()
         self._lock = threading.Lock()
         self._background: Optional[threading.Thread] = None
@@ -193,7 +163,7 @@ class Registry:
         scan = self._loader.scan()
         self._store.catch_up()
         before = self._states
-        states: dict[Path, _State] = {}
+        states: dict[Path, FileState] = {}
         due: list[PluginFile] = []
         for file in scan.files:
             if file.helper:
@@ -220,7 +190,7 @@ class Registry:
         # A folder that cannot be listed keeps its rank, and its plugins the names they have.
         order = sorted(states, key=lambda path: (scan.folders.index(path.parent), path.name))
         states = {path: states[path] for path in order}
-        catalogue = _catalogue(states, orphaned, scan.problems)
+        catalogue = merged(states, orphaned, scan.problems)
         changes.log(
             {path: state.good for path, state in before.items()},
             {path: state.good for path, state in states.items()},
@@ -232,20 +202,20 @@ class Registry:
         if due or before.keys() != states.keys():
             self._use(catalogue.plugins)
 
-    def _orphaned_confs(self, scan: FolderScan) -> dict[Path, _State]:
+    def _orphaned_confs(self, scan: FolderScan) -> dict[Path, FileState]:
         """The conf files whose plugin is gone: it may have had a filter that then rejects."""
         if scan.unreadable:
             return self._orphaned
-        orphaned: dict[Path, _State] = {}
+        orphaned: dict[Path, FileState] = {}
         for conf in scan.orphaned:
             state = self._orphaned.get(conf)
             if state is None or state.stale(scan):
                 plugins = [folder / f"{conf.stem}.py" for folder in scan.folders]
                 names = itertools.chain([conf.stem], *map(self._store.filters, plugins))
-                state = _State(_stamps(scan, [conf]), None)
+                state = FileState(_stamps(scan, [conf]), None)
                 if self._loader.rejects(conf):
                     fault = PluginError(
-                        f"{conf.stem}.py is in no folder of plugins_path; {_REJECTS}; put the "
+                        f"{conf.stem}.py is in no folder of plugins_path; {REJECTS}; put the "
                         "plugin back, or take this file away",
                         str(conf),
                     )
@@ -258,10 +228,10 @@ class Registry:
                     self._store.drop(folder / f"{conf.stem}.py")
         return orphaned
 
-    def _load_all(self, files: Sequence[PluginFile], scan: FolderScan) -> dict[Path, _State]:
+    def _load_all(self, files: Sequence[PluginFile], scan: FolderScan) -> dict[Path, FileState]:
         """Load some files at a time, so that one whose import hangs does not hold up the others."""
 
-        def load(file: PluginFile) -> Optional[_State]:
+        def load(file: PluginFile) -> Optional[FileState]:
             return self._load(file, scan, self._states.get(file.path))
 
         try:
@@ -272,8 +242,8 @@ class Registry:
         return {file.path: state for file, state in zip(files, loaded) if state is not None}
 
     def _load(
-        self, file: PluginFile, scan: FolderScan, before: Optional[_State]
-    ) -> Optional[_State]:
+        self, file: PluginFile, scan: FolderScan, before: Optional[FileState]
+    ) -> Optional[FileState]:
         conf = self._loader.conf_path(file.name)
         try:
             loaded = self._loader.load(file, scan)
@@ -287,168 +257,28 @@ class Registry:
             if not changes.holds(good) and self._loader.rejects(conf):
                 missed = tuple(dict.fromkeys((file.name, *self._store.filters(file.path))))
                 fault = PluginError(
-                    f"{fault.message}; until then {_REJECTS}", fault.file, fault.line
+                    f"{fault.message}; until then {REJECTS}", fault.file, fault.line
                 )
-                return _State(depends, good, fault, since, missed)
+                return FileState(depends, good, fault, since, missed)
             loaded_at = self._good_since(file, good, before)
-            return _State(depends, good, fault, since, good_since=loaded_at)
+            return FileState(depends, good, fault, since, good_since=loaded_at)
         depends = _stamps(scan, [conf, *(Path(source.path) for source in loaded.sources)])
         good = before.good if before else None
-        lost = good is not None and _claims(good).keys() - _claims(loaded).keys()
+        lost = good is not None and claims(good).keys() - claims(loaded).keys()
         if good is not None and lost and _just_written(file.path, scan):
             loaded_at = self._good_since(file, good, before)
-            return _State(depends, good, unsettled=True, good_since=loaded_at)
+            return FileState(depends, good, unsettled=True, good_since=loaded_at)
         if good is None or good.checksum != loaded.checksum:
             self._store.save(loaded)
-        return _State(depends, loaded, good_since=self._good_since(file, loaded, before))
+        return FileState(depends, loaded, good_since=self._good_since(file, loaded, before))
 
     def _good_since(
-        self, file: PluginFile, good: Optional[LoadedPlugin], before: Optional[_State]
+        self, file: PluginFile, good: Optional[LoadedPlugin], before: Optional[FileState]
     ) -> float:
         former = before.good if before else None
         if before and former and good and former.checksum == good.checksum:
             return before.good_since
         return self._store.kept_since(file.path) or time.time()
-
-
-def _catalogue(
-    states: Mapping[Path, _State],
-    orphaned: Mapping[Path, _State],
-    problems: Iterable[PluginError],
-) -> Catalogue:
-    units: list[PolicyUnit] = []
-    drivers: dict[str, DriverUnit] = {}
-    topics: dict[str, DriverUnit] = {}
-    faults: list[PluginError] = list(problems)
-    warnings: list[PluginError] = []
-    missed: dict[str, str] = {}
-    not_loaded: dict[str, str] = {}
-    outdated = {
-        str(path): Outdated(
-            state.good_since,
-            state.fault_since,
-            _place_and_message(path, state.fault),
-            _kept(state.fault, state.good),
-        )
-        for path, state in states.items()
-        if state.fault is not None and changes.holds(state.good)
-    }
-    owners: dict[Claim, str] = dict(_reserved(states))  # who has what, in words
-    for path, state in (*states.items(), *orphaned.items()):
-        if state.fault is not None:
-            fault = outdated[str(path)].fault if str(path) in outdated else state.fault
-            faults.append(fault)
-            missed.update(dict.fromkeys(state.missed, str(fault)))
-            if path in states:
-                not_loaded.setdefault(path.stem, _why_not_loaded(path, fault))
-        if state.good is None:
-            continue
-        claims = _unit_claims(state.good)
-        taken = _taken(claims, owners)
-        if taken:
-            faults.append(PluginError(taken, str(path)))
-            rejecting = [u for u in state.good.units if u.on_failure is OnFailure.REJECT]
-            names = [unit.name for unit in rejecting if unit.kind is Kind.FILTER]
-            missed.update(dict.fromkeys(names, f"{faults[-1]}; {_REJECTS}"))
-            why = _why_not_loaded(path, faults[-1])
-            not_loaded.update((unit.name, why) for unit in state.good.units)
-            continue
-        warnings += state.good.warnings
-        units += state.good.units
-        owners.update(dict.fromkeys(claims, str(path)))
-        for driver in state.good.drivers:
-            if driver.shipped and driver.name in drivers:
-                continue
-            claims = _driver_claims(driver)
-            taken = _taken(claims, owners)
-            if taken:  # it alone is left out (contract 7.2)
-                problem = f"the {driver.words} {driver.name} is left out: {taken}"
-                faults.append(PluginError(problem, str(path), driver.line))
-                continue
-            owners.update(dict.fromkeys(claims, f"{driver.class_name} in {path}"))
-            drivers[driver.name] = driver
-            if driver.topic is not None:
-                topics.setdefault(driver.topic, driver)
-    return Catalogue(
-        _by_key(units, False), tuple(faults), drivers, topics, tuple(warnings),
-        tuple(_unused(states)), missed, not_loaded, outdated, _by_key(units, True),
-    )  # fmt: skip
-
-
-def _by_key(units: Sequence[PolicyUnit], shadow: bool) -> dict[Key, PolicyUnit]:
-    return {(unit.kind, unit.name): unit for unit in units if unit.shadow is shadow}
-
-
-def _why_not_loaded(path: Path, fault: PluginError) -> str:
-    """Why a unit is not there, for whoever asks for it: the fault in its plugin's file."""
-    return f"its file {path.name} does not load: {_place_and_message(path, fault)}"
-
-
-def _place_and_message(path: Path, fault: PluginError) -> str:
-    """Files are named without their folders, which are no caller's business."""
-    other = Path(fault.file).name if fault.file and fault.file != str(path) else ""
-    line = f"line {fault.line}" if fault.line else ""
-    where = ", ".join(filter(None, (other, line)))
-    return f"{where}{': ' if where else ''}{fault.message}"
-
-
-def _reserved(states: Mapping[Path, _State]) -> Iterator[tuple[Claim, str]]:
-    """The names of drivers that come with the package and are called by the daemon alone."""
-    for state in states.values():
-        for driver in () if state.good is None else state.good.drivers:
-            if driver.only_ours:
-                yield ("driver", driver.name), "the daemon's own driver"
-
-
-def _unused(states: Mapping[Path, _State]) -> Iterator[Path]:
-    """Files with nothing to call that no plugin imports, and that are not named as helpers."""
-    plugins = {path: state.good for path, state in states.items() if state.good is not None}
-    called = {path: good for path, good in plugins.items() if good.units or good.drivers}
-    imported = {Path(source.path) for good in called.values() for source in good.sources}
-    for path, good in plugins.items():
-        if good.enabled and path not in imported and not path.name.startswith("_"):
-            yield path
-
-
-def _taken(claims: Mapping[Claim, str], owners: Mapping[Claim, str]) -> str:
-    """Who has one of these already, and what to do; empty where nobody has."""
-    return next((f"{owners[each]} {claims[each]}" for each in claims if each in owners), "")
-
-
-def _claims(plugin: LoadedPlugin) -> dict[Claim, str]:
-    """What no other plugin may have, with the words that say so after the one that has it."""
-    claims = _unit_claims(plugin)
-    for driver in plugin.drivers:
-        claims.update(_driver_claims(driver))
-    return claims
-
-
-def _unit_claims(plugin: LoadedPlugin) -> dict[Claim, str]:
-    return {
-        (unit.kind.value, unit.name): f"has a {unit.kind.words} {unit.name} already; "
-        "rename one of them"
-        for unit in plugin.units
-    }
-
-
-def _driver_claims(driver: DriverUnit) -> dict[Claim, str]:
-    """A driver's name and topic; a driver that comes with the package gives way."""
-    if driver.shipped:
-        return {}
-    claims = {("driver", driver.name): "has that name already; set another name in one of them"}
-    if driver.topic is not None:
-        claims["topic", driver.topic] = (
-            f"has the topic {driver.topic} already; set another topic in one of them"
-        )
-    return claims
-
-
-def _kept(fault: PluginError, good: Optional[LoadedPlugin]) -> PluginError:
-    """The fault, with a note that the last good version stays in use, where there is one."""
-    if not changes.holds(good) or good is None:
-        return fault
-    message = f"{fault.message}; the last version that loaded stays in use ({good.checksum:.19})"
-    return PluginError(message, fault.file, fault.line)
 
 
 def _just_written(path: Path, scan: FolderScan) -> bool:

@@ -78,13 +78,14 @@ class Catalogue:
     missed: Mapping[str, str] = field(default_factory=dict)  # filters that should be: why not
     not_loaded: Mapping[str, str] = field(default_factory=dict)  # names of units: why not
 
+    outdated: Mapping[str, Outdated] = field(default_factory=dict)  # by the plugin's file
+    shadows: Mapping[Key, PolicyUnit] = field(default_factory=dict)  # that only look on
+
     def refresh(self) -> Catalogue:
         """This one."""
         return self
 
     current = refresh
-    outdated: Mapping[str, Outdated] = field(default_factory=dict)  # by the plugin's file
-    shadows: Mapping[Key, PolicyUnit] = field(default_factory=dict)  # that only look on
 
     @property
     def all_units(self) -> Mapping[Key, PolicyUnit]:

@@ -160,7 +160,7 @@ def arguments(items: Iterable[str]) -> dict[str, object]:
     ``key=@FILE`` stands for the text of a file, such as a document of hosts.
 
     Raises:
-        BadUsage: one has no ``=``.
+        BadUsage: one has no ``=``, or begins as a list or a dict of JSON does, and is none.
         BadInput: its file cannot be read.
     """
     found: dict[str, object] = {}
@@ -168,9 +168,15 @@ def arguments(items: Iterable[str]) -> dict[str, object]:
         if value.startswith("@"):
             found[key] = _read(value[1:])
             continue
-        found[key] = value
-        with contextlib.suppress(ValueError, RecursionError):
+        try:
             found[key] = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            if value.startswith(("{", "[")):
+                raise BadUsage(
+                    f"{key}: {value!r:.60} is no JSON: {error}; put a text that begins with {{ or "
+                    "[ in double quotes"
+                ) from None
+            found[key] = value
     return found
 
 

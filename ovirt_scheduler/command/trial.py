@@ -254,7 +254,7 @@ def run(
             for words, names, ask in questions
         ]
     if not answers:
-        raise BadUsage(f"{path}: {'; '.join(notes)}")
+        raise BadUsage(f"{path}: nothing in it is called unless you say how; {'; '.join(notes)}")
     return Shown(
         "".join(f"note: {note}\n" for note in notes) + "\n".join(map(_text, answers)),
         [_fields(answer, notes) for answer in answers],

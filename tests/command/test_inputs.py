@@ -81,9 +81,7 @@ def test_hosts_go_by_their_names():
 def test_arguments_are_json_or_text_or_a_file(tmp_path):
     """What does not read as JSON is text as it stands."""
     (tmp_path / "hosts.xml").write_text(DOCUMENT)
-    deep = "[" * 100_000
     given = [
-        f"deep={deep}",
         "size=3",
         'ids=[1, "a"]',
         "on=true",
@@ -93,7 +91,6 @@ def test_arguments_are_json_or_text_or_a_file(tmp_path):
         "k=a=b",
     ]
     assert inputs.arguments([*given, f"hosts=@{tmp_path}/hosts.xml"]) == {
-        "deep": deep,
         "size": 3,
         "ids": [1, "a"],
         "on": True,
@@ -114,3 +111,11 @@ def test_a_factor_may_be_left_out():
     assert dict(inputs.factors("score", ["a", "b=-3"])) == {"a": None, "b": -3}
     with pytest.raises(BadUsage, match="score b=much: the factor of b has to be an integer"):
         dict(inputs.factors("score", ["b=much"]))
+
+
+@pytest.mark.parametrize("value", ['{"mail": 900', "[1, 2", "[" * 100_000])
+def test_json_with_a_mistake_is_not_taken_for_text(value):
+    """A list or a dict that lacks its end; the argument is named."""
+    with pytest.raises(BadUsage, match=r"^sizes: .* is no JSON: .*; put a text"):
+        inputs.arguments([f"sizes={value}"])
+    assert inputs.arguments(['sizes="[1"']) == {"sizes": "[1"}

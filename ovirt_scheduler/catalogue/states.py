@@ -1,0 +1,220 @@
+"""What is known of each plugin's file, and the catalogue that all of them make together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Optional
+
+from ovirt_scheduler.catalogue import changes
+from ovirt_scheduler.catalogue.files import Stamps
+from ovirt_scheduler.catalogue.loader import FolderScan, LoadedPlugin
+from ovirt_scheduler.catalogue.snapshot import Catalogue, Key, Outdated
+from ovirt_scheduler.errors import PluginError
+from ovirt_scheduler.model.drivers import DriverUnit
+from ovirt_scheduler.model.units import Kind, OnFailure, PolicyUnit
+
+_RETRY_EVERY = 30.0  # seconds: what did not load may have lacked memory, or have been killed
+
+REJECTS = "its filter accepts no host (on_failure = reject)"
+
+Claim = tuple[str, str]  # what one plugin alone may have: a kind, "driver" or "topic"; a name
+
+
+@dataclass(frozen=True)
+class FileState:
+    """What is known of one plugin's file: its last good version, and what is wrong with it now."""
+
+    depends: Stamps  # of the files that its loading depended on
+    good: Optional[LoadedPlugin]
+    fault: Optional[PluginError] = None
+    fault_since: float = 0.0  # seconds since 1970
+    missed: tuple[str, ...] = ()  # filters that should be there, and accept no host as they are not
+    unsettled: bool = False  # its file has just gone, or lost units: scan again soon
+    made_at: float = field(default_factory=time.monotonic)
+    good_since: float = 0.0  # seconds since 1970
+
+    def stale(self, scan: FolderScan) -> bool:
+        """Whether the file is to be loaded again."""
+        if self.fault is not None and time.monotonic() > self.made_at + _RETRY_EVERY:
+            return True
+        return self.unsettled or any(
+            scan.stamps.get(path) != stamp for path, stamp in self.depends.items()
+        )
+
+
+def merged(
+    states: Mapping[Path, FileState],
+    orphaned: Mapping[Path, FileState],
+    problems: Iterable[PluginError],
+) -> Catalogue:
+    """The catalogue of some files, the first of which has a name that several want.
+
+    Args:
+        states: by the plugin's file, in their order.
+        orphaned: by the conf file that has no plugin.
+        problems: with the folders.
+    """
+    making = _Making(states, problems)
+    for path, state in (*states.items(), *orphaned.items()):
+        if state.fault is not None:
+            making.add_fault(path, state.fault, state)
+        if state.good is not None and making.add_units(path, state.good):
+            for driver in state.good.drivers:
+                making.add_driver(path, driver)
+    return making.made()
+
+
+class _Making:
+    """A catalogue that is being made."""
+
+    def __init__(self, states: Mapping[Path, FileState], problems: Iterable[PluginError]) -> None:
+        self._states = states
+        self._owners: dict[Claim, str] = dict(_reserved(states))  # who has what, in words
+        self._units: list[PolicyUnit] = []
+        self._drivers: dict[str, DriverUnit] = {}
+        self._topics: dict[str, DriverUnit] = {}
+        self._faults = [*problems]
+        self._warnings: list[PluginError] = []
+        self._missed: dict[str, str] = {}
+        self._not_loaded: dict[str, str] = {}
+        self._outdated: dict[str, Outdated] = {}
+
+    def add_fault(self, path: Path, fault: PluginError, state: FileState) -> None:
+        """A file that does not load; the version before it may still be in use."""
+        if changes.holds(state.good):
+            because = _place_and_message(path, fault)
+            fault = _kept(fault, state.good)
+            self._outdated[str(path)] = Outdated(
+                state.good_since, state.fault_since, because, fault
+            )
+        self._faults.append(fault)
+        self._missed.update(dict.fromkeys(state.missed, str(fault)))
+        if path in self._states:
+            self._not_loaded.setdefault(path.stem, _why_not_loaded(path, fault))
+
+    def add_units(self, path: Path, plugin: LoadedPlugin) -> bool:
+        """The units of a file: all of them, or none where one of their names is taken."""
+        wanted = _unit_claims(plugin)
+        taken = self._taken(wanted)
+        if taken:
+            fault = PluginError(taken, str(path))
+            self._faults.append(fault)
+            rejecting = [u for u in plugin.units if u.on_failure is OnFailure.REJECT]
+            names = [unit.name for unit in rejecting if unit.kind is Kind.FILTER]
+            self._missed.update(dict.fromkeys(names, f"{fault}; {REJECTS}"))
+            why = _why_not_loaded(path, fault)
+            self._not_loaded.update((unit.name, why) for unit in plugin.units)
+            return False
+        self._warnings += plugin.warnings
+        self._units += plugin.units
+        self._owners.update(dict.fromkeys(wanted, str(path)))
+        return True
+
+    def add_driver(self, path: Path, driver: DriverUnit) -> None:
+        """A driver; where its name or topic is taken, it alone is left out (contract 7.2)."""
+        if driver.shipped and driver.name in self._drivers:
+            return
+        wanted = _driver_claims(driver)
+        taken = self._taken(wanted)
+        if taken:
+            problem = f"the {driver.words} {driver.name} is left out: {taken}"
+            self._faults.append(PluginError(problem, str(path), driver.line))
+            return
+        self._owners.update(dict.fromkeys(wanted, f"{driver.class_name} in {path}"))
+        self._drivers[driver.name] = driver
+        if driver.topic is not None:
+            self._topics.setdefault(driver.topic, driver)
+
+    def _taken(self, wanted: Mapping[Claim, str]) -> str:
+        """Who has one of these already, and what to do; empty where nobody has."""
+        taken = (each for each in wanted if each in self._owners)
+        return next((f"{self._owners[each]} {wanted[each]}" for each in taken), "")
+
+    def made(self) -> Catalogue:
+        """The catalogue."""
+        return Catalogue(
+            units=_by_key(self._units, False),
+            faults=tuple(self._faults),
+            drivers=self._drivers,
+            topics=self._topics,
+            warnings=tuple(self._warnings),
+            unused=tuple(_unused(self._states)),
+            missed=self._missed,
+            not_loaded=self._not_loaded,
+            outdated=self._outdated,
+            shadows=_by_key(self._units, True),
+        )
+
+
+def _by_key(units: Sequence[PolicyUnit], shadow: bool) -> dict[Key, PolicyUnit]:
+    return {(unit.kind, unit.name): unit for unit in units if unit.shadow is shadow}
+
+
+def _why_not_loaded(path: Path, fault: PluginError) -> str:
+    """Why a unit is not there, for whoever asks for it: the fault in its plugin's file."""
+    return f"its file {path.name} does not load: {_place_and_message(path, fault)}"
+
+
+def _place_and_message(path: Path, fault: PluginError) -> str:
+    """Files are named without their folders, which are no caller's business."""
+    other = Path(fault.file).name if fault.file and fault.file != str(path) else ""
+    line = f"line {fault.line}" if fault.line else ""
+    where = ", ".join(filter(None, (other, line)))
+    return f"{where}{': ' if where else ''}{fault.message}"
+
+
+def _reserved(states: Mapping[Path, FileState]) -> Iterator[tuple[Claim, str]]:
+    """The names of drivers that come with the package and are called by the daemon alone."""
+    for state in states.values():
+        for driver in () if state.good is None else state.good.drivers:
+            if driver.only_ours:
+                yield ("driver", driver.name), "the daemon's own driver"
+
+
+def _unused(states: Mapping[Path, FileState]) -> Iterator[Path]:
+    """Files with nothing to call that no plugin imports, and that are not named as helpers."""
+    plugins = {path: state.good for path, state in states.items() if state.good is not None}
+    called = {path: good for path, good in plugins.items() if good.units or good.drivers}
+    imported = {Path(source.path) for good in called.values() for source in good.sources}
+    for path, good in plugins.items():
+        if good.enabled and path not in imported and not path.name.startswith("_"):
+            yield path
+
+
+def claims(plugin: LoadedPlugin) -> dict[Claim, str]:
+    """What no other plugin may have, with the words that say so after the one that has it."""
+    found = _unit_claims(plugin)
+    for driver in plugin.drivers:
+        found.update(_driver_claims(driver))
+    return found
+
+
+def _unit_claims(plugin: LoadedPlugin) -> dict[Claim, str]:
+    return {
+        (unit.kind.value, unit.name): f"has a {unit.kind.words} {unit.name} already; "
+        "rename one of them"
+        for unit in plugin.units
+    }
+
+
+def _driver_claims(driver: DriverUnit) -> dict[Claim, str]:
+    """A driver's name and topic; a driver that comes with the package gives way."""
+    if driver.shipped:
+        return {}
+    claims = {("driver", driver.name): "has that name already; set another name in one of them"}
+    if driver.topic is not None:
+        claims["topic", driver.topic] = (
+            f"has the topic {driver.topic} already; set another topic in one of them"
+        )
+    return claims
+
+
+def _kept(fault: PluginError, good: Optional[LoadedPlugin]) -> PluginError:
+    """The fault, with a note that the last good version stays in use, where there is one."""
+    if not changes.holds(good) or good is None:
+        return fault
+    message = f"{fault.message}; the last version that loaded stays in use ({good.checksum:.19})"
+    return PluginError(message, fault.file, fault.line)

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from pyflakes import checker, messages
 
-from ovirt_scheduler.processes.loading import python2
+from ovirt_scheduler.model.plugins import Source
+from ovirt_scheduler.processes.loading import imports, python2
 from ovirt_scheduler.processes.loading.python2 import Remark
 
 _CAUGHT = re.compile(r"except\s.+,\s*(\w+)\s*:")
@@ -39,7 +40,11 @@ def remarks(text: bytes, path: str) -> list[Remark]:
         tree = ast.parse(text, path)
         found += python2.prints(tree, text)
         own = {file.stem for file in Path(path).parent.glob("*.py")}
-        found += python2.imports(tree, own)
+        found += [
+            (line, f"{name} is a module of Python 2; {python2.PORT}")
+            for name, line in imports.imported(Source(Path(path).stem, path, text))
+            if name in python2.MODULES - own
+        ]
         found += python2.comparisons(tree)
         found += _unknown(tree, path)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

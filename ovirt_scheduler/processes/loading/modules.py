@@ -15,7 +15,7 @@ import marshal
 import os.path
 import sys
 from collections.abc import Iterable, Mapping
-from types import CodeType, ModuleType
+from types import CodeType, ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Callable, Optional
 
 from ovirt_scheduler.model.plugins import Module, PluginCode, Source
@@ -40,21 +40,9 @@ class _Loader(Loader):
         exec(self._code(), module.__dict__)  # noqa: S102  running plugins is what this is for
 
 
-class _Closed:
-    """What the path says of a plugin's folder: nothing in it is to be imported from the disk.
-
-    There may be files that somebody else can change, and compiled ones that no checksum covers.
-    """
-
-    def find_spec(
-        self,
-        fullname: str,  # noqa: ARG002  the protocol's
-        target: Optional[ModuleType] = None,  # noqa: ARG002
-    ) -> None:
-        return None
-
-
-_CLOSED = _Closed()
+# What the path says of a plugin's folder: nothing in it is to be imported from the disk. There may
+# be files that somebody else can change, and compiled ones that no checksum covers.
+_CLOSED = SimpleNamespace(find_spec=lambda _name, _target=None: None)
 
 
 def _close(folder: str) -> None:
@@ -64,7 +52,7 @@ def _close(folder: str) -> None:
     """
     before = tuple(sys.path)
 
-    def closed(path: str) -> _Closed:
+    def closed(path: str) -> SimpleNamespace:
         own = (library for library in before if not _is_in(folder, library))
         if not _is_in(path, folder) or any(_is_in(path, library) for library in own):
             raise ImportError(path)  # asks the next hook

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from typing import Optional
 
 from ovirtsdk4 import types
@@ -55,19 +55,6 @@ def print_to(tree: ast.Module) -> Optional[int]:
         if _is_print(node.left):
             return node.lineno
     return None
-
-
-def imports(tree: ast.Module, own: Container[str]) -> Iterator[Remark]:
-    """Find imports of modules that Python 3 does not have, but for those of the plugin's folder."""
-    for node in ast.walk(tree):
-        names = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names = [node.module]
-        for name in names:
-            if name in MODULES and name not in own:
-                yield getattr(node, "lineno", 1), f"{name} is a module of Python 2; {PORT}"
 
 
 def prints(tree: ast.Module, text: bytes) -> Iterator[Remark]:

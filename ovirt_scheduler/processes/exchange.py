@@ -82,14 +82,14 @@ class Exchange:
         deadline: seconds on the monotonic clock; the worker is killed then.
         limit: bytes of its answer.
         output: bytes to keep of each of stdout and stderr.
-        former: the nonce that the worker has to be done with first; None: it is.
-        patience: seconds on the monotonic clock until when it may take for that.
-        setup: what is sent before: a frame, or the rest of one; ``former`` is its nonce then.
+        former: nonce of the task before, from which the worker still settles; None: it is ready.
+        patience: until when it may settle, in seconds on the monotonic clock.
+        setup: a frame, or the rest of one, to be sent before the task; ``former`` is its nonce.
         most_descriptors: that may come with the answer.
-        lacks_descriptors: this process had none left for those that came.
-        differs: why the worker ends, where it has said so before it answered: what it started may
-            still run, until it has ended.
-        last_output: what came before the answer, to be added to what comes from the pipes.
+        lacks_descriptors: some came, and this process had no room for them.
+        differs: why the worker is about to end, if it said so before it answered. What the call
+            started may still run until then.
+        last_output: output that came as frames before the answer; it is added to that of the pipes.
     """
 
     worker: Worker

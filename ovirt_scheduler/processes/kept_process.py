@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import struct
 import time
 from dataclasses import dataclass, field
 from typing import NamedTuple, Optional
@@ -40,16 +39,9 @@ def key_of(plugin: PluginCode, limits: Limits) -> Key:
     )
 
 
-_nonces: list[int] = []  # asked of the kernel many at a time
-
-
 def new_nonce() -> int:
-    """A number that nobody can guess, and that is not 0."""
-    while True:
-        try:
-            return _nonces.pop()
-        except IndexError:  # another thread may do the same, which harms nobody
-            _nonces.extend(filter(None, struct.unpack("512Q", os.urandom(4096))))
+    """A number of 64 bits that nobody can guess."""
+    return int.from_bytes(os.urandom(8), "big")
 
 
 @dataclass(eq=False)
@@ -57,13 +49,14 @@ class Kept:
     """A process of a plugin that is kept between calls.
 
     Attributes:
-        nonce: of its last task, or its setup; it answers READY to that when it can take a call.
-        ready: it has.
-        grown: it said that it takes more memory than a new one would.
-        ready_by: when it has to have, on the monotonic clock.
+        nonce: of its last task, or of its setup. It says READY with that nonce when it can take
+            the next call.
+        ready: it has said so.
+        grown: it has said that it takes more memory than a new one would.
+        ready_by: when it has to be ready, on the monotonic clock.
         loading: its last task was the setup.
-        patient: a call had better wait until ``ready_by`` than use another process.
-        setup: what is still to be sent of the frame that has to come first; None: nothing.
+        patient: a call waits for it until ``ready_by``, and uses no other process instead.
+        setup: the rest of the setup's frame that is still to be sent; None: all of it was.
     """
 
     worker: Worker

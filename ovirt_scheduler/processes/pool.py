@@ -205,7 +205,7 @@ class Pool:
         """Take a process of a plugin for one call; it may still be settling.
 
         Args:
-            fresh: a new one, whoever is idle.
+            fresh: take a new one, even if another is idle.
 
         Raises:
             ExecutorUnavailable: there is none to be had.

@@ -348,8 +348,14 @@ class Pool:
                 if self._closed:
                     return
                 self._resting = settled and not self._stirred
-                self._news.wait(_REST if self._resting else _TICK)
+                self._news.wait(self._rest() if self._resting else _TICK)
                 self._resting = False
+
+    def _rest(self) -> float:
+        """Seconds until a load ahead that failed may be tried again, and at most ``_REST``."""
+        now = time.monotonic()
+        pauses = [due - now for _, due in self._failed.values() if due > now]
+        return max(_TICK, min([_REST, *pauses]))
 
     def _end_and_make(self) -> bool:
         """End the processes that have to end, and make those that are missing.

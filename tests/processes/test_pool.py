@@ -136,8 +136,9 @@ def test_a_process_that_does_not_take_its_setup_keeps_no_other_from_being_made(
     assert only(own.run(job_of(units[:1]))).value == HOSTS
 
 
-def test_what_is_killed_while_it_loads_is_loaded_again(own, unit_named, tmp_path):
-    """However often: who kills it may stop doing so."""
+def test_what_is_killed_while_it_loads_is_loaded_again(own, unit_named, tmp_path, monkeypatch):
+    """However often, and when its pause is over: who kills it may stop doing so."""
+    monkeypatch.setattr(pool, "_REST", 3600.0)
     loaded = tmp_path / "loaded"
     (tmp_path / "Slow.py").write_text(
         "import os, pathlib, time\n"

@@ -12,56 +12,15 @@ import itertools
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-# Each field with its meaning; docs/operations.md has the same table. No field may be named time,
-# level, message or logger, as every line has these.
-FIELDS: dict[str, str] = {
-    "request": "id of the request; the lines on its plugins have the same",
-    "method": "XML-RPC method, as the caller named it",
-    "form": "`design` or `engine`: the form of the answer",
-    "peer": "who called: the name in the client's certificate, if any, and address:port",
-    "outcome": "of a request `ok`, `degraded` (answered without some unit), `fault CODE` or "
-    "`HTTP STATUS`; of a plugin call `ok`, `refused`, `raised`, `timed out`, `killed` or "
-    "`bad answer`",
-    "target": "verb and path of a request that was refused, without its query",
-    "units": "units that were asked for, the first 32",
-    "problems": "those of them with problems",
-    "hosts_in": "number of hosts in the request",
-    "hosts_out": "number of hosts in the answer",
-    "milliseconds": "time that the request or the plugin call took",
-    "unit": "policy unit, scheduler or driver",
-    "kind": "`filter`, `cost function`, `balance`, `scheduler` or `driver`; of a file all that is "
-    "in it",
-    "mode": "`shadow` where the unit is in shadow",
-    "removed": "hosts that a filter removed, the first 32 (debug)",
-    "costs": "cost by host, not multiplied, of the first 32 (debug)",
-    "vm": "VM that a request is about, that a balance would migrate, or that is migrated",
-    "decided": "VM, hosts, how many were left and who removed how many, and the host chosen",
-    "cluster": "cluster that the daemon looks after",
-    "daemon": "another daemon that drives the same cluster: its machine, and digits",
-    "source_host": "host that a VM is migrated from",
-    "target_host": "host that a VM is migrated to",
-    "hosts": "hosts that it may go to, the first 32 (debug)",
-    "stream": "`stdout` or `stderr`: where the plugin printed",
-    "output": "what the plugin printed, the first 2000 characters",
-    "traceback": "where it failed",
-    "reason": "why, in words",
-    "file": "file that the line is about",
-    "line": "line in that file",
-    "folders": "folders of plugins",
-    "checksum": "of a plugin's file with its conf file",
-    "count": "number of policy units, of lines that were missed, of equal failures, or of a VM's "
-    "migrations",
-    "faults": "number of files that cannot be loaded",
-    "address": "address that the daemon listens on",
-    "seconds": "time that was waited",
-    "since": "when a unit began to fail as it does",
-    "pid": "process id",
-    "status": "exit status of a process, or minus the signal that ended it",
-    "signal": "signal that the daemon was sent",
-    "state": "what was to be sent to systemd, or what has become of a plan",
-    "version": "of ovirt-scheduler",
-    "plan": "id of a plan (`ovirt-scheduler plan`)",
-}
+# What is told under another name is left out; docs/operations.md has the meaning of each. None is
+# named time, level, message or logger, as every line has these.
+FIELDS = frozenset((
+    "request", "method", "form", "peer", "outcome", "target", "units", "problems", "hosts_in",
+    "hosts_out", "milliseconds", "unit", "kind", "mode", "removed", "costs", "vm", "decided",
+    "cluster", "daemon", "source_host", "target_host", "hosts", "stream", "output", "traceback",
+    "reason", "file", "line", "folders", "checksum", "count", "faults", "address", "seconds",
+    "since", "pid", "status", "signal", "state", "version", "plan",
+))  # fmt: skip
 
 _PLAIN = re.compile(r"[\w.:@-]+")
 _LONGEST_NAME = 60  # characters

@@ -59,10 +59,10 @@ def main() -> int:
         "bare limits": report.bare_limits(bare),
         "stages": stages.table(calls),
     }
-    if options.before is not None:
-        tables["before and now"] = report.before_and_now(rows)
     for table in tables.values():
         print(f"\n{table}")
+    if options.before is not None:
+        print(f"\n{report.before_and_now(rows)}")
     machine = _machine()
     options.json.write_text(
         json.dumps(

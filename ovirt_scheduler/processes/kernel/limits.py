@@ -86,12 +86,11 @@ def _set_for_good(limits: Limits, memory: int, cpu: int) -> None:
 def _set(which: int, soft: int, hard: int = _NONE) -> None:
     """Set a limit, no higher than the hard one that is in force; that stays if none is given."""
     _, ceiling = resource.getrlimit(which)
-    hard = _lower(hard, ceiling)
-    resource.setrlimit(which, (_lower(soft, hard), hard))
-
-
-def _lower(one: int, other: int) -> int:
-    return max(one, other) if _NONE in (one, other) else min(one, other)
+    if hard == _NONE or (ceiling < hard and ceiling != _NONE):
+        hard = ceiling
+    if soft == _NONE or (hard < soft and hard != _NONE):
+        soft = hard
+    resource.setrlimit(which, (soft, hard))
 
 
 def _memory() -> tuple[int, int]:

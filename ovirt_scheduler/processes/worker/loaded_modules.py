@@ -32,19 +32,20 @@ _SDK = ("ovirtsdk4", "ovirtsdk4.service", "ovirtsdk4.services", "ovirtsdk4.types
 _Versions = Union[bytes, list[list[object]]]
 
 
-def _number(content: dict[Any, Any]) -> ctypes.c_uint64:
-    """The version of a dict, where CPython 3.9 to 3.13 keep it."""
-    return ctypes.c_uint64.from_address(id(content) + 3 * ctypes.sizeof(ctypes.c_void_p))
+def _version(content: dict[Any, Any]) -> memoryview:
+    """The bytes of a dict's version, where CPython 3.9 to 3.13 keep it."""
+    place = id(content) + 3 * ctypes.sizeof(ctypes.c_void_p)
+    return memoryview(ctypes.c_uint64.from_address(place)).cast("B")
 
 
 def _has_versions() -> bool:
     content: dict[str, object] = {"a": 1}
-    version = _number(content)
-    seen = [version.value]
+    version = _version(content)
+    seen = [bytes(version)]
     for value in (2, 3):
         content["a"] = value
-        seen.append(version.value)
-    return len({*seen}) == 3 and version.value == seen[-1]
+        seen.append(bytes(version))
+    return len({*seen}) == 3 and version == seen[-1]
 
 
 _HAS_VERSIONS = _has_versions()
@@ -66,8 +67,8 @@ class LoadedModules:
         self._order: list[object] = []
         self._watched: list[_Globals] = []  # first those that our own code needs, builtins foremost
         self._needed = 0  # how many
-        self._numbers: list[ctypes.c_uint64] = []  # the versions of what is watched
-        self._seen: _Versions = b""  # as they were when it was last looked at
+        self._bytes: list[memoryview] = []  # of the versions of what is watched
+        self._seen: _Versions = b""  # the versions when they were last looked at
         self.take_in(self.new())
 
     def new(self) -> dict[str, object]:
@@ -110,7 +111,7 @@ class LoadedModules:
             self._needed += 1
         self._watched.insert(place, _Globals(words, {**content}, content))
         if _HAS_VERSIONS:
-            self._numbers.insert(place, _number(content))
+            self._bytes.insert(place, _version(content))
 
     def restore_needed(self) -> str:
         """Restore what our own code needs from here on, before it uses it.
@@ -142,9 +143,10 @@ class LoadedModules:
 
     def _versions(self, most: Optional[int] = None) -> _Versions:
         """The versions of what is watched, 8 bytes each; the values where there are none."""
-        if _HAS_VERSIONS:
-            return b"".join(self._numbers[:most])  # in one step: this is done twice in each call
-        return [[*found.content.values()] for found in self._watched[:most]]
+        if not _HAS_VERSIONS:
+            return [[*found.content.values()] for found in self._watched[:most]]
+        # In one step, and without a copy of the list: this is done in each call.
+        return b"".join(self._bytes if most is None else self._bytes[:most])
 
     def _touched(self, most: Optional[int] = None) -> list[_Globals]:
         """Of the first so many: what was changed since, even where it was changed back."""

@@ -28,49 +28,42 @@ _SHOWN_UNITS = 8
 _SHOWN_OUTPUT = 2000  # characters of what a plugin printed
 
 
-def fields(decision: Decision) -> dict[str, object]:
+def fields(decision: AnyDecision) -> dict[str, object]:
     """The fields of the log's line on the request: units, hosts in and out, who had problems."""
-    answer = decision.answer
-    hosts = answer.hosts if isinstance(answer, Migration) else answer or ()
-    units = [wanted.name for wanted in decision.request.wanted]
-    vm = answer.vm if isinstance(answer, Migration) else decision.execution.vm
-    return _request_fields(decision, units, hosts, vm, summary(decision))
-
-
-def driver_fields(decision: DriverDecision) -> dict[str, object]:
-    """The same fields for a call of a driver, with the units that ran before it."""
-    request, hosts = decision.request, decision.answer
-    if request.returns in (Returns.TRUTH, Returns.VALUE):
-        hosts = ()
-    elif isinstance(hosts, Mapping):  # those that VMs may go to
-        hosts = {host for several in hosts.values() for host in several}
-    named = (*request.filters, *request.cost_functions)
-    units = [request.driver.name, *(unit.name for unit in named)]
-    vm = decision.execution.vm
-    return _request_fields(decision, units, hosts, vm, driver_summary(decision))
-
-
-def _request_fields(
-    decision: AnyDecision,
-    units: Sequence[str],
-    hosts_out: Collection[str],
-    vm: Optional[str],
-    decided: str,
-) -> dict[str, object]:
-    execution = decision.execution
+    execution, vm = decision.execution, decision.execution.vm
+    hosts: Collection[str] = ()
+    if isinstance(decision, Decision):
+        units = [wanted.name for wanted in decision.request.wanted]
+        if isinstance(decision.answer, Migration):
+            hosts, vm = decision.answer.hosts, decision.answer.vm
+        else:
+            hosts = decision.answer or ()
+    else:
+        request = decision.request
+        named = (*request.filters, *request.cost_functions)
+        units = [request.driver.name, *(unit.name for unit in named)]
+        if request.returns is Returns.MIGRATIONS:
+            hosts = {host for several in decision.answer.values() for host in several}
+        elif request.returns in (Returns.SELECTION, Returns.IDS):
+            hosts = decision.answer
     return {
         "units": Names(units),
         "hosts_in": len(execution.hosts),
-        "hosts_out": len(hosts_out),
+        "hosts_out": len(hosts),
         "problems": Names(list(decision.unit_errors)) if decision.unit_errors else None,
         "outcome": "degraded" if decision.unit_errors or decision.errors else "ok",
         "vm": Name(vm) if vm else None,
-        "decided": _about(vm, execution.names) + decided,
+        "decided": _about(vm, execution.names) + summary(decision),
     }
 
 
-def summary(decision: Decision) -> str:
-    """What became of the hosts: ``12 hosts: 3 left, 7 removed by MaxVms, 2 by Memory``."""
+def summary(decision: AnyDecision) -> str:
+    """What became of the hosts: ``12 hosts: 3 left, 7 removed by MaxVms, 2 by Memory``.
+
+    Of a driver's call also which host was chosen, or how many VMs are to be migrated.
+    """
+    if isinstance(decision, DriverDecision):
+        return _driver_summary(decision)
     hosts, answer = len(decision.execution.hosts), decision.answer
     if decision.request.kind is Kind.FILTER:
         policies = [call.unit.on_failure for _, call in decision.calls]
@@ -82,8 +75,7 @@ def summary(decision: Decision) -> str:
     return f"{hosts} hosts: {len(answer or ())} with a cost"
 
 
-def driver_summary(decision: DriverDecision) -> str:
-    """What became of the hosts of a driver's call, and the host that was chosen."""
+def _driver_summary(decision: DriverDecision) -> str:
     execution, answer = decision.execution, decision.answer
     policies = [call.unit.on_failure for _, call in decision.filters]
     left = _left(len(execution.hosts), execution.filters, policies)

@@ -13,11 +13,10 @@ from typing import Callable, NamedTuple
 from ovirt_scheduler.decisions import log
 from ovirt_scheduler.decisions.drivers import DriverService
 from ovirt_scheduler.errors import DriverFailed, UnknownUnit
-from ovirt_scheduler.history import record
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverDecision
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.server import driver_wire, values
-from ovirt_scheduler.server.method import Method, Parameters, Reply, in_both_forms
+from ovirt_scheduler.server.method import Method, Parameters, Reply, decided, in_both_forms
 
 _ANYTHING = (
     "string", "int", "boolean", "double", "array", "struct", "base64", "dateTime.iso8601"
@@ -149,7 +148,6 @@ def _reply(decision: DriverDecision, reasons: bool = False) -> Reply:
     result = driver_wire.result(decision)
     if decision.request.caller.form is AnswerForm.ENGINE:
         filtered = reasons and not decision.answer and decision.execution.hosts
-        why = (log.driver_summary(decision),) if filtered else ()
+        why = (log.summary(decision),) if filtered else ()
         result = values.envelope(result, decision.unit_errors, (*decision.errors, *why))
-    made = partial(record.of, decision)
-    return Reply(result, log.driver_fields(decision), decision.execution.results, made)
+    return decided(result, decision)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Callable, Optional
 
+from ovirt_scheduler.decisions import log
 from ovirt_scheduler.errors import BadParameters
+from ovirt_scheduler.history import record
+from ovirt_scheduler.history.record import AnyDecision
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.model.results import CallResult
 
@@ -40,6 +44,12 @@ class Reply:
     log_fields: Mapping[str, object] = field(default_factory=dict)
     results: tuple[CallResult, ...] = ()
     record: Callable[[], Optional[Mapping[str, Any]]] = lambda: None
+
+
+def decided(answer: object, decision: AnyDecision) -> Reply:
+    """The reply that a decision is answered with."""
+    made = partial(record.of, decision)
+    return Reply(answer, log.fields(decision), decision.execution.results, made)
 
 
 @dataclass(frozen=True)

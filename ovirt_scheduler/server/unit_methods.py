@@ -11,11 +11,10 @@ from typing import Callable, NamedTuple
 
 from ovirt_scheduler.decisions import log
 from ovirt_scheduler.decisions.units import UnitService
-from ovirt_scheduler.history import record
 from ovirt_scheduler.model.requests import AnswerForm, Caller, EngineScores
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.server import discovery, unit_wire
-from ovirt_scheduler.server.method import Method, Parameters, Reply, in_both_forms
+from ovirt_scheduler.server.method import Method, Parameters, Reply, decided, in_both_forms
 
 Units = tuple[PolicyUnit, ...]
 
@@ -98,5 +97,4 @@ def _decide(
         none_left = run.kind is Kind.FILTER and hosts and not decision.answer
         reasons = (log.summary(decision),) if engine_reasons and none_left else ()
         answer = unit_wire.engine_answer(decision, scores, reasons)
-    made = partial(record.of, decision)
-    return Reply(answer, log.fields(decision), decision.results, made)
+    return decided(answer, decision)

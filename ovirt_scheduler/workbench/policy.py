@@ -137,7 +137,7 @@ class Policy:
         policies = [call.unit.on_failure for _, call in decision.filters]
         self.accepted.update(aggregate.filtered(execution.hosts, execution.filters, policies)[0])
         answer = cast("tuple[str, ...]", decision.answer)
-        return (answer[0], "") if answer else (None, log.driver_summary(decision))
+        return (answer[0], "") if answer else (None, log.summary(decision))
 
     def balance(
         self,

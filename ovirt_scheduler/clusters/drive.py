@@ -74,6 +74,7 @@ class ClusterDrive:
         self._memory = services.memory.cluster(settings.name)
         self._looked: Optional[float] = None  # seconds since 1970
         self._problem: Optional[SchedulerError] = None
+        self._whole_failed = False  # the latest look at all of it, to call the scheduler
         self._stopping = threading.Event()
         inventory = services.inventory
         self._reader = ClusterReader(settings.name, inventory, services.executor, self._stopping)
@@ -132,26 +133,18 @@ class ClusterDrive:
     def _run_due_alone(self) -> None:
         self._begun = begun = time.monotonic()
         balance, timer = begun >= self._balance_at, begun >= self._timer_at
-        all_told = True
-        pause = 0.0
-        problem: Optional[SchedulerError] = None
-        try:
-            all_told = self._run(timer, balance)
-            self._failures = 0
-        except SchedulerError as error:
-            problem = error
-        except Exception as error:  # noqa: BLE001  the thread goes on, as do the other clusters
-            problem = InternalError(f"looking after it failed: {type(error).__name__}: {error}")
-            problem.__cause__ = error
-        if isinstance(problem, (EngineUnavailable, UnreadableDocument, InternalError)):
-            pause = min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2**self._failures)
-            self._failures = min(self._failures + 1, 10)
-        self._report(problem)
+        all_told, problem = self._try(timer, balance)
+        pause = self._pause_after(problem)
+        if timer or balance:
+            self._whole_failed = problem is not None
+        if problem is not None or not self._whole_failed:
+            self._report(problem)
         now = time.monotonic()
+        longest = math.inf if problem is None else _AGAIN_EVERY
         if balance:
-            self._balance_at = begun + self._settings.load_balance_interval
+            self._balance_at = begun + min(longest, self._settings.load_balance_interval)
         if timer:
-            self._timer_at = begun + self._settings.timer_interval
+            self._timer_at = begun + min(longest, self._settings.timer_interval)
         # A look that takes long is one that the engine, or this machine, can hardly bear.
         self._rest_until = now + max(pause, now - begun)
         self._look_at = self._reader.look_at
@@ -161,6 +154,26 @@ class ClusterDrive:
             self._look_at = now
         elif self._migrations.under_way:
             self._look_at = min(self._look_at, begun + _FOLLOW_EVERY)
+
+    def _try(self, timer: bool, balance: bool) -> tuple[bool, Optional[SchedulerError]]:
+        """``_run``, with what went wrong, if anything did: the thread goes on."""
+        try:
+            return self._run(timer, balance), None
+        except SchedulerError as error:
+            return True, error
+        except Exception as error:  # noqa: BLE001  a bug, which the other clusters may not have
+            problem = InternalError(f"looking after it failed: {type(error).__name__}: {error}")
+            problem.__cause__ = error
+            return True, problem
+
+    def _pause_after(self, problem: Optional[SchedulerError]) -> float:
+        """Seconds to leave the engine alone: more each time that a look fails."""
+        if problem is None:
+            self._failures = 0
+        if not isinstance(problem, (EngineUnavailable, UnreadableDocument, InternalError)):
+            return 0.0
+        self._failures = min(self._failures + 1, 10)
+        return min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2.0 ** (self._failures - 1))
 
     def _run(self, timer: bool, balance: bool) -> bool:
         """Look at the cluster, tell what has changed, and call the scheduler where that is due.

@@ -69,8 +69,7 @@ class ClusterMigrations:
         self._migrated = self._memory.migrated
         self._ownership = ownership
         self._stopping = stopping
-        self._unfit: dict[str, set[str]] = {}  # by method, VMs of which the log has told
-        self._waited_for: set[str] = set()  # hosts with migrations that were not made
+        self._told: dict[str, frozenset[str]] = {}  # by what is told, of which VMs or hosts it was
         self._refused: dict[str, tuple[str, str]] = {}  # by VM, the host and why, as logged last
 
     @property
@@ -212,9 +211,8 @@ class ClusterMigrations:
         self, method: str, unfit: Sequence[Step], destinations: ClusterDestinations
     ) -> None:
         """Log migrations that are not allowed; what is wanted again and again once."""
-        for step in unfit:
-            if method not in HOOKS and step.vm in self._unfit.get(method, ()):
-                continue
+        told = unfit if method in HOOKS else self._untold(method, {step.vm: step for step in unfit})
+        for step in told:
             if step.target in destinations.former.get(step.vm, ()):
                 _log.info(
                     "cluster %(cluster)s: %(vm)s stays on %(source_host)s: a balancing took it "
@@ -227,7 +225,15 @@ class ClusterMigrations:
                     "cluster do not let it go to %(target_host)s",
                     self._fields(step),
                 )
-        self._unfit[method] = {step.vm for step in unfit}
+
+    def _untold(self, what: str, steps: Mapping[str, Step]) -> list[Step]:
+        """Those that were not told of the last time.
+
+        Args:
+            steps: by the id of a VM or of a host.
+        """
+        former, self._told[what] = self._told.get(what, frozenset()), frozenset(steps)
+        return [step for key, step in steps.items() if key not in former]
 
     def tell(self, steps: Iterable[Step]) -> None:
         """Log the migrations that would be made."""
@@ -241,14 +247,12 @@ class ClusterMigrations:
     def tell_waiting(self, waiting: Sequence[Step]) -> None:
         """Log that migrations are not made now: the first off each host, while it is named once."""
         first = {step.source: step for step in reversed(waiting)}
-        for source, step in first.items():
-            if source not in self._waited_for:
-                _log.info(
-                    "cluster %(cluster)s: %(vm)s does not go from %(source_host)s to "
-                    "%(target_host)s now: %(reason)s",
-                    self._fields(step, reason=step.problem),
-                )
-        self._waited_for = set(first)
+        for step in self._untold("waiting", first):
+            _log.info(
+                "cluster %(cluster)s: %(vm)s does not go from %(source_host)s to "
+                "%(target_host)s now: %(reason)s",
+                self._fields(step, reason=step.problem),
+            )
 
     def _log_asked(self, step: Step, refused: Optional[str], unanswered: Optional[str]) -> None:
         fields = self._fields(step, reason=refused or unanswered or step.reason)

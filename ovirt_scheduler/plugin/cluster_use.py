@@ -7,6 +7,7 @@ counts as nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Optional, Union
@@ -161,15 +162,16 @@ def _statistics(entity: Union[types.Host, types.Vm]) -> dict[str, float]:
     In a call, entities are made of what the engine told of them when they are read. Making some
     twenty statistics of each host takes most of a call, so they are asked for as numbers there.
     """
+    found: Optional[dict[str, float]] = None
     if hasattr(entity, "__latest_statistics__"):
-        known: Optional[dict[str, float]] = entity.__latest_statistics__()
-        if known is not None:
-            return known
-    return {
-        statistic.name: float(statistic.values[0].datum)
-        for statistic in entity.statistics or ()
-        if statistic.values and statistic.values[0].datum is not None
-    }
+        found = entity.__latest_statistics__()
+    if found is None:
+        found = {
+            statistic.name: float(statistic.values[0].datum)
+            for statistic in entity.statistics or ()
+            if statistic.values and statistic.values[0].datum is not None
+        }
+    return {name: datum for name, datum in found.items() if math.isfinite(datum)}
 
 
 def _busy_percent(statistics: Mapping[str, float]) -> float:

@@ -56,10 +56,11 @@ class DefaultScheduler(Scheduler):
         """
         worst = max(self.costs.values(), default=0) + 1
         preferred = _preference(properties)
+        processors, memory = float(vcpus(vm)), vm.memory or 0
 
         def rank(use: HostUse) -> tuple[object, ...]:
             cost = self.costs.get(use.id, worst)
-            return cost, preferred(use, float(vcpus(vm)), vm.memory or 0), _lot(vm, use)
+            return cost, preferred(use, processors, memory), _lot(vm, use)
 
         names = {host.id: host.name for host in hosts if host.name}
         taking = []

@@ -13,7 +13,8 @@ from ovirt_scheduler.clusters.plans import Plans
 from ovirt_scheduler.clusters.services import ClusterServices
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.settings.config import ClusterSettings
-from tests.support.rest_server import RestServer
+from tests.support.driven import cluster
+from tests.support.rest_server import Reply, RestServer
 
 
 @pytest.fixture
@@ -40,3 +41,21 @@ def test_a_bug_is_told_once_and_tried_again_less_and_less_often(services, caplog
     assert caplog.text.count("cluster Default: looking after it failed; it is tried again") == 1
     assert caplog.text.count("Traceback") == 1
     assert "looking after it failed: AttributeError" in cluster.state().problem
+
+
+def test_a_balancing_that_fails_is_not_well_again_by_a_look_at_statuses(driven):
+    """The engine tells of hosts and VMs, and not of their statistics."""
+    answer, failed = driven.engine.get, []
+
+    def get(path, parameters):
+        if "follow" in parameters and len(failed) < 3:
+            failed.append(path)
+            return Reply(500, "application/xml", "<fault><reason>no statistics</reason></fault>")
+        return answer(path, parameters)
+
+    driven.engine.get = get
+    driven.start("dry-run", cluster(balance="0.02"))
+    driven.wait_for_log("is looked after again")
+    assert len(failed) == 3
+    assert driven.daemon.log.count("no statistics") == 1
+    assert driven.engine.asked("vms")[0].follow == ""

@@ -28,10 +28,11 @@ def processors(cores):
     [
         ({"statistics": statistics(memory_used=5 * GIB, memory_free=GIB)}, 5 * GIB),
         ({"statistics": statistics(memory_free=6 * GIB)}, 10 * GIB),
+        ({"statistics": statistics(memory_used=float("nan"), memory_free=6 * GIB)}, 10 * GIB),
         ({"max_scheduling_memory": 12 * GIB}, 4 * GIB),
         ({}, 3 * GIB),
     ],
-    ids=["used", "free", "what may be scheduled", "the VMs"],
+    ids=["used", "free", "no number", "what may be scheduled", "the VMs"],
 )
 def test_used_memory_comes_from_the_best_that_is_told(told, used):
     """Statistics before what the engine would still schedule, and that before the VMs' sizes."""

@@ -328,7 +328,8 @@ class Loader:
             yield
         except PluginError as error:
             if conf.custom_properties:
-                raise PluginError(error.message, str(self.conf_path(code.name))) from None
+                path, line = str(self.conf_path(code.name)), conf.properties_line
+                raise PluginError(error.message, path, line) from None
             raise PluginError(error.message, code.modules[0].path, found.line) from None
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime, timezone
 from typing import Any, Optional, Protocol, cast
 
 from ovirt_scheduler.command.terminal import Call
 from ovirt_scheduler.errors import CallRefused, HistoryUnreadable, NoAnswer
+from ovirt_scheduler.history import schema
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.model.requests import AnswerForm
 
@@ -71,6 +71,5 @@ class OfDaemon:
         if query.outcomes:
             (asked["outcome"],) = asked.pop("outcomes")
         for name in {"since", "until"} & asked.keys():
-            moment = datetime.fromtimestamp(asked[name], timezone.utc)
-            asked[name] = moment.isoformat().replace("+00:00", "Z")
+            asked[name] = schema.written(asked[name])
         return cast("list[Record]", self._call(AnswerForm.DESIGN, "decisions", asked).answer)

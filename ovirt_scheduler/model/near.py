@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from typing import Optional
@@ -15,18 +16,25 @@ _FUNCTION = re.compile(rb"^[ \t]*(?:async[ \t]+)?def[ \t]+(do_\w+)", re.MULTILIN
 
 
 def nearest(name: str, there: Iterable[str]) -> Optional[str]:
-    """The one that is spelt most like ``name``; None where none is.
+    """The one that is spelt most like ``name``, or the only one of which it is a part.
 
-    Capitals do not count, nor whether words are joined by ``_``, ``-`` or a blank.
+    Parts are what ``_``, ``-``, a dot or a blank joins. Capitals do not count, nor which of ``_``,
+    ``-`` and a blank it is.
+
+    Returns:
+        None where there is none.
     """
     if len(name) > _LONGEST:
         return None
+    spelt = _spelling(name)
     by_spelling: dict[str, str] = {}
     for each in there:
-        if abs(len(each) - len(name)) <= _LONGER and len(by_spelling) < _MOST:
-            by_spelling.setdefault(_spelling(each), each)
-    close = difflib.get_close_matches(_spelling(name), by_spelling, 1)
-    return by_spelling[close[0]] if close else None
+        by_spelling.setdefault(_spelling(each), each)
+    alike = (each for each in by_spelling if abs(len(each) - len(spelt)) <= _LONGER)
+    close = difflib.get_close_matches(spelt, itertools.islice(alike, _MOST), 1)
+    if not close:
+        close = [each for each in by_spelling if spelt in re.split("[_.]", each)]
+    return by_spelling[close[0]] if len(close) == 1 else None
 
 
 def hint(name: str, there: Iterable[str]) -> str:

@@ -334,7 +334,7 @@ def _refusal(prop: Property, value: str) -> str:
         return f"{_shown(value)} is not allowed, being longer than {LONGEST_VALUE} characters"
     span = _range(prop.pattern)
     allowed = f"an integer from {span[0]} to {span[1]}" if span else f"what matches {prop.pattern}"
-    return f"{_shown(value)} is not allowed, but {allowed}"
+    return f"{_shown(value)} is not allowed; give {allowed}"
 
 
 def _shown(text: str) -> str:

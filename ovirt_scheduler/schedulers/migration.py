@@ -13,7 +13,7 @@ _CURL = re.compile(r"\[\(<[^>]*>, \d+, '(.*)'\)\]")  # the SDK tells of libcurl'
 
 
 class Migration(Driver):
-    """Called by the daemon itself; whoever may call the daemon shall not move VMs."""
+    """Migrates VMs for the daemon alone: no caller can have it move one."""
 
     name = "migration"
     topic = None

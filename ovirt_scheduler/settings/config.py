@@ -155,6 +155,7 @@ class PluginConf:
 
     name: str  # of the property set
     custom_properties: str = ""
+    properties_line: Optional[int] = field(default=None, compare=False)  # of ``custom_properties``
     default_values: str = ""
     kinds: frozenset[Kind] = frozenset(Kind)  # the kinds of unit that have the properties
     timeout: Optional[float] = None
@@ -243,6 +244,7 @@ def parse_plugin_conf(data: bytes, path: Path) -> PluginConf:
     return PluginConf(
         name=values.pop("name") or path.stem,
         custom_properties=values.pop("customProperties") or "",
+        properties_line=conf.lines["customProperties"],
         default_values=values.pop("defaultValues") or "",
         **values,
     )

@@ -359,12 +359,12 @@ def test_a_name_that_the_engine_cannot_take_is_refused(place):
     [
         ("timeout = soon\n", 1, "timeout: "),
         ("\ncolour = blue\n", 2, "colour: "),
-        ("customProperties = a=(\n", None, "property a: "),
-        ("customProperties = a={1-5}\ndefaultValues = 7\n", None, "property a: "),
+        ("timeout = 5\ncustomProperties = a=(\n", 2, "property a: "),
+        ("customProperties = a={1-5}\ndefaultValues = 7\n", 1, "property a: "),
     ],
 )
 def test_a_mistake_in_the_conf_file_is_told_in_the_conf_file(place, conf, line, begins):
-    """With its line where there is one."""
+    """With its line, be it in what a property allows."""
     (place.first / "plugin.py").write_text(ALL)
     (place.confs / "plugin.conf").write_text(conf)
     file, its_line, message = place.refusal()

@@ -186,7 +186,7 @@ def test_failed_units_are_left_out(engine):
         ({"cost_functions": "by_place=2147483648"}, -32602, "the factor an int"),
         ({"filters": "keeps_even", "kept": "x"}, 103, "filter keeps_even: property kept: 'x'"),
         ({"limit": "100"}, 103, "scheduler Whole: property limit: '100' is not allowed"),
-        ({"policy": "other"}, 103, "property policy: 'other' is not allowed, but what matches"),
+        ({"policy": "other"}, 103, "property policy: 'other' is not allowed; give what matches"),
     ],
 )
 def test_bad_properties_are_faults(design, properties, code, message):
@@ -200,7 +200,7 @@ def test_a_refused_property_is_a_plugin_error_in_the_engine_form(engine):
     assert answer["result"] == {}
     assert answer["plugin_errors"] == {
         "Whole": [
-            "scheduler Whole: property limit: '0' is not allowed, but an integer from 1 to 99"
+            "scheduler Whole: property limit: '0' is not allowed; give an integer from 1 to 99"
         ]
     }
 

@@ -14,15 +14,19 @@ from ovirt_scheduler.model import near
         ("quiet", "Quiet"),
         ("Host-Memory", "host_memory"),
         ("Nobody", None),
+        ("memory-size", None),
+        ("port", "listening_port"),
+        ("LYNX", "lynx.example.com"),
+        ("example", None),
+        ("", None),
         ("Quiet" * 100, None),
     ],
 )
 def test_the_nearest_name_is_found(name, meant):
-    """However it is capitalised and joined; none is better than a far one."""
-    assert near.nearest(name, ["Memory", "Quiet", "host_memory"]) == meant
-    assert near.hint(name, ["Quiet", "host_memory"]) == (
-        (meant and f"; did you mean {meant}?") or ""
-    )
+    """However it is capitalised and joined, or the one that has it as a part; none is better than a far one."""
+    there = ["Quiet", "host_memory", "listening_port", "lynx.example.com", "puma.example.com"]
+    assert near.nearest(name, there) == meant
+    assert near.hint(name, there) == ((meant and f"; did you mean {meant}?") or "")
 
 
 def test_functions_that_are_named_almost_right_are_found_in_any_text():

@@ -65,8 +65,12 @@ def test_defaults_go_by_position(custom, given, expected):
         ("a=b;a=c", "", "property a: occurs twice"),
         ("a=b", "b;b", "2 default values for 1 properties"),
         ("", "b", "1 default values for 0 properties"),
-        ("a=[0-9]*", "x", "property a: as its default 'x' is not allowed, but what matches [0-9]*"),
-        ("a={0-9}", "10", "as its default '10' is not allowed, but an integer from 0 to 9"),
+        (
+            "a=[0-9]*",
+            "x",
+            "property a: as its default 'x' is not allowed; give what matches [0-9]*",
+        ),
+        ("a={0-9}", "10", "as its default '10' is not allowed; give an integer from 0 to 9"),
         ("a={0-9}", "07", "as its default '07' is not allowed"),
         ("a={9-0}", "", "low is above high"),
         ("a={00-9}", "", "expected {low-high}"),
@@ -201,15 +205,15 @@ def test_a_property_without_a_default_is_not_filled_in():
         ({"other": "anything; at all"}, None),
         (
             {"threshold": "100"},
-            "property threshold: '100' is not allowed, but an integer from 0 to 99",
+            "property threshold: '100' is not allowed; give an integer from 0 to 99",
         ),
         (
             {"threshold": "x\ny"},
-            r"property threshold: 'x\ny' is not allowed, but an integer from 0 to 99",
+            r"property threshold: 'x\ny' is not allowed; give an integer from 0 to 99",
         ),
         (
             {"server_ip": "a" * 99},
-            f"property server_ip: '{'a' * 57}...' is not allowed, but what matches {IP}",
+            f"property server_ip: '{'a' * 57}...' is not allowed; give what matches {IP}",
         ),
     ],
 )

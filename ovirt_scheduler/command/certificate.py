@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -111,7 +112,9 @@ def export(settings: Settings, state: Path) -> str:
 
 
 def prepare(settings: Settings, state: Path) -> Shown:
-    """Make the next certificate where there is none; tell who has to trust it.
+    """Make the next certificate, unless there is one; tell who has to trust it.
+
+    One that was made for another listening address makes room.
 
     Raises:
         BadUsage: the certificate in use was not made here.
@@ -120,7 +123,11 @@ def prepare(settings: Settings, state: Path) -> Shown:
     """
     folder = _folder(settings, state)
     with _acting_as_owner(state):
-        files = certificates.ensure(certificates.next_to(folder), settings.listening_address)
+        following = certificates.next_to(folder)
+        made = certificates.files_in(following).certificate
+        if made.exists() and not certificates.describe(made).is_for(settings.listening_address):
+            shutil.rmtree(following)  # it would be refused where the daemon listens by now
+        files = certificates.ensure(following, settings.listening_address)
     report = certificate_report.inspect(
         "next", *files, certificate_report.DAYS, settings.listening_address
     )

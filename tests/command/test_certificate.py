@@ -100,6 +100,22 @@ def test_a_certificate_for_another_place_is_told_and_the_next_one_is_for_this(
     assert daemon.log.count(told) == 1
 
 
+def test_a_next_certificate_for_another_place_makes_room(tmp_path):
+    """One for this place stays, as somebody may trust it already."""
+    (tmp_path / "state").mkdir(mode=0o700)
+    conf = tmp_path / "scheduler.conf"
+    conf.write_text("listening_address = 127.0.0.2\n")
+    for folder in ("certificate", "certificate-next"):
+        write_pair(tmp_path / "state" / folder, 300, names=ENDS)
+    made = []
+    for _ in range(2):
+        status, out, err = run(tmp_path, "cert", "renew", "--config", str(conf))
+        assert (status, err) == (0, "")
+        assert "127.0.0.2" in out
+        made.append(der(tmp_path / "state" / "certificate-next" / "certificate.pem"))
+    assert made[0] == made[1]
+
+
 def test_it_is_told_again_each_day(tmp_path, caplog):
     """And the next one is made once."""
     write_pair(tmp_path / "certificate", 12)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -23,6 +25,7 @@ from ovirt_scheduler.errors import EngineUnavailable, PluginError
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.units import PolicyUnit
 from ovirt_scheduler.processes import interpreter
+from ovirt_scheduler.security import trust
 from ovirt_scheduler.settings.config import Settings
 
 _READ_SECONDS = 60.0  # for all files
@@ -90,9 +93,21 @@ def check(settings: Settings, state: Path) -> Shown:
     fields["remarks"] = list(map(_located, plugins.remarks))
     old_versions = fields["old_versions"] = list(status.old_versions(state))
     lines = [*(each.line() for each in certificates), listening.line()]
-    lines += (f"note: {each}\n" for each in old_versions)
+    lines += (f"note: {each}\n" for each in (*old_versions, *_seen_as(state)))
     lines += _lines(settings, plugins, problems, wrong)
     return Shown("".join(lines), fields, not wrong)
+
+
+def _seen_as(state: Path) -> Iterator[str]:
+    """Who should check instead of root: the daemon's user, who may not read every file."""
+    with contextlib.suppress(FileNotFoundError):
+        owner = state.stat().st_uid
+        if os.geteuid() == 0 and owner != 0:
+            name = trust.user_name(owner)
+            yield (
+                f"root may read every file; what {name} may not, who runs the daemon, is found by "
+                f"sudo -u {name} ovirt-scheduler check"
+            )
 
 
 def check_plugins(settings: Settings) -> Shown:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import pwd
 import subprocess
 import sys
 
@@ -139,6 +140,19 @@ def test_check_tells_what_the_settings_name_and_is_not_there(tmp_path):
     assert (status, out.splitlines()[-2:]) == (1, [problem, "1 to mend"])
     told = json.loads(run(tmp_path, "check", "-o", "json", *given)[1])
     assert (told["ok"], told["settings"]) == (False, [problem])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="giving a folder away takes root")
+def test_check_says_that_root_reads_more_than_the_daemon(tmp_path):
+    """Whose state folder tells who the daemon's user is."""
+    (tmp_path / "plugins").mkdir()
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    said = []
+    for owner in (0, pwd.getpwnam("nobody").pw_uid):
+        os.chown(state, owner, -1)
+        said.append(run(tmp_path, "check", "--plugins", str(tmp_path / "plugins"))[1])
+    assert ["sudo -u nobody ovirt-scheduler check" in each for each in said] == [False, True]
 
 
 def test_check_says_where_it_looked(tmp_path):

@@ -125,25 +125,17 @@ def _method(decision: AnyDecision) -> str:
 
 def _put_units(record: Record, decision: Decision) -> None:
     request, execution = decision.request, decision.execution
-    kind, names, called = request.kind, execution.names, execution.results
+    kind, answer, called = request.kind, decision.answer, execution.results
     asked = _asked(kind, request.wanted, decision.calls, called, decision.unit_errors)
-    shadows = _asked_in_shadow(decision.shadows)
-    record["units"] = [_unit(each) for each in (*asked, *shadows)]
-    hosts = [entity(host, names.get(host, "")) for host in execution.hosts or _ids(request.hosts)]
-    record["hosts"] = hosts
-    answer = decision.answer
-    if kind is Kind.FILTER:
-        _put_verdicts(hosts, asked)
-        if not called and not answer:
-            _put_missed(hosts, asked)
-    elif kind is Kind.COST_FUNCTION:
-        _put_costs(hosts, asked, len(asked))
-    else:
-        _put_reasons(hosts, called, answer.hosts if isinstance(answer, Migration) else ())
-    _put_shadows(hosts, shadows, len(asked))
-    ranking.put_totals(record)
+    hosts = execution.hosts or _ids(request.hosts)
+    _put_said(record, decision, hosts, asked, len(asked))
+    if kind is Kind.FILTER and not called and not answer:
+        _put_missed(record["hosts"], asked)
+    if kind is Kind.BALANCE:
+        chosen = answer.hosts if isinstance(answer, Migration) else ()
+        _put_reasons(record["hosts"], called, chosen)
     if isinstance(answer, Migration):
-        _put_vm(record, answer.vm, names)
+        _put_vm(record, answer.vm, execution.names)
         record["answer"] = {"vm": answer.vm, "hosts": list(answer.hosts)}
     elif kind is Kind.COST_FUNCTION:
         record["answer"] = [*ranking.ranking(record).totals]
@@ -154,7 +146,7 @@ def _put_units(record: Record, decision: Decision) -> None:
 
 def _put_driver(record: Record, decision: DriverDecision) -> None:
     request, execution = decision.request, decision.execution
-    driver, names = request.driver, execution.names
+    driver, answer = request.driver, decision.answer
     filters = _asked(
         Kind.FILTER, request.filters, decision.filters, execution.filters, decision.unit_errors
     )
@@ -162,29 +154,53 @@ def _put_driver(record: Record, decision: DriverDecision) -> None:
         Kind.COST_FUNCTION, request.cost_functions, decision.cost_functions,
         execution.cost_functions, decision.unit_errors,
     )  # fmt: skip
+    functions = len(decision.cost_functions)
+    _put_said(record, decision, execution.hosts, [*filters, *costs], functions)
     own: Record = {"name": driver.name, "kind": driver.words, "checksum": driver.checksum}
     _put_result(own, execution.result)
-    shadows = _asked_in_shadow(decision.shadows)
-    record["units"] = [*map(_unit, (*filters, *costs, *shadows)), own]
-    hosts = [entity(host, names.get(host, "")) for host in execution.hosts]
-    record["hosts"] = hosts
-    if filters:
-        _put_verdicts(hosts, filters)
-    _put_costs(hosts, costs, len(decision.cost_functions))
-    _put_shadows(hosts, shadows, len(decision.cost_functions))
-    ranking.put_totals(record)
-    answer = decision.answer
+    record["units"].append(own)
     chosen: Sequence[str] = answer if isinstance(answer, tuple) else ()
     if isinstance(answer, Mapping):
         chosen = [host for hosts_of_vm in answer.values() for host in hosts_of_vm]
         record["answer"] = {vm: list(hosts_of_vm) for vm, hosts_of_vm in answer.items()}
-    elif request.defined is not None:
+    elif driver.defines(request.method) is not None:
         record["answer"] = list(answer) if isinstance(answer, tuple) else answer
     if execution.result is not None:
-        _put_reasons(hosts, (execution.result,), chosen)
+        _put_reasons(record["hosts"], (execution.result,), chosen)
     best = ranking.ranking(record).best
     if best is not None and isinstance(answer, tuple) and answer[:1] == (best,):
         record["decisive"] = [*ranking.decisive(record)]
+
+
+def _put_said(
+    record: Record,
+    decision: AnyDecision,
+    hosts: Sequence[str],
+    asked: Sequence[_Asked],
+    functions: int,
+) -> None:
+    """Add the policy units, the hosts, and what the units said of these.
+
+    Args:
+        hosts: their ids.
+        functions: cost functions of the call, but for those in shadow.
+    """
+    names = decision.execution.names
+    shadows = _asked_in_shadow(decision.shadows)
+    record["units"] = [_unit(each) for each in (*asked, *shadows)]
+    record["hosts"] = told = [entity(host, names.get(host, "")) for host in hosts]
+    left: Sequence[Record] = told
+    for each in _of_kind(asked, Kind.FILTER):
+        left = _put_verdicts(each, told, left)
+    _put_costs(told, _of_kind(asked, Kind.COST_FUNCTION), functions)
+    for each in _of_kind(shadows, Kind.FILTER):
+        _put_verdicts(each, told, told)
+    _put_costs(told, _of_kind(shadows, Kind.COST_FUNCTION), functions + 1)
+    ranking.put_totals(record)
+
+
+def _of_kind(asked: Sequence[_Asked], kind: Kind) -> list[_Asked]:
+    return [each for each in asked if each.kind == kind.words]
 
 
 def _ids(hosts: Hosts) -> tuple[str, ...]:
@@ -264,26 +280,16 @@ def _put_result(unit: Record, result: Optional[CallResult], problem: str = "") -
     unit["mode"] = "live"
 
 
-def _put_verdicts(hosts: Sequence[Record], filters: Sequence[_Asked]) -> None:
-    for host in hosts:
-        host["verdicts"] = []
-    left = list(hosts)
-    for asked in filters:
-        left = _put_verdicts_of(asked, hosts, left)
-
-
 def _put_missed(hosts: Sequence[Record], filters: Sequence[_Asked]) -> None:
     """No filter ran: one that is not there accepts no host (contract 4.2)."""
     missed = {asked.wanted.name for asked in filters if asked.call is None}
     for host in hosts:
-        for verdict in host["verdicts"]:
+        for verdict in host.get("verdicts", ()):
             if verdict["unit"] in missed:
                 verdict["verdict"] = REMOVED
 
 
-def _put_verdicts_of(
-    asked: _Asked, hosts: Sequence[Record], left: Sequence[Record]
-) -> list[Record]:
+def _put_verdicts(asked: _Asked, hosts: Sequence[Record], left: Sequence[Record]) -> list[Record]:
     """Add what one filter said of each host; those that are left after it."""
     result = asked.result
     about = {host["id"] for host in left} if result is not None else set()
@@ -306,7 +312,7 @@ def _put_verdicts_of(
         else:
             verdict, reason = PASSED if key in kept else REMOVED, reasons.get(key, "")
         entry = entries[verdict]
-        host["verdicts"].append({**entry, "reason": reason} if reason else entry)
+        host.setdefault("verdicts", []).append({**entry, "reason": reason} if reason else entry)
     return [host for host in left if host["verdicts"][-1]["verdict"] != REMOVED]
 
 
@@ -334,21 +340,6 @@ def _put_costs(hosts: Sequence[Record], costs: Sequence[_Asked], functions: int)
                 entry["reason"] = result.reasons[host]
             if host in by_id:
                 by_id[host].setdefault("costs", []).append(entry)
-
-
-def _put_shadows(hosts: Sequence[Record], shadows: Sequence[_Asked], functions: int) -> None:
-    """Add what units in shadow said of hosts.
-
-    Args:
-        functions: cost functions of the call that are not in shadow.
-    """
-    for each in shadows:
-        if each.kind == Kind.FILTER.words:
-            for host in hosts:
-                host.setdefault("verdicts", [])
-            _put_verdicts_of(each, hosts, hosts)
-    costs = [each for each in shadows if each.kind == Kind.COST_FUNCTION.words]
-    _put_costs(hosts, costs, functions + 1)
 
 
 def _put_reasons(

@@ -21,7 +21,6 @@ from ovirt_scheduler.command import tables
 from ovirt_scheduler.history import schema
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
-from ovirt_scheduler.history.recording import Recording
 from ovirt_scheduler.history.schema import Row
 from ovirt_scheduler.history.tables import Tables
 
@@ -44,7 +43,7 @@ def main() -> None:
         written = Tables(file)
         for first in range(0, count, _TOGETHER):
             last = min(first + _TOGETHER, count)
-            written.write([Recording(row) for row in _copies(rows, first, last, chance)])
+            written.write([(row, None) for row in _copies(rows, first, last, chance)])
         written.close()
         size = sum(part.stat().st_size for part in Path(folder).iterdir())
         print(f"{count:,} decisions of {_HOSTS} hosts and {_UNITS} units, {_VMS:,} VMs")

@@ -14,13 +14,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import secrets
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Callable, NamedTuple, Optional
 
 from ovirt_scheduler.errors import SchedulerError
-from ovirt_scheduler.history import schema
 from ovirt_scheduler.history.schema import Row
 from ovirt_scheduler.model.drivers import DriverJob, Subjects
 from ovirt_scheduler.model.requests import Document
@@ -55,21 +53,6 @@ class Inputs(NamedTuple):
 
 
 Made = tuple[Row, Optional[Inputs]]  # a decision, with what it was made on where that is recorded
-
-
-class Recording(NamedTuple):
-    """A decision, ready to be written.
-
-    Attributes:
-        request: of a driver; None: what the decision was made on is not recorded.
-        documents: that it was made on: what each is, whether it is of the engine, its key.
-        pieces: by key, of those documents that were not written before.
-    """
-
-    row: Row
-    request: Optional[str] = None
-    documents: Sequence[tuple[Role, bool, bytes]] = ()
-    pieces: Mapping[bytes, Pieces] = {}
 
 
 def leave_out(documents: Sequence[Document]) -> Sequence[Optional[Pieces]]:
@@ -114,56 +97,23 @@ def of_driver(job: DriverJob) -> Mapping[str, object]:
     }  # fmt: skip
 
 
-class Cutter:
-    """Has documents cut into pieces.
+def cut(documents: Mapping[bytes, Document], split: Split) -> dict[bytes, Pieces]:
+    """The pieces of documents, by their keys; those that cannot be cut are told and left out.
 
     Args:
         split: cuts documents; None for each that cannot be read.
     """
-
-    def __init__(self, split: Split) -> None:
-        self._split = split
-        # What is recorded has no passwords. Keys are of the whole documents: that nobody can try
-        # passwords against them they are this process's own, and are written nowhere.
-        self._secret = secrets.token_bytes(32)
-
-    def ready(self, made: Sequence[Made], is_known: Callable[[bytes], bool]) -> list[Recording]:
-        """Decisions, ready to be written, with the documents cut that they were made on.
-
-        Args:
-            is_known: whether the document of a key was written before.
-        """
-        unknown: dict[bytes, Document] = {}
-        pieces: dict[bytes, Pieces] = {}
-        recordings = []
-        for row, inputs in made:
-            if inputs is None:
-                recordings.append(Recording(row))
-                continue
-            documents = []
-            for role, of_engine, document in inputs.documents:
-                key = self._key(document)
-                documents.append((role, of_engine, key))
-                if not is_known(key):
-                    unknown[key] = document
-            recordings.append(Recording(row, schema.as_json(inputs.request), documents, pieces))
-        pieces.update(self._cut(unknown))
-        return recordings
-
-    def _key(self, document: Document) -> bytes:
-        encoding = (document.encoding or "").encode()
-        return hashlib.blake2b(encoding + b"\0" + document.data, key=self._secret).digest()
-
-    def _cut(self, documents: Mapping[bytes, Document]) -> Iterator[tuple[bytes, Pieces]]:
-        for keys in _batches(documents):
-            try:
-                cut = self._split([documents[key] for key in keys])
-            except SchedulerError as error:
-                _log.warning(
-                    "documents of decisions are not recorded: %(reason)s", {"reason": str(error)}
-                )
-                continue
-            yield from ((key, each) for key, each in zip(keys, cut) if each is not None)
+    pieces: dict[bytes, Pieces] = {}
+    for keys in _batches(documents):
+        try:
+            some = split([documents[key] for key in keys])
+        except SchedulerError as error:
+            _log.warning(
+                "documents of decisions are not recorded: %(reason)s", {"reason": str(error)}
+            )
+            continue
+        pieces.update((key, each) for key, each in zip(keys, some) if each is not None)
+    return pieces
 
 
 def _batches(documents: Mapping[bytes, Document]) -> Iterator[list[bytes]]:

@@ -27,7 +27,7 @@ from typing import Callable, NamedTuple, Optional
 from ovirt_scheduler.history import record, schema
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import AnyDecision, Record
-from ovirt_scheduler.history.recording import Cutter, Inputs, Made, Split, leave_out
+from ovirt_scheduler.history.recording import Inputs, Made, Split, leave_out
 from ovirt_scheduler.history.tables import Tables
 from ovirt_scheduler.history.tally import Tally
 from ovirt_scheduler.model.daemon_state import HistoryState
@@ -65,7 +65,7 @@ class History:
 
     def __init__(self, path: Path, split: Split = leave_out) -> None:
         self._path = path
-        self._cutter = Cutter(split)
+        self._split = split
         self._days, self._size, self._keeps, self._records = 30.0, 256 << 20, True, False
         self.tally = Tally()
         self._queue: deque[_Entry] = deque()
@@ -217,7 +217,7 @@ class History:
         if tables is None:
             self._drop(len(events) + len(decisions))
             return
-        tables.write(self._cutter.ready(decisions, tables.has_document), events)
+        tables.write(decisions, events)
         if self._problem:
             self._problem = ""
             _log.info("the history is written again; %(count)d records are missing in all",
@@ -238,12 +238,12 @@ class History:
         if self._tables is None and time.monotonic() >= self._retry_at:
             self._retry_at = time.monotonic() + _TRY_AGAIN
             try:
-                self._tables = Tables(self._path)
+                self._tables = Tables(self._path, self._split)
             except sqlite3.DatabaseError as error:
                 if not _is_damage(error):
                     raise
                 self._set_aside(error)
-                self._tables = Tables(self._path)
+                self._tables = Tables(self._path, self._split)
         return self._tables
 
     def _fail(self, error: Exception, count: int) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import secrets
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ovirt_scheduler.history import recording, schema
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.recording import Pieces, Recording
+from ovirt_scheduler.history.recording import Inputs, Made, Pieces, Split
 from ovirt_scheduler.history.schema import Named, Row
+from ovirt_scheduler.model.requests import Document
 
 _BUSY = 1.0  # seconds to wait for another program that writes
 _OLDEST = 0.05  # of all decisions that go at once where there are too many
@@ -25,6 +28,7 @@ class Tables:
 
     Args:
         path: of the file, which is made where it is missing.
+        split: cuts documents into pieces, in a process that opens them.
 
     Raises:
         OSError: it cannot be made.
@@ -32,12 +36,16 @@ class Tables:
         sqlite3.DatabaseError: it is damaged, or another version's.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, split: Split = recording.leave_out) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         self._db = sqlite3.connect(
             str(path), timeout=_BUSY, isolation_level=None, check_same_thread=False
         )
+        self._split = split
+        # What is recorded has no passwords. Keys are of the whole documents: that nobody can try
+        # passwords against them they are this process's own, and are written nowhere.
+        self._secret = secrets.token_bytes(32)
         self._known: dict[object, int] = {}  # numbers of names, elements and documents
         self._bases: dict[bytes, tuple[int, bytes]] = {}  # by how elements begin
         try:
@@ -66,19 +74,26 @@ class Tables:
         """Close the database; nothing is read or written after this."""
         self._db.close()
 
-    def write(self, decisions: Sequence[Recording], events: Sequence[Record] = ()) -> None:
+    def write(self, decisions: Sequence[Made], events: Sequence[Record] = ()) -> None:
         """Write all of these or none."""
+        recorded = [inputs for _, inputs in decisions if inputs is not None]
+        documents = (each.document for inputs in recorded for each in inputs.documents)
+        keys = {document: self._key(document) for document in dict.fromkeys(documents)}
+        unknown = {key: document for document, key in keys.items() if key not in self._known}
+        pieces = recording.cut(unknown, self._split)
         with self._transaction():
             for event in events:
                 self._write_event(event)
-            for decision in decisions:
-                self._write_inputs(self._write_decision(decision.row), decision)
+            for row, inputs in decisions:
+                number = self._write_decision(row)
+                if inputs is not None:
+                    self._write_inputs(number, inputs, keys, pieces)
         if len(self._known) > _MOST_KNOWN:
             self._forget()
 
-    def has_document(self, key: bytes) -> bool:
-        """Whether a document with that key was written, so that its pieces are not needed."""
-        return key in self._known
+    def _key(self, document: Document) -> bytes:
+        encoding = (document.encoding or "").encode()
+        return hashlib.blake2b(encoding + b"\0" + document.data, key=self._secret).digest()
 
     def _forget(self) -> None:
         self._known.clear()
@@ -110,18 +125,26 @@ class Tables:
         )
         return int(number or 0)
 
-    def _write_inputs(self, decision: int, what: Recording) -> None:
-        if what.request is None or any(
-            key not in self._known and key not in what.pieces for *_, key in what.documents
-        ):
-            return  # nothing is recorded, or a document could not be cut
-        self._db.execute("INSERT INTO recordings VALUES (?, ?)", (decision, what.request))
-        for place, (role, of_engine, key) in enumerate(what.documents):
+    def _write_inputs(
+        self,
+        decision: int,
+        inputs: Inputs,
+        keys: Mapping[Document, bytes],
+        pieces: Mapping[bytes, Pieces],
+    ) -> None:
+        """Write what a decision was made on, unless a document could not be cut."""
+        wanted = (keys[each.document] for each in inputs.documents)
+        if not all(key in self._known or key in pieces for key in wanted):
+            return
+        request = schema.as_json(inputs.request)
+        self._db.execute("INSERT INTO recordings VALUES (?, ?)", (decision, request))
+        for place, each in enumerate(inputs.documents):
+            key = keys[each.document]
             if key not in self._known:
-                self._known[key] = self._document(what.pieces[key])
+                self._known[key] = self._document(pieces[key])
             self._db.execute(
                 "INSERT INTO recorded_documents VALUES (?, ?, ?, ?, ?)",
-                (decision, place, role.value, of_engine, self._known[key]),
+                (decision, place, each.role.value, each.of_engine, self._known[key]),
             )
 
     def _document(self, pieces: Pieces) -> int:

@@ -16,7 +16,6 @@ import pytest
 from ovirt_scheduler.command import cli
 from ovirt_scheduler.command.decisions import query
 from ovirt_scheduler.history import schema
-from ovirt_scheduler.history.recording import Recording
 from ovirt_scheduler.history.store import FILE
 from ovirt_scheduler.history.tables import Tables
 from tests.support.command import run
@@ -65,7 +64,7 @@ SCORED = record(
 def write(folder, *records):
     (folder / "state").mkdir(exist_ok=True)
     tables = Tables(folder / "state" / FILE)
-    tables.write([Recording(schema.pack(each)) for each in records])
+    tables.write([(schema.pack(each), None) for each in records])
     tables.close()
 
 

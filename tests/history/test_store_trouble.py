@@ -19,7 +19,6 @@ from ovirt_scheduler.history import schema, store
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.recording import Recording
 from ovirt_scheduler.history.store import History
 from ovirt_scheduler.history.tables import Tables
 from tests.support.daemon import StartDaemon
@@ -198,7 +197,7 @@ def test_the_writers_memory_does_not_grow_with_sets_of_hosts(tmp_path: Path):
 
     def write(number: int) -> None:
         record = {**made(number, time.time())(), "hosts": hosts[number:]}
-        tables.write([Recording(schema.pack(record))])
+        tables.write([(schema.pack(record), None)])
 
     write(0)
     tracemalloc.start()
@@ -257,7 +256,7 @@ def test_a_query_for_more_than_fits_into_memory_is_refused(tmp_path: Path):
     hosts = [{"id": f"host {number}"} for number in range(2500)]
     row = schema.pack({**made(1, time.time())(), "hosts": hosts})
     tables = Tables(tmp_path / store.FILE)
-    tables.write([Recording(row)] * 1000)
+    tables.write([(row, None)] * 1000)
     tables.close()
     reader = Reader(tmp_path / store.FILE, 60)
     with pytest.raises(HistoryUnreadable, match=r"2,500,000 things of hosts.*a smaller limit"):

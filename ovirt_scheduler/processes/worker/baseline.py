@@ -31,6 +31,7 @@ import threading
 import time
 import tracemalloc
 import weakref
+from pathlib import Path
 from typing import Any, Callable
 
 from ovirt_scheduler.model.plugins import Limits
@@ -293,12 +294,8 @@ def _stays(look: Callable[[], object]) -> bool:
 
 def _opened(path: str) -> int:
     """A file of /proc for reading; an empty one where the kernel has no such file."""
-    for place in (path, os.devnull):
-        try:
-            return os.open(place, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            continue
-    raise FileNotFoundError(path)
+    found = path if Path(path).exists() else os.devnull
+    return os.open(found, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _descriptors() -> list[tuple[int, ...]]:

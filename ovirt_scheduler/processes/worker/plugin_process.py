@@ -445,11 +445,11 @@ def _described(code: PluginCode, error: BaseException) -> tuple[str, str]:
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename not in own:
         trace = trace.tb_next
-    places = [
-        f"{os.path.basename(frame.f_code.co_filename)}:{line}"  # noqa: PTH119  a string will do
-        for frame, line in traceback.walk_tb(trace)
-        if frame.f_code.co_filename in own
-    ]
+    place = ""
+    for frame, line in traceback.walk_tb(trace):
+        path = frame.f_code.co_filename
+        if path in own:
+            place = f" ({os.path.basename(path)}:{line})"  # noqa: PTH119  a string will do
     text = ""
     with contextlib.suppress(BaseException):  # __str__ is the plugin's too
         text = str(error)
@@ -458,7 +458,6 @@ def _described(code: PluginCode, error: BaseException) -> tuple[str, str]:
         what = "MemoryError: the call reached its memory_limit"
     elif isinstance(error, SystemExit):
         what = f"called sys.exit({error.code!r})"
-    place = f" ({places[-1]})" if places else ""
     lines = traceback.format_exception(type(error), error, trace or error.__traceback__)
     shown = "".join(lines)[-messages.TRACEBACK_LIMIT :].encode("utf-8", "replace").decode("utf-8")
     return one_line(what + place), shown

@@ -132,7 +132,8 @@ def _read_all(task: ReadTask, read_states: ReadStates) -> tuple[bytes, list[int]
                 continue
             descriptors.append(memory_files.sealed([pack]))
             ids = tuple(each.get("_id") for each in found)
-            documents.append(ReadDocument(ids, _names(found), note=note))
+            names = tuple(str(each.get("_name") or "")[:_LONGEST_NAME] for each in found)
+            documents.append(ReadDocument(ids, names, note=note))
             if task.tells_states:
                 seen.append(_seen(found))
     except Uncertain:
@@ -190,10 +191,6 @@ def _asked(found: Sequence[State], asked: Ids, role: Role) -> tuple[list[State],
             f"({len(strangers)} dropped: {shown:.200})"
         )
     return list(kept.values()), note
-
-
-def _names(found: Sequence[State]) -> tuple[str, ...]:
-    return tuple(str(each.get("_name") or "")[:_LONGEST_NAME] for each in found)
 
 
 def _seen(found: Sequence[State]) -> dict[str, list[object]]:

@@ -19,7 +19,7 @@ import threading
 import time
 import warnings
 from collections.abc import Collection, Mapping
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, Optional
 
 _LIBC = ctypes.CDLL(None)
 _ENVIRON = ctypes.c_void_p.in_dll(_LIBC, "environ")  # an array that ends with a null
@@ -63,14 +63,8 @@ if sys.version_info >= (3, 11):
     _SETTINGS.append((sys.get_int_max_str_digits, sys.set_int_max_str_digits))
 
 
-class _Settings(NamedTuple):
-    """The settings of a logger."""
-
-    level: int
-    handlers: list[logging.Handler]
-    filters: list[Any]
-    propagate: bool
-    disabled: bool
+# The settings of a logger: level, handlers, filters, whether it propagates and is disabled.
+_Settings = tuple[int, list[logging.Handler], list[Any], bool, bool]
 
 
 class SavedState:
@@ -123,10 +117,9 @@ class SavedState:
             now = _settings(logger)
             before = self._loggers.get(name) or _of_new(logger)
             if now != before:
-                logger.setLevel(before.level)
-                logger.handlers[:] = before.handlers
-                logger.filters[:] = before.filters
-                logger.propagate, logger.disabled = before.propagate, before.disabled
+                level, handlers, filters, logger.propagate, logger.disabled = before
+                logger.setLevel(level)
+                logger.handlers[:], logger.filters[:] = handlers, filters
 
     def restore(self) -> None:
         """Restore the rest."""
@@ -205,7 +198,7 @@ def _loggers() -> list[tuple[str, logging.Logger]]:
 
 def _settings(logger: logging.Logger) -> _Settings:
     handlers, filters = [*logger.handlers], [*logger.filters]
-    return _Settings(logger.level, handlers, filters, logger.propagate, logger.disabled)
+    return logger.level, handlers, filters, logger.propagate, logger.disabled
 
 
 def _of_new(logger: logging.Logger) -> _Settings:
@@ -213,4 +206,4 @@ def _of_new(logger: logging.Logger) -> _Settings:
     quiet: list[logging.Handler] = [
         each for each in logger.handlers if type(each) is logging.NullHandler
     ]
-    return _Settings(logging.NOTSET, quiet, [], True, False)
+    return logging.NOTSET, quiet, [], True, False

@@ -172,29 +172,21 @@ _SCALARS: dict[str, Callable[[str], object]] = {
 _TEXTS: dict[str, Callable[[str], object]] = {**_SCALARS, "value": str}
 
 # Where an element stands: in which state it is, which child may come next, and to which
-# state that brings it. An element's first state bears its name.
+# state that brings it. An element's first state bears its name. A state without a row has no child.
 _GRAMMAR: dict[str, dict[str, str]] = {
     "document": {"methodCall": "document, read"},
-    "document, read": {},
     "methodCall": {"methodName": "methodCall, named"},
     "methodCall, named": {"params": "methodCall, read"},
-    "methodCall, read": {},
-    "methodName": {},
     "params": {"param": "params"},
     "param": {"value": "param, read"},
-    "param, read": {},
     "value": dict.fromkeys(("array", "struct", *_SCALARS), "value, typed"),
-    "value, typed": {},
     "array": {"data": "array, read"},
-    "array, read": {},
     "data": {"value": "data"},
     "struct": {"member": "struct"},
     "member": {"name": "member, named"},
     "member, named": {"value": "member, read"},
-    "member, read": {},
-    "name": {},
-    **{scalar: {} for scalar in _SCALARS},
 }
+_NO_CHILD: dict[str, str] = {}
 _UNFINISHED = {"methodCall", "param", "array", "member", "member, named"}
 
 
@@ -237,7 +229,7 @@ class _CallReader:
         if self._text:
             self._take_blank()
         states = self._states
-        following, name = _GRAMMAR[states[-1]], tag
+        following, name = _GRAMMAR.get(states[-1], _NO_CHILD), tag
         if name not in following:
             name = tag.rpartition(":")[2]  # ex:nil, ex:i8
             if name not in following:

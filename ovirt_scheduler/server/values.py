@@ -21,21 +21,16 @@ from ovirt_scheduler.model.requests import (
 )
 from ovirt_scheduler.model.units import LONGEST_NAME, MOST_UNITS
 
+_TYPES: Mapping[type, str] = {  # in XML-RPC's words
+    str: "a string", bool: "a boolean", int: "an int", float: "a double", list: "an array",
+    dict: "a struct", type(None): "nil", bytes: "a base64",
+}  # fmt: skip
 _MOST_PROPERTIES = 1 << 18  # characters of the names and values of one call's
-
-
-def type_of(value: object) -> str:
-    """A value's type in XML-RPC's words."""
-    words: Mapping[type, str] = {
-        str: "a string", bool: "a boolean", int: "an int", float: "a double", list: "an array",
-        dict: "a struct", type(None): "nil", bytes: "a base64",
-    }  # fmt: skip
-    return words.get(type(value), "a dateTime")
 
 
 def expected(place: str, wanted: str, value: object) -> BadParameters:
     """The error for a value of a wrong type."""
-    return BadParameters(f"{place}: expected {wanted}, not {type_of(value)}")
+    return BadParameters(f"{place}: expected {wanted}, not {_TYPES.get(type(value), 'a dateTime')}")
 
 
 def string(place: str, value: object) -> str:

@@ -100,8 +100,8 @@ class PluginCall:
         return task, [*descriptors]
 
 
-class _Waiting(NamedTuple):
-    """A call that waits for a process, or is under way in one.
+class _Pending(NamedTuple):
+    """A call that has no result yet: it waits for a process, or is under way in one.
 
     Attributes:
         place: of the call among those of its request.
@@ -132,8 +132,8 @@ def make_calls(
         ExecutorUnavailable: no process is to be had.
     """
     results: dict[int, CallResult] = {}
-    waiting = deque(_Waiting(place, call) for place, call in enumerate(calls))
-    running: dict[Exchange, tuple[_Waiting, Kept]] = {}
+    waiting = deque(_Pending(place, call) for place, call in enumerate(calls))
+    running: dict[Exchange, tuple[_Pending, Kept]] = {}
     try:
         while waiting or running:
             while waiting and len(running) < parallel:
@@ -143,7 +143,9 @@ def make_calls(
                 else:
                     begun, kept = _begin(pool, first, deadline)
                     running[begun] = first, kept
-            for ended in exchange.wait([*running]) if running else ():
+            if not running:
+                continue
+            for ended in exchange.wait([*running]):
                 of, kept = running.pop(ended)
                 result = _finished(pool, of, kept, ended)
                 if isinstance(result, CallResult):
@@ -156,7 +158,7 @@ def make_calls(
     return [results[place] for place in range(len(calls))]
 
 
-def _begin(pool: Pool, of: _Waiting, deadline: float) -> tuple[Exchange, Kept]:
+def _begin(pool: Pool, of: _Pending, deadline: float) -> tuple[Exchange, Kept]:
     """Hand a call, or what it printed, to a process of its plugin."""
     call, printed = of.call, of.printed
     task: Task
@@ -209,7 +211,7 @@ def _taken(pool: Pool, call: PluginCall, tries_left: int) -> Kept:
     return kept
 
 
-def _finished(pool: Pool, of: _Waiting, kept: Kept, done: Exchange) -> Union[CallResult, _Waiting]:
+def _finished(pool: Pool, of: _Pending, kept: Kept, done: Exchange) -> Union[CallResult, _Pending]:
     """Take in an exchange that has ended: the call's result, or what is to be done next."""
     if done.state is State.ANSWERED:
         return _answered(pool, of, kept, done)
@@ -229,7 +231,7 @@ def _finished(pool: Pool, of: _Waiting, kept: Kept, done: Exchange) -> Union[Cal
     return _result(of.call, of.printed or done, Answered(outcome, message=message))
 
 
-def _answered(pool: Pool, of: _Waiting, kept: Kept, done: Exchange) -> Union[CallResult, _Waiting]:
+def _answered(pool: Pool, of: _Pending, kept: Kept, done: Exchange) -> Union[CallResult, _Pending]:
     """Take in an answer: the call's result, or that another process is to read what it printed."""
     if done.differs:
         kept.worker.end()

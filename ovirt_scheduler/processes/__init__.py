@@ -14,6 +14,18 @@
     handles       the daemon's ends of a zygote and of the processes that it forks
     interpreter   how the zygote's interpreter is started
 
-``decisions`` and what lies above import them. ``worker``, ``loading`` and ``documents`` run in the
-other processes; both sides know ``protocol`` and ``kernel`` alone, and never import each other.
+One request goes this way::
+
+    Executor.run
+        Places.taken                   it has a place
+        inputs.read_inputs             its documents are packs, by way of single_use.read
+        calls.make_calls               for each call:
+            Pool.take                      a process of its plugin
+            Exchange, exchange.wait        the task goes there; output and answer come back
+            messages.unpack_answer         the answer is checked
+            Pool.give_back, Pool.discard   the process is kept, or ended
+
+``decisions`` and what lies above import these modules. ``worker``, ``loading`` and ``documents``
+run in the other processes; both sides know ``protocol`` and ``kernel`` alone, and never import each
+other.
 """

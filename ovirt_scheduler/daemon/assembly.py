@@ -18,12 +18,13 @@ from typing import Optional
 
 from OpenSSL import SSL
 
+from ovirt_scheduler import __version__
 from ovirt_scheduler.clusters.drive import ClusterDrive
 from ovirt_scheduler.clusters.memory import DriveMemory
 from ovirt_scheduler.clusters.plans import Plans
 from ovirt_scheduler.clusters.services import ClusterServices
 from ovirt_scheduler.clusters.threads import ClusterThreads
-from ovirt_scheduler.daemon import observation
+from ovirt_scheduler.daemon import unit_states
 from ovirt_scheduler.daemon.certificate_watch import CertificateWatch
 from ovirt_scheduler.daemon.control import FILE as CONTROL
 from ovirt_scheduler.daemon.control import Command, Control
@@ -231,12 +232,29 @@ class Assembly:
         return "the daemon stops" if self.server.stopping else self._watchdog.problem
 
     def observed(self) -> DaemonState:
-        """How the daemon is now."""
-        ends = self._certificate.ends.timestamp() if self._certificate else None
-        return observation.observe(
-            self.runtime, self._drive, self._started, ends, self.reload_failed,
-            self._watchdog.problem,
-        )  # fmt: skip
+        """How the daemon is now.
+
+        No document is opened, and nobody waits, but a second at most for a plugin that has just
+        changed.
+        """
+        settings, inventory = self.runtime.services[:2]
+        catalogue = self.runtime.registry.current()
+        outdated = [each.fault for each in catalogue.outdated.values()]
+        history = self.runtime.history if settings.history else None
+        return DaemonState(
+            version=__version__,
+            started=self._started,
+            plugins_path=":".join(map(str, settings.plugins_path)),
+            units=tuple(unit_states.of(catalogue)),
+            processes=self.runtime.executor.state(),
+            faults=tuple(str(fault) for fault in catalogue.faults if fault not in outdated),
+            certificate_ends=self._certificate.ends.timestamp() if self._certificate else None,
+            engine=None if inventory is None else inventory.state(),
+            clusters=() if self._drive is None else self._drive.state(),
+            history=None if history is None else history.state(),
+            reload_failed=self.reload_failed,
+            stuck=self._watchdog.problem,
+        )
 
     def status(self) -> Status:
         """How the daemon is, in words and numbers."""

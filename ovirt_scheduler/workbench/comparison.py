@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Optional
 
 from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.record import NEVER_ASKED, NOT_ASKED, Record
 from ovirt_scheduler.workbench.replay import Made
 
+_NOTHING: Record = {"method": "", "units": (), "hosts": ()}  # what a refused request has
 
-class Side(NamedTuple):
+
+class Side:
     """What one policy made of a decision.
 
+    Args:
+        made: its record, or why the request was refused.
+
     Attributes:
-        made: its record, or why the request was refused; then there is nothing else but an answer.
         answer: as a record has it; ``{"refused": why}`` where there is none.
         winner: the best host, where hosts are ranked or one is selected.
         out: the hosts that filters removed.
@@ -30,37 +34,23 @@ class Side(NamedTuple):
         checksums: of the units, as far as they are known.
     """
 
-    made: Made
-    answer: Any
-    winner: Optional[str] = None
-    out: Sequence[str] = ()
-    decisive: Sequence[str] = ()
-    milliseconds: float = 0.0
-    totals: Mapping[str, Any] = {}
-    said: Mapping[str, Mapping[tuple[str, str], object]] = {}
-    checksums: Mapping[str, str] = {}
-
-    @classmethod
-    def of(cls, made: Made) -> Side:
-        """What there is to compare of it."""
-        if isinstance(made, str):
-            return cls(made, {"refused": made})
-        answer, names = made.get("answer"), explanation.host_names([made])
+    def __init__(self, made: Made) -> None:
+        record = made if isinstance(made, dict) else {**_NOTHING, "answer": {"refused": made}}
+        answer, hosts = record.get("answer"), record["hosts"]
         # Those in shadow are not asked in a replay.
-        live = [unit for unit in made["units"] if unit.get("mode", "live") == "live"]
-        ranks = made["method"] in ("runCostFunctions", "selectHost", "candidates")
-        return cls(
-            made,
-            answer,
-            names.get(answer[0], answer[0]) if ranks and answer else None,
-            [*explanation.removed(made)],
-            made.get("decisive", ()),
-            # Not of all of it: documents are read once for every policy.
-            sum(float(unit.get("milliseconds", 0)) for unit in live),
-            {host["id"]: host.get("total") for host in made["hosts"]},
-            _said(made["hosts"], live),
-            {unit["name"]: unit["checksum"] for unit in live if "checksum" in unit},
-        )
+        live = [unit for unit in record["units"] if unit.get("mode", "live") == "live"]
+        ranks = record["method"] in ("runCostFunctions", "selectHost", "candidates")
+        names = explanation.host_names([record])
+        self.made = made
+        self.answer: Any = answer
+        self.winner = names.get(answer[0], str(answer[0])) if ranks and answer else None
+        self.out = [*explanation.removed(record)]
+        self.decisive: Sequence[str] = record.get("decisive", ())
+        # Not of all of it: documents are read once for every policy.
+        self.milliseconds = sum(float(unit.get("milliseconds", 0)) for unit in live)
+        self.totals = {host["id"]: host.get("total") for host in hosts}
+        self.said = _said(hosts, live)
+        self.checksums = {unit["name"]: unit["checksum"] for unit in live if "checksum" in unit}
 
     def differing(self, other: Side) -> list[str]:
         """The units that said something else of a host that both asked about, or ended so.
@@ -171,7 +161,7 @@ class Comparison:
             made: on today's plugins; and with the changes, where there are any.
         """
         self.count += 1
-        recorded, today, *changed = map(Side.of, (then, *made))
+        recorded, today, *changed = map(Side, (then, *made))
         edited = {unit for unit, _ in recorded.checksums.items() ^ today.checksums.items()}
         self.edited.update(edited)
         otherwise = recorded.differing(today)

@@ -53,9 +53,11 @@ def section(
     """
     found: dict[str, str] = {}
     if file is not None:
-        for entry in entries(content(file, ConfigError), file, ConfigError):
-            if (entry.section, entry.subsection) == ("clusters", name) and entry.key:
-                found[entry.key] = entry.value
+        found = {
+            entry.key: entry.value
+            for entry in entries(content(file, ConfigError), file, ConfigError)
+            if (entry.section, entry.subsection) == ("clusters", name) and entry.key
+        }
     where = " with ".join([str(file)] * bool(found) + [words] * bool(changes))
     found.update(changes)
     lines = [f"{key} = {_quoted(value)}" for key, value in found.items()]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from ovirt_scheduler.settings.table import CLUSTER, PLUGIN, SCHEDULER
@@ -18,6 +19,7 @@ _ABOUT = (
     "migrate; it asks the plugins, Python files in the folders of plugins_path, each in a process "
     "of its own."
 )
+_SEVERAL = 4  # commands with the same option
 _SIGNALS = {
     "SIGTERM, SIGINT": "End: no new calls; those under way end, or reach ten seconds.",
     "SIGHUP": "Read settings, certificates and plugins again; no connection and no call is broken. "
@@ -68,10 +70,14 @@ def commands(parser: argparse.ArgumentParser) -> str:
         ".SH DESCRIPTION",
         *_prose(f"{_one_line(parser.description)} {_ABOUT}"),
         ".SH COMMANDS",
+        *_prose("Options that several commands have are told once, in COMMON OPTIONS."),
     ]
+    common = _common_options(parser)
     for command in _sub_parsers(parser):
-        lines += _command(command)
+        lines += _command(command, common)
     lines += [
+        ".SH COMMON OPTIONS",
+        *_list(common),
         ".SH EXIT STATUS",
         *_list(_statuses(parser)),
         ".SH SIGNALS",
@@ -134,14 +140,30 @@ def _head(name: str, section: str, brief: str) -> list[str]:
     ]
 
 
-def _command(parser: argparse.ArgumentParser) -> Iterator[str]:
+def _common_options(parser: argparse.ArgumentParser) -> list[tuple[str, str]]:
+    """Options that several commands have with the same help."""
+    every = Counter(
+        (_invocation(action), _help(command, action))
+        for command in _sub_parsers(parser)
+        for action in _actions(command)
+        if _is_option(action) and action.help
+    )
+    return sorted(entry for entry, times in every.items() if times >= _SEVERAL)
+
+
+def _entries(parser: argparse.ArgumentParser) -> list[tuple[str, str]]:
+    """What a command takes, each with its help, options last."""
+    described = [action for action in sorted(_actions(parser), key=_is_option) if action.help]
+    return [(_invocation(action), _help(parser, action)) for action in described]
+
+
+def _command(parser: argparse.ArgumentParser, common: Sequence[tuple[str, str]]) -> Iterator[str]:
     yield f'.SS "{_roff(parser.prog)}"'
     yield rf"\fB{_roff(parser.prog)}\fR"
     yield from _usage(parser)
     yield ".PP"
     yield from _prose(_one_line(parser.description))
-    described = [action for action in sorted(_actions(parser), key=_is_option) if action.help]
-    yield from _list((_invocation(action), _help(parser, action)) for action in described)
+    yield from _list(entry for entry in _entries(parser) if entry not in common)
     yield ".PP"
     yield "Examples:"
     yield from _verbatim(_part(parser, "examples"))

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Optional
 
 from ovirt_scheduler.command import arguments, calls, tables
-from ovirt_scheduler.command.recorded import Record, Recorded
+from ovirt_scheduler.command.recorded import Record, Recorded, vm_hint
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadUsage
 from ovirt_scheduler.history import explanation
@@ -95,7 +95,9 @@ def _run(options: argparse.Namespace) -> Shown:
         options.in_pipe = "jsonl"
         return follow(kept, wanted, arguments.output_of(options))
     found = kept.decisions(wanted)
-    text = tables.table(_HEADINGS, [_row(each) for each in found]) or "no such decisions\n"
+    text = tables.table(_HEADINGS, [_row(each) for each in found])
+    if not found:
+        text = f"no such decisions{vm_hint(kept, options.vm) if options.vm else ''}\n"
     return Shown(text, found, names=[each["id"] for each in found])
 
 

@@ -113,13 +113,12 @@ def vm(file: str) -> str:
     Raises:
         BadInput: it cannot be read, or is neither.
     """
-    text = _read(file)
-    if is_document(text):
-        return text
-    words = text.split()
-    if len(words) != 1:
-        raise BadInput(f"{file}: holds neither an XML document nor one id")
-    return words[0]
+    found = hosts(file, "VM")
+    if isinstance(found, str):
+        return found
+    if len(found) > 1:
+        raise BadInput(f"{file}: holds {len(found)} ids; give the document or the id of one VM")
+    return found[0]
 
 
 def pairs(items: Iterable[str]) -> dict[str, str]:

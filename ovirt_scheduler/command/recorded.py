@@ -9,6 +9,7 @@ from ovirt_scheduler.command.terminal import Call
 from ovirt_scheduler.errors import CallRefused, HistoryUnreadable, NoAnswer
 from ovirt_scheduler.history import schema
 from ovirt_scheduler.history.query import Query
+from ovirt_scheduler.model import near
 from ovirt_scheduler.model.requests import AnswerForm
 
 _SECONDS, _PAUSE = 1.0, 0.05  # for which a record is waited for, and between two looks
@@ -24,6 +25,12 @@ class Recorded(Protocol):
 
     def decisions(self, query: Query) -> list[Record]:
         """The records that fit, the newest first."""
+
+
+def vm_hint(recorded: Recorded, vm: str) -> str:
+    """``; did you mean X?``, of the VMs of the latest decisions; empty where none is near."""
+    names = {each["vm"].get("name", "") for each in recorded.decisions(Query()) if "vm" in each}
+    return near.hint(vm, sorted(names))
 
 
 def awaited(file: Recorded, call: Call, decision: str, named: bool) -> Optional[Record]:

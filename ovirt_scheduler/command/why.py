@@ -10,7 +10,7 @@ from functools import partial
 from typing import Callable, Optional
 
 from ovirt_scheduler.command import arguments, calls, tables
-from ovirt_scheduler.command.recorded import Recorded
+from ovirt_scheduler.command.recorded import Recorded, vm_hint
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadUsage, NotRecorded
 from ovirt_scheduler.history import explanation, story
@@ -68,10 +68,8 @@ def of_vm(recorded: Recorded, vm: str, host: Optional[str]) -> Shown:
     """
     found = recorded.decisions(Query(vm=vm, limit=_MOST_LOOKED_AT))
     if not found:
-        last = recorded.decisions(Query())
-        names = {each["vm"].get("name", "") for each in last if "vm" in each}
         raise NotRecorded(
-            f"no decision on a VM {vm!r} is recorded{near.hint(vm, sorted(names))}; "
+            f"no decision on a VM {vm!r} is recorded{vm_hint(recorded, vm)}; "
             "ovirt-scheduler decisions lists those that there are"
         )
     ids = list(dict.fromkeys(each["vm"]["id"] for each in found if "id" in each.get("vm", {})))

@@ -53,10 +53,6 @@ class HostUse:
             (self.used_memory + memory) / self.memory if self.memory else 0.0,
         )
 
-    def takes(self, vm: types.Vm) -> bool:
-        """Whether the VM may run here: the host is up, not shut out by the VM, and large enough."""
-        return not self.refusal(vm)
-
     def refusal(self, vm: types.Vm, names: Mapping[str, str] = MappingProxyType({})) -> str:
         """Why the VM may not run here; empty where it may.
 

@@ -237,7 +237,7 @@ class _Plan:
         return is_movable(vm) and self._destinations.get(vm.id) != {}
 
     def _may_go(self, vm: types.Vm, use: HostUse) -> bool:
-        return use.takes(vm) and use.id in self._destinations.get(vm.id, (use.id,))
+        return not use.refusal(vm) and use.id in self._destinations.get(vm.id, (use.id,))
 
     def _evens_out(self, vm: types.Vm, source: HostUse, target: HostUse) -> bool:
         processors, memory = source.processors_of(vm), vm.memory or 0

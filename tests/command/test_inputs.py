@@ -24,14 +24,19 @@ def test_hosts_are_a_document_or_ids(tmp_path):
 
 
 def test_a_vm_is_a_document_or_one_id(tmp_path):
-    """Two words are neither."""
+    """Two words are neither, nor is what no id looks like."""
     file = tmp_path / "vm"
     file.write_text("<vm/>")
     assert inputs.vm(str(file)) == "<vm/>"
     file.write_text(" an-id\n")
     assert inputs.vm(str(file)) == "an-id"
     file.write_text("two words")
-    with pytest.raises(BadInput, match="neither an XML document nor one id"):
+    with pytest.raises(BadInput, match="holds 2 ids; give the document or the id of one VM"):
+        inputs.vm(str(file))
+    file.write_text("404!")
+    with pytest.raises(
+        BadInput, match="'404!' in it is no id of a VM; give an XML document of VMs"
+    ):
         inputs.vm(str(file))
 
 

@@ -103,11 +103,11 @@ def test_a_planned_migration_changes_both_hosts():
     one, two = (types.Host(id=name, memory=4 * GIB, max_scheduling_memory=4 * GIB) for name in "ab")
     large = types.Vm(id="1", memory=3 * GIB, host=types.Host(id="a"))
     source, target = uses([one, two], [large])
-    assert target.takes(large)
+    assert not target.refusal(large)
     source.remove(large, 0.0)
     target.add(large, 0.0)
     assert (source.fraction, target.fraction) == (0.0, 0.75)
-    assert not target.takes(types.Vm(id="2", memory=2 * GIB))
+    assert target.refusal(types.Vm(id="2", memory=2 * GIB))
 
 
 def test_vms_of_other_hosts_are_not_counted():

@@ -11,12 +11,13 @@ from dataclasses import replace
 from typing import Optional
 
 from ovirt_scheduler.command import arguments, calls, tables
-from ovirt_scheduler.command.recorded import Record, Recorded, vm_hint
+from ovirt_scheduler.command.recorded import Recorded, vm_hint
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadUsage
 from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.query import MOST_ROWS, OUTCOMES, Query, moment
 from ovirt_scheduler.history.reader import Reader
+from ovirt_scheduler.history.record import Record
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _AGO = re.compile(r"(\d{1,9})([smhdw])")

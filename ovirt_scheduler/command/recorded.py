@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Optional, Protocol, cast
+from typing import Optional, Protocol, cast
 
 from ovirt_scheduler.command.terminal import Call
 from ovirt_scheduler.errors import CallRefused, HistoryUnreadable, NoAnswer
 from ovirt_scheduler.history import schema
 from ovirt_scheduler.history.query import Query
+from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.model import near
 from ovirt_scheduler.model.requests import AnswerForm
 
 _SECONDS, _PAUSE = 1.0, 0.05  # for which a record is waited for, and between two looks
-
-Record = dict[str, Any]  # a decision (contract 8.1)
 
 
 class Recorded(Protocol):

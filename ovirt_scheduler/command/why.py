@@ -17,7 +17,7 @@ from ovirt_scheduler.history import explanation, story
 from ovirt_scheduler.history.explanation import Line, Tone
 from ovirt_scheduler.history.grid import grid
 from ovirt_scheduler.history.query import Query
-from ovirt_scheduler.history.ranking import Decision
+from ovirt_scheduler.history.ranking import Record
 from ovirt_scheduler.model import near
 
 _MOST_LOOKED_AT = 20  # decisions on one VM, among which the calls of its last placement are
@@ -96,7 +96,7 @@ def of_decision(recorded: Recorded, decision: str, host: Optional[str]) -> Shown
 
 
 def _shown(
-    decisions: Sequence[Decision],
+    decisions: Sequence[Record],
     tell: Callable[[Optional[str]], Iterable[Line]],
     host: Optional[str],
 ) -> Shown:
@@ -119,7 +119,7 @@ def _shown(
     return Shown(text, decisions)
 
 
-def _not_asked_about(last: Decision, host: str, hosts: Iterable[str]) -> Iterator[Line]:
+def _not_asked_about(last: Record, host: str, hosts: Iterable[str]) -> Iterator[Line]:
     yield Line(f"{explanation.when(last)}  {explanation.heading(last)}", Tone.HEADING)
     yield Line(
         f"  {explanation.cleaned(host)}: not among the hosts that were asked about: whoever asked "

@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Optional
 
 from ovirt_scheduler.history import query, ranking
-from ovirt_scheduler.history.ranking import Decision, Part
+from ovirt_scheduler.history.ranking import Record
 from ovirt_scheduler.history.record import NOT_ASKED, PASSED, REMOVED
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model.units import Kind
@@ -57,7 +57,7 @@ def cleaned(value: Any) -> Any:
     return value
 
 
-def lines(decision: Decision, host: Optional[str] = None) -> Iterator[Line]:
+def lines(decision: Record, host: Optional[str] = None) -> Iterator[Line]:
     """All that is to be told of one decision.
 
     Args:
@@ -71,7 +71,7 @@ def lines(decision: Decision, host: Optional[str] = None) -> Iterator[Line]:
         yield Line(f"  {line.text}", line.tone)
 
 
-def when(decision: Decision) -> str:
+def when(decision: Record) -> str:
     """Its time, of this machine's time zone: ``2026-01-31 12:00:00``."""
     text = str(decision.get("time", "at no known time"))
     try:
@@ -81,7 +81,7 @@ def when(decision: Decision) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
-def heading(decision: Decision) -> str:
+def heading(decision: Record) -> str:
     """What was asked and what came of it, in one sentence."""
     moved = isinstance(decision.get("answer"), Mapping)  # the answer names what is migrated
     subject = f" for VM {vm_name(decision)}" if decision.get("vm") and not moved else ""
@@ -91,7 +91,7 @@ def heading(decision: Decision) -> str:
     return f"{decision.get('method', 'a call')}{asked}{subject}{cluster}: {outcome(decision)}"
 
 
-def outcome(decision: Decision) -> str:
+def outcome(decision: Record) -> str:
     """What came of it: ``12 hosts: 3 left, 7 removed by MaxVms, 2 by Memory``."""
     answer = decision.get("answer")
     number = len(decision.get("hosts", ()))
@@ -114,20 +114,20 @@ def outcome(decision: Decision) -> str:
     return f"{count}: {result}"
 
 
-def summary(decision: Decision) -> str:
+def summary(decision: Record) -> str:
     """What came of it, and which units failed that would have counted."""
     text, failed = outcome(decision), failed_units(decision)
     return f"{text}; {', '.join(failed)} failed" if failed and "failed" not in text else text
 
 
-def _without_answer(decision: Decision) -> str:
+def _without_answer(decision: Record) -> str:
     failed = failed_units(decision)
     if failed:
         return f"{' and '.join(failed)} failed"
     return "answered, which is not kept" if decision.get("method") == _TOPIC else "nothing to do"
 
 
-def left(decision: Decision) -> str:
+def left(decision: Record) -> str:
     """How many hosts the filters left, and how many each removed."""
     removed_by = Counter(verdict["unit"] for verdict in removed(decision).values())
     number = len(decision.get("hosts", ())) - sum(removed_by.values())
@@ -139,7 +139,7 @@ def left(decision: Decision) -> str:
     return ", ".join(words)
 
 
-def removed(decision: Decision) -> dict[str, Part]:
+def removed(decision: Record) -> dict[str, Record]:
     """The hosts that filters removed, each with the verdict that did."""
     filters = {unit["name"] for unit in ranking.live_units(decision, Kind.FILTER)}
     return {
@@ -150,7 +150,7 @@ def removed(decision: Decision) -> dict[str, Part]:
     }
 
 
-def in_order(decision: Decision) -> list[Part]:
+def in_order(decision: Record) -> list[Record]:
     """The hosts: the best first, those that filters removed last."""
     places, out = ranking.ranking(decision).places, removed(decision)
     return sorted(
@@ -159,11 +159,11 @@ def in_order(decision: Decision) -> list[Part]:
     )
 
 
-def why(decision: Decision) -> dict[str, str]:
+def why(decision: Record) -> dict[str, str]:
     """For a table's cell on each host: ``MaxVms: runs 12 VMs``, or the sum of the host's costs."""
     out, shadows = removed(decision), ranking.shadows(decision)
 
-    def of(host: Part) -> str:
+    def of(host: Record) -> str:
         if host["id"] in out:
             return _said(out[host["id"]])
         if host.get("costs"):
@@ -173,14 +173,14 @@ def why(decision: Decision) -> dict[str, str]:
     return {host["id"]: of(host) for host in decision.get("hosts", ())}
 
 
-def is_plain(decision: Decision) -> bool:
+def is_plain(decision: Record) -> bool:
     """Whether one unit decided all, and gave no reasons: there is nothing to add to its answer."""
     hosts = decision.get("hosts", ())
     said = (each for host in hosts for part in ("verdicts", "costs") for each in host.get(part, ()))
     return len(decision.get("units", ())) < 2 and not any(each.get("reason") for each in said)
 
 
-def host_names(decisions: Iterable[Decision]) -> dict[str, str]:
+def host_names(decisions: Iterable[Record]) -> dict[str, str]:
     """What people call the hosts: id to name, or to the id again where there is no name."""
     found: dict[str, str] = {}
     for decision in decisions:
@@ -189,12 +189,12 @@ def host_names(decisions: Iterable[Decision]) -> dict[str, str]:
     return found
 
 
-def _named(decision: Decision, hosts: Iterable[str]) -> list[str]:
+def _named(decision: Record, hosts: Iterable[str]) -> list[str]:
     names = host_names([decision])
     return [names.get(host, host) for host in hosts]
 
 
-def vm_name(decision: Decision) -> str:
+def vm_name(decision: Record) -> str:
     """What people call the VM of a decision; its id where it has no name."""
     vm = decision.get("vm") or {}
     return str(vm.get("name") or vm.get("id") or "without a name")
@@ -206,7 +206,7 @@ def ordinal(number: int) -> str:
     return f"{number}{'th' if 10 <= number % 100 <= 13 else ending}"
 
 
-def _circumstances(decision: Decision) -> str:
+def _circumstances(decision: Record) -> str:
     properties = ", ".join(
         f"{name}={value}" for name, value in decision.get("properties", {}).items()
     )
@@ -218,7 +218,7 @@ def _circumstances(decision: Decision) -> str:
     return f"{text}; properties {properties}" if properties else text
 
 
-def _of_units(decision: Decision) -> Iterator[Line]:
+def _of_units(decision: Record) -> Iterator[Line]:
     """Units that failed or were not asked, what was put right, and what is wrong besides."""
     for unit in decision.get("units", ()):
         name, ended = unit["name"], unit.get("outcome", "ok")
@@ -234,19 +234,19 @@ def _of_units(decision: Decision) -> Iterator[Line]:
         yield Line(f"problem: {error}", Tone.TROUBLE)
 
 
-def failed_units(decision: Decision) -> list[str]:
+def failed_units(decision: Record) -> list[str]:
     """The units that failed and would have counted."""
     shadows = ranking.shadows(decision)
     units = (unit for unit in decision.get("units", ()) if has_failed(unit))
     return [unit["name"] for unit in units if unit["name"] not in shadows]
 
 
-def has_failed(unit: Part) -> bool:
+def has_failed(unit: Record) -> bool:
     """Whether a unit was called and gave no answer that counts."""
     return unit.get("outcome", "ok") not in ("ok", NOT_ASKED)
 
 
-def _effect(decision: Decision, unit: Part) -> str:
+def _effect(decision: Record, unit: Record) -> str:
     """What it meant for the hosts that a unit failed."""
     if unit.get("mode") == "shadow":
         return "which counts for nothing (shadow)"
@@ -262,7 +262,7 @@ def _effect(decision: Decision, unit: Part) -> str:
 class _Hosts:
     """What is to be told of the hosts, by what follows from the whole decision."""
 
-    def __init__(self, decision: Decision) -> None:
+    def __init__(self, decision: Record) -> None:
         self._in_order = in_order(decision)
         self._removed = removed(decision)
         self._whole = ranking.ranking(decision)
@@ -286,7 +286,7 @@ class _Hosts:
         for line, names in shared.items():
             yield Line(f"{', '.join(names)}: {line.text}", line.tone)
 
-    def _verdicts(self, host: Part, in_full: bool) -> Iterator[Line]:
+    def _verdicts(self, host: Record, in_full: bool) -> Iterator[Line]:
         """What the filters said of a host, and what balances and schedulers gave as a reason.
 
         Args:
@@ -310,7 +310,7 @@ class _Hosts:
             yield Line(f"removed by {_said(removal)}", Tone.BAD)
         yield from reasons
 
-    def _rank(self, host: Part) -> Iterator[Line]:
+    def _rank(self, host: Record) -> Iterator[Line]:
         """``2nd of 3, cost 14 = EvenVms 2 × 4 + Memory 1 × 6; without Memory it would be 1st``."""
         name, whole = host["id"], self._whole
         if name not in whole.totals:
@@ -328,7 +328,7 @@ class _Hosts:
                 ranks.append(f"without {unit} it would be {ordinal(other.places[name])}")
         yield Line("; ".join(ranks), Tone.GOOD if name == whole.best else Tone.PLAIN)
 
-    def _costs(self, host: Part) -> Iterator[Line]:
+    def _costs(self, host: Record) -> Iterator[Line]:
         """The costs of a host that have a reason, and those of units in shadow."""
         for cost in host.get("costs", ()):
             because = _because(cost)
@@ -338,21 +338,21 @@ class _Hosts:
                 yield Line(f"{cost['unit']} costs {cost['cost']}{because}")
 
 
-def _said(verdict: Part) -> str:
+def _said(verdict: Record) -> str:
     """``MaxVms: runs 12 VMs``: a unit, with its reason where it gave one."""
     return f"{verdict['unit']}{_because(verdict)}"
 
 
-def _because(entry: Part) -> str:
+def _because(entry: Record) -> str:
     return f": {entry['reason']}" if entry.get("reason") else ""
 
 
-def _sum(host: Part, shadows: Container[str]) -> str:
+def _sum(host: Record, shadows: Container[str]) -> str:
     """What a host's total is made of."""
     return " + ".join(_share(cost) for cost in host["costs"] if cost["unit"] not in shadows)
 
 
-def _share(cost: Part) -> str:
+def _share(cost: Record) -> str:
     """``EvenVms 2 × 4``: a unit, its factor, the host's cost."""
     counted = cost.get("held", cost["cost"])
     held = f" (held; the unit said {cost['cost']})" if counted != cost["cost"] else ""
@@ -360,7 +360,7 @@ def _share(cost: Part) -> str:
     return f"{cost['unit']} {factor} × {number}{held}"
 
 
-def _decisive(decision: Decision) -> Iterator[Line]:
+def _decisive(decision: Record) -> Iterator[Line]:
     """Which cost functions made the best host the best."""
     best = ranking.ranking(decision).best
     names = host_names([decision])
@@ -382,7 +382,7 @@ def _decisive(decision: Decision) -> Iterator[Line]:
         )
 
 
-def _migrations(decision: Decision, answer: Part) -> str:
+def _migrations(decision: Record, answer: Record) -> str:
     """A balance's answer, or those of a scheduler: VM id to hosts."""
     single = isinstance(answer.get("vm"), str)
     moves = {answer["vm"]: answer.get("hosts", ())} if single else dict(answer)

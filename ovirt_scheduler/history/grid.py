@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Optional
 
 from ovirt_scheduler.history import explanation, ranking
-from ovirt_scheduler.history.ranking import Decision, Part
+from ovirt_scheduler.history.ranking import Record
 from ovirt_scheduler.history.record import NEVER_ASKED
 from ovirt_scheduler.model.units import Kind
 
 _NOTHING = "-"  # a filter that was never asked, a cost function that did not score the host
 
 
-def grid(decisions: Sequence[Decision]) -> tuple[list[str], list[list[str]]]:
+def grid(decisions: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
     """Headings and rows; decisions on the same hosts share a row for each host.
 
     A filter's cell has its verdict, a cost function's its cost before it is multiplied. The best
@@ -38,24 +38,24 @@ def grid(decisions: Sequence[Decision]) -> tuple[list[str], list[list[str]]]:
     return headings + (["TOTAL", "RANK"] if scored else []), rows
 
 
-def columns(decision: Decision) -> list[Part]:
+def columns(decision: Record) -> list[Record]:
     """The units that say something of each host: filters and cost functions."""
     kinds = (Kind.FILTER.words, Kind.COST_FUNCTION.words)
     return [unit for unit in decision.get("units", ()) if unit.get("kind") in kinds]
 
 
-def _heading(unit: Part) -> str:
+def _heading(unit: Record) -> str:
     factor = f" ×{unit['factor']}" if "factor" in unit else ""
     return f"{unit['name']}{factor}{' (shadow)' if unit.get('mode') == 'shadow' else ''}"
 
 
-def said(unit: Part, host: Part) -> Optional[Part]:
+def said(unit: Record, host: Record) -> Optional[Record]:
     """The verdict or the cost that a unit gave of a host; None where it gave none."""
     part = "verdicts" if unit["kind"] == Kind.FILTER.words else "costs"
     return next((each for each in host.get(part, ()) if each["unit"] == unit["name"]), None)
 
 
-def _cells(decision: Decision, unit: Part) -> dict[str, str]:
+def _cells(decision: Record, unit: Record) -> dict[str, str]:
     """Host to what one unit said of it."""
     cells = {}
     for host in decision.get("hosts", ()):

@@ -13,8 +13,8 @@ from typing import Any, Optional
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.units import Kind
 
-Decision = Mapping[str, Any]
-Part = Mapping[str, Any]  # of a decision: a unit, a host, a verdict or a cost
+# A decision as contract 8.1 has it, or of one a unit, a host, a verdict or a cost: to be read.
+Record = Mapping[str, Any]
 
 
 class Ranking:
@@ -32,12 +32,12 @@ class Ranking:
         self.best: Optional[str] = next(iter(self.totals), None)
 
 
-def shadows(decision: Decision) -> set[str]:
+def shadows(decision: Record) -> set[str]:
     """The names of the units in shadow, which count for nothing."""
     return {unit["name"] for unit in decision.get("units", ()) if unit.get("mode") == "shadow"}
 
 
-def live_units(decision: Decision, kind: Kind) -> list[Part]:
+def live_units(decision: Record, kind: Kind) -> list[Record]:
     """The units of a kind that counted, in the order asked for."""
     return [
         unit
@@ -46,7 +46,7 @@ def live_units(decision: Decision, kind: Kind) -> list[Part]:
     ]
 
 
-def ranking(decision: Decision) -> Ranking:
+def ranking(decision: Record) -> Ranking:
     """The hosts by their totals."""
     looking_on, totals = shadows(decision), {}
     for host in decision.get("hosts", ()):
@@ -56,7 +56,7 @@ def ranking(decision: Decision) -> Ranking:
     return Ranking(totals)
 
 
-def put_totals(decision: Decision) -> None:
+def put_totals(decision: Record) -> None:
     """Add to each host with costs their sum, and its rank."""
     found = ranking(decision)
     for host in decision["hosts"]:
@@ -64,7 +64,7 @@ def put_totals(decision: Decision) -> None:
             host["total"], host["rank"] = found.totals[host["id"]], found.places[host["id"]]
 
 
-def without_each(decision: Decision) -> dict[str, Ranking]:
+def without_each(decision: Record) -> dict[str, Ranking]:
     """Each cost function that scored a host, with the ranking that there were without it.
 
     Without the only one that scored, all hosts are equal: they rank in the order given.
@@ -86,7 +86,7 @@ def without_each(decision: Decision) -> dict[str, Ranking]:
     return found
 
 
-def with_shadows(decision: Decision) -> dict[str, Ranking]:
+def with_shadows(decision: Record) -> dict[str, Ranking]:
     """Each cost function in shadow that scored a host, with the ranking that there were with it.
 
     It scores the hosts that it tells a cost of, with the factor that it was named with, or 1.
@@ -101,16 +101,14 @@ def with_shadows(decision: Decision) -> dict[str, Ranking]:
     return found
 
 
-def decisive(decision: Decision) -> dict[str, str]:
+def decisive(decision: Record) -> dict[str, str]:
     """The cost functions without any one of which another host were the best, and that host."""
     best = ranking(decision).best
     others = {name: other.best for name, other in without_each(decision).items()}
     return {name: other for name, other in others.items() if other is not None and other != best}
 
 
-def _shares(
-    decision: Decision, functions: int, counted: Container[str]
-) -> dict[str, dict[str, int]]:
+def _shares(decision: Record, functions: int, counted: Container[str]) -> dict[str, dict[str, int]]:
     """Host to what each cost function of these adds to its total, in a call of so many."""
     return {
         host["id"]: {
@@ -122,7 +120,7 @@ def _shares(
     }
 
 
-def _weighted(cost: Part, functions: int) -> int:
+def _weighted(cost: Record, functions: int) -> int:
     factor = int(cost.get("factor", 1))
     limit = aggregate.bound(factor, functions)
     return factor * max(-limit, min(limit, int(cost["cost"])))

@@ -12,7 +12,7 @@ from typing import Optional
 
 from ovirt_scheduler.history import explanation, query
 from ovirt_scheduler.history.explanation import Line, Tone
-from ovirt_scheduler.history.ranking import Decision
+from ovirt_scheduler.history.ranking import Record
 
 FILTERS, COSTS, BALANCE = "runFilters", "runCostFunctions", "runLoadBalancing"
 
@@ -20,28 +20,28 @@ _NOT_TOLD = "Which host it took, it tells nobody."
 _SECONDS = 120  # for which an engine waits for an answer (contract 1.2): what is later, is another
 
 
-def of_last(decisions: Sequence[Decision]) -> list[Decision]:
+def of_last(decisions: Sequence[Record]) -> list[Record]:
     """The calls of the last placement, the oldest first.
 
     Args:
         decisions: on one VM, the newest first.
     """
-    found: list[Decision] = []
+    found: list[Record] = []
     for decision in decisions:
         if not found or _leads_to(decision, found[0]):
             found.insert(0, decision)
     return found
 
 
-def lines(decisions: Sequence[Decision], host: Optional[str] = None) -> Iterator[Line]:
+def lines(decisions: Sequence[Record], host: Optional[str] = None) -> Iterator[Line]:
     """All that is to be told of calls that belong together.
 
     Args:
         decisions: as ``of_last`` gives them, ``explanation.cleaned``.
         host: the id of a host, of which alone it is told.
     """
-    before: Optional[Decision] = None
-    about: list[Decision] = []
+    before: Optional[Record] = None
+    about: list[Record] = []
     for decision in decisions:
         if before is not None:
             yield from _between(before, decision, host)
@@ -54,7 +54,7 @@ def lines(decisions: Sequence[Decision], host: Optional[str] = None) -> Iterator
             yield from map(Line, _afterwards(last))
 
 
-def _leads_to(decision: Decision, later: Decision) -> bool:
+def _leads_to(decision: Record, later: Record) -> bool:
     seconds = query.moment(later["time"]) - query.moment(decision["time"])
     method, answer = decision.get("method"), decision.get("answer")
     if not 0 <= seconds <= _SECONDS:
@@ -66,7 +66,7 @@ def _leads_to(decision: Decision, later: Decision) -> bool:
     return method == BALANCE and later.get("method") in (FILTERS, COSTS) and moved is not None
 
 
-def _between(before: Decision, after: Decision, host: Optional[str]) -> Iterator[Line]:
+def _between(before: Record, after: Record, host: Optional[str]) -> Iterator[Line]:
     """The hosts that our filters left, and of which the engine asked for no costs."""
     if before.get("method") != FILTERS:
         return
@@ -82,7 +82,7 @@ def _between(before: Decision, after: Decision, host: Optional[str]) -> Iterator
         )
 
 
-def _afterwards(last: Decision) -> Iterator[str]:
+def _afterwards(last: Record) -> Iterator[str]:
     """What was left to the engine, or to who else asked."""
     method, answer = last.get("method"), last.get("answer")
     if last.get("form") == "daemon":
@@ -102,7 +102,7 @@ def _afterwards(last: Decision) -> Iterator[str]:
         yield "Whether it migrates the VM, the engine decides."
 
 
-def _answered(decision: Decision) -> Sequence[str]:
+def _answered(decision: Record) -> Sequence[str]:
     """The hosts that whoever asked was given."""
     answer = decision.get("answer")
     return answer if isinstance(answer, list) else ()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Optional
 
 from ovirt_scheduler.history import explanation, ranking
-from ovirt_scheduler.history.ranking import Decision, Part
+from ovirt_scheduler.history.ranking import Record
 from ovirt_scheduler.history.record import NOT_ASKED
 
 # Seconds: upper ends of the histograms' buckets (contract 9).
@@ -109,7 +109,7 @@ class Tally:
         self._times: dict[str, Histogram] = {}
         self._no_host_left: Counter[str] = Counter()
 
-    def add(self, record: Decision, time: float) -> None:
+    def add(self, record: Record, time: float) -> None:
         """Count a decision.
 
         Args:
@@ -192,7 +192,7 @@ def _copied(tally: UnitTally) -> UnitTally:
     )
 
 
-def _removed(record: Decision) -> Counter[str]:
+def _removed(record: Record) -> Counter[str]:
     """How many hosts each filter removed."""
     return Counter(
         verdict["unit"]
@@ -202,7 +202,7 @@ def _removed(record: Decision) -> Counter[str]:
     )
 
 
-def _add_call(tally: UnitTally, unit: Part, decision: str, time: float) -> None:
+def _add_call(tally: UnitTally, unit: Record, decision: str, time: float) -> None:
     outcome, seconds = unit["outcome"], unit.get("milliseconds", 0.0) / 1000
     failed = outcome != "ok"
     tally.outcomes[outcome, unit.get("mode", "live")] += 1

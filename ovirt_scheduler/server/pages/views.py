@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ovirt_scheduler.history import explanation, grid, ranking
-from ovirt_scheduler.history.ranking import Decision, Part
+from ovirt_scheduler.history.ranking import Record
 
 View = dict[str, Any]
 
@@ -46,12 +46,12 @@ def templates(folder: Path) -> Any:
     )
 
 
-def summaries(decisions: Iterable[Decision]) -> list[View]:
+def summaries(decisions: Iterable[Record]) -> list[View]:
     """A row of a list of decisions for each."""
     return [explanation.cleaned(_summary(decision)) for decision in decisions]
 
 
-def decision(of: Decision) -> View:
+def decision(of: Record) -> View:
     """All that the page of one decision shows."""
     found = ranking.ranking(of)
     columns = grid.columns(of)
@@ -70,7 +70,7 @@ def decision(of: Decision) -> View:
     return cast("View", explanation.cleaned(view))
 
 
-def _summary(of: Decision) -> View:
+def _summary(of: Record) -> View:
     failed = explanation.failed_units(of)
     bad = failed or of.get("errors") or (of.get("hosts") and of.get("answer") == [])
     return {
@@ -85,7 +85,7 @@ def _summary(of: Decision) -> View:
     }
 
 
-def _row(host: Part, columns: Sequence[Part], found: ranking.Ranking) -> View:
+def _row(host: Record, columns: Sequence[Record], found: ranking.Ranking) -> View:
     """What was said of a host, in a table whose columns are units."""
     return {
         "host": host.get("name") or host["id"],
@@ -96,7 +96,7 @@ def _row(host: Part, columns: Sequence[Part], found: ranking.Ranking) -> View:
     }
 
 
-def failures(decisions: Iterable[Decision], name: str) -> list[View]:
+def failures(decisions: Iterable[Record], name: str) -> list[View]:
     """The calls of a unit that failed, as its page and its JSON show them."""
     found = [
         {

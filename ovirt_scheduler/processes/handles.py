@@ -52,8 +52,9 @@ _SERIALS = itertools.count(1)
 
 
 def lacking(wanted: str, error: OSError) -> str:
-    """The message of an error for want of descriptors or memory."""
-    return f"{wanted} cannot be had: {error.strerror}"
+    """The message of an error for want of descriptors or memory, or of a file to run."""
+    file = f"{error.filename}: " if error.filename else ""
+    return f"{wanted} cannot be had: {file}{error.strerror}"
 
 
 class Worker:
@@ -189,7 +190,9 @@ class Zygote:
         try:
             self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         except OSError as error:
-            raise ExecutorUnavailable(lacking("a zygote", error)) from None
+            raise ExecutorUnavailable(
+                lacking("the process that starts those of plugins", error)
+            ) from None
         # One that is stopped takes no messages, and must not stop who has one for it.
         self._control.setsockopt(
             socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(_OBEY_SECONDS), 0)
@@ -199,7 +202,9 @@ class Zygote:
                 self._process = interpreter.start_zygote(theirs.fileno(), user)
             except OSError as error:
                 self._control.close()
-                raise ExecutorUnavailable(lacking("a zygote", error)) from None
+                raise ExecutorUnavailable(
+                    lacking("the process that starts those of plugins", error)
+                ) from None
         # A thread may be about to send there when the zygote ends: were it closed then, its number
         # could be another socket's.
         weakref.finalize(self, self._control.close)

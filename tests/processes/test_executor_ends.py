@@ -273,3 +273,13 @@ def test_closing_tells_of_no_single_process(unit_named, tmp_path, caplog):
     assert only(closing.run(job_of([unit]))).value == HOSTS
     closing.close()
     assert "closes.py is ended" not in caplog.text  # that of others may say that of their own
+
+
+def test_an_interpreter_that_cannot_be_run_is_named(monkeypatch, tmp_path):
+    """As where another user installed it; whoever reads that knows what to mend."""
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    told = (
+        f"^the process that starts those of plugins cannot be had: {tmp_path}/python: No such file"
+    )
+    with pytest.raises(ExecutorUnavailable, match=told):
+        Executor(parallel=1, max_waiting=1).start()

@@ -18,8 +18,6 @@ _MOST_HINTS = 4  # unknown names of a call for which the nearest is looked for
 
 Key = tuple[Kind, str]
 
-UnitCalls = list[tuple[WantedUnit, UnitCall]]
-
 
 class Chosen(NamedTuple):
     """The units of one kind for a request: those to call, and what is wrong with others.
@@ -34,10 +32,10 @@ class Chosen(NamedTuple):
     """
 
     wanted: tuple[WantedUnit, ...]
-    calls: UnitCalls
+    calls: list[UnitCall]
     errors: dict[str, tuple[str, ...]]
     rejected: bool
-    shadows: UnitCalls
+    shadows: list[UnitCall]
 
 
 class Outdated(NamedTuple):
@@ -149,12 +147,13 @@ class Catalogue:
         in_shadow = {name: unit for (its, name), unit in self.shadows.items() if its is kind}
         looking = {each.name: each for each in reversed(wanted) if each.name in in_shadow}
         shadows = [
-            (looking.get(name, WantedUnit(name)),
-             UnitCall(unit, properties if name in looking else {}))
+            UnitCall(unit, properties, looking[name].factor)
+            if name in looking
+            else UnitCall(unit, {})
             for name, unit in in_shadow.items()
-        ]  # fmt: skip
+        ]
         live = tuple(each for each in wanted if each.name not in looking)
-        calls: UnitCalls = []
+        calls: list[UnitCall] = []
         errors: dict[str, tuple[str, ...]] = {}
         rejected = False
         named: dict[str, WantedUnit] = {}
@@ -167,7 +166,7 @@ class Catalogue:
         for each in named.values():
             try:
                 unit = self.wanted(kind, each.name, len(errors) < _MOST_HINTS)
-                calls.append((each, UnitCall(unit, properties)))
+                calls.append(UnitCall(unit, properties, each.factor))
             except UnknownUnit as error:
                 if strict:
                     raise

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Callable, Optional
 
-from ovirt_scheduler.catalogue.snapshot import Catalogue, UnitCalls
+from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.decisions import engine_data, log
 from ovirt_scheduler.decisions.selections import Selections
 from ovirt_scheduler.decisions.service import Service, unit_errors
-from ovirt_scheduler.decisions.shadows import Look
 from ovirt_scheduler.errors import UnknownUnit
 from ovirt_scheduler.history import recording
 from ovirt_scheduler.model import aggregate, near
@@ -32,7 +31,7 @@ from ovirt_scheduler.model.drivers import (
     Migrations,
     StatusChange,
 )
-from ovirt_scheduler.model.requests import Caller, WantedUnit
+from ovirt_scheduler.model.requests import Caller
 from ovirt_scheduler.model.tasks import EngineReplies, Returns
 from ovirt_scheduler.model.units import Kind, UnitCall
 
@@ -237,8 +236,8 @@ class DriverService(Service):
         self,
         request: DriverRequest,
         begun: float,
-        filters: Sequence[tuple[WantedUnit, UnitCall]] = (),
-        costs: Sequence[tuple[WantedUnit, UnitCall]] = (),
+        filters: Sequence[UnitCall] = (),
+        costs: Sequence[UnitCall] = (),
     ) -> DriverJob:
         """A request's job.
 
@@ -250,12 +249,11 @@ class DriverService(Service):
             request,
             begun + self.request_timeout,
             selected=self.selections.last(request.driver.name),
-            filters=tuple(call for _, call in filters),
-            cost_functions=tuple(call for _, call in costs),
-            wanted_costs=tuple(wanted for wanted, _ in costs),
+            filters=tuple(filters),
+            cost_functions=tuple(costs),
         )
 
-    def _keep(self, decision: DriverDecision, job: DriverJob, looks: Sequence[Look] = ()) -> None:
+    def _keep(self, decision: DriverDecision, job: DriverJob, looks: Sequence[Job] = ()) -> None:
         if self.shadows is not None:
             inputs = None
             if job.request.defined:  # arguments of a topic's methods are not kept
@@ -292,34 +290,30 @@ def _log_calls(request: DriverRequest, execution: DriverExecution) -> None:
 
 
 def _looks(
-    shadows: UnitCalls, job: DriverJob, execution: DriverExecution, left: tuple[str, ...]
-) -> list[Look]:
+    shadows: Sequence[UnitCall], job: DriverJob, execution: DriverExecution, left: tuple[str, ...]
+) -> list[Job]:
     """The calls of units in shadow.
 
     Args:
         left: the hosts that the filters left, which alone cost functions are asked about.
     """
     return [
-        (
-            wanted,
-            Job(
-                call.unit.kind,
-                (call,),
-                job.request.subjects.hosts if call.unit.kind is Kind.FILTER else left,
-                job.request.subjects.vm,
-                job.deadline,
-                strict=False,
-                packs=execution.packs,
-            ),
+        Job(
+            call.unit.kind,
+            (call,),
+            job.request.subjects.hosts if call.unit.kind is Kind.FILTER else left,
+            job.request.subjects.vm,
+            job.deadline,
+            strict=False,
+            packs=execution.packs,
         )
-        for wanted, call in shadows
+        for call in shadows
     ]
 
 
 def _left(job: DriverJob, execution: DriverExecution) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The hosts that the filters left, and the errors that belong to no single policy unit."""
-    policies = [call.unit.on_failure for call in job.filters]
-    left, of_filters = aggregate.filtered(execution.hosts, execution.filters, policies)
-    wanted = job.wanted_costs
-    _, _, of_costs = aggregate.summed(wanted, execution.cost_functions, len(wanted))
+    left, of_filters = aggregate.filtered(execution.hosts, execution.filters, job.filters)
+    costs = job.cost_functions
+    _, _, of_costs = aggregate.summed(costs, execution.cost_functions, len(costs))
     return left, (*of_filters, *of_costs)

@@ -19,7 +19,7 @@ from ovirt_scheduler.model.decisions import Decision
 from ovirt_scheduler.model.drivers import DriverDecision
 from ovirt_scheduler.model.results import CallResult, Migration, Outcome
 from ovirt_scheduler.model.tasks import Returns
-from ovirt_scheduler.model.units import Kind, OnFailure, PolicyUnit
+from ovirt_scheduler.model.units import Kind, OnFailure, PolicyUnit, UnitCall
 
 _log = logging.getLogger(__name__)
 _failures = Failures()
@@ -66,8 +66,7 @@ def summary(decision: AnyDecision) -> str:
         return _driver_summary(decision)
     hosts, answer = len(decision.execution.hosts), decision.answer
     if decision.request.kind is Kind.FILTER:
-        policies = [call.unit.on_failure for _, call in decision.calls]
-        return _left(hosts, decision.results, policies)
+        return _left(hosts, decision.results, decision.calls)
     if isinstance(answer, Migration):
         return f"{hosts} hosts: {len(answer.hosts) or 'any'} to migrate to"
     if decision.request.kind is Kind.BALANCE:
@@ -77,8 +76,7 @@ def summary(decision: AnyDecision) -> str:
 
 def _driver_summary(decision: DriverDecision) -> str:
     execution, answer = decision.execution, decision.answer
-    policies = [call.unit.on_failure for _, call in decision.filters]
-    left = _left(len(execution.hosts), execution.filters, policies)
+    left = _left(len(execution.hosts), execution.filters, decision.filters)
     if decision.request.defined is None or decision.failure is not None:
         return left
     if isinstance(answer, Mapping):
@@ -88,12 +86,13 @@ def _driver_summary(decision: DriverDecision) -> str:
     return f"{left}; chosen {_named(answer[0], execution.names) if answer else 'none'}"
 
 
-def _left(hosts: int, filters: Sequence[CallResult], policies: Sequence[OnFailure]) -> str:
+def _left(hosts: int, filters: Sequence[CallResult], calls: Sequence[UnitCall]) -> str:
     """How many hosts filters left, and which removed how many."""
     left = hosts
     removals = []
-    for result, policy in zip(filters, policies):
-        kept = len(result.value) if result.ok else 0 if policy is OnFailure.REJECT else left
+    for result, call in zip(filters, calls):
+        rejects = call.unit.on_failure is OnFailure.REJECT
+        kept = len(result.value) if result.ok else 0 if rejects else left
         if kept < left:
             removals.append((Name(result.unit), left - kept))
         left = kept

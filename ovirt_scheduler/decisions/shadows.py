@@ -22,7 +22,7 @@ from ovirt_scheduler.history.record import AnyDecision
 from ovirt_scheduler.history.recording import Inputs
 from ovirt_scheduler.history.store import History
 from ovirt_scheduler.model.decisions import Job, ShadowCall
-from ovirt_scheduler.model.requests import Document, WantedUnit
+from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.executor import Executor
 
 _log = logging.getLogger(__name__)
@@ -30,7 +30,6 @@ _log = logging.getLogger(__name__)
 _MOST_WAITING = 32  # decisions whose shadows are not called yet
 _MOST_BYTES = 128 << 20  # of memory that these and their documents keep, about
 
-Look = tuple[WantedUnit, Job]  # of one call
 AddEngine = Callable[[Job], tuple[Job, tuple[str, ...]]]
 
 
@@ -53,14 +52,14 @@ class Shadows:
         self,
         decision: AnyDecision,
         inputs: Optional[Inputs],
-        looks: Sequence[Look],
+        looks: Sequence[Job],
         add_engine: AddEngine,
     ) -> None:
         """Call units in shadow once the answer is out, and keep the decision then.
 
         Args:
             inputs: what the decision was made on, where that is known.
-            looks: the calls. Without any the decision is kept at once.
+            looks: of one call each. Without any the decision is kept at once.
             add_engine: adds to a job what the engine knows.
         """
         put = partial(self._put, decision, inputs, looks, add_engine)
@@ -82,10 +81,10 @@ class Shadows:
         self,
         decision: AnyDecision,
         inputs: Optional[Inputs],
-        looks: Sequence[Look],
+        looks: Sequence[Job],
         add_engine: AddEngine,
     ) -> None:
-        size = record.size(decision) + max(_size(job) for _, job in looks)
+        size = record.size(decision) + max(map(_size, looks))
 
         def run() -> None:
             made = decision
@@ -107,15 +106,15 @@ class Shadows:
                 self._thread.submit(run)
         if not put:
             why = "in shadow, and too many decisions wait for theirs"
-            ended = [ShadowCall(wanted, job.calls[0], problem=why) for wanted, job in looks]
+            ended = [ShadowCall(job.calls[0], problem=why) for job in looks]
             self._history.keep(replace(decision, shadows=tuple(ended)), inputs)
 
     def _called(
-        self, decision: AnyDecision, looks: Sequence[Look], add_engine: AddEngine
+        self, decision: AnyDecision, looks: Sequence[Job], add_engine: AddEngine
     ) -> AnyDecision:
         ended: list[ShadowCall] = []
         secret = decision.secret
-        for wanted, job in looks:
+        for job in looks:
             (call,) = job.calls
             problem, result = "in shadow, and no place was free", None
             try:
@@ -131,7 +130,7 @@ class Shadows:
             if result is not None:
                 request_id = decision.request.caller.request_id
                 log.log_shadow(request_id, call.unit, result, execution.hosts)
-            ended.append(ShadowCall(wanted, call, result, problem))
+            ended.append(ShadowCall(call, result, problem))
         return replace(decision, shadows=tuple(ended), secret=secret)
 
 

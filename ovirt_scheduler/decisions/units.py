@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Optional
 
-from ovirt_scheduler.catalogue.snapshot import UnitCalls
 from ovirt_scheduler.decisions import engine_data, log
 from ovirt_scheduler.decisions.service import Service, unit_errors
 from ovirt_scheduler.history import recording
@@ -22,7 +22,7 @@ from ovirt_scheduler.model.drivers import Subjects
 from ovirt_scheduler.model.requests import AnswerForm, Request
 from ovirt_scheduler.model.results import Answer, CallResult
 from ovirt_scheduler.model.tasks import EngineReplies
-from ovirt_scheduler.model.units import Kind, PolicyUnit
+from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class UnitService(Service):
         log.log_left_out(request_id, request.kind.words, left_out)
         job = Job(
             kind=request.kind,
-            calls=tuple(call for _, call in calls),
+            calls=tuple(calls),
             hosts=() if rejected else request.hosts,
             vm=request.vm,
             strict=strict,
@@ -86,11 +86,11 @@ class UnitService(Service):
         )
         if self.shadows is not None:
             inputs = recording.inputs(Subjects(request.hosts, vm=request.vm), job.replies, {})
+            given, packs = request.hosts, execution.packs
             looks = [
-                (wanted, replace(job, calls=(call,), hosts=request.hosts, strict=False,
-                                 packs=execution.packs))
-                for wanted, call in shadows
-            ]  # fmt: skip
+                replace(job, calls=(call,), hosts=given, strict=False, packs=packs)
+                for call in shadows
+            ]
             add_engine = partial(engine_data.add_for_units, inventory=self.inventory)
             self.shadows.call(decision, inputs, looks, add_engine)
         log.log_decision(decision)
@@ -108,15 +108,13 @@ class UnitService(Service):
 
 
 def _answer(
-    request: Request, calls: UnitCalls, execution: Execution
+    request: Request, calls: Sequence[UnitCall], execution: Execution
 ) -> tuple[Answer, tuple[CallResult, ...], tuple[str, ...]]:
     """The answer, the results as they count for it, and the errors of no single unit."""
     results = execution.results
     if request.kind is Kind.FILTER:
-        policies = [call.unit.on_failure for _, call in calls]
-        kept, errors = aggregate.filtered(execution.hosts, results, policies)
+        kept, errors = aggregate.filtered(execution.hosts, results, calls)
         return kept, results, errors
     if request.kind is Kind.BALANCE:
         return next((result.value for result in results), None), results, ()
-    wanted = [wanted for wanted, _ in calls]
-    return aggregate.summed(wanted, results, len({each.name for each in request.wanted}))
+    return aggregate.summed(calls, results, len({each.name for each in request.wanted}))

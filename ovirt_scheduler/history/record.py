@@ -210,20 +210,21 @@ def _ids(hosts: Hosts) -> tuple[str, ...]:
 def _asked_in_shadow(shadows: Sequence[ShadowCall]) -> list[_Asked]:
     return [
         _Asked(
-            each.wanted, each.call.unit.kind.words, each.call, each.result, each.problem, "shadow"
+            WantedUnit(call.unit.name, call.factor), call.unit.kind.words, call, result, problem,
+            "shadow",
         )
-        for each in shadows
-    ]
+        for call, result, problem in shadows
+    ]  # fmt: skip
 
 
 def _asked(
     kind: Kind,
     wanted: Sequence[WantedUnit],
-    calls: Sequence[tuple[WantedUnit, UnitCall]],
+    calls: Sequence[UnitCall],
     results: Sequence[CallResult],
     problems: Mapping[str, Sequence[str]],
 ) -> list[_Asked]:
-    called = {call.unit.name: call for _, call in calls}
+    called = {call.unit.name: call for call in calls}
     ended = {result.unit: result for result in results}
     named: dict[str, WantedUnit] = {}
     for each in wanted:

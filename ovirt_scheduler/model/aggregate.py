@@ -11,9 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ovirt_scheduler.model.requests import WantedUnit
 from ovirt_scheduler.model.results import CallResult
-from ovirt_scheduler.model.units import OnFailure
+from ovirt_scheduler.model.units import OnFailure, UnitCall
 
 ALL_FILTERS_FAILED = "all filters failed"
 
@@ -37,19 +36,19 @@ def narrow(left: Ids, result: CallResult, on_failure: OnFailure) -> Ids:
 
 
 def filtered(
-    hosts: Ids, results: Sequence[CallResult], on_failure: Sequence[OnFailure]
+    hosts: Ids, results: Sequence[CallResult], calls: Sequence[UnitCall]
 ) -> tuple[Ids, Ids]:
     """The answer of a chain of filters, and the errors that belong to no single one.
 
     Args:
         hosts: of the request.
         results: of the filters that ran, in their order.
-        on_failure: of all filters asked for, in the same order.
+        calls: of all filters asked for, in the same order.
     """
     left = hosts
-    for result, policy in zip(results, on_failure):
-        left = narrow(left, result, policy)
-    all_ran = bool(results) and len(results) == len(on_failure)  # none rejected all hosts before
+    for result, call in zip(results, calls):
+        left = narrow(left, result, call.unit.on_failure)
+    all_ran = bool(results) and len(results) == len(calls)  # none rejected all hosts before
     every_one_failed = all_ran and not any(result.ok for result in results)
     return left, (ALL_FILTERS_FAILED,) if every_one_failed else ()
 
@@ -85,13 +84,13 @@ def held(costs: Mapping[str, int], factor: int, functions: int) -> tuple[Mapping
 
 
 def summed(
-    wanted: Sequence[WantedUnit], results: Sequence[CallResult], functions: int
+    calls: Sequence[UnitCall], results: Sequence[CallResult], functions: int
 ) -> tuple[dict[str, int], tuple[CallResult, ...], tuple[str, ...]]:
     """The weighted sum of the costs, each held within its bound (contract 3.6).
 
     Args:
-        wanted: those that were called, with their factors.
-        results: of them, in the same order.
+        calls: of the functions, with their factors.
+        results: of these calls, in the same order.
         functions: how many the call names, with those that do not exist.
 
     Returns:
@@ -99,17 +98,17 @@ def summed(
     """
     counted: list[CallResult] = []
     errors: list[str] = []
-    for unit, result in zip(wanted, results):
+    for call, result in zip(calls, results):
         if not result.ok:
             counted.append(result)
             continue
-        within, beyond = held(result.value, unit.factor, functions)
+        within, beyond = held(result.value, call.factor, functions)
         if beyond:
-            limit = bound(unit.factor, functions)
-            errors.append(f"{unit.name}: a cost beyond {limit} either way was held there")
+            limit = bound(call.factor, functions)
+            errors.append(f"{call.unit.name}: a cost beyond {limit} either way was held there")
         counted.append(replace(result, value=within) if beyond else result)
     total = weighted_sum(
-        [result.value or {} for result in counted], [unit.factor for unit in wanted]
+        [result.value or {} for result in counted], [call.factor for call in calls]
     )
     return total, tuple(counted), tuple(dict.fromkeys(errors))
 

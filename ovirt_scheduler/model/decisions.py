@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Optional
 
 from ovirt_scheduler.model.plugins import NO_ENGINE, Engine
-from ovirt_scheduler.model.requests import Hosts, Request, Vm, WantedUnit
+from ovirt_scheduler.model.requests import Hosts, Request, Vm
 from ovirt_scheduler.model.results import Answer, CallResult
 from ovirt_scheduler.model.tasks import EngineReplies, Pack, Role
 from ovirt_scheduler.model.units import Kind, UnitCall
@@ -31,7 +31,6 @@ class Job:
 class ShadowCall(NamedTuple):
     """A call of a unit in shadow, after the answer (contract 10.4)."""
 
-    wanted: WantedUnit
     call: UnitCall
     result: Optional[CallResult] = None  # None: it was not called
     problem: str = ""  # why it was not
@@ -59,7 +58,7 @@ class Decision:
     answer: Answer
     errors: tuple[str, ...] = ()
     unit_errors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    calls: tuple[tuple[WantedUnit, UnitCall], ...] = ()
+    calls: tuple[UnitCall, ...] = ()
     time: float = 0.0  # when it was asked for, in seconds since 1970
     seconds: float = 0.0  # that it took
     secret: str = ""  # the token for the engine that plugins were given

@@ -179,7 +179,6 @@ class DriverJob:
     engine: Engine = NO_ENGINE
     filters: tuple[UnitCall, ...] = ()
     cost_functions: tuple[UnitCall, ...] = ()
-    wanted_costs: tuple[WantedUnit, ...] = ()  # each cost function's factor
     selected: tuple[str, ...] = ()  # the last selection
 
 
@@ -217,8 +216,8 @@ class DriverDecision:
     answer: DriverAnswer  # where there is none of the driver's: that nothing is to be done
     errors: tuple[str, ...] = ()
     unit_errors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    filters: tuple[tuple[WantedUnit, UnitCall], ...] = ()  # those that were to be called
-    cost_functions: tuple[tuple[WantedUnit, UnitCall], ...] = ()
+    filters: tuple[UnitCall, ...] = ()  # those that were to be called
+    cost_functions: tuple[UnitCall, ...] = ()
     time: float = 0.0  # when it was asked for, in seconds since 1970
     seconds: float = 0.0  # that it took
     secret: str = ""  # the token for the engine that plugins were given

@@ -78,3 +78,4 @@ class UnitCall:
 
     unit: PolicyUnit
     properties: Mapping[str, str]
+    factor: int = 1  # of a cost function

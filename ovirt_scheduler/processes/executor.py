@@ -234,14 +234,13 @@ class Executor:
             if job.request.strict:
                 self._refuse([*filters, *costs, method], job.deadline, parallel)
             filtered = self._filtered(job.filters, filters, job.deadline) if inputs.hosts else []
-            policies = [call.unit.on_failure for call in job.filters]
-            left, _ = aggregate.filtered(inputs.hosts, filtered, policies)
+            left, _ = aggregate.filtered(inputs.hosts, filtered, job.filters)
             scored: list[CallResult] = []
             total: Mapping[str, int] = {}
             if left:
                 costs = [replace(call, inputs=replace(inputs, hosts=left)) for call in costs]
                 scored = make_calls(self._pool, costs, job.deadline, parallel)
-                total, _, _ = aggregate.summed(job.wanted_costs, scored, len(job.wanted_costs))
+                total, _, _ = aggregate.summed(job.cost_functions, scored, len(costs))
             execution = DriverExecution(
                 inputs.hosts, tuple(filtered), tuple(scored), problems,
                 vm=inputs.vm, names=inputs.names, packs=packs_of(job.request.subjects, inputs),

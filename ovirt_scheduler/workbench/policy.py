@@ -136,8 +136,8 @@ class Policy:
         self._note(decision, self._selector.name)
         self.asked.add(vm.id)
         execution = decision.execution
-        policies = [call.unit.on_failure for _, call in decision.filters]
-        self.accepted.update(aggregate.filtered(execution.hosts, execution.filters, policies)[0])
+        left, _ = aggregate.filtered(execution.hosts, execution.filters, decision.filters)
+        self.accepted.update(left)
         answer = cast("tuple[str, ...]", decision.answer)
         return (answer[0], "") if answer else (None, log.summary(decision))
 

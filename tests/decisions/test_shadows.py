@@ -20,7 +20,7 @@ from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.store import FILE, History, Reader
 from ovirt_scheduler.model.decisions import Decision, Execution
 from ovirt_scheduler.model.plugins import EngineAccess
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Request, WantedUnit
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Request
 from ovirt_scheduler.model.units import Kind, OnFailure
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings import config
@@ -337,7 +337,7 @@ def test_the_token_that_it_is_given_is_in_no_record(executor, unit_named, tmp_pa
     shadows.call(
         Decision(request, Execution(HOSTS, None, ()), (), HOSTS, time=time.time()),
         None,
-        [(WantedUnit(unit.name), job_of([unit], strict=False))],
+        [job_of([unit], strict=False)],
         lambda job: (dataclasses.replace(job, engine=access), ()),
     )
     assert history.waiting == 0  # the answer is not out yet

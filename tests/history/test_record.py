@@ -181,7 +181,7 @@ def test_a_record_of_many_filters_takes_little_for_each_verdict():
         Execution(
             hosts, "vm", tuple(CallResult(each.name, Outcome.OK, hosts) for each in wanted)
         ),
-        (), hosts, calls=tuple(zip(wanted, (UnitCall(unit, {}) for unit in units))),
+        (), hosts, calls=tuple(UnitCall(unit, {}) for unit in units),
     )  # fmt: skip
     tracemalloc.start()
     made = records_of.of(decision)

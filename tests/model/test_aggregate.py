@@ -8,8 +8,9 @@ from fractions import Fraction
 import pytest
 
 from ovirt_scheduler.model import aggregate
+from ovirt_scheduler.model.plugins import Limits, PluginCode
 from ovirt_scheduler.model.results import CallResult, Outcome
-from ovirt_scheduler.model.units import OnFailure
+from ovirt_scheduler.model.units import Kind, OnFailure, PolicyUnit, UnitCall
 
 GIVEN = ("a", "b", "c")
 IGNORE, REJECT = OnFailure.IGNORE, OnFailure.REJECT
@@ -60,7 +61,12 @@ def test_a_failed_filter_is_left_out_unless_it_rejects(result, on_failure, left)
 )
 def test_a_chain_of_filters_comes_to_what_is_left(results, on_failure, expected):
     """Where every one failed that is told, and the hosts are those given (contract 4.1, 4.2)."""
-    assert aggregate.filtered(GIVEN, results, on_failure) == expected
+    code, limits = PluginCode("plugin", "/", ()), Limits(1, 1, 1, 1)
+    calls = [
+        UnitCall(PolicyUnit("unit", Kind.FILTER, "", code, "", limits, on_failure=each), {})
+        for each in on_failure
+    ]
+    assert aggregate.filtered(GIVEN, results, calls) == expected
 
 
 @pytest.mark.parametrize(

@@ -149,8 +149,7 @@ class Inventory:
         Raises:
             EngineUnavailable: as for ``look_up``.
         """
-        query = {"max": 1} if after is None else {"from": after, "max": events.MOST}
-        document = self._now(f"/events?{urlencode(query)}", deadline, events.MOST_BYTES).data
+        document = self._events(after, deadline)
         news = events.read(document)
         self._latest_event = after if news.latest is None else news.latest
         if after is None:
@@ -172,10 +171,12 @@ class Inventory:
         """
         after = self._latest_event
         if after is not None and len(self.migration_times.seconds(vms)) < len(vms):
-            query = urlencode({"from": after, "max": events.MOST})
-            document = self._now(f"/events?{query}", deadline, events.MOST_BYTES).data
-            self.migration_times.take_in(document)
+            self.migration_times.take_in(self._events(after, deadline))
         return self.migration_times.seconds(vms)
+
+    def _events(self, after: Optional[int], deadline: float) -> bytes:
+        query = {"max": 1} if after is None else {"from": after, "max": events.MOST}
+        return self._now(f"/events?{urlencode(query)}", deadline, events.MOST_BYTES).data
 
     def _now(self, path: str, deadline: float, most: int = MOST_BYTES) -> Document:
         """What the engine answers there, in so many bytes at most. It is not kept.

@@ -24,7 +24,7 @@ _NEEDED = (
 # What is put back by another way.
 _ELSEWHERE = {"os.environ", "time.tzname", "time.timezone", "time.altzone", "time.daylight"}
 _PACKAGE = __name__.partition(".")[0]
-_zip, _view = zip, memoryview  # bound before a plugin could put others in their place
+_zip, _view, _len = zip, memoryview, len  # bound before a plugin could put others in their place
 # Modules whose classes are looked at, too: entities and connections are made of them.
 _SDK = ("ovirtsdk4", "ovirtsdk4.service", "ovirtsdk4.services", "ovirtsdk4.types")
 
@@ -151,7 +151,7 @@ class LoadedModules:
     def _touched(self, most: Optional[int] = None) -> list[_Globals]:
         """Of the first so many: what was changed since, even where it was changed back."""
         now = self._versions(most)
-        seen = self._seen[: len(now)]
+        seen = self._seen[: _len(now)]
         if now == seen:
             return []
         pairs = _zip(self._watched, _one_by_one(now), _one_by_one(seen))

@@ -201,12 +201,7 @@ class Assembly:
         return ClusterThreads(clusters, inventory)
 
     def _server_settings(self, settings: Settings) -> ServerSettings:
-        if not settings.ssl_client_ca and not is_loopback(settings.listening_address):
-            _log.warning(
-                "whoever reaches %(address)s may call: allow_unauthenticated = true; ssl_client_ca "
-                "lets in only clients whose certificates it signed",
-                {"address": settings.listening_address},
-            )
+        _warn(settings)
         return ServerSettings(
             address=settings.listening_address,
             port=settings.listening_port,
@@ -280,6 +275,23 @@ class Assembly:
         if settings.ssl_client_ca is not None:
             admitted = Clients(settings.ssl_client_ca, settings.ssl_allowed_clients)
         return tls_context(certificate, key, admitted)
+
+
+def _warn(settings: Settings) -> None:
+    """Tell what the daemon goes on with, and what somebody should know of."""
+    if not settings.ssl_client_ca and not is_loopback(settings.listening_address):
+        _log.warning(
+            "whoever reaches %(address)s may call: allow_unauthenticated = true; ssl_client_ca "
+            "lets in only clients whose certificates it signed",
+            {"address": settings.listening_address},
+        )
+    try:
+        if settings.engine is not None:
+            settings.engine.password()
+    except ConfigError as error:
+        _log.warning(
+            "the engine cannot be asked: %(reason)s", {"reason": str(error), "file": error.file}
+        )
 
 
 def _lock(state: Path) -> Optional[int]:

@@ -243,6 +243,17 @@ def test_a_key_of_its_own_making_that_others_may_read_stops_the_start(tmp_path):
     assert f"{files.key}: can be read by everybody; mend it: chmod 600 {files.key}" in ended.stderr
 
 
+def test_a_password_that_cannot_be_read_is_told_at_the_start(tmp_path, start_daemon):
+    """Not only when the engine is first asked; the daemon goes on, as the file may come later."""
+    settings = (
+        "ssl = false\n[engine]\nurl = https://localhost:1/ovirt-engine/api\n"
+        f"username = a@internal\npassword_file = {tmp_path}/password"
+    )
+    log = start_daemon(settings=settings).log
+    told = f"WARNING the engine cannot be asked: {tmp_path}/password: cannot be read: No such file"
+    assert log.count(told) == 1
+
+
 def test_settings_that_cannot_be_put_to_use_leave_all_as_it_was(tmp_path, monkeypatch):
     """All is made before anything is replaced, and before clusters are let be."""
     password = tmp_path / "password"

@@ -12,11 +12,7 @@ import functools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from http import HTTPStatus
-from re import Pattern
-from typing import (
-    NamedTuple,
-    Optional,
-)
+from typing import Callable, NamedTuple, Optional
 from urllib.parse import parse_qs, urlsplit
 from xml.etree.ElementTree import Element, ParseError, SubElement, fromstring, tostring
 
@@ -64,31 +60,6 @@ class _Place(NamedTuple):
     found: list[Element]
     parts: Sequence[str] = ()  # what each entity has a collection of
     one: bool = False
-
-
-class _Term(NamedTuple):
-    """One condition of a search."""
-
-    key: str
-    equal: bool
-    value: Pattern[str]
-
-    @classmethod
-    def read(cls, text: str) -> _Term:
-        """Read one such as ``status=up``.
-
-        Raises:
-            Unknown: it is none.
-        """
-        parsed = _TERM.fullmatch(text)
-        if parsed is None or parsed[1] not in _KEYS:
-            raise Unknown(f"cannot search for {text!r}; it takes NAME=VALUE of {', '.join(_KEYS)}")
-        pattern = re.compile(fnmatch.translate(parsed[3]), re.IGNORECASE)
-        return cls(parsed[1], parsed[2] == "=", pattern)
-
-    def fits(self, values: Mapping[str, list[str]]) -> bool:
-        """Whether an entity is one that is looked for."""
-        return any(map(self.value.match, values[self.key])) == self.equal
 
 
 class MadeCluster:
@@ -288,14 +259,14 @@ class MadeCluster:
         """Those that a search such as ``host=lynx and status=up sortby name page 2`` looks for."""
         terms, key, direction, page = (each or "" for each in _ORDER.fullmatch(search).groups())  # type: ignore[union-attr]  # it takes anything
         if terms:
-            either = [[*map(_Term.read, _AND.split(part))] for part in _OR.split(terms)]
+            either = [[*map(_term, _AND.split(part))] for part in _OR.split(terms)]
             found = [
                 each
                 for each in found
-                if any(all(term.fits(self._values(each)) for term in terms) for terms in either)
+                if any(all(fits(self._values(each)) for fits in every) for every in either)
             ]
         if key:
-            _Term.read(f"{key}=")
+            _term(f"{key}=")
             descending = direction.lower() == "desc"
             found = sorted(found, key=lambda each: self._values(each)[key], reverse=descending)
         size = int(most) if _NUMBER.fullmatch(most) else (_PAGE if page else len(found))
@@ -317,6 +288,20 @@ class MadeCluster:
                 ids = [each.get("id", "") for each in element.findall(key)[:1]]
                 values[key] = [self._names[key].get(each, "") for each in ids]
         return values
+
+
+def _term(text: str) -> Callable[[Mapping[str, list[str]]], bool]:
+    """What tells whether an entity, by its values, fits a condition such as ``status=up``.
+
+    Raises:
+        Unknown: it is no condition.
+    """
+    parsed = _TERM.fullmatch(text)
+    if parsed is None or parsed[1] not in _KEYS:
+        raise Unknown(f"cannot search for {text!r}; it takes NAME=VALUE of {', '.join(_KEYS)}")
+    key, sign, wanted = parsed.groups()
+    pattern = re.compile(fnmatch.translate(wanted), re.IGNORECASE)
+    return lambda values: any(map(pattern.match, values[key])) == (sign == "=")
 
 
 def _text(element: Element) -> str:

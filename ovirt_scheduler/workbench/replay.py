@@ -20,11 +20,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import (
-    Optional,
-    Union,
-    cast,
-)
+from typing import Optional, Union, cast
 
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
@@ -55,6 +51,7 @@ from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings.config import Settings
 
 _KINDS = {method: kind for kind, method in record.METHODS.items()}
+_SELECTS = ("select_host", "candidates", "has_any_hosts")  # calls that filters come before
 _CHUNK = 50  # recordings that are read at once
 _MOST_KEPT, _MOST_BYTES = 200, 64 << 20  # of documents; each has a descriptor open
 
@@ -213,9 +210,6 @@ def _with_live(catalogue: Catalogue, added: Container[str]) -> Catalogue:
         if unit.name in added
     }
     return replace(catalogue, units={**catalogue.units, **live}, shadows={})
-
-
-_SELECTS = ("select_host", "candidates", "has_any_hosts")
 
 
 def _properties(former: Record) -> Mapping[str, str]:

@@ -32,10 +32,10 @@ class Chosen(NamedTuple):
     """
 
     wanted: tuple[WantedUnit, ...]
-    calls: list[UnitCall]
+    calls: tuple[UnitCall, ...]
     errors: dict[str, tuple[str, ...]]
     rejected: bool
-    shadows: list[UnitCall]
+    shadows: tuple[UnitCall, ...]
 
 
 class Outdated(NamedTuple):
@@ -146,12 +146,12 @@ class Catalogue:
         """
         in_shadow = {name: unit for (its, name), unit in self.shadows.items() if its is kind}
         looking = {each.name: each for each in reversed(wanted) if each.name in in_shadow}
-        shadows = [
+        shadows = tuple(
             UnitCall(unit, properties, looking[name].factor)
             if name in looking
             else UnitCall(unit, {})
             for name, unit in in_shadow.items()
-        ]
+        )
         live = tuple(each for each in wanted if each.name not in looking)
         calls: list[UnitCall] = []
         errors: dict[str, tuple[str, ...]] = {}
@@ -173,7 +173,7 @@ class Catalogue:
                 missed = self.missed.get(each.name) if kind is Kind.FILTER else None
                 errors[each.name] = (missed or str(error),)
                 rejected = rejected or missed is not None
-        return Chosen(live, calls, errors, rejected, shadows)
+        return Chosen(live, tuple(calls), errors, rejected, shadows)
 
     def kinds_of(self, name: str) -> tuple[Kind, ...]:
         """The kinds of unit that bear this name."""

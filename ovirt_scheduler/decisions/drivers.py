@@ -152,9 +152,8 @@ class DriverService(Service):
             )
         )
         # Where a request names none of a kind, it is no request of that kind.
-        shadows = (filters.shadows if request.filters else []) + (
-            costs.shadows if request.cost_functions else []
-        )
+        shadows = filters.shadows if request.filters else ()
+        shadows += costs.shadows if request.cost_functions else ()
         request = replace(request, filters=filters.wanted, cost_functions=costs.wanted)
         log.log_left_out(request.caller.request_id, Kind.FILTER.words, filters.errors)
         log.log_left_out(request.caller.request_id, Kind.COST_FUNCTION.words, costs.errors)
@@ -174,8 +173,8 @@ class DriverService(Service):
             answer=_NOTHING[request.returns] if failed else execution.answer,
             errors=(*engine_errors, *execution.errors, *errors),
             unit_errors=unit_errors({**filters.errors, **costs.errors}, execution.results),
-            filters=tuple(filters.calls),
-            cost_functions=tuple(costs.calls),
+            filters=job.filters,
+            cost_functions=job.cost_functions,
             time=asked_at,
             seconds=time.monotonic() - started,
             secret=job.engine.token,
@@ -236,8 +235,8 @@ class DriverService(Service):
         self,
         request: DriverRequest,
         begun: float,
-        filters: Sequence[UnitCall] = (),
-        costs: Sequence[UnitCall] = (),
+        filters: tuple[UnitCall, ...] = (),
+        costs: tuple[UnitCall, ...] = (),
     ) -> DriverJob:
         """A request's job.
 
@@ -249,8 +248,8 @@ class DriverService(Service):
             request,
             begun + self.request_timeout,
             selected=self.selections.last(request.driver.name),
-            filters=tuple(filters),
-            cost_functions=tuple(costs),
+            filters=filters,
+            cost_functions=costs,
         )
 
     def _keep(self, decision: DriverDecision, job: DriverJob, looks: Sequence[Job] = ()) -> None:

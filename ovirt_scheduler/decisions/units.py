@@ -63,7 +63,7 @@ class UnitService(Service):
         log.log_left_out(request_id, request.kind.words, left_out)
         job = Job(
             kind=request.kind,
-            calls=tuple(calls),
+            calls=calls,
             hosts=() if rejected else request.hosts,
             vm=request.vm,
             strict=strict,
@@ -79,7 +79,7 @@ class UnitService(Service):
             answer=answer,
             errors=(*engine_errors, *execution.errors, *of_answer),
             unit_errors=unit_errors(left_out, execution.results),
-            calls=tuple(calls),
+            calls=calls,
             time=asked_at,
             seconds=time.monotonic() - started,
             secret=job.engine.token,

@@ -137,6 +137,8 @@ class ClusterDrive:
         pause = self._pause_after(problem)
         if timer or balance:
             self._whole_failed = problem is not None
+        if self._stopping.is_set():
+            return  # a look that is cut off is no problem
         if problem is not None or not self._whole_failed:
             self._report(problem)
         now = time.monotonic()

@@ -257,7 +257,7 @@ def test_who_takes_over_goes_on_from_what_the_engine_says(two):
 
 @pytest.mark.long
 def test_a_reload_loses_no_takeover(driven):
-    """It comes before the next look, which the engine keeps waiting."""
+    """It comes before the next look, which the engine keeps waiting; a look that is cut off is no problem."""
     daemon = driven.start("on", SECTION, driven.engine.conf(cache_seconds=0))
     driven.wait_for_looks(1)
     driven.engine.answering.clear()
@@ -268,6 +268,7 @@ def test_a_reload_loses_no_takeover(driven):
     driven.wait_for_log("are read again")
     driven.engine.answering.set()
     driven.wait_for_log("taken over")
+    assert "WARNING cluster" not in driven.daemon.log
 
 
 def test_what_cannot_be_taken_is_told(driven):

@@ -155,7 +155,6 @@ class PluginConf:
 
     name: str  # of the property set
     custom_properties: str = ""
-    properties_line: Optional[int] = field(default=None, compare=False)  # of ``custom_properties``
     default_values: str = ""
     kinds: frozenset[Kind] = frozenset(Kind)  # the kinds of unit that have the properties
     timeout: Optional[float] = None
@@ -164,6 +163,7 @@ class PluginConf:
     on_failure: Optional[OnFailure] = None
     shadow: bool = False
     enabled: bool = True
+    properties_line: Optional[int] = field(default=None, compare=False)  # of those, in the file
 
 
 def load(path: Optional[Path], environ: Mapping[str, str], for_daemon: bool = True) -> Settings:

@@ -23,6 +23,7 @@ _ASKED = {
     "on_vm_status_changed": "onVmStatusChanged",
     "on_host_status_changed": "onHostStatusChanged",
 }
+_MOST_NAMED = 10  # hosts or VMs, where none is named like the one that is wanted
 _BY_ITSELF = ("select_host", "load_balance", "on_timer_invoked")
 _WORDS = {"host": "host", "vm": "VM"}
 _SUBJECTS = {"on_vm_status_changed": "vm", "on_host_status_changed": "host"}
@@ -149,7 +150,9 @@ def find(document: HostsInput, subject: str, wanted: str) -> str:
     for identity, name in known.items():
         if wanted in (identity, name):
             return identity
-    hint = near.hint(wanted, filter(None, known.values()))
+    named = [name or identity for identity, name in known.items()]
+    more = ", …" if len(named) > _MOST_NAMED else ""
+    hint = near.hint(wanted, named) or f"; there are {', '.join(named[:_MOST_NAMED])}{more}"
     raise BadUsage(f"there is no {_WORDS[subject]} {wanted!r} among the {len(known)}{hint}")
 
 

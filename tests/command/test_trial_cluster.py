@@ -131,6 +131,7 @@ def test_the_trial_that_new_tells_of_works(tmp_path):
     ("options", "status", "told"),
     [
         ("--vm mial", 2, "there is no VM 'mial' among the 23; did you mean mail?"),
+        ("--vm nobody", 2, "there is no VM 'nobody' among the 23; there are "),
         ("--hosts demo/hosts.xml", 2, "leave out --hosts and --vms"),
         ("--cluster demo/hosts.xml", 66, "<cluster_snapshot>"),
         ("--watch --cluster -", 2, "name one in the place of -"),

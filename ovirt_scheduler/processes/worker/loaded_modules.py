@@ -32,20 +32,19 @@ _SDK = ("ovirtsdk4", "ovirtsdk4.service", "ovirtsdk4.services", "ovirtsdk4.types
 _Versions = Union[bytes, list[list[object]]]
 
 
-def _version(content: dict[Any, Any]) -> memoryview:
-    """The bytes of a dict's version, where CPython 3.9 to 3.13 keep it."""
-    place = id(content) + 3 * ctypes.sizeof(ctypes.c_void_p)
-    return memoryview(ctypes.c_uint64.from_address(place)).cast("B")
+def _version(content: dict[Any, Any]) -> ctypes.c_uint64:
+    """The version of a dict, where CPython 3.9 to 3.13 keep it."""
+    return ctypes.c_uint64.from_address(id(content) + 3 * ctypes.sizeof(ctypes.c_void_p))
 
 
 def _has_versions() -> bool:
     content: dict[str, object] = {"a": 1}
     version = _version(content)
-    seen = [bytes(version)]
+    seen = [version.value]
     for value in (2, 3):
         content["a"] = value
-        seen.append(bytes(version))
-    return len({*seen}) == 3 and version == seen[-1]
+        seen.append(version.value)
+    return len({*seen}) == 3 and version.value == seen[-1]
 
 
 _HAS_VERSIONS = _has_versions()
@@ -67,7 +66,7 @@ class LoadedModules:
         self._order: list[object] = []
         self._watched: list[_Globals] = []  # first those that our own code needs, builtins foremost
         self._needed = 0  # how many
-        self._bytes: list[memoryview] = []  # of the versions of what is watched
+        self._numbers: list[ctypes.c_uint64] = []  # the versions of what is watched
         self._seen: _Versions = b""  # the versions when they were last looked at
         self.take_in(self.new())
 
@@ -111,7 +110,7 @@ class LoadedModules:
             self._needed += 1
         self._watched.insert(place, _Globals(words, {**content}, content))
         if _HAS_VERSIONS:
-            self._bytes.insert(place, _version(content))
+            self._numbers.insert(place, _version(content))
 
     def restore_needed(self) -> str:
         """Restore what our own code needs from here on, before it uses it.
@@ -146,7 +145,7 @@ class LoadedModules:
         if not _HAS_VERSIONS:
             return [[*found.content.values()] for found in self._watched[:most]]
         # In one step, and without a copy of the list: this is done in each call.
-        return b"".join(self._bytes if most is None else self._bytes[:most])
+        return b"".join(self._numbers if most is None else self._numbers[:most])
 
     def _touched(self, most: Optional[int] = None) -> list[_Globals]:
         """Of the first so many: what was changed since, even where it was changed back."""

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -75,11 +74,11 @@ class ClusterDrive:
         self._looked: Optional[float] = None  # seconds since 1970
         self._problem: Optional[SchedulerError] = None
         self._whole_failed = False  # the latest look at all of it, to call the scheduler
-        self._stopping = threading.Event()
+        self._stopping = services.stopping
         inventory = services.inventory
         self._reader = ClusterReader(settings.name, inventory, services.executor, self._stopping)
         self.ownership = ClusterOwnership(settings, services.memory)
-        self._migrations = ClusterMigrations(settings, services, self.ownership, self._stopping)
+        self._migrations = ClusterMigrations(settings, services, self.ownership)
         self._actions = ClusterActions(settings, services, self._migrations)
         now = time.monotonic()
         # An interval of 0 is never.
@@ -100,10 +99,6 @@ class ClusterDrive:
             self.name, self._settings.drive.value, self._looked, time.time() + wait, problem,
             self._actions.imbalance, plans, self.ownership.driven_by,
         )  # fmt: skip
-
-    def stop(self) -> None:
-        """Begin nothing more; other threads may call this."""
-        self._stopping.set()
 
     def run_due(self, named: Optional[frozenset[str]]) -> float:
         """Do what is due.

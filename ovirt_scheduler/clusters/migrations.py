@@ -14,7 +14,6 @@ VM shows how it ended.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Optional
@@ -46,18 +45,10 @@ _AT_ONCE = 10  # migrations in one call of it
 
 
 class ClusterMigrations:
-    """The migrations of one cluster; used by the thread that looks after it.
-
-    Args:
-        stopping: set when no other is to be begun.
-    """
+    """The migrations of one cluster; used by the thread that looks after it."""
 
     def __init__(
-        self,
-        settings: ClusterSettings,
-        services: ClusterServices,
-        ownership: ClusterOwnership,
-        stopping: threading.Event,
+        self, settings: ClusterSettings, services: ClusterServices, ownership: ClusterOwnership
     ) -> None:
         self._cluster = settings.name
         self._settings = settings
@@ -68,7 +59,7 @@ class ClusterMigrations:
         self._migrating = self._memory.migrating
         self._migrated = self._memory.migrated
         self._ownership = ownership
-        self._stopping = stopping
+        self._stopping = services.stopping
         self._told: dict[str, frozenset[str]] = {}  # by what is told, of which VMs or hosts it was
         self._refused: dict[str, tuple[str, str]] = {}  # by VM, the host and why, as logged last
 

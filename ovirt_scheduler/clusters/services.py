@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import NamedTuple
 
 from ovirt_scheduler.clusters.memory import DriveMemory
@@ -17,6 +18,7 @@ class ClusterServices(NamedTuple):
 
     Attributes:
         drivers, units: answer requests for schedulers, and for policy units.
+        stopping: set when nothing more is to be begun.
     """
 
     plans: Plans
@@ -25,3 +27,4 @@ class ClusterServices(NamedTuple):
     drivers: DriverService
     units: UnitService
     executor: Executor
+    stopping: threading.Event

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Optional
 
 from ovirt_scheduler.clusters.drive import ClusterDrive
-from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.clusters.services import ClusterServices
 from ovirt_scheduler.errors import EngineUnavailable, SchedulerError
 from ovirt_scheduler.model import near
 from ovirt_scheduler.model.daemon_state import ClusterLook
@@ -31,13 +31,13 @@ class ClusterThreads:
 
     Args:
         clusters: each is used by a thread of its own.
-        inventory: of the engine that the clusters are in.
+        services: which they share.
     """
 
-    def __init__(self, clusters: Sequence[ClusterDrive], inventory: Inventory) -> None:
-        self._inventory = inventory
-        self._stopped = threading.Event()
-        self._clusters = {each.name: _ClusterThread(each, self._stopped) for each in clusters}
+    def __init__(self, clusters: Sequence[ClusterDrive], services: ClusterServices) -> None:
+        self._inventory = services.inventory
+        self._stopping = services.stopping
+        self._clusters = {each.name: _ClusterThread(each, self._stopping) for each in clusters}
         events = threading.Thread(target=self._watch, name="events", daemon=True)
         self._threads = [*self._clusters.values(), events]
 
@@ -77,9 +77,9 @@ class ClusterThreads:
 
     def stop(self, seconds: float) -> None:
         """Begin nothing more, and wait so long for what is under way; may be called again."""
-        self._stopped.set()
+        self._stopping.set()
         for each in self._clusters.values():
-            each.stop()
+            each.wake(None)
         give_up = time.monotonic() + seconds
         for thread in filter(threading.Thread.is_alive, self._threads):
             thread.join(max(0.0, give_up - time.monotonic()))
@@ -89,7 +89,7 @@ class ClusterThreads:
         last: Optional[int] = None
         pause = _WATCH_EVERY
         was_away = False
-        while not self._stopped.is_set():
+        while not self._stopping.is_set():
             asked_at = time.monotonic()
             deadline = asked_at + _WATCH_SECONDS
             try:
@@ -111,16 +111,16 @@ class ClusterThreads:
                 was_away = True
             except Exception:  # noqa: BLE001  nobody else would tell
                 _log.exception("watching for the engine's events failed; it is tried again")
-            self._stopped.wait(pause)
+            self._stopping.wait(pause)
 
 
 class _ClusterThread(threading.Thread):
     """The thread of one cluster."""
 
-    def __init__(self, cluster: ClusterDrive, stopped: threading.Event) -> None:
+    def __init__(self, cluster: ClusterDrive, stopping: threading.Event) -> None:
         super().__init__(name=f"cluster {cluster.name}", daemon=True)
         self.cluster = cluster
-        self._ends = stopped
+        self._stopping = stopping
         self._lock = threading.Lock()
         self._news = threading.Event()
         self._named: Optional[frozenset[str]] = frozenset()
@@ -133,12 +133,8 @@ class _ClusterThread(threading.Thread):
             self._named = None if named is None or self._named is None else self._named | named
         self._news.set()
 
-    def stop(self) -> None:
-        self.cluster.stop()
-        self._news.set()
-
     def run(self) -> None:
-        while not self._ends.is_set():
+        while not self._stopping.is_set():
             self._news.clear()
             with self._lock:
                 named, self._named = self._named, frozenset()

@@ -194,11 +194,12 @@ class Assembly:
         settings, inventory, units, drivers, _ = services
         if settings.drive is Drive.OFF or inventory is None:
             return None
+        executor, stopping = self.runtime.executor, threading.Event()
         shared = ClusterServices(
-            self._plans, self._drive_memory, inventory, drivers, units, self.runtime.executor
+            self._plans, self._drive_memory, inventory, drivers, units, executor, stopping
         )
         clusters = [ClusterDrive(each, shared) for each in settings.clusters]
-        return ClusterThreads(clusters, inventory)
+        return ClusterThreads(clusters, shared)
 
     def _server_settings(self, settings: Settings) -> ServerSettings:
         _warn(settings)

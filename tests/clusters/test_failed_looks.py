@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -23,7 +24,7 @@ def services(tmp_path):
     with RestServer(tmp_path, tls=False) as engine:
         inventory = Inventory(engine.settings())
         plans, memory = Plans(lambda _: None), DriveMemory(tmp_path / "clusters.json")
-        yield ClusterServices(plans, memory, inventory, None, None, None)
+        yield ClusterServices(plans, memory, inventory, None, None, None, threading.Event())
         inventory.close()
 
 

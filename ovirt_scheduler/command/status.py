@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Optional
 
+from ovirt_scheduler import __version__
 from ovirt_scheduler.command import arguments, tables
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon.control import FILE, short_name
@@ -49,7 +50,8 @@ def ask(state: Path, command: str, **further: object) -> Any:
         command: and what it takes besides.
 
     Raises:
-        NoAnswer: no daemon is there, or it may not be asked, or it ended meanwhile.
+        NoAnswer: no daemon of this version is there, or it may not be asked, or it ended
+            meanwhile.
         CallRefused: it refuses, and why.
     """
     asked = json.dumps({"command": command, **further})
@@ -74,6 +76,11 @@ def ask(state: Path, command: str, **further: object) -> Any:
         reply = json.loads(line)
     except ValueError:
         raise NoAnswer("the daemon ended before it had answered; ask it again") from None
+    if reply.get("version") != __version__:
+        raise NoAnswer(
+            f"the daemon that runs is of version {reply.get('version', 'unknown')}, and this "
+            f"command of {__version__}; start the daemon anew: systemctl restart ovirt-scheduler"
+        )
     if "error" in reply:
         raise CallRefused(reply["error"])
     return reply["answer"]

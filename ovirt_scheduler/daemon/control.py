@@ -1,7 +1,8 @@
 """The control socket: what only root and the daemon's own user may ask or do (contract 9).
 
 A Unix socket in the state folder, which nobody else can enter. The kernel says who the peer is.
-One line of JSON comes, ``{"command": …}``, one goes: ``{"answer": …}`` or ``{"error": …}``.
+One line of JSON comes, ``{"command": …}``, one goes: ``{"answer": …}`` or ``{"error": …}``, with
+the ``version`` of the daemon, as a command of another version may not understand the answer.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Callable
 
+from ovirt_scheduler import __version__
 from ovirt_scheduler.errors import SchedulerError
 
 _log = logging.getLogger(__name__)
@@ -107,7 +109,8 @@ class _Question(socketserver.StreamRequestHandler):
         _, user, _ = _CREDENTIALS.unpack(raw)
         with contextlib.suppress(OSError):  # who asked is gone, or says nothing
             line = self.rfile.readline(_LONGEST)
-            self.wfile.write(f"{json.dumps(self._answer(line, user))}\n".encode())
+            reply = {**self._answer(line, user), "version": __version__}
+            self.wfile.write(f"{json.dumps(reply)}\n".encode())
 
     def _answer(self, line: bytes, user: int) -> dict[str, object]:
         if user not in (0, os.geteuid()):

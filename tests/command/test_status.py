@@ -11,6 +11,7 @@ import threading
 
 import pytest
 
+from ovirt_scheduler import __version__
 from tests.support.command import run, spawned
 from tests.support.paths import PROJECT
 from tests.support.waiting import wait_until
@@ -104,20 +105,31 @@ def test_no_daemon(tmp_path):
     assert "systemctl status ovirt-scheduler" in err
 
 
-def test_a_daemon_that_ends_before_it_answers(tmp_path):
-    """It is told as no answer, whatever part of one has come."""
+ENDED = "the daemon ended before it had answered; ask it again"
+OTHER = (
+    f"the daemon that runs is of version 0.9, and this command of {__version__}; start the daemon "
+    "anew: systemctl restart ovirt-scheduler"
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"", ENDED),
+        (b'{"answer": ', ENDED),
+        (b'{"answer": {"fine": true}, "version": "0.9"}', OTHER),
+    ],
+)
+def test_an_answer_that_is_none(tmp_path, answer, told):
+    """The daemon ends before all of it has come, or is of another version, as after an upgrade."""
     (tmp_path / "state").mkdir()
-    for answer in (b"", b'{"answer": '):
-        with socket.socket(socket.AF_UNIX) as server:
-            server.bind(str(tmp_path / "state" / "control"))
-            server.listen()
-            thread = threading.Thread(target=_answers, args=(server, answer))
-            thread.start()
-            assert run(tmp_path, "status") == (
-                69, "", "ovirt-scheduler: the daemon ended before it had answered; ask it again\n"
-            )  # fmt: skip
-            thread.join()
-        (tmp_path / "state" / "control").unlink()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "state" / "control"))
+        server.listen()
+        thread = threading.Thread(target=_answers, args=(server, answer))
+        thread.start()
+        assert run(tmp_path, "status") == (69, "", f"ovirt-scheduler: {told}\n")
+        thread.join()
 
 
 def _answers(server, answer):

@@ -15,6 +15,7 @@ import time
 
 import pytest
 
+from ovirt_scheduler import __version__
 from ovirt_scheduler.daemon.control import Control, short_name
 from ovirt_scheduler.errors import BadParameters
 
@@ -42,7 +43,9 @@ def ask(path, line):
         channel.connect(name)
         channel.sendall(line)
         with channel.makefile() as file:
-            return json.loads(file.readline())
+            reply = json.loads(file.readline())
+    assert reply.pop("version") == __version__
+    return reply
 
 
 def test_a_question_is_answered(path):
@@ -88,7 +91,7 @@ def test_many_may_ask_at_once(tmp_path):
             channel.sendall(b'{"command": "who"}\n')
         control.start()
         stack.callback(control.close)
-        expected = b'{"answer": %d}\n' % os.geteuid()
+        expected = b'{"answer": %d, "version": "%s"}\n' % (os.geteuid(), __version__.encode())
         assert [channel.recv(100) for channel in channels] == [expected] * 40
 
 
@@ -133,4 +136,5 @@ def test_another_user_is_refused_even_where_the_socket_lets_him_in(path):
         timeout=60,
         check=True,
     )
-    assert json.loads(ended.stdout) == {"error": "only root and the daemon's user may ask here"}
+    told = json.loads(ended.stdout)["error"]
+    assert told == "only root and the daemon's user may ask here"

@@ -275,5 +275,5 @@ def test_settings_that_cannot_be_put_to_use_leave_all_as_it_was(tmp_path, monkey
             made.renew(config.load(conf, {}))
     assert made.settings is former
     assert made._drive is drive
-    assert not drive._stopped.is_set()
+    assert not drive._stopping.is_set()
     made.stop(0)

@@ -16,7 +16,7 @@ from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model import records
 from ovirt_scheduler.model.plugins import Source
 from ovirt_scheduler.security import trust
-from ovirt_scheduler.security.whole_file import write_state
+from ovirt_scheduler.security.atomic_file import write_state
 
 _log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from ovirt_scheduler.catalogue import files as plugin_files
 from ovirt_scheduler.catalogue.files import PluginFile, Stamp, Stamps
 from ovirt_scheduler.catalogue.sources import Sources, read_conf
 from ovirt_scheduler.errors import PluginError
-from ovirt_scheduler.model import near, properties
+from ovirt_scheduler.model import properties, spelling
 from ovirt_scheduler.model.analysis import Analysis, FoundDriver, FoundUnit
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.plugins import Candidate, Limits, PluginCode, PropertySet, Source
@@ -341,7 +341,7 @@ def _unchecked_properties(units: Sequence[PolicyUnit], path: str) -> list[Plugin
 
 
 def _misspelt(source: Source) -> Iterator[PluginError]:
-    for line, name, meant in near.misspelt(source.text, (kind.function for kind in Kind)):
+    for line, name, meant in spelling.misspelt(source.text, (kind.function for kind in Kind)):
         yield PluginError(f"{name} is never called; did you mean {meant}?", source.path, line)
 
 

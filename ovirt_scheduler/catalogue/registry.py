@@ -21,8 +21,8 @@ from ovirt_scheduler.catalogue import changes
 from ovirt_scheduler.catalogue.files import PluginFile, Stamps
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import FolderScan, LoadedPlugin, Loader
+from ovirt_scheduler.catalogue.plugin_states import REJECTS, FileState, claims, merged
 from ovirt_scheduler.catalogue.snapshot import Catalogue
-from ovirt_scheduler.catalogue.states import REJECTS, FileState, claims, merged
 from ovirt_scheduler.errors import ExecutorUnavailable, PluginError
 from ovirt_scheduler.model.plugins import Limits, PluginCode
 

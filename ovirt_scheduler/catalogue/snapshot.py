@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, Optional, Protocol
 
 from ovirt_scheduler.errors import BadParameters, PluginError, UnknownUnit
-from ovirt_scheduler.model import near
+from ovirt_scheduler.model import spelling
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.plugins import Limits, PluginCode
 from ovirt_scheduler.model.requests import WantedUnit
@@ -126,7 +126,7 @@ class Catalogue:
         return unit
 
     def _hint(self, kind: Kind, name: str) -> str:
-        meant = near.nearest(name, (other for its, other in self.units if its is kind))
+        meant = spelling.nearest(name, (other for its, other in self.units if its is kind))
         if meant is not None:
             return f"did you mean {meant}?"
         return "discover lists what there is, ovirt-scheduler check what is not loaded"

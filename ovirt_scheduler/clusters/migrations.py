@@ -19,8 +19,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Optional
 
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
-from ovirt_scheduler.clusters.memory import Migrating
 from ovirt_scheduler.clusters.ownership import ClusterOwnership
+from ovirt_scheduler.clusters.persistence import Migrating
 from ovirt_scheduler.clusters.services import ClusterServices
 from ovirt_scheduler.errors import EngineUnavailable
 from ovirt_scheduler.model.cluster_state import ClusterState

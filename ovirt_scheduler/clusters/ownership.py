@@ -21,7 +21,7 @@ import zlib
 from collections.abc import Collection
 from typing import NamedTuple, Optional
 
-from ovirt_scheduler.clusters.memory import DriveMemory
+from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.errors import SchedulerError
 from ovirt_scheduler.settings.config import ClusterSettings
 from ovirt_scheduler.settings.values import Drive

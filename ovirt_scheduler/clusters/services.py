@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import NamedTuple
 
-from ovirt_scheduler.clusters.memory import DriveMemory
+from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.clusters.plans import Plans
 from ovirt_scheduler.decisions.drivers import DriverService
 from ovirt_scheduler.decisions.units import UnitService

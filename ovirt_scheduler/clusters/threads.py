@@ -16,7 +16,7 @@ from typing import Optional
 from ovirt_scheduler.clusters.drive import ClusterDrive
 from ovirt_scheduler.clusters.services import ClusterServices
 from ovirt_scheduler.errors import EngineUnavailable, SchedulerError
-from ovirt_scheduler.model import near
+from ovirt_scheduler.model import spelling
 from ovirt_scheduler.model.daemon_state import ClusterLook
 
 _log = logging.getLogger(__name__)
@@ -61,8 +61,9 @@ class ClusterThreads:
         """
         if name not in self._clusters:
             raise SchedulerError(
-                f"no cluster {name!r:.80} is looked after here{near.hint(name, self._clusters)}; "
-                f"there are {', '.join(self._clusters) or 'none'}"
+                f"no cluster {name!r:.80} is looked after here"
+                f"{spelling.hint(name, self._clusters)}; there are "
+                f"{', '.join(self._clusters) or 'none'}"
             )
         ownership = self._clusters[name].cluster.ownership
         former = ownership.driven_by

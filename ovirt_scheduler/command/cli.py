@@ -41,7 +41,7 @@ from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import daemon
 from ovirt_scheduler.errors import BadInput, BadUsage, NotPermitted, SchedulerError
 from ovirt_scheduler.log.format import printable
-from ovirt_scheduler.model import near
+from ovirt_scheduler.model import spelling
 from ovirt_scheduler.settings import config
 
 _SHELLS = ("bash", "zsh")  # whose completion there is
@@ -60,11 +60,11 @@ def main(words: Optional[Sequence[str]] = None) -> int:
     command = next((word for word in words if not word.startswith("-")), None)
     if command is not None and command not in top.commands:
         there = f"there are {', '.join(top.commands)}"
-        top.error(f"there is no command {command!r}; {there}{near.hint(command, top.commands)}")
+        top.error(f"there is no command {command!r}; {there}{spelling.hint(command, top.commands)}")
     options, stray = top.parse_known_args(words)
     if stray:  # parse_args would not show the command's own usage
         usage = options.parser.format_usage()
-        meant = near.hint(stray[0], re.findall("--[a-z-]+", usage))
+        meant = spelling.hint(stray[0], re.findall("--[a-z-]+", usage))
         options.parser.error(f"unrecognized arguments: {' '.join(stray)}{meant}")
     # Only the daemon has a log: a command shows what happened itself.
     logging.getLogger("ovirt_scheduler").addHandler(logging.NullHandler())

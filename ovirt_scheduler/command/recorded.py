@@ -10,7 +10,7 @@ from ovirt_scheduler.errors import CallRefused, HistoryUnreadable, NoAnswer
 from ovirt_scheduler.history import schema
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.model import near
+from ovirt_scheduler.model import spelling
 from ovirt_scheduler.model.requests import AnswerForm
 
 _SECONDS, _PAUSE = 1.0, 0.05  # for which a record is waited for, and between two looks
@@ -29,7 +29,7 @@ class Recorded(Protocol):
 def vm_hint(recorded: Recorded, vm: str) -> str:
     """``; did you mean X?``, of the VMs of the latest decisions; empty where none is near."""
     names = {each["vm"].get("name", "") for each in recorded.decisions(Query()) if "vm" in each}
-    return near.hint(vm, sorted(names))
+    return spelling.hint(vm, sorted(names))
 
 
 def awaited(file: Recorded, call: Call, decision: str, named: bool) -> Optional[Record]:

@@ -10,7 +10,7 @@ from ovirt_scheduler.command import inputs, terminal
 from ovirt_scheduler.command.inputs import HostsInput, Inputs
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadInput, BadUsage
-from ovirt_scheduler.model import near
+from ovirt_scheduler.model import spelling
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverUnit
 
 # The methods of the interfaces that can be asked for, with their names in XML-RPC.
@@ -60,7 +60,7 @@ def with_method(drivers: Sequence[DriverUnit], path: str, method: str) -> list[D
     if not found:
         there = list(dict.fromkeys(each for driver in drivers for each in _callable(driver)))
         known = f"there are {', '.join(there)}" if there else "it has no scheduler and no driver"
-        hint = near.hint(method, there)
+        hint = spelling.hint(method, there)
         raise BadUsage(f"--call {method}: {path} has no such method; {known}{hint}")
     return found
 
@@ -91,8 +91,8 @@ def call_method(
         if name not in known:
             takes = f"it takes {', '.join(known)}" if known else "it takes none"
             raise BadUsage(
-                f"--call {method}: {name} is no argument of it{near.hint(name, known)}; {takes}, "
-                "and --property gives properties"
+                f"--call {method}: {name} is no argument of it{spelling.hint(name, known)}; "
+                f"{takes}, and --property gives properties"
             )
     if not asked.hosts:
         raise BadUsage(f"{method} is about hosts: give --hosts FILE, or --cluster FILE")
@@ -131,7 +131,7 @@ def _change(
     statuses = [each.value for each in (types.HostStatus if subject == "host" else types.VmStatus)]
     for status in (old, named["new_status"]):  # a misspelt one would call a hook without effect
         if status not in statuses:
-            hint = near.hint(status, statuses)
+            hint = spelling.hint(status, statuses)
             raise BadUsage(f"--call {method}: no {_WORDS[subject]} has the status {status!r}{hint}")
     now = asked._replace(hosts=changed) if subject == "host" else asked._replace(vms=changed)
     return (identity, old, named["new_status"]), now
@@ -152,7 +152,7 @@ def find(document: HostsInput, subject: str, wanted: str) -> str:
             return identity
     named = [name or identity for identity, name in known.items()]
     more = ", …" if len(named) > _MOST_NAMED else ""
-    hint = near.hint(wanted, named) or f"; there are {', '.join(named[:_MOST_NAMED])}{more}"
+    hint = spelling.hint(wanted, named) or f"; there are {', '.join(named[:_MOST_NAMED])}{more}"
     raise BadUsage(f"there is no {_WORDS[subject]} {wanted!r} among the {len(known)}{hint}")
 
 

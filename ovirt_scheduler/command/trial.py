@@ -25,7 +25,7 @@ from ovirt_scheduler.command.inputs import Inputs
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.errors import BadInput, BadUsage, PluginError, SchedulerError
-from ovirt_scheduler.model import near
+from ovirt_scheduler.model import spelling
 from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.processes.executor import Executor
@@ -86,7 +86,7 @@ def _kind(words: str) -> Kind:
     if spelt not in found:
         there = ", ".join(each.words for each in Kind)
         raise argparse.ArgumentTypeError(
-            f"there is no kind {words!r}; there are {there}{near.hint(words, found)}"
+            f"there is no kind {words!r}; there are {there}{spelling.hint(words, found)}"
         )
     return found[spelt]
 
@@ -329,7 +329,7 @@ def _no_plugin(path: Path) -> str:
         return "is a folder; name the plugin's file in it"
     if path.exists():
         return "is no plugin's file: those are named NAME.py, and do not begin with _"
-    meant = near.nearest(path.name, (file.name for file in path.parent.glob("*.py")))
+    meant = spelling.nearest(path.name, (file.name for file in path.parent.glob("*.py")))
     hint = "" if meant is None else f"; did you mean {path.parent / meant}?"
     return f"there is no such file{hint}"
 
@@ -380,7 +380,7 @@ def _unknown(loaded: LoadedPlugin, properties: Mapping[str, str]) -> Iterator[st
         known += [name for name in _OF_EACH_SCHEDULER if name not in known]
     for name in properties:
         if known and name not in known:
-            hint = near.hint(name, known) or f"; there are {', '.join(known)}"
+            hint = spelling.hint(name, known) or f"; there are {', '.join(known)}"
             yield f"property {name}: no unit of the plugin has it{hint}"
 
 

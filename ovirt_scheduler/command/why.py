@@ -13,12 +13,12 @@ from ovirt_scheduler.command import arguments, calls, tables
 from ovirt_scheduler.command.recorded import Recorded, vm_hint
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadUsage, NotRecorded
-from ovirt_scheduler.history import explanation, story
+from ovirt_scheduler.history import explanation, placement
 from ovirt_scheduler.history.explanation import Line, Tone
-from ovirt_scheduler.history.grid import grid
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.ranking import Record
-from ovirt_scheduler.model import near
+from ovirt_scheduler.history.verdict_table import grid
+from ovirt_scheduler.model import spelling
 
 _MOST_LOOKED_AT = 20  # decisions on one VM, among which the calls of its last placement are
 
@@ -75,8 +75,8 @@ def of_vm(recorded: Recorded, vm: str, host: Optional[str]) -> Shown:
     ids = list(dict.fromkeys(each["vm"]["id"] for each in found if "id" in each.get("vm", {})))
     if len(ids) > 1 and vm not in ids:
         raise BadUsage(f"several VMs have the name {vm}: say which: {', '.join(ids)}")
-    calls = story.of_last(found)
-    return _shown(calls, partial(story.lines, explanation.cleaned(calls)), host)
+    calls = placement.of_last(found)
+    return _shown(calls, partial(placement.lines, explanation.cleaned(calls)), host)
 
 
 def of_decision(recorded: Recorded, decision: str, host: Optional[str]) -> Shown:
@@ -123,7 +123,7 @@ def _not_asked_about(last: Record, host: str, hosts: Iterable[str]) -> Iterator[
     yield Line(f"{explanation.when(last)}  {explanation.heading(last)}", Tone.HEADING)
     yield Line(
         f"  {explanation.cleaned(host)}: not among the hosts that were asked about: whoever asked "
-        f"had left it out before{near.hint(host, hosts)}",
+        f"had left it out before{spelling.hint(host, hosts)}",
         Tone.BAD,
     )
 

@@ -20,7 +20,7 @@ from OpenSSL import SSL
 
 from ovirt_scheduler import __version__
 from ovirt_scheduler.clusters.drive import ClusterDrive
-from ovirt_scheduler.clusters.memory import DriveMemory
+from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.clusters.plans import Plans
 from ovirt_scheduler.clusters.services import ClusterServices
 from ovirt_scheduler.clusters.threads import ClusterThreads

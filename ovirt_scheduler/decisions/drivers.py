@@ -18,7 +18,7 @@ from ovirt_scheduler.decisions.selections import Selections
 from ovirt_scheduler.decisions.service import Service, unit_errors
 from ovirt_scheduler.errors import UnknownUnit
 from ovirt_scheduler.history import recording
-from ovirt_scheduler.model import aggregate, near
+from ovirt_scheduler.model import aggregate, spelling
 from ovirt_scheduler.model.decisions import Job
 from ovirt_scheduler.model.drivers import (
     INTERFACE_METHODS,
@@ -118,7 +118,7 @@ class DriverService(Service):
             there = [each.name for each in driver.methods]
             raise UnknownUnit(
                 f"the topic {topic} has no method {method!r:.160}; {driver.name} publishes "
-                f"{', '.join(there)}{near.hint(method, there)}"
+                f"{', '.join(there)}{spelling.hint(method, there)}"
             )
         return driver
 
@@ -274,7 +274,7 @@ class DriverService(Service):
 
 
 def _there_are(names: Sequence[str], wanted: str) -> str:
-    return f"there are {', '.join(names) or 'none'}{near.hint(wanted, names)}"
+    return f"there are {', '.join(names) or 'none'}{spelling.hint(wanted, names)}"
 
 
 def _log_calls(request: DriverRequest, execution: DriverExecution) -> None:

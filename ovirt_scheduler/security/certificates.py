@@ -23,7 +23,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.security.addresses import url_host
-from ovirt_scheduler.security.whole_file import sync_folder, write_whole
+from ovirt_scheduler.security.atomic_file import sync_folder, write_whole
 
 _VALID_FOR = datetime.timedelta(days=3652)  # ten years
 _CLOCK_SKEW = datetime.timedelta(hours=1)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Optional
 
 from ovirt_scheduler.errors import SchedulerError
-from ovirt_scheduler.model import near
+from ovirt_scheduler.model import spelling
 from ovirt_scheduler.settings.syntax import Entry, ErrorType, entries
 from ovirt_scheduler.settings.values import Key
 
@@ -169,5 +169,5 @@ class ConfFile(Section):
 
 
 def _nearest(word: str, names: Iterable[str]) -> str:
-    meant = near.nearest(word, names)
+    meant = spelling.nearest(word, names)
     return f"known are {', '.join(names)}" if meant is None else f"did you mean {meant}?"

@@ -32,7 +32,7 @@ from ovirt_scheduler.errors import BadUsage, EngineUnavailable, RequestError
 from ovirt_scheduler.history import record
 from ovirt_scheduler.history.reader import Reader, Recorded
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.model import near
+from ovirt_scheduler.model import spelling
 from ovirt_scheduler.model.drivers import DriverRequest, Subjects
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import (
@@ -143,7 +143,7 @@ class Policy:
         for option, units in options:
             for name, factor in units.items():
                 if name not in there:
-                    hint = near.hint(name, there)
+                    hint = spelling.hint(name, there)
                     raise BadUsage(f"{option} {name}: there is no such unit{hint}")
                 if factor is not None and Kind.COST_FUNCTION not in self.catalogue.kinds_of(name):
                     problem = "it is no cost function, and has no factor"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ovirt_scheduler.errors import BadInput, ScenarioError
-from ovirt_scheduler.model import near
+from ovirt_scheduler.model import spelling
 from ovirt_scheduler.settings.file import ConfFile, Section
 from ovirt_scheduler.settings.syntax import content
 from ovirt_scheduler.settings.values import Key
@@ -119,7 +119,7 @@ class Scenario:
         """
         for event in self.host_events:
             if event.host not in hosts:
-                hint = near.hint(event.host, hosts)
+                hint = spelling.hint(event.host, hosts)
                 raise ScenarioError(f"[hosts] [[{event.host}]]: no such host{hint}", self.file)
 
 

@@ -41,7 +41,7 @@ from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import Role
-from ovirt_scheduler.security.whole_file import write_whole
+from ovirt_scheduler.security.atomic_file import write_whole
 from ovirt_scheduler.settings.config import CLUSTER_NAME, EngineSettings
 
 _VERSION = "1"

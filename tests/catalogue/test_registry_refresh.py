@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ovirt_scheduler.catalogue import states
+from ovirt_scheduler.catalogue import plugin_states
 from ovirt_scheduler.errors import ExecutorUnavailable
 from tests.support.jobs import running
 from tests.support.place import Place, plugin, versions
@@ -123,8 +123,8 @@ def test_what_did_not_load_is_tried_again_without_a_change_of_its_file(
     place, tmp_path, monkeypatch
 ):
     """It may have lacked memory; nobody has to ask for discover, or to touch the file."""
-    assert 1 <= states._RETRY_EVERY <= 60
-    monkeypatch.setattr(states, "_RETRY_EVERY", 0.1)
+    assert 1 <= plugin_states._RETRY_EVERY <= 60
+    monkeypatch.setattr(plugin_states, "_RETRY_EVERY", 0.1)
     lacking = tmp_path / "lacking"
     lacking.touch()
     path = place.write(

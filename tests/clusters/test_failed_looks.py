@@ -9,7 +9,7 @@ import pytest
 
 from ovirt_scheduler.clusters import drive
 from ovirt_scheduler.clusters.drive import ClusterDrive
-from ovirt_scheduler.clusters.memory import DriveMemory
+from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.clusters.plans import Plans
 from ovirt_scheduler.clusters.services import ClusterServices
 from ovirt_scheduler.engine.inventory import Inventory

@@ -9,8 +9,8 @@ from collections import Counter
 
 import pytest
 
-from ovirt_scheduler.clusters.memory import DriveMemory
 from ovirt_scheduler.clusters.ownership import ClusterOwnership, Mark
+from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.settings.config import ClusterSettings
 from ovirt_scheduler.settings.values import Drive
 from tests.support.command import run

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from ovirt_scheduler.history import explanation, ranking, story
-from ovirt_scheduler.history.grid import grid
+from ovirt_scheduler.history import explanation, placement, ranking
+from ovirt_scheduler.history.verdict_table import grid
 from ovirt_scheduler.model import aggregate
 
 WEB = {"id": "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b01", "name": "web"}
@@ -320,7 +320,7 @@ def test_the_grid_has_hosts_and_units_of_both_calls():
 def test_two_calls_of_an_engine_are_one_story():
     """With the host that the engine's own filters removed in between."""
     costs = {**scored({"Even": 1}, {"puma": (4,)}), "time": "2026-01-31T12:00:02Z"}
-    told = text(story.lines(story.of_last([costs, FILTERED])))
+    told = text(placement.lines(placement.of_last([costs, FILTERED])))
     assert "runFilters" in told[0]
     assert (
         "  ocelot: left by our filters, but the engine asked for no costs: its own filters removed it"
@@ -346,7 +346,7 @@ def test_which_calls_belong_together(method, later, hosts, belong):
     """Costs within two minutes, on hosts that the filters left."""
     after = decision(method, [function("Even")], map(host, hosts), [], time=later)
     after = {**after, "time": later}
-    assert story.of_last([after, FILTERED]) == ([FILTERED, after] if belong else [after])
+    assert placement.of_last([after, FILTERED]) == ([FILTERED, after] if belong else [after])
 
 
 def test_a_balance_before_them_belongs_to_the_story():
@@ -355,24 +355,24 @@ def test_a_balance_before_them_belongs_to_the_story():
         "runLoadBalancing", [unit("Memory", "balance")], [host("lynx")], {"vm": WEB["id"], "hosts": []}
     )  # fmt: skip
     moved["time"] = "2026-01-31T11:59:59Z"
-    assert story.of_last([FILTERED, moved]) == [moved, FILTERED]
+    assert placement.of_last([FILTERED, moved]) == [moved, FILTERED]
     older = {**FILTERED, "time": "2026-01-31T11:58:59Z"}
-    assert story.of_last([FILTERED, moved, older]) == [moved, FILTERED]
+    assert placement.of_last([FILTERED, moved, older]) == [moved, FILTERED]
 
 
 def test_a_host_that_is_out_is_told_up_to_there():
     """Neither the costs of others, nor what the engine did with them; a host that is in, to the end."""
     costs = {**scored({"Even": 1}, {"puma": (4,)}), "time": "2026-01-31T12:00:02Z"}
-    told = text(story.lines([FILTERED, costs], "id-of-serval"))
+    told = text(placement.lines([FILTERED, costs], "id-of-serval"))
     assert told[-2:] == [
         "  serval: removed by Memory",
         "  Broken raised an error, and was left out: ZeroDivisionError: division by zero",
     ]
-    told = text(story.lines([FILTERED, costs], "id-of-ocelot"))
+    told = text(placement.lines([FILTERED, costs], "id-of-ocelot"))
     assert told[-1].startswith("  ocelot: left by our filters, but the engine asked for no costs")
-    told = text(story.lines([FILTERED, costs], "id-of-puma"))
+    told = text(placement.lines([FILTERED, costs], "id-of-puma"))
     assert told[-1] == "  puma: 1st of 1, cost 4 = Even 1 × 4"
-    told = text(story.lines([FILTERED, {**costs, "answer": ["id-of-puma"]}], "id-of-puma"))
+    told = text(placement.lines([FILTERED, {**costs, "answer": ["id-of-puma"]}], "id-of-puma"))
     assert told[-1] == "Which host it took, it tells nobody."
 
 
@@ -386,5 +386,5 @@ def test_a_host_that_is_out_is_told_up_to_there():
 )  # fmt: skip
 def test_what_the_engine_decides_is_said(last, told):
     """And nothing where no engine asked."""
-    lines = text(story.lines([last]))
+    lines = text(placement.lines([last]))
     assert lines[-1] == told if told else lines[-1].startswith("  ")

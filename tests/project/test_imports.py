@@ -34,7 +34,7 @@ BREACHES = [
     ("the daemon's side and the worker's side share protocol and kernel", "processes/stray.py", ""),
     ("the daemon's process loads no plugin, no SDK and no reader of documents", "engine/inventory.py", "import lxml.etree"),
     ("the worker's side loads nothing of the daemon", "processes/loading/imports.py", "import configobj"),
-    ("what both sides share needs the standard library alone", "model/near.py", "import pycurl"),
+    ("what both sides share needs the standard library alone", "model/spelling.py", "import pycurl"),
     ("the server knows no settings", "server/method.py", "import ovirt_scheduler.settings.table"),
 ]  # fmt: skip
 

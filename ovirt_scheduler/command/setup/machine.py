@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 
 from ovirt_scheduler.errors import StepFailed
-from ovirt_scheduler.security.whole_file import write_whole
+from ovirt_scheduler.security.atomic_file import write_whole
 
 _SYSTEM_PROGRAMS = "/usr/sbin:/usr/bin:/sbin:/bin"  # cron and sudo may not have all of them
 _PROGRAM = "ovirt-scheduler"

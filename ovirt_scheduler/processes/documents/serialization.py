@@ -30,7 +30,7 @@ from ovirtsdk4 import Struct, types
 from ovirtsdk4.reader import TZ
 
 from ovirt_scheduler.errors import UnreadableState
-from ovirt_scheduler.processes.documents import use
+from ovirt_scheduler.processes.documents import resource_use
 from ovirt_scheduler.processes.documents.packing import Record, State
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
@@ -271,7 +271,7 @@ def _latest_statistics(entity: Any) -> Optional[dict[str, float]]:
     if record is None or "_statistics" in held:
         return None
     try:
-        return use.latest(record.find("_statistics"))
+        return resource_use.latest(record.find("_statistics"))
     except WRONG as mistake:
         raise _unreadable(entity, mistake) from None
 

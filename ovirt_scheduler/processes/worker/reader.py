@@ -22,7 +22,7 @@ from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import MOST_STATES, Ids, ReadTask, Role, SplitTask, Unread
 from ovirt_scheduler.model.text import one_line
-from ovirt_scheduler.processes.documents import packing, parser, splitting, use
+from ovirt_scheduler.processes.documents import packing, parser, resource_use, splitting
 from ovirt_scheduler.processes.documents.packing import State
 from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS, Kind
 from ovirt_scheduler.processes.documents.tables import Tables
@@ -203,5 +203,5 @@ def _seen(found: Sequence[State]) -> dict[str, list[object]]:
         if state[""] == "Vm":
             known.append(state.get("_host", {}).get("_id"))
         if "_memory" in state:  # else there is nothing to count with, and few bytes to answer for
-            known += use.of_vm(state) if state[""] == "Vm" else use.of_host(state)
+            known += resource_use.of_vm(state) if state[""] == "Vm" else resource_use.of_host(state)
     return seen

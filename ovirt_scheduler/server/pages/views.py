@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from ovirt_scheduler.history import explanation, grid, ranking
+from ovirt_scheduler.history import explanation, ranking, verdict_table
 from ovirt_scheduler.history.ranking import Record
 
 View = dict[str, Any]
@@ -54,7 +54,7 @@ def summaries(decisions: Iterable[Record]) -> list[View]:
 def decision(of: Record) -> View:
     """All that the page of one decision shows."""
     found = ranking.ranking(of)
-    columns = grid.columns(of)
+    columns = verdict_table.columns(of)
     hosts = explanation.in_order(of)
     view = {
         **{name: value for name, value in of.items() if name not in ("hosts", "answer")},
@@ -92,7 +92,7 @@ def _row(host: Record, columns: Sequence[Record], found: ranking.Ranking) -> Vie
         "rank": found.places.get(host["id"], "-"),
         "total": found.totals.get(host["id"], "-"),
         "chosen": host["id"] == found.best,
-        "cells": [(unit, grid.said(unit, host)) for unit in columns],
+        "cells": [(unit, verdict_table.said(unit, host)) for unit in columns],
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ovirt_scheduler.model import near
+from ovirt_scheduler.model import spelling
 
 
 @pytest.mark.parametrize(
@@ -25,11 +25,13 @@ from ovirt_scheduler.model import near
 def test_the_nearest_name_is_found(name, meant):
     """However it is capitalised and joined, or the one that has it as a part; none is better than a far one."""
     there = ["Quiet", "host_memory", "listening_port", "lynx.example.com", "puma.example.com"]
-    assert near.nearest(name, there) == meant
-    assert near.hint(name, there) == ((meant and f"; did you mean {meant}?") or "")
+    assert spelling.nearest(name, there) == meant
+    assert spelling.hint(name, there) == ((meant and f"; did you mean {meant}?") or "")
 
 
 def test_functions_that_are_named_almost_right_are_found_in_any_text():
     """With their lines; those that are called are none, nor are others."""
     source = b"def do_filter(h):\n  pass\n\xff(\nclass A:\n  async def do_fliter(self): 0\ndef do_it(): 0\n"
-    assert list(near.misspelt(source, ["do_filter", "do_score"])) == [(5, "do_fliter", "do_filter")]
+    assert list(spelling.misspelt(source, ["do_filter", "do_score"])) == [
+        (5, "do_fliter", "do_filter")
+    ]

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from ovirt_scheduler.clusters.memory import ClusterMemory, DriveMemory, Migrating
+from ovirt_scheduler.clusters.persistence import ClusterMemory, DriveMemory, Migrating
 
 
 def test_what_is_saved_is_known_again(tmp_path):

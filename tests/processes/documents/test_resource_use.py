@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.processes.documents import entities, parser, use
+from ovirt_scheduler.processes.documents import entities, parser, resource_use
 
 TOPOLOGY = "<cpu><topology><sockets>2</sockets><cores>4</cores></topology></cpu>"
 
@@ -46,7 +46,7 @@ def state(kind, content):
 )
 def test_of_a_host_is_counted_what_it_tells(content, expected):
     """What it does not tell how much is used of counts as though it had none."""
-    assert use.of_host(state(parser.HOSTS, content)) == expected
+    assert resource_use.of_host(state(parser.HOSTS, content)) == expected
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,4 @@ def test_of_a_host_is_counted_what_it_tells(content, expected):
 )
 def test_of_a_vm_is_counted_what_it_tells(content, expected):
     """Where nobody says how busy it is, that is not said."""
-    assert use.of_vm(state(parser.VMS, content)) == expected
+    assert resource_use.of_vm(state(parser.VMS, content)) == expected

@@ -18,7 +18,7 @@ from typing import Callable, Optional
 from ovirt_scheduler.clusters.calm import Left
 from ovirt_scheduler.model import records
 from ovirt_scheduler.security import trust
-from ovirt_scheduler.security.whole_file import write_state
+from ovirt_scheduler.security.atomic_file import write_state
 
 _log = logging.getLogger(__name__)
 

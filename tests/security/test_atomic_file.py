@@ -6,10 +6,10 @@ import os
 
 import pytest
 
-from ovirt_scheduler.clusters.memory import DriveMemory
+from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.security import certificates
-from ovirt_scheduler.security.whole_file import write_whole
+from ovirt_scheduler.security.atomic_file import write_whole
 from tests.support.place import plugin
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -129,18 +131,29 @@ def _replay(
 ) -> bool:
     """Make the decisions again.
 
+    The first Ctrl-C waits for the decision under way, so that none is counted in by half.
+
     Returns:
         Whether Ctrl-C came before the end.
     """
+    stopped = threading.Event()
+    former = signal.getsignal(signal.SIGINT)
+
+    def stop(*_: object) -> None:
+        stopped.set()
+        signal.signal(signal.SIGINT, former)
+
+    signal.signal(signal.SIGINT, stop)
     try:
         for then, made in replay.run(reader, numbers, policies, settings.max_parallel_calls):
             comparison.add(then, made)
             done = comparison.count
             bar = "#" * (_BAR * done // len(numbers))
             tell_progress(f"[{bar:{_BAR}}] {done} of {len(numbers)} decisions")
-    except KeyboardInterrupt:
-        return True
+            if stopped.is_set():
+                return True
     finally:
+        signal.signal(signal.SIGINT, former)
         tell_progress("")
     return False
 

@@ -85,8 +85,8 @@ ca_file = {engine.settings().ca_file}
             if url is None:
                 return daemon.wait()
             show_calls(url, vms)
+            log.start()  # before anybody is told of Ctrl-C, which may not come amid this
             show_how_to_go_on(url)
-            log.start()
             os.read(heard, 1)
         except KeyboardInterrupt:
             print()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -30,14 +31,15 @@ def services(tmp_path):
 
 def test_a_bug_is_told_once_and_tried_again_less_and_less_often(services, caplog, monkeypatch):
     """The log has its traceback, and the status what it was."""
-    monkeypatch.setattr(drive, "_SHORTEST_PAUSE", 0.01)
+    clock = SimpleNamespace(now=time.monotonic(), time=time.time, monotonic=lambda: clock.now)
+    monkeypatch.setattr(drive, "time", clock)
     cluster = ClusterDrive(ClusterSettings("Default", "default", {}, 60.0, 0.0), services)
     pauses = []
     for _ in range(4):
-        began = time.monotonic()
-        pauses.append(cluster.run_due(frozenset()) - began)
-        time.sleep(pauses[-1])
-    assert all(pause >= 0.01 * 2**number for number, pause in enumerate(pauses))
+        again = cluster.run_due(frozenset())
+        pauses.append(round(again - clock.now, 3))
+        clock.now = again
+    assert pauses == [1.0, 2.0, 4.0, 8.0]
     assert caplog.text.count("cluster Default: looking after it failed; it is tried again") == 1
     assert caplog.text.count("Traceback") == 1
     assert "looking after it failed: AttributeError" in cluster.state().problem

@@ -14,6 +14,7 @@ import ast
 import functools
 import subprocess
 import sys
+from typing import Any
 
 from bench import front
 
@@ -35,7 +36,9 @@ _FILTER = "print([host.id for host in {name}.do_filter(hosts, vm, {properties!r}
 _SCORE = "print([(h.id, cost) for h, cost in {name}.do_score(hosts, vm, {properties!r})])\n"
 
 
-def run_filters(folder: str, names: list[str], hosts: object, vm: str, properties: object) -> list:
+def run_filters(
+    folder: str, names: list[str], hosts: object, vm: str, properties: object
+) -> list[str]:
     """The hosts that every filter accepted, given as a list of ids or as a document."""
     script = _BY_IDS if isinstance(hosts, list) else _BY_ENTITIES + _FILTER
     answers = _run(script, folder, names, hosts, vm, properties)
@@ -43,7 +46,7 @@ def run_filters(folder: str, names: list[str], hosts: object, vm: str, propertie
 
 
 def run_cost_functions(
-    folder: str, functions: list[list], hosts: str, vm: str, properties: object
+    folder: str, functions: list[tuple[str, int]], hosts: str, vm: str, properties: object
 ) -> dict[str, int]:
     names = [name for name, _ in functions]
     total: dict[str, int] = {}
@@ -56,7 +59,7 @@ def run_cost_functions(
 
 def _run(
     script: str, folder: str, names: list[str], hosts: object, vm: str, properties: object
-) -> list:
+) -> list[Any]:
     """What each unit's process printed.
 
     Raises:

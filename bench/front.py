@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from socketserver import ThreadingMixIn
-from typing import Callable
+from typing import Any, Callable
 from xmlrpc.server import SimpleXMLRPCRequestHandler, SimpleXMLRPCServer
 
 
@@ -21,7 +21,7 @@ class _Front(ThreadingMixIn, SimpleXMLRPCServer):
     daemon_threads = True
 
 
-def serve(functions: dict[str, Callable[..., object]]) -> None:
+def serve(functions: dict[str, Callable[..., Any]]) -> None:
     """Serve them on a port of the kernel's choice, until killed."""
     with _Front(("127.0.0.1", 0), _KeptConnections, logRequests=False) as server:
         for name, function in functions.items():

@@ -17,6 +17,7 @@ import time
 import xmlrpc.client
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Callable
 
@@ -88,7 +89,7 @@ def handshakes(certificate: Path, rounds: int) -> tuple[float, float]:
 
 def _shake_hands(
     server: ssl.SSLContext, trust: ssl.SSLContext, session: ssl.SSLSession | None
-) -> ssl.SSLSession:
+) -> ssl.SSLSession | None:
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours = trust.wrap_bio(to_client, to_server, server_hostname="localhost", session=session)
     theirs = server.wrap_bio(to_server, to_client, server_side=True)
@@ -162,9 +163,9 @@ def main() -> None:
         hosts = documents.hosts(size)
         call = documents.call("runFilters", [], hosts, documents.VM, {})
         data = hosts.encode()
-        decoding[size] = _median(lambda call=call: xmlrpc.client.loads(call), rounds)
+        decoding[size] = _median(partial(xmlrpc.client.loads, call), rounds)
         gc.disable()  # as above
-        reading[size] = _median(lambda data=data: Reader.read(data), rounds)
+        reading[size] = _median(partial(Reader.read, data), rounds)
         gc.enable()
     json.dump({**found, "decoding": decoding, "reading": reading}, sys.stdout)
 

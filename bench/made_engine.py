@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from tests.support.rest_server import GIB, Host, Named, Reply, RestServer, Vm, id_of
+from tests.support.elements import id_of
+from tests.support.rest_server import GIB, Host, Named, Reply, RestServer, Vm
 
 
 def made(folder: Path, hosts: int) -> RestServer:

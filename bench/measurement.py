@@ -8,7 +8,7 @@ import time
 import xmlrpc.client
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, final
 
 from bench import client, usage
 from bench.servers import Server
@@ -16,6 +16,7 @@ from bench.servers import Server
 _IMPATIENCE = 5  # times the seconds asked for, in which the least number of calls is tried
 
 
+@final
 @dataclass(frozen=True)
 class Figures:
     """What calls of one kind took; times in seconds, memory in bytes, of the whole process tree."""
@@ -41,6 +42,7 @@ class Figures:
         return cls(**{**found, **others})
 
 
+@final
 @dataclass(frozen=True)
 class Row:
     """One scenario, measured.
@@ -66,6 +68,12 @@ class Row:
     hosts: int = 0
     clients: int = 1
     client_share: Optional[float] = None
+
+    @classmethod
+    def of(cls, group: str, name: str, figures: Mapping[str, Figures], **others: Any) -> Row:
+        """Of figures by the names of their fields, as ``contest`` gives them."""
+        fields: dict[str, Any] = {**figures, **others}
+        return cls(group, name, **fields)
 
     @property
     def ratio(self) -> Optional[float]:

@@ -223,7 +223,7 @@ class Benchmark:
                 contenders["light"] = Contender(
                     self.daemon, client.request(light), ids, effort.seconds, effort.least
                 )
-            return Row("ids", name, **contest(contenders, effort.turns), units=units, hosts=count)
+            return Row.of("ids", name, contest(contenders, effort.turns), units=units, hosts=count)
 
         return Scenario(name, measure)
 
@@ -254,7 +254,7 @@ class Benchmark:
                 ids, vm = engine.ids(), engine.vms[0].id
                 call = documents.call("runFilters", plugins.BY_ENTITIES[:1], ids, vm, {})
                 contenders = self._with_noop(server, client.request(call), ids)
-                return Row("told", name, **contest(contenders, self._effort.turns), hosts=100)
+                return Row.of("told", name, contest(contenders, self._effort.turns), hosts=100)
 
         return Scenario(name, measure)
 
@@ -267,7 +267,7 @@ class Benchmark:
             )
             with single as server:
                 contenders = self._with_noop(server, client.request(call), ids, _APART)
-                return Row("single", name, **contest(contenders, self._effort.turns), hosts=10)
+                return Row.of("single", name, contest(contenders, self._effort.turns), hosts=10)
 
         return Scenario(name, measure)
 
@@ -278,11 +278,14 @@ class Benchmark:
         def measure() -> Row:
             hosts, ids = documents.hosts(count), documents.host_ids(count)
             names = plugins.BY_ENTITIES[:units]
-            method, asked, expected = "runFilters", list(names), ids
+            expected: object = ids
             if kind == "cost function":
-                costs = {host: _FACTOR * units * (number % 20) for number, host in enumerate(ids)}
-                method, asked, expected = "runCostFunctions", [[n, _FACTOR] for n in names], costs
-            call, data = documents.call(method, asked, hosts, documents.VM, {}), hosts.encode()
+                expected = {host: _FACTOR * units * (at % 20) for at, host in enumerate(ids)}
+                asked = [[unit, _FACTOR] for unit in names]
+                call = documents.call("runCostFunctions", asked, hosts, documents.VM, {})
+            else:
+                call = documents.call("runFilters", names, hosts, documents.VM, {})
+            data = hosts.encode()
             wanted = client.request(call)
             contenders = {
                 "daemon": Contender(
@@ -302,7 +305,7 @@ class Benchmark:
             figures = contest(contenders, effort.turns)
             floor = figures["floor"]
             figures["floor"] = Figures(calls=floor.calls, median=floor.median)  # no server had part
-            return Row(kind, name, **figures, units=units, hosts=count)
+            return Row.of(kind, name, figures, units=units, hosts=count)
 
         return Scenario(name, measure)
 
@@ -362,7 +365,7 @@ class Benchmark:
                 floor = figures["floor"]
                 bare = limits.handshakes(certificate, least)[resumed]
                 figures["floor"] = Figures(calls=floor.calls, median=(floor.median or 0.0) + bare)
-            return Row("tls", name, **figures, units=1, hosts=10)
+            return Row.of("tls", name, figures, units=1, hosts=10)
 
         return Scenario(name, measure)
 

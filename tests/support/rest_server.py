@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Callable, NamedTuple, Optional, Union
+from typing import Any, Callable, NamedTuple, Optional, TypeVar, Union
 from urllib.parse import parse_qs, urlsplit
 
 from ovirt_scheduler.security import certificates
@@ -38,6 +38,8 @@ from ovirt_scheduler.settings.config import EngineSettings
 from tests.support.elements import API, Element, at, collection, id_of, link, statistic
 
 GIB = 2**30
+Self = TypeVar("Self", bound="RestServer")
+
 USER = "scheduler@internal"
 PASSWORD = "correct+horse & batterie"  # has to be escaped in a form
 
@@ -162,7 +164,7 @@ class RestServer:
         self.url = f"http{'s' if tls else ''}://localhost:{self.port}{API}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
 
-    def __enter__(self) -> RestServer:
+    def __enter__(self: Self) -> Self:
         self._thread.start()
         return self
 

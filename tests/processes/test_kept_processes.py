@@ -146,6 +146,22 @@ def test_an_exception_of_the_plugin_costs_no_process(calls_of):
 
 
 @pytest.mark.parametrize(
+    "ours",
+    ["errors.RefusedProperty", "errors.SlowProperty", "processes.worker.answers.BadAnswer"],
+)
+def test_an_exception_of_ours_is_the_plugins_where_the_plugin_raises_it(calls_of, ours):
+    """It says nothing of the values of properties, nor of what was returned."""
+    module, _, name = ours.rpartition(".")
+    calls = calls_of(
+        f"from ovirt_scheduler.{module} import {name}\n"
+        "def do_filter(hosts, vm, properties):\n"
+        f"    raise {name}('mine')\n"
+    )
+    failed = calls.call()
+    assert (failed.outcome, failed.message) == (Outcome.RAISED, f"{name}: mine (Changes.py:3)")
+
+
+@pytest.mark.parametrize(
     "raised", ["Meta('E', (Exception,), {})()", "SystemExit(Loud())", "Odd()"], ids="CEA"
 )
 def test_an_exception_that_cannot_be_shown_is_a_failure_all_the_same(calls_of, raised):

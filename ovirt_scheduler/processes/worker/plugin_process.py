@@ -27,7 +27,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from types import GeneratorType, ModuleType
 from typing import TYPE_CHECKING, Any, Optional, Union
 
@@ -39,7 +39,6 @@ from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.tasks import (
     CallTask,
     CheckTask,
-    Function,
     PrintedTask,
     Returns,
     Role,
@@ -185,7 +184,7 @@ class PluginProcess:
         elif isinstance(task, PrintedTask):
             answer = _read_printed(task)
         elif isinstance(task, CheckTask):
-            answer = _checked(task)
+            answer = _refusal(task) or messages.pack_answer(Returns.TRUTH, True, ())
         else:
             raise TypeError(f"a task of type {type(task).__name__}")
         whole = b""
@@ -211,19 +210,16 @@ class PluginProcess:
         """
         function = task.function
         try:
-            _check(function, task.properties, task.seconds)
+            refusal = _refusal(task)
+            if refusal:
+                return refusal, ""
             try:
                 returned = self._returned(task, descriptors)
             finally:
                 self._baseline.mend()
             if returned is None and function.takes_ids:
                 return self._printed(task), ""
-            value = answers.read_returned(function, returned)
-            answer = messages.pack_answer(function.returns, value, task.hosts, said=_said())
-        except RefusedProperty as error:
-            answer = _refusal(error)
-        except BadAnswer as error:
-            answer = messages.pack_failure(Outcome.BAD_ANSWER, one_line(str(error)))
+            return _read_returned(task, returned), ""
         except MemoryError as error:
             return _raised(self._plugin, error), "out of memory"
         except SystemExit as error:
@@ -232,7 +228,6 @@ class PluginProcess:
             return _raised(self._plugin, error), ""
         finally:
             self._end_output()
-        return answer, ""
 
     def _returned(self, task: CallTask, descriptors: Sequence[int]) -> object:
         """Run the plugin's module anew, and give what its function returns."""
@@ -312,28 +307,18 @@ def _with_jitter(calls: int) -> int:
     return calls - random.randrange(calls // 10 + 1)  # noqa: S311  no secret
 
 
-def _check(function: Function, values: Mapping[str, str], seconds: float) -> None:
-    """Check the values of the function's properties.
-
-    Raises:
-        RefusedProperty: the function's properties do not take a value.
-    """
-    if function.properties is not None:
-        owner = f"{function.kind} {function.unit}"
-        properties.check(owner, function.properties, values, seconds)
-
-
-def _refusal(error: RefusedProperty) -> bytes:
-    outcome = Outcome.TIMED_OUT if isinstance(error, SlowProperty) else Outcome.REFUSED
-    return messages.pack_failure(outcome, str(error))
-
-
-def _checked(task: CheckTask) -> bytes:
+def _refusal(task: Union[CallTask, CheckTask]) -> bytes:
+    """The answer where the function's properties do not take a value; empty where they do."""
+    function = task.function
+    if function.properties is None:
+        return b""
     try:
-        _check(task.function, task.properties, task.seconds)
+        owner = f"{function.kind} {function.unit}"
+        properties.check(owner, function.properties, task.properties, task.seconds)
     except RefusedProperty as error:
-        return _refusal(error)
-    return messages.pack_answer(Returns.TRUTH, True, ())
+        outcome = Outcome.TIMED_OUT if isinstance(error, SlowProperty) else Outcome.REFUSED
+        return messages.pack_failure(outcome, str(error))
+    return b""
 
 
 def _returned(target: object, task: CallTask, descriptors: Sequence[int]) -> object:
@@ -418,6 +403,15 @@ def _entity(
 
 def _said() -> messages.Said:
     return reasons.of_call.texts, reasons.of_call.notes
+
+
+def _read_returned(task: CallTask, returned: object) -> bytes:
+    function = task.function
+    try:
+        value = answers.read_returned(function, returned)
+    except BadAnswer as error:
+        return messages.pack_failure(Outcome.BAD_ANSWER, one_line(str(error)))
+    return messages.pack_answer(function.returns, value, task.hosts, said=_said())
 
 
 def _read_printed(task: PrintedTask, said: messages.Said = messages.SILENT) -> bytes:

@@ -90,7 +90,8 @@ def _start(assembly: Assembly, notifier: Notifier, signals: _Signals) -> None:
     if catalogue.empty:
         folders = ", ".join(map(str, assembly.settings.plugins_path))
         _log.warning(
-            "nothing to call; put a plugin into one of: %(folders)s",
+            "no plugin is loaded but our own scheduler default, so there is no policy unit to "
+            "call; plugins go into one of: %(folders)s",
             {"folders": folders or "(none)"},
         )
     assembly.listen()

@@ -181,7 +181,7 @@ class Site:
         if as_json:
             return _json_list(found)
         older = ""
-        if len(found) == wanted.get("limit", _ROWS):
+        if found and len(found) == wanted.get("limit", _ROWS):
             older = f"/decisions?{urlencode({**asked, 'until': found[-1]['time']})}"
         return self._html(
             code, "decisions.html", here="decisions", fields=_FIELDS, asked=asked,

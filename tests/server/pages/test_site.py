@@ -254,6 +254,7 @@ def test_a_search_that_makes_no_sense_is_400(tmp_path):
         page = site.get(target)
         assert (page.status, b"since" in page.body) == (400, True)
     assert site.get("/decisions.json?limit=1001").status == 400
+    assert site.get("/decisions?limit=0").status == 400
     assert site.get("/decisions.json?colour=red").status == 400
 
 

@@ -86,6 +86,17 @@ def test_one_connection_reads_several_pages(daemon):
     assert get(daemon.url, "/units/Nobody").status == 404
 
 
+def test_an_old_client_that_asks_to_keep_the_connection_is_told_that_it_is_kept(daemon):
+    """HTTP/1.0 ends it otherwise."""
+    where = urlsplit(daemon.url)
+    with socket.create_connection((where.hostname, where.port), timeout=30) as connection:
+        old = "GET /health HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n"
+        connection.sendall(old.encode())
+        answer = http.client.HTTPResponse(connection)
+        answer.begin()
+        assert answer.headers["Connection"] == "keep-alive"
+
+
 @pytest.mark.parametrize(
     ("pages", "statuses"),
     [("off", (404, 404, 404)), ("health", (200, 200, 403))],

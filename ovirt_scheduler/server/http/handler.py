@@ -11,7 +11,7 @@ import xmlrpc.client
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Callable, Optional, Protocol
+from typing import Callable, Optional, Protocol, Union
 
 from OpenSSL import SSL
 
@@ -30,7 +30,7 @@ from ovirt_scheduler.server.http.head import (
     stays_open,
 )
 from ovirt_scheduler.server.http.stream import Stream, TlsError
-from ovirt_scheduler.server.pages.site import Site, is_page
+from ovirt_scheduler.server.pages.site import Page, Site, is_page
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class ConnectionHandler:
         linger = _LINGER
         try:
             self._goes_on = self._open()
-            while self._goes_on:
+            while self._goes_on and self._request_begins():
                 self._serve_one()
         except OSError as error:  # nobody to serve any more, or nobody in time
             logger.debug("%(peer)s: cut: %(reason)s", {"peer": self._peer, "reason": str(error)})
@@ -110,26 +110,31 @@ class ConnectionHandler:
             self._stream.close()  # before the writer, which would flush what nobody takes
             logger.debug("%(peer)s: closed", {"peer": self._peer})
 
-    def _serve_one(self) -> None:
-        """Wait for one request, take it in, and answer it; ``_goes_on`` says what then.
+    def _request_begins(self) -> bool:
+        """Wait for the first byte of a request; False: the client, or the server, wants no more.
 
         Raises:
-            TimeoutError: no request came, or the answer was not taken in time.
-            ConnectionError: the connection broke.
+            TimeoutError: no request came.
         """
-        settings, connections = self._server.settings, self._server.connections
-        self._stream.deadline = time.monotonic() + settings.idle_timeout
+        self._stream.deadline = time.monotonic() + self._server.settings.idle_timeout
         try:
             first = self._input.peek(1)
         except ConnectionError:  # no request is cut by that; many clients leave so
-            first = b""
-        if not first or not connections.set_busy(self._connection):
-            self._goes_on = False
-            return
+            return False
+        return bool(first) and self._server.connections.set_busy(self._connection)
+
+    def _serve_one(self) -> None:
+        """Take one request in, and answer it; ``_goes_on`` says what then.
+
+        Raises:
+            TimeoutError: the answer was not taken in time.
+            ConnectionError: the connection broke.
+        """
+        settings = self._server.settings
         self._start_request()
         self._stream.deadline = time.monotonic() + settings.connection_timeout
         try:
-            body = self._receive()
+            received = self._receive()
         except RequestRefused as refusal:
             self._refuse(refusal.status, str(refusal))
         except TimeoutError:
@@ -139,13 +144,14 @@ class ConnectionHandler:
             text = "the daemon has no memory for a request of this size now; try again later"
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, text)
         else:
-            if body is not None:
-                self._answer(body)
+            if isinstance(received, Page):
+                self._show(received)
+            elif received is not None:
+                self._answer(received)
         finally:
             if self._body is not None:
                 self._body.release()
-        self._output.flush()
-        if not connections.set_idle(self._connection):
+        if not self._server.connections.set_idle(self._connection):
             self._goes_on = False
 
     def _refuse(self, status: HTTPStatus, text: str) -> None:
@@ -164,19 +170,25 @@ class ConnectionHandler:
         self._goes_on = False
         allowed = "GET, HEAD" if is_page(self._first.path) else "POST"
         allow = [f"Allow: {allowed}"] if status is HTTPStatus.METHOD_NOT_ALLOWED else []
-        headers = (*allow, "Content-Type: text/plain; charset=utf-8", "Connection: close")
-        self._send(status, f"{text}\n".encode(), *headers)
+        self._send(status, f"{text}\n".encode(), *allow, "Content-Type: text/plain; charset=utf-8")
 
     def _target(self) -> str:
         """Verb and path; no more of what came, which may be anything."""
         return f"{self._first.method} {self._first.path}" if self._first.method else "-"
 
     def _send(self, status: HTTPStatus, body: bytes, *headers: str) -> None:
-        """Begin to write an answer.
+        """Write an answer.
 
         Args:
             headers: lines of its head besides those of every answer.
         """
+        if self._context is not self._server.settings.tls or self._server.stopping:
+            self._goes_on = False  # it comes back under the new rules, if they let it
+        ending = []
+        if not self._goes_on:
+            ending = ["Connection: close"]
+        elif self._first.version == "HTTP/1.0":
+            ending = ["Connection: keep-alive"]
         self._stream.deadline = time.monotonic() + self._server.settings.answer_timeout
         head = (
             f"HTTP/1.1 {status:d} {status.phrase}",
@@ -185,10 +197,12 @@ class ConnectionHandler:
             *([] if status is HTTPStatus.NOT_MODIFIED else [f"Content-Length: {len(body)}"]),
             f"X-Request-Id: {self._request_id}",
             *headers,
+            *ending,
         )
         self._output.write("\r\n".join((*head, "", "")).encode("ascii"))
         if self._first.method != "HEAD":
             self._output.write(body)
+        self._output.flush()
 
     def _start_request(self) -> None:
         self._request_id = new_id()
@@ -211,7 +225,6 @@ class ConnectionHandler:
                 "%(peer)s speaks no TLS, but this port does: ssl = true", {"peer": self._peer}
             )
             self._refuse(HTTPStatus.BAD_REQUEST, "this port speaks TLS; use https")
-            self._output.flush()
             return False
         if context is not None:
             if not self._server.connections.set_greeted(self._connection):
@@ -229,8 +242,8 @@ class ConnectionHandler:
                 self._peer = f"{self._stream.client} at {self._peer}"
         return True
 
-    def _receive(self) -> Optional[bytes]:
-        """Take a request in; None where none came, or it is refused and the client knows.
+    def _receive(self) -> Union[bytes, Page, None]:
+        """Take a request in: the body of a call, or the page to answer with; None: none came.
 
         Raises:
             RequestRefused: it cannot be taken; the client is to be told.
@@ -243,8 +256,7 @@ class ConnectionHandler:
         self._headers = read_headers(self._input, first)
         self._goes_on = stays_open(first.version, self._headers)
         if is_page(first.path):
-            self._show()
-            return None
+            return self._page()
         self._form = self._answer_form()
         limit = self._server.settings.max_request_size
         self._body = BodyReader(self._headers, self._input, limit, self._server.room)
@@ -268,8 +280,8 @@ class ConnectionHandler:
             raise RequestRefused(HTTPStatus.FORBIDDEN, "no call from a page in a browser is taken")
         return _PATHS[self._first.path] or self._server.settings.root_form
 
-    def _show(self) -> None:
-        """Answer a GET or a HEAD with a page.
+    def _page(self) -> Page:
+        """The page that a GET or a HEAD asks for.
 
         Raises:
             RequestRefused: it is no GET, or no page is served.
@@ -285,7 +297,9 @@ class ConnectionHandler:
             raise bad("a GET has no body here")
         address, local = self._connection.getpeername()[0], self._connection.getsockname()[0]
         path, query = self._first.path, self._first.query
-        page = site.answer(path, query, self._headers, address, local)
+        return site.answer(path, query, self._headers, address, local)
+
+    def _show(self, page: Page) -> None:
         level = logging.INFO if page.status in _TOLD else logging.DEBUG
         logger.log(
             level,
@@ -297,15 +311,8 @@ class ConnectionHandler:
                 "outcome": f"HTTP {page.status}",
             },
         )
-        self._end_if_due()
-        ending = () if self._goes_on else ("Connection: close",)
         headers = (f"{name}: {value}" for name, value in page.headers.items())
-        self._send(HTTPStatus(page.status), page.body, *headers, *ending)
-
-    def _end_if_due(self) -> None:
-        """Answer no further request where other rules hold by now, or the daemon stops."""
-        if self._context is not self._server.settings.tls or self._server.stopping:
-            self._goes_on = False  # it comes back under the new rules, if they let it
+        self._send(HTTPStatus(page.status), page.body, *headers)
 
     def _answer(self, body: bytes) -> None:
         afterwards: list[Callable[[], None]] = []
@@ -322,13 +329,7 @@ class ConnectionHandler:
         if len(document) >= _COMPRESSED and self._accepts_gzip():
             document = xmlrpc.client.gzip_encode(document)
             headers.append("Content-Encoding: gzip")
-        self._end_if_due()
-        if not self._goes_on:
-            headers.append("Connection: close")
-        elif self._first.version == "HTTP/1.0":
-            headers.append("Connection: keep-alive")
         self._send(HTTPStatus.OK, document, *headers)
-        self._output.flush()
 
     def _accepts_gzip(self) -> bool:
         for element in listed(self._headers, "accept-encoding"):

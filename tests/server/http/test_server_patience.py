@@ -29,6 +29,7 @@ from tests.support.served import (
     messages,
     post,
 )
+from tests.support.site import MadeSite
 
 # TLS and plain
 
@@ -216,6 +217,22 @@ def test_a_client_that_does_not_read_is_cut(hasty: Running) -> None:
     connection.sendall(post(xmlrpc.client.dumps(("abc", 10_000_000), "repeat").encode()))
     assert connection.recv(1) == b"H"  # the answer has begun
     assert hasty.server.connections.wait_until_idle(time.monotonic() + 30)
+
+
+def test_a_page_that_nobody_takes_is_cut(
+    start: Callable[..., Running], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log does not say that the request, which came in time, did not."""
+    caplog.set_level(logging.INFO)
+    site = MadeSite(tmp_path, faults=("x" * 20_000_000,)).site
+    running = start(replace(HASTY, site=site))
+    connection = running.raw()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.sendall(b"GET /status.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert connection.recv(1) == b"H"  # the answer has begun
+    assert running.server.connections.wait_until_idle(time.monotonic() + 30)
+    running.end()
+    assert messages(caplog, logging.INFO) == []
 
 
 def test_a_reset_is_no_error(running: Running, caplog: pytest.LogCaptureFixture) -> None:

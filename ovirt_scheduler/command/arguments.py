@@ -78,7 +78,7 @@ def add_command(
     run: Callable[[argparse.Namespace], Shown],
     about: str = "",
     output: Sequence[str] = ("table", "json"),
-    settings: Collection[str] = ("config", "plugins"),
+    settings: Collection[str] = ("config",),
     **options: Any,
 ) -> argparse.ArgumentParser:
     """Add a command, with the options that many have: ``--config``, ``--plugins`` and ``-o``.

@@ -96,7 +96,7 @@ def _add(
             brief, f"{name} {example}", f"{name} {example}".partition(" --")[0],
             " --hosts hosts.xml" if with_hosts else "",
         ),
-        output=("table", "json", "names"), in_pipe="json", ask=ask,
+        output=("table", "json", "names"), settings=("config", "plugins"), in_pipe="json", ask=ask,
     )  # fmt: skip
     where = command.add_mutually_exclusive_group()
     where.add_argument("--url", help="of the daemon (default: where the settings have it listen)")

@@ -26,7 +26,7 @@ _NO_TLS = "there is no certificate: ssl = false in scheduler.conf"
 
 def add(to: arguments.Add) -> None:
     """Add the command to the command line."""
-    command = arguments.add_command(to, "cert", _run, settings=("config",))
+    command = arguments.add_command(to, "cert", _run)
     command.add_argument("action", choices=("make", "show", "check", "export", "renew"))
     command.add_argument(
         "--days", type=int, default=certificate_report.DAYS,

@@ -36,7 +36,7 @@ _Certificates = tuple[CertificateReport, ...]
 
 def add(to: arguments.Add) -> None:
     """Add the command to the command line."""
-    arguments.add_command(to, "check", _run)
+    arguments.add_command(to, "check", _run, settings=("config", "plugins"))
 
 
 def _run(options: argparse.Namespace) -> Shown:

@@ -138,7 +138,7 @@ COMMAND --help shows more of each; man ovirt-scheduler has all of it.
 
 
 def _add_serve(to: arguments.Add) -> None:
-    arguments.add_command(to, "serve", _serve, output=())
+    arguments.add_command(to, "serve", _serve, output=(), settings=("config", "plugins"))
 
 
 def _add_setup(to: arguments.Add) -> None:

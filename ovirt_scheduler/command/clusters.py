@@ -18,7 +18,7 @@ _HEADINGS = ("CLUSTER", "DRIVE", "LAST LOOK", "STATE")
 
 def add(to: arguments.Add) -> None:
     """Add the command to the command line."""
-    command = arguments.add_command(to, "clusters", _run, settings=())
+    command = arguments.add_command(to, "clusters", _run)
     command.add_argument("action", choices=("list", "take"))
     command.add_argument("cluster", metavar="NAME", nargs="?", help="of take: the cluster")
 

@@ -45,7 +45,6 @@ def add(to: arguments.Add) -> None:
         to,
         "decisions",
         _run,
-        settings=("config",),
         output=("table", "json", "jsonl", "names"),
         in_pipe="json",
     )

@@ -24,9 +24,7 @@ _HEADINGS = ("PLAN", "CLUSTER", "MADE", "STATE", "MIGRATIONS")
 
 def add(to: arguments.Add) -> None:
     """Add the command to the command line."""
-    command = arguments.add_command(
-        to, "plan", _run, settings=(), output=("table", "json", "names")
-    )
+    command = arguments.add_command(to, "plan", _run, output=("table", "json", "names"))
     command.add_argument("action", choices=("list", "show", "approve", "refuse"))
     command.add_argument("plan", nargs="?", help="its id; list needs none")
 

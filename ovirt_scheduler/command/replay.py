@@ -32,7 +32,7 @@ _QUERY_SECONDS = 60.0  # nobody waits for the next query
 
 def add(to: arguments.Add) -> None:
     """Add the command to the command line."""
-    command = arguments.add_command(to, "replay", _run, settings=("config",))
+    command = arguments.add_command(to, "replay", _run)
     command.add_argument(
         "--plugins", metavar="PATH",
         help="folders of plugins of the changed run, ':' between them; conf files beside the "

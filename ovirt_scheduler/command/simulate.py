@@ -23,13 +23,13 @@ from ovirt_scheduler.workbench.snapshot import Snapshot
 
 def add(to: arguments.Add) -> None:
     """Add ``snapshot`` and ``simulate`` to the command line."""
-    command = arguments.add_command(to, "snapshot", _snapshot, output=(), settings=("config",))
+    command = arguments.add_command(to, "snapshot", _snapshot, output=())
     command.add_argument("cluster", metavar="CLUSTER", help="its name")
     command.add_argument(
         "-f", "--file", metavar="FILE", type=Path, required=True,
         help="where to; a former file is overwritten",
     )  # fmt: skip
-    command = arguments.add_command(to, "simulate", _simulate)
+    command = arguments.add_command(to, "simulate", _simulate, settings=("config", "plugins"))
     command.add_argument(
         "snapshot", metavar="SNAPSHOT", type=Path, nargs="?", help="the cluster's file"
     )

@@ -25,7 +25,7 @@ _HEADINGS = ("NAME", "KIND", "STATE", "CALLS", "FAILED", "MEDIAN", "P99")
 
 def add(to: arguments.Add) -> None:
     """Add the command to the command line."""
-    arguments.add_command(to, "status", _run, settings=())
+    arguments.add_command(to, "status", _run)
 
 
 def _run(_: argparse.Namespace) -> Shown:

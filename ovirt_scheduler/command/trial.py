@@ -47,7 +47,7 @@ _KINDS = {"filter": Kind.FILTER, "score": Kind.COST_FUNCTION, "balance": Kind.BA
 
 def add(to: arguments.Add) -> None:
     """Add the command to the command line."""
-    command = arguments.add_command(to, "try", _run, settings=("config",))
+    command = arguments.add_command(to, "try", _run)
     command.add_argument("plugin", metavar="PLUGIN.py", type=Path, help="the plugin's file")
     what = command.add_mutually_exclusive_group()
     what.add_argument(

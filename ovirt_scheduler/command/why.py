@@ -27,7 +27,7 @@ _COLOURS = {Tone.HEADING: "1", Tone.GOOD: "32", Tone.BAD: "31", Tone.TROUBLE: "3
 
 def add(to: arguments.Add) -> None:
     """Add the command to the command line."""
-    command = arguments.add_command(to, "why", _run, settings=("config",))
+    command = arguments.add_command(to, "why", _run)
     command.add_argument("vm", metavar="VM", nargs="?", help="its name or id")
     command.add_argument("--decision", metavar="ID", help="one decision, by its id")
     command.add_argument("--host", metavar="HOST", help="only of this host, by its name or id")

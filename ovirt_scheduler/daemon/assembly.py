@@ -92,7 +92,7 @@ class Assembly:
         self._drive_memory = DriveMemory(state / "clusters.json")
         self._plans = Plans(self.runtime.keep_event)
         self._drive = self._make_drive(services)
-        self.server = SchedulerServer(self._server_settings(settings), services.methods(), listener)
+        self.server = SchedulerServer(self._server_settings(services), services.methods(), listener)
         self.server.kept = notifier.keep(self.server.socket)
         self._watchdog = Watchdog(notifier, self.runtime.executor, lambda: self.status()["line"])
         self._certificate_watch = CertificateWatch(state, lambda: self.settings)
@@ -113,8 +113,8 @@ class Assembly:
         ]
         if changed:
             raise ConfigError(f"{' and '.join(changed)} cannot change without a restart")
-        server_settings = self._server_settings(settings)
         services = self.runtime.prepare(settings)
+        server_settings = self._server_settings(services)
         drive = self._make_drive(services)
         # From here on nothing is made that could fail.
         self._stop_drive()
@@ -201,8 +201,9 @@ class Assembly:
         clusters = [ClusterDrive(each, shared) for each in settings.clusters]
         return ClusterThreads(clusters, shared)
 
-    def _server_settings(self, settings: Settings) -> ServerSettings:
-        _warn(settings)
+    def _server_settings(self, services: Services) -> ServerSettings:
+        settings = services.settings
+        _warn(services)
         return ServerSettings(
             address=settings.listening_address,
             port=settings.listening_port,
@@ -278,8 +279,9 @@ class Assembly:
         return tls_context(certificate, key, admitted)
 
 
-def _warn(settings: Settings) -> None:
+def _warn(services: Services) -> None:
     """Tell what the daemon goes on with, and what somebody should know of."""
+    settings = services.settings
     if not settings.ssl_client_ca and not is_loopback(settings.listening_address):
         _log.warning(
             "whoever reaches %(address)s may call: allow_unauthenticated = true; ssl_client_ca "
@@ -287,8 +289,8 @@ def _warn(settings: Settings) -> None:
             {"address": settings.listening_address},
         )
     try:
-        if settings.engine is not None:
-            settings.engine.password()
+        if services.inventory is not None:
+            services.inventory.check_password()
     except ConfigError as error:
         _log.warning(
             "the engine cannot be asked: %(reason)s", {"reason": str(error), "file": error.file}

@@ -22,7 +22,7 @@ from urllib.parse import urlencode
 from ovirt_scheduler.engine import events
 from ovirt_scheduler.engine.client import MOST_BYTES, VM_PATH, EngineClient, without_query
 from ovirt_scheduler.engine.events import Events, MigrationTimes
-from ovirt_scheduler.errors import EngineRefusal, EngineUnavailable
+from ovirt_scheduler.errors import ConfigError, EngineRefusal, EngineUnavailable
 from ovirt_scheduler.model.daemon_state import EngineState
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import UUID, Document
@@ -60,6 +60,8 @@ class Inventory:
         self.migration_times = MigrationTimes()
         self._latest_event: Optional[int] = None
         self._client = EngineClient(settings)
+        self._password = settings.password
+        self._unread_password = ""  # why there is none to log in with
         self._kept_for = settings.cache_seconds
         self._lock = threading.Lock()
         self._answers: dict[str, tuple[float, Future[Optional[EngineReply]]]] = {}  # by path
@@ -67,6 +69,19 @@ class Inventory:
         self._failing_since: Optional[float] = None  # seconds since 1970
         self._answers_by: Counter[str] = Counter()  # ok and failed
         self._retry_at = 0.0
+
+    def check_password(self) -> None:
+        """Read the password before the engine is asked: the state tells that it cannot be read.
+
+        Raises:
+            ConfigError: it cannot be read.
+        """
+        self._unread_password = ""
+        try:
+            self._password()
+        except ConfigError as error:
+            self._unread_password = f"password_file {error}"
+            raise
 
     def look_up(
         self,
@@ -191,7 +206,8 @@ class Inventory:
         """How the latest query ended, and how many ended how since the start."""
         with self._lock:
             answers = dict(self._answers_by)
-            return EngineState(self._client.url, self._failure or "", self._failing_since, answers)
+            problem = self._failure or self._unread_password
+            return EngineState(self._client.url, problem, self._failing_since, answers)
 
     def close(self) -> None:
         """Log out."""
@@ -268,6 +284,7 @@ class Inventory:
             raise
         with self._lock:
             self._failure = self._failing_since = None
+            self._unread_password = ""
             self._answers_by["ok"] += 1
 
 

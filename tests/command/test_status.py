@@ -96,6 +96,30 @@ def test_a_reload_that_failed_is_told(well):
     assert (ended, "the last reload" in out) == (0, False)
 
 
+def test_a_password_that_cannot_be_read_is_told(tmp_path, start_daemon):
+    """Before the engine is asked; no more when a reload has read it."""
+    password = tmp_path / "password"
+    daemon = start_daemon(
+        {"Well": WELL},
+        "ssl = false\n[engine]\nurl = https://localhost:1/ovirt-engine/api\n"
+        f"username = a@internal\npassword_file = {password}",
+    )
+    ended, out, _ = status(daemon)
+    assert (ended, out.splitlines()[0]) == (1, "2 units; the engine cannot be asked")
+    assert f"  password_file {password}: cannot be read: No such file or directory\n" in out
+    password.write_text("secret\n")
+    password.chmod(0o600)
+    daemon.process.send_signal(1)
+    wait_until(lambda: status(daemon)[0] == 0)
+
+
+@pytest.mark.parametrize("words", [["status"], ["plan", "list"], ["clusters", "list"]])
+def test_the_option_of_other_commands_is_taken(well, words):
+    """Who gave it to the daemon may give it here, too: the daemon is that of the state folder."""
+    conf = str(well.state.with_name("scheduler.conf"))
+    assert run(well.state.parent, *words, "--config", conf)[0] == 0
+
+
 def test_no_daemon(tmp_path):
     """Which one was asked, and what to look at."""
     ended, out, err = run(tmp_path, "status")

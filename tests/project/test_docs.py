@@ -159,6 +159,16 @@ def test_ten_lines_go_from_a_new_plugin_to_a_replayed_change(reader):
     assert "stopping on SIGTERM" in err
 
 
+def test_the_loop_of_the_readme_ends_where_the_settings_have_a_mistake(tmp_path):
+    """The daemon does not start, so that no call would ever be answered."""
+    (block,) = WITH_A_DAEMON
+    serve, until = block.text.splitlines()[5:7]
+    (tmp_path / "live").mkdir()
+    (tmp_path / "live" / "scheduler.conf").write_text("record = perhaps\n")
+    ((status, _, err),) = of_page(f"{serve}\n{until}\nwait $!\n", tmp_path, tmp_path / "state")
+    assert (status, "record: expected true or false" in err) == (78, True)
+
+
 def test_the_plugins_of_the_pages_are_called(daemon):
     """Every unit that the samples define is there."""
     with daemon.proxy() as scheduler:

@@ -142,7 +142,7 @@ class _Collector:
             for outcome, count in sorted(state.engine.answers.items()):
                 answers.add_metric([outcome], count)
             yield answers
-            yield self._single("engine_reachable", "0: the engine did not answer the last time.",
+            yield self._single("engine_reachable", "0: it did not answer, or cannot be asked.",
                                int(not state.engine.problem))  # fmt: skip
         if state.history is not None:
             history = state.history

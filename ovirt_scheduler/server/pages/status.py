@@ -225,7 +225,7 @@ def _surroundings(state: DaemonState, now: float) -> Iterator[Status]:
                            "ovirt-scheduler cert check says how to renew it")  # fmt: skip
     if state.engine is not None and state.engine.problem:
         since = _moment(state.engine.since)
-        yield _problem("engine", "the engine does not answer", state.engine.problem,
+        yield _problem("engine", "the engine cannot be asked", state.engine.problem,
                        f"Is {state.engine.url} there, and is the [engine] section right? "
                        "ovirt-scheduler check asks it", since)  # fmt: skip
     for cluster in state.clusters:
@@ -259,7 +259,7 @@ def facts(report: Status) -> list[tuple[str, str]]:
         days = report["certificate"]["days_left"]
         found.append(("Certificate ends in", f"{days} days, {report['certificate']['ends'][:10]}"))
     if "engine" in report:
-        well = "answers" if report["engine"]["reachable"] else "does not answer"
+        well = "answers" if report["engine"]["reachable"] else "cannot be asked"
         found.append(("Engine", f"{report['engine']['url']} {well}"))
     if "history" in report:
         history = report["history"]

@@ -172,7 +172,7 @@ def _begin(pool: Pool, of: _Pending, deadline: float) -> tuple[Exchange, Kept]:
     nonce = new_nonce()
     frame = frames.pack_task(task, nonce)
     limit = messages.answer_limit(call.function, call.inputs)
-    kept = _taken(pool, call, of.tries_left)
+    kept = _taken(pool, call, of.tries_left, deadline)
     # From here on its time counts. It tells itself which regex was not done in that time.
     until = min(time.monotonic() + call.limits.timeout, deadline)
     until += _GRACE if call.has_values else 0.0
@@ -192,7 +192,7 @@ def _begin(pool: Pool, of: _Pending, deadline: float) -> tuple[Exchange, Kept]:
     return begun, kept
 
 
-def _taken(pool: Pool, call: PluginCall, tries_left: int) -> Kept:
+def _taken(pool: Pool, call: PluginCall, tries_left: int, deadline: float) -> Kept:
     """Take a process for a call.
 
     First one that is idle, then a new one; on the last try whichever there is, however long it
@@ -204,9 +204,9 @@ def _taken(pool: Pool, call: PluginCall, tries_left: int) -> Kept:
     plugin, limits = call.plugin, call.limits
     if tries_left == TRIES - 1:
         with contextlib.suppress(ExecutorUnavailable):
-            return pool.take(plugin, limits, fresh=True)
+            return pool.take(plugin, limits, deadline, fresh=True)
         tries_left = 1
-    kept = pool.take(plugin, limits)
+    kept = pool.take(plugin, limits, deadline)
     kept.patient = kept.patient or tries_left == 1
     return kept
 

@@ -30,7 +30,7 @@ from ovirt_scheduler.processes.protocol import frames
 OUTPUT_LIMIT = 1 << 20  # bytes kept of each of a call's stdout and stderr (contract 5.4)
 SHORT = 1000  # bytes of what a worker says between answers
 _CHUNK = 1 << 16
-_OUT_OF_TURN = "spoke out of turn"
+OUT_OF_TURN = "spoke out of turn"
 _QUIET = 5.0  # seconds without a word from any worker, after which the zygote is asked for one
 _REASON = 200  # characters
 
@@ -301,7 +301,7 @@ def reason(frame: frames.Frame, nonce: Optional[int]) -> str:
         text = one_line(frame.payload.decode("utf-8", "replace"), _REASON)
         if text.partition(":")[0] in ENDS:
             return text
-    return _OUT_OF_TURN
+    return OUT_OF_TURN
 
 
 def wait(exchanges: Sequence[Exchange]) -> list[Exchange]:

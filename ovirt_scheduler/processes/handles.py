@@ -21,6 +21,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from typing import Callable, Optional
 
@@ -164,7 +165,7 @@ class Worker:
 
 
 class Zygote:
-    """The daemon's handle of a running zygote, with the thread that watches it.
+    """The daemon's handle of a zygote, from its start, with the thread that watches it.
 
     Args:
         on_end: called with each worker that has ended, in the watching thread.
@@ -174,6 +175,7 @@ class Zygote:
 
     Attributes:
         alive: it has started, and has not ended.
+        over: it has ended, or did not start; ``problem`` says why it did not.
         was_killed: by somebody else, before it had started.
 
     Raises:
@@ -209,8 +211,8 @@ class Zygote:
         # could be another socket's.
         weakref.finalize(self, self._control.close)
         self.pid = self._process.pid
-        self.alive = False
-        self.was_killed = False
+        self.alive = self.over = self.was_killed = False
+        self.problem = ""
         self._on_end = on_end
         self._on_death = on_death
         self._adopts = adopts
@@ -219,23 +221,28 @@ class Zygote:
         self._signs = 0  # of its life: messages
         self._workers: dict[int, Worker] = {}  # by serial: those that have not ended
         self._watcher = threading.Thread(target=self._watch, name="zygote-watcher", daemon=True)
-
-    def start(self) -> None:
-        """Wait until it can fork, and watch it from then on.
-
-        Raises:
-            ExecutorUnavailable: it does not start, or is stopped before it has.
-        """
-        self._await_ready()
-        self.alive = True
         try:
             self._watcher.start()
         except RuntimeError as error:
-            self.alive = False
             self._process.kill()
             self._process.wait()
-            self._control.close()
             raise ExecutorUnavailable(f"no thread for a zygote: {error}") from None
+
+    def await_start(self, deadline: float) -> None:
+        """Wait until it can fork.
+
+        Args:
+            deadline: seconds on the monotonic clock.
+
+        Raises:
+            ExecutorUnavailable: it does not start, or not until then.
+        """
+        left = min(deadline - time.monotonic(), threading.TIMEOUT_MAX)
+        with self._news:
+            if not self._news.wait_for(lambda: self.alive or self.over, left):
+                raise ExecutorUnavailable(f"the zygote (pid {self.pid}) was not ready in time")
+        if self.problem:
+            raise ExecutorUnavailable(self.problem)
 
     def fork(self, order: bytes = frames.FORK) -> Worker:
         """A new worker; tasks can be sent to it at once, before it has started.
@@ -338,11 +345,10 @@ class Zygote:
             self._process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
-        self._process.wait()
-        if self._watcher.ident is not None:
-            self._watcher.join()
+        self._watcher.join()
 
-    def _await_ready(self) -> None:
+    def _why_not_ready(self) -> str:
+        """Wait until it has started; empty then, else why it has not."""
         self._control.settimeout(_START_SECONDS)
         message, is_silent = b"", False
         try:
@@ -351,27 +357,33 @@ class Zygote:
             is_silent = isinstance(error, socket.timeout)
         if message == frames.ALIVE:
             self._control.settimeout(None)
-            return
-        self._control.close()
+            return ""
         if not is_silent:  # it may have to say why
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.was_killed = self._process.wait(_STOP_SECONDS) < 0
         self._process.kill()
         status = self._process.wait()
         if self._stopping:
-            raise ExecutorUnavailable("it is closed")
+            return "it is closed"
         if is_silent:
-            raise ExecutorUnavailable(
+            return (
                 f"the zygote was not ready after {_START_SECONDS:g} s, and was killed: the machine "
                 "is overloaded, or it was stopped"
             )
-        raise ExecutorUnavailable(
+        return (
             f"the zygote ({sys.executable}) did not start (exit status {status}); "
             "what it said stands above, on standard error"
         )
 
     def _watch(self) -> None:
-        """Note how workers end, until the zygote ends."""
+        """Wait until the zygote can fork, and note how workers end, until it ends."""
+        problem = self._why_not_ready()
+        with self._news:
+            self.problem = problem
+            self.alive, self.over = not problem, bool(problem)
+            self._news.notify_all()
+        if problem:
+            return
         with contextlib.suppress(OSError):
             while True:
                 message = self._control.recv(64)
@@ -384,7 +396,7 @@ class Zygote:
                 "what the zygote (pid %(pid)d) left behind cannot be killed", {"pid": self.pid}
             )
         with self._news:
-            self.alive = False
+            self.alive, self.over = False, True
             workers, self._workers = [*self._workers.values()], {}
             self._news.notify_all()
         for worker in workers:

@@ -54,7 +54,7 @@ class Kept:
         ready: it has said so.
         grown: it has said that it takes more memory than a new one would.
         ready_by: when it has to be ready, on the monotonic clock.
-        loading: its last task was the setup.
+        loading: its last task was the setup: nobody has called it yet.
         patient: a call waits for it until ``ready_by``, and uses no other process instead.
         setup: the rest of the setup's frame that is still to be sent; None: all of it was.
     """

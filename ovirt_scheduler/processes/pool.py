@@ -15,6 +15,7 @@ threads.
 from __future__ import annotations
 
 import logging
+import math
 import select
 import threading
 import time
@@ -43,7 +44,7 @@ _LIFE_SECONDS = 3600.0  # of a process: libraries are updated under it
 _IDLE_SECONDS = 5.0  # for which more than one process of a plugin are kept
 _GROWN_SECONDS = 5.0  # without a call, after which one that has grown is replaced
 _TICK = 0.25  # seconds between two looks of the keeping thread while something settles
-_LONGEST_PAUSE = 60.0  # between two loads ahead, of a plugin whose process ends in them
+_LONGEST_PAUSE = 60.0  # between two loads ahead, of a plugin whose process ends by itself
 _REST = 5.0  # and while nothing does
 _SETTLED_EVERY = 0.01  # seconds between two looks of who waits for processes to be compared
 _ENDS_KEPT = 100  # reasons
@@ -66,6 +67,9 @@ _ENDED_FOR = {
     "timed out": "a call timed out",
 }
 
+# Of these, what a process that nobody has called comes to by its plugin's doing.
+_BY_ITSELF = ("did not get ready", "ended", exchange.OUT_OF_TURN)
+
 
 def _in_words(why: str) -> str:
     """A reason for the log, with its details: ``memory``, ``modules: json.x``."""
@@ -77,12 +81,13 @@ class Pool:
     """Processes of plugins and spare workers; safe to use from many threads.
 
     Args:
-        fork: gives a new worker, of the order FORK or FORK_READER; raises ExecutorUnavailable.
+        fork: gives a new worker, of the order FORK or FORK_READER, until a deadline; raises
+            ExecutorUnavailable.
         most: processes to keep.
         parallel: calls that there are at once: so many processes are enough for any plugin.
     """
 
-    def __init__(self, fork: Callable[[bytes], Worker], most: int, parallel: int) -> None:
+    def __init__(self, fork: Callable[[bytes, float], Worker], most: int, parallel: int) -> None:
         self._fork = fork
         self._most = most
         self._parallel = parallel
@@ -94,7 +99,7 @@ class Pool:
         self._replaced: Counter[str] = Counter()
         self._latest: deque[str] = deque(maxlen=_ENDS_KEPT)  # why processes have ended
         self._ending = 0  # processes that the keeping thread is about to end
-        # Loads ahead that came to nothing, in a row, and when the next may be tried.
+        # Loads ahead whose process ended before a call, in a row, and when the next may be tried.
         self._failed: dict[Key, tuple[int, float]] = {}
         self._resting = False
         self._stirred = False  # something has changed since the keeping thread looked
@@ -186,10 +191,11 @@ class Pool:
             self._most = most
             self._wake()
 
-    def spare(self, order: bytes = frames.FORK) -> Worker:
+    def spare(self, deadline: float, order: bytes = frames.FORK) -> Worker:
         """A worker that has done nothing yet.
 
         Args:
+            deadline: to wait for one at most, in seconds on the monotonic clock.
             order: FORK, or FORK_READER for one that reads documents without the SDK.
 
         Raises:
@@ -199,12 +205,15 @@ class Pool:
             found = self._spare[order].pop() if self._spare[order] else None
             self._stirred = True
             self._news.notify_all()  # to have another one soon
-        return found or self._fork(order)
+        return found or self._fork(order, deadline)
 
-    def take(self, plugin: PluginCode, limits: Limits, fresh: bool = False) -> Kept:
+    def take(
+        self, plugin: PluginCode, limits: Limits, deadline: float, fresh: bool = False
+    ) -> Kept:
         """Take a process of a plugin for one call; it may still be settling.
 
         Args:
+            deadline: to wait for one at most, in seconds on the monotonic clock.
             fresh: take a new one, even if another is idle.
 
         Raises:
@@ -217,7 +226,7 @@ class Pool:
         if kept is not None:
             return kept
         try:
-            return self._new(plugin, limits, key)
+            return self._new(plugin, limits, key, deadline)
         except BaseException:
             self._no_longer_busy(key)
             raise
@@ -240,10 +249,10 @@ class Pool:
             self._end_idle(kept, ended)
         return None
 
-    def _new(self, plugin: PluginCode, limits: Limits, key: Key) -> Kept:
+    def _new(self, plugin: PluginCode, limits: Limits, key: Key, deadline: float) -> Kept:
         nonce = new_nonce()
         setup = frames.pack_task(Setup(plugin, limits), nonce)
-        worker = self.spare()
+        worker = self.spare(deadline)
         worker.file = plugin.modules[0].path
         return Kept(worker, key, nonce=nonce, setup=setup, loading=True)
 
@@ -304,7 +313,7 @@ class Pool:
         kept.worker.close()
 
     def _end_idle(self, kept: Kept, why: str) -> None:
-        if kept.loading and not kept.ready:
+        if kept.loading and why in _BY_ITSELF:
             with self._news:
                 times, _ = self._failed.get(kept.key, (0, 0.0))
                 pause = min(_LONGEST_PAUSE, _TICK * 2 ** min(times, 10))
@@ -400,7 +409,8 @@ class Pool:
             for pipe in {kept.worker.stdout, kept.worker.stderr} & spoke:
                 kept.worker.drain(pipe)
             if not why and kept.ready:
-                self._failed.pop(kept.key, None)
+                if now >= kept.ready_by:  # it has stood for a while: this one is well
+                    self._failed.pop(kept.key, None)
                 why = self._superfluous(kept, now, place < too_many)
             if why:
                 self._idle[kept.key].remove(kept)
@@ -442,7 +452,7 @@ class Pool:
         try:
             for order, number in few.items():
                 for _ in range(number):
-                    worker = self._fork(order)
+                    worker = self._fork(order, math.inf)
                     with self._news:
                         if self._lives(worker):
                             self._spare[order].append(worker)
@@ -450,7 +460,7 @@ class Pool:
                             worker.close()
             for key in missing:
                 plugin, limits = self._wanted[key]
-                kept = self._new(plugin, limits, key)
+                kept = self._new(plugin, limits, key, math.inf)
                 self._load(kept)
         except (ExecutorUnavailable, KeyError):  # a request finds the same, and tells
             return False

@@ -185,7 +185,7 @@ def _do(
     nonce = new_nonce()
     frame = frames.pack_task(task, nonce)
     for tries_left in reversed(range(TRIES)):
-        worker = pool.spare(order)
+        worker = pool.spare(deadline, order)
         if isinstance(task, Candidate):
             worker.file = task.source.path
         done = Exchange(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from typing import Callable, Optional
 
@@ -40,7 +41,6 @@ class Zygotes:
         self._on_end: Callable[[Worker], None]
         self._on_death: Callable[[], None]
         self._lock = threading.Lock()
-        self._starting = threading.Lock()
         self._zygote: Optional[Zygote] = None
 
     def start(self, on_end: Callable[[Worker], None], on_death: Callable[[], None]) -> None:
@@ -54,7 +54,7 @@ class Zygotes:
             ExecutorUnavailable: it does not start.
         """
         self._on_end, self._on_death = on_end, on_death
-        self._live()
+        self._live(math.inf)
 
     def close(self) -> None:
         """End the zygote and what it has forked; returns when it is gone."""
@@ -70,13 +70,16 @@ class Zygotes:
         with self._lock:
             return self._zygote.pid if self._zygote else None
 
-    def fork(self, order: bytes) -> Worker:
+    def fork(self, order: bytes, deadline: float) -> Worker:
         """Fork a new worker, of a new zygote if the present one has died.
+
+        Args:
+            deadline: for a zygote to have started, in seconds on the monotonic clock.
 
         Raises:
             ExecutorUnavailable: there is none to be had, or this is closed.
         """
-        zygote = self._live()
+        zygote = self._live(deadline)
         self.forked += 1
         for tries_left in reversed(range(2)):
             try:
@@ -87,40 +90,37 @@ class Zygotes:
                 if not tries_left:
                     raise ExecutorUnavailable(f"the zygote takes no request: {error}") from None
                 zygote.bury()
-            zygote = self._live()
+            zygote = self._live(deadline)
         raise AssertionError("the last try returns or raises")
 
-    def _live(self) -> Zygote:
+    def _live(self, deadline: float) -> Zygote:
         """The zygote that lives; a new one where there is none.
 
         Raises:
-            ExecutorUnavailable: it does not start, or this is closed.
+            ExecutorUnavailable: it does not start, or not until the deadline, or this is closed.
         """
-        with self._starting:
-            for tries_left in reversed(range(_STARTS)):
-                with self._lock:
-                    if self.closed:
-                        raise ExecutorUnavailable("the executor is closed")
-                    if self._zygote is not None and self._zygote.alive:
-                        return self._zygote
-                    # close() finds it, and need not wait until it has started
+        for tries_left in reversed(range(_STARTS)):
+            with self._lock:
+                if self.closed:
+                    raise ExecutorUnavailable("the executor is closed")
+                if self._zygote is None or self._zygote.over:
                     self.started += 1
-                    zygote = Zygote(self._on_end, self._replace, self._user, self._adopts)
-                    self._zygote = zygote
-                try:
-                    zygote.start()
-                except ExecutorUnavailable:
-                    if not zygote.was_killed or not tries_left:
-                        raise
-                else:
-                    return zygote
+                    self._zygote = Zygote(self._on_end, self._replace, self._user, self._adopts)
+                zygote = self._zygote
+            try:
+                zygote.await_start(deadline)
+            except ExecutorUnavailable:
+                if not zygote.was_killed or not tries_left:
+                    raise
+            else:
+                return zygote
         raise AssertionError("the last try returns or raises")
 
     def _replace(self) -> None:
         """Start the next zygote at once when one has died."""
         self._on_death()
         try:
-            self._live()
+            self._live(math.inf)
         except ExecutorUnavailable as error:
             if not self.closed:
                 _log.error(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import math
 import operator
 import os
 import signal
@@ -307,6 +308,24 @@ def test_a_zygote_that_is_killed_while_it_starts_costs_no_request(own, unit_name
     wait_until(lambda: own.zygote_pid not in (before, starting))  # its end may be heard of later
 
 
+def test_who_waits_for_a_zygote_that_starts_waits_no_longer_than_its_time(own, unit_named):
+    """However long that takes; who has more time is served when it has started."""
+    unit = unit_named("keeps_all")
+    before = own.zygote_pid
+    os.kill(before, signal.SIGKILL)
+    starting = wait_until(lambda: own.zygote_pid not in (None, before) and own.zygote_pid)
+    os.kill(starting, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as threads:
+        patient = threads.submit(own.run, job_of([unit]))
+        began = time.monotonic()
+        with pytest.raises(ExecutorUnavailable, match=f"{starting}.* was not ready in time"):
+            own.run(job_of([unit], seconds=0.2))
+        assert time.monotonic() - began < handles._START_SECONDS / 2
+        os.kill(starting, signal.SIGCONT)
+        assert only(patient.result(30)).value == HOSTS
+    assert own.zygote_pid == starting
+
+
 def test_a_zygote_that_is_not_ready_in_time_is_told_as_that(monkeypatch):
     """It has said nothing: the message sends nobody to look for that."""
     monkeypatch.setattr(handles, "_START_SECONDS", 0.001)
@@ -325,7 +344,7 @@ def test_a_stopped_zygote_holds_up_nobody_who_has_a_message_for_it(monkeypatch, 
     try:
         zygote = stuck.zygote_pid
         os.kill(zygote, signal.SIGSTOP)
-        worker = stuck._pool.spare()
+        worker = stuck._pool.spare(math.inf)
         for _ in range(5000):
             worker.kill()
             if "gives no sign of life" in caplog.text:

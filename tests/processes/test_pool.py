@@ -402,8 +402,34 @@ def test_what_is_loaded_ahead_may_print_a_lot(own, unit_named, tmp_path):
     assert wait_until(loaded.exists)
 
 
-def test_a_process_that_was_loaded_ahead_is_replaced_as_often_as_it_is_killed(own, unit_named):
-    """Only a plugin that cannot be loaded is not loaded ahead again and again."""
+def test_a_plugin_whose_process_ends_itself_is_loaded_ahead_less_and_less_often(
+    own, unit_named, tmp_path, monkeypatch
+):
+    """By a thread that it starts when it is loaded, a moment after it is ready."""
+    monkeypatch.setattr(pool, "_TICK", 0.05)
+    loaded = tmp_path / "loaded"
+    (tmp_path / "Ends.py").write_text(
+        "import os, threading, time\n"
+        f"with open({str(loaded)!r}, 'a') as file:\n"
+        "    print(time.monotonic(), file=file)\n"
+        "threading.Timer(0.05, os._exit, [0]).start()\n"
+        "def do_filter(hosts, vm, properties):\n    return hosts\n"
+    )
+    unit = unit_named("Ends", folder=tmp_path)
+    loaded.unlink()
+    own.want([(unit.plugin, unit.limits)])
+    *_, before, last = wait_until(
+        lambda: loaded.read_text().split() if loaded.exists() else [],
+        suits=lambda seen: len(seen) >= 5,
+    )
+    assert float(last) - float(before) >= 8 * pool._TICK
+
+
+def test_a_process_that_was_loaded_ahead_is_replaced_as_often_as_it_is_killed(
+    own, unit_named, monkeypatch
+):
+    """After a pause, each time: who kills it may stop doing so."""
+    monkeypatch.setattr(pool, "_TICK", 0.01)
     unit = unit_named("keeps_all")
     own.want([(unit.plugin, unit.limits)])
     for _ in range(5):
@@ -425,8 +451,8 @@ def _ready(executor: Executor) -> int:
 def test_a_spare_process_that_ends_as_it_is_made_is_not_kept(own, unit_named):
     """What was told of its end came too early: else a request would find it, much later."""
 
-    def ended(_: bytes) -> Worker:
-        worker = own._zygotes.fork(frames.FORK)
+    def ended(_: bytes, deadline: float) -> Worker:
+        worker = own._zygotes.fork(frames.FORK, deadline)
         worker.end()
         return worker
 
@@ -444,12 +470,12 @@ def test_what_is_asked_for_while_no_process_can_be_had_is_not_forgotten(
     key = kept_process.key_of(unit.plugin, unit.limits)
     refused: list[bool] = []
 
-    def fork(order: bytes) -> Worker:
+    def fork(order: bytes, deadline: float) -> Worker:
         if not refused:
             refused.append(True)
             kept.want({key: (unit.plugin, unit.limits)})
             raise ExecutorUnavailable("not now")
-        return own._zygotes.fork(order)
+        return own._zygotes.fork(order, deadline)
 
     kept = pool.Pool(fork, 4, 1)
     kept.start()

@@ -65,4 +65,4 @@ $(VENV)/.lint: $(VENV)/.run
 	touch $@
 
 clean:
-	rm -rf $(VENV) .run build *.egg-info
+	rm -rf $(VENV) build *.egg-info

@@ -1,7 +1,7 @@
 """Starts the daemon with the sample plugins, makes one call of each kind, and keeps serving.
 
-``make run`` runs it. The certificate and the settings lie in ``.run/``. The engine that plugins
-ask for VMs is the made one of the tests, with the hosts of ``hosts.xml``.
+``make run`` runs it. The certificate and the settings lie in a folder of the run's own. The engine
+that plugins ask for VMs is the made one of the tests, with the hosts of ``hosts.xml``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import signal
 import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import TextIO
@@ -21,17 +22,16 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 from tests.support.rest_server import GIB, Host, RestServer, Vm  # noqa: E402  not installed
 
-STATE = PROJECT / ".run"
-CERTIFICATE = STATE / "certificate" / "certificate.pem"
 HOSTS = (PROJECT / "demo" / "hosts.xml").read_text("utf-8")
 VM = (PROJECT / "demo" / "vm.xml").read_text("utf-8")
 
 
 def main() -> int:
-    STATE.mkdir(exist_ok=True)
     vms = [Vm("ledger", "serval", 24 * GIB), Vm("mail", "serval", 6 * GIB), Vm("proxy", "lynx")]
-    with RestServer(STATE, hosts_of_the_engine(), vms) as engine:
-        return show(engine, {vm.id: vm.name for vm in vms})
+    with tempfile.TemporaryDirectory(prefix="ovirt-scheduler-") as name:
+        folder = Path(name)
+        with RestServer(folder, hosts_of_the_engine(), vms) as engine:
+            return show(folder, engine, {vm.id: vm.name for vm in vms})
 
 
 def hosts_of_the_engine() -> list[Host]:
@@ -45,8 +45,8 @@ def hosts_of_the_engine() -> list[Host]:
     ]
 
 
-def show(engine: RestServer, vms: dict[str, str]) -> int:
-    settings = STATE / "scheduler.conf"
+def show(folder: Path, engine: RestServer, vms: dict[str, str]) -> int:
+    settings, certificate = folder / "scheduler.conf", folder / "certificate" / "certificate.pem"
     settings.write_text(
         f"""\
 listening_port = 0
@@ -61,41 +61,38 @@ ca_file = {engine.settings().ca_file}
 """,
         "utf-8",
     )
-    # Said outright: a shell starts what runs in the background with SIGINT ignored.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
-    # A signal that comes just before a read does not end that read: a byte in a pipe does.
+    # A signal is a byte in this pipe. An exception could come amid anything: the daemon, just
+    # started, would be left behind.
     heard, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
     command = [sys.executable, "-m", "ovirt_scheduler", "serve"]
     command += ["--config", str(settings), "--plugins", str(PROJECT / "plugins")]
     with subprocess.Popen(
         command,
         cwd=PROJECT,
-        env={**os.environ, "STATE_DIRECTORY": str(STATE)},
+        env={**os.environ, "STATE_DIRECTORY": str(folder)},
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,  # Ctrl-C is ours: we pass it on as SIGTERM
     ) as daemon:
         assert daemon.stderr is not None
-        log = threading.Thread(target=show_log, args=(daemon.stderr, wake), daemon=True)
+        url = url_of(daemon.stderr)
+        if url is None:
+            return daemon.wait()
         try:
-            url = url_of(daemon.stderr)
-            if url is None:
-                return daemon.wait()
-            show_calls(url, vms)
-            log.start()  # before anybody is told of Ctrl-C, which may not come amid this
-            show_how_to_go_on(url)
+            show_calls(url, certificate, vms)
+            show_how_to_go_on(url, certificate)
+            log = threading.Thread(target=show_log, args=(daemon.stderr, wake))
+            log.start()
             os.read(heard, 1)
-        except KeyboardInterrupt:
             print()
         finally:
             daemon.send_signal(signal.SIGTERM)
-        status = daemon.wait()
-        if log.is_alive():
-            log.join()
-        return status
+        log.join()
+        return daemon.wait()
 
 
 def show_log(log: TextIO, ended: int) -> None:
@@ -114,9 +111,9 @@ def url_of(log: TextIO) -> str | None:
     return None
 
 
-def show_calls(url: str, vms: dict[str, str]) -> None:
+def show_calls(url: str, certificate: Path, vms: dict[str, str]) -> None:
     names = {host.get("id"): host.findtext("name") for host in ElementTree.fromstring(HOSTS)}
-    trust = ssl.create_default_context(cafile=str(CERTIFICATE))
+    trust = ssl.create_default_context(cafile=str(certificate))
     with ServerProxy(f"{url}/design", context=trust) as scheduler:
         print("\ndiscover()")
         for group in ElementTree.fromstring(scheduler.discover()):
@@ -148,18 +145,18 @@ def show_calls(url: str, vms: dict[str, str]) -> None:
             print(f"  fault {fault.faultCode}: {fault.faultString}")
 
 
-def show_how_to_go_on(url: str) -> None:
+def show_how_to_go_on(url: str, certificate: Path) -> None:
     print(
         f"""
 Serving on {url} until Ctrl-C, with the plugins in plugins/ (edits count at once).
 Call it from another terminal, here in {PROJECT}:
 
   . .venv/bin/activate
-  ovirt-scheduler discover --url {url} --ca {CERTIFICATE.relative_to(PROJECT)}
+  ovirt-scheduler discover --url {url} --ca {certificate}
 
 or without the program:
 
-  curl --cacert {CERTIFICATE.relative_to(PROJECT)} -H 'Content-Type: text/xml' \\
+  curl --cacert {certificate} -H 'Content-Type: text/xml' \\
     -d '<methodCall><methodName>discover</methodName></methodCall>' {url}/design
 """,
         flush=True,

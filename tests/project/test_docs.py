@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shutil
 import signal
@@ -21,6 +22,8 @@ from ovirt_scheduler.workbench import scenario
 from tests.support.command import of_page
 from tests.support.daemon import Daemon
 from tests.support.paths import PROJECT
+from tests.support.processes import offspring
+from tests.support.waiting import LONG, wait_until
 
 PAGES = [*sorted(PROJECT.glob("*.md")), *sorted((PROJECT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
@@ -284,7 +287,8 @@ def test_tests_that_a_page_names_are_there():
         assert f"\ndef {name}(" in text, f"{page}: {file}::{name}"
 
 
-def test_the_demonstration_shows_one_call_of_each_kind_and_ends_by_ctrl_c(tmp_path):
+@pytest.mark.parametrize("during_start", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_the_demonstration_shows_one_call_of_each_kind_and_ends_by_ctrl_c(tmp_path, during_start):
     """What make run runs, as a stranger sees it; also from where SIGINT is ignored (make run &)."""
     with subprocess.Popen(
         [
@@ -302,15 +306,19 @@ def test_the_demonstration_shows_one_call_of_each_kind_and_ends_by_ctrl_c(tmp_pa
         start_new_session=True,
     ) as demonstration:
         said = []
-        for line in demonstration.stdout:
-            said.append(line)
-            if line.lstrip().startswith("-d "):
-                break
+        if during_start:
+            wait_until(lambda: offspring(demonstration.pid))
+        else:
+            for line in demonstration.stdout:
+                said.append(line)
+                if line.lstrip().startswith("-d "):
+                    break
         try:
             demonstration.send_signal(signal.SIGINT)
-            rest, _ = demonstration.communicate(timeout=30)
+            rest, _ = demonstration.communicate(timeout=LONG)
         except subprocess.TimeoutExpired:
-            demonstration.terminate()  # ends the daemon that it has started, too
+            for pid in (demonstration.pid, *offspring(demonstration.pid)):
+                os.kill(pid, signal.SIGKILL)
             raise
     text = "".join(said) + rest
     assert demonstration.returncode == 0, text

@@ -10,6 +10,7 @@ SIGHUP: settings, certificates and plugins are read again; connections and calls
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -94,6 +95,9 @@ def _start(assembly: Assembly, notifier: Notifier, signals: _Signals) -> None:
             "call; plugins go into one of: %(folders)s",
             {"folders": folders or "(none)"},
         )
+    # What is there now stays. Each full collection of garbage would go through it, for 20 ms.
+    gc.collect()
+    gc.freeze()
     assembly.listen()
     say(f"listening on {assembly.server.url}")
     notifier.ready(f"listening on {assembly.server.url}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
-from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Optional, Union
@@ -152,7 +151,10 @@ class CallInputs:
     @property
     def names(self) -> Mapping[str, str]:
         """Of hosts and VMs by id, as far as they are known; by "" of a VM without an id."""
-        return ChainMap(*(pack.names for packs in self.packs.values() for pack in packs))
+        known: dict[str, str] = {}
+        for pack in reversed([pack for packs in self.packs.values() for pack in packs]):
+            known.update(pack.names)
+        return known
 
 
 class Function(NamedTuple):

@@ -93,3 +93,27 @@ def test_a_daemon_without_plugins_says_what_can_be_called(start_daemon, tmp_path
     assert there["name"] == "default"
     assert "WARNING no plugin is loaded but our own scheduler default, so there is no" in daemon.log
     assert f"plugins go into one of: {tmp_path}\n" in daemon.log
+
+
+def test_what_a_daemon_has_at_its_start_is_not_looked_through_for_garbage_again(tmp_path):
+    """Each full collection would go through all modules, while every call waits."""
+    (tmp_path / "scheduler.conf").write_text("listening_port = 0\nssl = false\n")
+    counted = (
+        "import atexit, gc, sys\n"
+        "atexit.register(lambda: print(gc.get_freeze_count() > len(gc.get_objects())))\n"
+        "from ovirt_scheduler.__main__ import main\n"
+        "sys.exit(main())\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", counted, "serve", "--config", str(tmp_path / "scheduler.conf")],
+        cwd=PROJECT,
+        env={**os.environ, "STATE_DIRECTORY": str(tmp_path / "state")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        assert any("listening on" in line for line in process.stderr)
+        process.terminate()
+        told, _ = process.communicate(timeout=12)
+    assert told.split() == ["True"]

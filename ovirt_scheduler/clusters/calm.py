@@ -23,7 +23,7 @@ Pure: the time comes with each call, in seconds of any clock that is never set b
 from __future__ import annotations
 
 import copy
-import statistics
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Optional
@@ -166,7 +166,7 @@ class _Use:
                 self._running.setdefault(vm.host, []).append(key)
         up = (used(host) for host in self._hosts.values() if host.status == "up")
         parts = [part for part in up if part is not None]
-        self._mean = statistics.fmean(parts) if parts else 0.0
+        self._mean = math.fsum(parts) / len(parts) if parts else 0.0
 
     def after(self, group: Iterable[Step]) -> _Use:
         """The same after migrations; of one to any host only the source is changed."""

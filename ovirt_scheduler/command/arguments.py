@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, NoReturn, Optional
@@ -41,13 +41,7 @@ Add = Callable[..., argparse.ArgumentParser]  # adds a command's parser
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose messages on mistakes end with where the help is.
-
-    Attributes:
-        commands: the parser of each command, by its name.
-    """
-
-    commands: Mapping[str, argparse.ArgumentParser] = {}
+    """A parser whose messages on mistakes end with where the help is."""
 
     def error(self, message: str) -> NoReturn:
         """Show the usage and the message, and exit with 2."""

@@ -27,8 +27,9 @@ class Night(Driver):
         return hours
 """
 COMMANDS = (
-    "serve", "check", "discover", "filter", "score", "balance", "try", "new", "cert", "setup",
-    "completion", "why", "decisions",
+    "serve", "check", "discover", "filter", "score", "balance", "schedulers", "select", "topics",
+    "schedule", "why", "decisions", "status", "clusters", "plan", "try", "new", "replay",
+    "snapshot", "simulate", "cert", "setup", "completion",
 )  # fmt: skip
 HOSTS = str(PROJECT / "demo" / "hosts.xml")
 VM = str(PROJECT / "demo" / "vm.xml")

@@ -16,6 +16,7 @@ from tests.support.paths import PROJECT
 TESTS = PROJECT / "tests"
 PACKAGE = PROJECT / "ovirt_scheduler"
 OPENS_DOCUMENTS = {"lxml", "ovirtsdk4"}
+PARSER = "import ovirt_scheduler.command.cli as cli; cli"
 NOT_THE_DAEMONS = (
     "ovirt_scheduler.processes.worker.",
     "ovirt_scheduler.processes.loading.",
@@ -127,19 +128,33 @@ def test_the_tests_stand_as_the_package_does():
     assert imported == set()
 
 
-@pytest.mark.parametrize("module", ["ovirt_scheduler.daemon.daemon", "ovirt_scheduler.command.cli"])
-def test_the_daemons_process_loads_neither_the_sdk_nor_lxml(module):
+@pytest.mark.parametrize(
+    "code", ["import ovirt_scheduler.daemon.daemon", f"{PARSER}.parser()"], ids=["daemon", "cli"]
+)
+def test_the_daemons_process_loads_neither_the_sdk_nor_lxml(code):
     """Not by way of another package either."""
-    shown = subprocess.run(
-        [sys.executable, "-c", f"import sys, {module}; print(*sys.modules, sep='\\n')"],
+    shown = loaded_by(code)
+    assert "ovirt_scheduler.daemon.daemon" in shown
+    assert {name.partition(".")[0] for name in shown} & OPENS_DOCUMENTS == set()
+    # Each takes megabytes, and is loaded where it is used: with an engine, for a page.
+    assert {"pycurl", "jinja2", "prometheus_client"} & {*shown} == set()
+    assert [name for name in shown if name.startswith(NOT_THE_DAEMONS)] == []
+
+
+def test_a_command_does_not_load_what_other_commands_need():
+    """The command line with ``status`` has no daemon, and with ``serve`` no workbench."""
+    rooms = ("command.trial", "daemon.daemon", "workbench", "clusters", "processes")
+    for command, expected in (("status", set()), ("serve", {*rooms[1:]} - {"workbench"})):
+        shown = loaded_by(f"{PARSER}.parser(command={command!r})")
+        assert {room for room in rooms if f"ovirt_scheduler.{room}" in shown} == expected
+
+
+def loaded_by(code):
+    return subprocess.run(
+        [sys.executable, "-c", f"{code}; import sys; print(*sys.modules, sep='\\n')"],
         cwd=PACKAGE.parent,
         check=True,
         capture_output=True,
         text=True,
         timeout=60,
     ).stdout.split()
-    assert module in shown
-    assert {name.partition(".")[0] for name in shown} & OPENS_DOCUMENTS == set()
-    # Each takes megabytes, and is loaded where it is used: with an engine, for a page.
-    assert {"pycurl", "jinja2", "prometheus_client"} & {*shown} == set()
-    assert [name for name in shown if name.startswith(NOT_THE_DAEMONS)] == []

@@ -65,12 +65,11 @@ def look(cluster, calls=False, statistics=False, followed=()):
 
 def packed(reply):
     """The names of what schedulers get, by id: of two of an id the first."""
-    found, begin = {}, 0
+    packs, begin = [], 0
     for size in reply.pack.sizes or (reply.pack.size,):
-        for each in unpacking.unpack(os.pread(reply.pack.descriptor, size, begin)):
-            found.setdefault(each.id, each.name)
+        packs.append(os.pread(reply.pack.descriptor, size, begin))
         begin += size
-    return found
+    return {each.id: each.name for each in unpacking.unpack("Vm", packs, reply.pack.ids)}
 
 
 def names(view):

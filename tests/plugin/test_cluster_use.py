@@ -57,9 +57,9 @@ def test_busy_processors_come_from_the_statistics(told, busy):
 
 def lazily(entity):
     """The same as a plugin gets it: made of its state when it is read."""
-    (made,) = unpacking.unpack(
-        packing.pack(type(entity).__name__, [serialization.state_of(entity)])
-    )
+    kind = type(entity).__name__
+    pack = packing.pack(kind, [serialization.state_of(entity)])
+    (made,) = unpacking.unpack(kind, [pack], [entity.id])
     return made
 
 
@@ -84,9 +84,8 @@ def test_statistics_that_a_plugin_has_set_count():
 
 def test_a_state_that_is_none_of_statistics_is_told():
     """With the host."""
-    (host,) = unpacking.unpack(
-        packing.pack("Host", [{"": "Host", "_id": "a", "_statistics": ["list", None, 5]}])
-    )
+    pack = packing.pack("Host", [{"": "Host", "_id": "a", "_statistics": ["list", None, 5]}])
+    (host,) = unpacking.unpack("Host", [pack], ["a"])
     with pytest.raises(UnreadableState, match="Host 'a': not the state of an entity"):
         HostUse(host)
 

@@ -13,7 +13,8 @@ from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS
 
 def entity_of(state: State) -> Any:
     """The host or VM of a state, with all its attributes made."""
-    (entity,) = unpacking.unpack(packing.pack(state[""], [state]))
+    kind, identifier = state[""], state.get("_id")
+    (entity,) = unpacking.unpack(kind, [packing.pack(kind, [state])], [identifier])
     serialization.complete(entity)
     return entity
 

@@ -26,7 +26,6 @@ from typing import Any, Optional, Union
 State = dict[str, Any]  # of an entity (serialization.py)
 Data = Union[bytes, mmap.mmap]
 
-KINDS = ("Host", "Vm")
 FIRST_LINES = 3
 HEAD = struct.Struct("<4sI")
 MARK = b"oVsP"

@@ -47,7 +47,7 @@ from ovirt_scheduler.model.tasks import (
 )
 from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.plugin import interfaces, reasons
-from ovirt_scheduler.processes.documents import serialization, unpacking
+from ovirt_scheduler.processes.documents import unpacking
 from ovirt_scheduler.processes.kernel import children, limits
 from ovirt_scheduler.processes.loading import modules
 from ovirt_scheduler.processes.protocol import frames, messages
@@ -359,28 +359,21 @@ def _argument(name: str, task: CallTask, descriptors: Sequence[int]) -> object:
         return task.arguments[name]
     if function.takes_ids:
         return list(task.hosts) if name == "hosts" else task.vm
+    role, wanted = Role(name), getattr(task, name)
     if name in ("hosts", "vms"):
-        return _entities(Role(name), getattr(task, name), task, descriptors)
-    return _entity(Role(name), getattr(task, name), task, descriptors)
+        return _entities(role, wanted, task, descriptors)
+    is_given = wanted is not None or task.packs.get(name)
+    return _entities(role, [wanted], task, descriptors)[0] if is_given else None
 
 
 def _entities(
-    role: Role, ids: Sequence[str], task: CallTask, descriptors: Sequence[int]
+    role: Role, ids: Sequence[Optional[str]], task: CallTask, descriptors: Sequence[int]
 ) -> list[Any]:
     """The entities of these ids, in their order; each from the first pack that has it."""
     sources: list[Union[int, bytes]] = []
     for place, sizes in task.packs.get(role.value, ()):
         sources += _parts(descriptors[place], sizes) if sizes else [descriptors[place]]
-    if not sources:
-        return [serialization.of_id(role.kind, each) for each in ids]
-    if len(sources) == 1:
-        return unpacking.unpack(sources[0], ids)
-    found: dict[str, Any] = {}
-    for source in sources:
-        known = {each for each in unpacking.ids(source) if each is not None and each not in found}
-        wanted = [each for each in ids if each in known]
-        found.update(zip(wanted, unpacking.unpack(source, wanted)))
-    return [found.get(each) or serialization.of_id(role.kind, each) for each in ids]
+    return unpacking.unpack(role.kind, sources, ids)
 
 
 def _parts(descriptor: int, sizes: Sequence[int]) -> Iterator[bytes]:
@@ -389,16 +382,6 @@ def _parts(descriptor: int, sizes: Sequence[int]) -> Iterator[bytes]:
     for size in sizes:
         yield os.pread(descriptor, size, place)
         place += size
-
-
-def _entity(
-    role: Role, wanted: Optional[str], task: CallTask, descriptors: Sequence[int]
-) -> Optional[Any]:
-    """The one entity of a role; without an id it is a VM that is yet to be made."""
-    places = task.packs.get(role.value, ())
-    if wanted is None:
-        return unpacking.unpack(descriptors[places[0][0]])[0] if places else None
-    return _entities(role, [wanted], task, descriptors)[0]
 
 
 def _said() -> messages.Said:

@@ -41,8 +41,8 @@ def read(data: bytes) -> list[Any]:
 def unpacked(data: bytes) -> list[Any]:
     """Hosts or VMs that are made when they are looked at."""
     document = Document(data)
-    pack = reading.pack_vms if b"<vm" in data else reading.pack_hosts
-    return unpacking.unpack(pack(document))
+    kind, pack = ("Vm", reading.pack_vms) if b"<vm" in data else ("Host", reading.pack_hosts)
+    return unpacking.unpack(kind, [pack(document)], [each.id for each in read(data)])
 
 
 READ: list[Callable[[bytes], list[Any]]] = [read, unpacked]

@@ -41,8 +41,7 @@ def descriptor() -> Iterator[int]:
 def test_all_of_them(descriptor: int) -> None:
     """From bytes and from a descriptor, in the order of the document."""
     for source in (PACKED, descriptor):
-        assert unpacking.ids(source) == IDS
-        found = unpacking.unpack(source)
+        found = unpacking.unpack("Host", [source], IDS)
         for mine, other in zip(found, Reader.read(HOSTS)):
             assert list(differences(mine, other)) == []
         assert [host.id for host in found] == IDS
@@ -52,7 +51,7 @@ def test_all_of_them(descriptor: int) -> None:
 def test_some_of_them(descriptor: int, wanted: list[str]) -> None:
     """Those that are asked for, in that order; asked for twice, two that share nothing."""
     for source in (PACKED, descriptor):
-        found = unpacking.unpack(source, wanted)
+        found = unpacking.unpack("Host", [source], wanted)
         assert [host.id for host in found] == wanted
         assert [host.name for host in found] == [f"host-{IDS.index(one)}" for one in wanted]
         assert len({id(host.cpu) for host in found}) == len(wanted)
@@ -61,7 +60,7 @@ def test_some_of_them(descriptor: int, wanted: list[str]) -> None:
 def test_an_id_that_was_not_packed(descriptor: int) -> None:
     """Nothing is known of it but the id."""
     for source in (PACKED, descriptor):
-        known, unknown = unpacking.unpack(source, [IDS[1], "x"])
+        known, unknown = unpacking.unpack("Host", [source], [IDS[1], "x"])
         assert (known.name, unknown.id, unknown.name) == ("host-1", "x", None)
         assert type(unknown) is types.Host
 
@@ -69,22 +68,35 @@ def test_an_id_that_was_not_packed(descriptor: int) -> None:
 def test_a_vm_without_an_id() -> None:
     """One that is yet to be made."""
     data = reading.pack_vm(Document(b"<vm><name>x</name></vm>"))
-    (vm,) = unpacking.unpack(data)
+    (vm,) = unpacking.unpack("Vm", [data], [None])
     assert (vm.id, vm.name) == (None, "x")
-    assert unpacking.ids(data) == [None]
 
 
 def test_none_at_all() -> None:
     """No hosts are packed as well."""
     data = reading.pack_hosts(Document(b"<hosts/>"))
-    assert (unpacking.unpack(data), unpacking.ids(data)) == ([], [])
+    (host,) = unpacking.unpack("Host", [data], ["a"])
+    assert (host.id, host.name) == ("a", None)
+
+
+def test_several_packs() -> None:
+    """Each is of the first one that has its id."""
+    first, second = (
+        reading.pack_hosts(Document(f"<hosts>{hosts}</hosts>".encode()))
+        for hosts in (
+            "<host id='a'><name>1</name></host>",
+            "<host id='a'/><host id='b'><name>2</name></host>",
+        )
+    )
+    found = unpacking.unpack("Host", [first, second], ["b", "a", "x"])
+    assert [(host.id, host.name) for host in found] == [("b", "2"), ("a", "1"), ("x", None)]
 
 
 def test_entities_of_the_sdk_are_packed() -> None:
     """Those that were read elsewhere, by way of their states."""
     read = Reader.read(HOSTS)
     data = packing.pack("Host", [serialization.state_of(host) for host in read])
-    for mine, other in zip(unpacking.unpack(data), read):
+    for mine, other in zip(unpacking.unpack("Host", [data], IDS), read):
         assert list(differences(mine, other)) == []
 
 
@@ -105,7 +117,7 @@ def test_entities_outlive_the_descriptor(count: int) -> None:
     """They hold what is theirs, or where it is mapped, and leave no file open behind them."""
     opened = sealed([reading.pack_hosts(Document(hosts_document(count).encode()))])
     before = len(list(Path("/proc/self/fd").iterdir()))
-    found = unpacking.unpack(opened)
+    found = unpacking.unpack("Host", [opened], IDS[:count])
     os.close(opened)
     assert found[2].summary.active == 2
     del found
@@ -115,8 +127,7 @@ def test_entities_outlive_the_descriptor(count: int) -> None:
 def test_the_offset_of_a_descriptor_is_left_alone(descriptor: int) -> None:
     """Several processes share it."""
     os.lseek(descriptor, 5, os.SEEK_SET)
-    unpacking.unpack(descriptor)
-    unpacking.unpack(descriptor, IDS[:2])
+    unpacking.unpack("Host", [descriptor], IDS[:2])
     assert os.lseek(descriptor, 0, os.SEEK_CUR) == 5
 
 
@@ -150,7 +161,7 @@ def one(places: str, plain: str = "", *lines: str) -> bytes:
 
 def test_the_form_that_the_others_differ_from() -> None:
     """Made by hand, and read."""
-    (host,) = unpacking.unpack(form(["Host", ["a"], [len(RECORD)]], RECORD))
+    (host,) = unpacking.unpack("Host", [form(["Host", ["a"], [len(RECORD)]], RECORD)], ["a"])
     assert (host.id, host.name, type(host.cpu)) == ("a", "x", types.Cpu)
 
 
@@ -180,19 +191,18 @@ def test_the_form_that_the_others_differ_from() -> None:
         form(["Host", ["a", "b"], [1 << 40, -(1 << 40)]]),
         form(["Host", ["a"], [True]], b"x"),
         form(["Cpu", ["a"], [1]], b"x"),
+        form(["Vm", ["a"], [1]], b"x"),
         form([["Host"], ["a"], [1]], b"x"),
         form(["Host", None, None]),
     ],
-    ids=range(25),
+    ids=range(26),
 )
 def test_no_packed_form(data: bytes) -> None:
     """It is refused as a whole."""
-    for read in (unpacking.unpack, unpacking.ids):
-        with pytest.raises(UnreadableState):
-            read(data)
     opened = sealed([data])
-    with pytest.raises(UnreadableState):
-        unpacking.unpack(opened, ["a"])
+    for source in (data, opened):
+        with pytest.raises(UnreadableState):
+            unpacking.unpack("Host", [source], ["a"])
     os.close(opened)
 
 
@@ -225,7 +235,7 @@ def test_no_packed_form(data: bytes) -> None:
 )
 def test_a_wrong_state(data: bytes) -> None:
     """It is told by the one attribute that cannot be made, and by all that need every attribute."""
-    (host,) = unpacking.unpack(data)
+    (host,) = unpacking.unpack("Host", [data], ["a"])
     assert host.id == "a"
     for _ in range(2):
         with pytest.raises(UnreadableState, match=r"^Host 'a'"):
@@ -244,7 +254,7 @@ def test_damaged_bytes() -> None:
                 place = chance.randrange(min(len(data), chance.choice([40, 4000, len(data)])))
                 data[place] = chance.choice([chance.randrange(256), *b'"[]{},:\\\n019'])
         try:
-            for host in unpacking.unpack(bytes(data)):
+            for host in unpacking.unpack("Host", [bytes(data)], IDS):
                 serialization.complete(host)
         except UnreadableState as mistake:
             assert len(str(mistake)) < 300
@@ -255,7 +265,7 @@ def test_more_than_may_be(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(unpacking, "MOST_BYTES", 100)
     for source in (PACKED, descriptor):
         with pytest.raises(UnreadableState, match="more than the 100 allowed"):
-            unpacking.unpack(source)
+            unpacking.unpack("Host", [source], IDS)
 
 
 FORGED = """
@@ -264,7 +274,7 @@ from ovirt_scheduler.processes.documents import serialization, unpacking
 data = sys.stdin.buffer.read()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
-    for host in unpacking.unpack(data):
+    for host in unpacking.unpack("Host", [data], ["a"]):
         serialization.complete(host)
 except unpacking.UnreadableState:
     pass

@@ -109,12 +109,8 @@ class Baseline:
             children.end_all(1.0)
         for timer in _TIMERS:
             signal.setitimer(timer, 0)
-        new = self._modules.new()
         self._saved.keep_filters()
-        self._saved.release(new)
-        _collect()
-        self._saved.restore()
-        _lift_limits()
+        new = self._restore()
         if not compares:
             self._status.read()
             return
@@ -154,11 +150,7 @@ class Baseline:
             What differs: one of ``tasks.ENDS``, and after a colon more about it; empty where
             nothing does. Whatever is raised differs too.
         """
-        new = self._modules.new()
-        self._saved.release(new)
-        _collect()  # else finalizers run in the next call
-        self._saved.restore()
-        _lift_limits()
+        new = self._restore()
         changed = self._mended or self._modules.difference() or self._modules.put_there(new)
         if changed:
             return f"modules: {changed}"
@@ -169,6 +161,15 @@ class Baseline:
             self._take_in_new()
             _freeze()
         return differs
+
+    def _restore(self) -> dict[str, object]:
+        """Restore what can be; gives the modules that are new."""
+        new = self._modules.new()
+        self._saved.release(new)
+        _collect()  # else finalizers run in the next call
+        self._saved.restore()
+        _lift_limits()
+        return new
 
     def _left(self, imported: bool) -> str:
         """Whether the call left something that runs, or would run at the exit."""

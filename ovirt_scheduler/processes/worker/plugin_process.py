@@ -321,15 +321,15 @@ def _refusal(task: Union[CallTask, CheckTask]) -> bytes:
     return b""
 
 
-def _returned(target: object, task: CallTask, descriptors: Sequence[int]) -> object:
+def _returned(target: Any, task: CallTask, descriptors: Sequence[int]) -> object:
     """What the function returns; ``sys.exit(0)`` counts as returning nothing (contract 5.3)."""
     function = task.function
     try:
         if function.parameters is None:
             return getattr(target, function.name)(**task.arguments)
-        name = function.name
-        if name == "select_host" and isinstance(target, interfaces.HostSelector):
-            name = _selecting(target)
+        name, base = function.name, interfaces.HostSelector
+        if name == "select_host" and type(target).select_host is base.select_host:
+            name = "candidates"  # its class defines that one alone
         arguments = [_argument(each, task, descriptors) for each in function.parameters]
         returned = getattr(target, name)(*arguments)
         # What a generator does belongs to the call; the call may have changed isinstance().
@@ -340,12 +340,6 @@ def _returned(target: object, task: CallTask, descriptors: Sequence[int]) -> obj
             return None
         raise
     return returned
-
-
-def _selecting(scheduler: interfaces.HostSelector) -> str:
-    """Which of the two methods its class defines; ``select_host`` where it has both."""
-    own = type(scheduler).select_host is not interfaces.HostSelector.select_host
-    return "select_host" if own else "candidates"
 
 
 def _argument(name: str, task: CallTask, descriptors: Sequence[int]) -> object:

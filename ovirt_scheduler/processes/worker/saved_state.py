@@ -57,6 +57,8 @@ _SETTINGS: list[tuple[Callable[[], Any], Callable[[Any], object]]] = [
     (gc.isenabled, lambda enabled: gc.enable() if enabled else gc.disable()),
     (gc.get_threshold, lambda threshold: gc.set_threshold(*threshold)),
     (_set_locale, _set_locale),
+    (lambda: sys.dont_write_bytecode, functools.partial(setattr, sys, "dont_write_bytecode")),
+    (lambda: logging.root.manager.disable, logging.disable),
     (_start_method, _set_start_method),
 ]
 if sys.version_info >= (3, 11):
@@ -80,9 +82,7 @@ class SavedState:
         self._zone = _ZONE.value, time.tzname
         self._lists = [_List(sys, "path"), _List(sys, "argv"), _List(warnings, "filters")]
         self._hooks = [_List(sys, "meta_path"), _List(sys, "path_hooks")]
-        self._bytecode = sys.dont_write_bytecode
         self._loggers = {name: _settings(logger) for name, logger in _loggers()}
-        self._disabled = logging.root.manager.disable
         names: list[Any] = [logging._levelToName, logging._nameToLevel]  # noqa: SLF001
         self._levels = [(each, {**each}) for each in names]
 
@@ -106,9 +106,6 @@ class SavedState:
             if each.restore(new):
                 sys.path_importer_cache.clear()
         _notice_filters()  # also: what was warned of once is warned of again
-        manager = logging.root.manager
-        if manager.disable != self._disabled:
-            logging.disable(self._disabled)
         for names, saved in self._levels:
             if names != saved:
                 names.clear()
@@ -127,7 +124,6 @@ class SavedState:
         for get, put, value in self._settings:
             if get() != value:
                 put(value)
-        sys.dont_write_bytecode = self._bytecode
         self._restore_environment()
         _set_wakeup(-1)
         _seed(_int_of(_urandom(_SEED_BYTES), "little"))

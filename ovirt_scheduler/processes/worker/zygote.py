@@ -49,6 +49,8 @@ _SWEEP_SECONDS = 2.0  # for what a worker left behind to be gone: then the daemo
 _SWEEP_EVERY = 0.05  # seconds between two passes where something does not end
 _LOOK_EVERY = 5.0  # for children that are not its own: clone(2) can make them (CLONE_PARENT)
 
+_Readers = tuple[int, socket.socket]  # the zygote of the readers, as the other sees it: its pid
+
 
 def main(control_fd: int, user: Sequence[int]) -> NoReturn:
     """Serve the daemon's control socket until it ends.
@@ -90,7 +92,7 @@ def _fork_readers_zygote(control: socket.socket) -> tuple[_Readers, BinaryIO]:
     if pid:
         theirs.close()
         os.close(read_end)
-        return _Readers(pid, ours), os.fdopen(write_end, "wb")
+        return (pid, ours), os.fdopen(write_end, "wb")
     try:
         prctl.die_with_parent(parent)
         prctl.become_subreaper()  # this is not inherited
@@ -143,18 +145,13 @@ class _Ended(NamedTuple):
     until: float  # how long to wait for what it left, on the monotonic clock
 
 
-class _Readers(NamedTuple):
-    """The zygote of the readers, as the other sees it."""
-
-    pid: int
-    socket: socket.socket
-
-    def receive(self) -> bytes:
-        """What it tells; nothing where it has ended, whether it had read its orders or not."""
-        try:
-            return self.socket.recv(frames.ENDED.size)
-        except ConnectionResetError:
-            return b""
+def _received(channel: socket.socket, size: int) -> tuple[bytes, list[int]]:
+    """A message of so many bytes, with its descriptors; nothing where the other end has ended."""
+    try:
+        message, descriptors, _, _ = socket.recv_fds(channel, size, 3)
+    except ConnectionResetError:  # it had not read all that it was told
+        return b"", []
+    return message, descriptors
 
 
 class _Zygote:
@@ -163,7 +160,7 @@ class _Zygote:
     Args:
         control: where orders come from, and where it is told who has ended.
         do: what a process does with its task.
-        readers: who forks these; None: this one does.
+        readers: pid and socket of the zygote that forks these; None: this one does.
     """
 
     def __init__(
@@ -172,10 +169,11 @@ class _Zygote:
         self._control = control
         self._do = do
         self._reading: set[int] = set()  # serials: forked by the zygote of the readers
-        self._readers = readers
         self._workers: dict[int, int] = {}  # pid: serial
+        self._readers: Optional[socket.socket] = None
         if readers is not None:
-            self._workers[readers.pid] = 0
+            pid, self._readers = readers
+            self._workers[pid] = 0
         self._ended: list[_Ended] = []
         # Pids: killed, and there for all that; nobody waits for them.
         self._lasting: set[int] = set()
@@ -194,15 +192,15 @@ class _Zygote:
             selector.register(self._control, selectors.EVENT_READ)
             selector.register(self._wakeup, selectors.EVENT_READ)
             if self._readers is not None:
-                selector.register(self._readers.socket, selectors.EVENT_READ)
+                selector.register(self._readers, selectors.EVENT_READ)
             while True:
                 ready = {key.fd for key, _ in selector.select(self._pause())}
                 self._sweeping = self._sweeping or not ready
                 if self._wakeup in ready:
                     os.read(self._wakeup, 4096)
                 self._reap()
-                if self._readers is not None and self._readers.socket.fileno() in ready:
-                    self._hear(self._readers.receive(), selector)
+                if self._readers is not None and self._readers.fileno() in ready:
+                    self._hear(self._readers, selector)
                 if self._control.fileno() in ready and not self._obey():
                     break
         children.end_all(math.inf)
@@ -215,10 +213,7 @@ class _Zygote:
 
     def _obey(self) -> bool:
         """Take one message; False when the daemon has gone."""
-        try:
-            message, descriptors, _, _ = socket.recv_fds(self._control, frames.ORDER.size, 3)
-        except ConnectionResetError:
-            return False
+        message, descriptors = _received(self._control, frames.ORDER.size)
         if not message:
             return False
         order, serial = frames.ORDER.unpack(message)
@@ -249,23 +244,24 @@ class _Zygote:
             self._reading.add(serial)
         with contextlib.suppress(OSError):  # it has ended: the next pass sees that
             message = frames.ORDER.pack(order, serial)
-            socket.send_fds(self._readers.socket, [message], descriptors)
+            socket.send_fds(self._readers, [message], descriptors)
         return True
 
-    def _hear(self, message: bytes, selector: selectors.BaseSelector) -> None:
+    def _hear(self, readers: socket.socket, selector: selectors.BaseSelector) -> None:
         """Pass on what the zygote of the readers tells; without a message it has ended."""
+        message, _ = _received(readers, frames.ENDED.size)
         if message:
             if message != frames.ALIVE:
                 self._reading.discard(frames.ENDED.unpack(message)[0])
             self._say(message)
-        elif self._readers is not None:
-            selector.unregister(self._readers.socket)
-            self._readers.socket.close()
-            self._readers = None
-            for serial in self._reading:  # they die with it
-                self._tell(serial, signal.SIGKILL)
-            self._reading.clear()
-            self._sweeping = True
+            return
+        selector.unregister(readers)
+        readers.close()
+        self._readers = None
+        for serial in self._reading:  # they die with it
+            self._tell(serial, signal.SIGKILL)
+        self._reading.clear()
+        self._sweeping = True
 
     def _fork(self, serial: int, descriptors: Sequence[int]) -> None:
         parent = os.getpid()

@@ -90,15 +90,19 @@ def _run(options: argparse.Namespace) -> Shown:
     wanted = query(options, time.time())
     if options.events:
         return _events(Reader(arguments.history()), options, wanted)
-    kept = calls.history(options)
     if options.follow:
         options.in_pipe = "jsonl"
-        return follow(kept, wanted, arguments.output_of(options))
+    output, kept = arguments.output_of(options), calls.history(options)
+    wanted = replace(wanted, brief=output in ("table", "names"))
+    if options.follow:
+        return follow(kept, wanted, output)
     found = kept.decisions(wanted)
+    if not wanted.brief:
+        return Shown(fields=found)
     text = tables.table(_HEADINGS, [_row(each) for each in found])
     if not found:
         text = f"no such decisions{vm_hint(kept, options.vm) if options.vm else ''}\n"
-    return Shown(text, found, names=[each["id"] for each in found])
+    return Shown(text, names=[each["id"] for each in found])
 
 
 def query(options: argparse.Namespace, now: float, most: int = MOST_ROWS) -> Query:
@@ -176,7 +180,7 @@ def follow(recorded: Recorded, wanted: Query, output: str) -> Shown:
 def _print(found: Sequence[Record], output: str) -> Sequence[Record]:
     """Show them, the oldest first; gives them back."""
     following = list(reversed(found))
-    text = "".join(map(_line, following))
+    text = "".join(map(_line, following)) if output == "table" else ""
     arguments.show(Shown(text, following, names=[each["id"] for each in following]), output)
     return found
 
@@ -193,15 +197,14 @@ def _since(recorded: Recorded, wanted: Query, newest: Sequence[Record]) -> list[
         limit = min(MOST_ROWS, limit * 4)
 
 
-def _row(decision: Record) -> tuple[str, str, str, str, str]:
-    shown = explanation.cleaned(decision)
+def _row(summary: Record) -> tuple[str, str, str, str, str]:
+    shown = explanation.cleaned(summary)
     vm = explanation.vm_name(shown) if "vm" in shown else ""
-    summary = explanation.summary(shown)
-    return explanation.when(shown), shown["id"], shown["method"], vm, summary
+    return explanation.when(shown), shown["id"], shown["method"], vm, shown["summary"]
 
 
-def _line(decision: Record) -> str:
-    at, number, method, vm, outcome = _row(decision)
+def _line(summary: Record) -> str:
+    at, number, method, vm, outcome = _row(summary)
     return f"{at}  {number}  {method:<20}  {vm:<16}  {outcome}\n"
 
 

@@ -28,8 +28,10 @@ class Recorded(Protocol):
 
 def vm_hint(recorded: Recorded, vm: str) -> str:
     """``; did you mean X?``, of the VMs of the latest decisions; empty where none is near."""
-    names = {each["vm"].get("name", "") for each in recorded.decisions(Query()) if "vm" in each}
-    return spelling.hint(vm, sorted(names))
+    latest = recorded.decisions(Query(brief=True))
+    return spelling.hint(
+        vm, sorted({each["vm"].get("name", "") for each in latest if "vm" in each})
+    )
 
 
 def awaited(file: Recorded, call: Call, decision: str, named: bool) -> Optional[Record]:

@@ -66,16 +66,16 @@ def of_vm(recorded: Recorded, vm: str, host: Optional[str]) -> Shown:
         NotRecorded: there is no decision on the VM.
         BadUsage: several VMs have that name.
     """
-    found = recorded.decisions(Query(vm=vm, limit=_MOST_LOOKED_AT))
-    if not found:
+    found = recorded.decisions(Query(vm=vm, limit=_MOST_LOOKED_AT, brief=True))
+    ids = list(dict.fromkeys(each["vm"]["id"] for each in found if "id" in each.get("vm", {})))
+    if len(ids) > 1 and vm not in ids:
+        raise BadUsage(f"several VMs have the name {vm}: say which: {', '.join(ids)}")
+    calls = placement.of_last(found, recorded.decision)
+    if not calls:
         raise NotRecorded(
             f"no decision on a VM {vm!r} is recorded{vm_hint(recorded, vm)}; "
             "ovirt-scheduler decisions lists those that there are"
         )
-    ids = list(dict.fromkeys(each["vm"]["id"] for each in found if "id" in each.get("vm", {})))
-    if len(ids) > 1 and vm not in ids:
-        raise BadUsage(f"several VMs have the name {vm}: say which: {', '.join(ids)}")
-    calls = placement.of_last(found)
     return _shown(calls, partial(placement.lines, explanation.cleaned(calls)), host)
 
 

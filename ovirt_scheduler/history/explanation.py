@@ -20,6 +20,7 @@ from ovirt_scheduler.model.units import Kind
 
 _TOPIC = "schedule"  # the call of a method of a topic
 _DRIVERS = ("scheduler", "driver")  # kinds of units
+_IN_SUMMARY = ("id", "time", "milliseconds", "method", "vm")
 _MOST_NAMED = 10  # hosts or migrations in a heading
 _ENDED = {
     "raised": "raised an error",
@@ -114,10 +115,28 @@ def outcome(decision: Record) -> str:
     return f"{count}: {result}"
 
 
-def summary(decision: Record) -> str:
-    """What came of it, and which units failed that would have counted."""
+def summary(decision: Record) -> dict[str, Any]:
+    """What a list shows of a decision.
+
+    ``id``, ``time``, ``milliseconds``, ``method`` and ``vm`` as the decision has them; ``summary``:
+    what came of it, in one line that is ``cleaned``; ``is_bad``: a unit failed that would have
+    counted, something went wrong, or no host was left; ``failures``: the units that failed, each
+    with its message.
+    """
     text, failed = outcome(decision), failed_units(decision)
-    return f"{text}; {', '.join(failed)} failed" if failed and "failed" not in text else text
+    if failed and "failed" not in text:
+        text += f"; {', '.join(failed)} failed"
+    no_host_left = decision.get("hosts") and decision.get("answer") == []
+    return {
+        **{name: decision[name] for name in _IN_SUMMARY if name in decision},
+        "summary": printable(text),
+        "is_bad": bool(failed or decision.get("errors") or no_host_left),
+        "failures": [
+            (unit["name"], unit.get("message", unit["outcome"]))
+            for unit in decision.get("units", ())
+            if has_failed(unit)
+        ],
+    }
 
 
 def _without_answer(decision: Record) -> str:

@@ -8,7 +8,7 @@ decides after that, it tells nobody.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Optional
+from typing import Callable, Optional
 
 from ovirt_scheduler.history import explanation, query
 from ovirt_scheduler.history.explanation import Line, Tone
@@ -20,16 +20,19 @@ _NOT_TOLD = "Which host it took, it tells nobody."
 _SECONDS = 120  # for which an engine waits for an answer (contract 1.2): what is later, is another
 
 
-def of_last(decisions: Sequence[Record]) -> list[Record]:
+def of_last(summaries: Sequence[Record], read: Callable[[str], Optional[Record]]) -> list[Record]:
     """The calls of the last placement, the oldest first.
 
     Args:
-        decisions: on one VM, the newest first.
+        summaries: of the decisions on one VM, the newest first.
+        read: gives the decision of an id; None where it is gone.
     """
     found: list[Record] = []
-    for decision in decisions:
-        if not found or _leads_to(decision, found[0]):
-            found.insert(0, decision)
+    for each in summaries:
+        if not found or _may_lead_to(each, found[0]):
+            decision = read(each["id"])
+            if decision is not None and (not found or _leads_to(decision, found[0])):
+                found.insert(0, decision)
     return found
 
 
@@ -54,16 +57,19 @@ def lines(decisions: Sequence[Record], host: Optional[str] = None) -> Iterator[L
             yield from map(Line, _afterwards(last))
 
 
+def _may_lead_to(summary: Record, later: Record) -> bool:
+    """Whether it is the call before this one, by its method and its time."""
+    seconds = query.moment(later["time"]) - query.moment(summary["time"])
+    next_ones = {FILTERS: (COSTS,), BALANCE: (FILTERS, COSTS)}.get(summary["method"], ())
+    return 0 <= seconds <= _SECONDS and later["method"] in next_ones
+
+
 def _leads_to(decision: Record, later: Record) -> bool:
-    seconds = query.moment(later["time"]) - query.moment(decision["time"])
-    method, answer = decision.get("method"), decision.get("answer")
-    if not 0 <= seconds <= _SECONDS:
-        return False
-    if method == FILTERS:
-        asked = {host["id"] for host in later.get("hosts", ())}
-        return later.get("method") == COSTS and asked <= set(answer or ())
-    moved = answer.get("vm") if isinstance(answer, dict) else None
-    return method == BALANCE and later.get("method") in (FILTERS, COSTS) and moved is not None
+    """Whether the later call was about hosts, or the VM, that this one answered."""
+    answer = decision.get("answer")
+    if decision["method"] == FILTERS:
+        return {host["id"] for host in later["hosts"]} <= set(answer or ())
+    return isinstance(answer, dict) and "vm" in answer
 
 
 def _between(before: Record, after: Record, host: Optional[str]) -> Iterator[Line]:

@@ -30,6 +30,7 @@ class Query:
         outcomes: some of ``OUTCOMES``: a unit ended in one of these; with ``unit``, that one did.
         since, until: seconds since 1970; the second is not included.
         limit: the newest of them, at most ``MOST_ROWS``.
+        brief: of each what a list shows, as of ``explanation.summary``, in place of its record.
     """
 
     vm: Optional[str] = None
@@ -41,6 +42,7 @@ class Query:
     since: Optional[float] = None
     until: Optional[float] = None
     limit: int = 100
+    brief: bool = False
 
 
 def read(members: Mapping[str, object]) -> Query:
@@ -101,10 +103,17 @@ def _limit(name: str, value: object) -> int:
     return value
 
 
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise BadParameters(f"query: {name}: expected a boolean")
+    return value
+
+
 # What each member has to be.
 _MEMBERS: dict[str, Callable[[str, object], Any]] = {
     **dict.fromkeys(("vm", "host", "unit", "cluster", "method"), _text),
     "outcome": _outcome,
     **dict.fromkeys(("since", "until"), _time),
     "limit": _limit,
+    "brief": _flag,
 }

@@ -72,6 +72,8 @@ class Reader:
     def decisions(self, query: Query) -> list[Record]:
         """The records that fit, the newest first.
 
+        ``brief`` ones cost the same, however large the decisions are.
+
         Raises:
             HistoryUnreadable: the file cannot be read, or not in time.
         """
@@ -79,6 +81,9 @@ class Reader:
         values["limit"] = min(query.limit, MOST_ROWS)
         where = f"decisions.number IN ({numbers} ORDER BY number DESC LIMIT :limit)"
         with self._open() as db:
+            if query.brief:
+                rows = db.execute(_SELECT.format(schema.SUMMARY) + where + _NEWEST_FIRST, values)
+                return [schema.unpack_summary(row) for row in rows]
             return [*_records(db, where, values).values()]
 
     def recorded(self, query: Query, limit: Optional[int] = None) -> list[int]:
@@ -196,13 +201,8 @@ class Reader:
             if version == 0:  # nothing is written yet
                 db = connect(":memory:")
                 db.executescript(schema.TABLES)
-            elif version == 1:  # it has no recordings until a daemon writes it
-                db.executescript(schema.MIGRATIONS[1].replace("CREATE", "CREATE TEMP"))
-            elif version > schema.VERSION:
-                raise HistoryUnreadable(
-                    f"{self._path} is of version {version} of the schema; this program reads "
-                    f"{schema.VERSION}"
-                )
+            elif version != schema.VERSION:
+                raise schema.OtherVersion(version)
             db.execute("BEGIN")
             db.row_factory = sqlite3.Row
             yield db
@@ -218,6 +218,12 @@ class Reader:
         finally:
             opened.close()
 
+
+_SELECT = """
+    SELECT {}, names.id AS vm_id, names.name AS vm_name FROM decisions
+    LEFT JOIN unit_sets ON unit_sets.number = unit_set LEFT JOIN names ON names.number = vm WHERE
+"""
+_NEWEST_FIRST = " ORDER BY decisions.number DESC"
 
 # What each member of a query selects by.
 _CONDITIONS = {
@@ -261,10 +267,7 @@ def _records(
 ) -> dict[int, Record]:
     """The records by their numbers, the newest first."""
     rows = db.execute(
-        "SELECT decisions.*, names.id AS vm_id, names.name AS vm_name, units FROM decisions "  # noqa: S608
-        "LEFT JOIN unit_sets ON unit_sets.number = unit_set LEFT JOIN names ON names.number = vm "
-        f"WHERE {where} ORDER BY decisions.number DESC",
-        values,
+        _SELECT.format("decisions.*, units") + where + _NEWEST_FIRST, values
     ).fetchall()
     host_sets: dict[int, Sequence[Named]] = {}
     said = 0

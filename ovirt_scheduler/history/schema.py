@@ -25,12 +25,14 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import Any, Callable, NamedTuple, Optional
 
-from ovirt_scheduler.history import ranking
+from ovirt_scheduler.history import explanation, ranking
 from ovirt_scheduler.history.record import REMOVED, Record, entity
 
-VERSION = 2
+VERSION = 3
 
-OF_DECISIONS = """
+SUMMARY = "decisions.id, time, milliseconds, method, summary, is_bad, failures"
+
+TABLES = """
 CREATE TABLE names (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL, name TEXT NOT NULL, UNIQUE (id, name));
 CREATE INDEX names_by_name ON names (name);
@@ -44,7 +46,8 @@ CREATE TABLE unit_set_members (
 CREATE TABLE decisions (
     number INTEGER PRIMARY KEY, id INTEGER NOT NULL, time INTEGER NOT NULL, method TEXT NOT NULL,
     vm INTEGER, cluster TEXT, host_set INTEGER NOT NULL, unit_set INTEGER NOT NULL,
-    size INTEGER NOT NULL, body BLOB NOT NULL);
+    milliseconds REAL NOT NULL, summary TEXT NOT NULL, is_bad INTEGER NOT NULL, failures TEXT,
+    size INTEGER NOT NULL, body BLOB NOT NULL);  -- last, as what is behind it is read slowly
 CREATE INDEX decisions_by_id ON decisions (id);
 CREATE INDEX decisions_by_cluster ON decisions (cluster, number) WHERE cluster IS NOT NULL;
 CREATE INDEX newest ON decisions (number, time, method, host_set, unit_set);
@@ -53,8 +56,6 @@ CREATE TABLE vm_decisions (
 CREATE TABLE events (
     number INTEGER PRIMARY KEY, time INTEGER NOT NULL, event TEXT NOT NULL, body TEXT NOT NULL);
 CREATE INDEX events_by_time ON events (time);
-"""
-_OF_RECORDINGS = """
 CREATE TABLE elements (
     number INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, base INTEGER, data BLOB NOT NULL);
 CREATE TABLE documents (number INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE);
@@ -66,11 +67,19 @@ CREATE TABLE recorded_documents (
     decision INTEGER, place INTEGER, role TEXT NOT NULL, of_engine INTEGER NOT NULL,
     document INTEGER NOT NULL, PRIMARY KEY (decision, place)) WITHOUT ROWID;
 """
-TABLES = OF_DECISIONS + _OF_RECORDINGS
-# What makes a file of this version of one of a former version; 0: of one that is new.
-MIGRATIONS = {0: TABLES, 1: _OF_RECORDINGS}
 
 _ID = re.compile("[0-9a-fA-F]{16}")
+
+
+class OtherVersion(sqlite3.DatabaseError):
+    """A history of another version of the schema, which is left as it is."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(
+            f"it is of version {version} of the schema, and this program reads and writes {VERSION}"
+        )
+        self.version = version
+
 
 Named = tuple[str, str]  # an id, and a name; the name is empty where it is not known
 
@@ -79,7 +88,7 @@ _OF_SET = ("name", "kind", "factor", "checksum", "mode", "outcome")
 _OF_CALL = ("milliseconds", "message", "notes")
 _LETTERS = {"passed": "p", "removed": "r", "failed": "f", "never asked": "n"}
 _WORDS = {letter: word for word, letter in _LETTERS.items()}
-_COLUMNS = ("id", "time", "method", "vm", "hosts", "units")
+_COLUMNS = ("id", "time", "milliseconds", "method", "vm", "hosts", "units")
 
 
 class Row(NamedTuple):
@@ -93,6 +102,10 @@ class Row(NamedTuple):
     cluster: Optional[str]  # that the daemon looked after by itself
     hosts: tuple[Named, ...]
     units: str
+    milliseconds: float
+    summary: str
+    is_bad: bool
+    failures: Optional[str]  # JSON: each unit that failed, and its message; None: none failed
     size: int
     body: bytes
 
@@ -133,6 +146,7 @@ def pack(record: Record) -> Row:
     answer = record.get("answer")
     migrated = answer if isinstance(answer, dict) and "vm" not in answer else {}
     vms = dict.fromkeys(((vm,) if vm else ()) + tuple((each, "") for each in migrated))
+    summary = explanation.summary(record)
     return Row(
         number_of(record["id"]),
         round(record["time"] * 1000),
@@ -142,6 +156,10 @@ def pack(record: Record) -> Row:
         record.get("cluster"),
         tuple(map(_named, hosts)),
         as_json([[unit.get(name) for name in _OF_SET] for unit in units]),
+        record["milliseconds"],
+        summary["summary"],
+        summary["is_bad"],
+        as_json(summary["failures"]) if summary["failures"] else None,
         len(text),
         zlib.compress(text, 6),
     )
@@ -154,19 +172,11 @@ def unpack(row: sqlite3.Row, hosts: Sequence[Named]) -> Record:
         row: of ``decisions``, with ``units`` of its set, ``vm_id`` and ``vm_name``.
         hosts: of its set.
     """
-    record: Record = {"id": id_of(row["id"]), "time": written(row["time"] / 1000)}
+    record = _begun(row)
     inside: dict[str, Any] = json.loads(zlib.decompress(row["body"]))
     calls, of_hosts = inside.pop("units"), inside.pop("hosts")
     answer = inside.pop("answer", None)
-    for name in ("milliseconds", "caller"):
-        record[name] = inside.pop(name)
-    record["method"] = row["method"]
-    record["form"] = inside.pop("form")
-    if row["vm_id"] is not None:
-        record["vm"] = entity(row["vm_id"], row["vm_name"])
-    for name in ("cluster", "properties"):
-        if name in inside:
-            record[name] = inside.pop(name)
+    record.update(inside)
     record["units"] = [
         {**{key: value for key, value in zip(_OF_SET, one) if value is not None}, **call}
         for one, call in zip(json.loads(row["units"]), calls)
@@ -175,7 +185,26 @@ def unpack(row: sqlite3.Row, hosts: Sequence[Named]) -> Record:
     _unpack_hosts(record, of_hosts)
     if answer is not None:
         record["answer"] = _unpacked_answer(answer, record)
-    record.update(inside)
+    return record
+
+
+def unpack_summary(row: sqlite3.Row) -> Record:
+    """What a list shows of a decision: as ``explanation.summary`` gives it."""
+    failures = json.loads(row["failures"] or "[]")
+    return {
+        **_begun(row),
+        "summary": row["summary"],
+        "is_bad": bool(row["is_bad"]),
+        "failures": failures,
+    }
+
+
+def _begun(row: sqlite3.Row) -> Record:
+    """What of a record stands in columns of its own."""
+    record: Record = {"id": id_of(row["id"]), "time": written(row["time"] / 1000)}
+    record.update(milliseconds=row["milliseconds"], method=row["method"])
+    if row["vm_id"] is not None:
+        record["vm"] = entity(row["vm_id"], row["vm_name"])
     return record
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import sqlite3
 import threading
 import time
@@ -28,6 +29,7 @@ from ovirt_scheduler.history import record, schema
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import AnyDecision, Record
 from ovirt_scheduler.history.recording import Inputs, Made, Split, leave_out
+from ovirt_scheduler.history.schema import OtherVersion
 from ovirt_scheduler.history.tables import Tables
 from ovirt_scheduler.history.tally import Tally
 from ovirt_scheduler.model.daemon_state import HistoryState
@@ -43,6 +45,7 @@ _BREATH = 0.00005  # seconds between two records, in which calls go on
 _TRY_AGAIN = 5.0  # seconds, where the file cannot be opened
 _DAY = 86400.0
 _LOOK_FOR_OLD = 600.0  # seconds
+_MOST_ASIDE = 9  # files that are set aside for the same reason
 
 Make = Callable[[], Record]
 
@@ -240,7 +243,7 @@ class History:
             try:
                 self._tables = Tables(self._path, self._split)
             except sqlite3.DatabaseError as error:
-                if not _is_damage(error):
+                if not _is_useless(error):
                     raise
                 self._set_aside(error)
                 self._tables = Tables(self._path, self._split)
@@ -254,7 +257,7 @@ class History:
                 self._tables.close()
             self._tables, self._retry_at = None, 0.0
             try:
-                if _is_damage(error):
+                if _is_useless(error):
                     self._set_aside(error)
                     return
             except OSError as refused:
@@ -270,22 +273,42 @@ class History:
         with self._lock:
             self.dropped += count
 
-    def _set_aside(self, damage: Exception) -> None:
-        """Let another file begin.
+    def _set_aside(self, error: Exception) -> None:
+        """Let another file begin; what this one has can be looked at later.
 
         Raises:
             OSError: the file cannot be renamed.
         """
-        aside = self._path.with_name(f"{self._path.name}.damaged")
-        self._path.replace(aside)
-        for suffix in ("-wal", "-shm"):
-            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+        kind = f"version-{error.version}" if isinstance(error, OtherVersion) else "damaged"
+        aside = self._free(f"{self._path}.{kind}")
+        for suffix in ("-wal", ""):  # the log first: a file that begins anew would take it over
+            with contextlib.suppress(FileNotFoundError):
+                Path(f"{self._path}{suffix}").rename(f"{aside}{suffix}")
+        Path(f"{self._path}-shm").unlink(missing_ok=True)
         _log.error(
-            "the history begins anew, its file is damaged: %(reason)s; it is set aside as %(file)s",
-            {"reason": str(damage), "file": str(aside)},
+            "the history begins anew: %(reason)s; its file is set aside as %(file)s",
+            {"reason": str(error), "file": aside},
         )
 
+    def _free(self, name: str) -> str:
+        """The name, or with a number behind it where there is a file of that name.
 
-def _is_damage(error: Exception) -> bool:
-    """Whether SQLite says of the file that it is damaged; other errors are of classes below."""
-    return type(error) is sqlite3.DatabaseError
+        Raises:
+            OSError: there are too many, as where a disk damages each new file.
+        """
+        names = [name, *(f"{name}.{number}" for number in range(2, _MOST_ASIDE + 1))]
+        free = next((each for each in names if not os.path.lexists(each)), None)
+        if free is None:
+            raise OSError(
+                f"it cannot be set aside: {name} to {names[-1]} are there already; look at them, "
+                "and delete them"
+            )
+        return free
+
+
+def _is_useless(error: Exception) -> bool:
+    """Whether SQLite says of the file that it is damaged, or it is of another version.
+
+    Errors of the moment are of other classes below ``DatabaseError``.
+    """
+    return type(error) in (sqlite3.DatabaseError, OtherVersion)

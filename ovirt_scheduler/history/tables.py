@@ -33,7 +33,8 @@ class Tables:
     Raises:
         OSError: it cannot be made.
         sqlite3.OperationalError: it cannot be opened now.
-        sqlite3.DatabaseError: it is damaged, or another version's.
+        schema.OtherVersion: another version of the daemon wrote it.
+        sqlite3.DatabaseError: it is damaged.
     """
 
     def __init__(self, path: Path, split: Split = recording.leave_out) -> None:
@@ -56,18 +57,17 @@ class Tables:
 
     def _prepare(self) -> None:
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        if version not in (0, schema.VERSION):
+            raise schema.OtherVersion(version)
         if version == 0:
             self._db.execute("PRAGMA auto_vacuum = INCREMENTAL")
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = NORMAL")
         self._db.execute(f"PRAGMA wal_autocheckpoint = {_PAGES}")
         self._db.execute(f"PRAGMA journal_size_limit = {_PAGES * 4096}")
-        if version in schema.MIGRATIONS:
-            script = f"{schema.MIGRATIONS[version]} PRAGMA user_version = {schema.VERSION};"
-            self._db.executescript(f"BEGIN; {script} COMMIT;")
-        elif version != schema.VERSION:
-            raise sqlite3.DatabaseError(
-                f"it is of version {version} of the schema, and this daemon writes {schema.VERSION}"
+        if version == 0:
+            self._db.executescript(
+                f"BEGIN; {schema.TABLES} PRAGMA user_version = {schema.VERSION}; COMMIT;"
             )
 
     def close(self) -> None:
@@ -114,10 +114,12 @@ class Tables:
     def _write_decision(self, row: Row) -> int:
         vm = None if row.vm is None else self._name(row.vm)
         number = self._db.execute(
-            "INSERT INTO decisions (id, time, method, vm, cluster, host_set, unit_set, size, body) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (row.id, row.time, row.method, vm, row.cluster, self._host_set(row.hosts),
-             self._unit_set(row.units), row.size, row.body),
+            "INSERT INTO decisions VALUES (NULL, :id, :time, :method, :vm, :cluster, :host_set, "
+            ":unit_set, :milliseconds, :summary, :is_bad, :failures, :size, :body)",
+            {
+                **row._asdict(), "vm": vm, "host_set": self._host_set(row.hosts),
+                "unit_set": self._unit_set(row.units),
+            },
         ).lastrowid  # fmt: skip
         self._db.executemany(
             "INSERT OR IGNORE INTO vm_decisions VALUES (?, ?)",

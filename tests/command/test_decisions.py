@@ -253,6 +253,35 @@ def test_the_list_names_units_that_failed_and_counted(tmp_path):
     assert "New" not in out
 
 
+def test_decisions_that_say_too_much_are_listed(tmp_path):
+    """The list reads a line of each; a VM's name that may be meant is found among them."""
+    units = [
+        {**UNIT, "name": f"U{number}", "kind": "filter", "outcome": "ok"} for number in range(999)
+    ]
+    write(
+        tmp_path, record(1, "runFilters", units, [{"id": f"h{n}"} for n in range(2001)], answer=[])
+    )
+    status, _, err = run(tmp_path, "decisions", "-o", "json")
+    assert (status, "things of hosts" in err) == (1, True)
+    assert "2001 hosts: 2001 left" in run(tmp_path, "decisions", "-o", "table")[1]
+    assert run(tmp_path, "decisions", "-o", "names")[1] == f"{1:016x}\n"
+    assert "did you mean web?" in run(tmp_path, "why", "wbe")[2]
+
+
+def test_why_reads_the_calls_of_the_last_placement_alone(tmp_path):
+    """Of large decisions on a VM, no more than these can be read."""
+    units = [
+        {**UNIT, "name": f"U{number}", "kind": "filter", "outcome": "ok"} for number in range(999)
+    ]
+    large = record(1, "runFilters", units, [{"id": f"h{n}"} for n in range(500)], answer=[])
+    write(
+        tmp_path, *({**large, "id": f"{number:016x}"} for number in range(10, 15)), FILTERED, SCORED
+    )
+    status, out, err = run(tmp_path, "why", "web")
+    assert (status, err) == (0, "")
+    assert "runFilters for VM web: 2 hosts" in out
+
+
 def test_what_happened_to_plugins_is_listed(tmp_path):
     """The newest first, with both checksums; options on decisions do not go with it."""
     (tmp_path / "state").mkdir()

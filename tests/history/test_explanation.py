@@ -237,7 +237,7 @@ def test_a_list_names_the_units_that_failed_and_would_have_counted():
     """In one row for each decision."""
     units = [unit("Old", outcome="raised"), unit("New", outcome="raised", mode="shadow")]
     told = explanation.summary(decision("runFilters", units, [host("lynx")], ["id-of-lynx"]))
-    assert told == "1 host: 1 left; Old failed"
+    assert told["summary"] == "1 host: 1 left; Old failed"
 
 
 @pytest.mark.parametrize(
@@ -317,10 +317,16 @@ def test_the_grid_has_hosts_and_units_of_both_calls():
     )
 
 
+def last_of(*decisions):
+    """The calls of the last placement, of these decisions, the newest first."""
+    kept = {str(number): each for number, each in enumerate(decisions)}
+    return placement.of_last([{**each, "id": key} for key, each in kept.items()], kept.get)
+
+
 def test_two_calls_of_an_engine_are_one_story():
     """With the host that the engine's own filters removed in between."""
     costs = {**scored({"Even": 1}, {"puma": (4,)}), "time": "2026-01-31T12:00:02Z"}
-    told = text(placement.lines(placement.of_last([costs, FILTERED])))
+    told = text(placement.lines(last_of(costs, FILTERED)))
     assert "runFilters" in told[0]
     assert (
         "  ocelot: left by our filters, but the engine asked for no costs: its own filters removed it"
@@ -346,7 +352,7 @@ def test_which_calls_belong_together(method, later, hosts, belong):
     """Costs within two minutes, on hosts that the filters left."""
     after = decision(method, [function("Even")], map(host, hosts), [], time=later)
     after = {**after, "time": later}
-    assert placement.of_last([after, FILTERED]) == ([FILTERED, after] if belong else [after])
+    assert last_of(after, FILTERED) == ([FILTERED, after] if belong else [after])
 
 
 def test_a_balance_before_them_belongs_to_the_story():
@@ -355,9 +361,9 @@ def test_a_balance_before_them_belongs_to_the_story():
         "runLoadBalancing", [unit("Memory", "balance")], [host("lynx")], {"vm": WEB["id"], "hosts": []}
     )  # fmt: skip
     moved["time"] = "2026-01-31T11:59:59Z"
-    assert placement.of_last([FILTERED, moved]) == [moved, FILTERED]
+    assert last_of(FILTERED, moved) == [moved, FILTERED]
     older = {**FILTERED, "time": "2026-01-31T11:58:59Z"}
-    assert placement.of_last([FILTERED, moved, older]) == [moved, FILTERED]
+    assert last_of(FILTERED, moved, older) == [moved, FILTERED]
 
 
 def test_a_host_that_is_out_is_told_up_to_there():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
@@ -147,6 +148,13 @@ def test_a_decision_is_told_over_xml_rpc(daemon: Daemon):
         assert proxy.decision(record["id"]) == record
         assert proxy.decision("0" * 16) == {}
         assert record in proxy.decisions({"unit": "Yields", "since": "2000-01-01T00:00:00Z"})
+        (first, *_) = proxy.decisions({"unit": "Yields", "brief": True})
+        assert first == {
+            **{name: first[name] for name in ("id", "time", "milliseconds", "method", "vm")},
+            "summary": explanation.outcome(proxy.decision(first["id"])),
+            "is_bad": False,
+            "failures": [],
+        }
         assert proxy.decisions({"host": "nowhere"}) == []
         assert proxy.system.methodSignature("decisions") == [["array"], ["array", "struct"]]
         assert "X-Request-Id" in proxy.system.methodHelp("decision")
@@ -159,6 +167,7 @@ def test_a_decision_is_told_over_xml_rpc(daemon: Daemon):
         ({"limit": 1001}, "query: limit: expected an int from 1 to 1000"),
         ({"since": "yesterday"}, "query: since: 'yesterday' is no time; write it like 2026-"),
         ({"outcome": "bad"}, "query: outcome: 'bad' is none; there are ok, raised"),
+        ({"brief": 1}, "query: brief: expected a boolean"),
         ({"vm": ""}, "query: vm: expected a text that is not empty"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 import time
 from collections.abc import Sequence
@@ -12,13 +11,12 @@ from typing import Optional
 
 import pytest
 
-from ovirt_scheduler.history import recording, schema
+from ovirt_scheduler.history import recording
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader, Recorded
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.recording import Given, Inputs
 from ovirt_scheduler.history.store import History
-from ovirt_scheduler.history.tables import Tables
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import Role
 from tests.support.daemon import Daemon, StartDaemon
@@ -158,24 +156,3 @@ def test_more_documents_than_can_be_written_cost_no_decision(tmp_path: Path, cap
     assert 0 < len(reader.recorded(Query())) < 50
     told = [each for each in caplog.messages if "are not recorded: more come" in each]
     assert len(told) == 1
-
-
-def test_a_history_of_the_former_version_is_taken_over(tmp_path: Path):
-    """Its decisions stay; before that they can be read, and none is recorded."""
-    path = tmp_path / "history.sqlite"
-    with closing(sqlite3.connect(path)) as db:
-        db.executescript(schema.OF_DECISIONS)
-        db.executescript("PRAGMA user_version = 1")
-    shutil.copy(path, tmp_path / "former.sqlite")
-    former = Reader(tmp_path / "former.sqlite", LONG)
-    assert former.decisions(Query()) == former.recorded(Query()) == former.recordings([]) == []
-    history = History(path, cut)
-    history.bound(30, 1 << 20, records=True)
-    history.start()
-    record = made(1)
-    history.put(lambda: record, 0, Inputs((), {}))
-    history.close(LONG)
-    assert len(Reader(path, LONG).recorded(Query())) == 1
-    Tables(path).close()  # once more: there is nothing to be done
-    with closing(sqlite3.connect(path)) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)

@@ -180,7 +180,7 @@ def test_a_damaged_history_is_set_aside(
     daemon = start_daemon(files, "ssl = false", folder=folder)
     with daemon.proxy() as proxy:
         assert proxy.runFilters(["First"], HOSTS, "after", {}) == HOSTS[1:]
-    wait_until(lambda: "the history begins anew, its file is damaged" in daemon.log)
+    wait_until(lambda: "the history begins anew: file is not a database; its file" in daemon.log)
     with daemon.proxy() as proxy:
         proxy.runFilters(["First"], HOSTS, "after", {})
     newest(daemon, vm="after")

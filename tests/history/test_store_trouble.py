@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import resource
+import shutil
 import sqlite3
 import threading
 import time
@@ -229,7 +230,9 @@ def test_a_damaged_file_that_cannot_be_set_aside_is_told_once(
     """Nothing says that another history begins, as none does."""
     path = tmp_path / store.FILE
     path.write_bytes(b"no database at all " * 1000)
-    (tmp_path / f"{store.FILE}.damaged").mkdir()
+    aside = [f"{store.FILE}.damaged{number}" for number in ("", *(f".{n}" for n in range(2, 10)))]
+    for name in aside:
+        (tmp_path / name).write_text(name)
     history = History(path)
     history.start()
     for number in range(3):
@@ -238,8 +241,35 @@ def test_a_damaged_file_that_cannot_be_set_aside_is_told_once(
     history.close(LONG)
     (told,) = caplog.messages
     assert "the history cannot be written" in told
-    assert f"{store.FILE}.damaged" in told
+    assert f"{store.FILE}.damaged.9 are there already" in told
     assert history.state().problem
+    assert [(tmp_path / name).read_text() for name in aside] == aside
+
+
+def test_a_history_of_another_version_is_set_aside_whole(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    """Under a name that says so and that no file has; also what is in its log only."""
+    path = tmp_path / store.FILE
+    former = tmp_path / f"{store.FILE}.version-77"
+    former.write_text("set aside before")
+    newer = sqlite3.connect(path)
+    newer.executescript("PRAGMA journal_mode = WAL; CREATE TABLE t (x); PRAGMA user_version = 77")
+    newer.execute("INSERT INTO t VALUES ('in the log')")
+    newer.commit()
+    shutil.copytree(tmp_path, tmp_path / "killed")  # as a daemon that is killed leaves it
+    newer.close()
+    path = tmp_path / "killed" / store.FILE
+    with pytest.raises(HistoryUnreadable, match="of version 77 of the schema, and this program"):
+        Reader(path, LONG).decisions(Query())
+    history = written(path, made(1, time.time()))
+    assert (history.state().problem, history.dropped) == ("", 0)
+    assert len(Reader(path, LONG).decisions(Query())) == 1
+    aside = f"{path}.version-77.2"
+    assert [message.rpartition(" ")[2] for message in caplog.messages] == [aside]
+    with contextlib.closing(sqlite3.connect(aside)) as db:
+        assert db.execute("SELECT x FROM t").fetchall() == [("in the log",)]
+    assert (tmp_path / "killed" / former.name).read_text() == "set aside before"
 
 
 @pytest.mark.parametrize("name", ["-000000000000001", "+000000000000001", "0x00000000000001", "1"])
@@ -262,3 +292,4 @@ def test_a_query_for_more_than_fits_into_memory_is_refused(tmp_path: Path):
     with pytest.raises(HistoryUnreadable, match=r"2,500,000 things of hosts.*a smaller limit"):
         reader.decisions(Query(limit=1000))
     assert len(reader.decisions(Query(limit=10))) == 10
+    assert len(reader.decisions(Query(limit=1000, brief=True))) == 1000

@@ -34,8 +34,7 @@ _SHOWN = (
     manual.FOLDER,
 )
 # The last good plugins, what it knows of clusters, its lock, its history: of no use without it.
-_HISTORY = {f"history.sqlite{suffix}" for suffix in ("", "-wal", "-shm", ".damaged")}
-_DAEMONS_OWN = {STATE_FOLDER: {"plugins", "clusters.json", "lock", "control", *_HISTORY}}
+_DAEMONS_OWN = {STATE_FOLDER: ("plugins", "clusters.json", "lock", "control", "history.sqlite*")}
 
 
 class User(Step):
@@ -146,8 +145,12 @@ class Folder(Step):
             return Plan(f"kept: {self.name}, which is a link now")
         if self.name not in self.record.folders:
             return Plan(f"kept: the folder {self.name}, which was there before")
-        stay = [entry for entry in place.iterdir() if machine.name(entry) not in machine.gone]
-        held = sorted({entry.name for entry in stay} - _DAEMONS_OWN.get(self.name, set()))
+        held = sorted(
+            entry.name
+            for entry in place.iterdir()
+            if machine.name(entry) not in machine.gone
+            and not any(map(entry.match, _DAEMONS_OWN.get(self.name, ())))
+        )
         if held:
             return Plan(f"kept: the folder {self.name}, which holds {', '.join(held[:3])}")
         return Plan(f"remove the folder {self.name}", self._remove, removes=self.name)

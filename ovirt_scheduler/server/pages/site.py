@@ -163,7 +163,7 @@ class Site:
 
     def _last(self, **wanted: Any) -> list[Record]:
         try:
-            return self._reader.decisions(Query(limit=_LAST, **wanted))
+            return self._reader.decisions(Query(limit=_LAST, brief=True, **wanted))
         except HistoryUnreadable:
             return []  # its own page says why
 
@@ -173,7 +173,8 @@ class Site:
         try:
             if "limit" in wanted:
                 wanted["limit"] = _number(str(wanted["limit"]))
-            found = self._reader.decisions(query.read({"limit": _ROWS, **wanted}))
+            asked_for = query.read({"limit": _ROWS, "brief": not as_json, **wanted})
+            found = self._reader.decisions(asked_for)
         except (BadParameters, HistoryUnreadable) as error:
             if as_json:
                 raise

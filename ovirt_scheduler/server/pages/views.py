@@ -46,9 +46,9 @@ def templates(folder: Path) -> Any:
     )
 
 
-def summaries(decisions: Iterable[Record]) -> list[View]:
-    """A row of a list of decisions for each."""
-    return [explanation.cleaned(_summary(decision)) for decision in decisions]
+def summaries(found: Iterable[Record]) -> list[View]:
+    """A row of a list of decisions for each, of its ``explanation.summary``."""
+    return [explanation.cleaned(_summary(each)) for each in found]
 
 
 def decision(of: Record) -> View:
@@ -58,7 +58,7 @@ def decision(of: Record) -> View:
     hosts = explanation.in_order(of)
     view = {
         **{name: value for name, value in of.items() if name not in ("hosts", "answer")},
-        **_summary(of),
+        **_summary(explanation.summary(of)),
         "ranked": bool(found.totals),
         "columns": columns,
         "rows": [_row(host, columns, found) for host in hosts[:_MOST_HOSTS]] if columns else (),
@@ -71,17 +71,12 @@ def decision(of: Record) -> View:
 
 
 def _summary(of: Record) -> View:
-    failed = explanation.failed_units(of)
-    bad = failed or of.get("errors") or (of.get("hosts") and of.get("answer") == [])
     return {
-        "id": of["id"],
-        "time": of.get("time", ""),
+        **of,
         "moment": explanation.when(of),
-        "what": _WHAT.get(of.get("method", ""), of.get("method", "A call")),
-        "vm": explanation.vm_name(of) if of.get("vm") else "",
-        "came_to": explanation.summary(of),
-        "state": "bad" if bad else "good",
-        "milliseconds": of.get("milliseconds"),
+        "what": _WHAT.get(of["method"], of["method"]),
+        "vm": explanation.vm_name(of) if "vm" in of else "",
+        "state": "bad" if of["is_bad"] else "good",
     }
 
 
@@ -96,17 +91,21 @@ def _row(host: Record, columns: Sequence[Record], found: ranking.Ranking) -> Vie
     }
 
 
-def failures(decisions: Iterable[Record], name: str) -> list[View]:
-    """The calls of a unit that failed, as its page and its JSON show them."""
+def failures(summaries: Iterable[Record], name: str) -> list[View]:
+    """The calls of a unit that failed, as its page and its JSON show them.
+
+    Args:
+        summaries: of decisions in which it failed.
+    """
     found = [
         {
             "decision": of["id"],
             "time": of["time"],
             "moment": explanation.when(of),
-            "message": unit.get("message", unit["outcome"]),
+            "message": message,
         }
-        for of in decisions
-        for unit in of.get("units", ())
-        if unit["name"] == name and explanation.has_failed(unit)
+        for of in summaries
+        for unit, message in of["failures"]
+        if unit == name
     ]
     return cast("list[View]", explanation.cleaned(found))

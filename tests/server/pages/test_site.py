@@ -350,3 +350,15 @@ def test_a_daemon_that_has_just_begun_says_what_to_do(tmp_path):
     assert "/etc/ovirt/scheduler/plugins" in page
     assert "No decision is kept yet" in page
     assert "0 units, all well" in page
+
+
+def test_a_list_costs_the_same_whatever_the_size_of_its_decisions(tmp_path):
+    """It shows one that says too much to be read at once, and the failures in it, too."""
+    units = [call("Odd", outcome="raised", message="oh"), *(call(f"U{n}") for n in range(999))]
+    hosts = [{"id": f"h{number}"} for number in range(2001)]
+    site = MadeSite(tmp_path, [record(units, hosts)], units=(unit_state("Odd"),))
+    assert site.get(f"/decisions/{DECISION}").status == 503
+    for target in ("/status", "/decisions", "/units/Odd"):
+        assert "2001 hosts: 2001 left; Odd failed" in site.text(target)
+    (failure,) = json.loads(site.text("/units/Odd.json"))["failures"]
+    assert (failure["decision"], failure["message"]) == (DECISION, "oh")

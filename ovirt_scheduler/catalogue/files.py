@@ -10,9 +10,8 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from ovirt_scheduler.security import trust
 
@@ -25,8 +24,7 @@ Stamp = tuple[int, ...]  # differs when a file or a folder has changed; device a
 Stamps = Mapping[Path, Optional[Stamp]]  # None where there is nothing
 
 
-@dataclass(frozen=True)
-class PluginFile:
+class PluginFile(NamedTuple):
     """A Python file in a folder of plugins, or in a package there."""
 
     name: str  # of the module, as its folder's plugins import it
@@ -39,8 +37,7 @@ class PluginFile:
         return self.name.startswith("_") or self.path.parent != self.folder
 
 
-@dataclass(frozen=True)
-class Listing:
+class Listing(NamedTuple):
     """What is in one folder of plugins."""
 
     files: tuple[PluginFile, ...]  # by name

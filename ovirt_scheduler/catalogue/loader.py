@@ -10,9 +10,9 @@ import contextlib
 import hashlib
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Callable, Optional, Union
+from typing import Callable, NamedTuple, Optional, Union
 
 from ovirt_scheduler.catalogue import drivers as driver_units
 from ovirt_scheduler.catalogue import files as plugin_files
@@ -32,8 +32,7 @@ from ovirt_scheduler.settings.config import PluginConf, Settings, parse_plugin_c
 SHIPPED = Path(__file__).resolve().parents[1] / "schedulers"
 
 
-@dataclass(frozen=True)
-class FolderScan:
+class FolderScan(NamedTuple):
     """The files in the plugins' folders at one moment."""
 
     started: float  # seconds since the epoch
@@ -43,8 +42,7 @@ class FolderScan:
     folders: tuple[Path, ...]  # all that are scanned, in their order
     unreadable: tuple[Path, ...]  # folders that are there, and cannot be listed or trusted
     orphaned: tuple[Path, ...]  # conf files whose plugin is in no folder
-
-    sources: Sources = field(compare=False)  # of the files
+    sources: Sources  # of the files
 
     @staticmethod
     def all_in(folder: Path) -> Path:
@@ -52,8 +50,7 @@ class FolderScan:
         return folder / "*"
 
 
-@dataclass(frozen=True)
-class LoadedPlugin:
+class LoadedPlugin(NamedTuple):
     """A plugin that works, with all that is needed to make it again."""
 
     name: str

@@ -129,7 +129,7 @@ class ClusterActions:
         asked = f"{method} of {self._settings.scheduler} asks for it"
         if method == BALANCE and self._settings.balance is not None:
             asked = f"{self._settings.balance.name} asks for it"
-        steps = [replace(each, reason=each.reason or asked) for each in wanted]
+        steps = [each._replace(reason=each.reason or asked) for each in wanted]
         if self._drive is Drive.APPROVE:
             steps = self._to_approve(method, steps, state)
         becomes = {Drive.DRY_RUN: TOLD, Drive.APPROVE: WAITING}.get(self._drive, MADE)

@@ -25,7 +25,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Optional
 
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
@@ -87,7 +86,7 @@ class Calm:
             problem = self._too_little(group, use, after) or self._too_soon(group, use, now)
             if not problem:
                 use = after
-            judged += [replace(move, problem=problem) for move in group]
+            judged += [move._replace(problem=problem) for move in group]
         return tuple(judged)
 
     def why_over(self, planned: Sequence[Step], latest: Iterable[Step], state: ClusterState) -> str:
@@ -177,8 +176,7 @@ class _Use:
             busy = self._busy(vm)
             for key, sign in ((move.source, -1), (move.target, 1)):
                 if key in hosts:
-                    hosts[key] = replace(
-                        hosts[key],
+                    hosts[key] = hosts[key]._replace(
                         busy_processors=hosts[key].busy_processors + sign * busy,
                         used_memory=hosts[key].used_memory + sign * vm.memory,
                     )

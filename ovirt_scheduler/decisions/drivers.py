@@ -158,7 +158,7 @@ class DriverService(Service):
         log.log_left_out(request.caller.request_id, Kind.FILTER.words, filters.errors)
         log.log_left_out(request.caller.request_id, Kind.COST_FUNCTION.words, costs.errors)
         if filters.rejected:
-            request = replace(request, subjects=replace(request.subjects, hosts=()))
+            request = replace(request, subjects=request.subjects._replace(hosts=()))
         job = self._job(request, started, filters.calls, costs.calls)
         job, engine_errors = self._with_engine(job, known)
         execution = self.executor.run_driver(job)

@@ -7,12 +7,10 @@ The daemon opens no document. It hands the engine's to readers, and gets back wh
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Optional
+from typing import NamedTuple, Optional
 
 
-@dataclass(frozen=True)
-class HostState:
+class HostState(NamedTuple):
     """A host of the cluster."""
 
     name: str
@@ -24,8 +22,7 @@ class HostState:
     cluster: Optional[str] = None  # the cluster's id
 
 
-@dataclass(frozen=True)
-class VmState:
+class VmState(NamedTuple):
     """A VM of the cluster."""
 
     name: str
@@ -37,8 +34,7 @@ class VmState:
     cluster: Optional[str] = None  # the cluster's id
 
 
-@dataclass(frozen=True)
-class ClusterState:
+class ClusterState(NamedTuple):
     """The hosts and VMs of a cluster by id, in the documents' order."""
 
     hosts: Mapping[str, HostState]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from ovirt_scheduler.model.plans import Plan
 
 
-@dataclass(frozen=True)
-class UnitState:
+class UnitState(NamedTuple):
     """A policy unit or a driver that is loaded. Times are in seconds since 1970."""
 
     name: str
@@ -25,8 +23,7 @@ class UnitState:
     old_because: str = ""
 
 
-@dataclass(frozen=True)
-class ClusterLook:
+class ClusterLook(NamedTuple):
     """A cluster that the daemon looks after by itself."""
 
     name: str
@@ -39,18 +36,16 @@ class ClusterLook:
     driven_by: str = ""  # another daemon, for which this one stands by
 
 
-@dataclass(frozen=True)
-class EngineState:
+class EngineState(NamedTuple):
     """How the last question to the engine's REST API ended."""
 
     url: str
     problem: str = ""
     since: Optional[float] = None  # seconds since 1970
-    answers: Mapping[str, int] = field(default_factory=dict)  # by ok and failed
+    answers: Mapping[str, int] = {}  # by ok and failed
 
 
-@dataclass(frozen=True)
-class HistoryState:
+class HistoryState(NamedTuple):
     """The history of decisions, as far as its writer knows it."""
 
     decisions: int
@@ -60,8 +55,7 @@ class HistoryState:
     problem: str = ""
 
 
-@dataclass(frozen=True)
-class ProcessesState:
+class ProcessesState(NamedTuple):
     """The processes below the daemon, and the calls in them."""
 
     kept: int
@@ -74,8 +68,7 @@ class ProcessesState:
     refused: int  # requests, for the daemon was at its limit
 
 
-@dataclass(frozen=True)
-class DaemonState:
+class DaemonState(NamedTuple):
     """All of it. Times are in seconds since 1970."""
 
     version: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 from ovirt_scheduler.model.analysis import PublishedMethod
 from ovirt_scheduler.model.decisions import ShadowCall
@@ -19,8 +19,7 @@ from ovirt_scheduler.model.tasks import EngineReplies, Pack, Returns, Role
 from ovirt_scheduler.model.units import UnitCall
 
 
-@dataclass(frozen=True)
-class InterfaceMethod:
+class InterfaceMethod(NamedTuple):
     """One method of the interfaces of a scheduler; it gets its arguments by position."""
 
     interface: str
@@ -97,8 +96,7 @@ class DriverUnit:
 Vms = Hosts  # ids, or a document of <vms>
 
 
-@dataclass(frozen=True)
-class Subjects:
+class Subjects(NamedTuple):
     """What a scheduler's method is about: documents, or ids (contract 1.4)."""
 
     hosts: Hosts = ()
@@ -115,8 +113,7 @@ Destinations = Mapping[str, Mapping[str, int]]
 DriverAnswer = Any
 
 
-@dataclass(frozen=True)
-class StatusChange:
+class StatusChange(NamedTuple):
     """What one call of a hook is about."""
 
     subject: str  # the id of the host or VM, as the hook is one for hosts or for VMs
@@ -137,7 +134,7 @@ class DriverRequest:
     caller: Caller
     driver: DriverUnit
     method: str
-    subjects: Subjects = Subjects()
+    subjects: Subjects = field(default_factory=Subjects)
     arguments: Mapping[str, object] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
     filters: tuple[WantedUnit, ...] = ()
@@ -162,9 +159,9 @@ class DriverRequest:
     def of(self, change: StatusChange) -> DriverRequest:
         """The same for a change of a status."""
         if self.method == "on_host_status_changed":
-            subjects = replace(self.subjects, host=change.subject)
+            subjects = self.subjects._replace(host=change.subject)
         else:
-            subjects = replace(self.subjects, vm=change.subject)
+            subjects = self.subjects._replace(vm=change.subject)
         statuses = {"old_status": change.old_status, "new_status": change.new_status}
         return replace(self, subjects=subjects, arguments=statuses)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 from ovirt_scheduler.model.cluster_state import ClusterState
 
@@ -14,8 +14,7 @@ WAITING, APPROVED, REFUSED = "waiting", "approved", "refused"
 MADE, LEFT_BEHIND, DROPPED = "made", "left behind", "dropped"
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """A migration; ids and names.
 
     Attributes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from dataclasses import dataclass, field
-from typing import ClassVar, Optional, Union
+from typing import NamedTuple, Optional, Union
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,7 @@ class PluginCode:
         return digest.hexdigest()
 
 
-@dataclass(frozen=True)
-class Property:
+class Property(NamedTuple):
     """One custom property of a unit; ``default`` is None where there is none."""
 
     name: str
@@ -70,8 +69,7 @@ class Property:
     checked: bool = True  # False: the pattern is for Java alone, and any value is taken here
 
 
-@dataclass(frozen=True)
-class PropertySet:
+class PropertySet(NamedTuple):
     """The custom properties of a unit or a driver."""
 
     name: str
@@ -88,8 +86,7 @@ class Source:
     text: bytes
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A file that may be a plugin, with all that it may import from its folder."""
 
     source: Source
@@ -98,8 +95,7 @@ class Candidate:
     refused: tuple[tuple[str, str], ...] = ()  # modules there that are not to be run, and why
 
 
-@dataclass(frozen=True)
-class EngineAccess:
+class EngineAccess(NamedTuple):
     """What a plugin's connection to the engine is made with: a token, never the password."""
 
     url: str  # of the REST API
@@ -108,12 +104,11 @@ class EngineAccess:
     made: bool = False  # it stands in for any engine that a plugin names
 
 
-@dataclass(frozen=True)
-class NoEngine:
+class NoEngine(NamedTuple):
     """Why a plugin gets no connection to the engine."""
 
     reason: str
-    token: ClassVar[str] = ""
+    token: str = ""
 
 
 Engine = Union[EngineAccess, NoEngine]

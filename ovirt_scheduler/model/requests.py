@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Callable, Optional, Union
+from typing import Callable, NamedTuple, Optional, Union
 
 from ovirt_scheduler.model.units import Kind
 
@@ -63,8 +63,7 @@ Hosts = Union[tuple[str, ...], Document]  # ids, or a document (contract 1.4)
 Vm = Union[str, Document]
 
 
-@dataclass(frozen=True)
-class WantedUnit:
+class WantedUnit(NamedTuple):
     """A unit as the caller names it; the factor is 1 but for cost functions."""
 
     name: str

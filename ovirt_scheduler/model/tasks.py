@@ -122,8 +122,7 @@ class EngineReply:
     keeps_document: bool = True  # for the history; else it goes when there is a pack
 
 
-@dataclass(frozen=True)
-class EngineReplies:
+class EngineReplies(NamedTuple):
     """The engine's replies on the hosts and VMs that a request names by id (contract 5.2)."""
 
     hosts: tuple[EngineReply, ...] = ()
@@ -171,8 +170,7 @@ class Function(NamedTuple):
     properties: Optional[PropertySet] = None
 
 
-@dataclass(frozen=True)
-class Setup:
+class Setup(NamedTuple):
     """The first task of a plugin's process: which plugin it serves."""
 
     plugin: PluginCode
@@ -199,8 +197,7 @@ class CallTask(NamedTuple):
     seconds: float  # that finding out whether the properties take the values may take
 
 
-@dataclass(frozen=True)
-class CheckTask:
+class CheckTask(NamedTuple):
     """Whether a function's properties take these values; nothing of the plugin runs."""
 
     function: Function
@@ -208,8 +205,7 @@ class CheckTask:
     seconds: float  # that it may take
 
 
-@dataclass(frozen=True)
-class PrintedTask:
+class PrintedTask(NamedTuple):
     """Read a class unit's answer from what its call printed (contract 5.3)."""
 
     function: Function
@@ -218,8 +214,7 @@ class PrintedTask:
     stderr: bytes
 
 
-@dataclass(frozen=True)
-class Unread:
+class Unread(NamedTuple):
     """A document to be read.
 
     Attributes:
@@ -234,8 +229,7 @@ class Unread:
 MOST_STATES = 20_000  # hosts or VMs of one document that the daemon takes up
 
 
-@dataclass(frozen=True)
-class ReadTask:
+class ReadTask(NamedTuple):
     """Read documents, and pack what is in each of them.
 
     ``tells_states`` asks for names and statuses as well.
@@ -245,8 +239,7 @@ class ReadTask:
     tells_states: bool = False
 
 
-@dataclass(frozen=True)
-class SplitTask:
+class SplitTask(NamedTuple):
     """Cut documents into the elements of their hosts and VMs, for the history."""
 
     documents: tuple[Document, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from ovirt_scheduler.model.plugins import Limits, PluginCode, PropertySet
 
@@ -72,8 +72,7 @@ class PolicyUnit:
         return "shadow" if self.shadow else "live"
 
 
-@dataclass(frozen=True)
-class UnitCall:
+class UnitCall(NamedTuple):
     """One unit to call, with the properties as they were given."""
 
     unit: PolicyUnit

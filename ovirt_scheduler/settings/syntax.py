@@ -15,9 +15,8 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Optional, Union
+from typing import Callable, NamedTuple, Optional, Union
 
 from configobj import ConfigObj, ConfigObjError, DuplicateError, NestingError, Section
 
@@ -37,8 +36,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c-\x1f\x7f-\x9f\u2028\u2029]")
 _SHOWN = 60  # characters of a file's text that a message repeats
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One ``key = value`` of a file.
 
     ``section`` is empty above the first section. The header of a section in a section,

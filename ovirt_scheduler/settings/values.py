@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, NamedTuple, Optional, Union
 from urllib.parse import urlsplit
 
 from ovirt_scheduler.model.units import MOST_UNITS
@@ -29,8 +28,7 @@ class Drive(Enum):
     ON = "on"
 
 
-@dataclass(frozen=True)
-class ValueType:
+class ValueType(NamedTuple):
     """A type of value; ``words`` name it in a sentence, ``read`` makes a value of a text."""
 
     words: str
@@ -183,8 +181,7 @@ TYPES: dict[str, ValueType] = {
 }
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(NamedTuple):
     """One line of the table of settings. Default and bounds are written as in a file."""
 
     name: str

@@ -165,7 +165,8 @@ def _answers(server, answer):
 
 ANOTHER = """
 import os, sys
-from ovirt_scheduler.command import cli, status
+from ovirt_scheduler.command import cli
+cli.parser()  # while what it loads can be read
 os.setgroups([])
 os.setgid(65534)
 os.setuid(65534)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -71,7 +70,7 @@ class MadeSite:
         history.start()
         history.close(30)
         self.tally = history.tally
-        self.state = dataclasses.replace(STATE, **state)
+        self.state = STATE._replace(**state)
         access = Access(pages, ["scheduler.example.org"])
         reader = Reader(folder / FILE)
         self.site = Site(

@@ -73,7 +73,7 @@ def status(state: DaemonState, tally: Tally, now: float) -> Status:
             problem=engine.problem,
         )
     if state.history is not None:
-        report["history"] = _known(**vars(state.history))
+        report["history"] = _known(**state.history._asdict())
     return report
 
 

@@ -50,7 +50,7 @@ def _histogram(name: str, text: str, values: Mapping[Any, Histogram], *labels: s
 
 def _buckets(histogram: Histogram) -> list[tuple[Any, ...]]:
     """The end of each bucket, the calls up to there, and one of them as an example."""
-    exemplar_type = importlib.import_module("prometheus_client.samples").Exemplar
+    exemplar_type = importlib.import_module("prometheus_client.core").Exemplar
     ends = [*(repr(end) for end in BUCKETS), "+Inf"]
     counts = itertools.accumulate(histogram.counts)
     examples = [
@@ -80,8 +80,8 @@ class Metrics:
         Raises:
             ImportError: prometheus_client is not installed.
         """
-        exposition = importlib.import_module("prometheus_client.exposition")
-        encode, content_type = exposition.choose_encoder(accept)
+        client = importlib.import_module("prometheus_client")
+        encode, content_type = client.exposition.choose_encoder(accept)
         return content_type, encode(self)
 
     def collect(self) -> Iterator[Any]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Callable, NamedTuple, Optional
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from ovirt_scheduler.errors import BadParameters, HistoryUnreadable
@@ -44,22 +43,17 @@ _FIELDS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(NamedTuple):
     """An answer to a GET."""
 
     status: int
     body: bytes
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str]
 
 
 def is_page(path: str) -> bool:
     """Whether a path belongs to the pages."""
     return path.lstrip("/").partition("/")[0].partition(".")[0] in _FIRST
-
-
-class _NotHere(Exception):
-    """There is no such page."""
 
 
 class Site:
@@ -84,8 +78,6 @@ class Site:
         self._stuck = stuck
         self._state, self._tally, self._reader = state, tally, reader
         self._metrics = Metrics(state, tally)
-        self._templates: Any = None
-        self._lock = threading.Lock()
 
     def answer(
         self, path: str, query: str, headers: Mapping[str, Sequence[str]], peer: str, local: str
@@ -105,8 +97,6 @@ class Site:
     def _found(self, path: str, asked: Mapping[str, str], headers: Mapping[str, str]) -> Page:
         try:
             return _unchanged(self._page(path, asked, headers), headers)
-        except _NotHere:
-            return _text(404, "there is no such page; begin at /status")
         except BadParameters as error:
             return _text(400, str(error))
         except HistoryUnreadable as error:
@@ -122,37 +112,29 @@ class Site:
         return None
 
     def _page(self, path: str, asked: Mapping[str, str], headers: Mapping[str, str]) -> Page:
-        as_json = path.endswith(".json")
-        first, *rest = (path[:-5] if as_json else path).lstrip("/").split("/")
-        if rest:
-            named = {"decisions": self._decision, "units": self._unit, "clusters": self._cluster}
-            if first not in named:
-                raise _NotHere
-            return named[first](unquote("/".join(rest)), as_json)
-        if first == "health":
-            return self._health(as_json or "application/json" in headers.get("accept", ""))
-        lists = {"status": self._status, "decisions": self._decisions}
-        if first in lists:
-            return lists[first](asked, as_json)
+        if path == "/health":
+            stuck = self._stuck()
+            return _text(503 if stuck else 200, stuck or "ok")
         if path == "/metrics":
             kind, body = self._metrics.write(headers.get("accept", ""))
             return Page(200, body, {"Content-Type": kind})
         if path == "/style.css":
-            return Page(200, (_FOLDER / first).read_bytes(), {"Content-Type": "text/css"})
-        raise _NotHere
-
-    def _health(self, as_json: bool) -> Page:
-        stuck = self._stuck()
-        code = 503 if stuck else 200
-        if as_json:
-            return _json(code, {"ok": not stuck, **({"problem": stuck} if stuck else {})})
-        return _text(code, stuck or "ok")
+            return Page(200, (_FOLDER / "style.css").read_bytes(), {"Content-Type": "text/css"})
+        as_json = path.endswith(".json")
+        first, *rest = path.removesuffix(".json").lstrip("/").split("/")
+        named = {"decisions": self._decision, "units": self._unit, "clusters": self._cluster}
+        lists = {"status": self._status, "decisions": self._decisions}
+        if rest and first in named:
+            return named[first](unquote("/".join(rest)), as_json)
+        if not rest and first in lists:
+            return lists[first](asked, as_json)
+        return _NOT_HERE
 
     def _status(self, asked: Mapping[str, str], as_json: bool) -> Page:
         now = time.time()
         report = status.status(self._state(), self._tally, now)
         if as_json:
-            return _json(200, report)
+            return _json(report)
         refresh = 0 if asked.get("refresh") == "off" else _REFRESH
         page = self._html(
             200, "status.html", here="status", refresh=refresh, nothing=_NOTHING,
@@ -193,9 +175,9 @@ class Site:
     def _decision(self, name: str, as_json: bool) -> Page:
         found = self._reader.decision(name)
         if found is None:
-            raise _NotHere
+            return _NOT_HERE
         if as_json:
-            return _json(200, found)
+            return _json(found)
         return self._html(200, "decision.html", here="", decision=views.decision(found))
 
     def _unit(self, name: str, as_json: bool) -> Page:
@@ -203,7 +185,7 @@ class Site:
         report = status.status(state, self._tally, time.time())
         units = [unit for unit in report["units"] if unit["name"] == name]
         if not units:
-            raise _NotHere
+            return _NOT_HERE
         known = {unit.kind: unit for unit in state.units if unit.name == name}
         for unit in units:
             of = known[unit["kind"]]
@@ -211,7 +193,7 @@ class Site:
             unit["properties"] = dict(of.properties)
         failures = views.failures(self._last(unit=name, outcomes=query.FAILURES), name)
         if as_json:
-            return _json(200, {"units": units, "failures": failures})
+            return _json({"units": units, "failures": failures})
         return self._html(
             200, "unit.html", here="", nothing=_NOTHING,
             units=units, failures=failures,
@@ -222,22 +204,24 @@ class Site:
         report = status.status(self._state(), self._tally, time.time())
         found = next((each for each in report["clusters"] if each["name"] == name), None)
         if found is None:
-            raise _NotHere
+            return _NOT_HERE
         if as_json:
-            return _json(200, found)
+            return _json(found)
         return self._html(
             200, "cluster.html", here="", cluster=found, nothing=_NOTHING,
             decisions=views.summaries(self._last(cluster=name)),
         )  # fmt: skip
 
+    @functools.cached_property
+    def _templates(self) -> Any:
+        templates = views.templates(_FOLDER)
+        templates.filters.update(
+            segment=_segment, clock=_clock, version=_version,
+            milliseconds=status.milliseconds, cluster_state=status.cluster_state,
+        )  # fmt: skip
+        return templates
+
     def _html(self, code: int, template: str, **values: object) -> Page:
-        with self._lock:
-            if self._templates is None:
-                self._templates = views.templates(_FOLDER)
-                self._templates.filters.update(
-                    segment=_segment, clock=_clock, version=_version,
-                    milliseconds=status.milliseconds, cluster_state=status.cluster_state,
-                )  # fmt: skip
         now = time.strftime("%Y-%m-%d %H:%M:%S")
         version = self._state().version
         text = self._templates.get_template(template).render(now=now, version=version, **values)
@@ -257,8 +241,8 @@ def _text(code: int, text: str) -> Page:
     return _answer(code, "text/plain; charset=utf-8", f"{text}\n")
 
 
-def _json(code: int, value: object) -> Page:
-    return _answer(code, "application/json", f"{json.dumps(value)}\n")
+def _json(value: object) -> Page:
+    return _answer(200, "application/json", f"{json.dumps(value)}\n")
 
 
 def _json_list(values: Iterable[object]) -> Page:
@@ -269,6 +253,9 @@ def _json_list(values: Iterable[object]) -> Page:
 
 def _answer(code: int, content_type: str, text: str) -> Page:
     return Page(code, text.encode("utf-8", "replace"), {"Content-Type": content_type, **_HEADERS})
+
+
+_NOT_HERE = _text(404, "there is no such page; begin at /status")
 
 
 def _unchanged(page: Page, headers: Mapping[str, str]) -> Page:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime
 import shlex
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Optional
 
 from ovirt_scheduler.history import query
 from ovirt_scheduler.history.tally import Tally, UnitTally
-from ovirt_scheduler.model.daemon_state import DaemonState, UnitState
+from ovirt_scheduler.model.daemon_state import ClusterLook, DaemonState, UnitState
 
 Status = dict[str, Any]
 
@@ -30,58 +31,33 @@ def status(state: DaemonState, tally: Tally, now: float) -> Status:
     """
     units = [_unit(unit, tally.unit(unit.name, unit.kind), now) for unit in state.units]
     problems = [*_problems(state, units, now)]
-    processes = state.processes
-    report: Status = {
-        "version": state.version,
-        "started": moment(state.started),
-        "uptime_seconds": round(now - state.started),
-        "well": not problems,
-        "line": _line(units, problems, now),
-        "problems": problems,
-        "units": units,
-        "processes": {name: getattr(processes, name) for name in _PROCESSES},
-        "calls": {name: getattr(processes, name) for name in _CALLS},
-        "clusters": [
-            _known(
-                name=cluster.name,
-                drive=cluster.drive,
-                imbalance=None if cluster.imbalance is None else round(cluster.imbalance, 1),
-                last_look=_moment(cluster.last_look),
-                next_look=_moment(cluster.next_look),
-                problem=cluster.problem,
-                plans=[
-                    {**_known(time=_moment(plan.time)), **plan.record(_PLANNED)}
-                    for plan in cluster.plans
-                ],
-                driven_by=cluster.driven_by,
-            )
-            for cluster in state.clusters
-        ],
-        "plugins_path": state.plugins_path,
-    }
-    if state.certificate_ends is not None:
-        report["certificate"] = {
-            "ends": moment(state.certificate_ends),
-            "days_left": int((state.certificate_ends - now) // _DAY),
-        }
-    if state.engine is not None:
-        engine = state.engine
-        report["engine"] = _known(
-            url=engine.url,
-            reachable=not engine.problem,
-            since=_moment(engine.since),
+    processes, ends, engine = state.processes, state.certificate_ends, state.engine
+    return _known(
+        version=state.version,
+        started=moment(state.started),
+        uptime_seconds=round(now - state.started),
+        well=not problems,
+        line=_line(units, problems, now),
+        problems=problems,
+        units=units,
+        processes={name: getattr(processes, name) for name in _PROCESSES},
+        calls={name: getattr(processes, name) for name in _CALLS},
+        clusters=[_cluster(cluster) for cluster in state.clusters],
+        plugins_path=state.plugins_path,
+        certificate=ends and {"ends": moment(ends), "days_left": int((ends - now) // _DAY)},
+        engine=engine and _known(
+            url=engine.url, reachable=not engine.problem, since=moment(engine.since),
             problem=engine.problem,
-        )
-    if state.history is not None:
-        report["history"] = _known(**state.history._asdict())
-    return report
+        ),
+        history=state.history and _known(**state.history._asdict()),
+    )  # fmt: skip
 
 
-def moment(seconds: float) -> str:
-    """A time as RFC 3339, in UTC, to the second."""
-    return datetime.datetime.fromtimestamp(int(seconds), datetime.timezone.utc).strftime(
-        "%Y-%m-%dT%H:%M:%SZ"
-    )
+def moment(seconds: Optional[float]) -> Optional[str]:
+    """A time as RFC 3339, in UTC, to the second; None where there is none."""
+    if seconds is None:
+        return None
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def clock(seconds: float, now: float) -> str:
@@ -126,38 +102,52 @@ def _known(**values: object) -> Status:
     return {name: value for name, value in values.items() if value is not None and value != ""}
 
 
-def _moment(seconds: Optional[float]) -> Optional[str]:
-    return None if seconds is None else moment(seconds)
+def _cluster(cluster: ClusterLook) -> Status:
+    imbalance = cluster.imbalance
+    return _known(
+        name=cluster.name,
+        drive=cluster.drive,
+        imbalance=None if imbalance is None else round(imbalance, 1),
+        last_look=moment(cluster.last_look),
+        next_look=moment(cluster.next_look),
+        problem=cluster.problem,
+        plans=[{"time": moment(plan.time), **plan.record(_PLANNED)} for plan in cluster.plans],
+        driven_by=cluster.driven_by,
+    )
 
 
 def _unit(unit: UnitState, tally: UnitTally, now: float) -> Status:
-    median, p99 = tally.quantile(0.5), tally.quantile(0.99)
-    shown_unit: Status = {
-        "name": unit.name,
-        "kind": unit.kind,
-        "mode": unit.mode,
-        "state": "ok" if unit.mode == "live" else "in shadow",
-        "file": unit.file,
-        "checksum": unit.checksum,
-        "calls": tally.calls,
-        "failures": tally.failures,
-        "last_hour": [list(minute) for minute in tally.last_hour(now)],
-    }
-    if median is not None and p99 is not None:
-        shown_unit.update(median_ms=round(median * 1000, 2), p99_ms=round(p99 * 1000, 2))
-    if tally.last_error_at is not None:
-        shown_unit.update(last_error=tally.last_error, last_error_at=moment(tally.last_error_at))
+    state, since, because = "ok" if unit.mode == "live" else "in shadow", None, ""
     if unit.old_since is not None and unit.old_version is not None:
-        shown_unit.update(
-            state="old version", since=moment(unit.old_since), version_of=moment(unit.old_version),
-            because=f"the version of {clock(unit.old_version, now)} answers; the file has not "
-            f"loaded since {clock(unit.old_since, now)}: {unit.old_because}",
-        )  # fmt: skip
-    if tally.failing_since is not None:
-        shown_unit.update(
-            state="failing", since=moment(tally.failing_since), because=tally.last_error
+        state, since = "old version", unit.old_since
+        because = (
+            f"the version of {clock(unit.old_version, now)} answers; the file has not loaded "
+            f"since {clock(since, now)}: {unit.old_because}"
         )
-    return shown_unit
+    if tally.failing_since is not None:
+        state, since, because = "failing", tally.failing_since, tally.last_error
+    return _known(
+        name=unit.name,
+        kind=unit.kind,
+        mode=unit.mode,
+        state=state,
+        since=moment(since),
+        because=because,
+        version_of=moment(unit.old_version),
+        file=unit.file,
+        checksum=unit.checksum,
+        calls=tally.calls,
+        failures=tally.failures,
+        last_hour=[list(minute) for minute in tally.last_hour(now)],
+        median_ms=_milliseconds(tally.quantile(0.5)),
+        p99_ms=_milliseconds(tally.quantile(0.99)),
+        last_error=tally.last_error,
+        last_error_at=moment(tally.last_error_at),
+    )
+
+
+def _milliseconds(seconds: Optional[float]) -> Optional[float]:
+    return None if seconds is None else round(seconds * 1000, 2)
 
 
 def _line(units: list[Status], problems: list[Status], now: float) -> str:
@@ -196,7 +186,7 @@ def _problems(state: DaemonState, units: list[Status], now: float) -> Iterator[S
     for unit in units:
         if unit["state"] == "failing":
             yield _problem(
-                "failing", f"{unit['name']} ({unit['kind']}) is failing", unit["because"],
+                "failing", f"{unit['name']} ({unit['kind']}) is failing", unit.get("because", ""),
                 f"See its calls: ovirt-scheduler decisions --unit {shlex.quote(unit['name'])}; "
                 f"try it: ovirt-scheduler try {shlex.quote(unit['file'])}", unit["since"],
             )  # fmt: skip
@@ -224,7 +214,7 @@ def _surroundings(state: DaemonState, now: float) -> Iterator[Status]:
             yield _problem("certificate", f"the certificate {what}", "",
                            "ovirt-scheduler cert check says how to renew it")  # fmt: skip
     if state.engine is not None and state.engine.problem:
-        since = _moment(state.engine.since)
+        since = moment(state.engine.since)
         yield _problem("engine", "the engine cannot be asked", state.engine.problem,
                        f"Is {state.engine.url} there, and is the [engine] section right? "
                        "ovirt-scheduler check asks it", since)  # fmt: skip

@@ -18,7 +18,7 @@ import io
 import os
 import re
 from collections.abc import Iterator
-from typing import Any, Optional
+from typing import Any
 
 from lxml import etree
 from ovirtsdk4 import readers, xml
@@ -53,12 +53,12 @@ def read_states(document: Document, kind: Kind) -> list[State]:
     """
     try:
         data = utf8(document, kind)
-        passed = parse(data, kind, TABLES)
-        states = passed.states
-        if passed.maybe_version3:
+        states = parse(data, kind, TABLES)
+        if states is None:
             data, before = version3.to_version4(data), data
             if data is not before:
-                states = _of_version3(data, kind)
+                with contextlib.suppress(UnreadableDocument):  # its place is not the caller's
+                    states = parse(data, kind, TABLES)
     except etree.XMLSyntaxError as mistake:
         line, column = mistake.position
         if not line:  # libxml2 has no words for this
@@ -69,14 +69,6 @@ def read_states(document: Document, kind: Kind) -> list[State]:
     except etree.XPathEvalError:
         raise too_large(kind) from None
     return _states_by_the_sdk(data, kind) if states is None else states
-
-
-def _of_version3(data: bytes, kind: Kind) -> Optional[list[State]]:
-    """The states of a document that was of version 3, where they are certain."""
-    try:
-        return parse(data, kind, TABLES).states
-    except UnreadableDocument:  # it was changed: the place is not the caller's
-        return None
 
 
 def _states_by_the_sdk(data: bytes, kind: Kind) -> list[State]:

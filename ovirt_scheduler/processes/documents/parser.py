@@ -111,25 +111,16 @@ def utf8(document: Document, kind: Kind) -> bytes:
     return data
 
 
-@dataclass(frozen=True)
-class Passed:
-    """A plain document of hosts or VMs.
-
-    Attributes:
-        states: of its hosts or VMs, as the SDK would read them; None where that is not certain.
-        maybe_version3: something in it may be of version 3; if it is, the states are wrong.
-    """
-
-    states: Optional[list[State]]
-    maybe_version3: bool
-
-
-def parse(data: bytes, kind: Kind, tables: Tables) -> Passed:
+def parse(data: bytes, kind: Kind, tables: Tables) -> Optional[list[State]]:
     """Parse a document into states; refuse whatever is no plain document of that kind.
 
     Args:
         data: what ``utf8`` gave.
         tables: of what a host or a VM holds.
+
+    Returns:
+        Those of its hosts or VMs, as the SDK would read them. None where that is not certain, or
+        where something in it may be of version 3.
 
     Raises:
         UnreadableDocument: with line and column.
@@ -167,7 +158,7 @@ def parse(data: bytes, kind: Kind, tables: Tables) -> Passed:
         for name in handlers:  # else these and the parser keep each other, and what was read
             setattr(parser, name, None)
     walk.members.check_number()
-    return walk.passed
+    return walk.states
 
 
 _NO_FIELDS: dict[str, Field] = {}
@@ -188,8 +179,8 @@ class _Walk:
     """
 
     __slots__ = (
-        "_around", "_certain", "_data", "_level", "_links", "_lookup", "_maybe_version3", "_parser",
-        "_state", "_states", "_value", "members", "texts",
+        "_around", "_certain", "_data", "_level", "_links", "_lookup", "_parser", "_state",
+        "_states", "_value", "members", "texts",
     )  # fmt: skip
 
     def __init__(self, parser: Any, data: bytes, members: _Members) -> None:
@@ -197,7 +188,6 @@ class _Walk:
         self.texts: list[str] = []  # of the plain value that is being read
         self._parser = parser
         self._data = data
-        self._maybe_version3 = False
         self._certain = not _has_long_runs(data)
         self._states: list[State] = []
         # What comes next belongs to this entity or list. Here is looked up what becomes of it;
@@ -210,12 +200,9 @@ class _Walk:
         self._around: list[Any] = []  # these five, of the elements around
 
     @property
-    def passed(self) -> Passed:
-        """What the document came to."""
-        certain = self._certain and not self.members.with_others
-        return Passed(
-            self._states if certain else None, self._maybe_version3 or self.members.with_others
-        )
+    def states(self) -> Optional[list[State]]:
+        """What the document came to; None where that is not certain."""
+        return self._states if self._certain and not self.members.with_others else None
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         """Take in the start of an element."""
@@ -295,7 +282,7 @@ class _Walk:
             members.refuse(f"more than {_MOST_LEVELS} levels of elements")
         if len(attributes) > _MOST_ATTRIBUTES:
             members.refuse(f"<{short(name)}> has more than {_MOST_ATTRIBUTES} attributes")
-        self._maybe_version3 = self._maybe_version3 or is_sign(name, attributes, field is not None)
+        self._certain = self._certain and not is_sign(name, attributes, field is not None)
         if value is None and field is not None and field.is_value:
             self._value = field
             self.texts.clear()

@@ -55,10 +55,10 @@ def by_tables(tables: Tables) -> ReadStates:
     """What reads documents without the SDK; it raises Uncertain where it takes the SDK."""
 
     def read(document: Document, kind: Kind) -> list[State]:
-        passed = parser.parse(parser.utf8(document, kind), kind, tables)
-        if passed.states is None or passed.maybe_version3:
+        states = parser.parse(parser.utf8(document, kind), kind, tables)
+        if states is None:
             raise Uncertain
-        return passed.states
+        return states
 
     return read
 

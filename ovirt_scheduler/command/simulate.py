@@ -114,11 +114,14 @@ def _simulate(options: argparse.Namespace) -> Shown:
     simulated: dict[str, Outcome] = {}
     with runtime.started(settings) as running:
         running.registry.refresh()
-        for words, of_cluster in policies.items():
-            run = Simulation(
+        simulations = {  # both are checked before one is played
+            words: Simulation(
                 running, taken, of_cluster, happens, options.seed, options.balancings, tell_progress
             )
-            simulated[words] = run.run()
+            for words, of_cluster in policies.items()
+        }
+        for words, simulation in simulations.items():
+            simulated[words] = simulation.run()
             if simulated[words].stopped:
                 break
     tell_progress("")

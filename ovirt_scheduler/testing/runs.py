@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional, TypeVar
@@ -163,8 +164,18 @@ class Runs:
         return _driven(self._services((), (), loaded), request)
 
     def _services(self, hosts: Hosts, vms: Vms, *files: LoadedPlugin) -> Services:
-        """What calls the units and drivers of some files, on these hosts and VMs."""
-        self._engine.cluster = MadeCluster(elements(hosts), elements(vms))
+        """What calls the units and drivers of some files, on these hosts and VMs.
+
+        Raises:
+            ValueError: two hosts have the same id.
+        """
+        __tracebackhide__ = True
+        number = Counter(host.id for host in hosts)
+        for host in hosts:
+            if number[host.id] > 1:
+                raise ValueError(f"{number[host.id]} hosts are {host.name}: name each differently")
+        machines = {vm.id: vm for vm in vms}  # the VM to start may be among those of the cluster
+        self._engine.cluster = MadeCluster(elements(hosts), elements(machines.values()))
         return self._running.prepare(self._settings, trial.catalogue_of(*files), self._engine)
 
     def _load(self, plugin: Path) -> LoadedPlugin:

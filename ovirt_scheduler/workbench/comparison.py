@@ -116,7 +116,8 @@ class Totals:
         if side.winner is not None:
             self.wins[side.winner] += 1
         self.decisive.update(side.decisive)
-        self.times.append(side.milliseconds)
+        if not isinstance(side.made, str):
+            self.times.append(side.milliseconds)
 
     def fields(self) -> dict[str, Any]:
         """For JSON."""

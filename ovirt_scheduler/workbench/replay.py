@@ -148,6 +148,9 @@ class Policy:
                 if factor is not None and Kind.COST_FUNCTION not in self.catalogue.kinds_of(name):
                     problem = "it is no cost function, and has no factor"
                     raise BadUsage(f"{option} {name}={factor}: {problem}")
+        for name in changes.added:
+            if self.catalogue.kinds_of(name) == (Kind.BALANCE,):
+                raise BadUsage(f"--with {name}: only a filter or a cost function can be added")
 
     def make(self, recorded: Recorded, documents: Documents) -> Made:
         """Make a decision: its record, or why it was refused.

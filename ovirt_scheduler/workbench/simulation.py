@@ -291,16 +291,18 @@ class Simulation:
     def _migrate(self, step: Step) -> bool:
         """Make a migration, unless an engine would refuse it."""
         vm, host = self._cluster.vms[step.vm], self._cluster.hosts.get(step.target)
-        refusal = "no host can take it" if host is None else host.refusal(vm)
         if not vm.is_movable:
-            refusal = "it may not be migrated"
-        if host is None or refusal:
-            where = "" if host is None else f" to {host.name}: it"
-            self._outcome.refused[f"{vm.name}{where} {refusal}"] += 1
-            return False
-        self._move(vm, host, MIGRATED, step.reason)
-        self._migrated.setdefault(vm.id, []).append(self._hour)
-        return True
+            refusal = "may not be migrated"
+        elif host is None:
+            refusal = "no host can take it"
+        elif host.refusal(vm):
+            refusal = f"{host.name} {host.refusal(vm)}"
+        else:
+            self._move(vm, host, MIGRATED, step.reason)
+            self._migrated.setdefault(vm.id, []).append(self._hour)
+            return True
+        self._outcome.refused[f"{vm.name}: {refusal}"] += 1
+        return False
 
     def _exhausted(self) -> Sequence[str]:
         """The VMs that were migrated within the hour as often as they may be."""

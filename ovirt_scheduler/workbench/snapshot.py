@@ -110,9 +110,10 @@ class Snapshot:
         members: dict[str, Elements] = {"hosts": {}, "vms": {}}
         for collection, path in (("hosts", hosts), ("vms", vms)):
             if path is not None:
-                members.update(_cut(path).found)
-                if not members[collection]:
+                found = _cut(path).found
+                if collection not in found:
                     raise BadInput(f"{path}:1: has no <{collection}>")
+                members.update(found)
         return cls("Default", "", **members)
 
     def write(self, path: Path) -> None:
@@ -224,7 +225,10 @@ def recorded(reader: Reader) -> Snapshot:
                 found = _Cutter(reader.document(number), wrong).found
                 members[role.value].update(found.get(role.value, {}))
     if not members["hosts"]:
-        raise NotRecorded("no call of loadBalance is recorded with its documents: see record")
+        raise NotRecorded(
+            "no call of loadBalance is recorded with its documents: set record = true in "
+            "scheduler.conf, reload the daemon, and wait for the next"
+        )
     record = decisions[0].record
     return Snapshot(record.get("cluster") or "Default", record["time"], **members)
 

@@ -96,6 +96,13 @@ def test_documents_stand_for_a_snapshot(tmp_path):
         )
     status, _, err = run(tmp_path, "simulate", "--hosts", str(vms))
     assert (status, "vms.xml:1: has no <hosts>" in err) == (66, True)
+    vms.write_text("<vms/>")
+    assert run(tmp_path, *call, "--vms", str(vms))[0] == 0
+    status, _, err = run(tmp_path, "simulate", "--hosts", str(hosts), "--vms", str(hosts))
+    assert (status, "hosts.xml:1: has no <vms>" in err) == (66, True)
+    hosts.write_text("<hosts/>")
+    status, _, err = run(tmp_path, "simulate", "--hosts", str(hosts))
+    assert (status, "there is no host in the cluster" in err) == (66, True)
     status, _, err = run(tmp_path, "simulate")
     assert (status, "name a snapshot's file, or give one of" in err) == (2, True)
 
@@ -156,6 +163,21 @@ def test_plugins_that_load_slowly_are_waited_for(tmp_path, cluster):
         tmp_path, "simulate", cluster, "--plugins", str(tmp_path), "--set", "filters=slow"
     )
     assert (status, err) == (0, "")
+
+
+def test_a_second_policy_is_checked_before_the_first_is_played(tmp_path, cluster):
+    """Which may take minutes."""
+    asked = tmp_path / "asked"
+    (tmp_path / "Marks.py").write_text(
+        f"def do_filter(hosts, vm, properties):\n    open({str(asked)!r}, 'w')\n    return hosts\n"
+    )
+    (tmp_path / "one.conf").write_text("[vms]\n[[web]]\n")
+    call = ("simulate", cluster, "--plugins", str(tmp_path), "--set", "filters=Marks")
+    happens = ("--scenario", str(tmp_path / "one.conf"))
+    status, _, err = run(tmp_path, *call, *happens, "--against", "policy=non")
+    assert (status, "'non' is no policy" in err, asked.exists()) == (78, True, False)
+    assert run(tmp_path, *call, *happens)[0] == 0
+    assert asked.exists()
 
 
 @pytest.mark.parametrize(

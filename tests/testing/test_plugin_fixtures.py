@@ -125,6 +125,19 @@ def test_the_engine_has_what_documents_have_not(
     assert run_balance(path, hosts, vms=[web]) == ("web", ["puma", "ocelot"])
 
 
+def test_the_vm_to_start_may_be_among_those_of_the_cluster(plugin, make_host, make_vm, run_score):
+    """The engine has it once."""
+    path = plugin(
+        "from ovirt_scheduler.plugin import engine_connection\n\n"
+        "def do_score(hosts, vm, properties):\n"
+        "    vms = engine_connection().system_service().vms_service().list()\n"
+        "    return {host.id: len(vms) for host in hosts}\n"
+    )
+    hosts, web = [make_host("lynx")], make_vm("web")
+    assert run_score(path, hosts, web, vms=[web]) == {"lynx": 1}
+    assert run_score(path, hosts, vms=[web]) == {"lynx": 2}
+
+
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
@@ -242,6 +255,8 @@ def test_mistakes_of_a_test_are_told(plugin, make_host, run_filter, run_balance)
         run_balance(path, [make_host()], types.Vm(name="web"))
     with pytest.raises(TypeError, match="memroy"):
         make_host(memroy=1)
+    with pytest.raises(ValueError, match="2 hosts are host: name each differently"):
+        run_filter(path, [make_host(running=1), make_host(running=2)])
     path.with_suffix(".conf").write_text('customProperties = "most={0-9}"\n')
     with pytest.raises(AssertionError, match="property most: '10' is not allowed"):
         run_filter(path, [make_host()], properties={"most": 10})

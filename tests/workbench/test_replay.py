@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
+from unittest import mock
 
 import pytest
 
@@ -373,6 +374,11 @@ def test_a_unit_that_is_gone_and_a_plugin_that_does_not_load_are_named(
     told = json.loads(capsys.readouterr().out)
     assert [each["units"] for each in told["differ"]] == [["Large"]]
     assert "Broken.py:1: " in told["problems"][0]
+    given[3] = "scored"  # in the form that refuses a request with a unit that is not there
+    assert cli.main(["replay", "--config", str(settings(recording)), *given]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["differ"][0]["new"] == {"refused": mock.ANY}
+    assert told["after"]["milliseconds"]["median"] is None
 
 
 def test_a_unit_in_shadow_counts_when_it_is_added(replay, recording):
@@ -406,6 +412,7 @@ def test_a_factor_or_unit_that_is_none_is_refused(recording, monkeypatch, capsys
         (["--without", "Larg"], "--without Larg: there is no such unit; did you mean Large?"),
         (["--set", "Larg=2"], "--set Larg: there is no such unit; did you mean Large?"),
         (["--set", "Chance=2"], "--set Chance=2: it is no cost function, and has no factor"),
+        (["--with", "Away"], "--with Away: only a filter or a cost function can be added"),
         (["--set", "Free"], "--set Free: write the factor, too: --set Free=2"),
         (["--set", "Free=x"], "--set Free=x: the factor of Free has to be an integer"),
         (["--vm", "nobody"], "no recorded decision fits"),

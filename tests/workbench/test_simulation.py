@@ -47,11 +47,21 @@ class One(LoadBalancer):
 """
 
 
+CROWD = """\
+from ovirt_scheduler.plugin import LoadBalancer
+
+
+class Crowd(LoadBalancer):
+    def load_balance(self, hosts, vms, properties):
+        return {vm: hosts[:1] for vm in vms}
+"""
+
+
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
     """The parts that answer calls, with plugins of this module and the samples."""
     plugins = tmp_path_factory.mktemp("plugins")
-    texts = {"Few": FEW, "Broken": BROKEN, "Sees": SEES, "One": ONE, "Asks": ASKS}
+    texts = {"Few": FEW, "Broken": BROKEN, "Sees": SEES, "One": ONE, "Asks": ASKS, "Crowd": CROWD}
     for name, text in texts.items():
         (plugins / f"{name}.py").write_text(text)
     conf = plugins / "scheduler.conf"
@@ -59,6 +69,7 @@ def running(tmp_path_factory):
         f"plugins_path = {plugins}:{PROJECT / 'plugins'}\nplugins_conf_path = {plugins}"
     )
     with runtime.started(config.load(conf, {})) as started:
+        started.registry.refresh()  # and waits for all of them
         yield started
 
 
@@ -147,6 +158,17 @@ def test_filters_hold_for_migrations_too(simulate):
     outcome = simulate(taken, policy="power_saving", filters="Few", properties="most=1")
     assert counts(outcome.views[0]) == counts(outcome.views[-1])
     assert outcome.rested
+
+
+def test_a_migration_that_an_engine_would_refuse_is_told(simulate):
+    """And is not made."""
+    vms = [vm("large", "puma", 80), vm("fixed", "puma", affinity="pinned")]
+    taken = snapshot([host("lynx"), host("puma", 128, used=84)], vms)
+    outcome = simulate(taken, scheduler="Crowd", hold="0", margin="0")
+    assert outcome.refused.keys() == {
+        "large: lynx has too little memory left", "fixed: may not be migrated"
+    }  # fmt: skip
+    assert not outcome.moves
 
 
 def test_a_plugin_that_fails_is_told(simulate):

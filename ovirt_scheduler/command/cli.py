@@ -42,7 +42,7 @@ _MODULES = {
     "snapshot": "simulate",
     "simulate": "simulate",
     "cert": "certificate",
-    "setup": "setup.command",
+    "setup": "setup.run",
     "completion": "completion",
 }
 
@@ -89,11 +89,10 @@ def _failed(error: SchedulerError) -> int:
 
 
 def _prepare_streams() -> None:
-    """Have standard input and output take what there may be, whatever the locale."""
-    if sys.stdin is None:  # it was closed, as with <&-
-        sys.stdin = open(os.devnull)  # noqa: PTH123, SIM115  until the process ends
-    if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
+    """Have the standard streams take what there may be, whatever the locale."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # it was closed, as with <&-
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115
     if isinstance(sys.stdin, io.TextIOWrapper):  # documents, which are read as files are
         sys.stdin.reconfigure(encoding="utf-8", errors="strict")
     if isinstance(sys.stdout, io.TextIOWrapper):  # names and signs that a terminal cannot show

@@ -98,7 +98,10 @@ def write(folder: Path, name: str, parts: Collection[str]) -> tuple[Path, ...]:
         NotOverwritten: one of them is there, or cannot be written.
     """
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
-        raise BadUsage(f"{name!r} cannot be a plugin's name: take letters, digits and _")
+        raise BadUsage(
+            f"{name!r} cannot be a plugin's name: begin with a letter, then letters, digits and _; "
+            "no keyword of Python"
+        )
     if len(name) > LONGEST_NAME:
         raise BadUsage(f"a name of {len(name)} characters; the engine takes {LONGEST_NAME}")
     chosen = {key: part for key, part in PARTS.items() if key in parts}

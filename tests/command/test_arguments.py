@@ -51,6 +51,19 @@ def test_a_command_whose_output_is_closed_does_its_work(tmp_path):
     assert (tmp_path / "state" / "certificate").is_dir()
 
 
+def test_a_command_whose_error_output_is_closed_writes_no_error_elsewhere(tmp_path):
+    """As with ``2>&-``: what comes on standard output is the result, or nothing."""
+    ended = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m ovirt_scheduler cert export 2>&-"],
+        cwd=PROJECT,
+        env={**os.environ, "STATE_DIRECTORY": str(tmp_path / "state")},
+        stdout=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (66, b"")
+
+
 def test_ctrl_c_ends_a_command_without_a_traceback(tmp_path):
     """With the exit status that shells have for it."""
     os.mkfifo(tmp_path / "hosts")

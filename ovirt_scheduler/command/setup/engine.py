@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional
 
@@ -89,29 +90,23 @@ class TrustStore(Step):
         words = "; ".join(" ".join(["run", *command]) for command in commands)
         return Plan(
             words,
-            lambda: self._import(commands),
+            lambda: list(map(self.machine.run, commands)),
             note=lambda: add(self.record.trust_stores, self.machine.name(found.store)),
         )
-
-    def _import(self, commands: list[list[str]]) -> None:
-        for command in commands:
-            self.machine.run(command)
 
     def plan_removal(self) -> Plan:
         """Plan to delete the certificate from the store."""
         found = java(self.machine) if self.record.trust_stores else None
         if found is None or self.machine.name(found.store) not in self.record.trust_stores:
             return Plan("nothing to undo: setup put the certificate into no trust store")
-        command = keytool(found, "-delete")
         if self._stored(found) is None:
-            return Plan(
-                f"already so: {found.store} has no {_ALIAS}", self.record.trust_stores.clear
-            )
-        return Plan(" ".join(["run", *command]), lambda: self._delete(command))
-
-    def _delete(self, command: list[str]) -> None:
-        self.machine.run(command)
-        self.record.trust_stores.clear()
+            return Plan(f"already so: {found.store} has no {_ALIAS}")
+        command = keytool(found, "-delete")
+        return Plan(
+            " ".join(["run", *command]),
+            lambda: self.machine.run(command),
+            note=self.record.trust_stores.clear,
+        )
 
     def _certificate(self) -> Path:
         own = self.conf.values()["ssl_certificate"]
@@ -150,7 +145,7 @@ class EngineSetting(Step):
             return Plan(f"already so: {self.key} is {value}")
         return Plan(
             f"run {command}",
-            lambda: self._set(value),
+            partial(self._set, value),
             # Of several runs the first one's, as what later ones find is setup's.
             note=lambda: self.record.engine_config.setdefault(self.key, former),
         )
@@ -164,11 +159,11 @@ class EngineSetting(Step):
         former = self.record.engine_config.get(self.key)
         if former is None or not self.machine.path(_ENGINE_CONFIG).exists():
             return Plan(f"nothing to undo: {self.key} was not set by setup")
-        return Plan(f"run engine-config -s {self.key}={former}", lambda: self._restore(former))
-
-    def _restore(self, former: str) -> None:
-        self._set(former)
-        del self.record.engine_config[self.key]
+        return Plan(
+            f"run engine-config -s {self.key}={former}",
+            partial(self._set, former),
+            note=lambda: self.record.engine_config.pop(self.key),
+        )
 
     def _present(self) -> str:
         """The value that ``engine-config -g`` shows, as ``KEY: VALUE version: VERSION``."""

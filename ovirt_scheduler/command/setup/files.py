@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ovirt_scheduler.command.setup.machine import Machine
@@ -24,8 +25,6 @@ UNIT = "ovirt-scheduler.service"
 CONF_FOLDER = "/etc/ovirt/scheduler"
 CONF = f"{CONF_FOLDER}/scheduler.conf"
 PACKAGES = ("/usr/lib", "/lib")  # where a package has what setup puts into /etc
-
-_MOST_LINES = 40  # of a difference that is shown
 
 # The unit hides these from the daemon (ProtectHome, PrivateTmp).
 _HIDDEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/")  # noqa: S108
@@ -101,10 +100,7 @@ class ShippedFile(Step):
         """The lines that change, each on a line of its own."""
         old, new = (data.decode("utf-8", "replace").splitlines() for data in (former, self.data))
         lines = list(difflib.unified_diff(old, new, n=0, lineterm=""))[2:]  # without file names
-        changes = [line for line in lines if not line.startswith("@")]
-        if len(changes) > _MOST_LINES:
-            changes[_MOST_LINES:] = [f"and {len(changes) - _MOST_LINES} lines more"]
-        return "".join(f"\n    {each}" for each in changes)
+        return "".join(f"\n    {line}" for line in lines if not line.startswith("@"))
 
     def _note(self, found: bool) -> None:
         if found:
@@ -123,7 +119,7 @@ class ShippedFile(Step):
         if beside is not None and checksum(beside) in self._ours:
             return Plan(
                 f"keep {self.name}, which was edited, and remove {self._beside}",
-                lambda: self.machine.path(self._beside).unlink(),
+                self.machine.path(self._beside).unlink,
                 removes=self._beside,
             )
         if present is None:
@@ -133,17 +129,16 @@ class ShippedFile(Step):
         if checksum(present) not in self._ours:
             return Plan(f"kept: {self.name}, which was edited")
         if self.name in self.record.found:
-            return Plan(f"restore {self.name}", self._restore)
-        return Plan(f"remove {self.name}", self._unlink, removes=self.name)
+            write = partial(self.machine.write, self.name, self.plain)
+            return Plan(f"restore {self.name}", write, note=self._forget)
+        return Plan(f"remove {self.name}", self._unlink, removes=self.name, note=self._forget)
 
-    def _restore(self) -> None:
-        self.machine.write(self.name, self.plain)
-        self.record.found.remove(self.name)
+    def _forget(self) -> None:
         del self.record.files[self.name]
+        self.record.found = [each for each in self.record.found if each != self.name]
 
     def _unlink(self) -> None:
         self.machine.path(self.name).unlink()
-        del self.record.files[self.name]
 
 
 class SchedulerConf(ShippedFile):
@@ -265,7 +260,7 @@ class UnitFile(ShippedFile):
 
     def _reload(self) -> None:
         if self.machine.runs_systemd:
-            self.machine.run([self.machine.tool("systemctl") or "systemctl", "daemon-reload"])
+            self.machine.run(["systemctl", "daemon-reload"])
 
 
 def _packaged(file: str) -> tuple[str, ...]:

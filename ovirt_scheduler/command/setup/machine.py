@@ -124,7 +124,7 @@ class Machine:
         """The option with which a program works below the root; nothing for the root ``/``."""
         return [] if self.root == Path("/") else [f"{name}={self.root}"]
 
-    def run(self, command: Sequence[str], stdin: str = "") -> str:
+    def run(self, command: Sequence[str]) -> str:
         """Run a program to its end.
 
         Returns:
@@ -134,10 +134,11 @@ class Machine:
             StepFailed: it cannot be run, or it failed; with its output.
         """
         shown = shlex.join(command)
+        program, *further = command
         try:
             ended = subprocess.run(
-                command,
-                input=stdin,
+                [self.tool(program) or program, *further],
+                stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
                 errors="replace",
@@ -152,14 +153,6 @@ class Machine:
             output = (ended.stderr + ended.stdout).strip() or "without a word"
             raise StepFailed(f"{shown}: exit status {ended.returncode}: {output}")
         return ended.stdout
-
-    def succeeds(self, command: Sequence[str]) -> bool:
-        """Whether a program ends with exit status 0."""
-        try:
-            self.run(command)
-        except StepFailed:
-            return False
-        return True
 
     @property
     def runs_systemd(self) -> bool:

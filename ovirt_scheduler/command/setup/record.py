@@ -35,6 +35,10 @@ class Record:
     trust_stores: list[str] = field(default_factory=list)  # into which the certificate was put
     engine_config: dict[str, str] = field(default_factory=dict)  # key to its former value
 
+    def note(self, **fields: object) -> None:
+        """Set some of the fields."""
+        vars(self).update(fields)
+
 
 def checksum(data: bytes) -> str:
     """The SHA-256 of a file's content, with its name before it."""

@@ -5,9 +5,13 @@ A step that fails stops the run. What was done is recorded, so the next run goes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Callable
+import argparse
+import contextlib
+import os
+from dataclasses import replace
+from pathlib import Path
 
+from ovirt_scheduler.command import arguments, check
 from ovirt_scheduler.command.setup import record as install_record
 from ovirt_scheduler.command.setup.engine import (
     ADOPTED,
@@ -17,29 +21,94 @@ from ovirt_scheduler.command.setup.engine import (
     engine_settings,
     java,
 )
-from ovirt_scheduler.command.setup.files import SchedulerConf, UnitFile, companions, sample_confs
+from ovirt_scheduler.command.setup.files import (
+    CONF,
+    SchedulerConf,
+    UnitFile,
+    companions,
+    sample_confs,
+)
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.command.setup.record import Record
-from ovirt_scheduler.command.setup.step import Plan, Step
+from ovirt_scheduler.command.setup.step import Step
 from ovirt_scheduler.command.setup.steps import Certificate, Service, User, folders, links
-from ovirt_scheduler.errors import StepFailed
-
-Write = Callable[[str], None]  # shows a text; BrokenPipeError once if nobody reads it any more
+from ovirt_scheduler.command.tables import Shown
+from ovirt_scheduler.errors import BadInput, BadUsage, NotPermitted, StepFailed
+from ovirt_scheduler.settings import config
 
 _PLUGINS_PATH = f"$PYTHONPATH/ovirt_scheduler/plugins:{ADOPTED}"
 
 
-@dataclass(frozen=True)
-class SetupOptions:
-    """The options of the command line."""
+def add(to: arguments.Add) -> None:
+    """Add the command to the command line."""
+    command = arguments.add_command(to, "setup", _run, output=(), settings=())
+    command.add_argument("--dry-run", action="store_true", help="show each step, do nothing")
+    command.add_argument(
+        "--root", metavar="DIR", type=Path, default=Path("/"),
+        help="set up the files of the machine whose / is DIR; starts nothing",
+    )  # fmt: skip
+    command.add_argument(
+        "--remove", action="store_true",
+        help="undo what setup did; what was edited or there before stays, and so do plugins",
+    )  # fmt: skip
+    command.add_argument(
+        "--engine", action="store_true",
+        help="connect the engine of this machine: its answer form, its configuration, its trust",
+    )  # fmt: skip
+    command.add_argument(
+        "--adopt", action="store_true",
+        help=f"copy the plugins of ovirt-scheduler-proxy to {ADOPTED}, and check them",
+    )  # fmt: skip
 
-    engine: bool = False  # set up the engine's side too
-    adopt: bool = False  # take over the old proxy's plugins
-    dry_run: bool = False  # show the plans, and change nothing
+
+def _run(options: argparse.Namespace) -> Shown:
+    """Make this machine ready for the daemon, and start it.
+
+    Make the user, the folders, the configuration, the certificate and the unit, and start the
+    daemon. Each step is shown before it is done; what is so already stays, so it may be run again
+    at any time, and after an upgrade. A file that was edited is never overwritten: the new one is
+    put beside it. Exit status 1 when something is left for you to do.
+
+    examples:
+      setup --dry-run
+      setup --engine
+      setup --engine --adopt
+      setup --remove
+      setup --root /mnt/image
+    """
+    root = options.root.resolve()
+    if not root.is_dir():
+        raise BadInput(f"--root {root}: there is no such folder")
+    machine = Machine(root, live=root == Path("/"))
+    if machine.live and os.geteuid() != 0 and not options.dry_run:
+        raise NotPermitted(
+            "only root can set this machine up; run it with sudo, or have --dry-run tell what it "
+            "would do"
+        )
+    if options.remove and (options.engine or options.adopt):
+        raise BadUsage("--remove undoes all that setup did: leave --engine and --adopt out")
+    if options.remove:
+        return Shown(well=not remove(machine, options.dry_run))
+    left = install(machine, options.engine, options.adopt, options.dry_run)
+    plugins = Shown()
+    adopted = machine.path(ADOPTED)
+    if options.adopt and adopted.exists() and not options.dry_run:
+        arguments.write(f"\novirt-scheduler check --plugins {adopted}\n")
+        settings = config.load(machine.path(CONF), os.environ)
+        plugins = check.check_plugins(replace(settings, plugins_path=(adopted,)))
+    summary = f"left to you: {left} of the steps, see above\n" if left else ""
+    return Shown(plugins.text + summary, well=plugins.well and not left)
 
 
-def install(machine: Machine, options: SetupOptions, write: Write) -> int:
+def install(
+    machine: Machine, engine: bool = False, adopt: bool = False, dry_run: bool = False
+) -> int:
     """Set the machine up.
+
+    Args:
+        engine: set up the engine's side too.
+        adopt: take over the old proxy's plugins.
+        dry_run: show the plans, and change nothing.
 
     Returns:
         How many steps are left to the administrator.
@@ -49,19 +118,21 @@ def install(machine: Machine, options: SetupOptions, write: Write) -> int:
         ConfigError: scheduler.conf exists, and is wrong.
     """
     record = install_record.load(machine) or Record()
-    steps = _steps(machine, record, _conf(machine, record, options), options)
-    left = _run(machine, record, [step.plan for step in steps], options.dry_run, write)
-    if OldPlugins.found(machine) and not options.adopt and "plugins_path" not in record.conf_keys:
-        write(
+    conf = SchedulerConf(machine, record, _keys(machine, record, engine, adopt))
+    left = _go(machine, record, _steps(conf, engine, adopt), False, dry_run)
+    if OldPlugins.found(machine) and not adopt and "plugins_path" not in record.conf_keys:
+        arguments.write(
             f"found the old proxy's plugins: ovirt-scheduler check --plugins {OLD_PLUGINS} tells "
             f"which are to be ported, ovirt-scheduler setup --adopt copies them to {ADOPTED}\n"
         )
-    if options.engine:
-        write("the engine asks for units when it starts: systemctl restart ovirt-engine\n")
+    if engine:
+        arguments.write(
+            "the engine asks for units when it starts: systemctl restart ovirt-engine\n"
+        )
     return left
 
 
-def remove(machine: Machine, dry_run: bool, write: Write) -> int:
+def remove(machine: Machine, dry_run: bool = False) -> int:
     """Undo what is recorded. What was edited, or existed before, stays.
 
     Returns:
@@ -72,40 +143,34 @@ def remove(machine: Machine, dry_run: bool, write: Write) -> int:
     """
     record = install_record.load(machine)
     if record is None:
-        write(f"nothing to undo: there is no {machine.path(install_record.FILE)}\n")
+        arguments.write(f"nothing to undo: there is no {machine.path(install_record.FILE)}\n")
         return 0
     conf = SchedulerConf(machine, record, record.conf_keys)
-    steps = _steps(machine, record, conf, SetupOptions(engine=True, adopt=True))
-    left = _run(machine, record, [step.plan_removal for step in reversed(steps)], dry_run, write)
+    steps = _steps(conf, engine=True, adopt=True)
+    left = _go(machine, record, steps[::-1], True, dry_run)
     if not dry_run:
         machine.path(install_record.FILE).unlink()
     return left
 
 
-def _run(
-    machine: Machine,
-    record: Record,
-    planners: list[Callable[[], Plan]],
-    dry_run: bool,
-    write: Write,
-) -> int:
+def _go(machine: Machine, record: Record, steps: list[Step], removing: bool, dry_run: bool) -> int:
     """Make each plan, show it and carry it out. Gives how many are left to the administrator."""
     left = 0
-    for make_plan in planners:
+    for step in steps:
         try:
-            plan = make_plan()
+            plan = step.plan_removal() if removing else step.plan()
             left += plan.left
-            would = "would " if dry_run and plan.act else ""
-            _show(f"{would}{plan.words}\n", write, dry_run)
+            # A reader that ends early, such as head, does not stop the work.
+            with contextlib.nullcontext() if dry_run else contextlib.suppress(BrokenPipeError):
+                arguments.write(f"{'would ' * (dry_run and bool(plan.act))}{plan.words}\n")
             if dry_run:
                 machine.gone.add(plan.removes)
             elif plan.act:
-                plan.note()
-                install_record.save(machine, record)
-                try:
-                    plan.act()
-                finally:
-                    install_record.save(machine, record)
+                for work in (plan.act, plan.note) if removing else (plan.note, plan.act):
+                    try:
+                        work()
+                    finally:
+                        install_record.save(machine, record)
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -115,37 +180,27 @@ def _run(
     return left
 
 
-def _show(text: str, write: Write, dry_run: bool) -> None:
-    """Write a line. A reader that ends early, such as ``head``, does not stop the installation."""
-    try:
-        write(text)
-    except BrokenPipeError:
-        if dry_run:
-            raise
-
-
-def _steps(
-    machine: Machine, record: Record, conf: SchedulerConf, options: SetupOptions
-) -> list[Step]:
+def _steps(conf: SchedulerConf, engine: bool, adopt: bool) -> list[Step]:
+    machine, record = conf.machine, conf.record
     unit = UnitFile(machine, record)  # comes first, as it refuses a program that cannot be started
     steps: list[Step] = [unit, User(machine, record), *folders(machine, record)]
     steps += [*links(machine, record), *companions(machine, record), conf]
     steps += [*sample_confs(machine, record), Certificate(machine, record, conf)]
-    if options.engine:
+    if engine:
         steps += [TrustStore(machine, record, conf), *engine_settings(machine, record, conf)]
-    if options.adopt:
+    if adopt:
         steps.append(OldPlugins(machine, record))
     return [*steps, Service(machine, record, (unit, conf))]
 
 
-def _conf(machine: Machine, record: Record, options: SetupOptions) -> SchedulerConf:
-    """scheduler.conf with the keys of earlier runs, and those of this one."""
+def _keys(machine: Machine, record: Record, engine: bool, adopt: bool) -> dict[str, str]:
+    """What is set in scheduler.conf: the keys of earlier runs, and those of this one."""
     keys = dict(record.conf_keys)
-    if options.engine:
+    if engine:
         keys["root_api"] = "engine"
         keys.pop("ssl", None)
         if not machine.live or java(machine) is None:
             keys["ssl"] = "false"  # nobody would trust the certificate (contract 3.0)
-    if options.adopt and (OldPlugins.found(machine) or machine.path(ADOPTED).exists()):
+    if adopt and (OldPlugins.found(machine) or machine.path(ADOPTED).exists()):
         keys["plugins_path"] = _PLUGINS_PATH
-    return SchedulerConf(machine, record, keys)
+    return keys

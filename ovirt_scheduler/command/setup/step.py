@@ -21,15 +21,15 @@ def nothing() -> None:
 class Plan(NamedTuple):
     """What a step is going to do.
 
-    The record is saved between ``note`` and ``act``, so that what was begun can be undone
-    whenever it breaks off.
+    ``note`` comes before ``act``, so that what was begun can be undone whenever it breaks off; on
+    removal it comes after. The record is saved after each of them.
     """
 
     words: str  # what is to be done ("make the folder ..."), or why nothing is
     act: Optional[Callable[[], object]] = None  # does it
     left: bool = False  # whether the administrator has to do it
     removes: str = ""  # what is gone when it is done: the machine's name of a file or folder
-    note: Callable[[], object] = nothing  # writes into the record what ``act`` is about to do
+    note: Callable[[], object] = nothing  # writes into the record what ``act`` does
 
 
 @dataclass

@@ -41,39 +41,20 @@ class User(Step):
     """Makes the user as whom the daemon and the plugins run."""
 
     def plan(self) -> Plan:
-        """Plan to make the user with a tool of the system."""
+        """Plan to make the user."""
         if self.machine.owner(USER):
             return Plan(f"already so: the user {USER}")
-        return Plan(f"make the user {USER}", self._make, note=self._note)
-
-    def _note(self) -> None:
-        self.record.user = True
+        return Plan(f"make the user {USER}", self._make, note=lambda: self.record.note(user=True))
 
     def _make(self) -> None:
         try:
-            self._run()
-        finally:  # else one that is then made by hand would be removed some day
-            self.record.user = self.machine.owner(USER) is not None
-
-    def _run(self) -> None:
-        machine = self.machine
-        sysusers = machine.tool("systemd-sysusers")
-        useradd = machine.tool("useradd")
-        if sysusers:
-            users = shipped("systemd/sysusers.d/ovirt-scheduler.conf").read_text("ascii")
-            machine.make_folder("/etc")
-            machine.run([sysusers, f"--root={machine.root}", "-"], stdin=users)
-        elif useradd:
-            machine.run(
-                [useradd, *machine.root_option("--prefix"), "--system", "--user-group",
+            self.machine.run(
+                ["useradd", *self.machine.root_option("--prefix"), "--system", "--user-group",
                  "--no-create-home", "--home-dir", STATE_FOLDER,
                  "--shell", "/usr/sbin/nologin", USER]
             )  # fmt: skip
-        else:
-            raise StepFailed(
-                "neither systemd-sysusers nor useradd is here to make a user with; make a system "
-                f"user {USER} yourself, then run setup again"
-            )
+        finally:  # else one that is then made by hand would be removed some day
+            self.record.user = self.machine.owner(USER) is not None
 
     def plan_removal(self) -> Plan:
         """Plan to remove the user if setup made it and it owns no folder."""
@@ -86,12 +67,12 @@ class User(Step):
         if remaining:
             names = " and ".join(each.name for each in remaining)
             return Plan(f"kept: the user {USER}, who owns {names}")
-        return Plan(f"remove the user {USER}", self._remove)
-
-    def _remove(self) -> None:
-        machine = self.machine
-        machine.run([machine.tool("userdel") or "userdel", *machine.root_option("--prefix"), USER])
-        self.record.user = False
+        command = ["userdel", *self.machine.root_option("--prefix"), USER]
+        return Plan(
+            f"remove the user {USER}",
+            lambda: self.machine.run(command),
+            note=lambda: self.record.note(user=False),
+        )
 
 
 @dataclass
@@ -153,11 +134,12 @@ class Folder(Step):
         )
         if held:
             return Plan(f"kept: the folder {self.name}, which holds {', '.join(held[:3])}")
-        return Plan(f"remove the folder {self.name}", self._remove, removes=self.name)
-
-    def _remove(self) -> None:
-        shutil.rmtree(self.machine.path(self.name))
-        self.record.folders.remove(self.name)
+        return Plan(
+            f"remove the folder {self.name}",
+            lambda: shutil.rmtree(place),
+            removes=self.name,
+            note=lambda: self.record.folders.remove(self.name),
+        )
 
 
 def folders(machine: Machine, record: Record) -> Iterator[Folder]:
@@ -201,11 +183,12 @@ class Link(Step):
             return Plan(f"nothing to undo: no link {self.name}")
         if there != self.record.links.get(self.name):
             return Plan(f"kept: {self.name}, which setup did not make")
-        return Plan(f"remove {self.name}", self._remove, removes=self.name)
-
-    def _remove(self) -> None:
-        self.machine.path(self.name).unlink()
-        del self.record.links[self.name]
+        return Plan(
+            f"remove {self.name}",
+            self.machine.path(self.name).unlink,
+            removes=self.name,
+            note=lambda: self.record.links.pop(self.name),
+        )
 
     def _present_target(self) -> Optional[str]:
         """Where the link leads now: empty if it is no link, None if there is nothing."""
@@ -264,12 +247,12 @@ class Certificate(Step):
         ours = present is not None and self.record.certificate == checksum(present)
         if place.is_symlink() or not ours:
             return Plan(f"kept: {self.name}, which setup did not make")
-        words = f"remove the certificate in {self.name}"
-        return Plan(words, self._remove, removes=self.name)
-
-    def _remove(self) -> None:
-        shutil.rmtree(self.machine.path(self.name))
-        self.record.certificate = None
+        return Plan(
+            f"remove the certificate in {self.name}",
+            lambda: shutil.rmtree(place),
+            removes=self.name,
+            note=lambda: self.record.note(certificate=None),
+        )
 
 
 @dataclass
@@ -280,95 +263,90 @@ class Service(Step):
 
     def plan(self) -> Plan:
         """Plan to enable and start the unit; to start it again if one of the files changed."""
-        systemctl = self._systemctl()
-        if not systemctl:
+        machine, record, commands = self.machine, self.record, []
+        if not machine.tool("systemctl"):
             return Plan("skipped: the unit, as there is no systemctl here")
-        if self.machine.live and not self.machine.runs_systemd:
+        if machine.live and not machine.runs_systemd:
             return Plan("skipped: the unit, as systemd does not run; ovirt-scheduler serve runs")
-        commands = self._commands(systemctl)
-        if not commands:
-            return Plan(f"already so: {UNIT} is enabled{' and runs' * self.machine.live}")
-        return Plan(
-            _shown(commands),
-            lambda: self._run(systemctl, commands),
-            note=lambda: self._note(commands),
-        )
-
-    def _systemctl(self) -> list[str]:
-        """The beginning of a command; empty if there is no systemctl."""
-        program = self.machine.tool("systemctl")
-        return [program, *self.machine.root_option("--root")] if program else []
-
-    def _commands(self, systemctl: list[str]) -> list[list[str]]:
-        machine = self.machine
-        commands = []
-        if self._has_old_unit() and machine.succeeds([*systemctl, "is-enabled", "-q", OLD_UNIT]):
+        disables = self._has_old_unit() and self._is("enabled", OLD_UNIT)
+        enables = not self._is("enabled")
+        if disables:
             commands.append(["disable", *self._now(), OLD_UNIT])
-        if not machine.succeeds([*systemctl, "is-enabled", "-q", UNIT]):
+        if enables:
             commands.append(["enable", *self._now(), UNIT])
-        elif machine.live and not machine.succeeds([*systemctl, "is-active", "-q", UNIT]):
+        elif machine.live and not self._is("active"):
             commands.append(["start", UNIT])
         elif machine.live and any(file.changed for file in self.files):
             commands.append(["restart", UNIT])
-        return commands
+        if not commands:
+            return Plan(f"already so: {UNIT} is enabled{' and runs' * machine.live}")
+        return Plan(
+            _shown(commands),
+            lambda: self._run(commands),
+            note=lambda: record.note(
+                enabled=record.enabled or enables, old_proxy=record.old_proxy or disables
+            ),
+        )
 
-    def _note(self, commands: list[list[str]]) -> None:
-        for command in commands:
-            if command[-1] == OLD_UNIT:
-                self.record.old_proxy = True
-            elif command[0] == "enable":
-                self.record.enabled = True
+    def _systemctl(self, *words: str) -> str:
+        return self.machine.run(["systemctl", *self.machine.root_option("--root"), *words])
+
+    def _is(self, state: str, unit: str = UNIT) -> bool:
+        """Whether a unit is enabled, or active."""
+        try:
+            self._systemctl(f"is-{state}", "-q", unit)
+        except StepFailed:
+            return False
+        return True
 
     def plan_removal(self) -> Plan:
         """Plan to stop and disable the unit, and to start the old proxy's again."""
-        systemctl = self._systemctl()
-        if not systemctl:
+        if not self.machine.tool("systemctl"):
             return Plan("nothing to undo: there is no systemctl here")
         commands = []
-        if self._is_up(systemctl[0]):  # whoever started it: its files are about to go
+        if self._is_up():  # whoever started it: its files are about to go
             commands.append(["stop", UNIT])
         ours = self.record.enabled or f"{_UNITS}/{UNIT}" in self.record.files
-        if ours and self.machine.succeeds([*systemctl, "is-enabled", "-q", UNIT]):
+        if ours and self._is("enabled"):
             commands.append(["disable", UNIT])
         if self.record.old_proxy:
             commands.append(["enable", *self._now(), OLD_UNIT])
         if not commands:
             return Plan(f"nothing to undo: {UNIT} was not enabled by setup")
-        return Plan(_shown(commands), lambda: self._undo(systemctl, commands))
+        return Plan(
+            _shown(commands),
+            lambda: self._run(commands),
+            note=lambda: self.record.note(enabled=False, old_proxy=False),
+        )
 
-    def _is_up(self, systemctl: str) -> bool:
+    def _is_up(self) -> bool:
         """Whether the unit runs, or systemd is about to start it again."""
         if not self.machine.runs_systemd:
             return False
-        state = self.machine.run([systemctl, "show", "--property=ActiveState", UNIT])
+        state = self._systemctl("show", "--property=ActiveState", UNIT)
         return state.strip().partition("=")[2] not in ("inactive", "failed")
 
-    def _run(self, systemctl: list[str], commands: list[list[str]]) -> None:
+    def _run(self, commands: list[list[str]]) -> None:
         for command in commands:
             begun = time.time()
             try:
-                self.machine.run([*systemctl, *command])
+                self._systemctl(*command)
             except StepFailed as error:
                 raise StepFailed(f"{error}{self._last_line(begun)}") from None
 
     def _last_line(self, begun: float) -> str:
         """The daemon's last line in the journal, if there is one."""
-        journalctl = self.machine.tool("journalctl")
-        if not journalctl or not self.machine.runs_systemd:
+        if not self.machine.runs_systemd:
             return ""
         only = [f"--since=@{begun:.6f}", f"_SYSTEMD_UNIT={UNIT}"]
         try:
-            self.machine.run([journalctl, "--sync"])
+            self.machine.run(["journalctl", "--sync"])
             line = self.machine.run(
-                [journalctl, "--quiet", "--reverse", "--lines=1", "--output=cat", *only]
+                ["journalctl", "--quiet", "--reverse", "--lines=1", "--output=cat", *only]
             )
         except StepFailed:
             return ""
         return f"\nthe daemon's last line: {line.strip()}" if line.strip() else ""
-
-    def _undo(self, systemctl: list[str], commands: list[list[str]]) -> None:
-        self._run(systemctl, commands)
-        self.record.enabled = self.record.old_proxy = False
 
     def _has_old_unit(self) -> bool:
         """Whether the old proxy has a unit; our alias of the same name is none."""

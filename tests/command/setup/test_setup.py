@@ -258,21 +258,10 @@ def test_what_a_package_brought_is_not_brought_again(root, setup):
 
 
 @root_only
-@pytest.mark.parametrize("tools", [("systemd-sysusers", "userdel"), ("useradd", "userdel")])
-def test_the_user_is_made_and_removed(tmp_path, tools):
-    """By systemd-sysusers, or by useradd where there is none; in the machine's own files."""
-    missing = [tool for tool in tools if not Machine(tmp_path, live=False).tool(tool)]
-    if missing:
-        pytest.skip(f"{missing[0]} is not here")
-
-    class Of(Machine):
-        """A machine with these tools alone."""
-
-        def tool(self, name):
-            return super().tool(name) if name in tools else None
-
+def test_the_user_is_made_and_removed(tmp_path):
+    """In the machine's own files."""
     (tmp_path / "etc").mkdir()
-    machine, record = Of(tmp_path, live=False), install_record.Record()
+    machine, record = Machine(tmp_path, live=False), install_record.Record()
     user = User(machine, record)
     user.plan().act()
     assert machine.owner("ovirt-scheduler").uid < 1000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import re
@@ -15,7 +16,6 @@ import pytest
 
 from ovirt_scheduler.command.setup import run as installation
 from ovirt_scheduler.command.setup.machine import Machine
-from ovirt_scheduler.command.setup.run import SetupOptions
 from ovirt_scheduler.security import certificates
 from tests.support.paths import OLD_PLUGINS, PROJECT
 
@@ -211,11 +211,11 @@ def test_the_engines_java_trusts_the_certificate(root, monkeypatch):
     machine = Machine(root, live=True)
 
     def run(*, remove=False):
-        out = io.StringIO()
-        if remove:
-            assert installation.remove(machine, False, out.write) == 0
-        else:
-            assert installation.install(machine, SetupOptions(engine=True), out.write) == 0
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            if remove:
+                assert installation.remove(machine) == 0
+            else:
+                assert installation.install(machine, engine=True) == 0
         return out.getvalue()
 
     run()

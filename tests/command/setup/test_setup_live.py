@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from pathlib import Path
@@ -10,7 +11,6 @@ import pytest
 
 from ovirt_scheduler.command.setup import run
 from ovirt_scheduler.command.setup.machine import Machine
-from ovirt_scheduler.command.setup.run import SetupOptions
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.security import certificates, trust
 from tests.support import setup_root
@@ -30,7 +30,7 @@ here=$(dirname "$0")
 case "$*" in
   *is-enabled*) [ -e "$here/enabled" ] ;;
   *is-active*) [ -e "$here/enabled" ] ;;
-  show*) if [ -e "$here/enabled" ]; then echo ActiveState=active; else echo ActiveState=inactive; fi ;;
+  *show*) if [ -e "$here/enabled" ]; then echo ActiveState=active; else echo ActiveState=inactive; fi ;;
   *) echo "$*" | sed 's/--root=[^ ]* //' >> "$here/told"
      case "$*" in
        *disable*proxy*) ;;
@@ -56,13 +56,13 @@ esac
         return lines
 
     def install(self) -> str:
-        out = io.StringIO()
-        assert run.install(Machine(self.root, live=True), SetupOptions(), out.write) == 0
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            assert run.install(Machine(self.root, live=True)) == 0
         return out.getvalue()
 
     def remove(self) -> str:
-        out = io.StringIO()
-        assert run.remove(Machine(self.root, live=True), False, out.write) == 0
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            assert run.remove(Machine(self.root, live=True)) == 0
         return out.getvalue()
 
 

@@ -8,6 +8,8 @@ anew, with the bound that it would have had (contract 3.6). A decision is the st
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
+from functools import cached_property
+from operator import itemgetter
 from typing import Any, Optional
 
 from ovirt_scheduler.model import aggregate
@@ -21,15 +23,22 @@ class Ranking:
     """Hosts by their totals; equal totals rank in the order in which the hosts were given.
 
     Attributes:
-        totals: host id to total, the best first; a host that no unit scored is not there.
-        places: host id to rank, from 1.
         best: None where no host was scored.
     """
 
     def __init__(self, totals: Mapping[str, int]) -> None:
-        self.totals = dict(sorted(totals.items(), key=lambda item: item[1]))
-        self.places = {host: place for place, host in enumerate(self.totals, start=1)}
-        self.best: Optional[str] = next(iter(self.totals), None)
+        self._given = totals
+        self.best: Optional[str] = min(totals, key=totals.__getitem__, default=None)
+
+    @cached_property
+    def totals(self) -> Mapping[str, int]:
+        """Host id to total, the best first; a host that no unit scored is not there."""
+        return dict(sorted(self._given.items(), key=itemgetter(1)))
+
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """Host id to rank, from 1."""
+        return {host: place for place, host in enumerate(self.totals, start=1)}
 
 
 def shadows(decision: Record) -> set[str]:
@@ -110,9 +119,13 @@ def decisive(decision: Record) -> dict[str, str]:
 
 def _shares(decision: Record, functions: int, counted: Container[str]) -> dict[str, dict[str, int]]:
     """Host to what each cost function of these adds to its total, in a call of so many."""
+    limits = {
+        unit["name"]: aggregate.bound(int(unit.get("factor", 1)), max(1, functions))
+        for unit in decision.get("units", ())
+    }
     return {
         host["id"]: {
-            cost["unit"]: _weighted(cost, max(1, functions))
+            cost["unit"]: _weighted(cost, limits[cost["unit"]])
             for cost in host.get("costs", ())
             if cost["unit"] in counted
         }
@@ -120,7 +133,5 @@ def _shares(decision: Record, functions: int, counted: Container[str]) -> dict[s
     }
 
 
-def _weighted(cost: Record, functions: int) -> int:
-    factor = int(cost.get("factor", 1))
-    limit = aggregate.bound(factor, functions)
-    return factor * max(-limit, min(limit, int(cost["cost"])))
+def _weighted(cost: Record, limit: int) -> int:
+    return int(cost.get("factor", 1)) * max(-limit, min(limit, int(cost["cost"])))

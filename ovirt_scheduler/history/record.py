@@ -250,7 +250,10 @@ def _put_vm(record: Record, vm: Optional[str], names: Mapping[str, str]) -> None
 
 def entity(identity: str, name: str) -> Record:
     """A host or a VM: its id and its name, as far as they are known."""
-    return {key: text for key, text in (("id", identity), ("name", name)) if text}
+    found = {"id": identity} if identity else {}
+    if name:
+        found["name"] = name
+    return found
 
 
 def _unit(asked: _Asked) -> Record:
@@ -329,9 +332,9 @@ def _put_costs(hosts: Sequence[Record], costs: Sequence[_Asked], functions: int)
         if result is None or not result.ok:
             continue
         name, factor = asked.wanted.name, asked.wanted.factor
-        limit = aggregate.bound(factor, functions)
+        held, _ = aggregate.held(result.value, factor, functions)
         for host, cost in result.value.items():
-            counted = max(-limit, min(limit, cost))
+            counted = held[host]
             entry: Record = {
                 "unit": name, "cost": cost, "factor": factor, "weighted": factor * counted
             }  # fmt: skip

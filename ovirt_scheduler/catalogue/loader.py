@@ -285,7 +285,7 @@ class Loader:
     ) -> DriverUnit:
         with self._naming_file(found, code, conf):
             driver = driver_units.make(found, code, conf, checksum, self._limits_of(conf))
-        return replace(driver, shipped=Path(code.folder) == self._shipped)
+        return driver._replace(shipped=Path(code.folder) == self._shipped)
 
     def _why_left_out(self, driver: DriverUnit, conf: PluginConf) -> str:
         version = self._settings.engine_version

@@ -9,7 +9,6 @@ import os
 import sys
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, NoReturn, Optional
 
@@ -232,7 +231,7 @@ def settings(options: argparse.Namespace, for_daemon: bool = False) -> Settings:
             if not Path(folder).is_dir():
                 raise BadInput(f"--plugins {folder}: there is no such folder")
         folders = tuple(Path(folder).absolute() for folder in named)
-        settings = replace(settings, plugins_path=folders, plugins_path_optional=frozenset())
+        settings = settings._replace(plugins_path=folders, plugins_path_optional=frozenset())
     return settings
 
 

@@ -6,7 +6,6 @@ import argparse
 import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
 
 from ovirt_scheduler import manual
@@ -81,7 +80,7 @@ def make(settings: Settings, state: Path) -> Settings:
     """
     with _acting_as_owner(state):
         certificates.ensure(state / "certificate", settings.listening_address)
-    return replace(settings, ssl=True, ssl_certificate=None, ssl_key=None)
+    return settings._replace(ssl=True, ssl_certificate=None, ssl_key=None)
 
 
 def show(settings: Settings, state: Path, days: int) -> Shown:

@@ -11,7 +11,6 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional
@@ -200,8 +199,7 @@ def settings_for(settings: Settings, path: Path) -> Settings:
     """The settings with the plugin's folder alone, and its conf file where that lies beside it."""
     folder = path.absolute().parent
     beside = (folder / f"{path.stem}.conf").exists()
-    return replace(
-        settings,
+    return settings._replace(
         plugins_path=(folder,),
         plugins_path_optional=frozenset(),
         plugins_conf_path=folder if beside else settings.plugins_conf_path,

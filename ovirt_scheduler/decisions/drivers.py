@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Callable, Optional
 
@@ -154,11 +154,11 @@ class DriverService(Service):
         # Where a request names none of a kind, it is no request of that kind.
         shadows = filters.shadows if request.filters else ()
         shadows += costs.shadows if request.cost_functions else ()
-        request = replace(request, filters=filters.wanted, cost_functions=costs.wanted)
+        request = request._replace(filters=filters.wanted, cost_functions=costs.wanted)
         log.log_left_out(request.caller.request_id, Kind.FILTER.words, filters.errors)
         log.log_left_out(request.caller.request_id, Kind.COST_FUNCTION.words, costs.errors)
         if filters.rejected:
-            request = replace(request, subjects=request.subjects._replace(hosts=()))
+            request = request._replace(subjects=request.subjects._replace(hosts=()))
         job = self._job(request, started, filters.calls, costs.calls)
         job, engine_errors = self._with_engine(job, known)
         execution = self.executor.run_driver(job)
@@ -208,7 +208,7 @@ class DriverService(Service):
         started = time.monotonic()
 
         def handle(change: StatusChange, execution: DriverExecution) -> None:
-            one = replace(request, caller=Caller.of_cluster(request.caller.cluster))
+            one = request._replace(caller=Caller.of_cluster(request.caller.cluster))
             _log_calls(one, execution)
             ended = execution.result
             ok = ended is not None and ended.ok
@@ -222,7 +222,7 @@ class DriverService(Service):
                     seconds=0.0 if ended is None else ended.seconds,
                     secret=job.engine.token,
                 ),
-                replace(job, request=job.request.of(change)),
+                job._replace(request=job.request.of(change)),
             )
             hear(change, execution.answer if ok else None)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Optional, Protocol, TypeVar, cast
 
 from ovirt_scheduler.errors import EngineUnavailable
@@ -58,18 +57,18 @@ def add(
     """
     if inventory is None:
         return job, ()
-    job = replace(job, engine=NOT_NAMED)
+    job = job._replace(engine=NOT_NAMED)
     statistics = any(plugin.wants_statistics for plugin in plugins)
     try:
         if known is None:
             known = inventory.look_up(hosts, vm, job.deadline, vms, statistics)
-        job = replace(job, replies=known)
+        job = job._replace(replies=known)
         if any(plugin.wants_engine for plugin in plugins):
-            job = replace(job, engine=inventory.access(job.deadline))
+            job = job._replace(engine=inventory.access(job.deadline))
     except EngineUnavailable as error:
         _log.warning("the engine's REST API gives no answer: %(reason)s", {"reason": str(error)})
         message = f"the engine's REST API gives no answer: {error}"
-        return replace(job, engine=NoEngine(message)), (message,)
+        return job._replace(engine=NoEngine(message)), (message,)
     return job, ()
 
 

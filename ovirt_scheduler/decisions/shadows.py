@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from typing import Callable, Optional
 
@@ -107,7 +106,7 @@ class Shadows:
         if not put:
             why = "in shadow, and too many decisions wait for theirs"
             ended = [ShadowCall(job.calls[0], problem=why) for job in looks]
-            self._history.keep(replace(decision, shadows=tuple(ended)), inputs)
+            self._history.keep(decision._replace(shadows=tuple(ended)), inputs)
 
     def _called(
         self, decision: AnyDecision, looks: Sequence[Job], add_engine: AddEngine
@@ -120,7 +119,7 @@ class Shadows:
             try:
                 if not self._closed and self._executor.is_free:
                     deadline = time.monotonic() + call.unit.limits.timeout
-                    one, _ = add_engine(replace(job, deadline=deadline))
+                    one, _ = add_engine(job._replace(deadline=deadline))
                     secret = one.engine.token or secret
                     execution = self._executor.look_on(one)
                     result = next(iter(execution.results), None)
@@ -131,7 +130,7 @@ class Shadows:
                 request_id = decision.request.caller.request_id
                 log.log_shadow(request_id, call.unit, result, execution.hosts)
             ended.append(ShadowCall(call, result, problem))
-        return replace(decision, shadows=tuple(ended), secret=secret)
+        return decision._replace(shadows=tuple(ended), secret=secret)
 
 
 def _size(job: Job) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Optional
 
@@ -59,7 +58,7 @@ class UnitService(Service):
             request.kind, request.wanted, request.properties, strict
         )
         if wanted != request.wanted:
-            request = replace(request, wanted=wanted)
+            request = request._replace(wanted=wanted)
         log.log_left_out(request_id, request.kind.words, left_out)
         job = Job(
             kind=request.kind,
@@ -88,7 +87,7 @@ class UnitService(Service):
             inputs = recording.inputs(Subjects(request.hosts, vm=request.vm), job.replies, {})
             given, packs = request.hosts, execution.packs
             looks = [
-                replace(job, calls=(call,), hosts=given, strict=False, packs=packs)
+                job._replace(calls=(call,), hosts=given, strict=False, packs=packs)
                 for call in shadows
             ]
             add_engine = partial(engine_data.add_for_units, inventory=self.inventory)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple, Optional, Union
 
 from ovirt_scheduler.history import ranking
@@ -57,14 +56,13 @@ def light(decision: AnyDecision) -> AnyDecision:
         request = decision.request
         if not any(isinstance(each, Document) for each in (request.hosts, request.vm)):
             return decision
-        request = replace(request, hosts=_ids(request.hosts), vm=None)
-        return replace(decision, request=request, execution=replace(decision.execution, packs={}))
+        request = request._replace(hosts=_ids(request.hosts), vm=None)
+        return decision._replace(request=request, execution=decision.execution._replace(packs={}))
     asked = decision.request
     of_topic = asked.defined is None
-    return replace(
-        decision,
-        request=replace(asked, subjects=Subjects(), arguments={}, destinations={}),
-        execution=replace(decision.execution, answer=None, packs={}),
+    return decision._replace(
+        request=asked._replace(subjects=Subjects(), arguments={}, destinations={}),
+        execution=decision.execution._replace(answer=None, packs={}),
         answer=None if of_topic else decision.answer,
     )
 

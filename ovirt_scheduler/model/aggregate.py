@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.units import OnFailure, UnitCall
@@ -106,7 +105,7 @@ def summed(
         if beyond:
             limit = bound(call.factor, functions)
             errors.append(f"{call.unit.name}: a cost beyond {limit} either way was held there")
-        counted.append(replace(result, value=within) if beyond else result)
+        counted.append(result._replace(value=within) if beyond else result)
     total = weighted_sum(
         [result.value or {} for result in counted], [call.factor for call in calls]
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple, Optional
 
 from ovirt_scheduler.model.plugins import NO_ENGINE, Engine
@@ -13,8 +12,7 @@ from ovirt_scheduler.model.tasks import EngineReplies, Pack, Role
 from ovirt_scheduler.model.units import Kind, UnitCall
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """Units of one kind to call."""
 
     kind: Kind
@@ -23,9 +21,9 @@ class Job:
     vm: Optional[Vm]
     deadline: float  # seconds on the monotonic clock, for all calls together
     strict: bool = True  # a property's value that a unit refuses ends it all (contract 1.5)
-    replies: EngineReplies = field(default_factory=EngineReplies)
+    replies: EngineReplies = EngineReplies()
     engine: Engine = NO_ENGINE
-    packs: Mapping[Role, Pack] = field(default_factory=dict)  # of documents that were read already
+    packs: Mapping[Role, Pack] = {}  # of documents that were read already
 
 
 class ShadowCall(NamedTuple):
@@ -36,20 +34,18 @@ class ShadowCall(NamedTuple):
     problem: str = ""  # why it was not
 
 
-@dataclass(frozen=True)
-class Execution:
+class Execution(NamedTuple):
     """What the executor returns for one request."""
 
     hosts: tuple[str, ...]  # ids in the order given
     vm: Optional[str]
     results: tuple[CallResult, ...]  # of the units that ran, in the order asked for
     errors: tuple[str, ...] = ()  # that belong to no single unit
-    names: Mapping[str, str] = field(default_factory=dict)  # by id, as far as they are known
-    packs: Mapping[Role, Pack] = field(default_factory=dict)  # of the documents that came
+    names: Mapping[str, str] = {}  # by id, as far as they are known
+    packs: Mapping[Role, Pack] = {}  # of the documents that came
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """The whole record of one answered request; the server picks from it what a form shows."""
 
     request: Request
@@ -57,7 +53,7 @@ class Decision:
     results: tuple[CallResult, ...]  # of the execution, with costs as they count for the answer
     answer: Answer
     errors: tuple[str, ...] = ()
-    unit_errors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unit_errors: Mapping[str, tuple[str, ...]] = {}
     calls: tuple[UnitCall, ...] = ()
     time: float = 0.0  # when it was asked for, in seconds since 1970
     seconds: float = 0.0  # that it took

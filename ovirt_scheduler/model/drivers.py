@@ -7,7 +7,6 @@ classes, for plugins to derive from.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Optional
 
 from ovirt_scheduler.model.analysis import PublishedMethod
@@ -52,8 +51,7 @@ FILTERS, COST_FUNCTIONS = "filters", "cost_functions"
 POLICY = "policy"  # the property that names one of a scheduler's policies
 
 
-@dataclass(frozen=True)
-class DriverUnit:
+class DriverUnit(NamedTuple):
     """One driver, ready to be called."""
 
     name: str
@@ -121,8 +119,7 @@ class StatusChange(NamedTuple):
     new_status: str
 
 
-@dataclass(frozen=True)
-class DriverRequest:
+class DriverRequest(NamedTuple):
     """A call of one method of a driver, decoded.
 
     Attributes:
@@ -134,12 +131,12 @@ class DriverRequest:
     caller: Caller
     driver: DriverUnit
     method: str
-    subjects: Subjects = field(default_factory=Subjects)
-    arguments: Mapping[str, object] = field(default_factory=dict)
-    properties: Mapping[str, str] = field(default_factory=dict)
+    subjects: Subjects = Subjects()
+    arguments: Mapping[str, object] = {}
+    properties: Mapping[str, str] = {}
     filters: tuple[WantedUnit, ...] = ()
     cost_functions: tuple[WantedUnit, ...] = ()
-    destinations: Destinations = field(default_factory=dict)
+    destinations: Destinations = {}  # noqa: RUF012  nobody changes it
 
     @property
     def defined(self) -> Optional[InterfaceMethod]:
@@ -163,24 +160,22 @@ class DriverRequest:
         else:
             subjects = self.subjects._replace(vm=change.subject)
         statuses = {"old_status": change.old_status, "new_status": change.new_status}
-        return replace(self, subjects=subjects, arguments=statuses)
+        return self._replace(subjects=subjects, arguments=statuses)
 
 
-@dataclass(frozen=True)
-class DriverJob:
+class DriverJob(NamedTuple):
     """A request for a driver, with all that its calls need."""
 
     request: DriverRequest
     deadline: float  # seconds on the monotonic clock, for all of it
-    replies: EngineReplies = field(default_factory=EngineReplies)
+    replies: EngineReplies = EngineReplies()
     engine: Engine = NO_ENGINE
     filters: tuple[UnitCall, ...] = ()
     cost_functions: tuple[UnitCall, ...] = ()
     selected: tuple[str, ...] = ()  # the last selection
 
 
-@dataclass(frozen=True)
-class DriverExecution:
+class DriverExecution(NamedTuple):
     """What the executor brings back of a driver's job.
 
     ``result`` tells how the driver's call ended, None where it was not called as no host was
@@ -194,8 +189,8 @@ class DriverExecution:
     result: Optional[CallResult] = None
     answer: DriverAnswer = None
     vm: Optional[str] = None  # its id
-    names: Mapping[str, str] = field(default_factory=dict)  # by id, as far as they are known
-    packs: Mapping[Role, Pack] = field(default_factory=dict)  # of hosts and VM, where they came
+    names: Mapping[str, str] = {}  # by id, as far as they are known
+    packs: Mapping[Role, Pack] = {}  # of hosts and VM, where they came
 
     @property
     def results(self) -> tuple[CallResult, ...]:
@@ -204,15 +199,14 @@ class DriverExecution:
         return (*self.filters, *self.cost_functions, *own)
 
 
-@dataclass(frozen=True)
-class DriverDecision:
+class DriverDecision(NamedTuple):
     """The whole record of one answered request."""
 
     request: DriverRequest
     execution: DriverExecution
     answer: DriverAnswer  # where there is none of the driver's: that nothing is to be done
     errors: tuple[str, ...] = ()
-    unit_errors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unit_errors: Mapping[str, tuple[str, ...]] = {}
     filters: tuple[UnitCall, ...] = ()  # those that were to be called
     cost_functions: tuple[UnitCall, ...] = ()
     time: float = 0.0  # when it was asked for, in seconds since 1970

@@ -97,8 +97,7 @@ class Caller:
         return self.request_id.rpartition(" ")[2]
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """One of the three run calls, decoded."""
 
     caller: Caller

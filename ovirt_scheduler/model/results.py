@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Union
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Union
 
 
 class Outcome(enum.Enum):
@@ -31,8 +31,7 @@ class Migration:
 Answer = Union[tuple[str, ...], Mapping[str, int], Migration, None]
 
 
-@dataclass(frozen=True)
-class CallResult:
+class CallResult(NamedTuple):
     """How one plugin call ended. A plugin's failure is a value, not an exception."""
 
     unit: str
@@ -44,7 +43,7 @@ class CallResult:
     stdout: str = ""
     stderr: str = ""
     traceback: str = ""
-    reasons: Mapping[str, str] = field(default_factory=dict)  # by host, where it said why
+    reasons: Mapping[str, str] = {}  # by host, where it said why
 
     @property
     def ok(self) -> bool:

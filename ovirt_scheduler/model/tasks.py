@@ -10,7 +10,7 @@ import contextlib
 import enum
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, Optional, Union
 
 from ovirt_scheduler.model.plugins import Candidate, Engine, Limits, PluginCode, PropertySet
@@ -133,8 +133,7 @@ class EngineReplies(NamedTuple):
 Packs = Mapping[Role, tuple[Pack, ...]]
 
 
-@dataclass(frozen=True)
-class CallInputs:
+class CallInputs(NamedTuple):
     """The hosts and VMs that calls get: their ids, and packs where more is known than an id.
 
     Of several packs the first that has an id counts. An id that no pack has becomes an entity
@@ -145,7 +144,7 @@ class CallInputs:
     vms: Ids = ()
     vm: Optional[str] = None
     host: Optional[str] = None
-    packs: Packs = field(default_factory=dict)
+    packs: Packs = {}  # noqa: RUF012  nobody changes it
 
     @property
     def names(self) -> Mapping[str, str]:

@@ -238,7 +238,7 @@ class Executor:
             scored: list[CallResult] = []
             total: Mapping[str, int] = {}
             if left:
-                costs = [replace(call, inputs=replace(inputs, hosts=left)) for call in costs]
+                costs = [replace(call, inputs=inputs._replace(hosts=left)) for call in costs]
                 scored = make_calls(self._pool, costs, job.deadline, parallel)
                 total, _, _ = aggregate.summed(job.cost_functions, scored, len(costs))
             execution = DriverExecution(
@@ -247,7 +247,7 @@ class Executor:
             )  # fmt: skip
             if not left and _selects(job.request):
                 return execution
-            method = _method_call(job, replace(inputs, hosts=left), total)
+            method = _method_call(job, inputs._replace(hosts=left), total)
             return self._called(method, execution, job)
 
     def tell_changes(
@@ -269,7 +269,7 @@ class Executor:
             for number, change in enumerate(changes):
                 if number and time.monotonic() >= until:
                     return
-                one = replace(job, request=job.request.of(change))
+                one = job._replace(request=job.request.of(change))
                 of_one = of_change(inputs, one.request.subjects)
                 execution = DriverExecution(
                     inputs.hosts, errors=problems, vm=of_one.vm, names=inputs.names
@@ -310,7 +310,7 @@ class Executor:
         self, method: PluginCall, execution: DriverExecution, job: DriverJob
     ) -> DriverExecution:
         (result,) = make_calls(self._pool, [method], job.deadline)
-        return replace(execution, result=replace(result, value=None), answer=result.value)
+        return execution._replace(result=result._replace(value=None), answer=result.value)
 
     def _filtered(
         self, units: Sequence[UnitCall], calls: Sequence[PluginCall], deadline: float
@@ -320,7 +320,7 @@ class Executor:
         left: tuple[str, ...] = calls[0].inputs.hosts if calls else ()
         for unit, call in zip(units, calls):
             if left is not call.inputs.hosts:
-                call = replace(call, inputs=replace(call.inputs, hosts=left))  # noqa: PLW2901
+                call = replace(call, inputs=call.inputs._replace(hosts=left))  # noqa: PLW2901
             (result,) = make_calls(self._pool, [call], deadline)
             results.append(result)
             left = aggregate.narrow(left, result, unit.unit.on_failure)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Optional, cast
 
@@ -150,4 +149,4 @@ def of_change(inputs: CallInputs, subjects: Subjects) -> CallInputs:
         Role.VM: inputs.packs.get(Role.VMS, ()),
         Role.HOST: inputs.packs.get(Role.HOSTS, ()),
     }
-    return replace(inputs, vm=vm, host=host, packs=packs)
+    return inputs._replace(vm=vm, host=host, packs=packs)

@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from ovirt_scheduler.errors import ConfigError, PluginError
 from ovirt_scheduler.model.plugins import PluginUser
@@ -42,8 +42,7 @@ DEFAULT_FILE = Path("/etc/ovirt/scheduler/scheduler.conf")
 SYSTEM_STATE = Path("/var/lib/ovirt-scheduler")  # of the daemon that systemd starts
 
 
-@dataclass(frozen=True)
-class EngineSettings:
+class EngineSettings(NamedTuple):
     """The section ``[engine]``: the REST API for contract 5.2."""
 
     url: str  # without a slash at the end
@@ -99,8 +98,7 @@ class ClusterSettings:
         return ConfigError(words, self.file, self.lines.get(key))
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """scheduler.conf (contract 6). Times are seconds, sizes bytes, paths absolute."""
 
     listening_port: int  # 0: the kernel chooses

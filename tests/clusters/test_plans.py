@@ -67,7 +67,7 @@ def test_one_plan_of_a_method_is_open_at_a_time(registry, kept):
     """The same once more is no other; the next takes its place, and none does, too."""
     first = plan("w")
     assert registry.add(first)
-    assert not registry.add(replace(plan("w"), steps=(replace(first.steps[0], reason="CPU"),)))
+    assert not registry.add(replace(plan("w"), steps=(first.steps[0]._replace(reason="CPU"),)))
     registry.add(plan("w", method="on_timer_invoked"))
     registry.add(plan("m"))
     states = {each.id: each.state for each in registry.of_cluster("Default")}

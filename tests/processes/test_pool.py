@@ -380,7 +380,7 @@ def test_a_task_that_cannot_be_told_costs_no_process(own, unit_named):
     own.run(job_of([unit]))
     before = own._pool.kept
     job = job_of([unit])
-    job = replace(job, calls=tuple(replace(each, properties={"a": deep}) for each in job.calls))
+    job = job._replace(calls=tuple(each._replace(properties={"a": deep}) for each in job.calls))
     with pytest.raises(RecursionError):
         own.run(job)
     assert own._pool.kept == before

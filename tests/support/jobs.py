@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from ovirt_scheduler.model.decisions import Execution, Job
 from ovirt_scheduler.model.plugins import Limits
@@ -26,7 +25,7 @@ def job_of(units: Sequence[PolicyUnit], seconds: float = 20.0, **changes: object
         vm="vm-1",
         deadline=time.monotonic() + seconds,
     )
-    return replace(job, **changes)
+    return job._replace(**changes)
 
 
 def only(execution: Execution) -> CallResult:

@@ -34,7 +34,7 @@ class FileState:
     missed: tuple[str, ...] = ()  # filters that should be there, and accept no host as they are not
     unsettled: bool = False  # its file has just gone, or lost units: scan again soon
     made_at: float = field(default_factory=time.monotonic)
-    good_since: float = 0.0  # seconds since 1970
+    good_since: float = 0.0  # of a fault: when the good version was first loaded
 
     def stale(self, scan: FolderScan) -> bool:
         """Whether the file is to be loaded again."""

@@ -20,7 +20,7 @@ from typing import Callable, Optional
 from ovirt_scheduler.catalogue import changes
 from ovirt_scheduler.catalogue.files import PluginFile, Stamps
 from ovirt_scheduler.catalogue.last_good import LastGood
-from ovirt_scheduler.catalogue.loader import FolderScan, LoadedPlugin, Loader
+from ovirt_scheduler.catalogue.loader import FolderScan, Loader
 from ovirt_scheduler.catalogue.plugin_states import REJECTS, FileState, claims, merged
 from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.errors import ExecutorUnavailable, PluginError
@@ -251,7 +251,10 @@ class Registry:
             return before
         except PluginError as fault:
             good = before.good if before else self._store.restore(file.path, self._loader)
-            since = before.fault_since if before and before.fault else time.time()
+            if before is not None and before.fault:
+                since, good_since = before.fault_since, before.good_since
+            else:
+                since, good_since = time.time(), self._store.kept_since(file.path) or time.time()
             # Folders too: the helper that it lacks may yet come.
             depends = _stamps(scan, [conf, file.path, scan.all_in(file.folder)])
             if not changes.holds(good) and self._loader.rejects(conf):
@@ -260,25 +263,15 @@ class Registry:
                     f"{fault.message}; until then {REJECTS}", fault.file, fault.line
                 )
                 return FileState(depends, good, fault, since, missed)
-            loaded_at = self._good_since(file, good, before)
-            return FileState(depends, good, fault, since, good_since=loaded_at)
+            return FileState(depends, good, fault, since, good_since=good_since)
         depends = _stamps(scan, [conf, *(Path(source.path) for source in loaded.sources)])
         good = before.good if before else None
         lost = good is not None and claims(good).keys() - claims(loaded).keys()
         if good is not None and lost and _just_written(file.path, scan):
-            loaded_at = self._good_since(file, good, before)
-            return FileState(depends, good, unsettled=True, good_since=loaded_at)
+            return FileState(depends, good, unsettled=True)
         if good is None or good.checksum != loaded.checksum:
             self._store.save(loaded)
-        return FileState(depends, loaded, good_since=self._good_since(file, loaded, before))
-
-    def _good_since(
-        self, file: PluginFile, good: Optional[LoadedPlugin], before: Optional[FileState]
-    ) -> float:
-        former = before.good if before else None
-        if before and former and good and former.checksum == good.checksum:
-            return before.good_since
-        return self._store.kept_since(file.path) or time.time()
+        return FileState(depends, loaded)
 
 
 def _just_written(path: Path, scan: FolderScan) -> bool:

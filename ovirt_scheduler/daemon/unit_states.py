@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Optional
+from typing import Union
 
 from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.model.daemon_state import UnitState
-from ovirt_scheduler.model.plugins import PluginCode, PropertySet
+from ovirt_scheduler.model.drivers import DriverUnit
+from ovirt_scheduler.model.units import PolicyUnit
 
 
 def of(catalogue: Catalogue) -> Iterator[UnitState]:
     """The policy units, then the drivers, in the order of their names."""
     for unit in sorted(catalogue.all_units.values(), key=lambda unit: (unit.name, unit.kind.value)):
-        yield UnitState(
-            unit.name, unit.kind.words, unit.plugin.modules[0].path, unit.checksum,
-            unit.mode, unit.description, _properties(unit.properties),
-            *_outdated(catalogue, unit.plugin),
-        )  # fmt: skip
+        yield _state(unit, unit.kind.words, unit.mode, catalogue)
     for driver in sorted(catalogue.drivers.values(), key=lambda driver: driver.name):
-        if driver.only_ours:
-            continue
-        yield UnitState(
-            driver.name, driver.words, driver.plugin.modules[0].path, driver.checksum, "live",
-            driver.description, _properties(driver.properties),
-            *_outdated(catalogue, driver.plugin),
-        )  # fmt: skip
+        if not driver.only_ours:
+            yield _state(driver, driver.words, "live", catalogue)
 
 
-def _outdated(
-    catalogue: Catalogue, plugin: PluginCode
-) -> tuple[Optional[float], Optional[float], str]:
-    """Which former version answers, since when, and why; None where it is the one of the file."""
-    found = catalogue.outdated.get(plugin.modules[0].path)
-    return (None, None, "") if found is None else (found.version, found.since, found.because)
-
-
-def _properties(properties: Optional[PropertySet]) -> tuple[tuple[str, str], ...]:
-    every = () if properties is None else properties.properties
-    return tuple({each.name: each.pattern for each in every}.items())
+def _state(
+    unit: Union[PolicyUnit, DriverUnit], words: str, mode: str, catalogue: Catalogue
+) -> UnitState:
+    file = unit.plugin.modules[0].path
+    properties = unit.properties.properties if unit.properties else ()
+    patterns = tuple({each.name: each.pattern for each in properties}.items())
+    state = UnitState(unit.name, words, file, unit.checksum, mode, unit.description, patterns)
+    old = catalogue.outdated.get(file)
+    if old is None:
+        return state
+    return state._replace(old_version=old.version, old_since=old.since, old_because=old.because)

@@ -312,6 +312,7 @@ def _check_together(conf: ConfFile) -> None:
     address = conf["listening_address"]
     open_door = not secured and not conf["allow_unauthenticated"] and not is_loopback(address)
     of_plugin, of_request = conf["plugin_timeout"], conf["request_timeout"]
+    drives, engine = conf["drive"] is not Drive.OFF, conf.sections["engine"]
     mistakes = (
         (secured and not conf["ssl"], "ssl_client_ca", "client certificates need ssl = true"),
         (conf["ssl_allowed_clients"] and not secured, "ssl_allowed_clients",
@@ -330,6 +331,10 @@ def _check_together(conf: ConfFile) -> None:
          f"{of_request:g} seconds is shorter than plugin_timeout, {of_plugin:g}: set that, too"),
         (conf["record"] and not conf["history"], "record",
          "what is recorded is in the history: set history = true"),
+        (drives and not any(key in engine for key in engine.values), "drive",
+         "needs the section [engine], which is not there"),
+        (drives and not conf.subsections["clusters"], "drive",
+         "needs the section [clusters], which is not there"),
     )  # fmt: skip
     for mistaken, key, problem in mistakes:
         if mistaken:
@@ -398,41 +403,28 @@ def _engine(conf: ConfFile) -> Optional[EngineSettings]:
 
 def _clusters(conf: ConfFile, file: Path) -> Iterator[ClusterSettings]:
     sections = conf.subsections["clusters"]
-    for needed, is_there in (("[engine]", _engine(conf)), ("[clusters]", sections)):
-        if conf["drive"] is not Drive.OFF and not is_there:
-            raise conf.mistake("drive", f"needs the section {needed}, which is not there")
     names: dict[str, str] = {}  # as the engine finds them: whatever their case
     for name, section in sections.items():
-        if names.setdefault(name.lower(), name) != name:
-            problem = (
-                f"the engine tells no case apart: keep this section or [[{names[name.lower()]}]]"
-            )
-            raise section.mistake("scheduler", problem)
+        problem = ""
+        other = names.setdefault(name.lower(), name)
+        if other != name:
+            problem = f"the engine tells no case apart: keep this section or [[{other}]]"
         if not CLUSTER_NAME.fullmatch(name):
             problem = "is not the name of a cluster: at most 40 letters, digits, - _ and ."
+        if problem:
             raise section.mistake("scheduler", problem)
-        properties = dict(section["properties"] or {})
+        values = {key: value for key, value in section.values.items() if value is not None}
+        properties = values.setdefault("properties", {})
         for key in ("policy", "filters", "cost_functions"):
             if key in properties:
                 problem = f"{key} is a key of its own: write it on a line of its own"
                 raise section.mistake("properties", problem)
-        if section["policy"] is not None:
-            properties["policy"] = section["policy"]
+        if "policy" in values:
+            properties["policy"] = values.pop("policy")
+        if "balance" in values:
+            values["balance"] = WantedUnit(values["balance"])
         yield ClusterSettings(
-            name=name,
-            scheduler=section["scheduler"],
-            properties=properties,
-            load_balance_interval=section["load_balance_interval"] * 60,
-            timer_interval=section["timer_interval"] * 60,
-            filters=tuple(map(WantedUnit, section["filters"] or ())),
-            cost_functions=tuple(WantedUnit(*each) for each in section["cost_functions"] or ()),
-            hold=section["hold"] * 60,
-            margin=section["margin"],
-            migrations_per_vm=section["migrations_per_vm"],
-            drive=conf["drive"],
-            balance=None if section["balance"] is None else WantedUnit(section["balance"]),
-            file=str(file),
-            lines=section.lines,
+            name, drive=conf["drive"], file=str(file), lines=section.lines, **values
         )
 
 

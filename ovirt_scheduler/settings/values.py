@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Callable, NamedTuple, Optional, Union
 from urllib.parse import urlsplit
 
+from ovirt_scheduler.model.requests import WantedUnit
 from ovirt_scheduler.model.units import MOST_UNITS
 from ovirt_scheduler.security.addresses import is_loopback
 
@@ -38,6 +39,10 @@ class ValueType(NamedTuple):
 def _number(make: Callable[[str], Any], pattern: str) -> Callable[[str], Any]:
     """A reader of numbers; ``make`` gets what is in the pattern's brackets."""
     return lambda text: make(_match(pattern, text)[1])
+
+
+def _seconds(minutes: str) -> float:
+    return float(minutes) * 60
 
 
 _MINUTES = r"([0-9]{1,6}(?:\.[0-9]{1,6})?)"  # or hours
@@ -97,23 +102,18 @@ def _assignments(text: str) -> dict[str, str]:
     return found
 
 
-def _names(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(";"))
-    if not all(names) or not len(names) == len(set(names)) <= MOST_UNITS:
-        raise ValueError(text)
-    return names
+def _units(pattern: str) -> Callable[[str], tuple[WantedUnit, ...]]:
+    """A reader of units; the pattern's brackets have a name, and the factor, 1 if left out."""
 
+    def read(text: str) -> tuple[WantedUnit, ...]:
+        pairs = [_match(pattern, item.strip()).groups() for item in text.split(";")]
+        units = tuple(WantedUnit(name, int(factor or 1)) for name, factor in pairs)
+        in_range = all(-(2**31) <= unit.factor < 2**31 for unit in units)
+        if not len({unit.name for unit in units}) == len(units) <= MOST_UNITS or not in_range:
+            raise ValueError(text)
+        return units
 
-def _factors(text: str) -> tuple[tuple[str, int], ...]:
-    """``name=factor;name2=factor2``; a factor that is left out is 1."""
-    pairs = [
-        _match(r"([^=]+?)(?:\s*=\s*(-?[0-9]{1,10}))?", item.strip()) for item in text.split(";")
-    ]
-    found = {pair[1]: int(pair[2] or 1) for pair in pairs}
-    in_range = all(-(2**31) <= factor < 2**31 for factor in found.values())
-    if len(found) < len(pairs) or len(found) > MOST_UNITS or not in_range:
-        raise ValueError(text)
-    return tuple(found.items())
+    return read
 
 
 def _choices(text: str) -> tuple[str, ...]:
@@ -164,14 +164,17 @@ TYPES: dict[str, ValueType] = {
     "path": ValueType("a path that begins with /", _path),
     "folders": ValueType("paths that begin with / or $PYTHONPATH, with : between", _folders),
     "subjects": ValueType("names with ; between", _subjects),
-    "minutes": ValueType("minutes, such as 5 or 0.5", _number(float, _MINUTES)),
+    "minutes": ValueType("minutes, such as 5 or 0.5", _number(_seconds, _MINUTES)),
     "hours": ValueType("hours, such as 8 or 0.5", _number(float, _MINUTES)),
     "percent": ValueType(
         "percent, such as 5 or 0.5", _number(float, r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%?")
     ),
     "assignments": ValueType("key=value, with ; between", _assignments),
-    "names": ValueType("names, each once, with ; between", _names),
-    "factors": ValueType("names, each once and with an int as =factor, with ; between", _factors),
+    "names": ValueType("names, each once, with ; between", _units("(.+)()")),
+    "factors": ValueType(
+        "names, each once and with an int as =factor, with ; between",
+        _units(r"([^=]+?)(?:\s*=\s*(-?[0-9]{1,10}))?"),
+    ),
     "choices": ValueType("one or more, with commas between, of", _choices),
     "version": ValueType("a version, such as 4.5", _version),
     "address": ValueType(

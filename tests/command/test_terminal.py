@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import socket
@@ -101,9 +100,7 @@ def call(request, daemon, plain, plugins):
         yield terminal.remote(asked.url, certificate, find)
     else:
         settings = config.load(None, {})
-        settings = dataclasses.replace(
-            settings, plugins_path=(plugins,), plugins_path_optional=frozenset()
-        )
+        settings = settings._replace(plugins_path=(plugins,), plugins_path_optional=frozenset())
         with terminal.local(settings) as calls:
             yield calls
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 from ovirt_scheduler.daemon import runtime
@@ -14,15 +13,15 @@ ENGINE = EngineSettings("https://localhost:1/api", "a@internal", Path("password"
 
 def test_the_same_engine_keeps_its_login_when_settings_are_read_again():
     """Another one gets its own; nothing is in force before it is put there."""
-    settings = dataclasses.replace(config.load(None, {}), engine=ENGINE)
+    settings = config.load(None, {})._replace(engine=ENGINE)
     with runtime.started(settings) as running:
         first = running.services
-        same = running.prepare(dataclasses.replace(settings, request_timeout=1.0))
+        same = running.prepare(settings._replace(request_timeout=1.0))
         assert same.inventory is first.inventory
-        moved = dataclasses.replace(ENGINE, url="https://localhost:2/api")
-        other = running.prepare(dataclasses.replace(settings, engine=moved))
+        moved = ENGINE._replace(url="https://localhost:2/api")
+        other = running.prepare(settings._replace(engine=moved))
         assert other.inventory not in (None, first.inventory)
-        assert running.prepare(dataclasses.replace(settings, engine=None)).inventory is None
+        assert running.prepare(settings._replace(engine=None)).inventory is None
         assert running.services is first
         running.use(other)
         assert running.services is other

@@ -338,7 +338,7 @@ def test_the_token_that_it_is_given_is_in_no_record(executor, unit_named, tmp_pa
         Decision(request, Execution(HOSTS, None, ()), (), HOSTS, time=time.time()),
         None,
         [job_of([unit], strict=False)],
-        lambda job: (dataclasses.replace(job, engine=access), ()),
+        lambda job: (job._replace(engine=access), ()),
     )
     assert history.waiting == 0  # the answer is not out yet
     (after,) = caller.afterwards

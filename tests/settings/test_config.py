@@ -133,7 +133,7 @@ def test_the_sample_file_is_all_defaults_without_its_comment_signs(conf):
     uncommented = re.sub("cache_seconds = 5|look_distance = 5", "", uncommented)
     assert uncommented.count("\nlistening_port = 18781\n") == 1
     cluster = ClusterSettings("Default", "default", {}, 60.0, 600.0)
-    assert conf(uncommented) == dataclasses.replace(DEFAULTS, clusters=(cluster,))
+    assert conf(uncommented) == DEFAULTS._replace(clusters=(cluster,))
 
 
 def test_the_sample_file_can_be_appended_to(conf):
@@ -184,7 +184,7 @@ def test_every_key_has_its_field():
 )
 def test_a_key_sets_its_field_and_no_other(conf, line, field, value):
     """One line in the file is one change to the settings."""
-    assert conf(line) == dataclasses.replace(DEFAULTS, **{field: value})
+    assert conf(line) == DEFAULTS._replace(**{field: value})
 
 
 def test_settings_of_tls_go_together(conf):
@@ -193,8 +193,7 @@ def test_settings_of_tls_go_together(conf):
         "listening_address = 0.0.0.0\nssl_certificate = /c\nssl_key = /k\nssl_client_ca = /a\n"
         "ssl_allowed_clients = engine.example; CN=engine,O=Example"
     )
-    assert settings == dataclasses.replace(
-        DEFAULTS,
+    assert settings == DEFAULTS._replace(
         listening_address="0.0.0.0",
         ssl_certificate=Path("/c"),
         ssl_key=Path("/k"),

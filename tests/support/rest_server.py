@@ -185,7 +185,7 @@ class RestServer:
 
     def conf(self, **changes: Any) -> str:
         """The section of scheduler.conf."""
-        settings = vars(self.settings(**changes)).items()
+        settings = self.settings(**changes)._asdict().items()
         lines = [f"{key} = {value}" for key, value in settings if value is not None]
         return "\n".join(["[engine]", *lines])
 

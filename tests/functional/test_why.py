@@ -244,7 +244,8 @@ def test_why_the_vm_is_not_on_a_host(daemon):
 
 def test_why_of_one_decision(daemon):
     """By its id, which decisions lists."""
-    (filtered,) = command(daemon, "decisions", "--method", "runFilters", "-o", "names")[1].split()
+    asked = ("decisions", "--vm", "web", "--method", "runFilters", "-o", "names")
+    (filtered,) = command(daemon, *asked)[1].split()
     status, out, _ = command(daemon, "why", "--decision", filtered)
     assert status == 0
     assert f"  decision {filtered}, " in out
@@ -273,7 +274,7 @@ def test_why_as_json_gives_the_structs(daemon):
 
 def test_decisions_are_listed(daemon):
     """As a table, the newest first; with what failed."""
-    status, out, err = command(daemon, "decisions", "-o", "table")
+    status, out, err = command(daemon, "decisions", "--vm", "web", "-o", "table")
     assert (status, err) == (0, "")
     headings, scored, filtered = out.splitlines()
     assert headings.split() == ["TIME", "DECISION", "METHOD", "VM", "OUTCOME"]

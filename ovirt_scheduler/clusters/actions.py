@@ -10,14 +10,15 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Optional
 
 from ovirt_scheduler.clusters.calm import Calm, cluster_imbalance
-from ovirt_scheduler.clusters.destinations import ClusterDestinations
-from ovirt_scheduler.clusters.migrations import HOOKS, ClusterMigrations
+from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations
+from ovirt_scheduler.clusters.migrations import ClusterMigrations, step_fields
 from ovirt_scheduler.clusters.plans import left_behind, misfit
 from ovirt_scheduler.clusters.services import ClusterServices
 from ovirt_scheduler.model.cluster_state import ClusterState
@@ -26,7 +27,9 @@ from ovirt_scheduler.model.plans import APPROVED, LEFT_BEHIND, MADE, TOLD, WAITI
 from ovirt_scheduler.settings.config import ClusterSettings
 from ovirt_scheduler.settings.values import Drive
 
-BALANCE = "load_balance"
+_log = logging.getLogger(__name__)
+
+HOOKS = ("on_host_status_changed", "on_vm_status_changed")  # each change is told to them once
 
 
 class ClusterActions:
@@ -50,6 +53,7 @@ class ClusterActions:
         self._store = services.memory
         self._memory = services.memory.cluster(settings.name)
         self._calm = Calm(settings.hold, settings.margin, self._memory.left)
+        self._told: dict[str, frozenset[str]] = {}  # by what is told, of which VMs or hosts it was
         self._approved: frozenset[str] = frozenset()  # plans that the look under way may make
         self.imbalance: Optional[float] = None
 
@@ -68,20 +72,23 @@ class ClusterActions:
         """The hosts that balancings took VMs from, and that these do not go back to."""
         return self._calm.former_hosts(time.monotonic())
 
-    def balance(
-        self, answer: Migrations, state: ClusterState, destinations: ClusterDestinations
-    ) -> None:
-        """Act on the answer of a balancing.
+    def act(self, method: str, answer: Migrations, destinations: ClusterDestinations) -> None:
+        """Act on an answer.
 
         Args:
-            state: with what is used.
-            destinations: which know the VMs of the answer.
+            destinations: which know the VMs of the answer, and the cluster; of a balancing with
+                what is used.
         """
+        state = destinations.state
+        chosen, unfit = destinations.choose(answer)
+        self._log_unfit(method, unfit, destinations)
+        if method != BALANCE:
+            self._act(method, [Step.planned(vm, to, state) for vm, to in chosen.items()], state)
+            return
         self.imbalance = cluster_imbalance(state)
         self._memory.moved = []
-        possible = self._migrations.possible(BALANCE, answer, state, destinations)
-        judged = self._calm.judge(possible, state, time.monotonic())
-        self._migrations.tell_waiting([each for each in judged if each.problem])
+        judged = self._calm.judge(chosen, state, time.monotonic())
+        self._log_waiting([each for each in judged if each.problem])
         plan = self._plans.open(self._cluster, BALANCE) if self._drive is Drive.APPROVE else None
         if plan is not None:
             over = self._calm.why_over(plan.steps, judged, state)
@@ -90,21 +97,6 @@ class ClusterActions:
                 return
             self._plans.end(plan, LEFT_BEHIND, over)
         self._act(BALANCE, [each for each in judged if not each.problem], state)
-
-    def act(
-        self,
-        method: str,
-        answer: Migrations,
-        state: ClusterState,
-        destinations: ClusterDestinations,
-    ) -> None:
-        """Act on the answer of a hook or of the timer.
-
-        Args:
-            destinations: which know the VMs of the answer.
-        """
-        possible = self._migrations.possible(method, answer, state, destinations)
-        self._act(method, [Step.planned(vm, to, state) for vm, to in possible.items()], state)
 
     def settle_plans(self, state: ClusterState) -> None:
         """End the plans that the cluster has left behind, and make those that were approved.
@@ -129,7 +121,7 @@ class ClusterActions:
         asked = f"{method} of {self._settings.scheduler} asks for it"
         if method == BALANCE and self._settings.balance is not None:
             asked = f"{self._settings.balance.name} asks for it"
-        steps = [each._replace(reason=each.reason or asked) for each in wanted]
+        steps = [replace(each, reason=each.reason or asked) for each in wanted]
         if self._drive is Drive.APPROVE:
             steps = self._to_approve(method, steps, state)
         becomes = {Drive.DRY_RUN: TOLD, Drive.APPROVE: WAITING}.get(self._drive, MADE)
@@ -138,7 +130,7 @@ class ClusterActions:
             plan = replace(plan, because=self._make(method, steps))
         is_another = self._plans.add(plan)
         if self._drive is Drive.DRY_RUN and (is_another or method in HOOKS):
-            self._migrations.tell(steps)
+            self._log_dry_run(steps)
 
     def _to_approve(self, method: str, wanted: list[Step], state: ClusterState) -> list[Step]:
         """Those to wait for approval: what nobody has refused, and what hooks wanted before."""
@@ -166,3 +158,44 @@ class ClusterActions:
             self._calm.made((each for each in steps if each.vm in taken), now)
             self._store.save(self._cluster)
         return f"{len(taken)} of {len(steps)} migrations are begun"
+
+    def _log_dry_run(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            _log.info(
+                "cluster %(cluster)s: would migrate %(vm)s from %(source_host)s "
+                "to %(target_host)s: %(reason)s",
+                step_fields(self._cluster, step, reason=step.reason),
+            )
+
+    def _log_unfit(
+        self, method: str, unfit: Sequence[Step], destinations: ClusterDestinations
+    ) -> None:
+        """Log migrations that are not allowed; what is wanted again and again once."""
+        told = unfit if method in HOOKS else self._untold(method, {step.vm: step for step in unfit})
+        for step in told:
+            reason = f"the filters of the cluster do not let it go to {step.target_name}"
+            if step.target in destinations.former.get(step.vm, ()):
+                reason = f"a balancing took it from {step.target_name} within the hour"
+            _log.info(
+                "cluster %(cluster)s: %(vm)s stays on %(source_host)s: %(reason)s",
+                step_fields(self._cluster, step, reason=reason),
+            )
+
+    def _log_waiting(self, waiting: Sequence[Step]) -> None:
+        """Log that migrations are not made now: the first off each host, while it is named once."""
+        first = {step.source: step for step in reversed(waiting)}
+        for step in self._untold("waiting", first):
+            _log.info(
+                "cluster %(cluster)s: %(vm)s does not go from %(source_host)s to "
+                "%(target_host)s now: %(reason)s",
+                step_fields(self._cluster, step, reason=step.problem),
+            )
+
+    def _untold(self, what: str, steps: Mapping[str, Step]) -> list[Step]:
+        """Those that were not told of the last time.
+
+        Args:
+            steps: by the id of a VM or of a host.
+        """
+        former, self._told[what] = self._told.get(what, frozenset()), frozenset(steps)
+        return [step for key, step in steps.items() if key not in former]

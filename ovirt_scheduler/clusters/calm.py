@@ -25,6 +25,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Optional
 
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
@@ -86,7 +87,7 @@ class Calm:
             problem = self._too_little(group, use, after) or self._too_soon(group, use, now)
             if not problem:
                 use = after
-            judged += [move._replace(problem=problem) for move in group]
+            judged += [replace(move, problem=problem) for move in group]
         return tuple(judged)
 
     def why_over(self, planned: Sequence[Step], latest: Iterable[Step], state: ClusterState) -> str:

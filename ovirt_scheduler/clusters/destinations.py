@@ -15,13 +15,21 @@ from typing import Callable, Optional, cast
 
 from ovirt_scheduler.clusters.reader import View
 from ovirt_scheduler.decisions.units import UnitService
-from ovirt_scheduler.model.drivers import Migrations
+from ovirt_scheduler.model.drivers import (
+    DriverDecision,
+    DriverRequest,
+    DriverUnit,
+    Migrations,
+    Subjects,
+)
+from ovirt_scheduler.model.plans import Step
 from ovirt_scheduler.model.requests import Caller, Request, WantedUnit
 from ovirt_scheduler.model.results import Answer, Migration
 from ovirt_scheduler.model.tasks import EngineReplies
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings.config import ClusterSettings
 
+BALANCE = "load_balance"
 _MOST_ANSWERS = 5  # of a scheduler that learns where VMs may go
 
 
@@ -47,12 +55,12 @@ class ClusterDestinations:
         self._units = units
         self._settings = settings
         self._replies = view.replies
-        self._state = view.state
+        self.state = view.state
         self.former = former
         self._stopping = stopping
-        self.staying = frozenset(staying)
+        self._staying = frozenset(staying)
         # By the VMs' ids, for those that the units were called for.
-        self.known: dict[str, Mapping[str, int]] = {vm: {} for vm in self.staying}
+        self.known: dict[str, Mapping[str, int]] = {vm: {} for vm in self._staying}
 
     def learn(self, answer: Migrations) -> bool:
         """Call the units for the VMs of an answer that they were not called for yet.
@@ -69,33 +77,67 @@ class ClusterDestinations:
             if self._stopping.is_set():
                 return False
             limited = has_units or vm in self.former
-            if limited and vm in self._state.vms and vm not in self.known:
-                self.known[vm] = self._ask(vm)
+            if limited and vm in self.state.vms and vm not in self.known:
+                self.known[vm] = self._allowed(vm)
                 misfit |= self.best(vm, hosts) != _first(hosts)
         return misfit
 
-    def fitting(self, ask: Callable[[], Migrations]) -> Migrations:
-        """A scheduler's answer, asked for again while it does not fit what the units say.
+    def request(self, driver: DriverUnit, method: str) -> DriverRequest:
+        """A call of the scheduler, with what is known of destinations."""
+        return DriverRequest(
+            caller=Caller.of_cluster(self._settings.name),
+            driver=driver,
+            method=method,
+            subjects=Subjects(hosts=tuple(self.state.hosts), vms=tuple(self.state.vms)),
+            properties=self._settings.properties,
+            destinations=self.known,
+        )
+
+    def answer(
+        self, driver: DriverUnit, method: str, decide: Callable[[DriverRequest], DriverDecision]
+    ) -> Migrations:
+        """What the scheduler wants to migrate, or the balance unit of the section in its place.
+
+        It is called again while it learns of VMs that may not go where it wants them. The answer
+        is empty where it fails, or does not define the method.
 
         Raises:
             SchedulerError: as for ``learn``.
         """
-        for _ in range(_MOST_ANSWERS):
-            answer = ask()
-            if not self.learn(answer):
-                break
+        unit, answer = self._settings.balance, cast("Migrations", {})
+        if method == BALANCE and unit is not None:
+            wanted = cast("Optional[Migration]", self._ask_units(None, Kind.BALANCE, (unit,)))
+            answer = {} if wanted is None else {wanted.vm: wanted.hosts}
+            self.learn(answer)
+        elif driver.defines(method):
+            for _ in range(_MOST_ANSWERS):
+                answer = decide(self.request(driver, method)).answer
+                if not self.learn(answer):
+                    break
         return answer
 
-    def balance(self, unit: WantedUnit) -> Migrations:
-        """What a balance unit wants to migrate: one VM at most, of which is learnt.
+    def choose(self, answer: Migrations) -> tuple[dict[str, str], list[Step]]:
+        """Choose the migrations of an answer that the units allow.
 
-        Raises:
-            SchedulerError: as for ``learn``.
+        Args:
+            answer: whose VMs they were called for.
+
+        Returns:
+            Id of a VM to the id of the host that it is to go to, empty for any; and the
+            migrations that are not allowed.
         """
-        wanted = cast("Optional[Migration]", self._answer(None, Kind.BALANCE, (unit,)))
-        answer = {} if wanted is None else {wanted.vm: wanted.hosts}
-        self.learn(answer)
-        return answer
+        chosen: dict[str, str] = {}
+        unfit: list[Step] = []
+        for vm, offered in answer.items():
+            if vm not in self.state.vms:
+                continue  # a balance unit may name any
+            target = self.best(vm, offered)
+            if target is None:
+                if vm not in self._staying:
+                    unfit.append(Step.planned(vm, _first(offered), self.state))
+            elif target != self.state.vms[vm].host:
+                chosen[vm] = target
+        return chosen, unfit
 
     def best(self, vm: str, offered: tuple[str, ...]) -> Optional[str]:
         """The host to migrate a VM to.
@@ -109,8 +151,8 @@ class ClusterDestinations:
         left = self.known.get(vm)
         if left is None:
             return _first(offered)
-        here = self._state.vms[vm].host
-        others = [host for host in self._state.hosts if host != here]
+        here = self.state.vms[vm].host
+        others = [host for host in self.state.hosts if host != here]
         if not offered and others and all(left.get(host) == 0 for host in others):
             return ""
         if offered:
@@ -124,23 +166,23 @@ class ClusterDestinations:
             default=None,
         )
 
-    def _ask(self, vm: str) -> Mapping[str, int]:
+    def _allowed(self, vm: str) -> Mapping[str, int]:
         """The hosts that the filters leave, each with the sum of the cost functions."""
         settings = self._settings
-        left: list[str] = list(self._state.hosts)
+        left: list[str] = list(self.state.hosts)
         if settings.filters:
-            left = list(cast("tuple[str, ...]", self._answer(vm, Kind.FILTER, settings.filters)))
+            left = list(cast("tuple[str, ...]", self._ask_units(vm, Kind.FILTER, settings.filters)))
         left = [host for host in left if host not in self.former.get(vm, ())]
         if not left or not settings.cost_functions:
             return dict.fromkeys(left, 0)
-        answer = self._answer(vm, Kind.COST_FUNCTION, settings.cost_functions)
+        answer = self._ask_units(vm, Kind.COST_FUNCTION, settings.cost_functions)
         costs = cast("Mapping[str, int]", answer)
         worst = max(costs.values(), default=0) + 1  # a host that none of them scored
         return {host: costs.get(host, worst) for host in left}
 
-    def _answer(self, vm: Optional[str], kind: Kind, wanted: tuple[WantedUnit, ...]) -> Answer:
+    def _ask_units(self, vm: Optional[str], kind: Kind, wanted: tuple[WantedUnit, ...]) -> Answer:
         caller = Caller.of_cluster(self._settings.name)
-        hosts = tuple(self._state.hosts)
+        hosts = tuple(self.state.hosts)
         request = Request(caller, kind, wanted, hosts, vm, self._settings.properties)
         known = self._replies
         if known is not None:

@@ -23,12 +23,12 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
-from typing import Optional, cast
+from typing import Optional
 
 from ovirt_scheduler.clusters import check
-from ovirt_scheduler.clusters.actions import BALANCE, ClusterActions
-from ovirt_scheduler.clusters.destinations import ClusterDestinations
-from ovirt_scheduler.clusters.migrations import HOOKS, ClusterMigrations
+from ovirt_scheduler.clusters.actions import HOOKS, ClusterActions
+from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations
+from ovirt_scheduler.clusters.migrations import ClusterMigrations
 from ovirt_scheduler.clusters.ownership import ClusterOwnership
 from ovirt_scheduler.clusters.reader import ClusterReader, View
 from ovirt_scheduler.clusters.services import ClusterServices
@@ -41,13 +41,12 @@ from ovirt_scheduler.errors import (
 )
 from ovirt_scheduler.model.daemon_state import ClusterLook
 from ovirt_scheduler.model.drivers import (
+    DriverDecision,
     DriverRequest,
     DriverUnit,
     Migrations,
     StatusChange,
-    Subjects,
 )
-from ovirt_scheduler.model.requests import Caller
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings.config import ClusterSettings
 
@@ -197,7 +196,7 @@ class ClusterDrive:
         self._actions.settle_plans(view.state)
         all_told = self._tell_changes(view)
         if timer and not self._stopping.is_set():
-            self._invoke_timer(view)
+            self._ask("on_timer_invoked", view, self._destinations(view))
         if balance and not self._migrations.under_way and not self._stopping.is_set():
             self._balance(view)
         return all_told
@@ -260,13 +259,13 @@ class ClusterDrive:
         view = self._reader.complete(view, self._wants_statistics())
         destinations = self._destinations(view)
         try:
-            request = self._request(driver, method, view, destinations)
+            request = destinations.request(driver, method)
             self._drivers.tell_changes(
                 request, tuple(changes), _HOOKS_AT_ONCE, handle_answer, view.replies
             )
         finally:
             destinations.learn(answers)  # the hook is not called again for the same change
-            self._actions.act(method, answers, view.state, destinations)
+            self._actions.act(method, answers, destinations)
         return view
 
     def _balance(self, view: View) -> None:
@@ -276,14 +275,7 @@ class ClusterDrive:
         """
         view = self._reader.complete(view, statistics=True)
         former = self._actions.former_hosts()
-        destinations = self._destinations(view, self._memory.moved, former)
-        answer = self._ask(BALANCE, view, destinations)
-        self._actions.balance(answer, view.state, destinations)
-
-    def _invoke_timer(self, view: View) -> None:
-        method, destinations = "on_timer_invoked", self._destinations(view)
-        answer = self._ask(method, view, destinations)
-        self._actions.act(method, answer, view.state, destinations)
+        self._ask(BALANCE, view, self._destinations(view, self._memory.moved, former))
 
     def _destinations(
         self,
@@ -296,35 +288,15 @@ class ClusterDrive:
             self._units, self._settings, view, staying, former, self._stopping
         )
 
-    def _ask(self, method: str, view: View, destinations: ClusterDestinations) -> Migrations:
-        """Call the scheduler; the answer is empty where it fails or does not define the method.
+    def _ask(self, method: str, view: View, destinations: ClusterDestinations) -> None:
+        """Call the scheduler, and act on its answer."""
 
-        It is called again while it learns of VMs that may not go where it wants them.
-        """
-        driver, unit = self._scheduler(), self._settings.balance
-        if method == BALANCE and unit is not None:
-            return destinations.balance(unit)
-        if driver.defines(method) is None:
-            return {}
-
-        def ask() -> Migrations:
+        def decide(request: DriverRequest) -> DriverDecision:
             # Of a failure the log tells, and the answer is that there is nothing to do.
-            request = self._request(driver, method, view, destinations)
-            return cast("Migrations", self._drivers.decide(request, view.replies).answer)
+            return self._drivers.decide(request, view.replies)
 
-        return destinations.fitting(ask)
-
-    def _request(
-        self, driver: DriverUnit, method: str, view: View, destinations: ClusterDestinations
-    ) -> DriverRequest:
-        return DriverRequest(
-            caller=Caller.of_cluster(self.name),
-            driver=driver,
-            method=method,
-            subjects=Subjects(hosts=tuple(view.state.hosts), vms=tuple(view.state.vms)),
-            properties=self._settings.properties,
-            destinations=destinations.known,
-        )
+        answer = destinations.answer(self._scheduler(), method, decide)
+        self._actions.act(method, answer, destinations)
 
     def _scheduler(self) -> DriverUnit:
         """The cluster's scheduler, as it is loaded now.

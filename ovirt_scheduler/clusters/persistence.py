@@ -13,10 +13,11 @@ import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Optional
+from typing import Callable
 
 from ovirt_scheduler.clusters.calm import Left
 from ovirt_scheduler.model import records
+from ovirt_scheduler.model.plans import Step
 from ovirt_scheduler.security import trust
 from ovirt_scheduler.security.atomic_file import write_state
 
@@ -27,12 +28,9 @@ _log = logging.getLogger(__name__)
 class Migrating:
     """A migration that was begun."""
 
-    name: str  # of the VM, for the log: the VM may be gone when the migration ends
-    source: Optional[str]  # an id
-    target: str  # empty: any host but the source
+    step: Step  # whose names are for the log: the VM may be gone when the migration ends
     begun: float  # seconds on the monotonic clock; in the file, since the epoch
     moving: bool = False  # it has been seen on its way
-    reason: str = ""
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 from ovirt_scheduler.model.cluster_state import ClusterState
 
@@ -14,7 +14,8 @@ WAITING, APPROVED, REFUSED = "waiting", "approved", "refused"
 MADE, LEFT_BEHIND, DROPPED = "made", "left behind", "dropped"
 
 
-class Step(NamedTuple):
+@dataclass(frozen=True)
+class Step:
     """A migration; ids and names.
 
     Attributes:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Callable, Optional, Union, cast
 
 from ovirt_scheduler.clusters import check
-from ovirt_scheduler.clusters.destinations import ClusterDestinations
+from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations
 from ovirt_scheduler.clusters.reader import View
 from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.decisions import log
@@ -25,7 +25,6 @@ from ovirt_scheduler.model.drivers import (
     POLICY,
     DriverDecision,
     DriverRequest,
-    Migrations,
     Subjects,
 )
 from ovirt_scheduler.model.requests import Caller, Request
@@ -153,35 +152,18 @@ class Policy:
             staying: VMs that are not to be migrated.
             former: hosts that a VM is not to go back to.
         """
-        hosts = tuple(self._cluster.hosts)
         destinations = ClusterDestinations(
             self._service, self._settings, View(state), staying, former, threading.Event()
         )
-        unit = self._settings.balance
-        answer: Migrations = {}
 
-        def ask() -> Migrations:
-            decision = self._scheduling.decide(DriverRequest(
-                caller=Caller.of_cluster(self._cluster.name),
-                driver=self._driver,
-                method="load_balance",
-                subjects=Subjects(hosts=hosts, vms=tuple(state.vms)),
-                properties=self._settings.properties,
-                destinations=destinations.known,
-            ))  # fmt: skip
+        def decide(request: DriverRequest) -> DriverDecision:
+            decision = self._scheduling.decide(request)
             self._note(decision, self._driver.name)
-            return cast("Migrations", decision.answer)
+            return decision
 
-        if unit is not None:
-            answer = destinations.balance(unit)
-        elif self._driver.defines("load_balance"):
-            answer = destinations.fitting(ask)
-        wanted = {vm: destinations.best(vm, offered) for vm, offered in answer.items()}
-        return {
-            vm: host or self._any(vm)
-            for vm, host in wanted.items()
-            if host is not None and host != state.vms[vm].host
-        }
+        answer = destinations.answer(self._driver, BALANCE, decide)
+        chosen, _ = destinations.choose(answer)
+        return {vm: host or self._any(vm) for vm, host in chosen.items()}
 
     def _any(self, vm: str) -> str:
         """The host that an engine might choose: the one that is used least."""

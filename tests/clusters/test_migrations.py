@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from ovirt_scheduler.model.plans import Step
 from tests.support.command import run
 from tests.support.driven import OFTEN, cluster
 from tests.support.rest_server import GIB, Host, Reply, Vm
@@ -378,13 +379,9 @@ def test_a_migration_that_takes_longer_than_an_hour_blocks_nothing(driven):
     """It is told, and followed no more."""
     web = driven.vm("web")
     web.status = "migrating"
-    begun = {
-        "name": "web",
-        "source": driven.engine.hosts[0].id,
-        "target": driven.engine.hosts[1].id,
-        "begun": time.time() - 3700,
-        "moving": True,
-    }
+    lynx, puma = (host.id for host in driven.engine.hosts)
+    step = Step(web.id, lynx, puma, "web", "lynx", "puma")
+    begun = {"step": vars(step), "begun": time.time() - 3700, "moving": True}
     state = driven.folder / "state"
     state.mkdir(mode=0o700)
     (state / "clusters.json").write_text(json.dumps({"Default": {"migrating": {web.id: begun}}}))

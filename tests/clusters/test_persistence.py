@@ -11,6 +11,10 @@ import time
 import pytest
 
 from ovirt_scheduler.clusters.persistence import ClusterMemory, DriveMemory, Migrating
+from ovirt_scheduler.model import records
+from ovirt_scheduler.model.plans import Step
+
+STEP = Step("v", "h", "i", "web", "lynx", "puma", "CPU 84 % to 61 %")
 
 
 def test_what_is_saved_is_known_again(tmp_path):
@@ -21,7 +25,7 @@ def test_what_is_saved_is_known_again(tmp_path):
     memory.hosts, memory.vms = {"h": "up"}, {"v": "down"}
     memory.moved = ["v"]
     begun = time.monotonic() - 100
-    memory.migrating["v"] = Migrating("web", "h", "i", begun, moving=True)
+    memory.migrating["v"] = Migrating(STEP, begun, moving=True)
     memory.migrated["v"] = [begun]
     first.save("Default")
     again = DriveMemory(file).cluster("Default")
@@ -36,13 +40,7 @@ def test_what_is_saved_is_known_again(tmp_path):
 def test_a_clock_that_was_set_back_prolongs_no_migration(tmp_path):
     """One that began in the future is followed as though it began now."""
     file = tmp_path / "clusters.json"
-    migrating = {
-        "name": "web",
-        "source": "h",
-        "target": "i",
-        "begun": time.time() + 1e6,
-        "moving": False,
-    }
+    migrating = {"step": vars(STEP), "begun": time.time() + 1e6, "moving": False}
     file.write_text(
         json.dumps({"Default": {"migrating": {"v": migrating}, "migrated": {"v": [9e9]}}})
     )
@@ -133,16 +131,20 @@ def test_of_a_cluster_that_was_never_seen_nothing_is_known(tmp_path):
                 b'"migrated": ["v"]',
                 b'"migrating": ["v"]',
                 b'"migrating": {"v": {}}',
-                b'"migrating": {"v": {"name": 1, "source": null, "target": "", "begun": 1.5}}',
-                b'"migrating": {"v": {"name": "web", "source": 1, "target": "", "begun": 1.5}}',
-                b'"migrating": {"v": {"name": "web", "source": null, "target": null, "begun": 1.5}}',
-                b'"migrating": {"v": {"name": "web", "source": null, "target": "", "begun": NaN}}',
-                b'"migrating": {"v": {"name": "web", "source": null, "target": "", "begun": "now"}}',
-                b'"migrating": {"v": {"name": "web", "source": null, "target": "", "begun": 1.5, "moving": 2}}',
+                b'"migrating": {"v": {"step": 1, "begun": 1.5}}',
+                b'"migrating": {"v": {"step": {"vm": "v"}, "begun": 1.5}}',
+                *(
+                    b'"migrating": {"v": {"step": %s, %s}}' % (records.dump(STEP), times)
+                    for times in (
+                        b'"begun": NaN',
+                        b'"begun": "now"',
+                        b'"begun": 1.5, "moving": 2',
+                    )
+                ),
             )
         ),
     ],
-    ids=range(23),
+    ids=range(22),
 )
 def test_what_cannot_be_read_is_told_and_passed_over(tmp_path, caplog, rubbish):
     """The daemon starts; the clusters are looked at afresh."""

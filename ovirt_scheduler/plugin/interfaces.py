@@ -59,7 +59,7 @@ class Driver:
     default_values: ClassVar[str] = ""
 
 
-class _SchedulerPart(Driver):
+class SchedulerPart(Driver):
     """What the five interfaces of a scheduler share.
 
     Attributes:
@@ -73,7 +73,7 @@ class _SchedulerPart(Driver):
     destinations: Mapping[str, Mapping[str, int]] = MappingProxyType({})
 
 
-class HostSelector(_SchedulerPart):
+class HostSelector(SchedulerPart):
     """Chooses the host for a VM. A subclass defines ``candidates``, or ``select_host`` alone.
 
     Attributes:
@@ -113,7 +113,7 @@ class HostSelector(_SchedulerPart):
         return self.selected
 
 
-class LoadBalancer(_SchedulerPart):
+class LoadBalancer(SchedulerPart):
     """Moves VMs between hosts that run."""
 
     def load_balance(
@@ -127,7 +127,7 @@ class LoadBalancer(_SchedulerPart):
         return {}
 
 
-class TimerInvokedScheduler(_SchedulerPart):
+class TimerInvokedScheduler(SchedulerPart):
     """Is called again and again, at each ``timer_interval`` of a cluster."""
 
     def on_timer_invoked(
@@ -137,7 +137,7 @@ class TimerInvokedScheduler(_SchedulerPart):
         return {}
 
 
-class VmStatusChanged(_SchedulerPart):
+class VmStatusChanged(SchedulerPart):
     """Is told when the status of a VM has changed."""
 
     def on_vm_status_changed(
@@ -157,7 +157,7 @@ class VmStatusChanged(_SchedulerPart):
         return {}
 
 
-class HostStatusChanged(_SchedulerPart):
+class HostStatusChanged(SchedulerPart):
     """Is told when the status of a host has changed."""
 
     def on_host_status_changed(

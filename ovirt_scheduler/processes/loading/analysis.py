@@ -18,11 +18,10 @@ from typing import Callable, Optional
 
 from ovirt_scheduler.model.analysis import Analysis, FileFault, FoundDriver, FoundUnit
 from ovirt_scheduler.model.plugins import Candidate, Module, Source
-from ovirt_scheduler.model.text import NOT_IN_XML
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.loading import drivers as driver_analysis
 from ovirt_scheduler.processes.loading import engine_access, imports, python2
-from ovirt_scheduler.processes.loading.drivers import UNWRITABLE, Misdefined, description_of
+from ovirt_scheduler.processes.loading.drivers import Misdefined, description_of
 from ovirt_scheduler.processes.loading.modules import (
     VERSION_3,
     FolderFinder,
@@ -146,11 +145,7 @@ def _class_units(found: type, path: str) -> Iterator[FoundUnit]:
         if not isinstance(own, (staticmethod, classmethod)):
             arguments = ("self", *arguments)
         _check_signature(method, kind, arguments, line)
-        declared = getattr(found, "properties_validation", None) or ""
-        if not isinstance(declared, str):
-            raise Misdefined(line, f"properties_validation of {found.__name__} is not a string")
-        if NOT_IN_XML.search(declared):
-            raise Misdefined(line, f"properties_validation of {found.__name__} {UNWRITABLE}")
+        declared = driver_analysis.text_of(found, "properties_validation", line) or ""
         description = description_of(method, found)
         yield FoundUnit(found.__name__, kind, description, line, found.__name__, declared)
 

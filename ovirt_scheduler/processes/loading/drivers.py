@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Iterator, Mapping
 from typing import Callable, Optional
@@ -11,7 +12,7 @@ from ovirt_scheduler.model.drivers import INTERFACE_METHODS, INTERFACES
 from ovirt_scheduler.model.text import NOT_IN_XML, writable
 from ovirt_scheduler.plugin import interfaces
 
-UNWRITABLE = "has a character that XML cannot write; take it out, or write it as an escape"
+_UNWRITABLE = "has a character that XML cannot write; take it out, or write it as an escape"
 
 _SHOWN_DEFAULT = 40  # characters
 
@@ -36,6 +37,20 @@ def description_of(*described: object) -> str:
     return writable(next(filter(None, map(inspect.getdoc, described)), ""))
 
 
+def text_of(found: type, attribute: str, line: int) -> Optional[str]:
+    """What a class says by an attribute.
+
+    Raises:
+        Misdefined: it is no text, or cannot be written in XML.
+    """
+    value = getattr(found, attribute, None)
+    if value is not None and not isinstance(value, str):
+        raise Misdefined(line, f"{found.__name__}: {attribute} is not a string")
+    if value is not None and NOT_IN_XML.search(value):
+        raise Misdefined(line, f"{found.__name__}: {attribute} {_UNWRITABLE}")
+    return value
+
+
 def is_driver(found: type) -> bool:
     """Whether a class is a driver to be loaded; a name with ``_`` is a base for others."""
     return issubclass(found, interfaces.Driver) and not found.__name__.startswith("_")
@@ -54,21 +69,22 @@ def read(found: type, description: str, line_of: Callable[[str], int]) -> FoundD
     reader = _Reader(found, line_of)
     defined = reader.interfaces()
     methods = tuple(reader.methods(defined))
-    topic = reader.text("topic")
+    text = functools.partial(text_of, found, line=reader.line)
+    topic = text("topic")
     reader.check_whole(defined, topic, methods)
     return FoundDriver(
         class_name=found.__name__,
         line=reader.line,
         description=writable(inspect.cleandoc(found.__doc__)) if found.__doc__ else description,
-        name=reader.text("name") or found.__name__,
+        name=text("name") or found.__name__,
         topic=topic,
         interfaces=defined,
         methods=methods,
         policies=reader.policies(),
-        version=reader.text("version"),
-        written_for=reader.text("written_for"),
-        properties=reader.text("properties_validation") or "",
-        default_values=reader.text("default_values") or "",
+        version=text("version"),
+        written_for=text("written_for"),
+        properties=text("properties_validation") or "",
+        default_values=text("default_values") or "",
     )
 
 
@@ -77,17 +93,10 @@ class _Reader:
         self._class = found
         self._line_of = line_of
         self.line = line_of(found.__name__)
+        self._is_scheduler = issubclass(found, interfaces.SchedulerPart)
 
     def _wrong(self, message: str, line: Optional[int] = None) -> Misdefined:
         return Misdefined(line or self.line, f"{self._class.__name__}: {message}")
-
-    def text(self, attribute: str) -> Optional[str]:
-        value = getattr(self._class, attribute)
-        if value is not None and not isinstance(value, str):
-            raise self._wrong(f"{attribute} is not a string")
-        if value is not None and NOT_IN_XML.search(value):
-            raise self._wrong(f"{attribute} {UNWRITABLE}")
-        return value
 
     def policies(self) -> tuple[str, ...]:
         named = getattr(self._class, "policies", None)
@@ -111,10 +120,7 @@ class _Reader:
 
     def _of_a_scheduler(self, name: str) -> bool:
         """Whether a method's name is one of the interfaces', as it is in a scheduler."""
-        is_scheduler = any(
-            issubclass(self._class, getattr(interfaces, each)) for each in INTERFACES
-        )
-        return is_scheduler and name in INTERFACE_METHODS and hasattr(self._class, name)
+        return self._is_scheduler and name in INTERFACE_METHODS and hasattr(self._class, name)
 
     def _inherits_from_us(self, name: str) -> bool:
         definer = next(each for each in self._class.__mro__ if name in vars(each))
@@ -139,15 +145,11 @@ class _Reader:
         function = own.__func__ if isinstance(own, (classmethod, staticmethod)) else own
         return inspect.isroutine(function) and callable(function)
 
-    def _function(self, name: str) -> Callable[..., object]:
-        function: Callable[..., object] = getattr(self._class, name)
-        if inspect.iscoroutinefunction(inspect.unwrap(function)):
-            raise self._wrong(f"{name} is async; take the async away", self._line(name))
-        return function
-
     def _parameters(self, name: str) -> list[inspect.Parameter]:
         """Those of a method, without the object that it is called on."""
-        function = self._function(name)
+        function = getattr(self._class, name)
+        if inspect.iscoroutinefunction(inspect.unwrap(function)):
+            raise self._wrong(f"{name} is async; take the async away", self._line(name))
         try:
             found = list(inspect.signature(function).parameters.values())
         except ValueError:  # a built-in that does not tell
@@ -167,7 +169,8 @@ class _Reader:
         required = tuple(each for each in parameters if each != "properties")
         optional = tuple(each for each in parameters if each == "properties")
         shown = ", ".join((*required, *(f"{each}={{}}" for each in optional)))
-        return PublishedMethod(name, self._help(name), f"({shown})", required, optional)
+        shown_help = description_of(getattr(self._class, name))
+        return PublishedMethod(name, shown_help, f"({shown})", required, optional)
 
     def _own_method(self, name: str) -> PublishedMethod:
         required, optional, shown = [], [], []
@@ -183,12 +186,10 @@ class _Reader:
             else:
                 optional.append(each.name)
                 shown.append(f"{each.name}={_shown(each.default)}")
+        shown_help = description_of(getattr(self._class, name))
         return PublishedMethod(
-            name, self._help(name), f"({', '.join(shown)})", tuple(required), tuple(optional)
+            name, shown_help, f"({', '.join(shown)})", tuple(required), tuple(optional)
         )
-
-    def _help(self, name: str) -> str:
-        return description_of(getattr(self._class, name))
 
     def _line(self, name: str) -> int:
         return self._line_of(f"{self._class.__name__}.{name}")

@@ -50,7 +50,7 @@ def test_what_xml_cannot_write_is_replaced_in_a_description(analyse):
         (
             "class Old:\n    properties_validation = 'a=\\ud83d'\n    do_filter = max\n",
             1,
-            "properties_validation of Old",
+            "Old: properties_validation",
         ),
         (
             "from ovirt_scheduler.plugin import Driver as D\nclass New(D): topic, go = '\\ud83d', lambda self: 1\n",

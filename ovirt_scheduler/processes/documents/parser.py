@@ -22,7 +22,6 @@ from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import LONGEST_ID, Document
 from ovirt_scheduler.processes.documents.packing import State
 from ovirt_scheduler.processes.documents.tables import WRONG_VALUE, Field, Table, Tables
-from ovirt_scheduler.processes.documents.version3_detection import is_sign
 
 
 @dataclass(frozen=True)
@@ -71,6 +70,17 @@ _HARMLESS_DECLARATION = re.compile(rb"<\?xml[^>]*encoding\s*=\s*[\"']utf-8[\"']"
 
 # What a collection of version 3 may hold beside its members.
 _BESIDE_MEMBERS = frozenset({"actions", "active", "link", "size", "total"})
+
+# Signs of version 3, which only ``version3`` is sure of: other attributes than version 4 has, and
+# these elements where it has none of that name. A word that was spelled otherwise is no sign, as
+# no document of version 3 has only that.
+_ATTRIBUTES_OF_VERSION_4 = frozenset({"href", "id", "rel"})
+_ELEMENTS_OF_VERSION_3 = frozenset(
+    {
+        *("state", "storage_manager", "selinux", "vmpool", "guest_info", "timezone", "disks"),
+        "host",  # in a <placement_policy>
+    }
+)
 
 _Refuse = Callable[[str], NoReturn]
 
@@ -202,7 +212,7 @@ class _Walk:
     @property
     def states(self) -> Optional[list[State]]:
         """What the document came to; None where that is not certain."""
-        return self._states if self._certain and not self.members.with_others else None
+        return self._states if self._certain else None
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         """Take in the start of an element."""
@@ -278,11 +288,18 @@ class _Walk:
                 members.hold(name)
         elif level == 0:
             level, field = members.start(name, attributes)
+            # Beside its members a collection of version 4 holds nothing.
+            self._certain = self._certain and (level < 0 or field is not None)
         elif level > _MOST_LEVELS:
             members.refuse(f"more than {_MOST_LEVELS} levels of elements")
         if len(attributes) > _MOST_ATTRIBUTES:
             members.refuse(f"<{short(name)}> has more than {_MOST_ATTRIBUTES} attributes")
-        self._certain = self._certain and not is_sign(name, attributes, field is not None)
+        self._certain = (
+            self._certain
+            and _ATTRIBUTES_OF_VERSION_4.issuperset(attributes)
+            and not (name == "cpu" and "id" in attributes)
+            and (field is not None or name not in _ELEMENTS_OF_VERSION_3)
+        )
         if value is None and field is not None and field.is_value:
             self._value = field
             self.texts.clear()
@@ -349,7 +366,6 @@ class _Members:
     """The hosts or VMs of a document: the right ones, each with an id of its own."""
 
     def __init__(self, kind: Kind, table: Table, refuse: _Refuse):
-        self.with_others = False  # the collection holds what version 4 keeps out of it
         self._kind = kind
         self._member = Field("", table=table)
         self._known = table.fields
@@ -377,9 +393,7 @@ class _Members:
         if not self._in_collection and name == kind.many:
             self._in_collection = True
             return -1, None
-        if self._in_collection and name in _BESIDE_MEMBERS:
-            self.with_others = True
-        else:
+        if not self._in_collection or name not in _BESIDE_MEMBERS:
             expected = f"<{kind.one}>" if self._in_collection else f"<{kind.many}> or <{kind.one}>"
             self.refuse(f"expected {expected}, found <{short(name)}>")
         return 0, None

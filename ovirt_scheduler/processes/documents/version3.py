@@ -12,7 +12,15 @@ from typing import Any, Callable
 
 from lxml import etree
 
-from ovirt_scheduler.processes.documents.version3_detection import ATTRIBUTES
+# What version 3 writes as an attribute and version 4 as an element of the same name.
+_ATTRIBUTES = frozenset(
+    {
+        *("major", "minor", "build", "revision", "full_version"),  # every kind of version
+        *("sockets", "cores", "threads", "index", "socket", "vcpu", "cpu_set", "mode"),  # CPU
+        *("type", "name", "value", "regexp", "enabled", "percent"),
+        *("address", "netmask", "gateway"),
+    }
+)
 
 _Change = Callable[[Any], None]  # what is to be done to an lxml element
 _Difference = tuple[etree.XPath, _Change]
@@ -126,7 +134,7 @@ def _statistic(element: Any) -> None:
 
 
 def _attributes(element: Any) -> None:
-    for name in sorted(ATTRIBUTES.intersection(element.attrib)):
+    for name in sorted(_ATTRIBUTES.intersection(element.attrib)):
         child = etree.Element(name)
         child.text = element.attrib.pop(name)
         element.insert(0, child)
@@ -147,7 +155,7 @@ def _at(where: str, change: _Change) -> _Difference:
     return etree.XPath(where), change
 
 
-_ANY_ATTRIBUTE = " or ".join(f"@{name}" for name in sorted(ATTRIBUTES))
+_ANY_ATTRIBUTE = " or ".join(f"@{name}" for name in sorted(_ATTRIBUTES))
 _WITH_CAPITALS = "[not(*)][translate(., 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', '') != string(.)]"
 
 # In this order: the attributes that become plain elements come after those that do not.

@@ -14,14 +14,14 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from types import ModuleType
-from typing import Callable, Optional
+from typing import Optional
 
 from ovirt_scheduler.model.analysis import Analysis, FileFault, FoundDriver, FoundUnit
 from ovirt_scheduler.model.plugins import Candidate, Module, Source
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.loading import drivers as driver_analysis
 from ovirt_scheduler.processes.loading import engine_access, imports, python2
-from ovirt_scheduler.processes.loading.drivers import Misdefined, description_of
+from ovirt_scheduler.processes.loading.drivers import Misdefined, description_of, line_of
 from ovirt_scheduler.processes.loading.modules import (
     VERSION_3,
     FolderFinder,
@@ -55,7 +55,7 @@ def analyse(candidate: Candidate) -> Analysis:
     try:
         module = __import__(source.name)
         units = tuple(_units(module, source))
-        drivers = tuple(_drivers(module, _lines_of(tree)))
+        drivers = tuple(_drivers(module, tree, source))
         modules = tuple(_compiled(candidate, finder))
         wants_statistics = engine_access.wants_statistics(module, modules)
     except Misdefined as wrong:
@@ -100,7 +100,7 @@ def _units(module: ModuleType, source: Source) -> Iterator[FoundUnit]:
         function = getattr(module, kind.function, None)
         if function is None:
             continue
-        line = _line(function, source.path)
+        line = line_of(function, source.path)
         _check_signature(function, kind, kind.parameters, line)
         description = description_of(function, module)
         yield FoundUnit(source.name, kind, description, line)
@@ -115,22 +115,12 @@ def _classes(module: ModuleType) -> Iterator[type]:
             yield found
 
 
-def _drivers(module: ModuleType, line_of: Callable[[str], int]) -> Iterator[FoundDriver]:
+def _drivers(module: ModuleType, tree: ast.Module, source: Source) -> Iterator[FoundDriver]:
+    lines = {node.name: node.lineno for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
     for found in _classes(module):
         if driver_analysis.is_driver(found):
-            yield driver_analysis.read(found, description_of(module), line_of)
-
-
-def _lines_of(tree: ast.Module) -> Callable[[str], int]:
-    """Gives the line of ``Class`` and of ``Class.method``; of the class where it inherits one."""
-    lines: dict[str, int] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef):
-            lines[node.name] = node.lineno
-            for inner in node.body:
-                if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                    lines[f"{node.name}.{inner.name}"] = inner.lineno
-    return lambda name: lines.get(name) or lines.get(name.partition(".")[0], 1)
+            line = lines.get(found.__name__, 1)
+            yield driver_analysis.read(found, description_of(module), source.path, line)
 
 
 def _class_units(found: type, path: str) -> Iterator[FoundUnit]:
@@ -139,7 +129,7 @@ def _class_units(found: type, path: str) -> Iterator[FoundUnit]:
         method = getattr(found, kind.function, None)
         if method is None:
             continue
-        line = _line(method, path)
+        line = line_of(method, path)
         own = inspect.getattr_static(found, kind.function)
         arguments = tuple(_IN_A_CLASS[each] for each in kind.parameters)
         if not isinstance(own, (staticmethod, classmethod)):
@@ -167,12 +157,6 @@ def _check_signature(function: object, kind: Kind, arguments: Sequence[str], lin
         ) from None
     except ValueError:  # a built-in that does not tell its signature
         return
-
-
-def _line(function: object, path: str) -> int:
-    """Where the file defines a function; its first line where it comes from elsewhere."""
-    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
-    return code.co_firstlineno if code is not None and code.co_filename == path else 1
 
 
 def _compiled(candidate: Candidate, finder: FolderFinder) -> Iterator[Module]:

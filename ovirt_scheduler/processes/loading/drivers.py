@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Iterator, Mapping
-from typing import Callable, Optional
+from typing import Optional
 
 from ovirt_scheduler.model.analysis import FoundDriver, PublishedMethod
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, INTERFACES
@@ -56,25 +56,32 @@ def is_driver(found: type) -> bool:
     return issubclass(found, interfaces.Driver) and not found.__name__.startswith("_")
 
 
-def read(found: type, description: str, line_of: Callable[[str], int]) -> FoundDriver:
+def line_of(function: object, path: str, otherwise: int = 1) -> int:
+    """Where a file defines a function; another line where it comes from elsewhere."""
+    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    return code.co_firstlineno if code is not None and code.co_filename == path else otherwise
+
+
+def read(found: type, description: str, path: str, line: int) -> FoundDriver:
     """Read a driver's class: its name, topic, interfaces, methods and properties.
 
     Args:
         description: where the class has no docstring of its own.
-        line_of: the line of a class or a method, ``Class`` or ``Class.method``.
+        path: the plugin's file.
+        line: of the class.
 
     Raises:
         Misdefined: it cannot be loaded like this.
     """
-    reader = _Reader(found, line_of)
+    reader = _Reader(found, path, line)
     defined = reader.interfaces()
     methods = tuple(reader.methods(defined))
-    text = functools.partial(text_of, found, line=reader.line)
+    text = functools.partial(text_of, found, line=line)
     topic = text("topic")
     reader.check_whole(defined, topic, methods)
     return FoundDriver(
         class_name=found.__name__,
-        line=reader.line,
+        line=line,
         description=writable(inspect.cleandoc(found.__doc__)) if found.__doc__ else description,
         name=text("name") or found.__name__,
         topic=topic,
@@ -89,14 +96,14 @@ def read(found: type, description: str, line_of: Callable[[str], int]) -> FoundD
 
 
 class _Reader:
-    def __init__(self, found: type, line_of: Callable[[str], int]) -> None:
+    def __init__(self, found: type, path: str, line: int) -> None:
         self._class = found
-        self._line_of = line_of
-        self.line = line_of(found.__name__)
+        self._path = path
+        self._own_line = line
         self._is_scheduler = issubclass(found, interfaces.SchedulerPart)
 
     def _wrong(self, message: str, line: Optional[int] = None) -> Misdefined:
-        return Misdefined(line or self.line, f"{self._class.__name__}: {message}")
+        return Misdefined(line or self._own_line, f"{self._class.__name__}: {message}")
 
     def policies(self) -> tuple[str, ...]:
         named = getattr(self._class, "policies", None)
@@ -192,7 +199,7 @@ class _Reader:
         )
 
     def _line(self, name: str) -> int:
-        return self._line_of(f"{self._class.__name__}.{name}")
+        return line_of(getattr(self._class, name), self._path, self._own_line)
 
     def check_whole(
         self, defined: tuple[str, ...], topic: Optional[str], methods: tuple[PublishedMethod, ...]

@@ -238,6 +238,10 @@ class History:
         Raises:
             OSError, sqlite3.Error: they cannot be opened.
         """
+        if self._tables is not None and self._tables.is_gone():
+            self._tables.close()
+            self._tables, self._retry_at = None, 0.0
+            _log.warning("the history begins anew: its file was deleted or replaced")
         if self._tables is None and time.monotonic() >= self._retry_at:
             self._retry_at = time.monotonic() + _TRY_AGAIN
             try:

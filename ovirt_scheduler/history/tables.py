@@ -16,7 +16,7 @@ from ovirt_scheduler.history.recording import Inputs, Made, Pieces, Split
 from ovirt_scheduler.history.schema import Named, Row
 from ovirt_scheduler.model.requests import Document
 
-_BUSY = 1.0  # seconds to wait for another program that writes
+_BUSY = 5.0  # seconds to wait for another program that writes
 _OLDEST = 0.05  # of all decisions that go at once where there are too many
 _ALIKE = 6  # bytes, by which elements of a kind begin: <host, <vm
 _MOST_KNOWN = 50_000  # rows whose numbers are remembered
@@ -43,6 +43,7 @@ class Tables:
         self._db = sqlite3.connect(
             str(path), timeout=_BUSY, isolation_level=None, check_same_thread=False
         )
+        self._path, self._file = path, path.stat()
         self._split = split
         # What is recorded has no passwords. Keys are of the whole documents: that nobody can try
         # passwords against them they are this process's own, and are written nowhere.
@@ -69,6 +70,16 @@ class Tables:
             self._db.executescript(
                 f"BEGIN; {schema.TABLES} PRAGMA user_version = {schema.VERSION}; COMMIT;"
             )
+
+    def is_gone(self) -> bool:
+        """Whether the file was deleted, or another one stands in its place.
+
+        SQLite does not see it: it would go on with a file that nobody finds any more.
+        """
+        try:
+            return not os.path.samestat(self._path.stat(), self._file)
+        except FileNotFoundError:
+            return True
 
     def close(self) -> None:
         """Close the database; nothing is read or written after this."""

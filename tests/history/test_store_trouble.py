@@ -246,6 +246,23 @@ def test_a_damaged_file_that_cannot_be_set_aside_is_told_once(
     assert [(tmp_path / name).read_text() for name in aside] == aside
 
 
+def test_a_history_that_is_deleted_meanwhile_begins_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    """Else the next decisions would go into a file that nobody finds."""
+    path = tmp_path / store.FILE
+    history = History(path)
+    history.start()
+    history.put(made(1, time.time()))
+    wait_until(lambda: Reader(path, LONG).decisions(Query()))
+    for each in tmp_path.iterdir():
+        each.unlink()
+    history.put(made(2, time.time()))
+    wait_until(lambda: Reader(path, LONG).decisions(Query(vm="vm 2")))
+    history.close(LONG)
+    assert caplog.messages == ["the history begins anew: its file was deleted or replaced"]
+
+
 def test_a_history_of_another_version_is_set_aside_whole(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):

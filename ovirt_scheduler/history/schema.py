@@ -20,10 +20,9 @@ import re
 import sqlite3
 import time
 import zlib
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any, Callable, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 from ovirt_scheduler.history import explanation, ranking
 from ovirt_scheduler.history.record import REMOVED, Record, entity
@@ -46,7 +45,8 @@ CREATE TABLE unit_set_members (
 CREATE TABLE decisions (
     number INTEGER PRIMARY KEY, id INTEGER NOT NULL, time INTEGER NOT NULL, method TEXT NOT NULL,
     vm INTEGER, cluster TEXT, host_set INTEGER NOT NULL, unit_set INTEGER NOT NULL,
-    milliseconds REAL NOT NULL, summary TEXT NOT NULL, is_bad INTEGER NOT NULL, failures TEXT,
+    milliseconds REAL NOT NULL, summary TEXT NOT NULL, is_bad INTEGER NOT NULL,
+    failures TEXT NOT NULL,
     size INTEGER NOT NULL, body BLOB NOT NULL);  -- last, as what is behind it is read slowly
 CREATE INDEX decisions_by_id ON decisions (id);
 CREATE INDEX decisions_by_cluster ON decisions (cluster, number) WHERE cluster IS NOT NULL;
@@ -83,12 +83,13 @@ class OtherVersion(sqlite3.DatabaseError):
 
 Named = tuple[str, str]  # an id, and a name; the name is empty where it is not known
 
-# A unit's members that its set has, in the set's order; the others are in the body.
-_OF_SET = ("name", "kind", "factor", "checksum", "mode", "outcome")
+# A unit's members that the body has; its set has the others.
 _OF_CALL = ("milliseconds", "message", "notes")
 _LETTERS = {"passed": "p", "removed": "r", "failed": "f", "never asked": "n"}
 _WORDS = {letter: word for word, letter in _LETTERS.items()}
 _COLUMNS = ("id", "time", "milliseconds", "method", "vm", "hosts", "units")
+_OF_FEW = ("held", "reason")  # of a verdict or a cost
+_FOLLOWS = "follows"  # in place of an answer that totals or verdicts tell
 
 
 class Row(NamedTuple):
@@ -105,7 +106,7 @@ class Row(NamedTuple):
     milliseconds: float
     summary: str
     is_bad: bool
-    failures: Optional[str]  # JSON: each unit that failed, and its message; None: none failed
+    failures: str  # JSON: each unit that failed, and its message
     size: int
     body: bytes
 
@@ -136,14 +137,15 @@ def written(moment: float) -> str:
 def pack(record: Record) -> Row:
     """A record as it is written; its ``time`` is in seconds since 1970."""
     vm = _named(record["vm"]) if "vm" in record else None
-    hosts, units = record["hosts"], record["units"]
-    body: dict[str, Any] = {name: record[name] for name in record if name not in _COLUMNS}
+    hosts, units, answer = record["hosts"], record["units"], record.get("answer")
+    body = {name: each for name, each in record.items() if name not in _COLUMNS}
     body["units"] = [{name: unit[name] for name in _OF_CALL if name in unit} for unit in units]
     body["hosts"] = _packed_hosts(hosts)
-    if "answer" in body:
-        body["answer"] = _packed_answer(record)
+    if isinstance(answer, list):
+        places = {host["id"]: place for place, host in enumerate(hosts)}
+        follows = answer == _following(hosts)
+        body["answer"] = _FOLLOWS if follows else [places.get(each, each) for each in answer]
     text = as_json(body).encode()
-    answer = record.get("answer")
     migrated = answer if isinstance(answer, dict) and "vm" not in answer else {}
     vms = dict.fromkeys(((vm,) if vm else ()) + tuple((each, "") for each in migrated))
     summary = explanation.summary(record)
@@ -155,11 +157,11 @@ def pack(record: Record) -> Row:
         tuple(vms),
         record.get("cluster"),
         tuple(map(_named, hosts)),
-        as_json([[unit.get(name) for name in _OF_SET] for unit in units]),
+        as_json([{key: unit[key] for key in unit if key not in _OF_CALL} for unit in units]),
         record["milliseconds"],
         summary["summary"],
         summary["is_bad"],
-        as_json(summary["failures"]) if summary["failures"] else None,
+        as_json(summary["failures"]),
         len(text),
         zlib.compress(text, 6),
     )
@@ -172,31 +174,24 @@ def unpack(row: sqlite3.Row, hosts: Sequence[Named]) -> Record:
         row: of ``decisions``, with ``units`` of its set, ``vm_id`` and ``vm_name``.
         hosts: of its set.
     """
-    record = _begun(row)
-    inside: dict[str, Any] = json.loads(zlib.decompress(row["body"]))
-    calls, of_hosts = inside.pop("units"), inside.pop("hosts")
-    answer = inside.pop("answer", None)
-    record.update(inside)
-    record["units"] = [
-        {**{key: value for key, value in zip(_OF_SET, one) if value is not None}, **call}
-        for one, call in zip(json.loads(row["units"]), calls)
-    ]
-    record["hosts"] = [entity(*host) for host in hosts]
+    body: Record = json.loads(zlib.decompress(row["body"]))
+    calls, of_hosts = body.pop("units"), body.pop("hosts")
+    record = {**_begun(row), **body}
+    record["units"] = [{**unit, **call} for unit, call in zip(json.loads(row["units"]), calls)]
+    record["hosts"] = told = [entity(*host) for host in hosts]
     _unpack_hosts(record, of_hosts)
-    if answer is not None:
-        record["answer"] = _unpacked_answer(answer, record)
+    answer = record.get("answer")
+    if answer == _FOLLOWS:
+        record["answer"] = _following(told)
+    elif isinstance(answer, list):
+        record["answer"] = [told[each]["id"] if type(each) is int else each for each in answer]
     return record
 
 
 def unpack_summary(row: sqlite3.Row) -> Record:
     """What a list shows of a decision: as ``explanation.summary`` gives it."""
-    failures = json.loads(row["failures"] or "[]")
-    return {
-        **_begun(row),
-        "summary": row["summary"],
-        "is_bad": bool(row["is_bad"]),
-        "failures": failures,
-    }
+    more = {"summary": row["summary"], "is_bad": bool(row["is_bad"])}
+    return {**_begun(row), **more, "failures": json.loads(row["failures"])}
 
 
 def _begun(row: sqlite3.Row) -> Record:
@@ -208,10 +203,9 @@ def _begun(row: sqlite3.Row) -> Record:
     return record
 
 
-def members(units: str) -> Iterator[tuple[str, str]]:
+def members(units: str) -> set[tuple[str, str]]:
     """Each unit of a set, with how its call ended."""
-    for name, *_, outcome in json.loads(units):
-        yield name, outcome
+    return {(unit["name"], unit["outcome"]) for unit in json.loads(units)}
 
 
 def as_json(value: object) -> str:
@@ -223,97 +217,58 @@ def _named(entity: Record) -> Named:
     return entity.get("id", ""), entity.get("name", "")
 
 
-def _packed_hosts(hosts: Sequence[Record]) -> dict[str, Any]:
-    """By unit in place of by host, which repeats less.
+def _packed_hosts(hosts: Sequence[Record]) -> dict[str, dict[str, Record]]:
+    """``verdicts`` and ``costs`` by unit in place of by host, which repeats less.
 
-    ``verdicts``: a letter for each host, or a blank; ``costs``: a number, or null. Beside them what
-    few hosts have, by the host's place: ``verdict_reasons``, ``cost_reasons`` and ``held``.
+    Of a unit, ``said`` has for each host a verdict's letter, or a cost, or a blank or null; beside
+    it is what few hosts have, by the host's place: ``reason`` and ``held``.
     """
-    verdicts: dict[str, list[str]] = defaultdict(lambda: [" "] * len(hosts))
-    costs: dict[str, list[Optional[int]]] = defaultdict(lambda: [None] * len(hosts))
-    few: dict[str, dict[str, dict[str, Any]]] = {
-        name: defaultdict(dict) for name in ("verdict_reasons", "cost_reasons", "held")
-    }
+    packed: dict[str, dict[str, Record]] = {"verdicts": {}, "costs": {}}
     for place, host in enumerate(hosts):
-        for verdict in host.get("verdicts", ()):
-            unit = verdict["unit"]
-            verdicts[unit][place] = _LETTERS[verdict["verdict"]]
-            if "reason" in verdict:
-                few["verdict_reasons"][unit][str(place)] = verdict["reason"]
-        for cost in host.get("costs", ()):
-            unit = cost["unit"]
-            costs[unit][place] = cost["cost"]
-            if "reason" in cost:
-                few["cost_reasons"][unit][str(place)] = cost["reason"]
-            if "held" in cost:
-                few["held"][unit][str(place)] = cost["held"]
-    letters = {unit: "".join(of_hosts) for unit, of_hosts in verdicts.items()}
-    packed = {"verdicts": letters, "costs": costs, **few}
-    return {name: each for name, each in packed.items() if each}
+        for part, units in packed.items():
+            for entry in host.get(part, ()):
+                unit = units.get(entry["unit"])
+                if unit is None:
+                    unit = units[entry["unit"]] = {"said": [None] * len(hosts)}
+                unit["said"][place] = (
+                    entry["cost"] if "cost" in entry else _LETTERS[entry["verdict"]]
+                )
+                for name in _OF_FEW:
+                    if name in entry:
+                        unit.setdefault(name, {})[str(place)] = entry[name]
+    for unit in packed["verdicts"].values():
+        unit["said"] = "".join(letter or " " for letter in unit["said"])
+    return packed
 
 
-def _unpack_hosts(record: Record, packed: dict[str, Any]) -> None:
+def _unpack_hosts(record: Record, packed: dict[str, dict[str, Record]]) -> None:
     hosts = record["hosts"]
     factors = {unit["name"]: unit["factor"] for unit in record["units"] if "factor" in unit}
-    for unit, letters in packed.get("verdicts", {}).items():
-        reasons = packed.get("verdict_reasons", {}).get(unit, {})
-        for place, (host, letter) in enumerate(zip(hosts, letters)):
-            if letter != " ":
-                verdict = {"unit": unit, "verdict": _WORDS[letter]}
-                if str(place) in reasons:
-                    verdict["reason"] = reasons[str(place)]
-                host.setdefault("verdicts", []).append(verdict)
-    for unit, costs in packed.get("costs", {}).items():
-        reasons = packed.get("cost_reasons", {}).get(unit, {})
-        held = packed.get("held", {}).get(unit, {})
-        for place, (host, cost) in enumerate(zip(hosts, costs)):
-            if cost is not None:
-                key, factor = str(place), factors[unit]
-                weighted = factor * held.get(key, cost)
-                entry = {"unit": unit, "cost": cost, "factor": factor, "weighted": weighted}
+    for part, units in packed.items():
+        for name, unit in units.items():
+            held, reasons = unit.get("held", {}), unit.get("reason", {})
+            for place, (host, said) in enumerate(zip(hosts, unit["said"])):
+                if said in (None, " "):
+                    continue
+                key, entry = str(place), {"unit": name}
+                if part == "verdicts":
+                    entry["verdict"] = _WORDS[said]
+                else:
+                    weighted = factors[name] * held.get(key, said)
+                    entry.update(cost=said, factor=factors[name], weighted=weighted)
                 if key in held:
                     entry["held"] = held[key]
                 if key in reasons:
                     entry["reason"] = reasons[key]
-                host.setdefault("costs", []).append(entry)
+                host.setdefault(part, []).append(entry)
     ranking.put_totals(record)
 
 
-def _packed_answer(record: Record) -> Any:
-    """Ids as the places of their hosts; a word where it follows from verdicts or totals."""
-    answer = record["answer"]
-    if not isinstance(answer, list):
-        return answer
-    for word, derived in _DERIVED.items():
-        if answer == derived(record):
-            return word
-    place_of = {host["id"]: place for place, host in enumerate(record["hosts"])}
-    return [place_of.get(each, each) for each in answer]
-
-
-def _unpacked_answer(answer: Any, record: Record) -> Any:
-    if isinstance(answer, str) and answer in _DERIVED:
-        return _DERIVED[answer](record)
-    if isinstance(answer, list):
-        hosts = record["hosts"]
-        return [hosts[each]["id"] if isinstance(each, int) else each for each in answer]
-    return answer
-
-
-def _left(record: Record) -> list[str]:
-    """The hosts that no filter removed."""
+def _following(hosts: Sequence[Record]) -> list[str]:
+    """The hosts with a rank, the best first; where there is none, those that no filter removed."""
+    ranked = sorted((host for host in hosts if "rank" in host), key=itemgetter("rank"))
     return [
         host["id"]
-        for host in record["hosts"]
+        for host in ranked or hosts
         if all(verdict["verdict"] != REMOVED for verdict in host.get("verdicts", ()))
     ]
-
-
-def _ranked(record: Record) -> list[str]:
-    """The hosts with a rank, the best first."""
-    ranked = (host for host in record["hosts"] if "rank" in host)
-    return [host["id"] for host in sorted(ranked, key=itemgetter("rank"))]
-
-
-# Answers that follow from what else is there, by the word that is kept in their place.
-_DERIVED: dict[str, Callable[[Record], list[str]]] = {"left": _left, "ranked": _ranked}

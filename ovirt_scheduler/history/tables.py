@@ -220,7 +220,7 @@ class Tables:
         if is_new:
             self._db.executemany(
                 "INSERT OR IGNORE INTO unit_set_members VALUES (?, ?, ?)",
-                [(unit, outcome, number) for unit, outcome in schema.members(units)],
+                [(*member, number) for member in schema.members(units)],
             )
         return number
 

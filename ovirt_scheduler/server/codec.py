@@ -47,7 +47,7 @@ def decode_call(body: bytes) -> tuple[str, tuple[object, ...]]:
         NotXmlRpc: for every other document; the text says line and column (contract 1.5).
     """
     if b"&#" in body:
-        body = _with_pairs_joined(body)
+        body = _SURROGATE_PAIRS.sub(_joined, body)
     parser = expat.ParserCreate()
     reader = _CallReader(parser, len(body))
     try:
@@ -83,19 +83,14 @@ _SURROGATE_PAIRS = re.compile(
 )
 
 
-def _with_pairs_joined(body: bytes) -> bytes:
+def _joined(found: re.Match[bytes]) -> bytes:
     """One reference for two, as long as these were: places in messages stay true."""
-    joined = None
-    for found in _SURROGATE_PAIRS.finditer(body):
-        high, high_hex, low, low_hex = found.groups()
-        if not (high or high_hex):
-            continue
-        pair = int(high or high_hex, 10 if high else 16), int(low or low_hex, 10 if low else 16)
-        character = 0x10000 + (pair[0] - 0xD800) * 0x400 + (pair[1] - 0xDC00)
-        start, end = found.span()
-        joined = bytearray(body) if joined is None else joined
-        joined[start:end] = b"&#%0*d;" % (end - start - 3, character)
-    return body if joined is None else bytes(joined)
+    high, high_hex, low, low_hex = found.groups()
+    if not (high or high_hex):
+        return found.group()
+    pair = int(high or high_hex, 10 if high else 16), int(low or low_hex, 10 if low else 16)
+    character = 0x10000 + (pair[0] - 0xD800) * 0x400 + (pair[1] - 0xDC00)
+    return b"&#%0*d;" % (len(found.group()) - 3, character)
 
 
 def encode_answer(value: object) -> bytes:
@@ -122,51 +117,45 @@ def _to_bytes(document: str) -> bytes:
     return writable(document).replace("\r", "&#13;").encode()
 
 
-def _integer(text: str) -> int:
-    # Longer ones fit no integer type; past 4300 digits Python refuses to write them out again.
-    if not re.fullmatch("[+-]?[0-9]{1,19}", text.strip()):
-        raise ValueError(text)
-    return int(text)
+def _if_like(pattern: str, read: Callable[[str], object]) -> Callable[[str], object]:
+    """``read`` for texts that match as a whole; the others are a ValueError."""
+    matches = re.compile(pattern).fullmatch
+
+    def read_match(text: str) -> object:
+        if not matches(text):
+            raise ValueError(text)
+        return read(text)
+
+    return read_match
 
 
 def _finite(text: str) -> float:
     number = float(text)
-    if "_" in text or not math.isfinite(number):
+    if not math.isfinite(number):
         raise ValueError(text)
     return number
-
-
-def _boolean(text: str) -> bool:
-    if text not in ("0", "1"):
-        raise ValueError(text)
-    return text == "1"
 
 
 def _time(text: str) -> datetime.datetime:
     return datetime.datetime.strptime(text, "%Y%m%dT%H:%M:%S")  # noqa: DTZ007  XML-RPC has no zone
 
 
-def _base64(text: str) -> bytes:
-    # No two parts of the pattern match the same text: it fails in linear time.
-    if not re.fullmatch(r"[A-Za-z0-9+/\s]*(=\s*){0,2}", text):
-        raise ValueError(text)
-    return base64.decodebytes(text.encode("ascii"))
-
-
-def _nothing(text: str) -> None:
-    if text and not text.isspace():
-        raise ValueError(text)
-
+# Longer ones fit no integer type; past 4300 digits Python refuses to write them out again.
+_integer = _if_like(r"\s*[+-]?[0-9]{1,19}\s*", int)
+# No two parts of the pattern match the same text: it fails in linear time.
+_base64 = _if_like(
+    r"[A-Za-z0-9+/\s]*(=\s*){0,2}", lambda text: base64.decodebytes(text.encode("ascii"))
+)
 
 # Apache's bigdecimal is not among them: 1e999999999 is a short text and an endless integer.
 _SCALARS: dict[str, Callable[[str], object]] = {
     **dict.fromkeys(("int", "i1", "i2", "i4", "i8", "biginteger"), _integer),
-    **dict.fromkeys(("double", "float"), _finite),
-    "boolean": _boolean,
+    **dict.fromkeys(("double", "float"), _if_like("[^_]*", _finite)),
+    "boolean": _if_like("[01]", "1".__eq__),
     "dateTime.iso8601": _time,
     "string": str,
     "base64": _base64,
-    "nil": _nothing,
+    "nil": _if_like(r"\s*", lambda _: None),
 }
 # A value without a type is a string.
 _TEXTS: dict[str, Callable[[str], object]] = {**_SCALARS, "value": str}

@@ -50,7 +50,6 @@ def test_get_and_head_read_and_nothing_else(daemon):
     got, head = (get(daemon.url, "/style.css", method=method) for method in ("GET", "HEAD"))
     assert (got.status, head.status, head.body) == (200, 200, "")
     assert head.headers["content-length"] == str(len(got.body.encode()))
-    assert head.headers["etag"] == got.headers["etag"]
     for method in ("POST", "PUT", "DELETE", "OPTIONS"):
         refused = get(daemon.url, "/status", method=method)
         assert (refused.status, refused.headers["allow"]) == (405, "GET, HEAD")
@@ -71,19 +70,15 @@ def test_another_sites_name_reads_nothing(daemon):
 
 
 def test_one_connection_reads_several_pages(daemon):
-    """With 304 for what has not changed, which has no body; then a call is still taken."""
+    """One that is not there does not end it."""
     where = urlsplit(daemon.url)
     connection = http.client.HTTPConnection(where.hostname, where.port, timeout=30)
-    connection.request("GET", "/style.css")
-    answer = connection.getresponse()
-    answer.read()
-    connection.request("GET", "/style.css", headers={"If-None-Match": answer.headers["ETag"]})
-    again = connection.getresponse()
-    assert (again.status, again.read()) == (304, b"")
-    connection.request("GET", "/nothing/here")
-    assert connection.getresponse().status == 404
+    for path, status in (("/style.css", 200), ("/units/Nobody", 404), ("/status", 200)):
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        answer.read()
+        assert (answer.status, answer.headers["Connection"]) == (status, None)
     connection.close()
-    assert get(daemon.url, "/units/Nobody").status == 404
 
 
 def test_an_old_client_that_asks_to_keep_the_connection_is_told_that_it_is_kept(daemon):

@@ -39,8 +39,6 @@ _SHOWN = 200  # characters of a text that may be the caller's own
 _BUFFER = 65536  # bytes in each direction of a connection
 _COMPRESSED = 16384  # bytes from which an answer is worth compressing
 
-_TOLD = frozenset((403, 421, 500, 503))  # answers to a GET that are worth a line in the log
-
 _PATHS: Mapping[str, Optional[AnswerForm]] = {  # None: what the settings say (contract 1.3)
     "/design": AnswerForm.DESIGN,
     "/engine": AnswerForm.ENGINE,
@@ -155,50 +153,49 @@ class ConnectionHandler:
             self._goes_on = False
 
     def _refuse(self, status: HTTPStatus, text: str) -> None:
-        """Refuse the request in plain text, log it, and close the connection."""
-        text = text[:_SHOWN]
-        logger.info(
-            "request %(request)s %(target)s, %(peer)s: %(outcome)s, %(reason)s",
-            {
-                "request": self._request_id,
-                "target": Name(self._target()),
-                "peer": self._peer,
-                "outcome": f"HTTP {status:d}",
-                "reason": text,
-            },
-        )
+        """Refuse the request in plain text, and close the connection."""
         self._goes_on = False
-        allowed = "GET, HEAD" if is_page(self._first.path) else "POST"
-        allow = [f"Allow: {allowed}"] if status is HTTPStatus.METHOD_NOT_ALLOWED else []
-        self._send(status, f"{text}\n".encode(), *allow, "Content-Type: text/plain; charset=utf-8")
+        headers = {"Content-Type": "text/plain; charset=utf-8"}
+        if status is HTTPStatus.METHOD_NOT_ALLOWED:
+            headers["Allow"] = "GET, HEAD" if is_page(self._first.path) else "POST"
+        text = text[:_SHOWN]
+        self._show(Page(status, f"{text}\n".encode(), headers), text)
 
-    def _target(self) -> str:
-        """Verb and path; no more of what came, which may be anything."""
-        return f"{self._first.method} {self._first.path}" if self._first.method else "-"
+    def _show(self, page: Page, reason: str = "") -> None:
+        """Answer with a page, and log one that is not what was asked for."""
+        status = HTTPStatus(page.status)
+        if status >= HTTPStatus.BAD_REQUEST:
+            # Verb and path: no more of what came, which may be anything.
+            target = f"{self._first.method} {self._first.path}" if self._first.method else "-"
+            logger.info(
+                "request %(request)s %(target)s, %(peer)s: %(outcome)s, %(reason)s",
+                {
+                    "request": self._request_id,
+                    "target": Name(target),
+                    "peer": self._peer,
+                    "outcome": f"HTTP {status:d}",
+                    "reason": reason or status.phrase,
+                },
+            )
+        self._send(status, page.body, page.headers)
 
-    def _send(self, status: HTTPStatus, body: bytes, *headers: str) -> None:
-        """Write an answer.
-
-        Args:
-            headers: lines of its head besides those of every answer.
-        """
+    def _send(self, status: HTTPStatus, body: bytes, headers: Mapping[str, str]) -> None:
+        """Write an answer; ``headers`` are those besides what every answer has."""
         if self._context is not self._server.settings.tls or self._server.stopping:
             self._goes_on = False  # it comes back under the new rules, if they let it
-        ending = []
-        if not self._goes_on:
-            ending = ["Connection: close"]
-        elif self._first.version == "HTTP/1.0":
-            ending = ["Connection: keep-alive"]
         self._stream.deadline = time.monotonic() + self._server.settings.answer_timeout
-        head = (
+        head = [
             f"HTTP/1.1 {status:d} {status.phrase}",
             "Server: ovirt-scheduler",
             time.strftime("Date: %a, %d %b %Y %H:%M:%S GMT", time.gmtime()),
-            *([] if status is HTTPStatus.NOT_MODIFIED else [f"Content-Length: {len(body)}"]),
+            f"Content-Length: {len(body)}",
             f"X-Request-Id: {self._request_id}",
-            *headers,
-            *ending,
-        )
+            *(f"{name}: {value}" for name, value in headers.items()),
+        ]
+        if not self._goes_on:
+            head.append("Connection: close")
+        elif self._first.version == "HTTP/1.0":
+            head.append("Connection: keep-alive")
         self._output.write("\r\n".join((*head, "", "")).encode("ascii"))
         if self._first.method != "HEAD":
             self._output.write(body)
@@ -214,32 +211,32 @@ class ConnectionHandler:
         speaks_tls, context = self._stream.speaks_tls(), self._server.settings.tls
         if speaks_tls is None:
             return False
-        if context is None and speaks_tls:
-            logger.warning(
-                "%(peer)s speaks TLS, but this port is plain HTTP: ssl = false",
-                {"peer": self._peer},
-            )
-            return False
-        if context is not None and not speaks_tls:
+        if context is None:
+            if speaks_tls:
+                logger.warning(
+                    "%(peer)s speaks TLS, but this port is plain HTTP: ssl = false",
+                    {"peer": self._peer},
+                )
+            return not speaks_tls
+        if not speaks_tls:
             logger.warning(
                 "%(peer)s speaks no TLS, but this port does: ssl = true", {"peer": self._peer}
             )
             self._refuse(HTTPStatus.BAD_REQUEST, "this port speaks TLS; use https")
             return False
-        if context is not None:
-            if not self._server.connections.set_greeted(self._connection):
-                return False
-            try:
-                self._stream.start_tls(context)
-            except TlsError as error:
-                logger.warning(
-                    "%(peer)s: no TLS handshake: %(reason)s",
-                    {"peer": self._peer, "reason": str(error)},
-                )
-                return False
-            self._context = context
-            if self._stream.client is not None:
-                self._peer = f"{self._stream.client} at {self._peer}"
+        if not self._server.connections.set_greeted(self._connection):
+            return False
+        try:
+            self._stream.start_tls(context)
+        except TlsError as error:
+            logger.warning(
+                "%(peer)s: no TLS handshake: %(reason)s",
+                {"peer": self._peer, "reason": str(error)},
+            )
+            return False
+        self._context = context
+        if self._stream.client is not None:
+            self._peer = f"{self._stream.client} at {self._peer}"
         return True
 
     def _receive(self) -> Union[bytes, Page, None]:
@@ -299,37 +296,19 @@ class ConnectionHandler:
         path, query = self._first.path, self._first.query
         return site.answer(path, query, self._headers, address, local)
 
-    def _show(self, page: Page) -> None:
-        level = logging.INFO if page.status in _TOLD else logging.DEBUG
-        logger.log(
-            level,
-            "request %(request)s %(target)s, %(peer)s: %(outcome)s",
-            {
-                "request": self._request_id,
-                "target": Name(self._target()),
-                "peer": self._peer,
-                "outcome": f"HTTP {page.status}",
-            },
-        )
-        headers = (f"{name}: {value}" for name, value in page.headers.items())
-        self._send(HTTPStatus(page.status), page.body, *headers)
-
     def _answer(self, body: bytes) -> None:
         afterwards: list[Callable[[], None]] = []
         caller = Caller(self._request_id, self._form, self._peer, afterwards=afterwards)
         document = self._server.dispatcher.answer(caller, body)
+        headers = {"Content-Type": "text/xml"}
         try:
-            self._send_answer(document)
+            if len(document) >= _COMPRESSED and self._accepts_gzip():
+                document = xmlrpc.client.gzip_encode(document)
+                headers["Content-Encoding"] = "gzip"
+            self._send(HTTPStatus.OK, document, headers)
         finally:  # also where nobody takes the answer
             for each in afterwards:
                 each()
-
-    def _send_answer(self, document: bytes) -> None:
-        headers = ["Content-Type: text/xml"]
-        if len(document) >= _COMPRESSED and self._accepts_gzip():
-            document = xmlrpc.client.gzip_encode(document)
-            headers.append("Content-Encoding: gzip")
-        self._send(HTTPStatus.OK, document, *headers)
 
     def _accepts_gzip(self) -> bool:
         for element in listed(self._headers, "accept-encoding"):

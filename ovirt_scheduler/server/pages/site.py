@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -96,7 +95,7 @@ class Site:
 
     def _found(self, path: str, asked: Mapping[str, str], headers: Mapping[str, str]) -> Page:
         try:
-            return _unchanged(self._page(path, asked, headers), headers)
+            return self._page(path, asked, headers)
         except BadParameters as error:
             return _text(400, str(error))
         except HistoryUnreadable as error:
@@ -256,20 +255,6 @@ def _answer(code: int, content_type: str, text: str) -> Page:
 
 
 _NOT_HERE = _text(404, "there is no such page; begin at /status")
-
-
-def _unchanged(page: Page, headers: Mapping[str, str]) -> Page:
-    """The page with its tag; without a body where the client has it already."""
-    if page.status != 200 or "version=" in page.headers["Content-Type"]:  # metrics: always others
-        return page
-    tag = f'"{hashlib.sha256(page.body).hexdigest()[:32]}"'
-    tagged = {**page.headers, "ETag": tag}
-    known = {
-        each.strip().removeprefix("W/") for each in headers.get("if-none-match", "").split(",")
-    }
-    if tag in known or "*" in known:
-        return Page(304, b"", tagged)
-    return Page(200, page.body, tagged)
 
 
 def _version(checksum: str) -> str:

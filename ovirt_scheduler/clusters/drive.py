@@ -44,7 +44,6 @@ from ovirt_scheduler.model.drivers import (
     DriverDecision,
     DriverRequest,
     DriverUnit,
-    Migrations,
     StatusChange,
 )
 from ovirt_scheduler.model.units import Kind
@@ -241,15 +240,6 @@ class ClusterDrive:
             The view that the hook was called with.
         """
         answers: dict[str, tuple[str, ...]] = {}
-
-        def handle_answer(change: StatusChange, answer: Optional[Migrations]) -> None:
-            for vm, hosts in (answer or {}).items():
-                answers.setdefault(vm, hosts)
-            del statuses[change.subject]  # goes to the end: those told longest ago come first
-            statuses[change.subject] = change.new_status
-            changes.popleft()
-            self._store.save(self.name)
-
         driver = self._scheduler()
         if driver.defines(method) is None:
             statuses.update((change.subject, change.new_status) for change in changes)
@@ -260,9 +250,15 @@ class ClusterDrive:
         destinations = self._destinations(view)
         try:
             request = destinations.request(driver, method)
-            self._drivers.tell_changes(
-                request, tuple(changes), _HOOKS_AT_ONCE, handle_answer, view.replies
-            )
+            for change, answer in self._drivers.tell_changes(
+                request, tuple(changes), _HOOKS_AT_ONCE, view.replies
+            ):
+                for vm, hosts in answer.items():
+                    answers.setdefault(vm, hosts)
+                del statuses[change.subject]  # goes to the end: those told longest ago come first
+                statuses[change.subject] = change.new_status
+                changes.popleft()
+                self._store.save(self.name)
         finally:
             destinations.learn(answers)  # the hook is not called again for the same change
             self._actions.act(method, answers, destinations)

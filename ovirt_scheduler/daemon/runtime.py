@@ -16,8 +16,8 @@ from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import CatalogueSource
 from ovirt_scheduler.decisions.drivers import DriverService
-from ovirt_scheduler.decisions.engine_data import EngineData
 from ovirt_scheduler.decisions.selections import Selections
+from ovirt_scheduler.decisions.service import EngineData
 from ovirt_scheduler.decisions.shadows import Shadows
 from ovirt_scheduler.decisions.units import UnitService
 from ovirt_scheduler.engine.inventory import Inventory

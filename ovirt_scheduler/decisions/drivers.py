@@ -7,33 +7,32 @@ shows it or acts on it.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Callable, Optional
+from typing import Optional
 
 from ovirt_scheduler.catalogue.snapshot import Catalogue
-from ovirt_scheduler.decisions import engine_data, log
+from ovirt_scheduler.decisions import log
 from ovirt_scheduler.decisions.selections import Selections
 from ovirt_scheduler.decisions.service import Service, unit_errors
 from ovirt_scheduler.errors import UnknownUnit
 from ovirt_scheduler.history import recording
 from ovirt_scheduler.model import aggregate, spelling
-from ovirt_scheduler.model.decisions import Job
+from ovirt_scheduler.model.decisions import Execution
 from ovirt_scheduler.model.drivers import (
     INTERFACE_METHODS,
     DriverAnswer,
     DriverDecision,
-    DriverExecution,
-    DriverJob,
     DriverRequest,
     DriverUnit,
     Migrations,
     StatusChange,
 )
 from ovirt_scheduler.model.requests import Caller
-from ovirt_scheduler.model.tasks import EngineReplies, Returns
-from ovirt_scheduler.model.units import Kind, UnitCall
+from ovirt_scheduler.model.tasks import EngineReplies, Function, Returns
+from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.processes.calls import PluginCall
+from ovirt_scheduler.processes.executor import Job
 
 _NOTHING: Mapping[Returns, DriverAnswer] = {
     Returns.SELECTION: (),
@@ -159,27 +158,37 @@ class DriverService(Service):
         log.log_left_out(request.caller.request_id, Kind.COST_FUNCTION.words, costs.errors)
         if filters.rejected:
             request = request._replace(subjects=request.subjects._replace(hosts=()))
-        job = self._job(request, started, filters.calls, costs.calls)
-        job, engine_errors = self._with_engine(job, known)
-        execution = self.executor.run_driver(job)
-        left, errors = _left(job, execution)
+        job, engine_errors = self._with_engine(
+            Job(
+                request.subjects,
+                started + self.request_timeout,
+                (*filters.calls, *costs.calls),
+                self._method_call(request),
+                request.strict,
+            ),
+            known,
+        )
+        execution = self.executor.run(job)
+        left, of_filters = aggregate.filtered(execution.hosts, execution.filters, filters.calls)
+        scored = execution.cost_functions
+        _, _, of_costs = aggregate.summed(costs.calls, scored, len(costs.calls))
         log.log_problems(request.caller.request_id, execution.errors)
         _log_calls(request, execution)
-        log.log_problems(request.caller.request_id, errors)
-        failed = execution.result is None or not execution.result.ok
+        log.log_problems(request.caller.request_id, (*of_filters, *of_costs))
+        answer = None if execution.result is None else execution.result.value
         decision = DriverDecision(
             request=request,
             execution=execution,
-            answer=_NOTHING[request.returns] if failed else execution.answer,
-            errors=(*engine_errors, *execution.errors, *errors),
+            answer=_NOTHING[request.returns] if answer is None else answer,
+            errors=(*engine_errors, *execution.errors, *of_filters, *of_costs),
             unit_errors=unit_errors({**filters.errors, **costs.errors}, execution.results),
-            filters=job.filters,
-            cost_functions=job.cost_functions,
+            filters=filters.calls,
+            cost_functions=costs.calls,
             time=asked_at,
             seconds=time.monotonic() - started,
             secret=job.engine.token,
         )
-        self._keep(decision, job, _looks(shadows, job, execution, left))
+        self._keep(decision, job, _asked(request, job), shadows, left)
         selects = request.method in _SELECTIONS and request.defined
         if selects and decision.failure is None:  # one that found no host counts
             self.selections.keep(request.driver.name, decision.answer)
@@ -190,94 +199,79 @@ class DriverService(Service):
         request: DriverRequest,
         changes: Sequence[StatusChange],
         seconds: float,
-        hear: Callable[[StatusChange, Optional[Migrations]], None],
         known: Optional[EngineReplies] = None,
-    ) -> None:
+    ) -> Iterator[tuple[StatusChange, Migrations]]:
         """Tell a hook of changes, one after another; the documents are read once for all.
 
         Args:
             request: without the arguments that a change brings.
-            known: as for ``decide``.
             seconds: after which no call is begun; the changes that are left were not told.
-            hear: called at once with each change that was told, and what the hook answered;
-                None where it failed, which the log has then.
+            known: as for ``decide``.
+
+        Yields:
+            Each change at once when it was told, and what the hook answered; nothing where it
+            failed, which the log has then.
 
         Raises:
             UnreadableDocument, Overloaded, ExecutorUnavailable: as for ``decide``.
         """
-        started = time.monotonic()
-
-        def handle(change: StatusChange, execution: DriverExecution) -> None:
+        until = time.monotonic() + seconds
+        # The last one has its whole time.
+        job = Job(request.subjects, until + self.request_timeout, method=self._method_call(request))
+        job, engine_errors = self._with_engine(job, known)
+        for change, execution in self.executor.tell_changes(job, changes, until):
             one = request._replace(caller=Caller.of_cluster(request.caller.cluster))
             _log_calls(one, execution)
-            ended = execution.result
-            ok = ended is not None and ended.ok
-            self._keep(
-                DriverDecision(
-                    request=one,
-                    execution=execution,
-                    answer=execution.answer if ok else {},
-                    errors=(*engine_errors, *execution.errors),
-                    time=time.time(),
-                    seconds=0.0 if ended is None else ended.seconds,
-                    secret=job.engine.token,
-                ),
-                job._replace(request=job.request.of(change)),
+            result = execution.result
+            told = request.of(change)
+            decision = DriverDecision(
+                request=one,
+                execution=execution,
+                answer=(result and result.value) or {},
+                errors=(*engine_errors, *execution.errors),
+                time=time.time(),
+                seconds=0.0 if result is None else result.seconds,
+                secret=job.engine.token,
             )
-            hear(change, execution.answer if ok else None)
+            self._keep(decision, job._replace(subjects=told.subjects), _asked(told, job))
+            yield change, decision.answer
 
-        until = started + seconds
-        # The last one has its whole time.
-        job, engine_errors = self._with_engine(self._job(request, until), known)
-        self.executor.tell_changes(job, changes, until, handle)
-
-    def _job(
-        self,
-        request: DriverRequest,
-        begun: float,
-        filters: tuple[UnitCall, ...] = (),
-        costs: tuple[UnitCall, ...] = (),
-    ) -> DriverJob:
-        """A request's job.
-
-        Args:
-            begun: when it begins, at the latest.
-            filters, costs: the policy units before the driver.
-        """
-        return DriverJob(
-            request,
-            begun + self.request_timeout,
-            selected=self.selections.last(request.driver.name),
-            filters=filters,
-            cost_functions=costs,
+    def _method_call(self, request: DriverRequest) -> PluginCall:
+        """The call of a driver's method: one of an interface, or one that it publishes."""
+        driver, defined = request.driver, request.defined
+        function = Function(
+            driver.name,
+            driver.words,
+            request.method,
+            request.returns,
+            driver.class_name,
+            None if defined is None else defined.parameters,
+            properties=driver.properties,
         )
+        attributes: dict[str, object] = {}
+        if driver.interfaces:
+            selected = self.selections.last(driver.name)
+            attributes = {
+                "costs": {}, "selected": selected, "destinations": request.destinations,
+            }  # fmt: skip
+        return PluginCall(
+            function, driver.plugin, driver.limits, request.properties, request.arguments,
+            attributes,
+        )  # fmt: skip
 
-    def _keep(self, decision: DriverDecision, job: DriverJob, looks: Sequence[Job] = ()) -> None:
-        if self.shadows is not None:
-            inputs = None
-            if job.request.defined:  # arguments of a topic's methods are not kept
-                asked = recording.of_driver(job)
-                inputs = recording.inputs(job.request.subjects, job.replies, asked)
-            add_engine = partial(engine_data.add_for_units, inventory=self.inventory)
-            self.shadows.call(decision, inputs, looks, add_engine)
 
-    def _with_engine(
-        self, job: DriverJob, known: Optional[EngineReplies]
-    ) -> tuple[DriverJob, tuple[str, ...]]:
-        subjects = job.request.subjects
-        hosts = subjects.hosts if isinstance(subjects.hosts, tuple) else ()
-        vms = subjects.vms if isinstance(subjects.vms, tuple) else ()
-        vm = subjects.vm if isinstance(subjects.vm, str) and subjects.vm not in vms else None
-        units = (*job.filters, *job.cost_functions)
-        plugins = (job.request.driver.plugin, *(call.unit.plugin for call in units))
-        return engine_data.add(job, self.inventory, plugins, hosts, vm, vms, known)
+def _asked(request: DriverRequest, job: Job) -> Optional[Mapping[str, object]]:
+    """What a driver was asked, for the record; not the arguments of a topic's methods."""
+    if request.defined is None or job.method is None:
+        return None
+    return recording.of_driver(request, job.method.attributes["selected"])
 
 
 def _there_are(names: Sequence[str], wanted: str) -> str:
     return f"there are {', '.join(names) or 'none'}{spelling.hint(wanted, names)}"
 
 
-def _log_calls(request: DriverRequest, execution: DriverExecution) -> None:
+def _log_calls(request: DriverRequest, execution: Execution) -> None:
     of_units = (
         (Kind.FILTER.words, execution.filters),
         (Kind.COST_FUNCTION.words, execution.cost_functions),
@@ -286,33 +280,3 @@ def _log_calls(request: DriverRequest, execution: DriverExecution) -> None:
     for kind, results in of_units:
         for result in results:
             log.log_call(request.caller.request_id, kind, result)
-
-
-def _looks(
-    shadows: Sequence[UnitCall], job: DriverJob, execution: DriverExecution, left: tuple[str, ...]
-) -> list[Job]:
-    """The calls of units in shadow.
-
-    Args:
-        left: the hosts that the filters left, which alone cost functions are asked about.
-    """
-    return [
-        Job(
-            call.unit.kind,
-            (call,),
-            job.request.subjects.hosts if call.unit.kind is Kind.FILTER else left,
-            job.request.subjects.vm,
-            job.deadline,
-            strict=False,
-            packs=execution.packs,
-        )
-        for call in shadows
-    ]
-
-
-def _left(job: DriverJob, execution: DriverExecution) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The hosts that the filters left, and the errors that belong to no single policy unit."""
-    left, of_filters = aggregate.filtered(execution.hosts, execution.filters, job.filters)
-    costs = job.cost_functions
-    _, _, of_costs = aggregate.summed(costs, execution.cost_functions, len(costs))
-    return left, (*of_filters, *of_costs)

@@ -20,9 +20,9 @@ from ovirt_scheduler.history import record
 from ovirt_scheduler.history.record import AnyDecision
 from ovirt_scheduler.history.recording import Inputs
 from ovirt_scheduler.history.store import History
-from ovirt_scheduler.model.decisions import Job, ShadowCall
+from ovirt_scheduler.model.decisions import ShadowCall
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.processes.executor import Executor
+from ovirt_scheduler.processes.executor import Executor, Job
 
 _log = logging.getLogger(__name__)
 
@@ -135,5 +135,7 @@ class Shadows:
 
 def _size(job: Job) -> int:
     """Bytes of memory that its documents keep."""
-    documents = [each for each in (job.hosts, job.vm) if isinstance(each, Document)]
+    documents = [
+        each for each in (job.subjects.hosts, job.subjects.vm) if isinstance(each, Document)
+    ]
     return sum(len(each.data) for each in documents) + sum(each.size for each in job.packs.values())

@@ -9,19 +9,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from functools import partial
 from typing import Optional
 
-from ovirt_scheduler.decisions import engine_data, log
+from ovirt_scheduler.decisions import log
 from ovirt_scheduler.decisions.service import Service, unit_errors
-from ovirt_scheduler.history import recording
 from ovirt_scheduler.model import aggregate
-from ovirt_scheduler.model.decisions import Decision, Execution, Job
+from ovirt_scheduler.model.decisions import Decision, Execution
 from ovirt_scheduler.model.drivers import Subjects
 from ovirt_scheduler.model.requests import AnswerForm, Request
 from ovirt_scheduler.model.results import Answer, CallResult
 from ovirt_scheduler.model.tasks import EngineReplies
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
+from ovirt_scheduler.processes.executor import Job
 
 _log = logging.getLogger(__name__)
 
@@ -60,14 +59,9 @@ class UnitService(Service):
         if wanted != request.wanted:
             request = request._replace(wanted=wanted)
         log.log_left_out(request_id, request.kind.words, left_out)
-        job = Job(
-            kind=request.kind,
-            calls=calls,
-            hosts=() if rejected else request.hosts,
-            vm=request.vm,
-            strict=strict,
-            deadline=started + self.request_timeout,
-        )
+        came = Subjects(request.hosts, vm=request.vm)
+        subjects = Subjects(vm=request.vm) if rejected else came
+        job = Job(subjects, started + self.request_timeout, calls, strict=strict)
         job, execution, engine_errors = self._run(job, known)
         log.log_problems(request_id, execution.errors)
         answer, results, of_answer = _answer(request, calls, execution)
@@ -83,15 +77,7 @@ class UnitService(Service):
             seconds=time.monotonic() - started,
             secret=job.engine.token,
         )
-        if self.shadows is not None:
-            inputs = recording.inputs(Subjects(request.hosts, vm=request.vm), job.replies, {})
-            given, packs = request.hosts, execution.packs
-            looks = [
-                job._replace(calls=(call,), hosts=given, strict=False, packs=packs)
-                for call in shadows
-            ]
-            add_engine = partial(engine_data.add_for_units, inventory=self.inventory)
-            self.shadows.call(decision, inputs, looks, add_engine)
+        self._keep(decision, job._replace(subjects=came), {}, shadows, request.hosts)
         log.log_decision(decision)
         log.log_problems(request_id, of_answer)
         return decision
@@ -100,9 +86,10 @@ class UnitService(Service):
         self, job: Job, known: Optional[EngineReplies]
     ) -> tuple[Job, Execution, tuple[str, ...]]:
         """The job with what the engine told, how it ended, and what is wrong with the engine."""
-        if isinstance(job.hosts, tuple) and not (job.hosts and job.calls):
-            return job, Execution(job.hosts, None, ()), ()
-        job, errors = engine_data.add_for_units(job, self.inventory, known)
+        hosts = job.subjects.hosts
+        if isinstance(hosts, tuple) and not (hosts and job.calls):
+            return job, Execution(hosts), ()
+        job, errors = self._with_engine(job, known)
         return job, self.executor.run(job), errors
 
 
@@ -110,10 +97,11 @@ def _answer(
     request: Request, calls: Sequence[UnitCall], execution: Execution
 ) -> tuple[Answer, tuple[CallResult, ...], tuple[str, ...]]:
     """The answer, the results as they count for it, and the errors of no single unit."""
-    results = execution.results
     if request.kind is Kind.FILTER:
-        kept, errors = aggregate.filtered(execution.hosts, results, calls)
-        return kept, results, errors
+        kept, errors = aggregate.filtered(execution.hosts, execution.filters, calls)
+        return kept, execution.filters, errors
     if request.kind is Kind.BALANCE:
-        return next((result.value for result in results), None), results, ()
-    return aggregate.summed(calls, results, len({each.name for each in request.wanted}))
+        result = execution.result
+        return None if result is None else result.value, execution.results, ()
+    functions = len({each.name for each in request.wanted})
+    return aggregate.summed(calls, execution.cost_functions, functions)

@@ -26,7 +26,7 @@ from ovirt_scheduler.errors import ConfigError, EngineRefusal, EngineUnavailable
 from ovirt_scheduler.model.daemon_state import EngineState
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import UUID, Document
-from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Ids
+from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Ids, Sought
 from ovirt_scheduler.settings.config import EngineSettings
 
 PAGE = 200  # hosts or VMs in one query: 4 MB with their statistics
@@ -83,27 +83,19 @@ class Inventory:
             self._unread_password = f"password_file {error}"
             raise
 
-    def look_up(
-        self,
-        hosts: Sequence[str],
-        vm: Optional[str],
-        deadline: float,
-        vms: Sequence[str] = (),
-        statistics: bool = False,
-    ) -> EngineReplies:
+    def look_up(self, sought: Sought, deadline: float) -> EngineReplies:
         """Look up hosts and VMs by id. Without ids the engine is not asked.
 
         Args:
-            hosts, vms: ids; what is no UUID, or unknown to the engine, is left out of the answer.
-            vm: likewise.
+            sought: what is no UUID, or unknown to the engine, is left out of the answer.
             deadline: of the request, on the monotonic clock; half of what is left until then
                 is the plugins'.
-            statistics: whether the documents are to have those of each host and VM.
 
         Raises:
             EngineUnavailable: one line that names the URL, and never the password.
         """
         deadline = _share(deadline)
+        hosts, vm, vms, statistics = sought
         follow = _STATISTICS if statistics else {}
         of_hosts, of_vms = (
             tuple(filter(None, (self._reply(path, ids, deadline) for path, ids in searches)))

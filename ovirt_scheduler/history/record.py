@@ -58,11 +58,12 @@ def light(decision: AnyDecision) -> AnyDecision:
             return decision
         request = request._replace(hosts=_ids(request.hosts), vm=None)
         return decision._replace(request=request, execution=decision.execution._replace(packs={}))
-    asked = decision.request
+    asked, result = decision.request, decision.execution.result
     of_topic = asked.defined is None
+    result = None if result is None else result._replace(value=None)
     return decision._replace(
         request=asked._replace(subjects=Subjects(), arguments={}, destinations={}),
-        execution=decision.execution._replace(answer=None, packs={}),
+        execution=decision.execution._replace(result=result, packs={}),
         answer=None if of_topic else decision.answer,
     )
 

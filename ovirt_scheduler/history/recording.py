@@ -20,7 +20,7 @@ from typing import Callable, NamedTuple, Optional
 
 from ovirt_scheduler.errors import SchedulerError
 from ovirt_scheduler.history.schema import Row
-from ovirt_scheduler.model.drivers import DriverJob, Subjects
+from ovirt_scheduler.model.drivers import DriverRequest, Subjects
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import EngineReplies, Role
 
@@ -81,9 +81,13 @@ def inputs(
     return Inputs(tuple(documents), request)
 
 
-def of_driver(job: DriverJob) -> Mapping[str, object]:
-    """What a driver was asked, beside what is in the record and in documents."""
-    request, subjects = job.request, job.request.subjects
+def of_driver(request: DriverRequest, selected: object) -> Mapping[str, object]:
+    """What a driver was asked, beside what is in the record and in documents.
+
+    Args:
+        selected: ids of the hosts that it had selected last.
+    """
+    subjects = request.subjects
     ids = {
         name: each
         for name, each in (
@@ -93,7 +97,7 @@ def of_driver(job: DriverJob) -> Mapping[str, object]:
     }  # fmt: skip
     return {
         "method": request.method, "ids": ids, "arguments": request.arguments,
-        "selected": job.selected, "destinations": request.destinations,
+        "selected": selected, "destinations": request.destinations,
     }  # fmt: skip
 
 

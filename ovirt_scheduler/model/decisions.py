@@ -1,29 +1,14 @@
-"""The job of a request, its execution, and the decision that is made of it."""
+"""The execution of a request, and the decision that is made of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple, Optional
 
-from ovirt_scheduler.model.plugins import NO_ENGINE, Engine
-from ovirt_scheduler.model.requests import Hosts, Request, Vm
+from ovirt_scheduler.model.requests import Request
 from ovirt_scheduler.model.results import Answer, CallResult
-from ovirt_scheduler.model.tasks import EngineReplies, Pack, Role
-from ovirt_scheduler.model.units import Kind, UnitCall
-
-
-class Job(NamedTuple):
-    """Units of one kind to call."""
-
-    kind: Kind
-    calls: tuple[UnitCall, ...]
-    hosts: Hosts
-    vm: Optional[Vm]
-    deadline: float  # seconds on the monotonic clock, for all calls together
-    strict: bool = True  # a property's value that a unit refuses ends it all (contract 1.5)
-    replies: EngineReplies = EngineReplies()
-    engine: Engine = NO_ENGINE
-    packs: Mapping[Role, Pack] = {}  # of documents that were read already
+from ovirt_scheduler.model.tasks import Pack, Role
+from ovirt_scheduler.model.units import UnitCall
 
 
 class ShadowCall(NamedTuple):
@@ -37,12 +22,20 @@ class ShadowCall(NamedTuple):
 class Execution(NamedTuple):
     """What the executor returns for one request."""
 
-    hosts: tuple[str, ...]  # ids in the order given
-    vm: Optional[str]
-    results: tuple[CallResult, ...]  # of the units that ran, in the order asked for
-    errors: tuple[str, ...] = ()  # that belong to no single unit
+    hosts: tuple[str, ...] = ()  # ids in the order given
+    filters: tuple[CallResult, ...] = ()  # of those that ran, in the order asked for
+    cost_functions: tuple[CallResult, ...] = ()
+    result: Optional[CallResult] = None  # of a balance or a driver's method; None: not called
+    errors: tuple[str, ...] = ()  # that belong to no plugin
+    vm: Optional[str] = None  # its id
     names: Mapping[str, str] = {}  # by id, as far as they are known
-    packs: Mapping[Role, Pack] = {}  # of the documents that came
+    packs: Mapping[Role, Pack] = {}  # of hosts and VM, where they came
+
+    @property
+    def results(self) -> tuple[CallResult, ...]:
+        """Of all calls, in the order of their beginning."""
+        last = () if self.result is None else (self.result,)
+        return (*self.filters, *self.cost_functions, *last)
 
 
 class Decision(NamedTuple):

@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
 from ovirt_scheduler.model.analysis import PublishedMethod
-from ovirt_scheduler.model.decisions import ShadowCall
-from ovirt_scheduler.model.plugins import NO_ENGINE, Engine, Limits, PluginCode, PropertySet
+from ovirt_scheduler.model.decisions import Execution, ShadowCall
+from ovirt_scheduler.model.plugins import Limits, PluginCode, PropertySet
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Hosts, Vm, WantedUnit
-from ovirt_scheduler.model.results import CallResult
-from ovirt_scheduler.model.tasks import EngineReplies, Pack, Returns, Role
+from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import UnitCall
 
 
@@ -118,6 +117,11 @@ class StatusChange(NamedTuple):
     old_status: str
     new_status: str
 
+    @property
+    def statuses(self) -> dict[str, str]:
+        """The arguments of the hook beside its subjects."""
+        return {"old_status": self.old_status, "new_status": self.new_status}
+
 
 class DriverRequest(NamedTuple):
     """A call of one method of a driver, decoded.
@@ -159,51 +163,14 @@ class DriverRequest(NamedTuple):
             subjects = self.subjects._replace(host=change.subject)
         else:
             subjects = self.subjects._replace(vm=change.subject)
-        statuses = {"old_status": change.old_status, "new_status": change.new_status}
-        return self._replace(subjects=subjects, arguments=statuses)
-
-
-class DriverJob(NamedTuple):
-    """A request for a driver, with all that its calls need."""
-
-    request: DriverRequest
-    deadline: float  # seconds on the monotonic clock, for all of it
-    replies: EngineReplies = EngineReplies()
-    engine: Engine = NO_ENGINE
-    filters: tuple[UnitCall, ...] = ()
-    cost_functions: tuple[UnitCall, ...] = ()
-    selected: tuple[str, ...] = ()  # the last selection
-
-
-class DriverExecution(NamedTuple):
-    """What the executor brings back of a driver's job.
-
-    ``result`` tells how the driver's call ended, None where it was not called as no host was
-    left for it; ``answer`` is what it returned, where it is ok.
-    """
-
-    hosts: tuple[str, ...] = ()  # ids in the order given
-    filters: tuple[CallResult, ...] = ()  # of those that ran, in the order asked for
-    cost_functions: tuple[CallResult, ...] = ()
-    errors: tuple[str, ...] = ()  # that belong to no plugin
-    result: Optional[CallResult] = None
-    answer: DriverAnswer = None
-    vm: Optional[str] = None  # its id
-    names: Mapping[str, str] = {}  # by id, as far as they are known
-    packs: Mapping[Role, Pack] = {}  # of hosts and VM, where they came
-
-    @property
-    def results(self) -> tuple[CallResult, ...]:
-        """Of all calls, in the order of their beginning."""
-        own = () if self.result is None else (self.result,)
-        return (*self.filters, *self.cost_functions, *own)
+        return self._replace(subjects=subjects, arguments=change.statuses)
 
 
 class DriverDecision(NamedTuple):
     """The whole record of one answered request."""
 
     request: DriverRequest
-    execution: DriverExecution
+    execution: Execution
     answer: DriverAnswer  # where there is none of the driver's: that nothing is to be done
     errors: tuple[str, ...] = ()
     unit_errors: Mapping[str, tuple[str, ...]] = {}

@@ -122,6 +122,15 @@ class EngineReply:
     keeps_document: bool = True  # for the history; else it goes when there is a pack
 
 
+class Sought(NamedTuple):
+    """What the engine is asked about, by ids."""
+
+    hosts: Ids = ()
+    vm: Optional[str] = None
+    vms: Ids = ()
+    statistics: bool = False  # of each host and VM as well
+
+
 class EngineReplies(NamedTuple):
     """The engine's replies on the hosts and VMs that a request names by id (contract 5.2)."""
 

@@ -15,7 +15,6 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Optional, Union
 
 from ovirt_scheduler.errors import ExecutorUnavailable
@@ -43,17 +42,16 @@ _GRACE = 0.25  # seconds for a process to tell that its properties' values took 
 _LAST_SECONDS = 0.5  # for a process whose connection has ended to have ended itself
 
 
-@dataclass(frozen=True)
-class PluginCall:
+class PluginCall(NamedTuple):
     """One call of a function of a plugin."""
 
     function: Function
     plugin: PluginCode
     limits: Limits
-    inputs: CallInputs
     properties: Mapping[str, str]
-    arguments: Mapping[str, object]
-    attributes: Mapping[str, object] = field(default_factory=dict)
+    arguments: Mapping[str, object] = {}
+    attributes: Mapping[str, object] = {}
+    inputs: CallInputs = CallInputs()
     engine: Engine = NO_ENGINE
     checks: bool = False  # only whether the properties' values are taken: a truth
     shown: int = OUTPUT_LIMIT  # bytes of each of stdout and stderr in its result
@@ -65,8 +63,7 @@ class PluginCall:
 
     def checked(self) -> PluginCall:
         """A copy that only checks the properties' values, and runs nothing of the plugin."""
-        return replace(
-            self,
+        return self._replace(
             function=self.function._replace(returns=Returns.TRUTH),
             inputs=CallInputs(),
             checks=True,

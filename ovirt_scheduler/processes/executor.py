@@ -3,8 +3,8 @@
 ::
 
     documents ──► a reader ──► packs
-    hosts ──► filters, one after another ──► cost functions, side by side ──► a driver's method
-              on the hosts that are left      their weighted sum: self.costs
+    hosts ──► filters, one after another ──► cost functions, side by side ──► a balance, or a
+              on the hosts that are left      their weighted sum: self.costs   driver's method
 
 The processes are those of ``processes``; here is which calls there are, on what.
 """
@@ -14,8 +14,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Callable, Optional, TypeVar
+from typing import Callable, NamedTuple, Optional, TypeVar, cast
 
 from ovirt_scheduler.errors import (
     ExecutorUnavailable,
@@ -27,15 +26,16 @@ from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.analysis import Analysis
 from ovirt_scheduler.model.cluster_state import HostState, VmState
 from ovirt_scheduler.model.daemon_state import ProcessesState
-from ovirt_scheduler.model.decisions import Execution, Job
-from ovirt_scheduler.model.drivers import (
-    DriverExecution,
-    DriverJob,
-    DriverRequest,
-    StatusChange,
-    Subjects,
+from ovirt_scheduler.model.decisions import Execution
+from ovirt_scheduler.model.drivers import StatusChange, Subjects
+from ovirt_scheduler.model.plugins import (
+    NO_ENGINE,
+    Candidate,
+    Engine,
+    Limits,
+    PluginCode,
+    PluginUser,
 )
-from ovirt_scheduler.model.plugins import Candidate, Engine, Limits, PluginCode, PluginUser
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.tasks import (
@@ -47,11 +47,11 @@ from ovirt_scheduler.model.tasks import (
     Role,
     Unread,
 )
-from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
+from ovirt_scheduler.model.units import Kind, UnitCall
 from ovirt_scheduler.processes import single_use
 from ovirt_scheduler.processes.calls import PluginCall, make_calls
 from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT
-from ovirt_scheduler.processes.inputs import of_change, packs_of, read_inputs
+from ovirt_scheduler.processes.inputs import about_one, packs_of, read_inputs
 from ovirt_scheduler.processes.kept_process import key_of
 from ovirt_scheduler.processes.places import Places
 from ovirt_scheduler.processes.pool import Pool
@@ -61,13 +61,38 @@ from ovirt_scheduler.processes.zygotes import Zygotes
 
 States = TypeVar("States")
 
-HearChange = Callable[[StatusChange, DriverExecution], None]
-
 _RETURNS = {
     Kind.FILTER: Returns.HOSTS,
     Kind.COST_FUNCTION: Returns.COSTS,
     Kind.BALANCE: Returns.MIGRATION,
 }
+# Of functions that answer with some of the hosts given, and are not called where there are none.
+_OF_GIVEN_HOSTS = (Returns.MIGRATION, Returns.SELECTION, Returns.TRUTH)
+
+
+class Job(NamedTuple):
+    """What a request has called, on what.
+
+    Attributes:
+        deadline: seconds on the monotonic clock, for all calls together.
+        calls: of policy units.
+        method: of a driver, to be called after them; its inputs are the job's.
+        strict: a property's value that is refused ends it all (contract 1.5).
+        packs: of documents that were read already.
+    """
+
+    subjects: Subjects
+    deadline: float
+    calls: tuple[UnitCall, ...] = ()
+    method: Optional[PluginCall] = None
+    strict: bool = True
+    replies: EngineReplies = EngineReplies()
+    engine: Engine = NO_ENGINE
+    packs: Mapping[Role, Pack] = {}
+
+    def of(self, kind: Kind) -> list[UnitCall]:
+        """The calls of units of one kind."""
+        return [call for call in self.calls if call.unit.kind is kind]
 
 
 class Executor:
@@ -154,19 +179,19 @@ class Executor:
         return single_use.split(self._pool, documents)
 
     def run(self, job: Job) -> Execution:
-        """Call the policy units of a job.
+        """Call the plugins of a job.
 
         Returns:
-            The results of the units that ran. A plugin's failure is a result.
+            How the calls ended. A plugin's failure is a result.
 
         Raises:
-            UnreadableDocument: the hosts or the VM cannot be read.
-            RefusedProperty: a value that a unit refuses, where the job is strict.
+            UnreadableDocument: the hosts or the VMs cannot be read.
+            BadParameters: the host whose status has changed is not among the hosts.
+            RefusedProperty: a value that a unit or the driver refuses, where the job is strict.
             Overloaded: no place became free in time, too many wait, or it is closed.
             ExecutorUnavailable: no process is to be had for it.
         """
-        wanted = len(job.calls) if job.kind is Kind.COST_FUNCTION else 1
-        with self._taken(wanted, job.deadline) as parallel:
+        with self._taken(len(job.of(Kind.COST_FUNCTION)), job.deadline) as parallel:
             return self._run(job, parallel)
 
     @property
@@ -199,82 +224,70 @@ class Executor:
                 ) from None
 
     def _run(self, job: Job, parallel: int) -> Execution:
-        by_ids = all(call.unit.class_name is not None for call in job.calls)
-        replies = EngineReplies() if by_ids else job.replies
-        subjects = Subjects(hosts=job.hosts, vm=job.vm)
-        inputs, problems = read_inputs(self._pool, subjects, replies, job.deadline, job.packs)
-        packs = packs_of(subjects, inputs)
-        if not inputs.hosts:
-            return Execution((), inputs.vm, (), problems, inputs.names, packs)
+        inputs, problems = self._read_inputs(job)
+        filters, cost_functions, result = self._make_calls(job, inputs, parallel)
+        return Execution(
+            inputs.hosts, tuple(filters), tuple(cost_functions), result, problems,
+            inputs.vm, inputs.names, packs_of(job.subjects, inputs),
+        )  # fmt: skip
+
+    def _make_calls(
+        self, job: Job, inputs: CallInputs, parallel: int
+    ) -> tuple[Sequence[CallResult], Sequence[CallResult], Optional[CallResult]]:
+        """The results of filters, of cost functions, and of what is called last."""
+        if not inputs.hosts and job.method is None:
+            return (), (), None
         # Many that print a lot would fill the daemon's memory: together they keep one's share.
         shown = OUTPUT_LIMIT // max(1, len(job.calls))
-        calls = [_unit_call(call, inputs, job.engine, shown) for call in job.calls]
+        filters, costs, last = (
+            [_unit_call(call, inputs, job.engine, shown) for call in job.of(kind)] for kind in Kind
+        )
+        if job.method is not None:
+            last.append(job.method._replace(inputs=inputs, engine=job.engine))
         if job.strict:
-            self._refuse(calls, job.deadline, parallel)
-        if job.kind is Kind.FILTER:
-            results = self._filtered(job.calls, calls, job.deadline)
-        else:
-            results = make_calls(self._pool, calls, job.deadline, parallel)
-        return Execution(inputs.hosts, inputs.vm, tuple(results), problems, inputs.names, packs)
+            self._refuse([*filters, *costs, *last], job.deadline, parallel)
+        filtered, left = self._filtered(job, filters, inputs.hosts)
+        if left is not inputs.hosts:
+            inputs = inputs._replace(hosts=left)
+            costs = [call._replace(inputs=inputs) for call in costs]
+            last = [call._replace(inputs=inputs) for call in last]
+        scored = make_calls(self._pool, costs, job.deadline, parallel) if left else []
+        if not last or (not left and last[0].function.returns in _OF_GIVEN_HOSTS):
+            return filtered, scored, None
+        return filtered, scored, self._called(_with_costs(last[0], job, scored), job.deadline)
 
-    def run_driver(self, job: DriverJob) -> DriverExecution:
-        """Call a method of a driver, and before it the policy units that it asks for.
-
-        Raises:
-            BadParameters: the host whose status has changed is not among the hosts.
-            And what ``run`` raises.
-        """
-        with self._taken(len(job.cost_functions), job.deadline) as parallel:
-            inputs, problems = read_inputs(
-                self._pool, job.request.subjects, job.replies, job.deadline
-            )
-            filters = [_unit_call(call, inputs, job.engine) for call in job.filters]
-            costs = [_unit_call(call, inputs, job.engine) for call in job.cost_functions]
-            method = _method_call(job, inputs)
-            if job.request.strict:
-                self._refuse([*filters, *costs, method], job.deadline, parallel)
-            filtered = self._filtered(job.filters, filters, job.deadline) if inputs.hosts else []
-            left, _ = aggregate.filtered(inputs.hosts, filtered, job.filters)
-            scored: list[CallResult] = []
-            total: Mapping[str, int] = {}
-            if left:
-                costs = [replace(call, inputs=inputs._replace(hosts=left)) for call in costs]
-                scored = make_calls(self._pool, costs, job.deadline, parallel)
-                total, _, _ = aggregate.summed(job.cost_functions, scored, len(costs))
-            execution = DriverExecution(
-                inputs.hosts, tuple(filtered), tuple(scored), problems,
-                vm=inputs.vm, names=inputs.names, packs=packs_of(job.request.subjects, inputs),
-            )  # fmt: skip
-            if not left and _selects(job.request):
-                return execution
-            method = _method_call(job, inputs._replace(hosts=left), total)
-            return self._called(method, execution, job)
+    def _read_inputs(self, job: Job) -> tuple[CallInputs, tuple[str, ...]]:
+        return read_inputs(self._pool, job.subjects, job.replies, job.deadline, job.packs)
 
     def tell_changes(
-        self, job: DriverJob, changes: Sequence[StatusChange], until: float, hear: HearChange
-    ) -> None:
+        self, job: Job, changes: Sequence[StatusChange], until: float
+    ) -> Iterator[tuple[StatusChange, Execution]]:
         """Call a hook for each of the changes that there is time for, one after another.
 
         Args:
+            job: with the hook as its method.
             until: seconds on the monotonic clock, after which no call begins but the first.
-            hear: called at once with each change, and with how its call ended.
+
+        Yields:
+            Each change at once when it was told, and how its call ended.
 
         Raises:
             UnreadableDocument, Overloaded, ExecutorUnavailable: as for ``run``.
         """
+        hook = cast("PluginCall", job.method)
+        about = Role((hook.function.parameters or ())[0])
         with self._taken(1, job.deadline):
-            inputs, problems = read_inputs(
-                self._pool, job.request.subjects, job.replies, job.deadline
-            )
+            inputs, problems = self._read_inputs(job)
             for number, change in enumerate(changes):
                 if number and time.monotonic() >= until:
                     return
-                one = job._replace(request=job.request.of(change))
-                of_one = of_change(inputs, one.request.subjects)
-                execution = DriverExecution(
-                    inputs.hosts, errors=problems, vm=of_one.vm, names=inputs.names
+                of_one = about_one(inputs, about, change.subject)
+                call = hook._replace(inputs=of_one, engine=job.engine, arguments=change.statuses)
+                result = self._called(call, job.deadline)
+                execution = Execution(
+                    inputs.hosts, result=result, errors=problems, vm=of_one.vm, names=inputs.names
                 )
-                hear(change, self._called(_method_call(one, of_one), execution, one))
+                yield change, execution
 
     def read_hosts(self, page: Document, deadline: float) -> tuple[Pack, dict[str, HostState]]:
         """Read a page of hosts that the engine told of: the hosts packed, and the state of each.
@@ -306,27 +319,29 @@ class Executor:
         """One pack of several; it raises ExecutorUnavailable, where descriptors or memory lack."""
         return packs[0] if len(packs) == 1 else single_use.joined(packs)
 
-    def _called(
-        self, method: PluginCall, execution: DriverExecution, job: DriverJob
-    ) -> DriverExecution:
-        (result,) = make_calls(self._pool, [method], job.deadline)
-        return execution._replace(result=result._replace(value=None), answer=result.value)
+    def _called(self, call: PluginCall, deadline: float) -> CallResult:
+        (result,) = make_calls(self._pool, [call], deadline)
+        return result
 
     def _filtered(
-        self, units: Sequence[UnitCall], calls: Sequence[PluginCall], deadline: float
-    ) -> list[CallResult]:
-        """Call filters, each on the hosts that those before it left (contract 4.1)."""
+        self, job: Job, calls: Sequence[PluginCall], hosts: tuple[str, ...]
+    ) -> tuple[list[CallResult], tuple[str, ...]]:
+        """Call filters, each on the hosts that those before it left (contract 4.1).
+
+        Returns:
+            The results of those that ran, and the hosts that all of them left.
+        """
         results: list[CallResult] = []
-        left: tuple[str, ...] = calls[0].inputs.hosts if calls else ()
-        for unit, call in zip(units, calls):
-            if left is not call.inputs.hosts:
-                call = replace(call, inputs=call.inputs._replace(hosts=left))  # noqa: PLW2901
-            (result,) = make_calls(self._pool, [call], deadline)
-            results.append(result)
-            left = aggregate.narrow(left, result, unit.unit.on_failure)
+        left = hosts
+        for unit, call in zip(job.of(Kind.FILTER), calls):
             if not left:
                 break
-        return results
+            if left is not hosts:
+                call = call._replace(inputs=call.inputs._replace(hosts=left))  # noqa: PLW2901
+            result = self._called(call, job.deadline)
+            results.append(result)
+            left = aggregate.narrow(left, result, unit.unit.on_failure)
+        return results, left
 
     def _refuse(self, calls: Sequence[PluginCall], deadline: float, parallel: int) -> None:
         """Check the properties of these calls before any of them runs.
@@ -342,19 +357,9 @@ class Executor:
                 raise RefusedProperty(result.message)
 
 
-def _unit_call(
-    call: UnitCall, inputs: CallInputs, engine: Engine, shown: int = OUTPUT_LIMIT
-) -> PluginCall:
+def _unit_call(call: UnitCall, inputs: CallInputs, engine: Engine, shown: int) -> PluginCall:
     unit = call.unit
-    return PluginCall(
-        unit_function(unit), unit.plugin, unit.limits, inputs, call.properties,
-        arguments={}, engine=engine, shown=shown,
-    )  # fmt: skip
-
-
-def unit_function(unit: PolicyUnit) -> Function:
-    """The function of a policy unit."""
-    return Function(
+    function = Function(
         unit.name,
         unit.kind.words,
         unit.kind.function,
@@ -364,38 +369,15 @@ def unit_function(unit: PolicyUnit) -> Function:
         takes_ids=unit.class_name is not None,
         properties=unit.properties,
     )
-
-
-def _method_call(
-    job: DriverJob, inputs: CallInputs, costs: Optional[Mapping[str, int]] = None
-) -> PluginCall:
-    request, driver = job.request, job.request.driver
-    attributes: dict[str, object] = {}
-    if driver.interfaces:
-        attributes = {
-            "costs": costs or {}, "selected": job.selected, "destinations": request.destinations,
-        }  # fmt: skip
     return PluginCall(
-        _method(request), driver.plugin, driver.limits, inputs, request.properties,
-        request.arguments, attributes, job.engine,
+        function, unit.plugin, unit.limits, call.properties,
+        inputs=inputs, engine=engine, shown=shown,
     )  # fmt: skip
 
 
-def _method(request: DriverRequest) -> Function:
-    """The function of a driver's method: one of an interface, or one that it publishes."""
-    driver, defined = request.driver, request.defined
-    return Function(
-        driver.name,
-        driver.words,
-        request.method,
-        request.returns,
-        driver.class_name,
-        None if defined is None else defined.parameters,
-        properties=driver.properties,
-    )
-
-
-def _selects(request: DriverRequest) -> bool:
-    """Whether the method selects a host, so that it finds nothing without hosts."""
-    defined = request.defined
-    return defined is not None and defined.interface == "HostSelector" and bool(defined.parameters)
+def _with_costs(last: PluginCall, job: Job, scored: Sequence[CallResult]) -> PluginCall:
+    """The last call; a scheduler's has the weighted sum of the costs as ``self.costs``."""
+    if not scored:
+        return last
+    total, _, _ = aggregate.summed(job.of(Kind.COST_FUNCTION), scored, len(scored))
+    return last._replace(attributes={**last.attributes, "costs": total})

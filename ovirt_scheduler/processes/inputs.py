@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Optional, cast
+from typing import cast
 
 from ovirt_scheduler.errors import BadParameters, UnreadableDocument
 from ovirt_scheduler.model.drivers import Subjects
@@ -141,12 +141,15 @@ def packs_of(subjects: Subjects, inputs: CallInputs) -> dict[Role, Pack]:
     }
 
 
-def of_change(inputs: CallInputs, subjects: Subjects) -> CallInputs:
-    """The inputs of a hook's call for one of the changes."""
-    vm, host = cast("Optional[str]", subjects.vm), cast("Optional[str]", subjects.host)
-    packs = {
-        **inputs.packs,
-        Role.VM: inputs.packs.get(Role.VMS, ()),
-        Role.HOST: inputs.packs.get(Role.HOSTS, ()),
-    }
-    return inputs._replace(vm=vm, host=host, packs=packs)
+def about_one(inputs: CallInputs, role: Role, subject: str) -> CallInputs:
+    """The inputs of a hook's call.
+
+    Args:
+        role: HOST or VM: what the hook is about.
+        subject: the id of one of the hosts, or of the VMs.
+    """
+    if role is Role.HOST:
+        packs = {**inputs.packs, role: inputs.packs.get(Role.HOSTS, ())}
+        return inputs._replace(host=subject, packs=packs)
+    packs = {**inputs.packs, role: inputs.packs.get(Role.VMS, ())}
+    return inputs._replace(vm=subject, packs=packs)

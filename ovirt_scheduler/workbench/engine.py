@@ -17,7 +17,7 @@ from xml.sax.saxutils import escape
 
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.model.tasks import EngineReplies, EngineReply
+from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Sought
 from ovirt_scheduler.workbench.made_cluster import API, MadeCluster, Unknown
 
 _MIGRATE = re.compile(rf"{API}/vms/([^/]+)/migrate(?:\?.*)?")
@@ -50,18 +50,12 @@ class MadeEngine:
         return f"http://127.0.0.1:{self._server.server_port}{API}"
 
     def access(self, deadline: float = 0.0) -> EngineAccess:  # noqa: ARG002
-        """What ``engine_connection`` is made with, to reach it (``decisions.engine_data``)."""
+        """What ``engine_connection`` is made with, to reach it (``decisions.service``)."""
         return EngineAccess(self.url, None, self.token, made=True)
 
-    def look_up(
-        self,
-        hosts: Sequence[str],
-        vm: Optional[str],
-        deadline: float,  # noqa: ARG002
-        vms: Sequence[str] = (),
-        statistics: bool = False,
-    ) -> EngineReplies:
+    def look_up(self, sought: Sought, deadline: float) -> EngineReplies:  # noqa: ARG002
         """The documents of its hosts and VMs."""
+        hosts, vm, vms, statistics = sought
         query = "?follow=statistics" if statistics else ""
 
         def reply(path: str, ids: Sequence[str]) -> EngineReply:

@@ -45,7 +45,7 @@ from ovirt_scheduler.model.requests import (
     WantedUnit,
     new_id,
 )
-from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Ids, Role
+from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Ids, Role, Sought
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings.config import Settings
@@ -292,14 +292,7 @@ class _Past:
             tuple(replies[Role.VMS]),
         )
 
-    def look_up(
-        self,
-        _hosts: Sequence[str],
-        _vm: Optional[str],
-        _deadline: float,
-        _vms: Sequence[str] = (),
-        _statistics: bool = False,
-    ) -> EngineReplies:
+    def look_up(self, _sought: Sought, _deadline: float) -> EngineReplies:
         """What the engine answered when the decision was made."""
         return self._replies
 

@@ -25,7 +25,7 @@ from ovirt_scheduler.errors import BadInput
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.model.tasks import EngineReplies, EngineReply
+from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Sought
 from ovirt_scheduler.workbench.engine import MadeEngine
 from ovirt_scheduler.workbench.entity_document import EntityDocument
 from ovirt_scheduler.workbench.made_cluster import MadeCluster
@@ -307,7 +307,7 @@ class SimulatedCluster:
 
 
 class SimulatedEngine:
-    """What the engine would tell of a simulated cluster (``decisions.engine_data``).
+    """What the engine would tell of a simulated cluster (``decisions.service``).
 
     A document is made anew when something in it has changed, and not before: what was read of it
     is kept with it.
@@ -320,17 +320,11 @@ class SimulatedEngine:
         self._together = _TOGETHER
         self._made: Optional[MadeEngine] = None  # for plugins that ask more
 
-    def look_up(
-        self,
-        hosts: Sequence[str],
-        vm: Optional[str],
-        deadline: float,  # noqa: ARG002
-        vms: Sequence[str] = (),
-        statistics: bool = False,  # noqa: ARG002
-    ) -> EngineReplies:
+    def look_up(self, sought: Sought, deadline: float) -> EngineReplies:  # noqa: ARG002
         """The documents of hosts and VMs, always with statistics."""
-        of_hosts = self._pieces("hosts", self._cluster.hosts.values()) if hosts else ()
-        of_vms = self._pieces("vms", self._cluster.vms.values()) if vms else ()
+        of_hosts = self._pieces("hosts", self._cluster.hosts.values()) if sought.hosts else ()
+        of_vms = self._pieces("vms", self._cluster.vms.values()) if sought.vms else ()
+        vm = sought.vm
         one = None if vm is None else self._reply("vm", 0, [self._cluster.vms[vm]])
         return EngineReplies(tuple(of_hosts), one, tuple(of_vms))
 

@@ -240,7 +240,7 @@ def test_a_call_runs_the_package_that_was_read(place):
     unit = cost_function(place.registry.refresh(), "a")
     part.write_text("version = 2")
     for _ in range(2):
-        result = only(place.executor.run(job_of([unit], kind=Kind.COST_FUNCTION)))
+        result = only(place.executor.run(job_of([unit])))
         assert result.value == dict.fromkeys(HOSTS, 1), result
         shutil.rmtree(place.first / "package", ignore_errors=True)
 

@@ -335,7 +335,7 @@ def test_the_token_that_it_is_given_is_in_no_record(executor, unit_named, tmp_pa
     history.start()
     shadows = Shadows(executor, history)
     shadows.call(
-        Decision(request, Execution(HOSTS, None, ()), (), HOSTS, time=time.time()),
+        Decision(request, Execution(HOSTS), (), HOSTS, time=time.time()),
         None,
         [job_of([unit], strict=False)],
         lambda job: (job._replace(engine=access), ()),

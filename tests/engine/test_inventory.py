@@ -13,7 +13,7 @@ import pytest
 from ovirt_scheduler.engine import client, events, inventory
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import EngineRefusal, EngineUnavailable
-from ovirt_scheduler.model.tasks import EngineReplies
+from ovirt_scheduler.model.tasks import EngineReplies, Sought
 from ovirt_scheduler.security import certificates
 from tests.support import reading
 from tests.support.rest_server import PASSWORD, USER, Host, Reply, RestServer, Vm, id_of
@@ -47,7 +47,7 @@ def host_names(replies: EngineReplies):
 
 def test_all_hosts_are_asked_for_in_one_query(engine, asking):
     """Nothing is cut off, since max is as large as the list."""
-    replies = asking.look_up(tuple(engine.ids()), None, soon())
+    replies = asking.look_up(Sought(tuple(engine.ids())), soon())
     assert sorted(host_names(replies)) == HOSTS
     (query,) = engine.queries
     assert query.path == "hosts"
@@ -58,7 +58,7 @@ def test_all_hosts_are_asked_for_in_one_query(engine, asking):
 def test_a_long_list_is_asked_for_in_pieces(engine, asking):
     """The web server before an engine takes 8 kB of URL."""
     engine.hosts = [Host(f"node{number}") for number in range(250)]
-    replies = asking.look_up(tuple(engine.ids()), None, soon())
+    replies = asking.look_up(Sought(tuple(engine.ids())), soon())
     assert sorted(host_names(replies)) == sorted(host.name for host in engine.hosts)
     assert [query.most for query in engine.queries] == [100, 100, 50]
     assert max(len(query.search) for query in engine.queries) < 6000
@@ -66,14 +66,14 @@ def test_a_long_list_is_asked_for_in_pieces(engine, asking):
 
 def test_the_vm_is_asked_for_by_its_id(engine, asking):
     """Its document comes as it is."""
-    replies = asking.look_up((), id_of("web"), soon())
+    replies = asking.look_up(Sought(vm=id_of("web")), soon())
     assert reading.read_vm(replies.vm.document).name == "web"
     assert [query.path for query in engine.queries] == [f"vms/{id_of('web')}"]
 
 
 def test_what_the_engine_does_not_know_has_no_document(engine, asking):
     """A VM that is gone is no failure, and neither is a host."""
-    replies = asking.look_up((id_of("lynx"), id_of("gone")), id_of("gone"), soon())
+    replies = asking.look_up(Sought((id_of("lynx"), id_of("gone")), id_of("gone")), soon())
     assert host_names(replies) == ["lynx"]
     assert replies.vm is None
 
@@ -81,8 +81,8 @@ def test_what_the_engine_does_not_know_has_no_document(engine, asking):
 @pytest.mark.parametrize("odd", ["host-1", "x or name=*", "../hosts", "", id_of("a") + "\n"])
 def test_what_is_no_id_of_the_engines_is_not_asked_for(engine, asking, odd):
     """Nothing but a UUID gets into a search or a path."""
-    assert asking.look_up((odd,), odd, soon()) == EngineReplies()
-    assert asking.look_up((), None, soon()) == EngineReplies()
+    assert asking.look_up(Sought((odd,), odd), soon()) == EngineReplies()
+    assert asking.look_up(Sought(), soon()) == EngineReplies()
     assert (engine.queries, engine.logins) == ([], 0)
 
 
@@ -91,10 +91,10 @@ def test_answers_are_kept_for_cache_seconds(engine, asking):
     ids = engine.ids()
     for hosts in (ids, ids[::-1]):
         for vm in ("web", "gone"):
-            asking.look_up(tuple(hosts), id_of(vm), soon())
+            asking.look_up(Sought(tuple(hosts), id_of(vm)), soon())
     assert len(engine.asked("hosts")) == 1
     assert len(engine.asked("vms")) == 2
-    asking.look_up(tuple(ids[:2]), None, soon())
+    asking.look_up(Sought(tuple(ids[:2])), soon())
     assert len(engine.asked("hosts")) == 2
 
 
@@ -102,7 +102,7 @@ def test_without_cache_seconds_each_request_asks(engine):
     """The login is used again."""
     asking = Inventory(engine.settings(cache_seconds=0))
     for _ in range(3):
-        asking.look_up(tuple(engine.ids()), None, soon())
+        asking.look_up(Sought(tuple(engine.ids())), soon())
     assert (len(engine.queries), engine.logins) == (3, 1)
 
 
@@ -111,11 +111,11 @@ def test_the_answers_kept_are_bounded(engine, asking, monkeypatch):
     monkeypatch.setattr(inventory, "_MOST_KEPT", 5)
     names = [f"vm{number}" for number in range(8)]
     for name in names:
-        asking.look_up((), id_of(name), soon())
+        asking.look_up(Sought(vm=id_of(name)), soon())
     assert len(asking._answers) == 5
-    asking.look_up((), id_of(names[-1]), soon())
+    asking.look_up(Sought(vm=id_of(names[-1])), soon())
     assert len(engine.queries) == 8
-    asking.look_up((), id_of(names[0]), soon())
+    asking.look_up(Sought(vm=id_of(names[0])), soon())
     assert len(engine.queries) == 9
 
 
@@ -136,7 +136,7 @@ def test_the_same_thing_is_asked_for_once_at_a_time(engine):
     asking = Inventory(engine.settings(cache_seconds=0))
     engine.answering.clear()
     vm = id_of("web")
-    threads, results = in_threads(*[lambda: asking.look_up((), vm, soon())] * 6)
+    threads, results = in_threads(*[lambda: asking.look_up(Sought(vm=vm), soon())] * 6)
     assert engine.arrived.acquire(timeout=LONG)
     assert not engine.arrived.acquire(timeout=0.3)
     engine.answering.set()
@@ -150,8 +150,8 @@ def test_different_things_are_asked_for_side_by_side(engine, asking):
     """Both are under way before either is answered."""
     engine.answering.clear()
     threads, results = in_threads(
-        lambda: asking.look_up((), id_of("web"), soon()),
-        lambda: asking.look_up((), id_of("mail"), soon()),
+        lambda: asking.look_up(Sought(vm=id_of("web")), soon()),
+        lambda: asking.look_up(Sought(vm=id_of("mail")), soon()),
     )
     assert engine.arrived.acquire(timeout=LONG)
     assert engine.arrived.acquire(timeout=LONG)
@@ -167,9 +167,11 @@ def test_different_things_are_asked_for_side_by_side(engine, asking):
 
 def test_an_expired_token_leads_to_a_new_login(engine, asking):
     """And to one more try, so that nobody notices."""
-    asking.look_up((), id_of("web"), soon())
+    asking.look_up(Sought(vm=id_of("web")), soon())
     engine.expire_tokens()
-    assert reading.read_vm(asking.look_up((), id_of("mail"), soon()).vm.document).name == "mail"
+    assert (
+        reading.read_vm(asking.look_up(Sought(vm=id_of("mail")), soon()).vm.document).name == "mail"
+    )
     assert engine.logins == 2
 
 
@@ -177,7 +179,7 @@ def test_a_user_who_may_not_ask_is_told_after_one_new_login(engine, asking):
     """No endless logging in."""
     engine.broken = Reply(401, "text/html", "<html/>")
     with pytest.raises(EngineUnavailable, match="HTTP 401 Unauthorized"):
-        asking.look_up((), id_of("web"), soon())
+        asking.look_up(Sought(vm=id_of("web")), soon())
     assert (engine.logins, len(engine.queries)) == (2, 2)
 
 
@@ -251,7 +253,7 @@ def test_whatever_goes_wrong_is_one_line_that_names_the_url(engine, tmp_path, ch
     """And not the password, nor the hundred ids of a search."""
     settings = engine.settings(**change(engine, tmp_path))
     with pytest.raises(EngineUnavailable) as caught:
-        Inventory(settings).look_up(tuple(engine.ids()), None, soon())
+        Inventory(settings).look_up(Sought(tuple(engine.ids())), soon())
     message = str(caught.value)
     assert re.match(r"https://localhost:\d+/ovirt-engine/\S+: ", message)
     assert words in message
@@ -268,7 +270,7 @@ def test_a_fault_that_has_the_token_is_not_repeated(engine, asking):
     with pytest.raises(
         EngineUnavailable, match="HTTP 400 Bad Request with application/xml"
     ) as told:
-        asking.look_up((), id_of("web"), soon())
+        asking.look_up(Sought(vm=id_of("web")), soon())
     assert token not in str(told.value)
 
 
@@ -302,7 +304,7 @@ def test_a_login_that_fails_repeats_codes_alone(engine, asking, answer, words):
         engine.broken_login = Reply(400, "application/json", answer.replace("SAID", said))
         asking._retry_at = 0.0
         with pytest.raises(EngineUnavailable) as caught:
-            asking.look_up((), id_of("web"), soon())
+            asking.look_up(Sought(vm=id_of("web")), soon())
         assert words in str(caught.value)
         assert said not in str(caught.value)
         assert len(str(caught.value)) < 300
@@ -312,18 +314,18 @@ def test_a_login_that_fails_repeats_codes_alone(engine, asking, answer, words):
 def test_the_password_is_the_first_line_of_its_file(engine, line_end):
     """Without the end of the line, whichever it is."""
     engine.password_file.write_bytes(PASSWORD.encode() + line_end)
-    assert Inventory(engine.settings()).look_up((), id_of("web"), soon()).vm is not None
+    assert Inventory(engine.settings()).look_up(Sought(vm=id_of("web")), soon()).vm is not None
 
 
 def test_the_password_is_read_for_each_login(engine):
     """A changed one needs no restart."""
     asking = Inventory(engine.settings(cache_seconds=0))
-    asking.look_up((), id_of("web"), soon())
+    asking.look_up(Sought(vm=id_of("web")), soon())
     engine.password_file.write_text("nonsense\n")
-    asking.look_up((), id_of("mail"), soon())
+    asking.look_up(Sought(vm=id_of("mail")), soon())
     engine.expire_tokens()
     with pytest.raises(EngineUnavailable, match="access_denied"):
-        asking.look_up((), id_of("web"), soon())
+        asking.look_up(Sought(vm=id_of("web")), soon())
     assert engine.refused == 1
 
 
@@ -331,7 +333,7 @@ def test_plain_http_is_spoken_too(tmp_path):
     """scheduler.conf allows it on the loopback interface."""
     with RestServer(tmp_path, [Host("lynx")], tls=False) as engine:
         asking = Inventory(engine.settings())
-        assert host_names(asking.look_up((id_of("lynx"),), None, soon())) == ["lynx"]
+        assert host_names(asking.look_up(Sought((id_of("lynx"),)), soon())) == ["lynx"]
 
 
 def test_a_silent_engine_takes_half_of_a_requests_time(engine, asking):
@@ -339,7 +341,7 @@ def test_a_silent_engine_takes_half_of_a_requests_time(engine, asking):
     engine.answering.clear()
     deadline = soon(3)
     with pytest.raises(EngineUnavailable, match=r"/hosts: .*timed out"):
-        asking.look_up(tuple(engine.ids()), None, deadline)
+        asking.look_up(Sought(tuple(engine.ids())), deadline)
     assert time.monotonic() < deadline
 
 
@@ -359,7 +361,7 @@ def test_a_slow_engine_has_one_limit_for_all_that_a_request_asks(engine, asking)
     engine.answering.clear()
     deadline = soon(2)
     with pytest.raises(EngineUnavailable):
-        asking.look_up(tuple(engine.ids()), id_of("web"), deadline)
+        asking.look_up(Sought(tuple(engine.ids()), id_of("web")), deadline)
     assert time.monotonic() < deadline
     assert len(engine.queries) == 1
 
@@ -368,11 +370,11 @@ def test_after_a_failure_nobody_waits_again(engine, asking):
     """For cache_seconds the same failure is told at once, whatever is asked."""
     engine.answering.clear()
     with pytest.raises(EngineUnavailable) as first:
-        asking.look_up(tuple(engine.ids()), None, soon(1))
+        asking.look_up(Sought(tuple(engine.ids())), soon(1))
     engine.answering.set()
     for ask in (
-        lambda: asking.look_up(tuple(engine.ids()), None, soon()),
-        lambda: asking.look_up((), id_of("web"), soon()),
+        lambda: asking.look_up(Sought(tuple(engine.ids())), soon()),
+        lambda: asking.look_up(Sought(vm=id_of("web")), soon()),
         lambda: asking.access(soon()),
     ):
         with pytest.raises(EngineUnavailable) as again:
@@ -380,14 +382,14 @@ def test_after_a_failure_nobody_waits_again(engine, asking):
         assert str(again.value) == str(first.value)
     assert len(engine.queries) == 1
     asking._retry_at = 0.0  # as when the time is over; nothing of the failure is kept
-    assert asking.look_up(tuple(engine.ids()), id_of("web"), soon()).vm is not None
+    assert asking.look_up(Sought(tuple(engine.ids()), id_of("web")), soon()).vm is not None
 
 
 def test_a_query_of_a_cluster_that_the_engine_refuses_fails_alone(engine, asking):
     """The engine is there: calls and other clusters are not to wait for this one."""
     with pytest.raises(EngineRefusal, match="HTTP 400 Bad Request: Operation Failed: invalid"):
         asking.page("vms", "nonsense=1", 1, soon())
-    assert asking.look_up((), id_of("web"), soon()).vm is not None
+    assert asking.look_up(Sought(vm=id_of("web")), soon()).vm is not None
     assert asking.state().problem == ""
     assert asking.state().answers == {"failed": 1, "ok": 1}
 
@@ -402,8 +404,8 @@ def test_what_the_events_tell_is_bounded(engine, asking):
 def test_a_request_without_time_left_fails_alone(engine, asking):
     """That the caller came late is no fault of the engine: the next one is answered."""
     with pytest.raises(EngineUnavailable, match="no time was left to ask it"):
-        asking.look_up((), id_of("web"), time.monotonic() - 1)
-    assert asking.look_up((), id_of("web"), soon()).vm is not None
+        asking.look_up(Sought(vm=id_of("web")), time.monotonic() - 1)
+    assert asking.look_up(Sought(vm=id_of("web")), soon()).vm is not None
     assert asking.state().problem == ""
 
 
@@ -423,10 +425,10 @@ def test_after_the_pause_it_is_asked_again(engine, monkeypatch):
     asking = Inventory(engine.settings(cache_seconds=0))
     engine.broken = Reply(500, "text/html", "")
     with pytest.raises(EngineUnavailable):
-        asking.look_up((), id_of("web"), soon())
+        asking.look_up(Sought(vm=id_of("web")), soon())
     engine.broken = None
-    assert asking.look_up((), id_of("web"), after(0.05)).vm is not None
-    assert asking.look_up((), id_of("mail"), soon()).vm is not None
+    assert asking.look_up(Sought(vm=id_of("web")), after(0.05)).vm is not None
+    assert asking.look_up(Sought(vm=id_of("mail")), soon()).vm is not None
 
 
 def test_while_one_tries_again_the_others_still_fail_fast(engine, monkeypatch):
@@ -435,13 +437,13 @@ def test_while_one_tries_again_the_others_still_fail_fast(engine, monkeypatch):
     asking = Inventory(engine.settings(cache_seconds=0))
     engine.answering.clear()
     with pytest.raises(EngineUnavailable):
-        asking.look_up((), id_of("web"), soon(0.5))
+        asking.look_up(Sought(vm=id_of("web")), soon(0.5))
     assert engine.arrived.acquire(timeout=LONG)
     monkeypatch.setattr(inventory, "_SHORTEST_PAUSE", 60.0)
-    threads, results = in_threads(lambda: asking.look_up((), id_of("web"), after(0.5)))
+    threads, results = in_threads(lambda: asking.look_up(Sought(vm=id_of("web")), after(0.5)))
     assert engine.arrived.acquire(timeout=LONG)
     with pytest.raises(EngineUnavailable):
-        asking.look_up((), id_of("mail"), soon())
+        asking.look_up(Sought(vm=id_of("mail")), soon())
     engine.answering.set()
     threads[0].join(LONG)
     assert results[0].vm is not None
@@ -456,7 +458,7 @@ def after(seconds):
 
 def test_access_holds_a_good_token_and_never_the_password(engine, asking):
     """One login serves queries and plugins."""
-    asking.look_up((), id_of("web"), soon())
+    asking.look_up(Sought(vm=id_of("web")), soon())
     access = asking.access(soon())
     assert access == asking.access(soon())
     assert (access.url, access.ca_file) == (engine.url, str(engine.ca_file))

@@ -178,9 +178,7 @@ def test_a_record_of_many_filters_takes_little_for_each_verdict():
     units = [PolicyUnit(each.name, Kind.FILTER, "", code, "", limits) for each in wanted]
     decision = Decision(
         Request(Caller("id", AnswerForm.DESIGN, "peer"), Kind.FILTER, wanted, hosts, "vm", {}),
-        Execution(
-            hosts, "vm", tuple(CallResult(each.name, Outcome.OK, hosts) for each in wanted)
-        ),
+        Execution(hosts, tuple(CallResult(each.name, Outcome.OK, hosts) for each in wanted)),
         (), hosts, calls=tuple(UnitCall(unit, {}) for unit in units),
     )  # fmt: skip
     tracemalloc.start()

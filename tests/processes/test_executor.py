@@ -12,12 +12,11 @@ from typing import Callable
 import pytest
 
 from ovirt_scheduler.errors import Overloaded, UnreadableDocument
-from ovirt_scheduler.model.decisions import Job
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import Migration, Outcome
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply
 from ovirt_scheduler.model.units import Kind, PolicyUnit
-from ovirt_scheduler.processes.executor import Executor
+from ovirt_scheduler.processes.executor import Executor, Job
 from tests.support.jobs import HOSTS, LIMITS, job_of, only
 from tests.support.processes import processes_with
 from tests.support.waiting import LONG, wait_until

@@ -192,7 +192,7 @@ def test_a_message_holds_no_more_than_the_beginning_of_a_long_name():
 
 def decision(kind: Kind, answer: object, results: tuple = (), **changes: object) -> Decision:
     request = Request(CALLER, kind, (WantedUnit("u"),), ("h1", "h2"), "vm", {})
-    return Decision(request, Execution(("h1", "h2"), "vm", results), results, answer, **changes)
+    return Decision(request, Execution(("h1", "h2"), results, vm="vm"), results, answer, **changes)
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,12 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 
-from ovirt_scheduler.model.decisions import Execution, Job
+from ovirt_scheduler.model.decisions import Execution
+from ovirt_scheduler.model.drivers import Subjects
 from ovirt_scheduler.model.plugins import Limits
 from ovirt_scheduler.model.results import CallResult
-from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
-from ovirt_scheduler.processes.executor import Executor
+from ovirt_scheduler.model.units import PolicyUnit, UnitCall
+from ovirt_scheduler.processes.executor import Executor, Job
 
 LIMITS = Limits(timeout=10.0, memory=512 << 20, cpu=10, open_files=256)
 HOSTS = ("host-1", "host-2", "host-3")
@@ -18,14 +19,9 @@ HOSTS = ("host-1", "host-2", "host-3")
 
 def job_of(units: Sequence[PolicyUnit], seconds: float = 20.0, **changes: object) -> Job:
     properties = changes.pop("properties", {})
-    job = Job(
-        kind=units[0].kind if units else Kind.FILTER,
-        calls=tuple(UnitCall(unit, properties) for unit in units),
-        hosts=HOSTS,
-        vm="vm-1",
-        deadline=time.monotonic() + seconds,
-    )
-    return job._replace(**changes)
+    subjects = Subjects(changes.pop("hosts", HOSTS), vm=changes.pop("vm", "vm-1"))
+    calls = tuple(UnitCall(unit, properties) for unit in units)
+    return Job(subjects, time.monotonic() + seconds, calls, **changes)
 
 
 def only(execution: Execution) -> CallResult:

@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from ovirt_scheduler.model.tasks import Sought
 from ovirt_scheduler.workbench.entity_document import EntityDocument
 from ovirt_scheduler.workbench.simulated import SimulatedCluster, SimulatedEngine
 from ovirt_scheduler.workbench.snapshot import Snapshot
@@ -80,11 +81,11 @@ def test_documents_that_did_not_change_are_not_made_anew():
     cluster = SimulatedCluster(filled(**{f"host{n}": [(1, 0.1)] for n in range(40)}))
     engine = SimulatedEngine(cluster)
     hosts, vms = tuple(cluster.hosts), tuple(cluster.vms)
-    before = engine.look_up(hosts, None, 0, vms)
+    before = engine.look_up(Sought(hosts, vms=vms), 0)
     assert [len(each.asked) for each in before.hosts] == [16, 16, 8]
-    assert engine.look_up(hosts, None, 0, vms) == before
+    assert engine.look_up(Sought(hosts, vms=vms), 0) == before
     cluster.place(cluster.vms[vms[0]], cluster.hosts[hosts[39]])
-    after = engine.look_up(hosts, None, 0, vms)
+    after = engine.look_up(Sought(hosts, vms=vms), 0)
     same = [one is other for one, other in zip(before.hosts + before.vms, after.hosts + after.vms)]
     assert same == [False, True, False, False, True, True]
 
@@ -95,5 +96,5 @@ def test_the_documents_of_a_large_cluster_are_no_more():
         snapshot([host("lynx")], [vm(f"vm{number}") for number in range(4097)])
     )
     engine = SimulatedEngine(cluster)
-    vms = engine.look_up((), None, 0, tuple(cluster.vms)).vms
+    vms = engine.look_up(Sought(vms=tuple(cluster.vms)), 0).vms
     assert [len(each.asked) for each in vms] == [32] * 128 + [1]

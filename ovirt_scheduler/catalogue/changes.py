@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Callable, Optional
+from typing import Callable
 
-from ovirt_scheduler.catalogue.loader import LoadedPlugin
+from ovirt_scheduler.catalogue.plugin_states import FileState
 from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.errors import PluginError
 
@@ -30,8 +30,8 @@ def _log_problems(before: Catalogue, now: Catalogue, keep: KeepEvent) -> None:
 
 
 def log(
-    former: Mapping[Path, Optional[LoadedPlugin]],
-    plugins: Mapping[Path, Optional[LoadedPlugin]],
+    former: Mapping[Path, FileState],
+    states: Mapping[Path, FileState],
     before: Catalogue,
     now: Catalogue,
     keep: KeepEvent,
@@ -39,15 +39,14 @@ def log(
     """Log what is another than before.
 
     Args:
-        former, plugins: the version of each file that is in use, None where there is none.
+        former, states: of each file.
         keep: called with each event.
     """
     _log_problems(before, now, keep)
     over = {fault.file for fault in before.faults} - {fault.file for fault in now.faults}
-    for path in sorted(former.keys() | plugins.keys()):
-        old = former.get(path)
-        new = plugins.get(path)
-        contents = holds(new)
+    for path in sorted(former.keys() | states.keys()):
+        old, new = (in_use[path].good if path in in_use else None for in_use in (former, states))
+        contents = new.contents if new else []
         if new is not None and contents and (old is None or old.checksum != new.checksum):
             _log.info(
                 "loaded %(file)s (%(kind)s), %(checksum)s",
@@ -55,8 +54,8 @@ def log(
             )
             event = {"event": "loaded", "file": str(path), "checksum": new.checksum}
             keep(event if old is None else {**event, "event": "edited", "former": old.checksum})
-        elif holds(old) and not contents:
-            how = "has nothing to call any more" if path in plugins else "is gone"
+        elif old is not None and old.contents and not contents:
+            how = "has nothing to call any more" if path in states else "is gone"
             _log.info("unloaded %(file)s: it %(reason)s", {"file": str(path), "reason": how})
             keep({"event": "unloaded", "file": str(path)})
         else:
@@ -68,13 +67,3 @@ def log(
 
 def _problem(problem: PluginError) -> dict[str, object]:
     return {"reason": str(problem), "file": problem.file, "line": problem.line}
-
-
-def holds(plugin: Optional[LoadedPlugin]) -> list[str]:
-    """The units and drivers of a plugin, in words."""
-    if plugin is None:
-        return []
-    units = [(unit.words, unit.class_name) for unit in plugin.units]
-    return [f"{kind} {name}" if name else kind for kind, name in units] + [
-        f"{driver.words} {driver.name}" for driver in plugin.drivers
-    ]

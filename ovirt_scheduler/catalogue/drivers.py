@@ -32,23 +32,11 @@ def make(
     Raises:
         PluginError: without a file; the text says what is wrong with its properties.
     """
-    return DriverUnit(
-        name=found.name,
-        class_name=found.class_name,
-        id=str(uuid.uuid5(_NAMESPACE, found.name)),
-        version=found.version or checksum.rpartition(":")[2][:_VERSION_DIGITS],
-        checksum=checksum,
-        description=found.description,
-        plugin=plugin,
-        limits=limits,
-        properties=_properties(found, conf),
-        topic=found.topic,
-        interfaces=found.interfaces,
-        methods=found.methods,
-        policies=found.policies,
-        written_for=found.written_for,
-        line=found.line,
-    )
+    values = {name: value for name, value in vars(found).items() if name in DriverUnit._fields}
+    values["version"] = found.version or checksum.rpartition(":")[2][:_VERSION_DIGITS]
+    values["properties"] = _properties(found, conf)
+    values["id"] = str(uuid.uuid5(_NAMESPACE, found.name))
+    return DriverUnit(**values, plugin=plugin, checksum=checksum, limits=limits)
 
 
 def check(found: Sequence[FoundDriver], path: str) -> None:
@@ -93,10 +81,10 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _properties(found: FoundDriver, conf: PluginConf) -> PropertySet:
     """Those declared, and the one that names a policy where there are policies."""
-    if conf.custom_properties:
-        declared = properties.parse(conf.name, conf.custom_properties, conf.default_values)
-    else:
-        declared = properties.parse(found.name, found.properties, found.default_values)
+    said = (conf.name, conf.custom_properties, conf.default_values)
+    if not conf.custom_properties:
+        said = (found.name, found.properties, found.default_values)
+    declared = properties.parse(*said)
     names = {each.name for each in declared.properties}
     if found.interfaces and names & {FILTERS, COST_FUNCTIONS}:
         taken = f"{FILTERS} and {COST_FUNCTIONS} are the daemon's own"

@@ -68,6 +68,14 @@ class LoadedPlugin(NamedTuple):
         return bool(self.checksum)
 
     @property
+    def contents(self) -> list[str]:
+        """Its units and drivers, in words."""
+        units = [(unit.words, unit.class_name) for unit in self.units]
+        return [f"{kind} {name}" if name else kind for kind, name in units] + [
+            f"{driver.words} {driver.name}" for driver in self.drivers
+        ]
+
+    @property
     def filters(self) -> tuple[str, ...]:
         """The names of its filters."""
         return tuple(unit.name for unit in self.units if unit.kind is Kind.FILTER)
@@ -207,12 +215,7 @@ class Loader:
             PluginError: it cannot be loaded; where, why and what to do (contract 5.5).
         """
         path = Path(source.path)
-        conf_path = self.conf_path(source.name)
-        conf = (
-            PluginConf(source.name)
-            if conf_data is None
-            else parse_plugin_conf(conf_data, conf_path)
-        )
+        conf = parse_plugin_conf(conf_data or b"", self.conf_path(source.name))
         if not conf.enabled:
             return LoadedPlugin(source.name, path, (), (source,), conf_data, "")
         analysis = self._analyse(

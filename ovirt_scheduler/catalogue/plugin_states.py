@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
-from ovirt_scheduler.catalogue import changes
 from ovirt_scheduler.catalogue.files import Stamps
 from ovirt_scheduler.catalogue.loader import FolderScan, LoadedPlugin
 from ovirt_scheduler.catalogue.snapshot import Catalogue, Key, Outdated
@@ -84,9 +83,10 @@ class _Making:
 
     def add_fault(self, path: Path, fault: PluginError, state: FileState) -> None:
         """A file that does not load; the version before it may still be in use."""
-        if changes.holds(state.good):
+        if state.good is not None and state.good.contents:
             because = _place_and_message(path, fault)
-            fault = _kept(fault, state.good)
+            kept = f"the last version that loaded stays in use ({state.good.checksum:.19})"
+            fault = PluginError(f"{fault.message}; {kept}", fault.file, fault.line)
             self._outdated[str(path)] = Outdated(
                 state.good_since, state.fault_since, because, fault
             )
@@ -210,11 +210,3 @@ def _driver_claims(driver: DriverUnit) -> dict[Claim, str]:
             f"has the topic {driver.topic} already; set another topic in one of them"
         )
     return claims
-
-
-def _kept(fault: PluginError, good: Optional[LoadedPlugin]) -> PluginError:
-    """The fault, with a note that the last good version stays in use, where there is one."""
-    if not changes.holds(good) or good is None:
-        return fault
-    message = f"{fault.message}; the last version that loaded stays in use ({good.checksum:.19})"
-    return PluginError(message, fault.file, fault.line)

@@ -191,13 +191,7 @@ class Registry:
         order = sorted(states, key=lambda path: (scan.folders.index(path.parent), path.name))
         states = {path: states[path] for path in order}
         catalogue = merged(states, orphaned, scan.problems)
-        changes.log(
-            {path: state.good for path, state in before.items()},
-            {path: state.good for path, state in states.items()},
-            self.catalogue,
-            catalogue,
-            self._keep,
-        )
+        changes.log(before, states, self.catalogue, catalogue, self._keep)
         self._states, self._orphaned, self.catalogue = states, orphaned, catalogue
         if due or before.keys() != states.keys():
             self._use(catalogue.plugins)
@@ -257,7 +251,7 @@ class Registry:
                 since, good_since = time.time(), self._store.kept_since(file.path) or time.time()
             # Folders too: the helper that it lacks may yet come.
             depends = _stamps(scan, [conf, file.path, scan.all_in(file.folder)])
-            if not changes.holds(good) and self._loader.rejects(conf):
+            if not (good and good.contents) and self._loader.rejects(conf):
                 missed = tuple(dict.fromkeys((file.name, *self._store.filters(file.path))))
                 fault = PluginError(
                     f"{fault.message}; until then {REJECTS}", fault.file, fault.line

@@ -12,19 +12,19 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Optional
+from typing import Optional, Union
 
 from OpenSSL import SSL
 
 from ovirt_scheduler import __version__
+from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.clusters.drive import ClusterDrive
 from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.clusters.plans import Plans
 from ovirt_scheduler.clusters.services import ClusterServices
 from ovirt_scheduler.clusters.threads import ClusterThreads
-from ovirt_scheduler.daemon import unit_states
 from ovirt_scheduler.daemon.certificate_watch import CertificateWatch
 from ovirt_scheduler.daemon.control import FILE as CONTROL
 from ovirt_scheduler.daemon.control import Command, Control
@@ -36,8 +36,10 @@ from ovirt_scheduler.errors import ConfigError, SchedulerError
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.store import FILE
 from ovirt_scheduler.history.tally import Tally
-from ovirt_scheduler.model.daemon_state import DaemonState
+from ovirt_scheduler.model.daemon_state import DaemonState, UnitState
+from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.requests import Pages
+from ovirt_scheduler.model.units import PolicyUnit
 from ovirt_scheduler.security import certificates, trust
 from ovirt_scheduler.security.addresses import is_loopback
 from ovirt_scheduler.security.certificates import Description
@@ -242,7 +244,7 @@ class Assembly:
             version=__version__,
             started=self._started,
             plugins_path=":".join(map(str, settings.plugins_path)),
-            units=tuple(unit_states.of(catalogue)),
+            units=tuple(_unit_states(catalogue)),
             processes=self.runtime.executor.state(),
             faults=tuple(str(fault) for fault in catalogue.faults if fault not in outdated),
             certificate_ends=self._certificate.ends.timestamp() if self._certificate else None,
@@ -295,6 +297,28 @@ def _warn(services: Services) -> None:
         _log.warning(
             "the engine cannot be asked: %(reason)s", {"reason": str(error), "file": error.file}
         )
+
+
+def _unit_states(catalogue: Catalogue) -> Iterator[UnitState]:
+    """The policy units, then the drivers, in the order of their names."""
+    for unit in sorted(catalogue.all_units.values(), key=lambda unit: (unit.name, unit.kind.value)):
+        yield _state(unit, unit.kind.words, unit.mode, catalogue)
+    for driver in sorted(catalogue.drivers.values(), key=lambda driver: driver.name):
+        if not driver.only_ours:
+            yield _state(driver, driver.words, "live", catalogue)
+
+
+def _state(
+    unit: Union[PolicyUnit, DriverUnit], words: str, mode: str, catalogue: Catalogue
+) -> UnitState:
+    file = unit.plugin.modules[0].path
+    properties = unit.properties.properties if unit.properties else ()
+    patterns = tuple({each.name: each.pattern for each in properties}.items())
+    state = UnitState(unit.name, words, file, unit.checksum, mode, unit.description, patterns)
+    old = catalogue.outdated.get(file)
+    if old is None:
+        return state
+    return state._replace(old_version=old.version, old_since=old.since, old_because=old.because)
 
 
 def _lock(state: Path) -> Optional[int]:

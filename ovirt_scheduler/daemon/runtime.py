@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Optional
 
@@ -41,17 +42,14 @@ class Services(NamedTuple):
 
     def methods(self) -> tuple[Method, ...]:
         """The methods of the XML-RPC interface, which call these services."""
+        may_read = partial(Access(self.settings.pages, ()).may_read, everything=True)
         return (
             *unit_methods.methods(
                 self.units, self.settings.engine_scores, self.settings.engine_reasons
             ),
             *driver_methods.methods(self.drivers, self.settings.engine_reasons),
-            *(() if self.history is None else self._history_methods(self.history)),
+            *(() if self.history is None else history_methods.methods(self.history, may_read)),
         )
-
-    def _history_methods(self, reader: Reader) -> Iterator[Method]:
-        access = Access(self.settings.pages, ())
-        return history_methods.methods(reader, lambda peer: access.may_read(peer, everything=True))
 
 
 class Runtime:

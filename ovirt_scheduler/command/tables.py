@@ -10,8 +10,10 @@ import json
 import shutil
 import sys
 import textwrap
+from base64 import b64encode
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Optional
+from datetime import datetime
+from typing import Any, NamedTuple, Optional, Union
 
 from ovirt_scheduler.log.format import printable
 
@@ -60,11 +62,16 @@ def document(value: object) -> str:
     """Write a value as indented JSON, which is the same for the same value.
 
     Characters that cannot be seen, or that steer a terminal, are escaped; so are all but ASCII
-    where standard output is not UTF-8, as JSON has to be.
+    where standard output is not UTF-8, as JSON has to be. What XML-RPC has and JSON has not, bytes
+    and dates, is text.
     """
     utf8 = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
-    lines = json.dumps(value, indent=2, ensure_ascii=not utf8).split("\n")
+    lines = json.dumps(value, indent=2, ensure_ascii=not utf8, default=_as_text).split("\n")
     return "".join(f"{_seen(line)}\n" for line in lines)
+
+
+def _as_text(value: Union[bytes, datetime]) -> str:
+    return value.isoformat() if isinstance(value, datetime) else b64encode(value).decode("ascii")
 
 
 def _seen(text: str) -> str:

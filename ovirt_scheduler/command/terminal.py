@@ -6,7 +6,6 @@ They are listed in the design form, which says more of each.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import functools
 import http.client
@@ -14,7 +13,6 @@ import itertools
 import ssl
 import xmlrpc.client
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Callable, Optional
 from urllib.parse import SplitResult, urlsplit
@@ -175,45 +173,39 @@ def discover(call: Call) -> Shown:
 
 def run_filters(call: Call, units: Sequence[str], inputs: Inputs) -> Shown:
     """Ask which hosts every filter accepts."""
-    answer = _Answer(call(_ENGINE, "runFilters", list(units), *inputs.parameters()))
+    answer = _Answer(call, inputs, "runFilters", list(units), *inputs.parameters())
     accepted = answer.result
-    host_names = names(inputs.hosts)
-    rejected = [host for host in host_names if host not in accepted]
-    rows = [(host_names.get(host), host, "accepted") for host in accepted]
-    rows += [(host_names[host], host, "rejected") for host in rejected]
-    fields = {"accepted": accepted, "rejected": rejected}
-    text = answer.table(("HOST", "ID", "VERDICT"), rows)
+    rejected = [host for host in answer.hosts if host not in accepted]
+    text = answer.table("VERDICT", {**dict.fromkeys(accepted, "accepted"),
+                                    **dict.fromkeys(rejected, "rejected")})  # fmt: skip
     if aggregate.ALL_FILTERS_FAILED in answer.problems:
         taken = "accepts them all" if accepted else "accepts none of them"
         text = f"no filter has judged the hosts: the answer {taken}\n"
-    return answer.shown(text, fields, _called(accepted, host_names), _NO_HOSTS)
+    return answer.shown(text, {"accepted": accepted, "rejected": rejected}, accepted, _NO_HOSTS)
 
 
 def run_cost_functions(call: Call, factors: Mapping[str, int], inputs: Inputs) -> Shown:
     """Ask for the weighted sum of costs of each host; the best host comes first."""
-    answer = _Answer(call(_ENGINE, "runCostFunctions", dict(factors), *inputs.parameters()))
+    answer = _Answer(call, inputs, "runCostFunctions", dict(factors), *inputs.parameters())
     costs: dict[str, int] = {}
     for host, cost, *unit in answer.result:
         # With a unit's name it is that unit's own cost (contract 3.4).
         costs[host] = costs.get(host, 0) + cost * (factors[unit[0]] if unit else 1)
-    host_names = names(inputs.hosts)
     best_first = sorted(costs, key=lambda host: costs[host])
-    rows = [(host_names.get(host), host, costs[host]) for host in best_first]
-    text = answer.table(("HOST", "ID", "COST"), rows)
-    return answer.shown(text, {"costs": costs}, _called(best_first, host_names), _NO_HOSTS)
+    text = answer.table("COST", {host: costs[host] for host in best_first})
+    return answer.shown(text, {"costs": costs}, best_first, _NO_HOSTS)
 
 
 def run_balance(call: Call, unit: str, inputs: Inputs) -> Shown:
     """Ask which VM to migrate, and where it may go."""
-    answer = _Answer(call(_ENGINE, "runLoadBalancing", unit, *inputs.parameters(with_vm=False)))
+    parameters = inputs.parameters(with_vm=False)
+    answer = _Answer(call, inputs, "runLoadBalancing", unit, *parameters)
     vm, targets = answer.result
-    host_names = names(inputs.hosts)
-    why = answer.reasons(host_names)
     if not vm:
-        return answer.shown("", {"migration": None}, nothing=f"nothing to do\n{why}")
+        return answer.shown("", {"migration": None}, nothing=f"nothing to do\n{answer.reasons()}")
     named = names(inputs.vms, "vm").get(vm) or vm
-    rows = [(named, host_names.get(host), host) for host in targets] or [(named, "any host", "")]
-    text = tables.table(("VM", "TO HOST", "ID"), rows) + why
+    rows = [(named, answer.hosts.get(host), host) for host in targets] or [(named, "any host", "")]
+    text = tables.table(("VM", "TO HOST", "ID"), rows) + answer.reasons()
     return answer.shown(text, {"migration": {"vm": vm, "hosts": targets}}, [vm])
 
 
@@ -249,25 +241,20 @@ def topics(call: Call) -> Shown:
 
 def select_host(call: Call, scheduler: str, inputs: Inputs) -> Shown:
     """Ask which host a scheduler would start the VM on."""
-    answer = _Answer(call(_ENGINE, "selectHost", scheduler, *inputs.parameters()))
+    answer = _Answer(call, inputs, "selectHost", scheduler, *inputs.parameters())
     host = answer.result
-    host_names = names(inputs.hosts)
-    others = [each for each in answer.best_first(host_names) if each != host]
-    rows: list[tuple[Optional[str], str, str]] = [
-        (host_names[each], each, "not selected") for each in others
-    ]
     if not host:
-        removed = answer.reasons(host_names)
+        removed = answer.reasons()
         left = f": {explanation.left(answer.decision)}" if answer.decision and removed else ""
         return answer.shown("", {"host": None}, nothing=f"no host{left}\n{removed}")
-    rows.insert(0, (host_names.get(host), host, "selected"))
-    text = answer.table(("HOST", "ID", "VERDICT"), rows)
-    return answer.shown(text, {"host": host}, _called([host], host_names))
+    others = [each for each in answer.best_first() if each != host]
+    text = answer.table("VERDICT", {host: "selected", **dict.fromkeys(others, "not selected")})
+    return answer.shown(text, {"host": host}, [host])
 
 
 def any_hosts(call: Call, scheduler: str, inputs: Inputs) -> Shown:
     """Ask a scheduler whether there is a host for the VM."""
-    answer = _Answer(call(_ENGINE, "hasAnyHosts", scheduler, *inputs.parameters()))
+    answer = _Answer(call, inputs, "hasAnyHosts", scheduler, *inputs.parameters())
     found = "there is a host" if answer.result else "there is no host"
     return answer.shown(f"{found}\n", {"result": answer.result})
 
@@ -283,47 +270,37 @@ def migrations(
     """
     hosts, properties = inputs.parameters(with_vm=False)
     vms = inputs.vms if isinstance(inputs.vms, str) else list(inputs.vms)
-    answer = _Answer(call(_ENGINE, method, scheduler, *change, hosts, vms, properties))
-    host_names, vm_names = names(inputs.hosts), names(inputs.vms, "vm")
+    answer = _Answer(call, inputs, method, scheduler, *change, hosts, vms, properties)
+    vm_names = names(inputs.vms, "vm")
     rows = [
-        (vm_names.get(vm), vm, host_names.get(host) if host else "any host", host)
+        (vm_names.get(vm), vm, answer.hosts.get(host) if host else "any host", host)
         for vm, targets in answer.result.items()
         for host in targets or [""]
     ]
     text = tables.table(("VM", "VM ID", "TO HOST", "HOST ID"), rows)
-    moved = _called(list(answer.result), vm_names)
+    moved = [vm_names.get(vm) or vm for vm in answer.result]
     return answer.shown(text, {"migrations": answer.result}, moved, "nothing to do\n")
 
 
 def schedule(call: Call, topic: str, method: str, arguments: Mapping[str, object]) -> Shown:
     """Call a method of a topic's driver, and show what it returns as JSON."""
-    answer = _Answer(call(_ENGINE, "schedule", topic, method, arguments))
-    result = _plain(answer.result)
-    text = tables.document(result)
-    return answer.shown("" if result == "" else text, {"result": result}, nothing=text)
-
-
-def _called(hosts: Sequence[str], host_names: Mapping[str, str]) -> list[str]:
-    """The name of each host, or its id where it has no name."""
-    return [host_names.get(host) or host for host in hosts]
-
-
-def _plain(value: object) -> object:
-    """A value of XML-RPC as JSON has it: bytes and dates as text."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode("ascii")
-    return value.isoformat() if isinstance(value, datetime) else value
+    answer = _Answer(call, Inputs(()), "schedule", topic, method, arguments)
+    text = tables.document(answer.result)
+    fields = {"result": answer.result}
+    return answer.shown("" if answer.result == "" else text, fields, nothing=text)
 
 
 class _Answer:
-    """A reply in the engine form, taken apart (contract 3.2)."""
+    """The answer to a call in the engine form, taken apart (contract 3.2).
 
-    def __init__(self, reply: Reply) -> None:
+    Attributes:
+        hosts: the name of each host that was asked about, by its id.
+    """
+
+    def __init__(self, call: Call, asked: Inputs, method: str, *parameters: object) -> None:
+        reply = call(_ENGINE, method, *parameters)
         fields: dict[str, Any] = reply.answer
+        self.hosts = names(asked.hosts)
         self.result = fields["result"]
         self._calls = reply.results
         self.problems = [
@@ -347,34 +324,41 @@ class _Answer:
         """The same for a person to read."""
         return None if self.record is None else explanation.cleaned(self.record)
 
-    def table(self, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-        """Hosts, whose ids are in the second column, with the reasons where they are known."""
-        decision = self.decision
-        if decision is None:
-            return tables.table(headings, rows)
-        of_host = explanation.why(decision)
-        why = [of_host.get(str(row[1]), "") for row in rows]
-        if not any(why) or explanation.is_plain(decision):
-            return tables.table(headings, rows)
-        return tables.table([*headings, "WHY"], [[*row, reason] for row, reason in zip(rows, why)])
+    def table(self, heading: str, values: Mapping[str, object]) -> str:
+        """Hosts with a value each, by their ids, and with the reasons where they are known."""
+        rows = [(self.hosts.get(host), host, value) for host, value in values.items()]
+        why = self._why(values)
+        if not any(why):
+            return tables.table(("HOST", "ID", heading), rows)
+        told = [(*row, reason) for row, reason in zip(rows, why)]
+        return tables.table(("HOST", "ID", heading, "WHY"), told)
 
-    def best_first(self, hosts: Iterable[str]) -> list[str]:
+    def reasons(self) -> str:
+        """A table of the hosts, if there is a reason for one of them."""
+        why = self._why(self.hosts)
+        rows = [(name, host, reason) for (host, name), reason in zip(self.hosts.items(), why)]
+        return tables.table(("HOST", "ID", "WHY"), rows) if any(why) else ""
+
+    def _why(self, hosts: Iterable[str]) -> list[str]:
+        decision = self.decision
+        if decision is None or explanation.is_plain(decision):
+            return []
+        of_host = explanation.why(decision)
+        return [of_host.get(host, "") for host in hosts]
+
+    def best_first(self) -> list[str]:
         """The hosts by their ranks, where these are known; those that have none come last."""
         decided = () if self.record is None else self.record.get("hosts", ())
         ranks = {each["id"]: each["rank"] for each in decided if "rank" in each}
-        return sorted(hosts, key=lambda host: ranks.get(host, len(ranks) + 1))
-
-    def reasons(self, host_names: Mapping[str, str]) -> str:
-        """A table of the hosts, if there is a reason for one of them."""
-        table = self.table(("HOST", "ID"), [(name, host) for host, name in host_names.items()])
-        return table if table.partition("\n")[0].endswith("WHY") else ""
+        return sorted(self.hosts, key=lambda host: ranks.get(host, len(ranks) + 1))
 
     def shown(
-        self, text: str, fields: Mapping[str, object], names: Sequence[str] = (), nothing: str = ""
+        self, text: str, fields: Mapping[str, object], found: Sequence[str] = (), nothing: str = ""
     ) -> Shown:
         """Show the answer and its problems; of calls in this process also output and tracebacks.
 
         Args:
+            found: for who wants names alone; of a host its id will do.
             nothing: shown if there is neither a text nor a problem.
         """
         lines = [text or ("" if self.problems else nothing)]
@@ -385,7 +369,8 @@ class _Answer:
         if self._calls:
             fields["calls"] = [_call_fields(result) for result in self._calls]
             lines += itertools.chain.from_iterable(map(_printed, self._calls))
-        return Shown("".join(lines), fields, not self.problems, names, self.problems)
+        named = [self.hosts.get(each) or each for each in found]
+        return Shown("".join(lines), fields, not self.problems, named, self.problems)
 
 
 def _printed(result: CallResult) -> Iterator[str]:

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ovirt_scheduler.command import recorded, terminal
+from ovirt_scheduler.command import recorded, tables, terminal
 from ovirt_scheduler.command.inputs import Inputs
 from ovirt_scheduler.errors import BadInput, BadUsage, NoAnswer, UnreadableDocument
 from ovirt_scheduler.history.reader import Reader
@@ -344,8 +344,9 @@ def test_a_scheduler_is_asked_for_a_host(call):
 def test_a_method_of_a_topic_is_called(call):
     """What it gives back is shown as JSON: dates as text, bytes in base64."""
     shown = terminal.schedule(call, "night", "when", {"hours": 3})
-    assert shown.fields["result"] == {"at": "2026-01-31T22:00:00", "token": "AA==", "hours": [3]}
-    assert json.loads(shown.text) == shown.fields["result"]
+    told = {"at": "2026-01-31T22:00:00", "token": "AA==", "hours": [3]}
+    assert json.loads(shown.text) == told
+    assert json.loads(tables.document(shown.fields))["result"] == told
     shown = terminal.schedule(call, "night", "never", {})
     assert shown.fields["problems"] == [
         'Night: never returned None, which has no form in XML-RPC; return "" for nothing'

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Callable
 
-from ovirt_scheduler.command import arguments, inputs, recorded, status, terminal
+from ovirt_scheduler.command import arguments, control, inputs, recorded, terminal
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import certificate_report
 from ovirt_scheduler.history import store
@@ -128,7 +128,7 @@ def _note_old_versions(options: argparse.Namespace) -> None:
     names = [named] if isinstance(named, str) else named
     asked = None if names is None else [name.partition("=")[0] for name in names]
     sys.stderr.writelines(
-        f"note: {each}\n" for each in status.old_versions(arguments.state(), asked)
+        f"note: {each}\n" for each in control.old_versions(arguments.state(), asked)
     )
 
 

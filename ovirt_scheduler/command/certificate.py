@@ -10,8 +10,7 @@ from pathlib import Path
 
 from ovirt_scheduler import manual
 from ovirt_scheduler.command import arguments
-from ovirt_scheduler.command.setup import engine
-from ovirt_scheduler.command.setup import record as install_record
+from ovirt_scheduler.command.setup import engine, step
 from ovirt_scheduler.command.setup.machine import Machine, Owner, acting_as
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import certificate_report
@@ -216,7 +215,7 @@ def _trust(file: Path) -> Iterator[str]:
 def _stores() -> list[str]:
     """The trust stores that setup has put the certificate into; none if its record is closed."""
     try:
-        record = install_record.load(Machine(Path("/"), live=True))
+        record = step.load(Machine(Path("/"), live=True))
     except StepFailed:
         return []
     return [] if record is None else record.trust_stores

@@ -16,7 +16,7 @@ from typing import NamedTuple, Union
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.clusters import check as cluster_report
-from ovirt_scheduler.command import arguments, settings_check, status, tables
+from ovirt_scheduler.command import arguments, control, settings_check, tables
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import certificate_report, runtime
 from ovirt_scheduler.daemon.certificate_report import CertificateReport
@@ -91,7 +91,7 @@ def check(settings: Settings, state: Path) -> Shown:
     fields = {"ok": not wrong, **_fields(plugins.catalogue, certificates)}
     fields.update(listening=listening.fields(), settings=problems)
     fields["remarks"] = list(map(_located, plugins.remarks))
-    old_versions = fields["old_versions"] = list(status.old_versions(state))
+    old_versions = fields["old_versions"] = list(control.old_versions(state))
     lines = [*(each.line() for each in certificates), listening.line()]
     lines += (f"note: {each}\n" for each in (*old_versions, *_seen_as(state)))
     lines += _lines(settings, plugins, problems, wrong)

@@ -15,7 +15,7 @@ import pytest
 
 from ovirt_scheduler.clusters import plans
 from ovirt_scheduler.clusters.plans import Plans, left_behind
-from ovirt_scheduler.command.plan import login
+from ovirt_scheduler.command.control import login
 from ovirt_scheduler.errors import SchedulerError
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.model.plans import APPROVED, MADE, WAITING, Plan, Step
@@ -138,7 +138,7 @@ def test_who_has_become_root_is_told_by_the_login(registry):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may say who logged in")
 def test_the_command_knows_who_logged_in():
     """As the kernel keeps it for who becomes another user."""
-    code = "from ovirt_scheduler.command import plan; print(plan.login())"
+    code = "from ovirt_scheduler.command import control; print(control.login())"
     words = 'echo 1 > /proc/self/loginuid || exit 99; exec "$@"'
     asked = ["sh", "-c", words, "sh", sys.executable, "-c", code]
     ended = subprocess.run(asked, cwd=PROJECT, capture_output=True, text=True, check=False)

@@ -14,7 +14,7 @@ from typing import Callable
 
 import pytest
 
-from ovirt_scheduler.command.status import ask as ask_control
+from ovirt_scheduler.command.control import ask as ask_control
 from ovirt_scheduler.errors import HistoryUnreadable
 from ovirt_scheduler.history import schema, store
 from ovirt_scheduler.history.query import Query

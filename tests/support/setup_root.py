@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ovirt_scheduler.command.setup import record as install_record
+from ovirt_scheduler.command.setup import step
 from ovirt_scheduler.command.setup.machine import Machine
-from ovirt_scheduler.command.setup.record import checksum
+from ovirt_scheduler.command.setup.step import checksum
 from tests.support.paths import PROJECT
 
 CONF = "/etc/ovirt/scheduler/scheduler.conf"
@@ -34,7 +34,7 @@ def at(root: Path, name: str) -> Path:
 def became(root: Path, version: str) -> None:
     """Have the machine look as though an earlier version of setup had written scheduler.conf."""
     machine = Machine(root, live=False)
-    record = install_record.load(machine)
+    record = step.load(machine)
     record.files[CONF] = [checksum(version.encode())]
-    install_record.save(machine, record)
+    step.save(machine, record)
     at(root, CONF).write_text(version, "utf-8")

@@ -14,8 +14,7 @@ from typing import Callable, NamedTuple, Optional
 from ovirt_scheduler import manual
 from ovirt_scheduler.command.setup.files import CONF, CONF_FOLDER, SchedulerConf
 from ovirt_scheduler.command.setup.machine import Machine
-from ovirt_scheduler.command.setup.record import Record, add
-from ovirt_scheduler.command.setup.step import Plan, Step
+from ovirt_scheduler.command.setup.step import Plan, Record, Step, add
 from ovirt_scheduler.command.setup.steps import Certificate
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.security import certificates, trust

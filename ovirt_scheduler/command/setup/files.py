@@ -15,8 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from ovirt_scheduler.command.setup.machine import Machine
-from ovirt_scheduler.command.setup.record import Record, checksum
-from ovirt_scheduler.command.setup.step import Plan, Step
+from ovirt_scheduler.command.setup.step import Plan, Record, Step, checksum
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.file import ConfFile

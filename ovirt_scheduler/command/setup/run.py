@@ -11,7 +11,6 @@ import os
 from pathlib import Path
 
 from ovirt_scheduler.command import arguments, check
-from ovirt_scheduler.command.setup import record as install_record
 from ovirt_scheduler.command.setup.engine import (
     ADOPTED,
     OLD_PLUGINS,
@@ -28,8 +27,7 @@ from ovirt_scheduler.command.setup.files import (
     sample_confs,
 )
 from ovirt_scheduler.command.setup.machine import Machine
-from ovirt_scheduler.command.setup.record import Record
-from ovirt_scheduler.command.setup.step import Step
+from ovirt_scheduler.command.setup.step import FILE, Record, Step, load, save
 from ovirt_scheduler.command.setup.steps import Certificate, Service, User, folders, links
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadInput, BadUsage, NotPermitted, StepFailed
@@ -116,7 +114,7 @@ def install(
         StepFailed: a step failed; those before it are done.
         ConfigError: scheduler.conf exists, and is wrong.
     """
-    record = install_record.load(machine) or Record()
+    record = load(machine) or Record()
     conf = SchedulerConf(machine, record, _keys(machine, record, engine, adopt))
     left = _go(machine, record, _steps(conf, engine, adopt), False, dry_run)
     if OldPlugins.found(machine) and not adopt and "plugins_path" not in record.conf_keys:
@@ -140,15 +138,15 @@ def remove(machine: Machine, dry_run: bool = False) -> int:
     Raises:
         StepFailed: a step failed; those before it are undone.
     """
-    record = install_record.load(machine)
+    record = load(machine)
     if record is None:
-        arguments.write(f"nothing to undo: there is no {machine.path(install_record.FILE)}\n")
+        arguments.write(f"nothing to undo: there is no {machine.path(FILE)}\n")
         return 0
     conf = SchedulerConf(machine, record, record.conf_keys)
     steps = _steps(conf, engine=True, adopt=True)
     left = _go(machine, record, steps[::-1], True, dry_run)
     if not dry_run:
-        machine.path(install_record.FILE).unlink()
+        machine.path(FILE).unlink()
     return left
 
 
@@ -169,7 +167,7 @@ def _go(machine: Machine, record: Record, steps: list[Step], removing: bool, dry
                     try:
                         work()
                     finally:
-                        install_record.save(machine, record)
+                        save(machine, record)
         except BrokenPipeError:
             raise
         except OSError as error:

@@ -13,8 +13,7 @@ from typing import ClassVar, Optional
 from ovirt_scheduler import manual
 from ovirt_scheduler.command.setup.files import PACKAGES, UNIT, SchedulerConf, ShippedFile, shipped
 from ovirt_scheduler.command.setup.machine import Machine, Owner, acting_as
-from ovirt_scheduler.command.setup.record import Record, add, checksum
-from ovirt_scheduler.command.setup.step import Plan, Step
+from ovirt_scheduler.command.setup.step import Plan, Record, Step, add, checksum
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.security import certificates
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ovirt_scheduler.command import cli
-from ovirt_scheduler.command.setup import record as install_record
+from ovirt_scheduler.command.setup import step
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.command.setup.step import Plan
 from ovirt_scheduler.command.setup.steps import User
@@ -82,7 +82,7 @@ def test_the_first_run_puts_every_file_in_its_place(root, setup):
     for folder, mode in modes.items():
         assert stat.S_IMODE(at(root, folder).stat().st_mode) == mode
     assert config.load(at(root, CONF), {}).listening_port == 18781
-    assert trust.tampering(at(root, install_record.FILE)) is None
+    assert trust.tampering(at(root, step.FILE)) is None
 
 
 def test_a_second_run_finds_all_as_it_should_be(root, setup):
@@ -152,7 +152,7 @@ def test_remove_leaves_what_there_was_before(root, setup):
     assert not at(root, STATE).exists()
     assert setup("--remove") == (
         0,
-        f"nothing to undo: there is no {at(root, install_record.FILE)}\n",
+        f"nothing to undo: there is no {at(root, step.FILE)}\n",
     )
 
 
@@ -261,7 +261,7 @@ def test_what_a_package_brought_is_not_brought_again(root, setup):
 def test_the_user_is_made_and_removed(tmp_path):
     """In the machine's own files."""
     (tmp_path / "etc").mkdir()
-    machine, record = Machine(tmp_path, live=False), install_record.Record()
+    machine, record = Machine(tmp_path, live=False), step.Record()
     user = User(machine, record)
     user.plan().act()
     assert machine.owner("ovirt-scheduler").uid < 1000
@@ -309,7 +309,7 @@ def test_a_reader_that_goes_away_is_no_failure(tmp_path, root, options):
 def test_a_record_that_cannot_be_read_is_told(root, setup, rubbish):
     """With what to do about it."""
     setup()
-    at(root, install_record.FILE).write_text(rubbish)
+    at(root, step.FILE).write_text(rubbish)
     status, told = setup()
     assert status == 1
     assert "remove it to have everything looked at afresh" in told
@@ -321,10 +321,7 @@ def test_a_record_that_is_out_of_reach_is_not_to_be_removed(root, setup):
     (root / "var/lib").write_text("in the way")
     status, told = setup("--dry-run")
     assert status == 1
-    assert (
-        told
-        == f"ovirt-scheduler: {at(root, install_record.FILE)}: cannot be read: Not a directory\n"
-    )
+    assert told == f"ovirt-scheduler: {at(root, step.FILE)}: cannot be read: Not a directory\n"
 
 
 def test_remove_is_for_all_of_it(setup):

@@ -1,0 +1,247 @@
+"""The commands that ask the daemon here on its control socket: status, clusters, plan."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import time
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Optional
+
+from ovirt_scheduler import __version__
+from ovirt_scheduler.command import arguments, tables
+from ovirt_scheduler.command.tables import Shown
+from ovirt_scheduler.daemon.control import FILE, short_name
+from ovirt_scheduler.errors import BadUsage, CallRefused, NoAnswer
+from ovirt_scheduler.history import explanation
+from ovirt_scheduler.model.plans import REFUSED
+from ovirt_scheduler.server.pages import status
+
+_SECONDS = 10.0  # for an answer
+_LOGIN = Path("/proc/self/loginuid")  # proc(5); sudo and su leave it as it is
+_NOBODY = 2**32 - 1  # logged in: what runs was started by the system
+
+_UNITS = ("NAME", "KIND", "STATE", "CALLS", "FAILED", "MEDIAN", "P99")
+_CLUSTERS = ("CLUSTER", "DRIVE", "LAST LOOK", "STATE")
+_PLANS = ("PLAN", "CLUSTER", "MADE", "STATE", "MIGRATIONS")
+
+
+def add(to: arguments.Add) -> None:
+    """Add the commands to the command line."""
+    arguments.add_command(to, "status", _status)
+    command = arguments.add_command(to, "clusters", _clusters)
+    command.add_argument("action", choices=("list", "take"))
+    command.add_argument("cluster", metavar="NAME", nargs="?", help="of take: the cluster")
+    command = arguments.add_command(to, "plan", _plan, output=("table", "json", "names"))
+    command.add_argument("action", choices=("list", "show", "approve", "refuse"))
+    command.add_argument("plan", nargs="?", help="its id; list needs none")
+
+
+def ask(state: Path, command: str, **further: object) -> Any:
+    """What the daemon of a state folder answers on its control socket.
+
+    Args:
+        command: and what it takes besides.
+
+    Raises:
+        NoAnswer: no daemon of this version is there, or it may not be asked, or it ended
+            meanwhile.
+        CallRefused: it refuses, and why.
+    """
+    asked = json.dumps({"command": command, **further})
+    try:
+        with socket.socket(socket.AF_UNIX) as channel, short_name(state / FILE) as name:
+            channel.settimeout(_SECONDS)
+            channel.connect(name)
+            channel.sendall(f"{asked}\n".encode())
+            with channel.makefile("rb") as file:
+                line = file.readline()
+    except PermissionError:
+        raise NoAnswer(
+            f"{state / FILE}: only root and the daemon's own user may ask; try it with sudo"
+        ) from None
+    except OSError as error:
+        of_systemd = "; the one that systemd started is asked with sudo" if os.geteuid() else ""
+        raise NoAnswer(
+            f"no daemon answers at {state / FILE}: {error.strerror or error}; is it running? "
+            f"systemctl status ovirt-scheduler{of_systemd}"
+        ) from None
+    try:
+        reply = json.loads(line)
+    except ValueError:
+        raise NoAnswer("the daemon ended before it had answered; ask it again") from None
+    if reply.get("version") != __version__:
+        raise NoAnswer(
+            f"the daemon that runs is of version {reply.get('version', 'unknown')}, and this "
+            f"command of {__version__}; start the daemon anew: systemctl restart ovirt-scheduler"
+        )
+    if "error" in reply:
+        raise CallRefused(reply["error"])
+    return reply["answer"]
+
+
+def old_versions(state: Path, units: Optional[Collection[str]] = None) -> Iterator[str]:
+    """What to know of policy units and drivers of which an older version answers.
+
+    Nothing where no daemon runs, or it may not be asked: the command does without.
+
+    Args:
+        state: the state folder of the daemon.
+        units: the names of those that matter; all of them, where it is left out.
+    """
+    try:
+        report = explanation.cleaned(ask(state, "status"))
+    except (NoAnswer, CallRefused):
+        return
+    for unit in report["units"]:
+        if unit["state"] == "old version" and (units is None or unit["name"] in units):
+            yield f"{unit['name']}: {unit['because']}"
+
+
+def _status(_: argparse.Namespace) -> Shown:
+    """How the daemon is.
+
+    Tell how the daemon on this machine is: its units and drivers, what fails since when and what to
+    do next. Exit status 0: all is well; 1: something fails. Root may ask, and the daemon's own
+    user.
+
+    examples:
+      status
+      status -o json
+    """
+    report = ask(arguments.state(), "status")
+    return Shown(_status_text(explanation.cleaned(report)), report, report["well"])
+
+
+def _status_text(report: dict[str, Any]) -> str:
+    lines: list[str] = [report["line"]]
+    for problem in report["problems"]:
+        since = (
+            f", since {status.shown(problem['since'], time.time())}" if "since" in problem else ""
+        )
+        lines += ["", f"{problem['what']}{since}"]
+        lines += [f"  {problem[key]}" for key in ("detail", "mend") if key in problem]
+    rows = [
+        (
+            unit["name"], unit["kind"], unit["state"], unit["calls"], unit["failures"],
+            status.milliseconds(unit.get("median_ms")), status.milliseconds(unit.get("p99_ms")),
+        )
+        for unit in report["units"]
+    ]  # fmt: skip
+    facts = [*status.facts(report)]
+    width = max(len(term) for term, _ in facts)
+    shown = [f"{term:<{width}}  {text}" for term, text in facts]
+    for cluster in report["clusters"]:
+        look = cluster.get("last_look")
+        looked = f"looked at {status.shown(look, time.time())}" if look else "not looked at yet"
+        if "imbalance" in cluster:
+            looked += f", imbalance {cluster['imbalance']} %"
+        waiting = sum(plan["state"] == "waiting" for plan in cluster["plans"])
+        if waiting:
+            looked += f", plans that wait: {waiting} (ovirt-scheduler plan list)"
+        state = status.cluster_state(cluster)
+        shown.append(f"{'Cluster ' + cluster['name']:<{width}}  {looked}: {state}")
+    table = tables.table(_UNITS, rows) if rows else "no policy unit is loaded\n"
+    return "\n".join(lines) + f"\n\n{table}\n" + "\n".join(shown) + "\n"
+
+
+def _clusters(options: argparse.Namespace) -> Shown:
+    """Who drives the clusters, and have this daemon take one over.
+
+    list: the clusters that the daemon on this machine looks after, and whether it stands by for
+    another.
+    take: have it drive a cluster from now on, in place of that other daemon. Stop the other one
+    first. If it still runs, it stands by when it sees the first migration of this one.
+    Root may ask, and the daemon's own user.
+
+    examples:
+      clusters list
+      clusters take Default
+      clusters list -o json
+    """
+    if (options.action == "take") != (options.cluster is not None):
+        raise BadUsage("take needs the name of a cluster, and list has none")
+    if options.action == "list":
+        answer = explanation.cleaned(ask(arguments.state(), "status"))
+        return _listed(answer["clusters"])
+    answer = ask(arguments.state(), "take", cluster=options.cluster)
+    former = explanation.cleaned(answer["driven_by"])
+    before = f"; {former} did before" if former else ""
+    return Shown(f"this daemon drives the cluster {options.cluster} from now on{before}\n", answer)
+
+
+def _listed(clusters: Any) -> Shown:
+    rows = [
+        (
+            each["name"],
+            each["drive"],
+            status.shown(each["last_look"], time.time()) if "last_look" in each else "none yet",
+            status.cluster_state(each),
+        )
+        for each in clusters
+    ]
+    text = tables.table(_CLUSTERS, rows) if rows else "no cluster is looked after (drive = off)\n"
+    return Shown(text, clusters)
+
+
+def _plan(options: argparse.Namespace) -> Shown:
+    """List, show, approve or refuse what the daemon would migrate.
+
+    list: the plans of the clusters that the daemon looks after, the newest first.
+    show: each migration of one, and why.
+    approve: have a plan made that waits (drive = approve). If the cluster has left it behind, it is
+    not made, and the reason is shown.
+    refuse: have it not made, nor its migrations planned again within the hour.
+    Only root and the daemon's own user may ask; the history keeps who approved or refused
+    (decisions --events).
+
+    examples:
+      plan list
+      plan show 5e0c11a7
+      plan approve 5e0c11a7
+    """
+    action, listed = options.action, options.action == "list"
+    if listed != (options.plan is None):
+        raise BadUsage(f"plan {action} takes {'no id' if listed else 'the id of a plan'}")
+    answer = ask(arguments.state(), "plan", action=action, plan=options.plan, login=login())
+    for each in answer if listed else [answer]:
+        each["time"] = status.moment(each["time"])
+    found = explanation.cleaned(answer)
+    if listed:
+        rows = [
+            (each["plan"], each["cluster"], _made(each), each["state"], each["count"])
+            for each in found
+        ]
+        text = tables.table(_PLANS, rows) or "there are no plans\n"
+        return Shown(text, answer, names=[each["plan"] for each in found])
+    well = action != "approve" or found["state"] in ("made", "approved")
+    return Shown(_plan_text(found), answer, well, [found["plan"]])
+
+
+def login() -> Optional[int]:
+    """The number of the user who logged in, whoever they have become since; None: not known."""
+    try:
+        number = int(_LOGIN.read_text("ascii"))
+    except (OSError, ValueError):  # a kernel that keeps none
+        return None
+    return number if number < _NOBODY else None
+
+
+def _plan_text(plan: Mapping[str, Any]) -> str:
+    why = f": {plan['because']}" if "because" in plan else ""
+    about = f"plan {plan['plan']} of cluster {plan['cluster']}, {_made(plan)}"
+    lines = [f"{about}: {plan['state']}{why}"]
+    if "by" in plan:
+        decision = "refused" if plan["state"] == REFUSED else "approved"
+        lines.append(f"{decision} by {plan['by']}")
+    if "imbalance" in plan:
+        lines.append(f"imbalance {plan['imbalance']} %")
+    lines += [f"  {migration}" for migration in plan["migrations"]]
+    return "\n".join(lines) + "\n"
+
+
+def _made(plan: Mapping[str, Any]) -> str:
+    return status.shown(plan["time"], time.time())

@@ -29,17 +29,6 @@ else:
 VERSION_3 = "ovirtsdk"
 
 
-class _Loader(Loader):
-    def __init__(self, code: Callable[[], CodeType]) -> None:
-        self._code = code
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
-        """Leave it to Python."""
-
-    def exec_module(self, module: ModuleType) -> None:
-        exec(self._code(), module.__dict__)  # noqa: S102  running plugins is what this is for
-
-
 # What the path says of a plugin's folder: nothing in it is to be imported from the disk. There may
 # be files that somebody else can change, and compiled ones that no checksum covers.
 _CLOSED = SimpleNamespace(find_spec=lambda _name, _target=None: None)
@@ -72,7 +61,7 @@ def _is_in(path: str, folder: str) -> bool:
     return False
 
 
-class FolderFinder:
+class FolderFinder(Loader):
     """Finds the modules of one plugin folder, ahead of everything else, and nothing else there.
 
     ``imported`` lists the names that were asked for, in the order of their loading.
@@ -106,9 +95,9 @@ class FolderFinder:
 
     def run(self, module: ModuleType) -> ModuleType:
         """Run a module that ``make`` made, as its import would."""
-        name = module.__name__
+        name = module.__name__  # the module may change it
         sys.modules[name] = module
-        exec(self._code(name), module.__dict__)  # noqa: S102  running plugins is what this is for
+        self.exec_module(module)
         return sys.modules[name]
 
     def find_spec(self, fullname: str, *_: object) -> Optional[importlib.machinery.ModuleSpec]:
@@ -117,14 +106,21 @@ class FolderFinder:
         if origin is None:
             return None
         self.imported.append(fullname)
-        loader = _Loader(lambda: self._code(fullname))
         package = _is_package(fullname, origin)
-        spec = importlib.machinery.ModuleSpec(fullname, loader, origin=origin, is_package=package)
+        spec = importlib.machinery.ModuleSpec(fullname, self, origin=origin, is_package=package)
         if spec.submodule_search_locations is not None:
             spec.submodule_search_locations.append(os.path.dirname(origin))  # noqa: PTH120
         spec.has_location = True  # gives the module its __file__
         spec.cached = self._cached(origin)  # else it is made up anew in each call
         return spec
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
+        """Leave it to Python."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run it; the import system calls this, too."""
+        code = self._code(module.__name__)
+        exec(code, module.__dict__)  # noqa: S102  running plugins is what this is for
 
 
 class _Version3(Loader):

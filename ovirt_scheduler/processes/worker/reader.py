@@ -40,27 +40,16 @@ _LONGEST_NAME = 255  # characters of a host's or a VM's
 
 _KINDS = {Role.HOSTS: HOSTS, Role.VMS: VMS, Role.VM: VM, Role.HOST: HOST}
 
-ReadStates = Callable[[Document, Kind], list[State]]
+ReadStates = Callable[[Document, Kind], Optional[list[State]]]  # None: it takes the SDK
 
 _CPU = "<cpu><topology><cores>1</cores></topology></cpu>"
 _HOST = f"<hosts><host id='a'><name>a</name><memory>1</memory>{_CPU}<tags/></host></hosts>"
 _SAMPLE = pickle.dumps(ReadTask((Unread(Role.HOSTS, Document(_HOST.encode())),)))
 
 
-class Uncertain(Exception):
-    """Only the SDK knows what it reads in a document."""
-
-
 def by_tables(tables: Tables) -> ReadStates:
-    """What reads documents without the SDK; it raises Uncertain where it takes the SDK."""
-
-    def read(document: Document, kind: Kind) -> list[State]:
-        states = parser.parse(parser.utf8(document, kind), kind, tables)
-        if states is None:
-            raise Uncertain
-        return states
-
-    return read
+    """What reads documents without the SDK."""
+    return lambda document, kind: parser.parse(parser.utf8(document, kind), kind, tables)
 
 
 def warm_up(read_states: ReadStates) -> None:
@@ -121,28 +110,31 @@ def _read_all(task: ReadTask, read_states: ReadStates) -> tuple[bytes, list[int]
     documents: list[ReadDocument] = []
     descriptors: list[int] = []
     seen: list[dict[str, list[object]]] = []
-    try:
-        for unread in task.documents:
-            try:
-                found, note, pack = _read(unread, read_states)
-                if task.tells_states:
-                    _check_number(found)
-            except UnreadableDocument as error:
-                documents.append(ReadDocument(problem=str(error)))
-                continue
-            descriptors.append(memory_files.sealed([pack]))
-            ids = tuple(each.get("_id") for each in found)
-            names = tuple(str(each.get("_name") or "")[:_LONGEST_NAME] for each in found)
-            documents.append(ReadDocument(ids, names, note=note))
+    for unread in task.documents:
+        try:
+            read = _read(unread, read_states)
+            if read is None:
+                return messages.pack_read([], []), []
+            found, note, pack = read
             if task.tells_states:
-                seen.append(_seen(found))
-    except Uncertain:
-        documents, descriptors = [], []
+                _check_number(found)
+        except UnreadableDocument as error:
+            documents.append(ReadDocument(problem=str(error)))
+            continue
+        descriptors.append(memory_files.sealed([pack]))
+        ids = tuple(each.get("_id") for each in found)
+        names = tuple(str(each.get("_name") or "")[:_LONGEST_NAME] for each in found)
+        documents.append(ReadDocument(ids, names, note=note))
+        if task.tells_states:
+            seen.append(_seen(found))
     return messages.pack_read(documents, seen), descriptors
 
 
-def _read(unread: Unread, read_states: ReadStates) -> tuple[list[State], str, bytes]:
+def _read(unread: Unread, read_states: ReadStates) -> Optional[tuple[list[State], str, bytes]]:
     """The states of what is in a document, what is to be said of it, and the states packed.
+
+    Returns:
+        None where it takes the SDK, and that is not here.
 
     Raises:
         UnreadableDocument: it takes more memory than it may have, too.
@@ -150,8 +142,9 @@ def _read(unread: Unread, read_states: ReadStates) -> tuple[list[State], str, by
     kind = _KINDS[unread.role]
     limits.limit_memory(max(_READING_MEMORY, _READING_FACTOR * len(unread.document.data)))
     try:
-        found = read_states(unread.document, kind)
-        note = ""
+        found, note = read_states(unread.document, kind), ""
+        if found is None:
+            return None
         if unread.asked is not None:
             found, note = _asked(found, unread.asked, unread.role)
         return found, note, packing.pack(unread.role.kind, found)

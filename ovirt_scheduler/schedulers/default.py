@@ -140,8 +140,7 @@ class _Plan:
             for vm in sorted(self._movable(source), key=_least_important_first):
                 if source.fraction <= self._high or self._is_full():
                     break
-                target = self._target(source, vm)
-                if target is not None:
+                for target in self._targets(source, vm)[:1]:
                     self._move(vm, source, target)
 
     def fill(self) -> None:
@@ -186,22 +185,14 @@ class _Plan:
         staying = [use for use in running if not all(map(self._may_leave, use.vms))]
         moved: list[tuple[types.Vm, HostUse, float]] = []
         for vm in sorted(movable, key=_largest_first):
-            target = self._target(source, vm, staying) or self._target(source, vm, running)
-            if target is None:
+            targets = self._targets(source, vm, staying) or self._targets(source, vm, running)
+            if not targets:
                 for back, where, processors in reversed(moved):
                     where.remove(back, processors)
                     source.add(back, processors)
                     del self.migrations[back], self._comparisons[back]
                 return
-            moved.append((vm, target, self._move(vm, source, target)))
-
-    def _target(
-        self,
-        source: HostUse,
-        vm: types.Vm,
-        among: Optional[Sequence[HostUse]] = None,
-    ) -> Optional[HostUse]:
-        return next(iter(self._targets(source, vm, among)), None)
+            moved.append((vm, targets[0], self._move(vm, source, targets[0])))
 
     def _targets(
         self,

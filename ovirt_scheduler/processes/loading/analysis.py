@@ -48,19 +48,25 @@ def analyse(candidate: Candidate) -> Analysis:
         return Analysis()
     line = python2.print_to(tree)
     fault = imports.refusal(candidate) if line is None else _python_2_fault(source, line)
-    if fault is not None:
-        return Analysis(fault=fault)
+    return _loaded(candidate, tree) if fault is None else Analysis(fault=fault)
+
+
+def _loaded(candidate: Candidate, tree: ast.Module) -> Analysis:
+    source = candidate.source
     finder = finder_of_sources((source, *candidate.neighbours))
     finder.install(candidate.folder)
     try:
         module = __import__(source.name)
+    except BaseException as error:  # noqa: BLE001  a plugin may raise anything
+        return Analysis(fault=_load_fault(candidate, error))
+    try:
         units = tuple(_units(module, source))
         drivers = tuple(_drivers(module, tree, source))
         modules = tuple(_compiled(candidate, finder))
         wants_statistics = engine_access.wants_statistics(module, modules)
     except Misdefined as wrong:
         return Analysis(fault=FileFault(source.path, wrong.line, wrong.message))
-    except BaseException as error:  # noqa: BLE001  a plugin may raise anything
+    except BaseException as error:  # noqa: BLE001  what is looked at is the plugin's
         return Analysis(fault=_load_fault(candidate, error))
     wants_engine = engine_access.wants_connection(modules)
     return Analysis(
@@ -110,8 +116,8 @@ def _units(module: ModuleType, source: Source) -> Iterator[FoundUnit]:
 
 def _classes(module: ModuleType) -> Iterator[type]:
     """A module's own, by name and once each: a class may be bound to several names."""
-    for found in {thing: None for thing in vars(module).values() if inspect.isclass(thing)}:
-        if found.__module__ == module.__name__ and vars(module).get(found.__name__) is found:
+    for name, found in [*vars(module).items()]:
+        if inspect.isclass(found) and (found.__module__, found.__name__) == (module.__name__, name):
             yield found
 
 

@@ -34,7 +34,6 @@ def do(daemon: socket.socket) -> None:
     """Become what the daemon's first task says, until that ends."""
     task, nonce, _ = frames.receive_task(daemon)
     if isinstance(task, (ReadTask, SplitTask)):
-        titles.show("reader")
         reader.serve(task, nonce, daemon, entities.read_states)
     elif isinstance(task, Candidate):
         titles.show(f"loading {task.source.name}")

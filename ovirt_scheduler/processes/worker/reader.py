@@ -26,7 +26,7 @@ from ovirt_scheduler.processes.documents import packing, parser, resource_use, s
 from ovirt_scheduler.processes.documents.packing import State
 from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS, Kind
 from ovirt_scheduler.processes.documents.tables import Tables
-from ovirt_scheduler.processes.kernel import limits, memory_files
+from ovirt_scheduler.processes.kernel import limits, memory_files, titles
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.messages import ReadDocument
 
@@ -80,6 +80,7 @@ def serve(
 
     Where one of the documents takes the SDK, and it is not here, the answer tells of none.
     """
+    titles.show("reader")
     gc.disable()  # nothing of what reading makes is garbage
     if isinstance(task, SplitTask):
         answer, descriptors = _split(task)

@@ -106,7 +106,6 @@ def _fork_readers_zygote(control: socket.socket) -> tuple[_Readers, BinaryIO]:
         def do(daemon: socket.socket) -> None:
             reader.prepare(read_states)
             task, nonce, _ = frames.receive_task(daemon)
-            titles.show("reader")
             if isinstance(task, (ReadTask, SplitTask)):
                 reader.serve(task, nonce, daemon, read_states)
 

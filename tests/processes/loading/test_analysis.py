@@ -109,6 +109,13 @@ def test_a_file_whose_unit_is_all_inherited_or_imported_is_a_plugin(analyse, tex
     assert [unit.name for unit in analyse(text, other=other).units] == ["plugin"]
 
 
+def test_a_class_that_cannot_be_hashed_is_no_mistake(analyse):
+    """One of a class of classes that compares them."""
+    other = "class Meta(type):\n    def __eq__(self, other): return self is other\n"
+    text = f"from other import Meta\nclass Compared(metaclass=Meta): ...\n{GOOD}"
+    assert [unit.name for unit in analyse(text, other=other).units] == ["plugin"]
+
+
 def test_a_class_with_the_methods_is_a_unit_named_as_the_class(analyse):
     """As plugins of the released proxy have them (contract 5.3)."""
     text = (
@@ -284,6 +291,11 @@ def test_a_folder_that_is_no_package_is_told_with_what_makes_it_one(analyse, tmp
          "loading it failed: ended its process without an answer (exit status 3)"),
         ("import os; os.kill(os.getpid(), 11)", None, "loading it failed: died by SIGSEGV"),
         ("x = bytearray(1 << 40)", 1, "loading it raised MemoryError; mend this line"),
+        (
+            "from ovirt_scheduler.processes.loading import drivers; raise drivers.Misdefined(len, 'x')",
+            1,
+            "loading it raised Misdefined: x; mend this line",
+        ),
     ],
 )  # fmt: skip
 def test_an_import_that_fails_is_told_on_the_plugins_own_line(analyse, text, line, message):

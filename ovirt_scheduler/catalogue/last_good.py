@@ -96,34 +96,24 @@ class LastGood:
 
     def filters(self, path: Path) -> tuple[str, ...]:
         """The names of the filters that a plugin had when it was last loaded."""
-        with contextlib.suppress(OSError, ValueError):
-            if not trust.tampering(self._file(path)):
-                return self._read(path).filters
+        with contextlib.suppress(OSError, ValueError, PluginError):
+            return self._read(path).filters
         return ()
 
     def restore(self, path: Path, loader: Loader) -> Optional[LoadedPlugin]:
         """Load the version of a plugin that was saved last. None if there is none, or it fails."""
         try:
-            file = self._file(path)
-            problem = trust.tampering(file)
-            if problem:
-                _log.warning(
-                    "the version of %(file)s that was kept is not used: %(reason)s",
-                    {"file": str(path), "reason": f"{file}: {problem}"},
-                )
-                return None
             version = self._read(path)
-            if not version.sources:  # the plugin's file was gone
-                return None
-            return loader.make(version.sources[0], version.sources[1:], version.conf)
+            if version.sources:  # the plugin's file was not gone
+                return loader.make(version.sources[0], version.sources[1:], version.conf)
         except FileNotFoundError:
-            return None
+            pass
         except (OSError, ValueError, PluginError) as error:
             _log.warning(
                 "the version of %(file)s that was kept cannot be used: %(reason)s",
                 {"file": str(path), "reason": str(error)},
             )
-            return None
+        return None
 
     def kept_since(self, path: Path) -> Optional[float]:
         """Since when the last good version is kept, in seconds since 1970; None where none is."""
@@ -133,7 +123,11 @@ class LastGood:
         return None
 
     def _read(self, path: Path) -> _Version:
-        return records.load(self._file(path).read_bytes(), _Version)
+        file = self._file(path)
+        problem = trust.tampering(file)
+        if problem:
+            raise PluginError(problem, str(file))
+        return records.load(file.read_bytes(), _Version)
 
     def _file(self, path: Path) -> Path:
         """Where a plugin's last good version is kept.

@@ -52,7 +52,7 @@ class Registry:
         self,
         loader: Loader,
         store: LastGood,
-        use: Callable[[Sequence[tuple[PluginCode, Limits]]], None] = lambda _: None,
+        use: Optional[Callable[[Sequence[tuple[PluginCode, Limits]]], None]] = None,
         keep: changes.KeepEvent = lambda _: None,
     ) -> None:
         self._loader = loader
@@ -193,7 +193,7 @@ class Registry:
         catalogue = merged(states, orphaned, scan.problems)
         changes.log(before, states, self.catalogue, catalogue, self._keep)
         self._states, self._orphaned, self.catalogue = states, orphaned, catalogue
-        if due or before.keys() != states.keys():
+        if self._use is not None and (due or before.keys() != states.keys()):
             self._use(catalogue.plugins)
 
     def _orphaned_confs(self, scan: FolderScan) -> dict[Path, FileState]:

@@ -70,13 +70,9 @@ class Runtime:
             adopts=state is not None,
             kept=settings.kept_processes,
         )
-        if state is None:
-            self.registry = Registry(self._loader(settings), LastGood(None))
-        else:
-            store = LastGood(state / "plugins")
-            self.registry = Registry(
-                self._loader(settings), store, self.executor.want, self.keep_event
-            )
+        store = LastGood(None if state is None else state / "plugins")
+        want = None if state is None else self.executor.want
+        self.registry = Registry(self._loader(settings), store, want, self.keep_event)
         self.history = None if state is None else History(state / FILE, self.executor.split)
         self._shadows = None if self.history is None else Shadows(self.executor, self.history)
         self._selections = Selections()

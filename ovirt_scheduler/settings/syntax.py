@@ -135,14 +135,14 @@ def _unreadable(error: ConfigObjError) -> str:
 def _walk(config: ConfigObj, lines: list[str], mistake: _Mistake) -> Iterator[Entry]:
     """The entries with their lines. Configobj keeps comment lines, from which these are counted."""
     number = len(config.initial_comment)
-    for section in _sections(config):
+    for section, names in _sections(config):
         if section is not config:
             number += len(section.parent.comments[section.name]) + 1
             _check_name(section.name, number, mistake)
         if section.depth > _DEEPEST:
             problem = f"[[{section.parent.name}]]: holds another section, three levels down"
             raise mistake(problem, number)
-        name, subsection = (*_names(section), "", "")[:_DEEPEST]
+        name, subsection = (*names, "", "")[:_DEEPEST]
         if subsection:
             yield Entry(name, "", "", number, subsection)
         for key in section.scalars:
@@ -160,15 +160,11 @@ def _check_name(name: str, number: int, mistake: _Mistake) -> None:
         raise mistake(f"{problem}; at most {_LONGEST_NAME}", number)
 
 
-def _sections(section: Section) -> Iterator[Section]:
-    """A section, then those in it, in the order of the file."""
-    yield section
+def _sections(section: Section, *names: str) -> Iterator[tuple[Section, tuple[str, ...]]]:
+    """A section with its names from the outside, then those in it, in the order of the file."""
+    yield section, names
     for name in section.sections:
-        yield from _sections(section[name])
-
-
-def _names(section: Section) -> list[str]:
-    return [*_names(section.parent), section.name] if section.depth else []
+        yield from _sections(section[name], *names, name)
 
 
 def _ambiguity(section: Section, key: str, line: str) -> str:

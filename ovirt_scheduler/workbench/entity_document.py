@@ -83,9 +83,9 @@ class EntityDocument:
         raise BadInput(f"{self._about}: {path} is {text!r:.40}; write a number from 0 to {_MOST}")
 
     def set(self, path: str, value: object) -> None:
-        """Change a value, where the element has it."""
-        if path in self.values:
-            self.values[path] = str(value)
+        """Change a value; the element says it where it did before."""
+        self.values[path] = str(value)
+        if path in self._at:
             self._change(path, escape(str(value)))
 
     def run_on(self, host: Optional[str]) -> None:

@@ -162,6 +162,8 @@ class Policy:
             return decision
 
         answer = destinations.answer(self._driver, BALANCE, decide)
+        for vm in answer.keys() - state.vms.keys():  # a balance may name any
+            self.problems[f"{vm} is to be migrated, and no VM that runs has this id"] += 1
         chosen, _ = destinations.choose(answer)
         return {vm: host or self._any(vm) for vm, host in chosen.items()}
 

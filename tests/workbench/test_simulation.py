@@ -62,6 +62,7 @@ def running(tmp_path_factory):
     """The parts that answer calls, with plugins of this module and the samples."""
     plugins = tmp_path_factory.mktemp("plugins")
     texts = {"Few": FEW, "Broken": BROKEN, "Sees": SEES, "One": ONE, "Asks": ASKS, "Crowd": CROWD}
+    texts["Strays"] = "def do_balance(hosts, properties):\n    return 'nobody', hosts\n"
     for name, text in texts.items():
         (plugins / f"{name}.py").write_text(text)
     conf = plugins / "scheduler.conf"
@@ -169,6 +170,21 @@ def test_a_migration_that_an_engine_would_refuse_is_told(simulate):
         "large: lynx has too little memory left", "fixed: may not be migrated"
     }  # fmt: skip
     assert not outcome.moves
+
+
+def test_a_migration_of_a_vm_that_is_not_there_is_told(simulate):
+    """As a balance may answer with any id."""
+    taken = snapshot([host("lynx"), host("puma")])
+    outcome = simulate(taken, balance="Strays", hold="0")
+    (told,) = outcome.problems
+    assert told == "nobody is to be migrated, and no VM that runs has this id"
+
+
+def test_a_host_that_tells_no_status_can_fail(simulate):
+    """It counts as up until then."""
+    silent = host("lynx").replace("<status>up</status>", "")
+    outcome = simulate(snapshot([silent]), "[hosts]\n[[lynx]]\nfails = 0\n")
+    assert outcome.closed == {"lynx": "is non_responsive"}
 
 
 def test_a_plugin_that_fails_is_told(simulate):

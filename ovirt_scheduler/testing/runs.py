@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Optional, TypeVar
+from typing import Any, Callable, Optional, TypeVar, cast
 
 from ovirtsdk4 import types
 
@@ -31,6 +32,7 @@ Hosts = Sequence[types.Host]
 Vms = Sequence[types.Vm]
 Properties = Mapping[str, object]
 
+_Run = TypeVar("_Run", bound=Callable[..., Any])
 _Unit = TypeVar("_Unit", PolicyUnit, DriverUnit)
 
 _NO_PROPERTIES: Properties = {}
@@ -39,6 +41,22 @@ _NO_FACTORS: Mapping[Path, int] = {}
 
 class PluginFailed(AssertionError):
     """A plugin's file does not load, or its call failed; why, with the plugin's traceback."""
+
+
+def _without_our_frames(run: _Run) -> _Run:
+    """Have what is wrong fail the test with a traceback that ends in the test."""
+
+    @functools.wraps(run)
+    def called(*args: Any, **others: Any) -> Any:
+        __tracebackhide__ = True
+        try:
+            return run(*args, **others)
+        except SchedulerError as error:
+            raise PluginFailed(str(error)) from None
+        except Exception as error:  # noqa: BLE001  raised again
+            raise error.with_traceback(None) from None
+
+    return cast("_Run", called)
 
 
 class Runs:
@@ -58,6 +76,7 @@ class Runs:
         self._settings = settings
         self._engine = engine
 
+    @_without_our_frames
     def run_unit(
         self,
         kind: str,
@@ -74,7 +93,6 @@ class Runs:
         Args:
             kind: as ``Kind`` has it.
         """
-        __tracebackhide__ = True
         of_kind, loaded = Kind(kind), self._load(plugin)
         if of_kind is Kind.BALANCE and vm is not None:
             raise TypeError("a balance is about no single VM: leave it out, or give vms=")
@@ -88,8 +106,7 @@ class Runs:
             _texts(properties),
         )
         services = self._services(hosts, [*vms, *started], loaded)
-        with _failing():
-            decision = services.units.decide(request)
+        decision = services.units.decide(request)
         answer: Any = decision.answer  # that of no call, where there are no hosts
         if decision.execution.results:
             answer = _ended(of_kind.words, decision.execution.results[0]).value
@@ -102,6 +119,7 @@ class Runs:
             return None
         return _names(vms).get(answer.vm, answer.vm), [names[host] for host in answer.hosts]
 
+    @_without_our_frames
     def run_scheduler(  # noqa: PLR0913  all that a request may bring, by name
         self,
         plugin: Path,
@@ -119,7 +137,6 @@ class Runs:
         scheduler: Optional[str] = None,
     ) -> Any:
         """What a method of a scheduler answers, with names; see the fixture."""
-        __tracebackhide__ = True
         loaded = self._load(plugin)
         schedulers = [each for each in loaded.drivers if each.interfaces]
         driver = _chosen(schedulers, "scheduler", plugin, scheduler)
@@ -154,9 +171,9 @@ class Runs:
         services = self._services(hosts, machines, loaded, *files.values())
         return _named(_driven(services, request), defined.returns, _names(hosts), _names(machines))
 
+    @_without_our_frames
     def run_topic(self, plugin: Path, method: str, /, **arguments: object) -> Any:
         """What a driver's own method returns."""
-        __tracebackhide__ = True
         loaded = self._load(plugin)
         drivers = [each for each in loaded.drivers if each.method(method)]
         driver = _chosen(drivers, f"driver with a method {method}", plugin, None)
@@ -169,7 +186,6 @@ class Runs:
         Raises:
             ValueError: two hosts have the same id.
         """
-        __tracebackhide__ = True
         number = Counter(host.id for host in hosts)
         for host in hosts:
             if number[host.id] > 1:
@@ -179,11 +195,9 @@ class Runs:
         return self._running.prepare(self._settings, trial.catalogue_of(*files), self._engine)
 
     def _load(self, plugin: Path) -> LoadedPlugin:
-        __tracebackhide__ = True
         path = Path(plugin)
         loader = Loader(trial.settings_for(self._settings, path), self._running.executor.analyse)
-        with _failing():
-            return trial.load(loader, path)
+        return trial.load(loader, path)
 
 
 @contextlib.contextmanager
@@ -205,7 +219,6 @@ def started(folder: Path) -> Iterator[Runs]:
 
 
 def _chosen(units: Sequence[_Unit], what: str, plugin: Path, name: Optional[str]) -> _Unit:
-    __tracebackhide__ = True
     fit = [unit for unit in units if name in (None, unit.name)]
     if len(fit) == 1:
         return fit[0]
@@ -218,26 +231,13 @@ def _chosen(units: Sequence[_Unit], what: str, plugin: Path, name: Optional[str]
 
 
 def _unit(loaded: LoadedPlugin, kind: Kind, plugin: Path, name: Optional[str] = None) -> PolicyUnit:
-    __tracebackhide__ = True
     units = [each for each in loaded.units if each.kind is kind]
     return _chosen(units, kind.words, plugin, name)
 
 
-@contextlib.contextmanager
-def _failing() -> Iterator[None]:
-    """Have what is wrong with the plugin or the request fail the test."""
-    __tracebackhide__ = True
-    try:
-        yield
-    except SchedulerError as error:
-        raise PluginFailed(str(error)) from None
-
-
 def _driven(services: Services, request: DriverRequest) -> Any:
     """What a driver answers, after the units that were asked for."""
-    __tracebackhide__ = True
-    with _failing():
-        decision = services.drivers.decide(request)
+    decision = services.drivers.decide(request)
     execution = decision.execution
     for kind, results in (
         (Kind.FILTER, execution.filters), (Kind.COST_FUNCTION, execution.cost_functions)
@@ -255,7 +255,6 @@ def _ended(words: str, result: CallResult) -> CallResult:
     Raises:
         PluginFailed: it has no answer that counts.
     """
-    __tracebackhide__ = True
     sys.stdout.write(result.stdout)
     sys.stderr.write(result.stderr)
     if not result.ok:

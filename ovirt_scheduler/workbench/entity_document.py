@@ -41,6 +41,7 @@ class EntityDocument:
         data: well-formed, in UTF-8.
 
     Attributes:
+        id: of the host or VM.
         values: the texts in it by their path, such as ``summary/active``; that of a statistic is
             ``statistics/`` and its name, that of a VM's host its id.
         changes: how many there were.
@@ -48,7 +49,8 @@ class EntityDocument:
 
     def __init__(self, data: bytes) -> None:
         element = fromstring(data)  # noqa: S314  read before, without entities
-        self._about = f"{element.tag} {element.get('id')}"
+        self.id = element.get("id", "")
+        self._kind = element.tag
         self._element: Optional[Element] = None  # with all changes, where it was asked for
         self.changes = 0
         self.values: dict[str, str] = {}
@@ -80,7 +82,9 @@ class EntityDocument:
                 return number
         if not text or path.startswith("statistics/"):
             return None
-        raise BadInput(f"{self._about}: {path} is {text!r:.40}; write a number from 0 to {_MOST}")
+        raise BadInput(
+            f"{self._kind} {self.id}: {path} is {text!r:.40}; write a number from 0 to {_MOST}"
+        )
 
     def set(self, path: str, value: object) -> None:
         """Change a value; the element says it where it did before."""

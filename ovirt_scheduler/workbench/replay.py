@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -53,7 +52,6 @@ from ovirt_scheduler.settings.config import Settings
 _KINDS = {method: kind for kind, method in record.METHODS.items()}
 _SELECTS = ("select_host", "candidates", "has_any_hosts")  # calls that filters come before
 _CHUNK = 50  # recordings that are read at once
-_MOST_KEPT, _MOST_BYTES = 200, 64 << 20  # of documents; each has a descriptor open
 
 _NO_ENGINE = "a replay reaches no engine: what it knows now is not what it knew then"
 
@@ -152,16 +150,11 @@ class Policy:
             if self.catalogue.kinds_of(name) == (Kind.BALANCE,):
                 raise BadUsage(f"--with {name}: only a filter or a cost function can be added")
 
-    def make(self, recorded: Recorded, documents: Documents) -> Made:
-        """Make a decision: its record, or why it was refused.
-
-        Args:
-            documents: that were recorded.
-        """
+    def make(self, recorded: Recorded, past: Past) -> Made:
+        """Make a decision: its record, or why it was refused."""
         former = recorded.record
         form = AnswerForm.DESIGN if former["form"] == "design" else AnswerForm.ENGINE
         caller = Caller(new_id(), form, "replay")
-        past = _Past(recorded, documents)
         try:
             if former["method"] in _KINDS:
                 return self._decide_units(caller, former, past)
@@ -169,7 +162,7 @@ class Policy:
         except RequestError as error:
             return str(error)
 
-    def _decide_units(self, caller: Caller, former: Record, past: _Past) -> Record:
+    def _decide_units(self, caller: Caller, former: Record, past: Past) -> Record:
         kind = _KINDS[former["method"]]
         service = UnitService(self.catalogue, self._executor, self._seconds, past)
         request = Request(
@@ -182,7 +175,7 @@ class Policy:
         )
         return record.of(service.decide(request))
 
-    def _decide_driver(self, caller: Caller, recorded: Recorded, past: _Past) -> Record:
+    def _decide_driver(self, caller: Caller, recorded: Recorded, past: Past) -> Record:
         former, asked = recorded.record, recorded.request
         scheduling = DriverService(self.catalogue, self._executor, self._seconds, past)
         driver = scheduling.scheduler(former["units"][-1]["name"], asked["method"])
@@ -225,58 +218,44 @@ class _Gone(Exception):
     """A recording went from the history, which is full, while others were replayed."""
 
 
-class Documents:
-    """Recorded documents, kept with what was read of them for the next decisions on them."""
-
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[int, Ids], tuple[EngineReply, int]] = OrderedDict()
-        self._size = 0
-
-    def get(self, number: int, asked: Ids = ()) -> EngineReply:
-        """The document of a number.
-
-        Args:
-            asked: the ids that the engine was asked for, where it is the engine's.
-
-        Raises:
-            _Gone: it is not there any more.
-        """
-        with self._lock:
-            found = self._kept.get((number, asked))
-            if found is not None:
-                self._kept.move_to_end((number, asked))
-                return found[0]
-            document = Document(self._reader.document(number), "utf-8")
-            if not document.data:
-                raise _Gone
-            reply, size = EngineReply(document, asked), len(document.data)
-            self._kept[number, asked] = reply, size
-            self._size += size
-            while len(self._kept) > _MOST_KEPT or self._size > _MOST_BYTES:
-                _, (_, oldest) = self._kept.popitem(last=False)
-                self._size -= oldest
-            return reply
+# Recorded documents by number and ids, with what was read of them.
+Documents = dict[tuple[int, Ids], EngineReply]
 
 
-class _Past:
+class Past:
     """What a recorded decision was made on, and the engine as it answered then.
 
     Hosts and VMs whose ids are known are given by these, and what documents tell of them as the
-    engine's reply: so each document is read once, however many decisions were made on it.
+    engine's reply: so each document is read once, however many decisions follow on it.
+
+    Args:
+        former_documents: of the decision before, which are used again.
+
+    Attributes:
+        documents: of this one.
+
+    Raises:
+        _Gone: a document is not there any more.
     """
 
-    def __init__(self, recorded: Recorded, documents: Documents) -> None:
-        former, ids = recorded.record, recorded.request.get("ids", {})
+    def __init__(self, recorded: Recorded, reader: Reader, former_documents: Documents) -> None:
+        self.documents: Documents = {}
+        former, named = recorded.record, recorded.request.get("ids", {})
         hosts = tuple(host["id"] for host in former["hosts"])
-        vms, vm = tuple(ids.get("vms", ())), ids.get("vm", former.get("vm", {}).get("id"))
+        vms, vm = tuple(named.get("vms", ())), named.get("vm", former.get("vm", {}).get("id"))
         known: dict[Role, Ids] = {Role.HOSTS: hosts, Role.VMS: vms, Role.VM: (vm,) if vm else ()}
         replies: dict[Role, list[EngineReply]] = {role: [] for role in Role}
         brought: dict[Role, Optional[Document]] = {}
         for role, of_engine, number in recorded.documents:
-            reply = documents.get(number, known.get(role, ()))
-            if of_engine or known.get(role):
+            ids = known.get(role, ())
+            reply = former_documents.get((number, ids))
+            if reply is None:
+                document = Document(reader.document(number), "utf-8")
+                if not document.data:
+                    raise _Gone
+                reply = EngineReply(document, ids)
+            self.documents[number, ids] = reply
+            if of_engine or ids:
                 replies[role].append(reply)
             else:
                 brought[role] = reply.document
@@ -284,7 +263,7 @@ class _Past:
             cast("Hosts", brought.get(Role.HOSTS, hosts)),
             cast("Hosts", brought.get(Role.VMS, vms)),
             cast("Optional[Vm]", brought.get(Role.VM, vm)),
-            cast("Optional[Vm]", brought.get(Role.HOST, ids.get("host"))),
+            cast("Optional[Vm]", brought.get(Role.HOST, named.get("host"))),
         )
         self._replies = EngineReplies(
             tuple(replies[Role.HOSTS]),
@@ -323,13 +302,15 @@ def run(
     Raises:
         HistoryUnreadable: the recordings cannot be read.
     """
-    documents = Documents(reader)
 
     def make(together: list[Recorded]) -> list[Replayed]:
         replayed: list[Replayed] = []
+        documents: Documents = {}
         for recorded in together:
             with contextlib.suppress(_Gone):
-                made = [policy.make(recorded, documents) for policy in policies]
+                past = Past(recorded, reader, documents)
+                documents = past.documents
+                made = [policy.make(recorded, past) for policy in policies]
                 replayed.append((recorded.record, made))
         return replayed
 

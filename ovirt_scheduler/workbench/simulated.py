@@ -19,7 +19,7 @@ import math
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Optional
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import escape
 
 from ovirt_scheduler.errors import BadInput
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
@@ -34,7 +34,7 @@ from ovirt_scheduler.workbench.snapshot import Snapshot
 UP, DOWN = "up", "down"
 _RUNNING = (UP, "paused", "migrating", "migrating_from", "migrating_to", "powering_up")
 _OFF = ("down", "non_responsive")
-_TOGETHER = 16  # hosts or VMs in one document, which is made anew when one of them changes
+_TOGETHER = 16  # hosts or VMs in one document, or more; it is made anew when one of them changes
 _MOST_DOCUMENTS = 256  # of a kind; each has a descriptor open once it was read
 
 _CPU = "statistics/cpu.current."
@@ -56,17 +56,14 @@ class HostView(NamedTuple):
         return max(self.cpu, self.memory)
 
 
-class _Entity:
+class _Entity(EntityDocument):
     """What hosts and VMs have in common."""
 
-    def __init__(self, identity: str, data: bytes) -> None:
-        self.id = identity
-        self.document = document = EntityDocument(data)
-        self.name = document.values.get("name", identity)
-        self.memory = document.number("memory") or 0.0
-        parts = [
-            document.number(f"cpu/topology/{each}") for each in ("sockets", "cores", "threads")
-        ]
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.name = self.values.get("name", self.id)
+        self.memory = self.number("memory") or 0.0
+        parts = [self.number(f"cpu/topology/{each}") for each in ("sockets", "cores", "threads")]
         self.processors = math.prod(int(part or 1) for part in parts) if any(parts) else 0
 
 
@@ -82,18 +79,17 @@ class SimulatedVm(_Entity):
         host: where it runs.
     """
 
-    def __init__(self, identity: str, data: bytes) -> None:
-        super().__init__(identity, data)
-        number, values = self.document.number, self.document.values
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
         self.processors = self.processors or 1
-        used, percent = number(f"{_MEMORY}used"), number(f"{_CPU}total")
+        used, percent = self.number(f"{_MEMORY}used"), self.number(f"{_CPU}total")
         self.used_memory = self.memory if used is None else used
         self.tells_load = percent is not None
         self.load = (percent or 0.0) / 100
         self.factor = 1.0
         self.host: Optional[SimulatedHost] = None
-        self.is_movable = values.get("placement_policy/affinity") in (None, "migratable")
-        self.is_highly_available = values.get("high_availability/enabled") == "true"
+        self.is_movable = self.values.get("placement_policy/affinity") in (None, "migratable")
+        self.is_highly_available = self.values.get("high_availability/enabled") == "true"
 
     @property
     def busy(self) -> float:
@@ -103,7 +99,7 @@ class SimulatedVm(_Entity):
     @property
     def is_up(self) -> bool:
         """Whether it runs, and could be migrated."""
-        return self.host is not None and self.document.values.get("status", UP) == UP
+        return self.host is not None and self.values.get("status", UP) == UP
 
 
 class SimulatedHost(_Entity):
@@ -115,10 +111,10 @@ class SimulatedHost(_Entity):
         vms: those that run on it, by id.
     """
 
-    def __init__(self, identity: str, data: bytes) -> None:
-        super().__init__(identity, data)
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
         self.vms: dict[str, SimulatedVm] = {}
-        self._room = self.document.number("max_scheduling_memory")
+        self._room = self.number("max_scheduling_memory")
         self._own_processors = self._own_memory = 0.0
 
     def settle(self) -> None:
@@ -145,7 +141,7 @@ class SimulatedHost(_Entity):
     @property
     def status(self) -> str:
         """In the engine's words; up where it is not told."""
-        return self.document.values.get("status", UP)
+        return self.values.get("status", UP)
 
     @property
     def busy(self) -> float:
@@ -179,33 +175,31 @@ class SimulatedHost(_Entity):
 
     def update_document(self) -> None:
         """Have its document say what it uses now."""
-        vms, document = self.vms.values(), self.document
-        document.set("summary/active", sum(vm.is_up for vm in vms))
-        document.set("summary/total", len(vms))
+        vms = self.vms.values()
+        self.set("summary/active", sum(vm.is_up for vm in vms))
+        self.set("summary/total", len(vms))
         if self._room is not None:
             room = max(0.0, self._room - sum(vm.memory for vm in vms))
-            document.set("max_scheduling_memory", int(room))
-        document.set(f"{_MEMORY}used", int(self.used_memory))
-        document.set(f"{_MEMORY}free", int(max(0.0, self.memory - self.used_memory)))
+            self.set("max_scheduling_memory", int(room))
+        self.set(f"{_MEMORY}used", int(self.used_memory))
+        self.set(f"{_MEMORY}free", int(max(0.0, self.memory - self.used_memory)))
         percent = round(100 * self.view().cpu, 3)
-        user, system = (document.number(f"{_CPU}{kind}") or 0.0 for kind in ("user", "system"))
+        user, system = (self.number(f"{_CPU}{kind}") or 0.0 for kind in ("user", "system"))
         part = system / (user + system) if user + system else 0.0
-        document.set(f"{_CPU}idle", round(100 - percent, 3))
-        document.set(f"{_CPU}system", round(percent * part, 3))
-        document.set(f"{_CPU}user", round(percent - percent * part, 3))
+        self.set(f"{_CPU}idle", round(100 - percent, 3))
+        self.set(f"{_CPU}system", round(percent * part, 3))
+        self.set(f"{_CPU}user", round(percent - percent * part, 3))
 
     def _stated_busy(self) -> Optional[float]:
         """How many processors are busy by its statistics, if these tell it."""
-        idle, user, system = (
-            self.document.number(f"{_CPU}{kind}") for kind in ("idle", "user", "system")
-        )
+        idle, user, system = (self.number(f"{_CPU}{kind}") for kind in ("idle", "user", "system"))
         if idle is None and user is None:
             return None
         percent = (user or 0.0) + (system or 0.0) if idle is None else 100 - idle
         return min(100.0, max(0.0, percent)) / 100 * (self.processors or 1)
 
     def _stated_memory(self) -> Optional[float]:
-        used, free = (self.document.number(f"{_MEMORY}{kind}") for kind in ("used", "free"))
+        used, free = (self.number(f"{_MEMORY}{kind}") for kind in ("used", "free"))
         if used is None and free is not None and self.memory:
             return max(0.0, self.memory - free)
         return used
@@ -227,16 +221,16 @@ class SimulatedCluster:
     def __init__(self, snapshot: Snapshot) -> None:
         self.name = snapshot.cluster
         self.clusters = snapshot.elements("clusters")
-        self.hosts = {key: SimulatedHost(key, data) for key, data in snapshot.hosts.items()}
-        self.vms = {key: SimulatedVm(key, data) for key, data in snapshot.vms.items()}
+        self.hosts = {key: SimulatedHost(data) for key, data in snapshot.hosts.items()}
+        self.vms = {key: SimulatedVm(data) for key, data in snapshot.vms.items()}
         if not self.hosts:
             raise BadInput("there is no host in the cluster: nothing can be simulated")
         entities: list[_Entity] = [*self.hosts.values(), *self.vms.values()]
-        if any("status/state" in each.document.values for each in entities):
+        if any("status/state" in each.values for each in entities):
             raise BadInput("its hosts or VMs are of version 3 of the engine's API; 4 is needed")
         self.left_out: dict[str, str] = {}
         for vm in self.vms.values():
-            runs_on, status = vm.document.values.get("host"), vm.document.values.get("status", UP)
+            runs_on, status = vm.values.get("host"), vm.values.get("status", UP)
             if runs_on in self.hosts and status in _RUNNING:
                 vm.host = self.hosts[runs_on]
                 vm.host.vms[vm.id] = vm
@@ -253,11 +247,12 @@ class SimulatedCluster:
             load: how many processors it will keep busy.
         """
         identity = str(uuid.uuid5(uuid.NAMESPACE_URL, f"vm:{self.name}:{name}"))
-        percent = round(100 * load, 3)
-        vm = SimulatedVm(identity, _VM.format(
-            id=quoteattr(identity), name=escape(name), memory=memory, processors=processors,
-            percent=percent,
-        ).encode())  # fmt: skip
+        vm = SimulatedVm(
+            _VM.format(
+                id=identity, name=escape(name), memory=memory, processors=processors,
+                percent=round(100 * load, 3),
+            ).encode()
+        )  # fmt: skip
         self.vms[identity] = vm
         return vm
 
@@ -266,15 +261,15 @@ class SimulatedCluster:
         self.remove(vm)
         vm.host = host
         host.vms[vm.id] = vm
-        vm.document.run_on(host.id)
-        vm.document.set("status", UP)
+        vm.run_on(host.id)
+        vm.set("status", UP)
         host.update_document()
 
     def remove(self, vm: SimulatedVm) -> None:
         """Have a VM run nowhere."""
         former, vm.host = vm.host, None
-        vm.document.run_on(None)
-        vm.document.set("status", DOWN)
+        vm.run_on(None)
+        vm.set("status", DOWN)
         if former is not None:
             del former.vms[vm.id]
             former.update_document()
@@ -283,13 +278,9 @@ class SimulatedCluster:
         """Change the load of a VM."""
         if factor != vm.factor:
             vm.factor = factor
-            vm.document.set(f"{_CPU}total", round(100 * vm.busy, 3))
+            vm.set(f"{_CPU}total", round(100 * vm.busy, 3))
             if vm.host is not None:
                 vm.host.update_document()
-
-    def set_status(self, host: SimulatedHost, status: str) -> None:
-        """Change the status of a host."""
-        host.document.set("status", status)
 
     def state(self) -> ClusterState:
         """Statuses, where each VM runs, and what is used."""
@@ -317,7 +308,6 @@ class SimulatedEngine:
         self._cluster = cluster
         # By kind and place: the ids in it, each with how often it had changed.
         self._replies: dict[tuple[str, int], tuple[list[tuple[str, int]], EngineReply]] = {}
-        self._together = _TOGETHER
         self._made: Optional[MadeEngine] = None  # for plugins that ask more
 
     def look_up(self, sought: Sought, deadline: float) -> EngineReplies:  # noqa: ARG002
@@ -336,8 +326,8 @@ class SimulatedEngine:
         self._made.unknown.clear()
         cluster = self._cluster
         self._made.cluster = MadeCluster(
-            (each.document.element() for each in cluster.hosts.values()),
-            (each.document.element() for each in cluster.vms.values()),
+            (each.element() for each in cluster.hosts.values()),
+            (each.element() for each in cluster.vms.values()),
             cluster.clusters,
             cluster.name,
         )
@@ -350,18 +340,16 @@ class SimulatedEngine:
 
     def _pieces(self, kind: str, entities: Iterable[_Entity]) -> Iterator[EngineReply]:
         every = [*entities]
-        while len(every) > self._together * _MOST_DOCUMENTS:
-            self._together *= 2
-            self._replies.clear()
-        for first in range(0, len(every), self._together):
-            yield self._reply(kind, first, every[first : first + self._together])
+        together = max(_TOGETHER, math.ceil(len(every) / _MOST_DOCUMENTS))
+        for place, first in enumerate(range(0, len(every), together)):
+            yield self._reply(kind, place, every[first : first + together])
 
     def _reply(self, kind: str, place: int, entities: Sequence[_Entity]) -> EngineReply:
         """A document of ``hosts`` or ``vms``, or the latest of a single ``vm``."""
-        version = [(each.id, each.document.changes) for each in entities]
+        version = [(each.id, each.changes) for each in entities]
         former, reply = self._replies.get((kind, place), ([], None))
         if reply is None or former != version:
-            data = b"".join(each.document.written() for each in entities)
+            data = b"".join(each.written() for each in entities)
             if kind != "vm":
                 data = b"<%b>%b</%b>" % (kind.encode(), data, kind.encode())
             reply = EngineReply(Document(data, "utf-8"), tuple(each.id for each in entities))
@@ -370,7 +358,7 @@ class SimulatedEngine:
 
 
 _VM = (
-    '<vm href="/ovirt-engine/api/vms/new" id={id}><name>{name}</name><cpu><topology><cores>'
+    '<vm href="/ovirt-engine/api/vms/new" id="{id}"><name>{name}</name><cpu><topology><cores>'
     "{processors}</cores><sockets>1</sockets><threads>1</threads></topology></cpu>"
     "<memory>{memory}</memory><placement_policy><affinity>migratable</affinity>"
     "</placement_policy><statistics><statistic><name>cpu.current.total</name><kind>gauge</kind>"

@@ -232,9 +232,9 @@ class Simulation:
     def _happen(self, event: HostEvent) -> None:
         host = self._hosts[event.host]
         if event.what == MAINTENANCE:
-            self._cluster.set_status(host, "preparing_for_maintenance")
+            host.set("status", "preparing_for_maintenance")
         elif event.what == FAILS:
-            self._cluster.set_status(host, "non_responsive")
+            host.set("status", "non_responsive")
             for vm in tuple(host.vms.values()):
                 self._cluster.remove(vm)
                 if vm.is_highly_available:
@@ -242,7 +242,7 @@ class Simulation:
                 else:
                     self._bound[vm.id] = host.id
         else:
-            self._cluster.set_status(host, UP)
+            host.set("status", UP)
             for vm in host.vms.values():  # that found no other host
                 self._outcome.unplaced.pop(vm.name, None)
             for key in [key for key, former in self._bound.items() if former == host.id]:
@@ -254,7 +254,7 @@ class Simulation:
             if vm.is_movable:
                 self._place(vm, EVACUATED)
         if not host.vms:
-            self._cluster.set_status(host, "maintenance")
+            host.set("status", "maintenance")
 
     def _place(self, vm: SimulatedVm, what: str) -> None:
         """Have the policy choose a host for a VM; it waits where there is none."""

@@ -97,4 +97,4 @@ def test_the_documents_of_a_large_cluster_are_no_more():
     )
     engine = SimulatedEngine(cluster)
     vms = engine.look_up(Sought(vms=tuple(cluster.vms)), 0).vms
-    assert [len(each.asked) for each in vms] == [32] * 128 + [1]
+    assert [len(each.asked) for each in vms] == [17] * 241

@@ -64,17 +64,13 @@ class ClusterDrive:
     def __init__(self, settings: ClusterSettings, services: ClusterServices) -> None:
         self.name = settings.name
         self._settings = settings
-        self._plans = services.plans
-        self._drivers = services.drivers
-        self._units = services.units
-        self._store = services.memory
+        self._services = services
         self._memory = services.memory.cluster(settings.name)
         self._looked: Optional[float] = None  # seconds since 1970
         self._problem: Optional[SchedulerError] = None
         self._whole_failed = False  # the latest look at all of it, to call the scheduler
-        self._stopping = services.stopping
         inventory = services.inventory
-        self._reader = ClusterReader(settings.name, inventory, services.executor, self._stopping)
+        self._reader = ClusterReader(settings.name, inventory, services.executor, services.stopping)
         self.ownership = ClusterOwnership(settings, services.memory)
         self._migrations = ClusterMigrations(settings, services, self.ownership)
         self._actions = ClusterActions(settings, services, self._migrations)
@@ -92,7 +88,7 @@ class ClusterDrive:
         """When it was looked at, and what is wrong."""
         problem = "" if self._problem is None else str(self._problem)
         wait = max(0.0, self._next() - time.monotonic())
-        plans = tuple(plan for plan in self._plans.of_cluster(self.name) if plan.is_open)
+        plans = tuple(plan for plan in self._services.plans.of_cluster(self.name) if plan.is_open)
         return ClusterLook(
             self.name, self._settings.drive.value, self._looked, time.time() + wait, problem,
             self._actions.imbalance, plans, self.ownership.driven_by,
@@ -108,8 +104,8 @@ class ClusterDrive:
         Returns:
             When there is something to do again, on the monotonic clock.
         """
-        with self._store.alone(self.name):
-            if self._stopping.is_set():
+        with self._services.memory.alone(self.name):
+            if self._services.stopping.is_set():
                 return time.monotonic()
             self._reader.hear(named)
             if time.monotonic() >= self._next():
@@ -130,7 +126,7 @@ class ClusterDrive:
         pause = self._pause_after(problem)
         if timer or balance:
             self._whole_failed = problem is not None
-        if self._stopping.is_set():
+        if self._services.stopping.is_set():
             return  # a look that is cut off is no problem
         if problem is not None or not self._whole_failed:
             self._report(problem)
@@ -157,7 +153,9 @@ class ClusterDrive:
         except SchedulerError as error:
             return True, error
         except Exception as error:  # noqa: BLE001  a bug, which the other clusters may not have
-            problem = InternalError(f"looking after it failed: {type(error).__name__}: {error}")
+            problem = InternalError(
+                f"looking after it failed, and is tried again: {type(error).__name__}: {error}"
+            )
             problem.__cause__ = error
             return True, problem
 
@@ -188,21 +186,21 @@ class ClusterDrive:
         self._looked = time.time()
         self._migrations.follow(view.state)
         if self.ownership.driven_by:
-            self._plans.drop(self.name, "another daemon drives the cluster")
+            self._services.plans.drop(self.name, "another daemon drives the cluster")
             return True
         if self._memory.taken:
             self._migrations.adopt(view.state)
         self._actions.settle_plans(view.state)
         all_told = self._tell_changes(view)
-        if timer and not self._stopping.is_set():
+        if timer and not self._services.stopping.is_set():
             self._ask("on_timer_invoked", view, self._destinations(view))
-        if balance and not self._migrations.under_way and not self._stopping.is_set():
+        if balance and not self._migrations.under_way and not self._services.stopping.is_set():
             self._balance(view)
         return all_told
 
     def _wants_statistics(self) -> bool:
         """Whether the scheduler, or a policy unit of the section, reads statistics."""
-        driver, units = self._scheduler(), self._drivers.catalogue().all_units
+        driver, units = self._scheduler(), self._services.drivers.catalogue().all_units
         called = [(Kind.FILTER, each.name) for each in self._settings.filters]
         called += [(Kind.COST_FUNCTION, each.name) for each in self._settings.cost_functions]
         plugins = [driver.plugin, *(units[key].plugin for key in called if key in units)]
@@ -215,42 +213,31 @@ class ClusterDrive:
             Whether all were called; else there was no time left, and the next look goes on.
         """
         memory, state = self._memory, view.state
-        hosts = {key: host.status for key, host in state.hosts.items()}
-        vms = {key: vm.status for key, vm in state.vms.items()}
-        memory.hosts, host_changes = _changes(memory.hosts, hosts)
-        memory.vms, vm_changes = _changes(memory.vms, vms)
-        self._store.save(self.name)
+        now = {key: host.status for key, host in state.hosts.items()}
+        now.update((key, vm.status) for key, vm in state.vms.items())
+        memory.statuses, changes = _changes(memory.statuses, now)
+        self._services.memory.save(self.name)
         give_up = time.monotonic() + _HOOKS_SECONDS
-        for method, statuses, changes in (
-            (HOOKS[0], memory.hosts, host_changes),
-            (HOOKS[1], memory.vms, vm_changes),
-        ):
-            while changes and not self._stopping.is_set():
+        for method, subjects in zip(HOOKS, (state.hosts, state.vms)):
+            untold = deque(each for each in changes if each.subject in subjects)
+            if self._scheduler().defines(method) is None:
+                memory.statuses.update((each.subject, each.new_status) for each in untold)
+                continue
+            while untold and not self._services.stopping.is_set():
                 if time.monotonic() >= give_up:
                     return False
-                view = self._call_hook(method, view, statuses, changes)
+                view = self._reader.complete(view, self._wants_statistics())
+                self._call_hook(method, view, untold)
         return True
 
-    def _call_hook(
-        self, method: str, view: View, statuses: dict[str, str], changes: deque[StatusChange]
-    ) -> View:
-        """Call a hook for as many changes as there is time for, and act on the answers.
-
-        Returns:
-            The view that the hook was called with.
-        """
+    def _call_hook(self, method: str, view: View, changes: deque[StatusChange]) -> None:
+        """Call a hook for as many changes as there is time for, and act on the answers."""
         answers: dict[str, tuple[str, ...]] = {}
-        driver = self._scheduler()
-        if driver.defines(method) is None:
-            statuses.update((change.subject, change.new_status) for change in changes)
-            changes.clear()
-            self._store.save(self.name)
-            return view
-        view = self._reader.complete(view, self._wants_statistics())
+        statuses = self._memory.statuses
         destinations = self._destinations(view)
         try:
-            request = destinations.request(driver, method)
-            for change, answer in self._drivers.tell_changes(
+            request = destinations.request(self._scheduler(), method)
+            for change, answer in self._services.drivers.tell_changes(
                 request, tuple(changes), _HOOKS_AT_ONCE, view.replies
             ):
                 for vm, hosts in answer.items():
@@ -258,11 +245,10 @@ class ClusterDrive:
                 del statuses[change.subject]  # goes to the end: those told longest ago come first
                 statuses[change.subject] = change.new_status
                 changes.popleft()
-                self._store.save(self.name)
+                self._services.memory.save(self.name)
         finally:
             destinations.learn(answers)  # the hook is not called again for the same change
             self._actions.act(method, answers, destinations)
-        return view
 
     def _balance(self, view: View) -> None:
         """Have the scheduler balance the cluster.
@@ -281,7 +267,7 @@ class ClusterDrive:
     ) -> ClusterDestinations:
         staying = (*staying, *self._migrations.under_way, *self._migrations.exhausted())
         return ClusterDestinations(
-            self._units, self._settings, view, staying, former, self._stopping
+            self._services.units, self._settings, view, staying, former, self._services.stopping
         )
 
     def _ask(self, method: str, view: View, destinations: ClusterDestinations) -> None:
@@ -289,7 +275,7 @@ class ClusterDrive:
 
         def decide(request: DriverRequest) -> DriverDecision:
             # Of a failure the log tells, and the answer is that there is nothing to do.
-            return self._drivers.decide(request, view.replies)
+            return self._services.drivers.decide(request, view.replies)
 
         answer = destinations.answer(self._scheduler(), method, decide)
         self._actions.act(method, answer, destinations)
@@ -300,7 +286,7 @@ class ClusterDrive:
         Raises:
             ConfigError: there is none, or the cluster's settings do not fit it or a unit.
         """
-        catalogue = self._drivers.catalogue()
+        catalogue = self._services.drivers.catalogue()
         problem = check.problem(self._settings, catalogue)
         if problem:
             raise problem
@@ -324,25 +310,21 @@ class ClusterDrive:
             place = {"file": problem.file, "line": problem.line}
             _log.error("cluster %(cluster)s: %(reason)s", {**fields, **place})
         elif isinstance(problem, InternalError):
-            _log.error(
-                "cluster %(cluster)s: looking after it failed; it is tried again",
-                {"cluster": self.name},
-                exc_info=problem.__cause__,
-            )
+            _log.error("cluster %(cluster)s: %(reason)s", fields, exc_info=problem.__cause__)
         else:
             _log.warning("cluster %(cluster)s: %(reason)s", fields)
 
 
 def _changes(
     before: Mapping[str, str], now: Mapping[str, str]
-) -> tuple[dict[str, str], deque[StatusChange]]:
-    """The statuses to remember, and what changed since the last look.
+) -> tuple[dict[str, str], list[StatusChange]]:
+    """The statuses to remember, by id, and what changed since the last look.
 
-    Those of hosts or VMs, by id. A changed status is remembered when its hook was called. The
+    A changed status is remembered when its hook was called. The
     first status of a new host or VM is no change, and comes last.
     """
     remembered = {key: status for key, status in before.items() if key in now}
-    changes = deque(
+    changes = [
         StatusChange(key, old, now[key]) for key, old in remembered.items() if old != now[key]
-    )
+    ]
     return {**remembered, **{key: now[key] for key in now if key not in remembered}}, changes

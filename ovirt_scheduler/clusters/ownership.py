@@ -151,7 +151,7 @@ class ClusterOwnership:
         self._mark = self._mark._replace(taken=True, since=since)
         # What happened meanwhile was for the other daemon: go on from what the engine says.
         memory.driven_by = ""
-        memory.hosts, memory.vms, memory.moved = {}, {}, []
+        memory.statuses, memory.moved = {}, []
         self._warned.clear()
         _log.info(
             "cluster %(cluster)s: taken over, this daemon drives it from now on",

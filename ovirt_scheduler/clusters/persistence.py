@@ -38,7 +38,7 @@ class ClusterMemory:
     """What the daemon knows of one cluster.
 
     Attributes:
-        hosts, vms: each id with the status that the scheduler was last sent, oldest first.
+        statuses: by the id of a host or VM the one that the scheduler was last sent, oldest first.
         moved: ids of the VMs that the latest balancing moved.
         migrating: each VM's id with its migration.
         migrated: each VM's id with the begin of its latest migrations, as ``Migrating.begun``.
@@ -48,8 +48,7 @@ class ClusterMemory:
         left: each VM's id with the hosts that a balancing took it from, and when that was begun.
     """
 
-    hosts: dict[str, str] = field(default_factory=dict)
-    vms: dict[str, str] = field(default_factory=dict)
+    statuses: dict[str, str] = field(default_factory=dict)
     moved: list[str] = field(default_factory=list)
     migrating: dict[str, Migrating] = field(default_factory=dict)
     migrated: dict[str, list[float]] = field(default_factory=dict)

@@ -16,12 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import (
-    Callable,
-    Optional,
-    TypeVar,
-)
+from typing import Callable, NamedTuple, Optional, TypeVar
 
 from ovirt_scheduler.engine.inventory import PAGE, Inventory
 from ovirt_scheduler.errors import EngineUnavailable, SchedulerError, UnreadableDocument
@@ -40,8 +35,7 @@ State = TypeVar("State", HostState, VmState)
 ReadPage = Callable[[Document, float], tuple[Pack, dict[str, State]]]
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """A cluster at one moment.
 
     Attributes:
@@ -184,7 +178,6 @@ class ClusterReader:
         found: dict[str, State] = {}
         replies: list[EngineReply] = []
         for number in range(1, _MOST_PAGES + 1):
-            self._check_stopping()
             deadline = time.monotonic() + _PAGE_SECONDS
             page = self._inventory.page(kind, search, number, deadline, statistics)
             states, reply = self._read(read, page)
@@ -204,21 +197,18 @@ class ClusterReader:
         found: dict[str, State] = {}
         replies: list[EngineReply] = []
         for document in self._inventory.pages_of(kind, ids, _PAGE_SECONDS, statistics):
-            self._check_stopping()
             states, reply = self._read(read, document)
             found.update(states)
             replies.append(reply)
         return found, replies
-
-    def _check_stopping(self) -> None:
-        if self._stopping.is_set():
-            raise EngineUnavailable("it is not asked any more: the daemon stops, or reloads")
 
     def _read(self, read: ReadPage[State], page: Document) -> tuple[dict[str, State], EngineReply]:
         try:
             pack, states = read(page, time.monotonic() + _PAGE_SECONDS)
         except UnreadableDocument as error:
             raise UnreadableDocument(f"the engine's reply cannot be read: {error}") from None
+        if self._stopping.is_set():
+            raise EngineUnavailable("it is not asked any more: the daemon stops, or reloads")
         kept = page if self._inventory.keeps_documents else None
         return states, EngineReply(kept, tuple(states), pack)
 

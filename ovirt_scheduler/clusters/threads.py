@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from queue import Empty, SimpleQueue
 from typing import Optional
 
 from ovirt_scheduler.clusters.drive import ClusterDrive
@@ -37,9 +38,18 @@ class ClusterThreads:
     def __init__(self, clusters: Sequence[ClusterDrive], services: ClusterServices) -> None:
         self._inventory = services.inventory
         self._stopping = services.stopping
-        self._clusters = {each.name: _ClusterThread(each, self._stopping) for each in clusters}
-        events = threading.Thread(target=self._watch, name="events", daemon=True)
-        self._threads = [*self._clusters.values(), events]
+        self._clusters = {each.name: each for each in clusters}
+        # What events have named, for each cluster; None: it may be anything.
+        self._news: dict[str, SimpleQueue[Optional[frozenset[str]]]] = {
+            name: SimpleQueue() for name in self._clusters
+        }
+        self._threads = [threading.Thread(target=self._watch, name="events", daemon=True)]
+        self._threads += [
+            threading.Thread(
+                target=self._look_after, args=(each,), name=f"cluster {each.name}", daemon=True
+            )
+            for each in clusters
+        ]
 
     def start(self) -> None:
         """Begin with a look at each cluster."""
@@ -48,7 +58,7 @@ class ClusterThreads:
 
     def state(self) -> tuple[ClusterLook, ...]:
         """How each cluster is looked after."""
-        return tuple(each.cluster.state() for each in self._clusters.values())
+        return tuple(each.state() for each in self._clusters.values())
 
     def take(self, name: str) -> str:
         """Have this daemon drive a cluster for which it stands by, if it does.
@@ -65,7 +75,7 @@ class ClusterThreads:
                 f"{spelling.hint(name, self._clusters)}; there are "
                 f"{', '.join(self._clusters) or 'none'}"
             )
-        ownership = self._clusters[name].cluster.ownership
+        ownership = self._clusters[name].ownership
         former = ownership.driven_by
         ownership.take()
         self.wake(name)
@@ -73,17 +83,26 @@ class ClusterThreads:
 
     def wake(self, name: str) -> None:
         """Look at a cluster now."""
-        if name in self._clusters:
-            self._clusters[name].wake(None)
+        if name in self._news:
+            self._news[name].put(None)
 
     def stop(self, seconds: float) -> None:
         """Begin nothing more, and wait so long for what is under way; may be called again."""
         self._stopping.set()
-        for each in self._clusters.values():
-            each.wake(None)
+        for news in self._news.values():
+            news.put(None)
         give_up = time.monotonic() + seconds
         for thread in filter(threading.Thread.is_alive, self._threads):
             thread.join(max(0.0, give_up - time.monotonic()))
+
+    def _look_after(self, cluster: ClusterDrive) -> None:
+        named: Optional[frozenset[str]] = frozenset()
+        while not self._stopping.is_set():
+            again = cluster.run_due(named)
+            try:
+                named = self._news[cluster.name].get(timeout=max(0.0, again - time.monotonic()))
+            except Empty:
+                named = frozenset()
 
     def _watch(self) -> None:
         """Tell the clusters what the engine's events name, each event once."""
@@ -100,9 +119,10 @@ class ClusterThreads:
                 was_away = False
                 events = self._inventory.events(last, deadline)
                 last = events.latest
-                for each in self._clusters.values():
-                    each.cluster.ownership.heard(events.correlation_ids)
-                    each.wake(events.named)
+                for name, cluster in self._clusters.items():
+                    cluster.ownership.heard(events.correlation_ids)
+                    if events.named != frozenset():
+                        self._news[name].put(events.named)
                 # One that takes long to answer is not to be asked all the time.
                 pause = max(_WATCH_EVERY, time.monotonic() - asked_at)
             except EngineUnavailable as error:
@@ -113,31 +133,3 @@ class ClusterThreads:
             except Exception:  # noqa: BLE001  nobody else would tell
                 _log.exception("watching for the engine's events failed; it is tried again")
             self._stopping.wait(pause)
-
-
-class _ClusterThread(threading.Thread):
-    """The thread of one cluster."""
-
-    def __init__(self, cluster: ClusterDrive, stopping: threading.Event) -> None:
-        super().__init__(name=f"cluster {cluster.name}", daemon=True)
-        self.cluster = cluster
-        self._stopping = stopping
-        self._lock = threading.Lock()
-        self._news = threading.Event()
-        self._named: Optional[frozenset[str]] = frozenset()
-
-    def wake(self, named: Optional[frozenset[str]]) -> None:
-        """Take in what events named; None: it may be anything."""
-        if named == frozenset():
-            return
-        with self._lock:
-            self._named = None if named is None or self._named is None else self._named | named
-        self._news.set()
-
-    def run(self) -> None:
-        while not self._stopping.is_set():
-            self._news.clear()
-            with self._lock:
-                named, self._named = self._named, frozenset()
-            again = self.cluster.run_due(named)
-            self._news.wait(max(0.0, again - time.monotonic()))

@@ -40,9 +40,11 @@ def test_a_bug_is_told_once_and_tried_again_less_and_less_often(services, caplog
         pauses.append(round(again - clock.now, 3))
         clock.now = again
     assert pauses == [1.0, 2.0, 4.0, 8.0]
-    assert caplog.text.count("cluster Default: looking after it failed; it is tried again") == 1
+    assert (
+        caplog.text.count("cluster Default: looking after it failed, and is tried again: Attr") == 1
+    )
     assert caplog.text.count("Traceback") == 1
-    assert "looking after it failed: AttributeError" in cluster.state().problem
+    assert "looking after it failed, and is tried again: AttributeError" in cluster.state().problem
 
 
 def test_a_balancing_that_fails_is_not_well_again_by_a_look_at_statuses(driven):

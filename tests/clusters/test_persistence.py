@@ -22,7 +22,7 @@ def test_what_is_saved_is_known_again(tmp_path):
     file = tmp_path / "state" / "clusters.json"
     first = DriveMemory(file)
     memory = first.cluster("Default")
-    memory.hosts, memory.vms = {"h": "up"}, {"v": "down"}
+    memory.statuses = {"h": "up", "v": "down"}
     memory.moved = ["v"]
     begun = time.monotonic() - 100
     memory.migrating["v"] = Migrating(STEP, begun, moving=True)
@@ -57,8 +57,8 @@ def test_a_cluster_is_saved_while_another_changes(tmp_path):
 
     def change() -> None:
         while not done.is_set():
-            busy.vms.update((str(number), "up") for number in range(2000))
-            busy.vms.clear()
+            busy.statuses.update((str(number), "up") for number in range(2000))
+            busy.statuses.clear()
 
     thread = threading.Thread(target=change)
     interval = sys.getswitchinterval()
@@ -121,9 +121,9 @@ def test_of_a_cluster_that_was_never_seen_nothing_is_known(tmp_path):
             b'{"Default": {%s}}' % inside
             for inside in (
                 b'"colour": "red"',
-                b'"hosts": 5',
-                b'"vms": {"v": null}',
-                b'"vms": ["up"]',
+                b'"statuses": 5',
+                b'"statuses": {"v": null}',
+                b'"statuses": ["up"]',
                 b'"moved": "v"',
                 b'"moved": [7]',
                 b'"migrated": {"v": 5}',

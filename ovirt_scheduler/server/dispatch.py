@@ -6,7 +6,6 @@ Everything that goes wrong is a fault in the answer (contract 1.5); nothing is r
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Mapping, Sequence
 
@@ -23,9 +22,6 @@ from ovirt_scheduler.server.codec import decode_call, encode_answer, encode_faul
 from ovirt_scheduler.server.method import Method, Parameters, Reply
 
 logger = logging.getLogger(__name__)
-
-_SHOWN = 60  # characters of a caller's text that a message repeats
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.]{1,60}")
 
 
 class Dispatcher:
@@ -105,7 +101,7 @@ class Dispatcher:
         method = methods.get(name)
         if method is None:
             offered = ", ".join(sorted(methods))
-            raise UnknownMethod(f"there is no method {_shown(name)}; there are {offered}")
+            raise UnknownMethod(f"there is no method {name!r:.60}; there are {offered}")
         return method
 
     def _introspection(self) -> tuple[Method, ...]:
@@ -159,8 +155,3 @@ def _out_of_memory(caller: Caller) -> InternalError:
         {"request": caller.request_id},
     )
     return InternalError(f"the daemon has no memory for it now (request {caller.request_id})")
-
-
-def _shown(name: str) -> str:
-    """A method's name as the caller wrote it, in one line and not without end."""
-    return name if _PLAIN_NAME.fullmatch(name) else repr(name[:_SHOWN])

@@ -112,11 +112,8 @@ def vm(value: object, place: str = "vm") -> Vm:
 
 
 def _no_id(place: str, text: str) -> BadParameters:
-    if len(text) > LONGEST_ID:
-        return BadParameters(
-            f"{place}: an id of {len(text)} characters; an id has at most {LONGEST_ID}"
-        )
-    return BadParameters(f"{place}: an empty id")
+    what = f"an id of {len(text)} characters" if text.strip() else "an empty id"
+    return BadParameters(f"{place}: {what}; an id has 1 to {LONGEST_ID}")
 
 
 def _document(value: Union[str, bytes]) -> Document:

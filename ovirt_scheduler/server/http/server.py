@@ -90,6 +90,9 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
             self.server_close()
             raise listening.refusal(settings.address, settings.port, error) from None
         self.socket.setblocking(False)  # a connection may be gone before it is accepted
+        self._waiting = select.poll()
+        for each in (self.socket, self._woken):
+            self._waiting.register(each, select.POLLIN)
         scheme = "http" if settings.tls is None else "https"
         self.url = f"{scheme}://{_peer((settings.address, self.server_address[1]))}"
 
@@ -99,7 +102,10 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         with self._accepting:
             while not self._closing.is_set():
                 try:
+                    self._waiting.poll()
                     self._serve(*self.get_request())
+                except BlockingIOError:  # it is gone already, or the server stops
+                    continue
                 except (OSError, RuntimeError, MemoryError) as error:
                     troubled = self._cannot_accept(error, troubled)
                 else:
@@ -143,21 +149,6 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
             logger.warning("a call did not end; its thread is left behind")
         with self._accepting:
             self.server_close()
-
-    def get_request(self) -> tuple[socket.socket, Any]:
-        """Wait for a connection, and accept it.
-
-        Raises:
-            OSError: there is none to be had, or the server stops.
-        """
-        waiting = select.poll()
-        for each in (self.socket, self._woken):
-            waiting.register(each, select.POLLIN)
-        while not self._closing.is_set():
-            waiting.poll()
-            with contextlib.suppress(BlockingIOError):
-                return self.socket.accept()
-        raise ConnectionAbortedError("the server stops")
 
     def server_close(self) -> None:
         """Close the listening socket; the stock name for it."""

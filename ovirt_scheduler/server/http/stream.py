@@ -58,12 +58,9 @@ def tls_context(certificate: Path, key: Path, admitted: Optional[Clients] = None
     context.set_min_proto_version(SSL.TLS1_2_VERSION)
     context.set_options(SSL.OP_NO_COMPRESSION | _OP_NO_RENEGOTIATION)
     context.set_cipher_list(_ciphers())
-    context.set_session_cache_mode(SSL.SESS_CACHE_SERVER)
-    context.set_session_id(b"ovirt-scheduler")
     try:
         context.use_certificate_chain_file(str(certificate))
         context.use_privatekey_file(str(key))
-        context.check_privatekey()
     except SSL.Error as error:
         message = f"OpenSSL cannot use it with the key {key}: {_reason(error)}"
         raise ConfigError(message, str(certificate)) from None

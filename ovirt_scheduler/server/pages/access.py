@@ -37,13 +37,13 @@ class Access:
             return False
         return is_loopback(peer)
 
-    def is_ours(self, host: Optional[str], local: str) -> bool:
+    def is_ours(self, host: str, local: str) -> bool:
         """Whether the ``Host`` of a request names this daemon.
 
         Args:
             local: the daemon's address, as the client reached it.
         """
-        name = host_name(host or "")
+        name = host_name(host)
         return name is not None and (name in self._names or name == local or is_loopback(name))
 
 

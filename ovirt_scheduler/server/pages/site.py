@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from ovirt_scheduler.errors import BadParameters, HistoryUnreadable
@@ -89,13 +89,12 @@ class Site:
             peer: the client's address.
             local: the daemon's, as the client reached it.
         """
-        sent = {name: ", ".join(values) for name, values in headers.items()}
-        refused = self._refused(path, sent.get("host"), peer, local)
-        return refused or self._found(path, dict(parse_qsl(query)), sent)
-
-    def _found(self, path: str, asked: Mapping[str, str], headers: Mapping[str, str]) -> Page:
+        if path != "/health" and not self.access.may_read(peer, path != "/metrics"):
+            return _text(403, "this page is not served here: see pages in scheduler.conf")
+        if not self.access.is_ours(", ".join(headers.get("host", ())), local):
+            return _text(421, "this daemon is not known by that name; see the Host header")
         try:
-            return self._page(path, asked, headers)
+            return self._page(path, dict(parse_qsl(query)), ", ".join(headers.get("accept", ())))
         except BadParameters as error:
             return _text(400, str(error))
         except HistoryUnreadable as error:
@@ -103,19 +102,12 @@ class Site:
         except ImportError as error:
             return _text(503, f"this page needs {error.name}, which is not installed")
 
-    def _refused(self, path: str, host: Optional[str], peer: str, local: str) -> Optional[Page]:
-        if path != "/health" and not self.access.may_read(peer, path != "/metrics"):
-            return _text(403, "this page is not served here: see pages in scheduler.conf")
-        if not self.access.is_ours(host, local):
-            return _text(421, "this daemon is not known by that name; see the Host header")
-        return None
-
-    def _page(self, path: str, asked: Mapping[str, str], headers: Mapping[str, str]) -> Page:
+    def _page(self, path: str, asked: Mapping[str, str], accept: str) -> Page:
         if path == "/health":
             stuck = self._stuck()
             return _text(503 if stuck else 200, stuck or "ok")
         if path == "/metrics":
-            kind, body = self._metrics.write(headers.get("accept", ""))
+            kind, body = self._metrics.write(accept)
             return Page(200, body, {"Content-Type": kind})
         if path == "/style.css":
             return Page(200, (_FOLDER / "style.css").read_bytes(), {"Content-Type": "text/css"})

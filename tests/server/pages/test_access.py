@@ -51,7 +51,6 @@ def test_what_a_peer_may_read(pages, peer, metrics, all_of_it):
         ("localhost:port", False),
         ("[", False),
         ("", False),
-        (None, False),
     ],
 )
 def test_the_name_that_was_asked_for(host, ours):

@@ -19,7 +19,7 @@ from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.settings.config import Settings
-from ovirt_scheduler.workbench import pages, replay, replay_report
+from ovirt_scheduler.workbench import replay, replay_report
 from ovirt_scheduler.workbench.comparison import Comparison, Difference
 from ovirt_scheduler.workbench.replay import Changes, Policy
 
@@ -94,7 +94,7 @@ def _run(options: argparse.Namespace) -> Shown:
     lines = [f"stopped: {comparison.count} of {len(numbers)} decisions were replayed"] * stopped
     lines += replay_report.lines(comparison, faults)
     if options.html is not None:
-        pages.write(options.html, replay_report.page(comparison, lines))
+        replay_report.write_page(options.html, comparison, lines)
     return _shown(comparison, stopped, lines, faults)
 
 

@@ -15,7 +15,7 @@ from ovirt_scheduler.errors import BadUsage
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import ClusterSettings
-from ovirt_scheduler.workbench import pages, policy, scenario, simulation_report, snapshot
+from ovirt_scheduler.workbench import policy, scenario, simulation_report, snapshot
 from ovirt_scheduler.workbench.scenario import Scenario
 from ovirt_scheduler.workbench.simulation import Outcome, Simulation
 from ovirt_scheduler.workbench.snapshot import Snapshot
@@ -131,7 +131,7 @@ def _simulate(options: argparse.Namespace) -> Shown:
         "hours": happens.hours, "seed": options.seed,
     }  # fmt: skip
     if options.html is not None:
-        pages.write(options.html, simulation_report.page(simulated, about))
+        simulation_report.write_page(options.html, simulated, about)
     well = not any(each.problems or each.stopped for each in simulated.values())
     return Shown(_text(simulated), simulation_report.fields(simulated, about), well)
 

@@ -46,7 +46,7 @@ def _runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
 
 
 @pytest.fixture
-def make_host(_entities: Any) -> Callable[..., Any]:
+def make_host(_entities: Any) -> Any:
     """``make_host(name, …)`` makes a ``types.Host``: up, with 64 GiB and 16 processors.
 
     Args:
@@ -58,12 +58,11 @@ def make_host(_entities: Any) -> Callable[..., Any]:
         statistics: a dict of numbers by name, such as ``{"memory.free": 2**30}``.
         Others: attributes of ``types.Host``; ``max_scheduling_memory`` is ``memory`` unless said.
     """
-    made: Callable[..., Any] = _entities.make_host
-    return made
+    return _entities.make_host
 
 
 @pytest.fixture
-def make_vm(_entities: Any) -> Callable[..., Any]:
+def make_vm(_entities: Any) -> Any:
     """``make_vm(name, …)`` makes a ``types.Vm``: up, with 4 GiB and one processor.
 
     Args:
@@ -72,25 +71,22 @@ def make_vm(_entities: Any) -> Callable[..., Any]:
         processors, cluster, tags, affinity_labels, statistics: as for ``make_host``.
         Others: attributes of ``types.Vm``.
     """
-    made: Callable[..., Any] = _entities.make_vm
-    return made
+    return _entities.make_vm
 
 
 @pytest.fixture
-def make_cluster(_entities: Any) -> Callable[..., Any]:
+def make_cluster(_entities: Any) -> Any:
     """``make_cluster(name, …)`` makes a ``types.Cluster``, with any of its attributes."""
-    made: Callable[..., Any] = _entities.make_cluster
-    return made
+    return _entities.make_cluster
 
 
 @pytest.fixture
-def saved_cluster(_entities: Any) -> Callable[..., tuple[list[Any], list[Any]]]:
+def saved_cluster(_entities: Any) -> Any:
     """``saved_cluster(path)`` gives the hosts and the VMs that ``ovirt-scheduler snapshot`` saved.
 
     Both are lists of entities, with their tags, affinity labels and statistics.
     """
-    saved: Callable[..., tuple[list[Any], list[Any]]] = _entities.saved_cluster
-    return saved
+    return _entities.saved_cluster
 
 
 @pytest.fixture

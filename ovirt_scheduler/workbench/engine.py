@@ -24,7 +24,7 @@ _MIGRATE = re.compile(rf"{API}/vms/([^/]+)/migrate(?:\?.*)?")
 _LONGEST_BODY = 1 << 20  # bytes of a request
 
 
-class MadeEngine:
+class MadeEngine(ThreadingHTTPServer):
     """The server, in a thread of its own.
 
     Attributes:
@@ -34,20 +34,21 @@ class MadeEngine:
         unknown: the requests that it had no answer to, and why.
     """
 
+    daemon_threads = True
+
     def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
         self.cluster = MadeCluster((), ())
         self.token = secrets.token_urlsafe()
         self.migrations: list[tuple[str, Optional[str]]] = []
         self.unknown: list[str] = []
-        self._server = _Server(("127.0.0.1", 0), _Handler)
-        self._server.engine = self
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.05,))
         self._thread.start()
 
     @property
     def url(self) -> str:
         """Of its API."""
-        return f"http://127.0.0.1:{self._server.server_port}{API}"
+        return f"http://127.0.0.1:{self.server_port}{API}"
 
     def access(self, deadline: float = 0.0) -> EngineAccess:  # noqa: ARG002
         """What ``engine_connection`` is made with, to reach it (``decisions.service``)."""
@@ -79,14 +80,9 @@ class MadeEngine:
 
     def close(self) -> None:
         """End the server and its thread."""
-        self._server.shutdown()
-        self._server.server_close()
+        self.shutdown()
+        self.server_close()
         self._thread.join()
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    engine: MadeEngine
 
     def handle_error(self, *_: object) -> None:
         """Say nothing of a client that went away: a plugin that was killed."""
@@ -95,11 +91,11 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = -1  # an answer leaves in one piece
-    server: _Server
+    server: MadeEngine
 
     def do_GET(self) -> None:
         path = self.path[len(API) :]
-        self._answer(lambda: self.server.engine.cluster.get(path))
+        self._answer(lambda: self.server.cluster.get(path))
 
     def do_POST(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
@@ -107,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = length > _LONGEST_BODY
         action = _MIGRATE.fullmatch(self.path)
         if action:
-            self._answer(lambda: self.server.engine.migrate(action[1], body))
+            self._answer(lambda: self.server.migrate(action[1], body))
         else:
             self._answer(_changes_nothing)
 
@@ -115,14 +111,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True  # its body is not read
         self._answer(_changes_nothing)
 
-    def do_DELETE(self) -> None:
-        self.do_PUT()
+    do_DELETE = do_PUT  # noqa: N815  by this name http.server finds it
 
     def log_message(self, *_: object) -> None:
         """Say nothing: the output is the command's or the test's."""
 
     def _answer(self, ask: Callable[[], str]) -> None:
-        wanted = f"Bearer {self.server.engine.token}"
+        wanted = f"Bearer {self.server.token}"
         said = self.headers.get("Authorization", "")
         if not secrets.compare_digest(said.encode(), wanted.encode()):
             self._send(HTTPStatus.UNAUTHORIZED, "<fault><reason>log in first</reason></fault>")
@@ -131,7 +126,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, ask())
         except Unknown as unknown:
             text = f"the made engine {unknown} ({self.command} {unquote(self.path):.300})"
-            self.server.engine.unknown.append(text)
+            self.server.unknown.append(text)
             self._send(unknown.status, f"<fault><reason>{escape(text)}</reason></fault>")
 
     def _send(self, status: int, text: str) -> None:

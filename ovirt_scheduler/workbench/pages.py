@@ -11,8 +11,8 @@ from ovirt_scheduler.server.pages import views
 _FOLDER = Path(__file__).resolve().parent / "templates"
 
 
-def render(template: str, **values: object) -> str:
-    """A page.
+def write(file: Path, template: str, **values: object) -> None:
+    """Write a page.
 
     Args:
         template: its file in ``templates``.
@@ -20,21 +20,12 @@ def render(template: str, **values: object) -> str:
 
     Raises:
         BadUsage: Jinja2 is not installed.
-    """
-    try:
-        found = views.templates(_FOLDER)
-    except ImportError:
-        raise BadUsage("--html needs Jinja2, which is not installed") from None
-    return str(found.get_template(template).render(version=__version__, **values))
-
-
-def write(file: Path, page: str) -> None:
-    """Write a page.
-
-    Raises:
         NotOverwritten: it cannot be written.
     """
     try:
-        file.write_text(page, "utf-8", "replace")
+        page = views.templates(_FOLDER).get_template(template)
+        file.write_text(page.render(version=__version__, **values), "utf-8", "replace")
+    except ImportError:
+        raise BadUsage("--html needs Jinja2, which is not installed") from None
     except OSError as error:
         raise NotOverwritten(f"{file}: cannot be written: {error.strerror}") from None

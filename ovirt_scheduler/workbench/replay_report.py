@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from ovirt_scheduler.workbench import pages
 from ovirt_scheduler.workbench.comparison import Comparison, Difference
@@ -55,14 +56,14 @@ def brief(each: Difference) -> str:
     return "another answer"
 
 
-def page(comparison: Comparison, lines: Sequence[str]) -> str:
-    """A page of HTML with plots, which loads nothing.
+def write_page(file: Path, comparison: Comparison, lines: Sequence[str]) -> None:
+    """Write a page of HTML with plots, which loads nothing.
 
     Args:
         lines: what the terminal shows.
 
     Raises:
-        BadUsage: Jinja2 is not installed.
+        BadUsage, NotOverwritten: as ``pages.write``.
     """
     before, after = comparison.before, comparison.after
     charts = {
@@ -71,8 +72,8 @@ def page(comparison: Comparison, lines: Sequence[str]) -> str:
         "Decisions by the time of their units": _by_time(before.times, after.times),
     }
     listed = [(each, brief(each)) for each in comparison.differ[:_MOST_LISTED]]
-    return pages.render(
-        "replay.html", comparison=comparison, lines=lines, charts=charts, listed=listed
+    pages.write(
+        file, "replay.html", comparison=comparison, lines=lines, charts=charts, listed=listed
     )
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Callable
 
 from ovirt_scheduler.workbench import pages
 from ovirt_scheduler.workbench.simulation import Outcome, View
 
 _MOST_NOTES = 20  # of a kind
-_NOT_IN_JSON = ("views", "course")
 
 
 def fields(simulated: Mapping[str, Outcome], about: Mapping[str, object]) -> dict[str, object]:
@@ -19,18 +19,13 @@ def fields(simulated: Mapping[str, Outcome], about: Mapping[str, object]) -> dic
         simulated: each with its policy, in words.
         about: what the simulations have in common.
     """
-    policies = [{"policy": policy, **_fields(each)} for policy, each in simulated.items()]
+    policies = []
+    for policy, outcome in simulated.items():
+        stages = {stage: _view(view) for stage, view in outcome.stages}
+        found = {"policy": policy, **stages, **vars(outcome), "migrations": len(outcome.migrations)}
+        del found["views"], found["course"]
+        policies.append({**found, "moves": [move._asdict() for move in outcome.moves]})
     return {**about, "policies": policies}
-
-
-def _fields(outcome: Outcome) -> dict[str, object]:
-    fields = {name: value for name, value in vars(outcome).items() if name not in _NOT_IN_JSON}
-    return {
-        **{stage: _view(view) for stage, view in outcome.stages},
-        **fields,
-        "migrations": len(outcome.migrations),
-        "moves": [move._asdict() for move in outcome.moves],
-    }
 
 
 def _view(view: View) -> dict[str, object]:
@@ -104,14 +99,15 @@ def notes(outcome: Outcome) -> Iterator[tuple[str, str]]:
             yield what, f"and {len(whys) - _MOST_NOTES} more; -o json has them all"
 
 
-def page(simulated: Mapping[str, Outcome], about: Mapping[str, object]) -> str:
-    """A page of HTML with plots, which loads nothing.
+def write_page(file: Path, simulated: Mapping[str, Outcome], about: Mapping[str, object]) -> None:
+    """Write a page of HTML with plots, which loads nothing.
 
     Raises:
-        BadUsage: Jinja2 is not installed.
+        BadUsage, NotOverwritten: as ``pages.write``.
     """
     headings, rows = measures([*simulated.values()])
-    return pages.render(
+    pages.write(
+        file,
         "simulation.html",
         about=about,
         headings=headings,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Optional
 
 from ovirt_scheduler.history import query, ranking
 from ovirt_scheduler.history.ranking import Record
-from ovirt_scheduler.history.record import NOT_ASKED, PASSED, REMOVED
+from ovirt_scheduler.history.record import NOT_ASKED, PASSED, REMOVED, each_text
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model.units import Kind
 
@@ -49,13 +49,7 @@ class Line(NamedTuple):
 
 def cleaned(value: Any) -> Any:
     """The same, each text of it on one line and with nothing that steers a terminal."""
-    if isinstance(value, str):
-        return printable(value)
-    if isinstance(value, Mapping):
-        return {printable(str(key)): cleaned(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [cleaned(each) for each in value]
-    return value
+    return each_text(value, printable)
 
 
 def lines(decision: Record, host: Optional[str] = None) -> Iterator[Line]:
@@ -74,12 +68,7 @@ def lines(decision: Record, host: Optional[str] = None) -> Iterator[Line]:
 
 def when(decision: Record) -> str:
     """Its time, of this machine's time zone: ``2026-01-31 12:00:00``."""
-    text = str(decision.get("time", "at no known time"))
-    try:
-        seconds = query.moment(text)
-    except ValueError:
-        return text
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(query.moment(decision["time"])))
 
 
 def heading(decision: Record) -> str:

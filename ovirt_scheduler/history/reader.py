@@ -67,7 +67,7 @@ class Reader:
         except ValueError:
             return None
         with self._open() as db:
-            return next(iter(_records(db, "decisions.id = ?", (number,)).values()), None)
+            return next(iter(_records(db, "decisions.id = ?", (number,))), None)
 
     def decisions(self, query: Query) -> list[Record]:
         """The records that fit, the newest first.
@@ -84,7 +84,7 @@ class Reader:
             if query.brief:
                 rows = db.execute(_SELECT.format(schema.SUMMARY) + where + _NEWEST_FIRST, values)
                 return [schema.unpack_summary(row) for row in rows]
-            return [*_records(db, where, values).values()]
+            return _records(db, where, values)
 
     def recorded(self, query: Query, limit: Optional[int] = None) -> list[int]:
         """The numbers of the recorded decisions that fit, the oldest first.
@@ -104,35 +104,24 @@ class Reader:
             ).fetchall()
         return [number for (number,) in reversed(rows)]
 
-    def recordings(self, numbers: Sequence[int]) -> list[Recorded]:
-        """Recorded decisions, those of them that are still there.
-
-        Args:
-            numbers: of decisions, in their order, at most ``MOST_ROWS``.
+    def recording(self, number: int) -> Optional[Recorded]:
+        """A recorded decision, by its number; None where it is gone.
 
         Raises:
             HistoryUnreadable: as for ``decisions``.
         """
-        among = f"IN ({', '.join('?' * len(numbers))})"
         with self._open() as db:
-            records = _records(db, f"decisions.number {among}", numbers)
-            recorded = {
-                number: Recorded(records[number], json.loads(request), [])
-                for number, request in db.execute(
-                    f"SELECT decision, request FROM recordings WHERE decision {among}",  # noqa: S608
-                    numbers,
+            records = _records(db, "decisions.number = ?", (number,))
+            select = "SELECT request FROM recordings WHERE decision = ?"
+            for (request,) in db.execute(select, (number,)).fetchall() if records else ():
+                documents = db.execute(
+                    "SELECT role, of_engine, document FROM recorded_documents WHERE decision = ? "
+                    "ORDER BY place",
+                    (number,),
                 )
-                if number in records
-            }
-            for number, role, of_engine, document in db.execute(
-                "SELECT decision, role, of_engine, document FROM recorded_documents "  # noqa: S608
-                f"WHERE decision {among} ORDER BY place",
-                numbers,
-            ):
-                if number in recorded:
-                    found = DocumentOf(Role(role), bool(of_engine), document)
-                    recorded[number].documents.append(found)
-        return [recorded[number] for number in sorted(recorded)]
+                found = [DocumentOf(Role(role), bool(of), each) for role, of, each in documents]
+                return Recorded(records[0], json.loads(request), found)
+        return None
 
     def document(self, number: int) -> bytes:
         """A recorded document, in UTF-8; empty where it is gone.
@@ -264,8 +253,8 @@ def _matching(query: Query) -> tuple[str, dict[str, object]]:
 
 def _records(
     db: sqlite3.Connection, where: str, values: Union[Sequence[object], Mapping[str, object]]
-) -> dict[int, Record]:
-    """The records by their numbers, the newest first."""
+) -> list[Record]:
+    """The records, the newest first."""
     rows = db.execute(
         _SELECT.format("decisions.*, units") + where + _NEWEST_FIRST, values
     ).fetchall()
@@ -280,7 +269,7 @@ def _records(
             f"the decisions asked for say {said:,} things of hosts, and {_MOST_SAID:,} are read at "
             "once; ask for less: a smaller limit, a VM or a shorter time"
         )
-    return {row["number"]: schema.unpack(row, host_sets[row["host_set"]]) for row in rows}
+    return [schema.unpack(row, host_sets[row["host_set"]]) for row in rows]
 
 
 def _hosts(db: sqlite3.Connection, host_set: int) -> Sequence[Named]:

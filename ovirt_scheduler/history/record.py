@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, Callable, NamedTuple, Optional, Union
 
 from ovirt_scheduler.history import ranking
 from ovirt_scheduler.model import aggregate
@@ -107,8 +107,10 @@ def of(decision: AnyDecision) -> Record:
         _put_driver(record, decision)
     if decision.errors:
         record["errors"] = list(decision.errors)
-    hidden: Record = _hidden(record, decision.secret) if decision.secret else record
-    return hidden
+    if decision.secret:
+        secret = decision.secret
+        record = each_text(record, lambda text: text.replace(secret, HIDDEN))
+    return record
 
 
 def _method(decision: AnyDecision) -> str:
@@ -359,11 +361,12 @@ def _put_reasons(
                 )
 
 
-def _hidden(value: Any, secret: str) -> Any:
+def each_text(value: Any, change: Callable[[str], str]) -> Any:
+    """A record, or a part of one, with each text of it changed."""
     if isinstance(value, str):
-        return value.replace(secret, HIDDEN)
-    if isinstance(value, list):
-        return [_hidden(each, secret) for each in value]
-    if isinstance(value, dict):
-        return {key: _hidden(each, secret) for key, each in value.items()}
+        return change(value)
+    if isinstance(value, Mapping):
+        return {change(str(key)): each_text(each, change) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [each_text(each, change) for each in value]
     return value

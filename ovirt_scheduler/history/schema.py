@@ -60,7 +60,7 @@ CREATE TABLE elements (
     number INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, base INTEGER, data BLOB NOT NULL);
 CREATE TABLE documents (number INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE);
 CREATE TABLE document_elements (
-    document INTEGER, place INTEGER, element INTEGER NOT NULL,
+    place INTEGER, element INTEGER NOT NULL, document INTEGER,
     PRIMARY KEY (document, place)) WITHOUT ROWID;
 CREATE TABLE recordings (decision INTEGER PRIMARY KEY, request TEXT NOT NULL);
 CREATE TABLE recorded_documents (

@@ -42,7 +42,6 @@ _GATHER = 0.25  # seconds that records are gathered before they are written toge
 _MOST_WAITING = 4096  # records in the queue
 _MOST_BYTES = 64 << 20  # of memory that they keep, about
 _BREATH = 0.00005  # seconds between two records, in which calls go on
-_TRY_AGAIN = 5.0  # seconds, where the file cannot be opened
 _DAY = 86400.0
 _LOOK_FOR_OLD = 600.0  # seconds
 _MOST_ASIDE = 9  # files that are set aside for the same reason
@@ -82,7 +81,6 @@ class History:
         self._problem = ""  # what is wrong, as the log said it last
         self._tables: Optional[Tables] = None
         self._totals = (0, 0)  # decisions, bytes
-        self._retry_at = 0.0
         self._old_at = 0.0
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
 
@@ -178,8 +176,7 @@ class History:
             self._filled.clear()
             self._write_all()
         self._write_all()  # what came while the last were written
-        if self._tables is not None:
-            self._tables.close()
+        self._close()
 
     def _write_all(self) -> None:
         with self._lock:
@@ -216,11 +213,21 @@ class History:
         return events, decisions
 
     def _write(self, events: Sequence[Record], decisions: Sequence[Made]) -> None:
-        tables = self._opened()
-        if tables is None:
-            self._drop(len(events) + len(decisions))
-            return
-        tables.write(decisions, events)
+        """Write them, into another file if this one is of no use.
+
+        Raises:
+            OSError, sqlite3.Error: they cannot be written.
+        """
+        try:
+            tables = self._opened()
+            tables.write(decisions, events)
+        except sqlite3.DatabaseError as error:
+            if not _is_useless(error):
+                raise
+            self._close()
+            self._set_aside(error)
+            tables = self._opened()
+            tables.write(decisions, events)
         if self._problem:
             self._problem = ""
             _log.info("the history is written again; %(count)d records are missing in all",
@@ -232,40 +239,24 @@ class History:
         tables.keep_within(self._size)
         self._totals = tables.totals()
 
-    def _opened(self) -> Optional[Tables]:
-        """The tables; None where they could not be opened a moment ago.
-
-        Raises:
-            OSError, sqlite3.Error: they cannot be opened.
-        """
+    def _opened(self) -> Tables:
         if self._tables is not None and self._tables.is_gone():
-            self._tables.close()
-            self._tables, self._retry_at = None, 0.0
+            self._close()
             _log.warning("the history begins anew: its file was deleted or replaced")
-        if self._tables is None and time.monotonic() >= self._retry_at:
-            self._retry_at = time.monotonic() + _TRY_AGAIN
-            try:
-                self._tables = Tables(self._path, self._split)
-            except sqlite3.DatabaseError as error:
-                if not _is_useless(error):
-                    raise
-                self._set_aside(error)
-                self._tables = Tables(self._path, self._split)
+        if self._tables is None:
+            self._tables = Tables(self._path, self._split)
         return self._tables
+
+    def _close(self) -> None:
+        if self._tables is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._tables.close()
+            self._tables = None
 
     def _fail(self, error: Exception, count: int) -> None:
         """Go on without these records. It is told once, until it is well again."""
         self._drop(count)
-        if self._tables is not None:
-            with contextlib.suppress(sqlite3.Error):
-                self._tables.close()
-            self._tables, self._retry_at = None, 0.0
-            try:
-                if _is_useless(error):
-                    self._set_aside(error)
-                    return
-            except OSError as refused:
-                error = refused
+        self._close()
         if not self._problem:
             _log.error(
                 "the history cannot be written, and loses the decisions of this time: %(reason)s",

@@ -7,7 +7,7 @@ import hashlib
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ovirt_scheduler.history import recording, schema
@@ -162,15 +162,8 @@ class Tables:
 
     def _document(self, pieces: Pieces) -> int:
         elements = list(map(self._element, pieces))
-        number, is_new = self._numbered(
-            "documents", hash=recording.hash_of(schema.as_json(elements).encode())
-        )
-        if is_new:
-            self._db.executemany(
-                "INSERT INTO document_elements VALUES (?, ?, ?)",
-                [(number, place, element) for place, element in enumerate(elements)],
-            )
-        return number
+        key = recording.hash_of(schema.as_json(elements).encode())
+        return self._numbered("documents", "document_elements", enumerate(elements), hash=key)
 
     def _element(self, piece: bytes) -> int:
         """One like it may be there that is whole: then only what differs is written."""
@@ -202,38 +195,37 @@ class Tables:
 
     def _name(self, named: Named) -> int:
         if named not in self._known:
-            self._known[named], _ = self._numbered("names", id=named[0], name=named[1])
+            self._known[named] = self._numbered("names", id=named[0], name=named[1])
         return self._known[named]
 
     def _host_set(self, hosts: Sequence[Named]) -> int:
-        members = list(map(self._name, hosts))
-        number, is_new = self._numbered("host_sets", hosts=schema.as_json(members))
-        if is_new:
-            self._db.executemany(
-                "INSERT OR IGNORE INTO host_set_members VALUES (?, ?)",
-                [(member, number) for member in members],
-            )
-        return number
+        numbers = list(map(self._name, hosts))
+        members = ((number,) for number in dict.fromkeys(numbers))
+        return self._numbered(
+            "host_sets", "host_set_members", members, hosts=schema.as_json(numbers)
+        )
 
     def _unit_set(self, units: str) -> int:
-        number, is_new = self._numbered("unit_sets", units=units)
-        if is_new:
-            self._db.executemany(
-                "INSERT OR IGNORE INTO unit_set_members VALUES (?, ?, ?)",
-                [(*member, number) for member in schema.members(units)],
-            )
-        return number
+        members = schema.members(units)
+        return self._numbered("unit_sets", "unit_set_members", members, units=units)
 
-    def _numbered(self, table: str, **key: object) -> tuple[int, bool]:
-        """The number of the row with that key, and whether it is there from now on."""
+    def _numbered(
+        self, table: str, of_members: str = "", members: Iterable[tuple[object, ...]] = (),
+        **key: object,
+    ) -> int:  # fmt: skip
+        """The number of the row with that key, which is written with its members if it is new."""
         values = tuple(key.values())
         wanted = " AND ".join(f"{column} = ?" for column in key)
         select = f"SELECT number FROM {table} WHERE {wanted}"  # noqa: S608  names of our own
         found = self._db.execute(select, values).fetchone()
         if found is not None:
-            return int(found[0]), False
+            return int(found[0])
         insert = f"INSERT INTO {table} ({', '.join(key)}) VALUES ({', '.join('?' * len(key))})"  # noqa: S608
-        return int(self._db.execute(insert, values).lastrowid or 0), True
+        number = int(self._db.execute(insert, values).lastrowid or 0)
+        for member in members:
+            marks = ", ".join("?" * (len(member) + 1))
+            self._db.execute(f"INSERT INTO {of_members} VALUES ({marks})", (*member, number))  # noqa: S608
+        return number
 
     def forget_before(self, moment: float) -> None:
         """Delete what was recorded before; ``moment`` is in seconds since 1970."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 import bisect
 import threading
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Optional
 
 from ovirt_scheduler.history import explanation, ranking
 from ovirt_scheduler.history.ranking import Record
-from ovirt_scheduler.history.record import NOT_ASKED
+from ovirt_scheduler.history.record import NOT_ASKED, REMOVED
 
 # Seconds: upper ends of the histograms' buckets (contract 9).
 BUCKETS = (
@@ -100,14 +100,20 @@ class UnitTally:
 
 
 class Tally:
-    """Counts records. One thread adds, any number read."""
+    """Counts records. One thread adds, any number read.
+
+    Attributes (to be copied by who reads them, as they go on changing):
+        requests: by method, answer form and outcome.
+        request_times: how long they took, by method.
+        no_host_left: requests in which filters removed each host, by method.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._units: dict[tuple[str, str], UnitTally] = {}
-        self._requests: Counter[tuple[str, str, str]] = Counter()
-        self._times: dict[str, Histogram] = {}
-        self._no_host_left: Counter[str] = Counter()
+        self.requests: Counter[tuple[str, str, str]] = Counter()
+        self.request_times: dict[str, Histogram] = {}
+        self.no_host_left: Counter[str] = Counter()
 
     def add(self, record: Record, time: float) -> None:
         """Count a decision.
@@ -116,7 +122,12 @@ class Tally:
             record: as the history keeps it (contract 8.1).
             time: when it was made, seconds since 1970.
         """
-        removed = _removed(record)
+        removed = Counter(
+            verdict["unit"]
+            for host in record["hosts"]
+            for verdict in host.get("verdicts", ())
+            if verdict["verdict"] == REMOVED
+        )
         shadows = ranking.shadows(record)
         hosts_out = explanation.removed(record)
         decisive = set(record.get("decisive", ()))
@@ -130,10 +141,10 @@ class Tally:
                 for unit in record["units"]
             )
             outcome = "unit failed" if failed else "ok"
-            self._requests[record["method"], record["form"], outcome] += 1
-            self._no_host_left[record["method"]] += 0 < len(hosts_out) == len(record["hosts"])
+            self.requests[record["method"], record["form"], outcome] += 1
+            self.no_host_left[record["method"]] += 0 < len(hosts_out) == len(record["hosts"])
             seconds = record["milliseconds"] / 1000
-            times = self._times.setdefault(record["method"], Histogram())
+            times = self.request_times.setdefault(record["method"], Histogram())
             times.add(Exemplar(record["id"], seconds, time))
             for unit in record["units"]:
                 asked, mode = unit["outcome"] != NOT_ASKED, unit.get("mode", "live")
@@ -157,21 +168,6 @@ class Tally:
         with self._lock:
             return _copied(self._units.get((name, kind)) or UnitTally(name, kind))
 
-    def requests(self) -> Mapping[tuple[str, str, str], int]:
-        """How many requests there were, by method, answer form and outcome."""
-        with self._lock:
-            return dict(self._requests)
-
-    def request_times(self) -> Mapping[str, Histogram]:
-        """How long requests took, by method."""
-        with self._lock:
-            return dict(self._times)
-
-    def no_host_left(self) -> Mapping[str, int]:
-        """How many requests there were in which filters removed each host, by method."""
-        with self._lock:
-            return dict(self._no_host_left)
-
     def _unit(self, name: str, kind: str) -> UnitTally:
         tally = self._units.pop((name, kind), None)
         if tally is None:
@@ -189,16 +185,6 @@ def _copied(tally: UnitTally) -> UnitTally:
         outcomes=tally.outcomes.copy(),
         hosts_removed=tally.hosts_removed.copy(),
         decisive=tally.decisive.copy(),
-    )
-
-
-def _removed(record: Record) -> Counter[str]:
-    """How many hosts each filter removed."""
-    return Counter(
-        verdict["unit"]
-        for host in record.get("hosts", ())
-        for verdict in host.get("verdicts", ())
-        if verdict["verdict"] == "removed"
     )
 
 

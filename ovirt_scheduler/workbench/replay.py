@@ -51,7 +51,7 @@ from ovirt_scheduler.settings.config import Settings
 
 _KINDS = {method: kind for kind, method in record.METHODS.items()}
 _SELECTS = ("select_host", "candidates", "has_any_hosts")  # calls that filters come before
-_CHUNK = 50  # recordings that are read at once
+_CHUNK = 16  # recordings that are read before their threads begin
 
 _NO_ENGINE = "a replay reaches no engine: what it knows now is not what it knew then"
 
@@ -318,7 +318,7 @@ def run(
     with ThreadPoolExecutor(parallel) as threads:
         try:
             for start in range(0, len(numbers), _CHUNK):
-                found = reader.recordings(numbers[start : start + _CHUNK])
+                found = filter(None, map(reader.recording, numbers[start : start + _CHUNK]))
                 # Those on the same hosts by one thread: else several would read these at once.
                 for _, together in itertools.groupby(found, _hosts_of):
                     pending.append(threads.submit(make, list(together)))

@@ -217,19 +217,19 @@ def recorded(reader: Reader) -> Snapshot:
     def wrong(problem: str, line: int) -> NotRecorded:
         return NotRecorded(f"a recorded document, line {line}: {problem}")
 
-    decisions = reader.recordings(reader.recorded(Query(method="loadBalance"), 1))
     members: dict[str, dict[str, bytes]] = {"hosts": {}, "vms": {}}
-    for decision in decisions:
-        for role, _, number in decision.documents:
-            if role in (Role.HOSTS, Role.VMS):
-                found = _Cutter(reader.document(number), wrong).found
-                members[role.value].update(found.get(role.value, {}))
-    if not members["hosts"]:
+    numbers = reader.recorded(Query(method="loadBalance"), 1)
+    decision = reader.recording(numbers[0]) if numbers else None
+    for role, _, number in decision.documents if decision else ():
+        if role in (Role.HOSTS, Role.VMS):
+            found = _Cutter(reader.document(number), wrong).found
+            members[role.value].update(found.get(role.value, {}))
+    if decision is None or not members["hosts"]:
         raise NotRecorded(
             "no call of loadBalance is recorded with its documents: set record = true in "
             "scheduler.conf, reload the daemon, and wait for the next"
         )
-    record = decisions[0].record
+    record = decision.record
     return Snapshot(record.get("cluster") or "Default", record["time"], **members)
 
 

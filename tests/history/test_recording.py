@@ -48,7 +48,8 @@ def recorded(path: Path, count: int, **query: str) -> list[Recorded]:
     reader = Reader(path, LONG)
 
     def look() -> list[Recorded]:
-        return reader.recordings(reader.recorded(Query(**query)))  # type: ignore[arg-type]
+        numbers = reader.recorded(Query(**query))  # type: ignore[arg-type]
+        return [*filter(None, map(reader.recording, numbers))]
 
     return wait_until(look, suits=lambda found: len(found) == count)
 
@@ -99,7 +100,9 @@ def test_what_was_asked_just_before_the_end_is_recorded(start_daemon: StartDaemo
     daemon.process.wait()
     reader = Reader(daemon.state / "history.sqlite", LONG)
     (number,) = reader.recorded(Query())
-    assert [each.role for each in reader.recordings([number])[0].documents] == [Role.HOSTS]
+    found = reader.recording(number)
+    assert found is not None
+    assert [each.role for each in found.documents] == [Role.HOSTS]
 
 
 def made(number: int) -> Record:
@@ -128,7 +131,8 @@ def test_elements_that_no_decision_names_go_with_it(tmp_path: Path):
     history.close(LONG)
     reader = Reader(path, LONG)
     numbers = reader.recorded(Query())
-    (last,) = reader.recordings(numbers[-1:])
+    last = reader.recording(numbers[-1])
+    assert last is not None
     assert reader.document(last.documents[0].number).startswith(b"<host 1499/><host 1499 0/>")
     with closing(sqlite3.connect(path)) as db:
         counts = {

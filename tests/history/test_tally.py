@@ -79,7 +79,7 @@ def test_a_request_has_no_host_left_when_filters_removed_each():
     tally.add(record([call("Night", mode="shadow")], hosts), NOON)
     tally.add(record([call("Night", "balance")], hosts, method="runLoadBalancing"), NOON)
     tally.add(record([call("Night")], hosts=()), NOON)
-    assert tally.no_host_left() == {"runFilters": 1, "runLoadBalancing": 0}
+    assert tally.no_host_left == {"runFilters": 1, "runLoadBalancing": 0}
 
 
 def test_who_was_not_asked_is_not_counted():
@@ -123,10 +123,10 @@ def test_a_time_falls_into_the_bucket_that_ends_there_or_later():
 def test_requests_are_counted_by_how_they_ended():
     """By method and form, too; one in which a unit failed is told apart."""
     tally = tallied(night(), night("raised"), night("not asked"))
-    assert tally.requests() == {
+    assert tally.requests == {
         ("runFilters", "engine", "ok"): 2, ("runFilters", "engine", "unit failed"): 1,
     }  # fmt: skip
-    assert sum(tally.request_times()["runFilters"].counts) == 3
+    assert sum(tally.request_times["runFilters"].counts) == 3
 
 
 def test_what_a_unit_did_to_hosts_is_counted():
@@ -137,9 +137,9 @@ def test_what_a_unit_did_to_hosts_is_counted():
     tally.add(record([night()], hosts, decisive=["Night"]), NOON)
     unit = tally.unit("Night", "filter")
     assert (unit.hosts_removed, unit.decisive) == ({"live": 2}, {"live": 1})
-    assert tally.no_host_left() == {"runFilters": 0}
+    assert tally.no_host_left == {"runFilters": 0}
     tally.add(record([night()], hosts[::2]), NOON)
-    assert tally.no_host_left() == {"runFilters": 1}
+    assert tally.no_host_left == {"runFilters": 1}
 
 
 def test_names_that_callers_make_up_do_not_fill_the_memory():
@@ -161,5 +161,5 @@ def test_a_shadow_is_counted_apart():
     unit = tally.unit("Night", "filter")
     assert (unit.calls, unit.failures, unit.outcomes["not asked", "shadow"]) == (2, 1, 1)
     assert unit.hosts_removed == {"shadow": 2}
-    assert tally.no_host_left() == {"runFilters": 0}
-    assert tally.requests() == {("runFilters", "engine", "ok"): 3}
+    assert tally.no_host_left == {"runFilters": 0}
+    assert tally.requests == {("runFilters", "engine", "ok"): 3}

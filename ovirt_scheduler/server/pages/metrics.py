@@ -133,12 +133,12 @@ class Metrics:
                      len(state.faults))  # fmt: skip
 
     def _requests(self) -> Iterator[Any]:
-        yield _counter("requests", "Requests that were decided.", self._tally.requests(),
+        yield _counter("requests", "Requests that were decided.", dict(self._tally.requests),
                        "method", "form", "outcome")  # fmt: skip
         yield _histogram("request_duration_seconds", "Time of a request.",
-                         self._tally.request_times(), "method")  # fmt: skip
+                         dict(self._tally.request_times), "method")  # fmt: skip
         yield _counter("requests_no_host_left", "Requests in which filters removed each host.",
-                       self._tally.no_host_left(), "method")  # fmt: skip
+                       dict(self._tally.no_host_left), "method")  # fmt: skip
 
 
 def _processes(state: DaemonState) -> Iterator[Any]:

@@ -118,18 +118,12 @@ def _run(options: argparse.Namespace) -> Shown:
     with _calls(options) as call, inputs.naming_files(options):
         shown: Shown = options.ask(call, options)
     if not options.local and options.url is None:
-        _note_old_versions(options)
+        asked = getattr(options, "unit", getattr(options, "scheduler", None))
+        named = [asked] if isinstance(asked, str) else asked
+        units = None if named is None else [name.partition("=")[0] for name in named]
+        for each in control.old_versions(arguments.state(), units):
+            sys.stderr.write(f"note: {each}\n")
     return shown
-
-
-def _note_old_versions(options: argparse.Namespace) -> None:
-    """Say on standard error which of the units that were asked answer in an older version."""
-    named = getattr(options, "unit", getattr(options, "scheduler", None))
-    names = [named] if isinstance(named, str) else named
-    asked = None if names is None else [name.partition("=")[0] for name in names]
-    sys.stderr.writelines(
-        f"note: {each}\n" for each in control.old_versions(arguments.state(), asked)
-    )
 
 
 def _calls(options: argparse.Namespace) -> AbstractContextManager[terminal.Call]:

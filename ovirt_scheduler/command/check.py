@@ -7,11 +7,10 @@ import contextlib
 import json
 import os
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, Union
+from typing import Union
 
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import Catalogue
@@ -20,8 +19,7 @@ from ovirt_scheduler.command import arguments, control, settings_check, tables
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import certificate_report, runtime
 from ovirt_scheduler.daemon.certificate_report import CertificateReport
-from ovirt_scheduler.daemon.runtime import Services
-from ovirt_scheduler.errors import EngineUnavailable, PluginError
+from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.units import PolicyUnit
 from ovirt_scheduler.processes import interpreter
@@ -29,7 +27,6 @@ from ovirt_scheduler.security import trust
 from ovirt_scheduler.settings.config import Settings
 
 _READ_SECONDS = 60.0  # for all files
-_ENGINE_SECONDS = 20.0  # for all that is asked of the engine
 
 _Certificates = tuple[CertificateReport, ...]
 
@@ -54,19 +51,6 @@ def _run(options: argparse.Namespace) -> Shown:
     return check(arguments.settings(options, for_daemon=True), arguments.state())
 
 
-class _Plugins(NamedTuple):
-    """What there is in the plugins' files, and what is wrong with them."""
-
-    catalogue: Catalogue
-    remarks: tuple[PluginError, ...]  # on those that load
-    unread: str  # why there are no remarks
-
-    @property
-    def wrong(self) -> int:
-        """How many things are to be mended."""
-        return len(self.catalogue.faults) + len(self.remarks)
-
-
 def check(settings: Settings, state: Path) -> Shown:
     """Do what the daemon does at its start, as far as it changes nothing.
 
@@ -80,21 +64,23 @@ def check(settings: Settings, state: Path) -> Shown:
     certificate = certificate_report.server_files(settings, state).certificate
     listening = settings_check.listening_report(settings, certificate)
     with runtime.started(settings) as running:
-        plugins = _plugins(running.registry)
+        catalogue, remarks = _plugins(running.registry)
         problems = (
             *filter(None, [listening.problem]),
-            *settings_check.problems(settings),
-            *_engine_problems(running.services),
-            *_cluster_problems(settings, plugins.catalogue),
+            *settings_check.problems(settings, running.services.inventory),
+            *_cluster_problems(settings, catalogue),
         )
-    wrong = plugins.wrong + sum(bool(each.problem) for each in certificates) + len(problems)
-    fields = {"ok": not wrong, **_fields(plugins.catalogue, certificates)}
-    fields.update(listening=listening.fields(), settings=problems)
-    fields["remarks"] = list(map(_located, plugins.remarks))
-    old_versions = fields["old_versions"] = list(control.old_versions(state))
+    mend = (*problems, *catalogue.faults, *remarks)
+    wrong = len(mend) + sum(bool(each.problem) for each in certificates)
+    old_versions = list(control.old_versions(state))
+    fields = {
+        "ok": not wrong, **_fields(catalogue, certificates), "listening": listening._asdict(),
+        "settings": problems, "remarks": list(map(_located, remarks)),
+        "old_versions": old_versions,
+    }  # fmt: skip
     lines = [*(each.line() for each in certificates), listening.line()]
     lines += (f"note: {each}\n" for each in (*old_versions, *_seen_as(state)))
-    lines += _lines(settings, plugins, problems, wrong)
+    lines += _lines(settings, catalogue, mend, wrong)
     return Shown("".join(lines), fields, not wrong)
 
 
@@ -119,27 +105,22 @@ def check_plugins(settings: Settings) -> Shown:
         ExecutorUnavailable: no process can be started to load plugins in.
     """
     with runtime.started(settings) as running:
-        plugins = _plugins(running.registry)
-    text = "".join(_lines(settings, plugins, (), plugins.wrong))
-    return Shown(text, well=not plugins.wrong)
+        catalogue, remarks = _plugins(running.registry)
+    mend = (*catalogue.faults, *remarks)
+    return Shown("".join(_lines(settings, catalogue, mend, len(mend))), well=not mend)
 
 
-def _plugins(registry: Registry) -> _Plugins:
+def _plugins(registry: Registry) -> tuple[Catalogue, Sequence[PluginError]]:
+    """What there is in the plugins' files, and what is wrong with those that load."""
     catalogue = registry.refresh()
-    remarks, unread = _remarks(catalogue)
-    others = [each for each in catalogue.warnings if str(each) not in map(str, remarks)]
-    return _Plugins(replace(catalogue, warnings=tuple(others)), remarks, unread)
-
-
-def _engine_problems(services: Services) -> Iterator[str]:
-    """Why the engine's login fails; nothing if a file of ``[engine]`` has a problem already."""
-    engine, inventory = services.settings.engine, services.inventory
-    if engine is None or inventory is None or any(settings_check.engine_problems(engine)):
-        return
+    remarks: Sequence[PluginError] = ()
+    unread: Sequence[PluginError] = ()
     try:
-        inventory.access(time.monotonic() + _ENGINE_SECONDS)
-    except EngineUnavailable as error:
-        yield f"[engine] {error}"
+        remarks = _remarks(catalogue)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        unread = [PluginError(f"the names in the plugins' files are not looked at: {error}")]
+    others = (each for each in catalogue.warnings if str(each) not in map(str, remarks))
+    return replace(catalogue, warnings=(*others, *unread)), remarks
 
 
 def _cluster_problems(settings: Settings, catalogue: Catalogue) -> Iterator[str]:
@@ -149,10 +130,11 @@ def _cluster_problems(settings: Settings, catalogue: Catalogue) -> Iterator[str]
             yield str(problem)
 
 
-def _remarks(catalogue: Catalogue) -> tuple[tuple[PluginError, ...], str]:
+def _remarks(catalogue: Catalogue) -> Sequence[PluginError]:
     """Remarks on Python 2 in the plugins' files, and on names that nobody defines.
 
-    If the files cannot be read for it, there are none, and a warning that says why.
+    Raises:
+        OSError, SubprocessError, ValueError: the files cannot be read for it.
     """
     plugins = [unit.plugin for unit in catalogue.all_units.values()]
     plugins += [driver.plugin for driver in catalogue.drivers.values() if not driver.shipped]
@@ -160,17 +142,13 @@ def _remarks(catalogue: Catalogue) -> tuple[tuple[PluginError, ...], str]:
     faulty = (fault.file or "" for fault in catalogue.faults)
     files.update(file for file in faulty if file.endswith(".py"))
     faulty_lines = {(fault.file, fault.line) for fault in catalogue.faults}
-    try:
-        found = json.loads(
-            interpreter.run_main("processes.loading.lint", json.dumps(sorted(files)), _READ_SECONDS)
-        )
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
-        return (), f"warning: the names in the plugins' files are not looked at: {error}\n"
-    return tuple(
+    asked = json.dumps(sorted(files))
+    found = json.loads(interpreter.run_main("processes.loading.lint", asked, _READ_SECONDS))
+    return [
         PluginError(message, file, line)
         for file, line, message in found
         if (file, line) not in faulty_lines
-    ), ""
+    ]
 
 
 def _located(problem: PluginError) -> dict[str, object]:
@@ -224,10 +202,9 @@ def _fields(catalogue: Catalogue, certificates: _Certificates) -> dict[str, obje
 
 
 def _lines(
-    settings: Settings, plugins: _Plugins, problems: Sequence[str], wrong: int
+    settings: Settings, catalogue: Catalogue, mend: Sequence[object], wrong: int
 ) -> Iterator[str]:
     """What there is to call, what may be meant as such and is not called, and what is to mend."""
-    catalogue = plugins.catalogue
     units = [(unit.name, unit.words, _file(unit), unit.description) for unit in _units(catalogue)]
     yield tables.table(("UNIT", "KIND", "FILE", "DESCRIPTION"), units)
     drivers = [
@@ -251,7 +228,5 @@ def _lines(
             f"{path}: nothing in it is called, and no plugin that loads imports it; a unit has "
             "do_filter, do_score or do_balance\n"
         )
-    yield plugins.unread
-    for problem in (*problems, *catalogue.faults, *plugins.remarks):
-        yield f"{problem}\n"
+    yield from (f"{problem}\n" for problem in mend)
     yield f"{wrong} to mend\n" if wrong else "all is well\n"

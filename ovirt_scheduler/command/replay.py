@@ -26,7 +26,6 @@ from ovirt_scheduler.workbench.replay import Changes, Policy
 _MOST = 10_000_000  # decisions
 _MOST_SHOWN = 20  # decisions that differ, in a table
 _LINES = 6  # of the explanation of each
-_BAR = 30  # characters
 _QUERY_SECONDS = 60.0  # nobody waits for the next query
 
 
@@ -147,9 +146,7 @@ def _replay(
     try:
         for then, made in replay.run(reader, numbers, policies, settings.max_parallel_calls):
             comparison.add(then, made)
-            done = comparison.count
-            bar = "#" * (_BAR * done // len(numbers))
-            tell_progress(f"[{bar:{_BAR}}] {done} of {len(numbers)} decisions")
+            tell_progress(f"{comparison.count} of {len(numbers)} decisions")
             if stopped.is_set():
                 return True
     finally:

@@ -98,11 +98,6 @@ class Machine:
                 folder.mkdir(its_mode)
                 folder.chmod(its_mode)  # whatever the umask
 
-    def give(self, name: str, owner: Owner) -> None:
-        """Change the owner of a file or folder. Without root's rights it stays as it is."""
-        if os.geteuid() == 0:
-            os.chown(self.path(name), *owner, follow_symlinks=False)
-
     def owner(self, user: str) -> Optional[Owner]:
         """The numbers of a user and its group, or None if there is no such user."""
         if self.live and self.root == Path("/"):
@@ -165,14 +160,10 @@ class Machine:
         places += [self.root / folder / _PROGRAM for folder in ("usr/bin", "usr/local/bin")]
         for place in places:
             if place.name == _PROGRAM and self.root in place.parents and os.path.lexists(place):
-                return self._target(place)
+                name = Path(self.name(place))
+                # Of a link, such as setup makes one, its target.
+                return str(name.parent / place.readlink() if place.is_symlink() else name)
         return None
-
-    def _target(self, place: Path) -> str:
-        """The name of what is there; of a link, such as setup makes one, that of its target."""
-        if not place.is_symlink():
-            return self.name(place)
-        return str(Path(self.name(place)).parent / place.readlink())
 
 
 @contextlib.contextmanager

@@ -72,7 +72,7 @@ def add_command(
     about: str = "",
     output: Sequence[str] = ("table", "json"),
     settings: Collection[str] = ("config",),
-    **options: Any,
+    in_pipe: str = "table",
 ) -> argparse.ArgumentParser:
     """Add a command, with the options that many have: ``--config``, ``--plugins`` and ``-o``.
 
@@ -81,8 +81,7 @@ def add_command(
             the list of commands, the rest, which ends with examples, that of the command itself.
         about: in the place of the docstring, where several commands share ``run``.
         output: the values of ``-o``; without any there is no such option.
-        options: ``in_pipe``: the value in a pipe, where ``-o`` says none, if that is not ``table``
-            as in a terminal; or any other defaults.
+        in_pipe: the value in a pipe, where ``-o`` says none; in a terminal it is ``table``.
     """
     text, _, examples = inspect.cleandoc(about or run.__doc__ or "").partition("\n\nexamples:\n")
     brief, _, description = text.partition("\n\n")
@@ -94,8 +93,7 @@ def add_command(
         epilog=f"examples:\n{shown}\n{STATUSES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    options = {"in_pipe": "table", **options}
-    command.set_defaults(run=run, parser=command, **options)
+    command.set_defaults(run=run, parser=command, in_pipe=in_pipe)
     if "config" in settings:
         command.add_argument(
             "--config", metavar="FILE", type=Path,
@@ -107,7 +105,6 @@ def add_command(
             help="folders of plugins, ':' between them, instead of plugins_path in the settings",
         )  # fmt: skip
     if output:
-        in_pipe = options["in_pipe"]
         default = "table" if in_pipe == "table" else "a table in a terminal, JSON in a pipe"
         command.add_argument(
             "-o", "--output", choices=output, help=f"how to show it (default: {default})"

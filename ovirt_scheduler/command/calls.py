@@ -96,8 +96,9 @@ def _add(
             brief, f"{name} {example}", f"{name} {example}".partition(" --")[0],
             " --hosts hosts.xml" if with_hosts else "",
         ),
-        output=("table", "json", "names"), settings=("config", "plugins"), in_pipe="json", ask=ask,
+        output=("table", "json", "names"), settings=("config", "plugins"), in_pipe="json",
     )  # fmt: skip
+    command.set_defaults(ask=ask)
     where = command.add_mutually_exclusive_group()
     where.add_argument("--url", help="of the daemon (default: where the settings have it listen)")
     where.add_argument("--local", action="store_true", help="run the plugins here instead")

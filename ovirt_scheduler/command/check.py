@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Union
@@ -27,6 +27,10 @@ from ovirt_scheduler.security import trust
 from ovirt_scheduler.settings.config import Settings
 
 _READ_SECONDS = 60.0  # for all files
+
+# What is told of each, for JSON.
+_OF_UNIT = ("name", "mode", "checksum", "description")
+_OF_DRIVER = ("name", "id", "version", "topic", "interfaces", "checksum", "description")
 
 _Certificates = tuple[CertificateReport, ...]
 
@@ -167,33 +171,21 @@ def _file(unit: Union[PolicyUnit, DriverUnit]) -> str:
     return unit.plugin.modules[0].path
 
 
+def _described(
+    unit: Union[PolicyUnit, DriverUnit], names: Iterable[str], **more: object
+) -> dict[str, object]:
+    return {**{name: getattr(unit, name) for name in names}, "file": _file(unit), **more}
+
+
 def _fields(catalogue: Catalogue, certificates: _Certificates) -> dict[str, object]:
     return {
         "certificates": [each.fields() for each in certificates],
-        "units": [
-            {
-                "name": unit.name,
-                "kind": unit.kind.value,
-                "mode": unit.mode,
-                "file": _file(unit),
-                "checksum": unit.checksum,
-                "description": unit.description,
-            }
-            for unit in _units(catalogue)
-        ],
+        "units": [_described(unit, _OF_UNIT, kind=unit.kind.value) for unit in _units(catalogue)],
         "drivers": [
-            {
-                "name": driver.name,
-                "id": driver.id,
-                "version": driver.version,
-                "topic": driver.topic,
-                "interfaces": list(driver.interfaces),
-                "methods": [f"{each.name}{each.signature}" for each in driver.methods],
-                "file": _file(driver),
-                "checksum": driver.checksum,
-                "description": driver.description,
-            }
-            for driver in _drivers(catalogue)
+            _described(
+                each, _OF_DRIVER, methods=[f"{one.name}{one.signature}" for one in each.methods]
+            )
+            for each in _drivers(catalogue)
         ],
         "warnings": [str(warning) for warning in catalogue.warnings],
         "unused": [str(path) for path in catalogue.unused],

@@ -42,11 +42,7 @@ _HEADINGS = ("TIME", "DECISION", "METHOD", "VM", "OUTCOME")
 def add(to: arguments.Add) -> None:
     """Add the command to the command line."""
     command = arguments.add_command(
-        to,
-        "decisions",
-        _run,
-        output=("table", "json", "jsonl", "names"),
-        in_pipe="json",
+        to, "decisions", _run, output=("table", "json", "jsonl", "names"), in_pipe="json"
     )
     add_query(command, *_CHOOSING)
     command.add_argument(
@@ -56,9 +52,8 @@ def add(to: arguments.Add) -> None:
         "--limit", metavar="NUMBER", type=int, help="the newest of them (default: 100)"
     )
     command.add_argument(
-        "--follow", action="store_true",
-        help="the last ten, then each that comes, until Ctrl-C",
-    )  # fmt: skip
+        "--follow", action="store_true", help="the last ten, then each that comes, until Ctrl-C"
+    )
     command.add_argument(
         "--events", action="store_true",
         help="in their place, what happened to the daemon and its plugins; with --since, --until",

@@ -47,6 +47,8 @@ _KINDS = {"Filter": Kind.FILTER, "CostFunction": Kind.COST_FUNCTION, "Balance": 
 
 _DESIGN, _ENGINE = AnswerForm.DESIGN, AnswerForm.ENGINE
 
+_OF_CALL = ("unit", "message", "notes", "traceback", "stdout", "stderr")
+
 _NO_HOSTS = "no hosts\n"
 
 _OTHER_NAME = (62, 64)  # a host name, an address: X509_verify_cert_error_string(3)
@@ -384,14 +386,9 @@ def _printed(result: CallResult) -> Iterator[str]:
 def _call_fields(result: CallResult) -> dict[str, object]:
     """How a plugin call ended, for JSON."""
     return {
-        "unit": result.unit,
+        **{name: getattr(result, name) for name in _OF_CALL},
         "outcome": result.outcome.value,
         "milliseconds": round(result.seconds * 1000, 1),
-        "message": result.message,
-        "notes": list(result.notes),
-        "traceback": result.traceback,
-        "stdout": result.stdout,
-        "stderr": result.stderr,
     }
 
 

@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from typing import Callable, Optional
 
 from ovirt_scheduler.command import arguments, calls, tables
@@ -76,7 +75,7 @@ def of_vm(recorded: Recorded, vm: str, host: Optional[str]) -> Shown:
             f"no decision on a VM {vm!r} is recorded{vm_hint(recorded, vm)}; "
             "ovirt-scheduler decisions lists those that there are"
         )
-    return _shown(calls, partial(placement.lines, explanation.cleaned(calls)), host)
+    return _shown(calls, placement.lines, host)
 
 
 def of_decision(recorded: Recorded, decision: str, host: Optional[str]) -> Shown:
@@ -91,30 +90,33 @@ def of_decision(recorded: Recorded, decision: str, host: Optional[str]) -> Shown
             f"no decision {decision!r} is recorded; ovirt-scheduler decisions lists those that "
             "there are"
         )
-    cleaned = explanation.cleaned(found)
-    return _shown([found], partial(explanation.lines, cleaned), host)
+    return _shown([found], lambda only, host: explanation.lines(only[0], host), host)
 
 
 def _shown(
     decisions: Sequence[Record],
-    tell: Callable[[Optional[str]], Iterable[Line]],
+    tell: Callable[[Sequence[Record], Optional[str]], Iterable[Line]],
     host: Optional[str],
 ) -> Shown:
     """What is shown of decisions: lines in words, and a table of the hosts.
 
     Args:
-        tell: gives the lines, of the host of an id or of all.
+        tell: gives their lines, of the host of an id or of all.
     """
     cleaned = explanation.cleaned(decisions)
     table = ""
     if host is None:
-        lines = tell(None)
+        lines = tell(cleaned, None)
         headings, rows = grid(cleaned)
         table = tables.table(headings, rows) if len(headings) > 1 else ""
     else:
         hosts = explanation.host_names(cleaned)
         wanted = [found for found, name in hosts.items() if host in (found, name)]
-        lines = tell(wanted[0]) if wanted else _not_asked_about(cleaned[-1], host, hosts.values())
+        lines = (
+            tell(cleaned, wanted[0])
+            if wanted
+            else _not_asked_about(cleaned[-1], host, hosts.values())
+        )
     text = "".join(_painted(lines)) + (f"\n{table}" if table else "")
     return Shown(text, decisions)
 

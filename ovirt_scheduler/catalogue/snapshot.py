@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Optional, Protocol
+from typing import NamedTuple, Protocol
 
 from ovirt_scheduler.errors import BadParameters, PluginError, UnknownUnit
 from ovirt_scheduler.model import spelling
@@ -103,10 +103,6 @@ class Catalogue:
         """Whether there is nothing to call but what the package brings."""
         return not self.all_units and all(driver.shipped for driver in self.drivers.values())
 
-    def unit(self, kind: Kind, name: str) -> Optional[PolicyUnit]:
-        """The unit of that kind and name; None where there is none."""
-        return self.units.get((kind, name))
-
     def wanted(self, kind: Kind, name: str, hint: bool = True) -> PolicyUnit:
         """The unit of that kind and name.
 
@@ -117,7 +113,7 @@ class Catalogue:
             UnknownUnit: there is none. The text says what the name is instead, why its file does
                 not load, or which name may be meant.
         """
-        unit = self.unit(kind, name)
+        unit = self.units.get((kind, name))
         if unit is None:
             kinds = " and ".join(f"a {kind.words}" for kind in self.kinds_of(name))
             known = (f"it is {kinds}" if kinds else "", self.not_loaded.get(name))

@@ -18,6 +18,7 @@ call's values are held to them under a limit of time (``check``).
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 import signal
 from collections.abc import Iterator, Mapping
@@ -45,20 +46,16 @@ def parse(name: str, custom_properties: str, default_values: str) -> PropertySet
     Raises:
         PluginError: without a file; the text names the property and what is wrong.
     """
-    defaults: list[str] = default_values.split(";") if default_values else []
-    while defaults and not defaults[-1]:
-        defaults.pop()
-    properties: list[Property] = []
-    for position, text in enumerate(_pieces(custom_properties)):
-        default = defaults[position] if position < len(defaults) else ""
-        properties.append(_property(text, default or None))
-        if properties[-1].name in {before.name for before in properties[:-1]}:
-            raise PluginError(f"property {properties[-1].name}: occurs twice")
-    if len(defaults) > len(properties):
-        raise PluginError(
-            f"there are {len(defaults)} default values for {len(properties)} properties"
-        )
-    return PropertySet(name, tuple(properties))
+    pieces = _pieces(custom_properties)
+    defaults = default_values.rstrip(";").split(";")
+    properties: dict[str, Property] = {}
+    for text, default in itertools.zip_longest(pieces, defaults[: len(pieces)]):
+        made = _property(text, default or None)
+        if properties.setdefault(made.name, made) is not made:
+            raise PluginError(f"property {made.name}: occurs twice")
+    if any(defaults[len(pieces) :]):
+        raise PluginError(f"there are {len(defaults)} default values for {len(pieces)} properties")
+    return PropertySet(name, tuple(properties.values()))
 
 
 def parse_for_java(name: str, text: str) -> PropertySet:
@@ -98,10 +95,7 @@ def matches(prop: Property, value: str) -> bool:
         return True
     if len(value) > LONGEST_VALUE:
         return False
-    span = _range(prop.pattern)
-    if span is None:
-        return _compiled(prop.pattern).fullmatch(value) is not None
-    return re.fullmatch(_INTEGER, value) is not None and span[0] <= int(value) <= span[1]
+    return _compiled(prop.pattern).fullmatch(value) is not None
 
 
 class Filled(dict[str, str]):
@@ -176,17 +170,11 @@ def engine_syntax(properties: PropertySet) -> str:
     """The properties as released engines read them: ranges written out (contract 3.1)."""
     if properties.text is not None:
         return properties.text
-    return ";".join(
-        f"{prop.name}={_range_pattern(*span) if span else prop.pattern}"
-        for prop, span in ((prop, _range(prop.pattern)) for prop in properties.properties)
-    )
+    return ";".join(f"{prop.name}={_regex(prop.pattern)}" for prop in properties.properties)
 
 
 def _pieces(text: str) -> list[str]:
-    pieces = text.split(";")
-    if not pieces[-1]:
-        pieces.pop()
-    return pieces
+    return text.removesuffix(";").split(";") if text else []
 
 
 def _property(text: str, default: Optional[str]) -> Property:
@@ -243,7 +231,7 @@ def _regex_problem(pattern: str) -> Optional[str]:
 
 @functools.lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.ASCII)
+    return re.compile(_regex(pattern), re.ASCII)
 
 
 _TOKEN = re.compile(
@@ -300,8 +288,14 @@ def _range(pattern: str) -> Optional[tuple[int, int]]:
     return (int(span[1]), int(span[2])) if span else None
 
 
+def _regex(pattern: str) -> str:
+    """The pattern of a property as a regex, with a range written out."""
+    span = _range(pattern)
+    return _range_pattern(*span) if span else pattern
+
+
 def _range_pattern(low: int, high: int) -> str:
-    """A regex for the integers from low to high, as ``matches`` takes them.
+    """A regex for the integers from low to high.
 
     >>> _range_pattern(-5, 120)
     '(?:-[1-5]|[0-9]|[1-9][0-9]|1[0-1][0-9]|120)'

@@ -183,10 +183,10 @@ def load(path: Optional[Path], environ: Mapping[str, str], for_daemon: bool = Tr
         if path is not None:
             raise ConfigError("there is no such file", str(file)) from error
         data = b""
-        with contextlib.suppress(FileNotFoundError):
-            _check_trust(file)  # who could change the file could have removed it, too
-    else:
-        _check_trust(file)
+    with contextlib.suppress(FileNotFoundError):
+        problem = trust.tampering(file.absolute())  # who could change it could have removed it, too
+        if problem:
+            raise ConfigError(problem, str(file))
     conf = parse(data, file)
     _check_together(conf)
     _check_files(conf)
@@ -298,12 +298,6 @@ def _belongs(path: Path, uid: int) -> bool:
         return path.stat().st_uid == uid
     except OSError:
         return False
-
-
-def _check_trust(file: Path) -> None:
-    problem = trust.tampering(file.absolute())
-    if problem:
-        raise ConfigError(problem, str(file))
 
 
 def _check_together(conf: ConfFile) -> None:

@@ -26,7 +26,7 @@ def test_a_unit_is_found_by_kind_and_name(place):
     place.write("a", plugin(1) + "def do_balance(hosts, properties): ...\n")
     catalogue = place.registry.refresh()
     assert cost_function(catalogue, "a").description == "1"
-    assert catalogue.unit(Kind.FILTER, "a") is None
+    assert catalogue.units.get((Kind.FILTER, "a")) is None
     assert cost_function(catalogue, "b") is None
     assert catalogue.kinds_of("a") == (Kind.COST_FUNCTION, Kind.BALANCE)
     assert catalogue.kinds_of("b") == ()

@@ -69,7 +69,7 @@ def versions(catalogue: Catalogue) -> dict[str, str]:
 
 
 def cost_function(catalogue: Catalogue, name: str) -> Optional[PolicyUnit]:
-    return catalogue.unit(Kind.COST_FUNCTION, name)
+    return catalogue.units.get((Kind.COST_FUNCTION, name))
 
 
 def huge(path: Path) -> None:

@@ -1,13 +1,15 @@
 """Converts documents of version 3 of the engine's REST representation to version 4.
 
 The SDK knows version 4 alone; it reads version 3 without a complaint and loses what is
-written differently. ``DIFFERENCES`` says each difference once: where it is, and what is to
-be done there. Every place is found by a shape that version 4 does not have, so no document
-has to say which version it is, a mixed one works, and version 4 is left alone.
+written differently. ``DIFFERENCES`` and ``SPELLINGS`` say each difference once: where it is, and
+what is to be done there. Every difference is found by a shape that version 4 does not have, so no
+document has to say which version it is, a mixed one works, and version 4 is left alone. A word
+that is spelled otherwise counts only where there is such a shape as well.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Callable
 
 from lxml import etree
@@ -42,13 +44,21 @@ def to_version4(data: bytes) -> bytes:
         encoding="utf-8", resolve_entities=False, no_network=True, remove_comments=True
     )
     root = etree.fromstring(data, parser)
+    if not _change(root, DIFFERENCES):
+        return data
+    _change(root, SPELLINGS)
+    written: bytes = etree.tostring(root, encoding="utf-8")
+    return written
+
+
+def _change(root: Any, differences: Sequence[_Difference]) -> bool:
     changed = False
-    for select, change in DIFFERENCES:
+    for select, change in differences:
         # From the inside out: a change may take away all that its element holds.
         for element in reversed(select(root)):
             change(element)
             changed = True
-    return etree.tostring(root, encoding="utf-8") if changed else data
+    return changed
 
 
 def _drop(element: Any) -> None:
@@ -191,7 +201,9 @@ DIFFERENCES: tuple[_Difference, ...] = (
         f"//*[not(self::hosts or self::vms)][not(text()[normalize-space()])][{_ANY_ATTRIBUTE}]",
         _attributes,
     ),
-    # Words of an enumeration that were spelled otherwise: the SDK would read None.
+)
+# Words of an enumeration that were spelled otherwise: the SDK would read None.
+SPELLINGS: tuple[_Difference, ...] = (
     _at(
         "//*[parent::cpu and (self::architecture or self::mode)"
         " or parent::statistic and (self::kind or self::type or self::unit)"

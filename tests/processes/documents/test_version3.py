@@ -37,11 +37,20 @@ def test_both_versions_give_the_same_entities(name: str, read: Any) -> None:
     assert sample(f"{name}-v3", read) == sample(f"{name}-v4", read)
 
 
-@pytest.mark.parametrize("index", range(len(version3.DIFFERENCES)))
-def test_every_difference_is_needed(index: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without any one row of the table, some sample of version 3 reads differently."""
-    rest = version3.DIFFERENCES[:index] + version3.DIFFERENCES[index + 1 :]
-    monkeypatch.setattr(version3, "DIFFERENCES", rest)
+@pytest.mark.parametrize(
+    ("table", "index"),
+    [
+        (table, index)
+        for table in ("DIFFERENCES", "SPELLINGS")
+        for index in range(len(getattr(version3, table)))
+    ],
+)
+def test_every_difference_is_needed(
+    table: str, index: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without any one row of the tables, some sample of version 3 reads differently."""
+    differences = getattr(version3, table)
+    monkeypatch.setattr(version3, table, differences[:index] + differences[index + 1 :])
     assert any(sample(f"{name}-v3", read) != sample(f"{name}-v4", read) for name, read in SAMPLES)
 
 
@@ -53,6 +62,12 @@ def every_version4_document() -> list[Path]:
 def test_version_4_stays_as_it_is(path: Path) -> None:
     """No row of the table finds anything in a document of version 4."""
     data = path.read_bytes()
+    assert version3.to_version4(data) is data
+
+
+def test_a_spelling_alone_is_none_of_version_3() -> None:
+    """It is read as the SDK reads it."""
+    data = b"<host id='a'><cpu><architecture>X86_64</architecture></cpu></host>"
     assert version3.to_version4(data) is data
 
 

@@ -235,13 +235,16 @@ class ClusterDrive:
         answers: dict[str, tuple[str, ...]] = {}
         statuses = self._memory.statuses
         destinations = self._destinations(view)
+        request = destinations.request(self._scheduler(), method)
+        subjects = {**view.state.hosts, **view.state.vms}
+        give_up = time.monotonic() + _HOOKS_AT_ONCE
         try:
-            request = destinations.request(self._scheduler(), method)
-            for change, answer in self._services.drivers.tell_changes(
-                request, tuple(changes), _HOOKS_AT_ONCE, view.replies
-            ):
-                for vm, hosts in answer.items():
-                    answers.setdefault(vm, hosts)
+            while changes and time.monotonic() < give_up:
+                change = changes[0]
+                if change.subject in subjects:  # else it has gone since
+                    answer = self._services.drivers.decide(request.of(change), view.replies).answer
+                    for vm, hosts in answer.items():
+                        answers.setdefault(vm, hosts)
                 del statuses[change.subject]  # goes to the end: those told longest ago come first
                 statuses[change.subject] = change.new_status
                 changes.popleft()

@@ -7,7 +7,7 @@ shows it or acts on it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Optional
 
@@ -25,10 +25,7 @@ from ovirt_scheduler.model.drivers import (
     DriverDecision,
     DriverRequest,
     DriverUnit,
-    Migrations,
-    StatusChange,
 )
-from ovirt_scheduler.model.requests import Caller
 from ovirt_scheduler.model.tasks import EngineReplies, Function, Returns
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.calls import PluginCall
@@ -193,48 +190,6 @@ class DriverService(Service):
         if selects and decision.failure is None:  # one that found no host counts
             self.selections.keep(request.driver.name, decision.answer)
         return decision
-
-    def tell_changes(
-        self,
-        request: DriverRequest,
-        changes: Sequence[StatusChange],
-        seconds: float,
-        known: Optional[EngineReplies] = None,
-    ) -> Iterator[tuple[StatusChange, Migrations]]:
-        """Tell a hook of changes, one after another; the documents are read once for all.
-
-        Args:
-            request: without the arguments that a change brings.
-            seconds: after which no call is begun; the changes that are left were not told.
-            known: as for ``decide``.
-
-        Yields:
-            Each change at once when it was told, and what the hook answered; nothing where it
-            failed, which the log has then.
-
-        Raises:
-            UnreadableDocument, Overloaded, ExecutorUnavailable: as for ``decide``.
-        """
-        until = time.monotonic() + seconds
-        # The last one has its whole time.
-        job = Job(request.subjects, until + self.request_timeout, method=self._method_call(request))
-        job, engine_errors = self._with_engine(job, known)
-        for change, execution in self.executor.tell_changes(job, changes, until):
-            one = request._replace(caller=Caller.of_cluster(request.caller.cluster))
-            _log_calls(one, execution)
-            result = execution.result
-            told = request.of(change)
-            decision = DriverDecision(
-                request=one,
-                execution=execution,
-                answer=(result and result.value) or {},
-                errors=(*engine_errors, *execution.errors),
-                time=time.time(),
-                seconds=0.0 if result is None else result.seconds,
-                secret=job.engine.token,
-            )
-            self._keep(decision, job._replace(subjects=told.subjects), _asked(told, job))
-            yield change, decision.answer
 
     def _method_call(self, request: DriverRequest) -> PluginCall:
         """The call of a driver's method: one of an interface, or one that it publishes."""

@@ -117,11 +117,6 @@ class StatusChange(NamedTuple):
     old_status: str
     new_status: str
 
-    @property
-    def statuses(self) -> dict[str, str]:
-        """The arguments of the hook beside its subjects."""
-        return {"old_status": self.old_status, "new_status": self.new_status}
-
 
 class DriverRequest(NamedTuple):
     """A call of one method of a driver, decoded.
@@ -158,12 +153,14 @@ class DriverRequest(NamedTuple):
         return self.caller.form is AnswerForm.DESIGN
 
     def of(self, change: StatusChange) -> DriverRequest:
-        """The same for a change of a status."""
+        """The same for a change of a status, under an id of its own."""
         if self.method == "on_host_status_changed":
             subjects = self.subjects._replace(host=change.subject)
         else:
             subjects = self.subjects._replace(vm=change.subject)
-        return self._replace(subjects=subjects, arguments=change.statuses)
+        statuses = {"old_status": change.old_status, "new_status": change.new_status}
+        caller = Caller.of_cluster(self.caller.cluster)
+        return self._replace(caller=caller, subjects=subjects, arguments=statuses)
 
 
 class DriverDecision(NamedTuple):

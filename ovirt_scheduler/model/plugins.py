@@ -60,6 +60,28 @@ class PluginCode:
         return digest.hexdigest()
 
 
+class ProcessKey(NamedTuple):
+    """A version of a plugin, and its limits: a process serves calls of one key only."""
+
+    version: str
+    memory: int
+    cpu: int
+    open_files: int
+    calls_per_process: int
+
+    @classmethod
+    def of(cls, plugin: PluginCode, limits: Limits) -> ProcessKey:
+        """The key of a plugin's processes."""
+        return cls(
+            plugin.version, limits.memory, limits.cpu, limits.open_files, limits.calls_per_process
+        )
+
+    @property
+    def serves_one_call(self) -> bool:
+        """Whether each call gets a process of its own."""
+        return self.calls_per_process == 1
+
+
 class Property(NamedTuple):
     """One custom property of a unit; ``default`` is None where there is none."""
 

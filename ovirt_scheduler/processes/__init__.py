@@ -8,7 +8,6 @@
     calls         calls of plugins, each in a process of its plugin: what becomes of each
     single_use    processes that do one thing and end: readers of documents, analyses
     pool          the processes of plugins that are kept between calls, and spare ones
-    kept_process  one of these processes
     exchange      one task and its answer, over sockets and pipes that never block
     zygotes       the zygote that lives, and the next one when it dies
     handles       the daemon's ends of a zygote and of the processes that it forks

@@ -12,6 +12,7 @@ A plugin's failure is a result.
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -32,12 +33,13 @@ from ovirt_scheduler.model.tasks import (
 from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.processes import exchange
 from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT, Exchange, State
-from ovirt_scheduler.processes.kept_process import Kept, new_nonce
+from ovirt_scheduler.processes.handles import Worker
 from ovirt_scheduler.processes.pool import TRIES, Pool
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.frames import FrameError
 from ovirt_scheduler.processes.protocol.messages import Answered
 
+_PATIENCE = 0.005  # seconds for a process to settle, before another is used
 _GRACE = 0.25  # seconds for a process to tell that its properties' values took too long
 _LAST_SECONDS = 0.5  # for a process whose connection has ended to have ended itself
 
@@ -130,7 +132,7 @@ def make_calls(
     """
     results: dict[int, CallResult] = {}
     waiting = deque(_Pending(place, call) for place, call in enumerate(calls))
-    running: dict[Exchange, tuple[_Pending, Kept]] = {}
+    running: dict[Exchange, _Pending] = {}
     try:
         while waiting or running:
             while waiting and len(running) < parallel:
@@ -138,24 +140,23 @@ def make_calls(
                 if first.printed is None and time.monotonic() >= deadline:
                     results[first.place] = _not_started(first.call)
                 else:
-                    begun, kept = _begin(pool, first, deadline)
-                    running[begun] = first, kept
+                    running[_begin(pool, first, deadline)] = first
             if not running:
                 continue
             for ended in exchange.wait([*running]):
-                of, kept = running.pop(ended)
-                result = _finished(pool, of, kept, ended)
+                of = running.pop(ended)
+                result = _finished(pool, of, ended)
                 if isinstance(result, CallResult):
                     results[of.place] = result
                 else:
                     waiting.appendleft(result)
     finally:
-        for _, kept in running.values():
-            pool.discard(kept, "abandoned")
+        for begun in running:
+            pool.discard(begun.worker, "abandoned")
     return [results[place] for place in range(len(calls))]
 
 
-def _begin(pool: Pool, of: _Pending, deadline: float) -> tuple[Exchange, Kept]:
+def _begin(pool: Pool, of: _Pending, deadline: float) -> Exchange:
     """Hand a call, or what it printed, to a process of its plugin."""
     call, printed = of.call, of.printed
     task: Task
@@ -166,7 +167,7 @@ def _begin(pool: Pool, of: _Pending, deadline: float) -> tuple[Exchange, Kept]:
         stdout, stderr = bytes(printed.stdout.data), bytes(printed.stderr.data)
         task = PrintedTask(call.function, call.inputs.hosts, stdout, stderr)
         descriptors = []
-    nonce = new_nonce()
+    nonce = frames.new_nonce()
     frame = frames.pack_task(task, nonce)
     limit = messages.answer_limit(call.function, call.inputs)
     kept = _taken(pool, call, of.tries_left, deadline)
@@ -174,22 +175,20 @@ def _begin(pool: Pool, of: _Pending, deadline: float) -> tuple[Exchange, Kept]:
     until = min(time.monotonic() + call.limits.timeout, deadline)
     until += _GRACE if call.has_values else 0.0
     begun = Exchange(
-        kept.worker,
-        (frame, descriptors),
+        kept,
+        frame,
         nonce,
         until if printed is None else printed.deadline,
         limit,
         call.kept if printed is None else call.shown,
-        former=None if kept.ready else kept.nonce,
-        patience=kept.patience(),
-        setup=kept.setup,
+        _patience(kept),
+        descriptors,
     )
-    kept.setup = None
     begun.begin()
-    return begun, kept
+    return begun
 
 
-def _taken(pool: Pool, call: PluginCall, tries_left: int, deadline: float) -> Kept:
+def _taken(pool: Pool, call: PluginCall, tries_left: int, deadline: float) -> Worker:
     """Take a process for a call.
 
     First one that is idle, then a new one; on the last try whichever there is, however long it
@@ -208,42 +207,50 @@ def _taken(pool: Pool, call: PluginCall, tries_left: int, deadline: float) -> Ke
     return kept
 
 
-def _finished(pool: Pool, of: _Pending, kept: Kept, done: Exchange) -> Union[CallResult, _Pending]:
+def _patience(kept: Worker) -> float:
+    """Until when a call waits for a process to be ready, on the monotonic clock."""
+    if kept.loading:
+        return math.inf
+    return kept.ready_by if kept.patient else time.monotonic() + _PATIENCE
+
+
+def _finished(pool: Pool, of: _Pending, done: Exchange) -> Union[CallResult, _Pending]:
     """Take in an exchange that has ended: the call's result, or what is to be done next."""
     if done.state is State.ANSWERED:
-        return _answered(pool, of, kept, done)
+        return _answered(pool, of, done)
     if done.state is State.NOT_READY:
-        pool.put_back(kept)
+        pool.put_back(done.worker)
         return of._replace(tries_left=of.tries_left - 1)
-    status = kept.worker.end(_LAST_SECONDS if done.state is State.ENDED else 0.0)
+    status = done.worker.end(_LAST_SECONDS if done.state is State.ENDED else 0.0)
     if done.state is State.NOT_BEGUN:
         if of.tries_left > 1:
-            pool.discard(kept, done.differs or "ended")
+            pool.discard(done.worker, done.differs or "ended")
             return of._replace(tries_left=of.tries_left - 1)
         if status is not None and status < 0:
-            pool.discard(kept, "not started")
+            pool.discard(done.worker, "not started")
             raise exchange.never_started(status)
     outcome, message = done.how_it_ended(status, of.call.limits)
-    pool.discard(kept, outcome.value)
+    pool.discard(done.worker, outcome.value)
     return _result(of.call, of.printed or done, Answered(outcome, message=message))
 
 
-def _answered(pool: Pool, of: _Pending, kept: Kept, done: Exchange) -> Union[CallResult, _Pending]:
+def _answered(pool: Pool, of: _Pending, done: Exchange) -> Union[CallResult, _Pending]:
     """Take in an answer: the call's result, or that another process is to read what it printed."""
     if done.differs:
-        kept.worker.end()
+        done.worker.end()
     shown = of.printed or done
     try:
         answered = messages.unpack_answer(done.answer, of.call.function, of.call.inputs)
     except FrameError as error:
-        kept.worker.end()
-        pool.discard(kept, "misled")
+        done.worker.end()
+        pool.discard(done.worker, "misled")
         message = f"its answer cannot be read: {error}"
         return _result(of.call, shown, Answered(Outcome.BAD_ANSWER, message=message))
     if done.differs:
-        pool.discard(kept, done.differs)
+        pool.discard(done.worker, done.differs)
     else:
-        pool.give_back(kept, done.nonce, called=not of.call.checks and of.printed is None)
+        called = not of.call.checks and of.printed is None
+        pool.give_back(done.worker, done.nonce, called)
     read = (len(shown.stdout.data), len(shown.stderr.data))
     if answered.read is None or answered.read == read or of.printed is not None:
         return _result(of.call, shown, answered)

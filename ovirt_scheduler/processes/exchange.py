@@ -14,7 +14,6 @@ import select
 import signal
 import socket
 import time
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Optional
@@ -22,19 +21,12 @@ from typing import Optional
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import Limits
 from ovirt_scheduler.model.results import Outcome
-from ovirt_scheduler.model.tasks import ENDS
-from ovirt_scheduler.model.text import one_line
-from ovirt_scheduler.processes.handles import Worker
+from ovirt_scheduler.processes.handles import Worker, reason
 from ovirt_scheduler.processes.protocol import frames
 
 OUTPUT_LIMIT = 1 << 20  # bytes kept of each of a call's stdout and stderr (contract 5.4)
-SHORT = 1000  # bytes of what a worker says between answers
 _CHUNK = 1 << 16
-OUT_OF_TURN = "spoke out of turn"
 _QUIET = 5.0  # seconds without a word from any worker, after which the zygote is asked for one
-_REASON = 200  # characters
-
-Piece = tuple[memoryview, list[int]]
 
 
 class State(enum.Enum):
@@ -77,41 +69,37 @@ class Exchange:
     """What is sent to a worker, and what has come back.
 
     Attributes:
-        task: its frame, with the descriptors that go with it.
+        unsent: what is left to be sent of the task's frame.
         nonce: of the task; the answer has to bear it.
         deadline: seconds on the monotonic clock; the worker is killed then.
         limit: bytes of its answer.
         output: bytes to keep of each of stdout and stderr.
-        former: nonce of the task before, from which the worker still settles; None: it is ready.
-        patience: until when it may settle, in seconds on the monotonic clock.
-        setup: a frame, or the rest of one, to be sent before the task; ``former`` is its nonce.
+        patience: until when the worker may settle, in seconds on the monotonic clock.
+        passed: descriptors that go with the task.
         most_descriptors: that may come with the answer.
         lacks_descriptors: some came, and this process had no room for them.
         differs: why the worker is about to end, if it said so before it answered. What the call
             started may still run until then.
-        last_output: output that came as frames before the answer; it is added to that of the pipes.
+        said: the payload of each frame that came, by its kind.
     """
 
     worker: Worker
-    task: Piece
+    unsent: memoryview
     nonce: int
     deadline: float
     limit: int
     output: int
-    former: Optional[int] = None
     patience: float = math.inf
-    setup: Optional[memoryview] = None
+    passed: Sequence[int] = ()
     most_descriptors: int = 0
     lacks_descriptors: bool = False
     state: State = State.UNDER_WAY
-    answer: bytes = b""
     descriptors: list[int] = field(default_factory=list)
     problem: str = ""
     differs: str = ""
-    last_output: dict[bytes, bytes] = field(default_factory=dict)
+    said: dict[bytes, bytes] = field(default_factory=dict)
     started: float = 0.0
     ended: float = 0.0
-    unsent: deque[Piece] = field(default_factory=deque)
     stdout: Capture = field(init=False)
     stderr: Capture = field(init=False)
 
@@ -124,6 +112,11 @@ class Exchange:
         return self.state in _OPEN
 
     @property
+    def answer(self) -> bytes:
+        """What came as the answer."""
+        return self.said.get(frames.ANSWER, b"")
+
+    @property
     def seconds(self) -> float:
         """How long it took."""
         return self.ended - self.started
@@ -131,35 +124,29 @@ class Exchange:
     def begin(self) -> None:
         """Send the task, or what has to come before it."""
         self.started = time.monotonic()
-        if self.former is None:
+        if self.worker.ready:
             self._send_task()
-            return
-        self.state = State.SETTLING
-        self.worker.unframer.limit = SHORT
-        if self.setup is not None:
-            self.unsent.append((self.setup, []))
-            self.send()
+        else:
+            self.state = State.SETTLING
+            self.worker.send_setup()
 
     def _send_task(self) -> None:
         self.state = State.UNDER_WAY
         self.worker.unframer.limit = self.limit
         self.worker.drop_output()
-        frame, descriptors = self.task
-        self.unsent.append((frame, descriptors))
         self.send()
 
     def send(self) -> None:
         """Send what the socket takes without waiting."""
+        if self.state is State.SETTLING:
+            self.worker.send_setup()
+            return
         try:
             while self.unsent:
-                view, descriptors = self.unsent[0]
-                sent = self.worker.send(view, descriptors)
+                sent = self.worker.send(self.unsent, self.passed)
                 if not sent:
                     return
-                if sent == len(view):
-                    self.unsent.popleft()
-                else:
-                    self.unsent[0] = view[sent:], []
+                self.unsent, self.passed = self.unsent[sent:], ()
         except ConnectionError:
             self._end(State.NOT_BEGUN)
         except OSError as error:  # descriptors or memory lack
@@ -168,24 +155,15 @@ class Exchange:
 
     def take(self) -> None:
         """Read what the worker has sent, without waiting."""
+        if self.state is State.SETTLING:
+            self._settle()
+            return
         try:
-            if self.most_descriptors:
-                data, came = self._receive_with_descriptors()
-                self.descriptors += came
-                if self.lacks_descriptors:
-                    self._mislead("the daemon has no descriptors for it")
-                    return
-                if len(self.descriptors) > self.most_descriptors:
-                    self._mislead("more descriptors than documents")
-                    return
-            else:
-                data = self.worker.receive()
-            if data is None:
+            data = self._receive()
+            if data == b"":
+                self._end(State.ENDED)
                 return
-            if not data:
-                self._end(State.NOT_BEGUN if self.state is State.SETTLING else State.ENDED)
-                return
-            for frame in self.worker.unframer.feed(data):
+            for frame in self.worker.unframer.feed(data or b""):
                 self._take(frame)
                 if not self.open:  # the unframer keeps what is said after the answer
                     return
@@ -194,41 +172,43 @@ class Exchange:
         except frames.FrameError as error:
             self._mislead(str(error))
 
-    def _receive_with_descriptors(self) -> tuple[Optional[bytes], list[int]]:
+    def _settle(self) -> None:
+        self.differs = self.worker.hear()
+        if self.differs:
+            self._end(State.NOT_BEGUN)
+        elif self.worker.ready:
+            self._send_task()
+
+    def _receive(self) -> Optional[bytes]:
+        """Receive as ``Worker.receive`` does, with descriptors where some may come."""
+        if not self.most_descriptors:
+            return self.worker.receive()
         try:
             data, came, flags, _ = socket.recv_fds(
                 self.worker.channel, _CHUNK, frames.MOST_DESCRIPTORS
             )
         except BlockingIOError:
-            return None, []
+            return None
+        self.descriptors += came
         self.lacks_descriptors = bool(flags & socket.MSG_CTRUNC)
-        return data, came
+        if self.lacks_descriptors:
+            raise frames.FrameError("the daemon has no descriptors for it")
+        if len(self.descriptors) > self.most_descriptors:
+            raise frames.FrameError("more descriptors than documents")
+        return data
 
     def _take(self, frame: frames.Frame) -> None:
-        if self.state is State.SETTLING:
-            if frame.kind == frames.READY and frame.nonce == self.former:
-                self._send_task()
-            else:
-                self.differs = reason(frame, self.former)
-                self._end(State.NOT_BEGUN)
-        elif frame.kind not in _OF_AN_ANSWER or frame.nonce != self.nonce or self._knows(frame):
+        # One of each kind: without end, they would keep this thread busy.
+        if frame.kind not in _OF_AN_ANSWER or frame.nonce != self.nonce or frame.kind in self.said:
             self._mislead("it answered out of turn")
-        elif frame.kind == frames.DIFFERS:
+            return
+        self.said[frame.kind] = frame.payload
+        if frame.kind == frames.DIFFERS:
             self.differs = reason(frame, self.nonce)
-        elif frame.kind != frames.ANSWER:
-            self.last_output[frame.kind] = frame.payload
-        else:
-            self.answer = frame.payload
-            self.worker.unframer.limit = SHORT
-            for kind, payload in self.last_output.items():
-                (self.stdout if kind == frames.STDOUT else self.stderr).feed(payload)
+        elif frame.kind == frames.ANSWER:
+            self.stdout.feed(self.said.get(frames.STDOUT, b""))
+            self.stderr.feed(self.said.get(frames.STDERR, b""))
             self._end(State.ANSWERED)
-
-    def _knows(self, frame: frames.Frame) -> bool:
-        """Whether such a frame came before; without end, they would keep this thread busy."""
-        return frame.kind in self.last_output or (
-            frame.kind == frames.DIFFERS and bool(self.differs)
-        )
 
     def _mislead(self, problem: str) -> None:
         self.problem = f"its answer cannot be read: {problem}"
@@ -248,7 +228,8 @@ class Exchange:
     @property
     def due(self) -> float:
         """When to look at the time again."""
-        return min(self.deadline, self.patience if self.state is State.SETTLING else self.deadline)
+        settling = self.state is State.SETTLING
+        return min(self.deadline, self.patience) if settling else self.deadline
 
     def how_it_ended(self, status: Optional[int], limits: Limits) -> tuple[Outcome, str]:
         """Why a call has no answer, in a sentence for an administrator.
@@ -293,15 +274,6 @@ class Exchange:
 def never_started(status: int) -> ExecutorUnavailable:
     """The error for a process that could not be forked."""
     return ExecutorUnavailable(f"no process can be started: {os.strerror(-status)}")
-
-
-def reason(frame: frames.Frame, nonce: Optional[int]) -> str:
-    """The reason that a worker gives for its end: one of ``ENDS``, with details after a colon."""
-    if frame.kind == frames.DIFFERS and frame.nonce == nonce:
-        text = one_line(frame.payload.decode("utf-8", "replace"), _REASON)
-        if text.partition(":")[0] in ENDS:
-            return text
-    return OUT_OF_TURN
 
 
 def wait(exchanges: Sequence[Exchange]) -> list[Exchange]:
@@ -375,4 +347,6 @@ def _handle(
 
 
 def _events(exchange: Exchange) -> int:
-    return select.POLLIN | (select.POLLOUT if exchange.unsent else 0)
+    settling = exchange.state is State.SETTLING
+    unsent = exchange.worker.setup if settling else exchange.unsent
+    return select.POLLIN | (select.POLLOUT if unsent else 0)

@@ -12,9 +12,8 @@ The processes are those of ``processes``; here is which calls there are, on what
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Callable, NamedTuple, Optional, TypeVar, cast
+from typing import Callable, NamedTuple, Optional, TypeVar
 
 from ovirt_scheduler.errors import (
     ExecutorUnavailable,
@@ -27,7 +26,7 @@ from ovirt_scheduler.model.analysis import Analysis
 from ovirt_scheduler.model.cluster_state import HostState, VmState
 from ovirt_scheduler.model.daemon_state import ProcessesState
 from ovirt_scheduler.model.decisions import Execution
-from ovirt_scheduler.model.drivers import StatusChange, Subjects
+from ovirt_scheduler.model.drivers import Subjects
 from ovirt_scheduler.model.plugins import (
     NO_ENGINE,
     Candidate,
@@ -35,6 +34,7 @@ from ovirt_scheduler.model.plugins import (
     Limits,
     PluginCode,
     PluginUser,
+    ProcessKey,
 )
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import CallResult
@@ -51,8 +51,7 @@ from ovirt_scheduler.model.units import Kind, UnitCall
 from ovirt_scheduler.processes import single_use
 from ovirt_scheduler.processes.calls import PluginCall, make_calls
 from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT
-from ovirt_scheduler.processes.inputs import about_one, packs_of, read_inputs
-from ovirt_scheduler.processes.kept_process import key_of
+from ovirt_scheduler.processes.inputs import packs_of, read_inputs
 from ovirt_scheduler.processes.places import Places
 from ovirt_scheduler.processes.pool import Pool
 from ovirt_scheduler.processes.protocol import messages
@@ -164,7 +163,7 @@ class Executor:
 
     def want(self, plugins: Sequence[tuple[PluginCode, Limits]]) -> None:
         """Have a process of each of these plugins ready before it is called."""
-        self._pool.want({key_of(*each): each for each in plugins})
+        self._pool.want({ProcessKey.of(*each): each for each in plugins})
 
     def analyse(self, candidate: Candidate) -> Analysis:
         """Look at a plugin's file in a process of its own; a fault in it is in the result.
@@ -224,7 +223,9 @@ class Executor:
                 ) from None
 
     def _run(self, job: Job, parallel: int) -> Execution:
-        inputs, problems = self._read_inputs(job)
+        inputs, problems = read_inputs(
+            self._pool, job.subjects, job.replies, job.deadline, job.packs
+        )
         filters, cost_functions, result = self._make_calls(job, inputs, parallel)
         return Execution(
             inputs.hosts, tuple(filters), tuple(cost_functions), result, problems,
@@ -255,39 +256,6 @@ class Executor:
         if not last or (not left and last[0].function.returns in _OF_GIVEN_HOSTS):
             return filtered, scored, None
         return filtered, scored, self._called(_with_costs(last[0], job, scored), job.deadline)
-
-    def _read_inputs(self, job: Job) -> tuple[CallInputs, tuple[str, ...]]:
-        return read_inputs(self._pool, job.subjects, job.replies, job.deadline, job.packs)
-
-    def tell_changes(
-        self, job: Job, changes: Sequence[StatusChange], until: float
-    ) -> Iterator[tuple[StatusChange, Execution]]:
-        """Call a hook for each of the changes that there is time for, one after another.
-
-        Args:
-            job: with the hook as its method.
-            until: seconds on the monotonic clock, after which no call begins but the first.
-
-        Yields:
-            Each change at once when it was told, and how its call ended.
-
-        Raises:
-            UnreadableDocument, Overloaded, ExecutorUnavailable: as for ``run``.
-        """
-        hook = cast("PluginCall", job.method)
-        about = Role((hook.function.parameters or ())[0])
-        with self._taken(1, job.deadline):
-            inputs, problems = self._read_inputs(job)
-            for number, change in enumerate(changes):
-                if number and time.monotonic() >= until:
-                    return
-                of_one = about_one(inputs, about, change.subject)
-                call = hook._replace(inputs=of_one, engine=job.engine, arguments=change.statuses)
-                result = self._called(call, job.deadline)
-                execution = Execution(
-                    inputs.hosts, result=result, errors=problems, vm=of_one.vm, names=inputs.names
-                )
-                yield change, execution
 
     def read_hosts(self, page: Document, deadline: float) -> tuple[Pack, dict[str, HostState]]:
         """Read a page of hosts that the engine told of: the hosts packed, and the state of each.

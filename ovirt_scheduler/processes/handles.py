@@ -23,10 +23,13 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Sequence
 from typing import Callable, Optional
 
 from ovirt_scheduler.errors import ExecutorUnavailable
-from ovirt_scheduler.model.plugins import PluginUser
+from ovirt_scheduler.model.plugins import PluginUser, ProcessKey
+from ovirt_scheduler.model.tasks import ENDS
+from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.processes import interpreter
 from ovirt_scheduler.processes.kernel import children
 from ovirt_scheduler.processes.protocol import frames
@@ -49,6 +52,10 @@ _NO_PLUGIN = (
     "the daemon"  # in the place of a plugin's file: it reads documents, or waits for a task
 )
 
+_SHORT = 1000  # bytes of what a worker says between answers
+_REASON = 200  # characters
+OUT_OF_TURN = "spoke out of turn"
+
 _SERIALS = itertools.count(1)
 
 
@@ -58,14 +65,32 @@ def lacking(wanted: str, error: OSError) -> str:
     return f"{wanted} cannot be had: {file}{error.strerror}"
 
 
+def reason(frame: frames.Frame, nonce: int) -> str:
+    """The reason that a worker gives for its end: one of ``ENDS``, with details after a colon."""
+    if frame.kind == frames.DIFFERS and frame.nonce == nonce:
+        text = one_line(frame.payload.decode("utf-8", "replace"), _REASON)
+        if text.partition(":")[0] in ENDS:
+            return text
+    return OUT_OF_TURN
+
+
 class Worker:
     """The daemon's handle of one process that the zygote forked; used by one thread at a time.
 
     Attributes:
+        key: of a process of a plugin: what it serves.
         file: of the plugin whose code may run in it, for the log.
         status: as waitpid(2) gives it, once it has ended; negative: an errno, and it was never
             started.
         was_killed: it did not end by itself in the time that ``end`` gave it for that.
+        ready: it takes a task: it has had none yet, or has said READY to its last one.
+        grown: it has said that it takes more memory than a new one would.
+        nonce: of its last task.
+        setup: the rest of the setup's frame that is still to be sent; None: nothing is.
+        loading: its last task was the setup: nobody has called it yet.
+        patient: a call waits for it until ``ready_by``, and uses no other process instead.
+        ready_by: when it has to be ready, on the monotonic clock.
+        born, used: when it was forked, and when its last call ended.
     """
 
     def __init__(
@@ -79,11 +104,18 @@ class Worker:
         self.unframer = Unframer(0)
         self.status: Optional[int] = None
         self.was_killed = False
+        self.key: ProcessKey
+        self.ready = True
+        self.grown = self.loading = self.patient = False
+        self.nonce = 0
+        self.setup: Optional[memoryview] = None
+        self.ready_by = 0.0
+        self.born = self.used = time.monotonic()
         channel.setblocking(False)
         for pipe in (stdout, stderr):
             os.set_blocking(pipe, False)
 
-    def send(self, frame: memoryview, descriptors: list[int]) -> int:
+    def send(self, frame: memoryview, descriptors: Sequence[int] = ()) -> int:
         """Send as much as the socket takes without waiting.
 
         Returns:
@@ -94,7 +126,7 @@ class Worker:
         """
         try:
             if descriptors:
-                return socket.send_fds(self.channel, [frame], descriptors)
+                return socket.send_fds(self.channel, [frame], [*descriptors])
             return self.channel.send(frame)
         except BlockingIOError:
             return 0
@@ -109,6 +141,45 @@ class Worker:
             return self.channel.recv(_CHUNK)
         except BlockingIOError:
             return None
+
+    def begin_setup(self, key: ProcessKey, file: str, setup: memoryview, nonce: int) -> None:
+        """Make it a process of a plugin: this is the task for that, for ``send_setup``."""
+        self.key, self.file, self.setup, self.nonce = key, file, setup, nonce
+        self.ready, self.loading = False, True
+
+    def send_setup(self) -> None:
+        """Send as much of the setup as goes without waiting; ``setup`` is what is left of it."""
+        self.unframer.limit = _SHORT
+        with contextlib.suppress(ConnectionError):  # it has ended, as ``hear`` will find
+            while self.setup:
+                sent = self.send(self.setup)
+                if not sent:
+                    return
+                self.setup = self.setup[sent:] or None
+
+    def has_answered(self, nonce: int, seconds: float) -> None:
+        """Note that the task of this nonce was answered; it has so long to be ready again."""
+        now = time.monotonic()
+        self.nonce, self.ready, self.loading = nonce, False, False
+        self.ready_by, self.used = now + seconds, now
+        self.unframer.limit = _SHORT
+
+    def hear(self) -> str:
+        """Read what it has said since its last answer, without waiting.
+
+        Returns:
+            Why it ends: one of ``ENDS``, with details after a colon; ``ended`` or ``OUT_OF_TURN``.
+            Empty where it does not.
+        """
+        try:
+            data = self.receive()
+            for frame in self.unframer.feed(data or b""):
+                if self.ready or frame.kind != frames.READY or frame.nonce != self.nonce:
+                    return reason(frame, self.nonce)
+                self.ready, self.grown = True, frame.payload == frames.GROWN
+        except (OSError, frames.FrameError):
+            return "ended"
+        return "ended" if data == b"" else ""
 
     def drop_output(self) -> None:
         """Read what its pipes hold, and forget it: it came while no call was under way."""

@@ -139,17 +139,3 @@ def packs_of(subjects: Subjects, inputs: CallInputs) -> dict[Role, Pack]:
         for role, brought in ((Role.HOSTS, subjects.hosts), (Role.VM, subjects.vm))
         if isinstance(brought, Document)
     }
-
-
-def about_one(inputs: CallInputs, role: Role, subject: str) -> CallInputs:
-    """The inputs of a hook's call.
-
-    Args:
-        role: HOST or VM: what the hook is about.
-        subject: the id of one of the hosts, or of the VMs.
-    """
-    if role is Role.HOST:
-        packs = {**inputs.packs, role: inputs.packs.get(Role.HOSTS, ())}
-        return inputs._replace(host=subject, packs=packs)
-    packs = {**inputs.packs, role: inputs.packs.get(Role.VMS, ())}
-    return inputs._replace(vm=subject, packs=packs)

@@ -8,12 +8,13 @@
     one keeping thread: who settles too slowly, speaks unasked, is old, or one too many, ends;
                         a plugin that is in use and has no process gets one, loaded already
 
-A process serves one version of one plugin under its limits (``Key``). Safe to use from many
+A process serves one version of one plugin under its limits (``ProcessKey``). Safe to use from many
 threads.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import select
@@ -24,11 +25,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Callable, Optional
 
 from ovirt_scheduler.errors import ExecutorUnavailable
-from ovirt_scheduler.model.plugins import Limits, PluginCode
+from ovirt_scheduler.model.plugins import Limits, PluginCode, ProcessKey
 from ovirt_scheduler.model.tasks import ENDS, Setup
-from ovirt_scheduler.processes import exchange
-from ovirt_scheduler.processes.handles import Worker
-from ovirt_scheduler.processes.kept_process import Kept, Key, key_of, new_nonce
+from ovirt_scheduler.processes.handles import OUT_OF_TURN, Worker
 from ovirt_scheduler.processes.protocol import frames
 
 _log = logging.getLogger(__name__)
@@ -68,7 +67,7 @@ _ENDED_FOR = {
 }
 
 # Of these, what a process that nobody has called comes to by its plugin's doing.
-_BY_ITSELF = ("did not get ready", "ended", exchange.OUT_OF_TURN)
+_BY_ITSELF = ("did not get ready", "ended", OUT_OF_TURN)
 
 
 def _in_words(why: str) -> str:
@@ -92,15 +91,15 @@ class Pool:
         self._most = most
         self._parallel = parallel
         self._news = threading.Condition(threading.RLock())
-        self._idle: dict[Key, deque[Kept]] = {}
-        self._busy: Counter[Key] = Counter()
+        self._idle: dict[ProcessKey, deque[Worker]] = {}
+        self._busy: Counter[ProcessKey] = Counter()
         self._spare: dict[bytes, list[Worker]] = {frames.FORK: [], frames.FORK_READER: []}
-        self._wanted: Mapping[Key, tuple[PluginCode, Limits]] = {}
+        self._wanted: Mapping[ProcessKey, tuple[PluginCode, Limits]] = {}
         self._replaced: Counter[str] = Counter()
         self._latest: deque[str] = deque(maxlen=_ENDS_KEPT)  # why processes have ended
         self._ending = 0  # processes that the keeping thread is about to end
         # Loads ahead whose process ended before a call, in a row, and when the next may be tried.
-        self._failed: dict[Key, tuple[int, float]] = {}
+        self._failed: dict[ProcessKey, tuple[int, float]] = {}
         self._resting = False
         self._stirred = False  # something has changed since the keeping thread looked
         self._closed = False
@@ -132,9 +131,8 @@ class Pool:
     def clear(self) -> None:
         """Forget all processes: their zygote has ended, or is about to."""
         with self._news:
-            gone = [kept.worker for bench in self._idle.values() for kept in bench]
+            gone = [*itertools.chain(*self._idle.values(), *self._spare.values())]
             for spare in self._spare.values():
-                gone += spare
                 spare.clear()
             self._idle.clear()
             self._failed.clear()
@@ -154,7 +152,7 @@ class Pool:
         with self._news:
             return sum(map(len, self._idle.values())) + sum(self._busy.values())
 
-    def want(self, plugins: Mapping[Key, tuple[PluginCode, Limits]]) -> None:
+    def want(self, plugins: Mapping[ProcessKey, tuple[PluginCode, Limits]]) -> None:
         """Keep a process of each of these plugins ready, and end those of all others soon."""
         with self._news:
             self._wanted = dict(plugins)
@@ -209,7 +207,7 @@ class Pool:
 
     def take(
         self, plugin: PluginCode, limits: Limits, deadline: float, fresh: bool = False
-    ) -> Kept:
+    ) -> Worker:
         """Take a process of a plugin for one call; it may still be settling.
 
         Args:
@@ -219,44 +217,42 @@ class Pool:
         Raises:
             ExecutorUnavailable: there is none to be had.
         """
-        key = key_of(plugin, limits)
+        key = ProcessKey.of(plugin, limits)
         with self._news:
             self._busy[key] += 1
             kept = None if fresh else self._taken(key)
         if kept is not None:
             return kept
         try:
-            return self._new(plugin, limits, key, deadline)
+            return self._new(plugin, limits, deadline)
         except BaseException:
             self._no_longer_busy(key)
             raise
 
-    def _taken(self, key: Key) -> Optional[Kept]:
-        bench = self._idle.get(key)
-        while bench:
-            ended = None
-            for kept in reversed(bench):
-                ended = "" if kept.ready else kept.hear()
-                if ended or kept.ready:
-                    break
-            else:
-                kept = bench.popleft()  # none is ready: the one that settles for longest
-                kept.patient = len(bench) >= self._parallel
+    def _taken(self, key: ProcessKey) -> Optional[Worker]:
+        bench = self._idle.get(key, deque())
+        for kept in [*reversed(bench)]:  # the one used last first
+            why = "" if kept.ready else kept.hear()
+            if why or kept.ready:
+                bench.remove(kept)
+            if why:
+                self._end_idle(kept, why)
+            elif kept.ready:
                 return kept
-            bench.remove(kept)
-            if not ended:
-                return kept
-            self._end_idle(kept, ended)
-        return None
+        if not bench:
+            return None
+        kept = bench.popleft()  # none is ready: the one that settles for longest
+        kept.patient = len(bench) >= self._parallel
+        return kept
 
-    def _new(self, plugin: PluginCode, limits: Limits, key: Key, deadline: float) -> Kept:
-        nonce = new_nonce()
+    def _new(self, plugin: PluginCode, limits: Limits, deadline: float) -> Worker:
+        nonce = frames.new_nonce()
         setup = frames.pack_task(Setup(plugin, limits), nonce)
         worker = self.spare(deadline)
-        worker.file = plugin.modules[0].path
-        return Kept(worker, key, nonce=nonce, setup=setup, loading=True)
+        worker.begin_setup(ProcessKey.of(plugin, limits), plugin.modules[0].path, setup, nonce)
+        return worker
 
-    def give_back(self, kept: Kept, nonce: int, called: bool) -> None:
+    def give_back(self, kept: Worker, nonce: int, called: bool) -> None:
         """Keep a process that has answered, unless it serves one call only.
 
         Args:
@@ -266,34 +262,32 @@ class Pool:
         if called and kept.key.serves_one_call:
             self.discard(kept, "calls_per_process")
             return
-        now = time.monotonic()
-        kept.nonce, kept.ready, kept.loading = nonce, False, False
-        kept.ready_by, kept.used = now + _SETTLE_SECONDS, now
+        kept.has_answered(nonce, _SETTLE_SECONDS)
         self.put_back(kept)
 
-    def put_back(self, kept: Kept) -> None:
+    def put_back(self, kept: Worker) -> None:
         """Keep a process, or see that it ended; also one that was not ready in time for a call."""
         with self._news:
             self._no_longer_busy(kept.key)
-            lives = self._lives(kept.worker)
+            lives = self._lives(kept)
             if lives:
                 self._idle.setdefault(kept.key, deque()).append(kept)
                 self._wake()
         if not lives:
             self._end(kept, kept.hear() or "ended")
 
-    def discard(self, kept: Kept, why: str) -> None:
+    def discard(self, kept: Worker, why: str) -> None:
         """End a process, or forget one that has ended."""
         self._no_longer_busy(kept.key)
         self._end(kept, why)
 
-    def _no_longer_busy(self, key: Key) -> None:
+    def _no_longer_busy(self, key: ProcessKey) -> None:
         with self._news:
             self._busy[key] -= 1
             if self._busy[key] <= 0:
                 del self._busy[key]
 
-    def _end(self, kept: Kept, why: str) -> None:
+    def _end(self, kept: Worker, why: str) -> None:
         """End a process that nobody else uses.
 
         Not many while the lock is held: the zygote would wait for somebody to hear how they ended,
@@ -306,13 +300,13 @@ class Pool:
         if not self._closed:
             _log.debug(
                 "a process of %(file)s is ended: %(reason)s",
-                {"file": kept.worker.file, "reason": _in_words(why)},
+                {"file": kept.file, "reason": _in_words(why)},
             )
-        if kept.worker.status is None:
-            kept.worker.kill()
-        kept.worker.close()
+        if kept.status is None:
+            kept.kill()
+        kept.close()
 
-    def _end_idle(self, kept: Kept, why: str) -> None:
+    def _end_idle(self, kept: Worker, why: str) -> None:
         if kept.loading and why in _BY_ITSELF:
             with self._news:
                 times, _ = self._failed.get(kept.key, (0, 0.0))
@@ -330,12 +324,10 @@ class Pool:
                     self._wake()
                     return
             for bench in self._idle.values():
-                for kept in bench:
-                    if kept.worker is worker:
-                        why = kept.hear() or "ended"
-                        bench.remove(kept)
-                        self._end_idle(kept, why)
-                        return
+                if worker in bench:
+                    bench.remove(worker)
+                    self._end_idle(worker, worker.hear() or "ended")
+                    return
 
     def _wake(self) -> None:
         """Have the keeping thread look again soon."""
@@ -385,7 +377,7 @@ class Pool:
         self._ending = 0
         return not self._make(missing, few) and settled
 
-    def _look(self) -> tuple[bool, list[tuple[Kept, str]]]:
+    def _look(self) -> tuple[bool, list[tuple[Worker, str]]]:
         """Look at all idle processes.
 
         Returns:
@@ -393,21 +385,21 @@ class Pool:
         """
         now = time.monotonic()
         settled = True
-        over: list[tuple[Kept, str]] = []
+        over: list[tuple[Worker, str]] = []
         everyone = sorted(
             (kept for bench in self._idle.values() for kept in bench), key=lambda kept: kept.used
         )
         too_many = self.kept - self._most
         spoke = _with_news(everyone)
         for place, kept in enumerate(everyone):  # those used longest ago first
-            news = not kept.ready or kept.worker.channel.fileno() in spoke
+            news = not kept.ready or kept.channel.fileno() in spoke
             why = kept.hear() if news else ""
             if not why and not kept.ready:
                 settled = False
                 kept.send_setup()
                 why = "did not get ready" if now >= kept.ready_by else ""
-            for pipe in {kept.worker.stdout, kept.worker.stderr} & spoke:
-                kept.worker.drain(pipe)
+            for pipe in {kept.stdout, kept.stderr} & spoke:
+                kept.drain(pipe)
             if not why and kept.ready:
                 if now >= kept.ready_by:  # it has stood for a while: this one is well
                     self._failed.pop(kept.key, None)
@@ -419,7 +411,7 @@ class Pool:
             del self._idle[key]
         return settled, over
 
-    def _superfluous(self, kept: Kept, now: float, too_many: bool) -> str:
+    def _superfluous(self, kept: Worker, now: float, too_many: bool) -> str:
         """Why a process that is ready should not be kept; empty where it should."""
         if kept.key not in self._wanted and now >= kept.used + _IDLE_SECONDS:
             return "not in use"
@@ -433,10 +425,10 @@ class Pool:
         return "idle" if others and now >= kept.used + _IDLE_SECONDS else ""
 
     @staticmethod
-    def _ahead_of(key: Key) -> int:
+    def _ahead_of(key: ProcessKey) -> int:
         return _AHEAD_OF_SINGLE if key.serves_one_call else 1
 
-    def _missing(self) -> Iterator[Key]:
+    def _missing(self) -> Iterator[ProcessKey]:
         """The plugins in use that have too few processes; one that lacks two comes twice."""
         room = self._most - self.kept
         now = time.monotonic()
@@ -447,7 +439,7 @@ class Pool:
                     room -= 1
                     yield key
 
-    def _make(self, missing: list[Key], few: Mapping[bytes, int]) -> bool:
+    def _make(self, missing: list[ProcessKey], few: Mapping[bytes, int]) -> bool:
         """Fork the processes that are missing; whether there was anything to do."""
         try:
             for order, number in few.items():
@@ -460,19 +452,17 @@ class Pool:
                             worker.close()
             for key in missing:
                 plugin, limits = self._wanted[key]
-                kept = self._new(plugin, limits, key, math.inf)
-                self._load(kept)
+                self._load(self._new(plugin, limits, math.inf))
         except (ExecutorUnavailable, KeyError):  # a request finds the same, and tells
             return False
         return bool(missing) or max(few.values()) > 0
 
-    def _load(self, kept: Kept) -> None:
+    def _load(self, kept: Worker) -> None:
         """Have a process load its plugin before a call needs it."""
         kept.ready_by = time.monotonic() + _LOAD_SECONDS
-        kept.worker.unframer.limit = exchange.SHORT
         kept.send_setup()
         with self._news:
-            if self._lives(kept.worker):
+            if self._lives(kept):
                 self._idle.setdefault(kept.key, deque()).append(kept)
             else:
                 self._end_idle(kept, "ended")
@@ -482,10 +472,10 @@ class Pool:
         return not self._closed and worker.status is None and worker.zygote.alive
 
 
-def _with_news(everyone: Iterable[Kept]) -> set[int]:
+def _with_news(everyone: Iterable[Worker]) -> set[int]:
     """The descriptors of these processes that can be read without waiting."""
     poller = select.poll()
     for kept in everyone:
-        for descriptor in (kept.worker.channel.fileno(), kept.worker.stdout, kept.worker.stderr):
+        for descriptor in (kept.channel.fileno(), kept.stdout, kept.stderr):
             poller.register(descriptor, select.POLLIN)
     return {descriptor for descriptor, _ in poller.poll(0)}

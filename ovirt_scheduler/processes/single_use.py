@@ -24,7 +24,6 @@ from ovirt_scheduler.model.tasks import ANALYSIS_LIMITS, Pack, ReadTask, SplitTa
 from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.processes import exchange
 from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT, Exchange, State
-from ovirt_scheduler.processes.kept_process import new_nonce
 from ovirt_scheduler.processes.kernel import memory_files
 from ovirt_scheduler.processes.pool import TRIES, Pool
 from ovirt_scheduler.processes.protocol import frames, messages
@@ -182,7 +181,7 @@ def _do(
     Raises:
         ExecutorUnavailable: no process is to be had.
     """
-    nonce = new_nonce()
+    nonce = frames.new_nonce()
     frame = frames.pack_task(task, nonce)
     for tries_left in reversed(range(TRIES)):
         worker = pool.spare(deadline, order)
@@ -190,7 +189,7 @@ def _do(
             worker.file = task.source.path
         done = Exchange(
             worker,
-            (frame, []),
+            frame,
             nonce,
             deadline,
             limit,

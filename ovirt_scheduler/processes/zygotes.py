@@ -79,18 +79,17 @@ class Zygotes:
         Raises:
             ExecutorUnavailable: there is none to be had, or this is closed.
         """
-        zygote = self._live(deadline)
         self.forked += 1
-        for tries_left in reversed(range(2)):
+        for is_last in (False, True):
+            zygote = self._live(deadline)
             try:
                 return zygote.fork(order)
             except OSError as error:
                 if error.errno in LACKS:  # it is well, and others use it
                     raise ExecutorUnavailable(lacking("a process", error)) from None
-                if not tries_left:
+                if is_last:
                     raise ExecutorUnavailable(f"the zygote takes no request: {error}") from None
-                zygote.bury()
-            zygote = self._live(deadline)
+            zygote.bury()
         raise AssertionError("the last try returns or raises")
 
     def _live(self, deadline: float) -> Zygote:

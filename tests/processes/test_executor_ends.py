@@ -20,7 +20,7 @@ import pytest
 from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded
 from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.units import Kind
-from ovirt_scheduler.processes import exchange, handles, kept_process, pool
+from ovirt_scheduler.processes import calls, exchange, handles, pool
 from ovirt_scheduler.processes.executor import Executor
 from tests.support.jobs import HOSTS, LIMITS, job_of, only
 from tests.support.paths import PROJECT
@@ -102,7 +102,7 @@ def test_a_call_ends_where_another_of_its_request_gets_no_process(
     unit_named, tmp_path, monkeypatch
 ):
     """Nobody waits for it any more; the zygote has no descriptors for the other."""
-    monkeypatch.setattr(kept_process, "_PATIENCE", 5.0)  # the machine may be busy
+    monkeypatch.setattr(calls, "_PATIENCE", 5.0)  # the machine may be busy
     for number in range(5):
         (tmp_path / f"p{number}.py").write_text(
             "import os, time\n"

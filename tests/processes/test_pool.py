@@ -17,10 +17,11 @@ import pytest
 
 from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded, UnreadableDocument
 from ovirt_scheduler.model import properties
+from ovirt_scheduler.model.plugins import ProcessKey
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.units import Kind, PolicyUnit
-from ovirt_scheduler.processes import exchange, handles, kept_process, pool
+from ovirt_scheduler.processes import calls, exchange, handles, pool
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.processes.handles import Worker
 from ovirt_scheduler.processes.protocol import frames
@@ -45,7 +46,7 @@ def below(executor: Executor) -> list[int]:
 
 def test_a_plugins_process_serves_one_call_after_another(own, unit_named, monkeypatch):
     """And no other plugin's."""
-    monkeypatch.setattr(kept_process, "_PATIENCE", 5.0)  # the machine may be busy
+    monkeypatch.setattr(calls, "_PATIENCE", 5.0)  # the machine may be busy
     unit, other = unit_named("tells_its_pid"), unit_named("prints")
     pids = {pid_of(own, unit) for _ in range(20)}
     assert len(pids) == 1
@@ -55,7 +56,7 @@ def test_a_plugins_process_serves_one_call_after_another(own, unit_named, monkey
 
 def test_values_of_properties_cost_no_process(own, unit_named, monkeypatch):
     """The alarm under which they are held to their patterns is taken back."""
-    monkeypatch.setattr(kept_process, "_PATIENCE", 5.0)  # the machine may be busy
+    monkeypatch.setattr(calls, "_PATIENCE", 5.0)  # the machine may be busy
     unit = replace(
         unit_named("tells_its_pid"), properties=properties.parse("tells_its_pid", "a=x+", "")
     )
@@ -66,7 +67,7 @@ def test_values_of_properties_cost_no_process(own, unit_named, monkeypatch):
 
 def test_units_of_one_plugin_share_its_process(own, unit_named, tmp_path, monkeypatch):
     """Filter and cost function of a file are functions of the same code."""
-    monkeypatch.setattr(kept_process, "_PATIENCE", 5.0)  # the machine may be busy
+    monkeypatch.setattr(calls, "_PATIENCE", 5.0)  # the machine may be busy
     (tmp_path / "Both.py").write_text(
         "import os\n"
         "def do_filter(hosts, vm, properties):\n    print(os.getpid())\n    return hosts\n"
@@ -100,63 +101,6 @@ def test_other_limits_take_another_process(own, unit_named):
     assert pid_of(own, unit) != pid_of(own, less)
 
 
-def test_what_is_wanted_is_loaded_before_it_is_called(own, unit_named, tmp_path):
-    """So no call pays for its imports."""
-    loaded = tmp_path / "loaded"
-    (tmp_path / "Slow.py").write_text(
-        "import os, pathlib\n"
-        f"pathlib.Path({str(loaded)!r}).write_text(str(os.getpid()))\n"
-        "def do_filter(hosts, vm, properties):\n    print(os.getpid())\n    return hosts\n"
-    )
-    unit = unit_named("Slow", folder=tmp_path)
-    loaded.unlink()
-    own.want([(unit.plugin, unit.limits)])
-    ahead = int(wait_until(lambda: loaded.exists() and loaded.read_text()))
-    assert pid_of(own, unit) == ahead
-
-
-def test_a_process_that_does_not_take_its_setup_keeps_no_other_from_being_made(
-    own, unit_named, tmp_path
-):
-    """Its setup is more than a socket holds; whoever waited for that would wait for a minute."""
-    loaded = tmp_path / "loaded"
-    function = "def do_filter(hosts, vm, properties):\n    return hosts\n"
-    for name in ("Large1", "Large2"):
-        (tmp_path / f"{name}.py").write_text(f"{function}TEXT = {'x' * (4 << 20)!r}\n")
-    (tmp_path / "Small.py").write_text(f"open({str(loaded)!r}, 'w').close()\n{function}")
-    units = [unit_named(name, folder=tmp_path) for name in ("Large1", "Large2", "Small")]
-    loaded.unlink()
-    wait_until(lambda: below(own), suits=lambda seen: len(seen) == SPARE_BELOW)
-    for pid in below(own):
-        os.kill(pid, signal.SIGSTOP)
-    own.want([(unit.plugin, unit.limits) for unit in units])
-    wait_until(loaded.exists)
-    for pid in below(own):
-        os.kill(pid, signal.SIGCONT)
-    assert only(own.run(job_of(units[:1]))).value == HOSTS
-
-
-def test_what_is_killed_while_it_loads_is_loaded_again(own, unit_named, tmp_path, monkeypatch):
-    """However often, and when its pause is over: who kills it may stop doing so."""
-    monkeypatch.setattr(pool, "_REST", 3600.0)
-    loaded = tmp_path / "loaded"
-    (tmp_path / "Slow.py").write_text(
-        "import os, pathlib, time\n"
-        f"pathlib.Path({str(loaded)!r}).write_text(str(os.getpid()))\n"
-        "time.sleep(0.5)\n"
-        "def do_filter(hosts, vm, properties):\n    return hosts\n"
-    )
-    unit = unit_named("Slow", folder=tmp_path)
-    loaded.unlink()
-    own.want([(unit.plugin, unit.limits)])
-    for _ in range(4):
-        pid = int(wait_until(lambda: loaded.exists() and loaded.read_text()))
-        loaded.unlink()
-        os.kill(pid, signal.SIGKILL)
-    last = int(wait_until(lambda: loaded.exists() and loaded.read_text()))
-    assert last in below(own)
-
-
 def test_what_is_not_wanted_any_more_ends(own, unit_named, monkeypatch):
     """A plugin that was edited or taken away leaves no process."""
     monkeypatch.setattr(pool, "_IDLE_SECONDS", 0.0)
@@ -170,7 +114,7 @@ def test_what_is_not_wanted_any_more_ends(own, unit_named, monkeypatch):
 
 def test_a_process_that_is_always_in_use_is_replaced_when_it_is_old(own, unit_named, monkeypatch):
     """By its birth, however short ago its last call was: libraries are updated under it."""
-    monkeypatch.setattr(kept_process, "_PATIENCE", 5.0)  # the machine may be busy
+    monkeypatch.setattr(calls, "_PATIENCE", 5.0)  # the machine may be busy
     monkeypatch.setattr(pool, "_LIFE_SECONDS", 2.0)
     unit = unit_named("tells_its_pid")
     pid = pid_of(own, unit)
@@ -387,67 +331,6 @@ def test_a_task_that_cannot_be_told_costs_no_process(own, unit_named):
     assert own.state().replaced == {}
 
 
-def test_what_is_loaded_ahead_may_print_a_lot(own, unit_named, tmp_path):
-    """More than a pipe holds: somebody reads it although nobody calls."""
-    loaded = tmp_path / "loaded"
-    (tmp_path / "Tells.py").write_text(
-        "import os, pathlib\n"
-        "os.write(1, b'x' * 500_000)\n"
-        f"pathlib.Path({str(loaded)!r}).touch()\n"
-        "def do_filter(hosts, vm, properties):\n    return hosts\n"
-    )
-    unit = unit_named("Tells", folder=tmp_path)
-    loaded.unlink()
-    own.want([(unit.plugin, unit.limits)])
-    assert wait_until(loaded.exists)
-
-
-def test_a_plugin_whose_process_ends_itself_is_loaded_ahead_less_and_less_often(
-    own, unit_named, tmp_path, monkeypatch
-):
-    """By a thread that it starts when it is loaded, a moment after it is ready."""
-    monkeypatch.setattr(pool, "_TICK", 0.05)
-    loaded = tmp_path / "loaded"
-    (tmp_path / "Ends.py").write_text(
-        "import os, threading, time\n"
-        f"with open({str(loaded)!r}, 'a') as file:\n"
-        "    print(time.monotonic(), file=file)\n"
-        "threading.Timer(0.05, os._exit, [0]).start()\n"
-        "def do_filter(hosts, vm, properties):\n    return hosts\n"
-    )
-    unit = unit_named("Ends", folder=tmp_path)
-    loaded.unlink()
-    own.want([(unit.plugin, unit.limits)])
-    *_, before, last = wait_until(
-        lambda: loaded.read_text().split() if loaded.exists() else [],
-        suits=lambda seen: len(seen) >= 5,
-    )
-    assert float(last) - float(before) >= 8 * pool._TICK
-
-
-def test_a_process_that_was_loaded_ahead_is_replaced_as_often_as_it_is_killed(
-    own, unit_named, monkeypatch
-):
-    """After a pause, each time: who kills it may stop doing so."""
-    monkeypatch.setattr(pool, "_TICK", 0.01)
-    unit = unit_named("keeps_all")
-    own.want([(unit.plugin, unit.limits)])
-    for _ in range(5):
-        kept = wait_until(lambda: _ready(own))
-        os.kill(kept, signal.SIGKILL)
-        wait_until(lambda: below(own), suits=lambda seen, gone=kept: gone not in seen)
-    assert wait_until(lambda: _ready(own))
-
-
-def _ready(executor: Executor) -> int:
-    """The pid of the process that is kept of a plugin, once it is ready; else 0."""
-    with executor._pool._news:
-        benches = [[*bench] for bench in executor._pool._idle.values()]
-    if not any(kept.ready for bench in benches for kept in bench):
-        return 0
-    return next((pid for pid in below(executor) if "plugin" in title(pid)), 0)
-
-
 def test_a_spare_process_that_ends_as_it_is_made_is_not_kept(own, unit_named):
     """What was told of its end came too early: else a request would find it, much later."""
 
@@ -467,7 +350,7 @@ def test_what_is_asked_for_while_no_process_can_be_had_is_not_forgotten(
     """The keeping thread looks again, and does not rest before."""
     monkeypatch.setattr(pool, "_REST", 3600.0)
     unit = unit_named("keeps_all")
-    key = kept_process.key_of(unit.plugin, unit.limits)
+    key = ProcessKey.of(unit.plugin, unit.limits)
     refused: list[bool] = []
 
     def fork(order: bytes, deadline: float) -> Worker:

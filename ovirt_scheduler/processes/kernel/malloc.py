@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 
 _LIBC = ctypes.CDLL(None)
 # Both are of the GNU C library alone.
@@ -24,26 +23,10 @@ def give_back_large_blocks() -> None:
 
 
 def give_back() -> None:
-    """Return all memory that is free now. Takes milliseconds, in which other threads run."""
-    if _trim is not None:
-        _trim(0)
-
-
-class Reclaim:
-    """Calls ``malloc_trim(3)`` on every n-th use of memory.
-
-    Args:
-        every: n.
+    """Return all memory that is free now. Takes milliseconds, in which other threads run.
 
     Each thread allocates in a part of the heap of its own, and what is freed there stays with the
     process until somebody asks.
     """
-
-    def __init__(self, every: int) -> None:
-        self._every = every
-        self._uses = itertools.count(1)
-
-    def used(self) -> None:
-        """Count one use; on every n-th, return the memory that is free."""
-        if next(self._uses) % self._every == 0:
-            give_back()
+    if _trim is not None:
+        _trim(0)

@@ -65,6 +65,11 @@ class Frame(NamedTuple):
     payload: bytes
 
 
+def new_nonce() -> int:
+    """A number of 64 bits that nobody can guess."""
+    return int.from_bytes(os.urandom(8), "big")
+
+
 def signal_name(number: int) -> str:
     """SIGSEGV, or the number of a real-time signal, which has no name."""
     try:

@@ -40,10 +40,6 @@ _FEW_BYTES = 1 << 20  # whatever is in so many takes no memory that counts
 _MARKS = 5  # strings, brackets and commas of one value at most: "key":{"dateTime":"..."},
 _STRING = re.compile(rb'"[^"]*"')
 
-# What a reader tells of the use of a host and of a VM, in its order.
-_AMOUNTS_OF_A_HOST = ("processors", "busy_processors", "memory", "used_memory")
-_AMOUNTS_OF_A_VM = ("processors", "memory", "busy_processors")
-
 _State = TypeVar("_State")
 
 _JSON = json.JSONEncoder(separators=(",", ":"))
@@ -227,12 +223,6 @@ def unpack_split(payload: bytes, count: int, size: int) -> list[Optional[list[in
     return lengths
 
 
-def _amounts(names: Sequence[str], used: Sequence[object]) -> dict[str, Any]:
-    if len(used) > len(names):
-        raise ValueError("more amounts than there are")
-    return dict(zip(names, map(amount, used)))
-
-
 def unpack_hosts(seen: Any) -> dict[str, HostState]:
     """The state of each host by id, as a reader found it in one document.
 
@@ -242,15 +232,7 @@ def unpack_hosts(seen: Any) -> dict[str, HostState]:
     Raises:
         FrameError: it has not the shape.
     """
-    return _states(
-        seen,
-        lambda name, status, cluster, *used: HostState(
-            text(name),
-            text(status),
-            cluster=_text_or_none(cluster),
-            **_amounts(_AMOUNTS_OF_A_HOST, used),
-        ),
-    )
+    return _states(seen, _OF_A_HOST, HostState)
 
 
 def unpack_vms(seen: Any) -> dict[str, VmState]:
@@ -259,24 +241,23 @@ def unpack_vms(seen: Any) -> dict[str, VmState]:
     Raises:
         FrameError: it has not the shape.
     """
-    return _states(
-        seen,
-        lambda name, status, cluster, host, *used: VmState(
-            text(name),
-            text(status),
-            _text_or_none(host),
-            cluster=_text_or_none(cluster),
-            **_amounts(_AMOUNTS_OF_A_VM, used),
-        ),
-    )
+    return _states(seen, _OF_A_VM, VmState)
 
 
-def _states(seen: Any, read: Callable[..., _State]) -> dict[str, _State]:
+def _states(
+    seen: Any, fields: Mapping[str, Callable[[object], object]], made: Callable[..., _State]
+) -> dict[str, _State]:
     try:
         (found,) = seen
-        return {text(key): read(*fields) for key, fields in found.items()}
+        states: dict[str, _State] = {}
+        for key, values in found.items():
+            if not _FEWEST <= len(values) <= len(fields):
+                raise ValueError(f"{len(values)} values")
+            read = {name: check(value) for (name, check), value in zip(fields.items(), values)}
+            states[text(key)] = made(**read)
     except MISSHAPEN as error:
         raise FrameError(f"not the states of hosts or VMs: {error!r:.200}") from None
+    return states
 
 
 def unpack_analysis(payload: bytes) -> Analysis:
@@ -300,3 +281,16 @@ def unpack_analysis(payload: bytes) -> Analysis:
 
 def _text_or_none(value: object) -> Optional[str]:
     return None if value is None else text(value)
+
+
+# What a reader tells of a host and of a VM, in its order, and how each value is checked. The
+# amounts are there as far as they are known.
+_FEWEST = 3
+_OF_A_HOST: Mapping[str, Callable[[object], object]] = {
+    "name": text, "status": text, "cluster": _text_or_none, "processors": amount,
+    "busy_processors": amount, "memory": amount, "used_memory": amount,
+}  # fmt: skip
+_OF_A_VM: Mapping[str, Callable[[object], object]] = {
+    "name": text, "status": text, "cluster": _text_or_none, "host": _text_or_none,
+    "processors": amount, "memory": amount, "busy_processors": amount,
+}  # fmt: skip

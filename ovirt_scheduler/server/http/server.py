@@ -14,6 +14,7 @@ no limits, and takes requests that others read in another way.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import select
 import socket
@@ -24,7 +25,7 @@ import xmlrpc.server
 from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
-from ovirt_scheduler.processes.kernel.malloc import Reclaim
+from ovirt_scheduler.processes.kernel import malloc
 from ovirt_scheduler.server.dispatch import Dispatcher
 from ovirt_scheduler.server.http import listening
 from ovirt_scheduler.server.http.body import Room
@@ -73,7 +74,7 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         self.dispatcher = Dispatcher(methods)
         self.connections = Connections(settings.max_connections)
         self.room = _room(settings)
-        self._reclaim = Reclaim(_RECLAIM)
+        self._ended = itertools.count(1)
         self._stopping = threading.Event()  # each connection ends after its answer
         self._closing = threading.Event()  # none is accepted any more
         self._accepting = threading.Lock()
@@ -183,7 +184,8 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
     def shutdown_request(self, request: Any) -> None:
         """Let the connection go; its thread ends here."""
         self.connections.remove(request)
-        self._reclaim.used()
+        if next(self._ended) % _RECLAIM == 0:
+            malloc.give_back()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  # stock
         """Log what no handler expected; the connection is closed, the others go on."""

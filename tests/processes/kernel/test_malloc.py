@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from ovirt_scheduler.processes.kernel.malloc import Reclaim
+from ovirt_scheduler.processes.kernel import malloc
 from ovirt_scheduler.server.http import server
 from tests.support.paths import PROJECT
 from tests.support.processes import resident
@@ -48,18 +48,13 @@ def test_large_blocks_are_given_back_at_once():
     assert int(told.stdout) < 15
 
 
-def test_it_is_given_back_when_it_was_told_so_often():
-    """Not before, and then again and again."""
-    reclaim = Reclaim(every=3)
-    for _ in range(2):
-        kept = used_and_freed()
-        before = resident()
-        reclaim.used()
-        reclaim.used()
-        assert resident() > before - SIZE // 4
-        reclaim.used()
-        assert resident() < before - SIZE // 2
-        del kept
+def test_what_is_free_is_given_back():
+    """Small blocks stay with the process until then."""
+    kept = used_and_freed()
+    before = resident()
+    malloc.give_back()
+    assert resident() < before - SIZE // 2
+    del kept
 
 
 def test_connections_that_end_have_it_given_back(plain):

@@ -60,20 +60,17 @@ class Side:
         """
         if isinstance(other.made, str):
             return []
-        both = {
-            unit: (self.said.get(unit), other.said.get(unit))
-            for unit in dict.fromkeys((*self.said, *other.said))
-        }
+        both = {**self.said, **other.said}
         units = [
             unit
-            for unit, (mine, theirs) in both.items()
-            if mine is None
-            or theirs is None
+            for unit in both
+            if (mine := self.said.get(unit)) is None
+            or (theirs := other.said.get(unit)) is None
             or any(mine[key] != theirs[key] for key in mine.keys() & theirs.keys())
         ]
         if units or self.answer == other.answer:
             return units
-        return [unit for unit, (mine, theirs) in both.items() if len(mine or theirs or ()) == 1]
+        return [unit for unit, said in both.items() if len(self.said.get(unit, said)) == 1]
 
 
 class Difference(NamedTuple):

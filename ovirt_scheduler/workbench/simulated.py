@@ -77,6 +77,10 @@ class SimulatedVm(_Entity):
         load: how many processors it keeps busy, such as 1.5, where ``factor`` is 1.
         factor: of its load, which changes in time.
         host: where it runs.
+        ends: the hour.
+        waits: what it is for the host that it waits for: placed, restarted; empty: it does not.
+        fell: with which host that has not returned.
+        migrated: the hours when a balancing migrated it.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -88,6 +92,10 @@ class SimulatedVm(_Entity):
         self.load = (percent or 0.0) / 100
         self.factor = 1.0
         self.host: Optional[SimulatedHost] = None
+        self.ends = math.inf
+        self.waits = ""
+        self.fell: Optional[SimulatedHost] = None
+        self.migrated: list[float] = []
         self.is_movable = self.values.get("placement_policy/affinity") in (None, "migratable")
         self.is_highly_available = self.values.get("high_availability/enabled") == "true"
 

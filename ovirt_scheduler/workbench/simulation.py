@@ -153,13 +153,9 @@ class Simulation:
         self._outcome = Outcome(left_out=self._cluster.left_out)
         self._coming: deque[Arrival] = deque(scenario.arrivals)
         self._events: deque[HostEvent] = deque(scenario.host_events)
-        self._going: dict[str, float] = {}  # by VM: when it ends
-        self._waiting: dict[str, str] = {}  # VMs without a host, and what they are: placed, ...
-        self._bound: dict[str, str] = {}  # VMs that a host took down, and its id
         self._moved: Sequence[str] = ()  # by the balancing before
         self._calm = Calm(settings.hold, settings.margin)
         self._still_since = 0.0  # the hour
-        self._migrated: dict[str, list[float]] = {}  # the hours, by VM
 
     def run(self) -> Outcome:
         """Play it to its end, or until Ctrl-C."""
@@ -203,14 +199,14 @@ class Simulation:
         self._change_loads()
         while self._events and self._events[0].at <= self._hour:
             self._happen(self._events.popleft())
-        for key in [key for key, until in self._going.items() if until <= self._hour]:
-            vm = self._cluster.vms[key]
-            self._cluster.remove(vm)
-            self._outcome.unplaced.pop(vm.name, None)
-            for each in (self._going, self._waiting, self._bound):
-                each.pop(key, None)
-        for key, what in tuple(self._waiting.items()):
-            self._place(self._cluster.vms[key], what)
+        for vm in self._cluster.vms.values():
+            if vm.ends <= self._hour:
+                self._cluster.remove(vm)
+                self._outcome.unplaced.pop(vm.name, None)
+                vm.ends, vm.waits, vm.fell = math.inf, "", None
+        for vm in self._cluster.vms.values():
+            if vm.waits:
+                self._place(vm, vm.waits)
         while self._coming and self._coming[0].at <= self._hour:
             arrival = self._coming.popleft()
             vm = self._cluster.add(
@@ -218,8 +214,7 @@ class Simulation:
                 arrival.load * arrival.processors,
             )  # fmt: skip
             vm.factor = self._scenario.load(vm.name, self._hour, self._seed)
-            if arrival.until < math.inf:
-                self._going[vm.id] = arrival.until
+            vm.ends = arrival.until
             self._place(vm, PLACED)
         for host in self._cluster.hosts.values():
             if host.status == "preparing_for_maintenance":
@@ -238,16 +233,16 @@ class Simulation:
             for vm in tuple(host.vms.values()):
                 self._cluster.remove(vm)
                 if vm.is_highly_available:
-                    self._waiting[vm.id] = RESTARTED
+                    vm.waits = RESTARTED
                 else:
-                    self._bound[vm.id] = host.id
+                    vm.fell = host
         else:
             host.set("status", UP)
             for vm in host.vms.values():  # that found no other host
                 self._outcome.unplaced.pop(vm.name, None)
-            for key in [key for key, former in self._bound.items() if former == host.id]:
-                del self._bound[key]
-                self._waiting[key] = RESTARTED
+            for vm in self._cluster.vms.values():
+                if vm.fell is host:
+                    vm.fell, vm.waits = None, RESTARTED
 
     def _evacuate(self, host: SimulatedHost) -> None:
         for vm in tuple(host.vms.values()):
@@ -266,9 +261,9 @@ class Simulation:
             engine = [f"{number} {reason}" for reason, number in sorted(reasons.items())]
             self._outcome.unplaced[vm.name] = "; ".join(filter(None, (why, *engine)))
             if vm.host is None:
-                self._waiting[vm.id] = what
+                vm.waits = what
             return
-        self._waiting.pop(vm.id, None)
+        vm.waits = ""
         self._outcome.unplaced.pop(vm.name, None)
         self._move(vm, self._cluster.hosts[chosen], what)
 
@@ -299,7 +294,7 @@ class Simulation:
             refusal = f"{host.name} {host.refusal(vm)}"
         else:
             self._move(vm, host, MIGRATED, step.reason)
-            self._migrated.setdefault(vm.id, []).append(self._hour)
+            vm.migrated.append(self._hour)
             return True
         self._outcome.refused[f"{vm.name}: {refusal}"] += 1
         return False
@@ -307,8 +302,8 @@ class Simulation:
     def _exhausted(self) -> Sequence[str]:
         """The VMs that were migrated within the hour as often as they may be."""
         since, most = self._hour - 1, self._settings.migrations_per_vm
-        hours = self._migrated.items()
-        return [vm for vm, some in hours if sum(each > since for each in some) >= most]
+        vms = self._cluster.vms.values()
+        return [vm.id for vm in vms if sum(each > since for each in vm.migrated) >= most]
 
     def _move(self, vm: SimulatedVm, host: SimulatedHost, what: str, reason: str = "") -> None:
         former = "" if vm.host is None else vm.host.name

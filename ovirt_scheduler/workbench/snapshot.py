@@ -53,7 +53,7 @@ _AROUND = "cluster_snapshot"
 _INVALID_TOKEN = expat.errors.codes[expat.errors.XML_ERROR_INVALID_TOKEN]
 _NO_NAME = "is not the name of a cluster: at most 40 letters, digits, - _ and ."
 _LEFT_OUT = ("initialization", "payloads")
-_TAG = re.compile(rb"""<(?:[^"'>]|"[^"]*"|'[^']*')*>""")
+_END_TAG = re.compile(rb"</(?:cluster|host|vm)\s*>")
 
 _PAGE = 100  # hosts or VMs in one query: 2 MB
 _MOST_PAGES = 1000
@@ -148,9 +148,6 @@ class Snapshot:
         return [fromstring(each) for each in members.values()]  # noqa: S314  it has no entities
 
 
-_Wrong = Callable[[str, int], SchedulerError]  # makes it of a problem and its line
-
-
 def _cut(path: Path, in_snapshot: bool = False) -> _Cutter:
     """Read a file, packed or not.
 
@@ -169,11 +166,7 @@ def _cut(path: Path, in_snapshot: bool = False) -> _Cutter:
         raise BadInput(f"{path}: cannot be unpacked: {error}") from None
     if len(data) > _MOST_BYTES:
         raise BadInput(f"{path}: is longer than {_MOST_BYTES >> 20} MiB")
-
-    def wrong(problem: str, line: int) -> BadInput:
-        return BadInput(f"{path}:{line}: {problem}")
-
-    return _Cutter(data, wrong, in_snapshot)
+    return _Cutter(data, str(path), BadInput, in_snapshot)
 
 
 def take(
@@ -213,16 +206,12 @@ def recorded(reader: Reader) -> Snapshot:
         NotRecorded: there is none.
         HistoryUnreadable: the history cannot be read.
     """
-
-    def wrong(problem: str, line: int) -> NotRecorded:
-        return NotRecorded(f"a recorded document, line {line}: {problem}")
-
     members: dict[str, dict[str, bytes]] = {"hosts": {}, "vms": {}}
     numbers = reader.recorded(Query(method="loadBalance"), 1)
     decision = reader.recording(numbers[0]) if numbers else None
     for role, _, number in decision.documents if decision else ():
         if role in (Role.HOSTS, Role.VMS):
-            found = _Cutter(reader.document(number), wrong).found
+            found = _Cutter(reader.document(number), "a recorded document", NotRecorded).found
             members[role.value].update(found.get(role.value, {}))
     if decision is None or not members["hosts"]:
         raise NotRecorded(
@@ -237,10 +226,7 @@ def _all(
     client: EngineClient, collection: str, cluster: str, tell: Callable[[str], None]
 ) -> Elements:
     """The hosts or the VMs of a cluster, some at a time; or the cluster."""
-
-    def wrong(problem: str, line: int) -> EngineUnavailable:
-        return EngineUnavailable(f"{client.url}/{collection}, line {line} of its answer: {problem}")
-
+    where = f"the answer of {client.url}/{collection}"
     found: dict[str, bytes] = {}
     wanted, follow = _QUERIES[collection]
     for page in range(1, _MOST_PAGES + 1):
@@ -248,9 +234,9 @@ def _all(
         query = urlencode({"search": search, "max": _PAGE, "follow": follow})
         reply = client.get(f"/{collection}?{query}", time.monotonic() + _PAGE_SECONDS)
         document = b"" if reply is None else reply.data
-        some = _Cutter(document, wrong).found.get(collection, {})
+        some = _Cutter(document, where, EngineUnavailable).found.get(collection, {})
         if some and some.keys() <= found.keys():
-            raise wrong(f"page {page} repeats those before it", 1)
+            raise EngineUnavailable(f"{where}: page {page} repeats those before it")
         found.update(some)
         tell(f"{len(found)} {collection}")
         if len(some) != _PAGE:  # more: it does not know of pages, and this is all
@@ -262,7 +248,8 @@ class _Cutter:
     """Cuts a document into its hosts and VMs; expat calls ``_start`` and ``_end``.
 
     Args:
-        wrong: makes what is raised of a problem and its line.
+        where: it is from, for messages.
+        error: is raised of what is wrong.
         in_snapshot: whether ``<cluster_snapshot>`` is around the collections.
 
     Attributes:
@@ -270,11 +257,14 @@ class _Cutter:
         found: the members of each collection, by id.
     """
 
-    def __init__(self, data: bytes, wrong: _Wrong, in_snapshot: bool = False) -> None:
+    def __init__(
+        self, data: bytes, where: str, error: type[SchedulerError], in_snapshot: bool = False
+    ) -> None:
         self.about: Mapping[str, str] = {}
         self.found: dict[str, dict[str, bytes]] = {}
         self._data = data
-        self._wrong = wrong
+        self._where = where
+        self._error = error
         self._level = -2 if in_snapshot else -1  # of the element around; a collection has 0
         self._collection = ""
         self._id = ""
@@ -286,12 +276,13 @@ class _Cutter:
         # What declares it may stand around a member, which is to be read alone.
         parser.StartNamespaceDeclHandler = lambda *_: self._refuse("a namespace is not allowed")
         if b"\0" in data:  # as UTF-16 has, in which places would be others
-            raise self._wrong("is not UTF-8", 1)
+            raise error(f"{where}:1: is not UTF-8")
         try:
             parser.Parse(data, True)
-        except expat.ExpatError as error:
-            more = ", or not UTF-8" if error.code == _INVALID_TOKEN else ""
-            raise self._wrong(expat.ErrorString(error.code) + more, error.lineno) from None
+        except expat.ExpatError as fault:
+            more = ", or not UTF-8" if fault.code == _INVALID_TOKEN else ""
+            problem = expat.ErrorString(fault.code) + more
+            raise error(f"{where}:{fault.lineno}: {problem}") from None
         finally:  # else they keep each other
             parser.StartElementHandler = parser.EndElementHandler = None
             parser.StartDoctypeDeclHandler = parser.StartNamespaceDeclHandler = None
@@ -323,17 +314,16 @@ class _Cutter:
 
     def _end(self, _: str) -> None:
         if self._level == 1:
-            # Of <a/> expat is behind it, of <a></a> before its end tag.
+            # Of <host/> expat is behind it, of <host></host> before its end tag.
             end = self._parser.CurrentByteIndex
-            opening = _TAG.match(self._data, self._begun)
-            if not (opening and opening.end() == end and opening[0].endswith(b"/>")):
-                end = self._data.index(b">", end) + 1
+            tag = _END_TAG.match(self._data, end)
+            end = tag.end() if tag else end
             member = _without_secrets(self._data[self._begun : end])
             self.found[self._collection][self._id] = member
         self._level -= 1
 
     def _refuse(self, problem: str) -> NoReturn:
-        raise self._wrong(problem, self._parser.CurrentLineNumber)
+        raise self._error(f"{self._where}:{self._parser.CurrentLineNumber}: {problem}")
 
 
 def _without_secrets(member: bytes) -> bytes:

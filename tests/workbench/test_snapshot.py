@@ -136,7 +136,9 @@ def test_an_engine_that_does_not_tell_of_the_cluster_is_told(tmp_path):
         with pytest.raises(SchedulerError, match="knows no host in the cluster Nowhere"):
             snapshot.take(engine.settings(), "Nowhere")
         engine.broken = Reply(200, "application/xml", "<hosts>\n<cluster/></hosts>")
-        with pytest.raises(EngineUnavailable, match="line 2 of its answer: <cluster> where a"):
+        with pytest.raises(
+            EngineUnavailable, match=r"the answer of .*/clusters:2: <cluster> where a"
+        ):
             snapshot.take(engine.settings(), "Default")
         with pytest.raises(BadUsage, match=r"^'De\*' is not the name of a cluster"):
             snapshot.take(engine.settings(), "De*")

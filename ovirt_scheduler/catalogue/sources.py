@@ -14,7 +14,7 @@ import threading
 import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Optional, Union
+from typing import Optional
 
 from ovirt_scheduler.catalogue.files import PluginFile
 from ovirt_scheduler.errors import PluginError
@@ -32,14 +32,12 @@ _COMPUTING = frozenset(
     ("__import__", "import_module", "importlib", "exec", "eval", "runpy", "pkgutil")
 )
 
-_Read = Union[Source, PluginError, FileNotFoundError]
-
 
 class Sources:
     """The texts of the files that one scan has found. Safe to use from many threads."""
 
     def __init__(self, files: Sequence[PluginFile]) -> None:
-        self._had: dict[PluginFile, _Read] = {}
+        self._texts: dict[PluginFile, Source] = {}
         self._reading = threading.Lock()
         self._words: dict[PluginFile, Optional[frozenset[str]]] = {}
         self._named: dict[object, dict[str, list[PluginFile]]] = {}  # by folder and first name
@@ -56,16 +54,9 @@ class Sources:
             PluginError: it cannot be read or trusted.
         """
         with self._reading:  # several threads may want a helper that all of them import
-            had = self._had.get(file)
-            if had is None:
-                try:
-                    had = Source(file.name, str(file.path), _read(file.path))
-                except (PluginError, FileNotFoundError) as error:
-                    had = error
-                self._had[file] = had
-        if isinstance(had, Source):
-            return had
-        raise had.with_traceback(None)
+            if file not in self._texts:
+                self._texts[file] = Source(file.name, str(file.path), _read(file.path))
+            return self._texts[file]
 
     def importable(self, file: PluginFile) -> tuple[list[Source], list[tuple[str, str]]]:
         """The files of its folder that a file may import, directly or through others.

@@ -36,8 +36,8 @@ class ValueType(NamedTuple):
     read: Callable[[str], Any]
 
 
-def _number(make: Callable[[str], Any], pattern: str) -> Callable[[str], Any]:
-    """A reader of numbers; ``make`` gets what is in the pattern's brackets."""
+def _matched(make: Callable[[str], Any], pattern: str) -> Callable[[str], Any]:
+    """A reader of what a pattern matches; ``make`` gets what is in the pattern's brackets."""
     return lambda text: make(_match(pattern, text)[1])
 
 
@@ -64,10 +64,6 @@ def _truth(text: str) -> bool:
     if text.lower() not in _TRUTH:
         raise ValueError(text)
     return _TRUTH[text.lower()]
-
-
-def _text(text: str) -> str:
-    return _match(r"(?s).+", text)[0]
 
 
 def _path(text: str) -> Path:
@@ -120,10 +116,6 @@ def _choices(text: str) -> tuple[str, ...]:
     return tuple(choice.strip() for choice in text.split(","))
 
 
-def _version(text: str) -> str:
-    return _match(r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}", text)[0]
-
-
 def _address(text: str) -> str:
     try:
         ipaddress.ip_address(text)
@@ -151,23 +143,23 @@ def _match(pattern: str, text: str) -> re.Match[str]:
 
 
 TYPES: dict[str, ValueType] = {
-    "whole": ValueType("a whole number", _number(int, "([0-9]{1,15})")),
+    "whole": ValueType("a whole number", _matched(int, "([0-9]{1,15})")),
     "seconds": ValueType(
-        "seconds, such as 30 or 0.5", _number(float, r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?s?")
+        "seconds, such as 30 or 0.5", _matched(float, r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?s?")
     ),
-    "whole_seconds": ValueType("whole seconds", _number(int, "([0-9]{1,9}) ?s?")),
+    "whole_seconds": ValueType("whole seconds", _matched(int, "([0-9]{1,9}) ?s?")),
     "size": ValueType("bytes, such as 65536 or 64 KiB, MiB, GiB", _size),
     "truth": ValueType("true or false", _truth),
     "choice": ValueType("one of", str),
-    "text": ValueType("text", _text),
-    "user": ValueType("the name of a user", _text),
+    "text": ValueType("text", _matched(str, r"(.+)")),
+    "user": ValueType("the name of a user", _matched(str, r"(.+)")),
     "path": ValueType("a path that begins with /", _path),
     "folders": ValueType("paths that begin with / or $PYTHONPATH, with : between", _folders),
     "subjects": ValueType("names with ; between", _subjects),
-    "minutes": ValueType("minutes, such as 5 or 0.5", _number(_seconds, _MINUTES)),
-    "hours": ValueType("hours, such as 8 or 0.5", _number(float, _MINUTES)),
+    "minutes": ValueType("minutes, such as 5 or 0.5", _matched(_seconds, _MINUTES)),
+    "hours": ValueType("hours, such as 8 or 0.5", _matched(float, _MINUTES)),
     "percent": ValueType(
-        "percent, such as 5 or 0.5", _number(float, r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%?")
+        "percent, such as 5 or 0.5", _matched(float, r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%?")
     ),
     "assignments": ValueType("key=value, with ; between", _assignments),
     "names": ValueType("names, each once, with ; between", _units("(.+)()")),
@@ -176,7 +168,9 @@ TYPES: dict[str, ValueType] = {
         _units(r"([^=]+?)(?:\s*=\s*(-?[0-9]{1,10}))?"),
     ),
     "choices": ValueType("one or more, with commas between, of", _choices),
-    "version": ValueType("a version, such as 4.5", _version),
+    "version": ValueType(
+        "a version, such as 4.5", _matched(str, r"([0-9]{1,4}(?:\.[0-9]{1,4}){0,3})")
+    ),
     "address": ValueType(
         "a host name or an IP address (0.0.0.0 or :: for every interface)", _address
     ),

@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional, Union
 
@@ -100,13 +99,6 @@ class Loader:
         self._settings = settings
         self._analyse = analyse
         self._shipped = shipped
-        self._limits = Limits(
-            timeout=settings.plugin_timeout,
-            memory=settings.memory_limit,
-            cpu=settings.cpu_limit,
-            open_files=settings.files_limit,
-            calls_per_process=settings.calls_per_process,
-        )
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -255,19 +247,13 @@ class Loader:
         )
 
     def _unit(
-        self,
-        found: FoundUnit,
-        code: PluginCode,
-        conf: PluginConf,
-        checksum: str,
+        self, found: FoundUnit, code: PluginCode, conf: PluginConf, checksum: str
     ) -> PolicyUnit:
-        problem = ""
-        if not found.name or not found.name.isprintable():
-            problem = f"{found.name!r:.100} cannot be the name of a unit; rename it"
-        elif len(found.name) > LONGEST_NAME:
-            problem = f"a name of {len(found.name)} characters; the engine takes {LONGEST_NAME}"
-        if problem:
+        if not found.name.isprintable() or not 0 < len(found.name) <= LONGEST_NAME:
+            expected = f"expected at most {LONGEST_NAME} printable characters; rename it"
+            problem = f"{found.name!r:.160} cannot be the name of a unit: {expected}"
             raise PluginError(problem, code.modules[0].path, found.line)
+        on_failure = conf.on_failure or self._settings.on_failure
         return PolicyUnit(
             name=found.name,
             kind=found.kind,
@@ -276,9 +262,7 @@ class Loader:
             checksum=checksum,
             limits=self._limits_of(conf),
             properties=self._properties(found, code, conf),
-            on_failure=OnFailure.IGNORE
-            if conf.shadow
-            else conf.on_failure or self._settings.on_failure,
+            on_failure=OnFailure.IGNORE if conf.shadow else on_failure,
             class_name=found.class_name,
             shadow=conf.shadow,
         )
@@ -300,11 +284,13 @@ class Loader:
         return why and f"the {driver.words} {driver.name} is left out: {why}"
 
     def _limits_of(self, conf: PluginConf) -> Limits:
-        return replace(
-            self._limits,
-            timeout=self._limits.timeout if conf.timeout is None else conf.timeout,
-            memory=self._limits.memory if conf.memory_limit is None else conf.memory_limit,
-            calls_per_process=conf.calls_per_process or self._limits.calls_per_process,
+        settings = self._settings
+        return Limits(
+            timeout=conf.timeout or settings.plugin_timeout,
+            memory=conf.memory_limit or settings.memory_limit,
+            cpu=settings.cpu_limit,
+            open_files=settings.files_limit,
+            calls_per_process=conf.calls_per_process or settings.calls_per_process,
         )
 
     def _properties(

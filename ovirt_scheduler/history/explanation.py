@@ -218,9 +218,7 @@ def _circumstances(decision: Record) -> str:
     properties = ", ".join(
         f"{name}={value}" for name, value in decision.get("properties", {}).items()
     )
-    text = f"decision {decision.get('id', 'without an id')}"
-    if "milliseconds" in decision:
-        text += f", {decision['milliseconds']:.1f} ms"
+    text = f"decision {decision['id']}, {decision['milliseconds']:.1f} ms"
     if decision.get("caller"):
         text += f", asked by {decision['caller']}"
     return f"{text}; properties {properties}" if properties else text
@@ -380,14 +378,8 @@ def _decisive(decision: Record) -> Iterator[Line]:
     others = ranking.without_each(decision)
     if best is None or len(others) < 2:
         return  # one alone decides all that is decided
-    found = ranking.decisive(decision)
-    for unit, other in found.items():
+    for unit, other in ranking.decisive(decision).items():
         yield Line(f"{unit} was decisive: without it {names[other]} would be best")
-    if not found:
-        yield Line(
-            "no cost function was decisive: without any one of them "
-            f"{names[best]} would be best, too"
-        )
 
 
 def _migrations(decision: Record, answer: Record) -> str:
@@ -406,9 +398,10 @@ def _migrations(decision: Record, answer: Record) -> str:
 
 def _listed(names: list[str], word: str) -> str:
     """``lynx, puma or serval``; of many the first ones, and how many more."""
-    shown = [*names[:_MOST_NAMED]]
+    shown = names[:_MOST_NAMED]
     if len(names) > len(shown):
         shown.append(f"{len(names) - len(shown)} more")
-    if len(shown) < 2 or word == "then":
-        return ", then ".join(shown) if word == "then" else "".join(shown)
-    return f"{', '.join(shown[:-1])} {word} {shown[-1]}"
+    if word == "then":
+        return ", then ".join(shown)
+    *first, last = shown
+    return f"{', '.join(first)} {word} {last}" if first else last

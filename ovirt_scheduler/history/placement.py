@@ -53,7 +53,7 @@ def lines(decisions: Sequence[Record], host: Optional[str] = None) -> Iterator[L
             about.append(decision)
         before = decision
     for last in about[-1:]:
-        if last is before and (host is None or host in _answered(last)):
+        if last is before and (host is None or host in (last.get("answer") or ())):
             yield from map(Line, _afterwards(last))
 
 
@@ -106,9 +106,3 @@ def _afterwards(last: Record) -> Iterator[str]:
         yield _NOT_TOLD
     elif method == BALANCE and answer:
         yield "Whether it migrates the VM, the engine decides."
-
-
-def _answered(decision: Record) -> Sequence[str]:
-    """The hosts that whoever asked was given."""
-    answer = decision.get("answer")
-    return answer if isinstance(answer, list) else ()

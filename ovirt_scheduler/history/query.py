@@ -51,11 +51,15 @@ def read(members: Mapping[str, object]) -> Query:
     Raises:
         BadParameters: which member, and what was expected.
     """
-    unknown = next((name for name in members if name not in _MEMBERS), None)
-    if unknown is not None:
-        there = ", ".join(_MEMBERS)
-        raise BadParameters(f"query: there is no {unknown!r:.60}; there are {there}")
-    values = {name: _MEMBERS[name](name, value) for name, value in members.items()}
+    values: dict[str, Any] = dict(members)
+    for name, value in members.items():
+        if name not in _MEMBERS:
+            raise BadParameters(f"query: there is no {name!r:.60}; there are {', '.join(_MEMBERS)}")
+        fits, expected = _MEMBERS[name]
+        if not fits(value):
+            raise BadParameters(f"query: {name}: expected {expected}, not {value!r:.60}")
+        if fits is _is_time:
+            values[name] = moment(values[name])
     if "outcome" in values:
         values["outcomes"] = (values.pop("outcome"),)
     return Query(**values)
@@ -72,48 +76,26 @@ def moment(text: str) -> float:
     return datetime.datetime.fromisoformat(text).timestamp()
 
 
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, str) or not value or len(value) > _LONGEST:
-        raise BadParameters(
-            f"query: {name}: expected a text that is not empty, of at most {_LONGEST} characters"
-        )
-    return value
-
-
-def _time(name: str, value: object) -> float:
+def _is_time(value: object) -> bool:
     with contextlib.suppress(ValueError, OverflowError):
-        if isinstance(value, str):
-            return moment(value)
-    raise BadParameters(
-        f"query: {name}: {value!r:.60} is no time; write it like 2026-01-31T12:00:00Z"
-    )
+        return isinstance(value, str) and moment(value) is not None
+    return False
 
 
-def _outcome(name: str, value: object) -> str:
-    if value not in OUTCOMES:
-        raise BadParameters(
-            f"query: {name}: {value!r:.60} is none; there are {', '.join(OUTCOMES)}"
-        )
-    return str(value)
+_TEXT = (
+    lambda value: isinstance(value, str) and 0 < len(value) <= _LONGEST,
+    f"a text that is not empty, of at most {_LONGEST} characters",
+)
+_TIME = (_is_time, "a time like 2026-01-31T12:00:00Z")
 
-
-def _limit(name: str, value: object) -> int:
-    if type(value) is not int or not 1 <= value <= MOST_ROWS:
-        raise BadParameters(f"query: {name}: expected an int from 1 to {MOST_ROWS}")
-    return value
-
-
-def _flag(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise BadParameters(f"query: {name}: expected a boolean")
-    return value
-
-
-# What each member has to be.
-_MEMBERS: dict[str, Callable[[str, object], Any]] = {
-    **dict.fromkeys(("vm", "host", "unit", "cluster", "method"), _text),
-    "outcome": _outcome,
-    **dict.fromkeys(("since", "until"), _time),
-    "limit": _limit,
-    "brief": _flag,
+# What each member has to be, and how that is said.
+_MEMBERS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(("vm", "host", "unit", "cluster", "method"), _TEXT),
+    "outcome": (lambda value: value in OUTCOMES, f"one of {', '.join(OUTCOMES)}"),
+    **dict.fromkeys(("since", "until"), _TIME),
+    "limit": (
+        lambda value: type(value) is int and 1 <= value <= MOST_ROWS,
+        f"an int from 1 to {MOST_ROWS}",
+    ),
+    "brief": (lambda value: isinstance(value, bool), "a boolean"),
 }

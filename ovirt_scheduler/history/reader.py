@@ -62,10 +62,7 @@ class Reader:
         Raises:
             HistoryUnreadable: the file cannot be read.
         """
-        try:
-            number = schema.number_of(decision)
-        except ValueError:
-            return None
+        number = schema.number_of(decision)
         with self._open() as db:
             return next(iter(_records(db, "decisions.id = ?", (number,))), None)
 

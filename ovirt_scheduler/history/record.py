@@ -37,14 +37,11 @@ METHODS = {
 
 
 class _Asked(NamedTuple):
-    """A unit that a request named: what it is, and how its call ended, as far as there was one."""
+    """A unit that a request named: its record, and how its call ended, as far as there was one."""
 
-    wanted: WantedUnit
-    kind: str  # in words
+    unit: Record
     call: Optional[UnitCall]
     result: Optional[CallResult]
-    problem: str = ""  # why it was not called
-    mode: str = "live"
 
 
 def light(decision: AnyDecision) -> AnyDecision:
@@ -129,9 +126,9 @@ def _put_units(record: Record, decision: Decision) -> None:
     kind, answer, called = request.kind, decision.answer, execution.results
     asked = _asked(kind, request.wanted, decision.calls, called, decision.unit_errors)
     hosts = execution.hosts or _ids(request.hosts)
-    _put_said(record, decision, hosts, asked, len(asked))
-    if kind is Kind.FILTER and not called and not answer:
-        _put_missed(record["hosts"], asked)
+    # Where no filter ran, one that is not there accepts no host (contract 4.2).
+    missed = kind is Kind.FILTER and not called and not answer
+    _put_said(record, decision, hosts, asked, len(asked), missed)
     if kind is Kind.BALANCE:
         chosen = answer.hosts if isinstance(answer, Migration) else ()
         _put_reasons(record["hosts"], called, chosen)
@@ -157,9 +154,8 @@ def _put_driver(record: Record, decision: DriverDecision) -> None:
     )  # fmt: skip
     functions = len(decision.cost_functions)
     _put_said(record, decision, execution.hosts, [*filters, *costs], functions)
-    own: Record = {"name": driver.name, "kind": driver.words, "checksum": driver.checksum}
-    _put_result(own, execution.result)
-    record["units"].append(own)
+    own = {"name": driver.name, "kind": driver.words, "checksum": driver.checksum}
+    record["units"].append({**own, **_ended(execution.result)})
     chosen: Sequence[str] = answer if isinstance(answer, tuple) else ()
     if isinstance(answer, Mapping):
         chosen = [host for hosts_of_vm in answer.values() for host in hosts_of_vm]
@@ -179,20 +175,22 @@ def _put_said(
     hosts: Sequence[str],
     asked: Sequence[_Asked],
     functions: int,
+    missed: bool = False,
 ) -> None:
     """Add the policy units, the hosts, and what the units said of these.
 
     Args:
         hosts: their ids.
         functions: cost functions of the call, but for those in shadow.
+        missed: a filter that is not there accepts no host.
     """
     names = decision.execution.names
     shadows = _asked_in_shadow(decision.shadows)
-    record["units"] = [_unit(each) for each in (*asked, *shadows)]
+    record["units"] = [each.unit for each in (*asked, *shadows)]
     record["hosts"] = told = [entity(host, names.get(host, "")) for host in hosts]
     left: Sequence[Record] = told
     for each in _of_kind(asked, Kind.FILTER):
-        left = _put_verdicts(each, told, left)
+        left = _put_verdicts(each, told, left, missed and each.call is None)
     _put_costs(told, _of_kind(asked, Kind.COST_FUNCTION), functions)
     for each in _of_kind(shadows, Kind.FILTER):
         _put_verdicts(each, told, told)
@@ -201,7 +199,7 @@ def _put_said(
 
 
 def _of_kind(asked: Sequence[_Asked], kind: Kind) -> list[_Asked]:
-    return [each for each in asked if each.kind == kind.words]
+    return [each for each in asked if each.unit["kind"] == kind.words]
 
 
 def _ids(hosts: Hosts) -> tuple[str, ...]:
@@ -209,13 +207,16 @@ def _ids(hosts: Hosts) -> tuple[str, ...]:
 
 
 def _asked_in_shadow(shadows: Sequence[ShadowCall]) -> list[_Asked]:
-    return [
-        _Asked(
-            WantedUnit(call.unit.name, call.factor), call.unit.kind.words, call, result, problem,
-            "shadow",
-        )
-        for call, result, problem in shadows
-    ]  # fmt: skip
+    asked = []
+    for call, result, problem in shadows:
+        wanted, kind = WantedUnit(call.unit.name, call.factor), call.unit.kind
+        asked.append(_asked_one(kind, wanted, call, result, problem, "shadow"))
+        migration = result.value if result is not None and result.ok else None
+        if isinstance(migration, Migration):
+            hosts = ", ".join(migration.hosts) or "any host"
+            notes = asked[-1].unit.setdefault("notes", [])
+            notes.append(f"would migrate {migration.vm} to {hosts}")
+    return asked
 
 
 def _asked(
@@ -231,15 +232,32 @@ def _asked(
     for each in wanted:
         named.setdefault(each.name, each)  # of a name that is there twice, the first counts
     return [
-        _Asked(
+        _asked_one(
+            kind,
             each,
-            kind.words,
             called.get(name),
             ended.get(name),
             "" if name in called else "; ".join(problems.get(name, ())),
         )
         for name, each in named.items()
     ]
+
+
+def _asked_one(
+    kind: Kind, wanted: WantedUnit, call: Optional[UnitCall], result: Optional[CallResult],
+    problem: str, mode: str = "live",
+) -> _Asked:  # fmt: skip
+    """A unit, with its record.
+
+    Args:
+        problem: why it was not called.
+    """
+    unit: Record = {"name": wanted.name, "kind": kind.words}
+    if kind is Kind.COST_FUNCTION:
+        unit["factor"] = wanted.factor
+    if call is not None:
+        unit["checksum"] = call.unit.checksum
+    return _Asked({**unit, **_ended(result, problem, mode)}, call, result)
 
 
 def _put_vm(record: Record, vm: Optional[str], names: Mapping[str, str]) -> None:
@@ -257,44 +275,23 @@ def entity(identity: str, name: str) -> Record:
     return found
 
 
-def _unit(asked: _Asked) -> Record:
-    unit: Record = {"name": asked.wanted.name, "kind": asked.kind}
-    if asked.kind == Kind.COST_FUNCTION.words:
-        unit["factor"] = asked.wanted.factor
-    if asked.call is not None:
-        unit["checksum"] = asked.call.unit.checksum
-    _put_result(unit, asked.result, asked.problem)
-    unit["mode"] = asked.mode
-    if asked.mode == "shadow" and asked.result is not None and asked.result.ok:
-        migration = asked.result.value  # where it is a balance
-        if isinstance(migration, Migration):
-            hosts = ", ".join(migration.hosts) or "any host"
-            unit.setdefault("notes", []).append(f"would migrate {migration.vm} to {hosts}")
-    return unit
-
-
-def _put_result(unit: Record, result: Optional[CallResult], problem: str = "") -> None:
-    unit["outcome"] = NOT_ASKED if result is None else result.outcome.value
-    if result is not None:
-        unit["milliseconds"] = round(result.seconds * 1000, 2)
+def _ended(result: Optional[CallResult], problem: str = "", mode: str = "live") -> Record:
+    """How a unit's call ended."""
+    if result is None:
+        message, ended = problem, dict[str, Any](outcome=NOT_ASKED)
+    else:
+        message = result.message
+        ended = {"outcome": result.outcome.value, "milliseconds": round(result.seconds * 1000, 2)}
         if result.notes:
-            unit["notes"] = list(result.notes)
-    message = problem if result is None else result.message
+            ended["notes"] = list(result.notes)
     if message:
-        unit["message"] = message
-    unit["mode"] = "live"
+        ended["message"] = message
+    return {**ended, "mode": mode}
 
 
-def _put_missed(hosts: Sequence[Record], filters: Sequence[_Asked]) -> None:
-    """No filter ran: one that is not there accepts no host (contract 4.2)."""
-    missed = {asked.wanted.name for asked in filters if asked.call is None}
-    for host in hosts:
-        for verdict in host.get("verdicts", ()):
-            if verdict["unit"] in missed:
-                verdict["verdict"] = REMOVED
-
-
-def _put_verdicts(asked: _Asked, hosts: Sequence[Record], left: Sequence[Record]) -> list[Record]:
+def _put_verdicts(
+    asked: _Asked, hosts: Sequence[Record], left: Sequence[Record], missed: bool = False
+) -> list[Record]:
     """Add what one filter said of each host; those that are left after it."""
     result = asked.result
     about = {host["id"] for host in left} if result is not None else set()
@@ -305,13 +302,13 @@ def _put_verdicts(asked: _Asked, hosts: Sequence[Record], left: Sequence[Record]
     # Hosts of which a filter says the same share the entry: of 20 filters and 10,000 hosts, entries
     # of their own would take 44 MB.
     entries = {
-        verdict: {"unit": asked.wanted.name, "verdict": verdict}
+        verdict: {"unit": asked.unit["name"], "verdict": verdict}
         for verdict in (PASSED, REMOVED, FAILED, NEVER_ASKED)
     }
     for host in hosts:
         key, reason = host["id"], ""
         if key not in about:
-            verdict = NEVER_ASKED
+            verdict = REMOVED if missed else NEVER_ASKED
         elif failed:
             verdict = REMOVED if rejects else FAILED
         else:
@@ -332,7 +329,7 @@ def _put_costs(hosts: Sequence[Record], costs: Sequence[_Asked], functions: int)
         result = asked.result
         if result is None or not result.ok:
             continue
-        name, factor = asked.wanted.name, asked.wanted.factor
+        name, factor = asked.unit["name"], asked.unit["factor"]
         held, _ = aggregate.held(result.value, factor, functions)
         for host, cost in result.value.items():
             counted = held[host]

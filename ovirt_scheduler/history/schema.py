@@ -95,7 +95,7 @@ _FOLLOWS = "follows"  # in place of an answer that totals or verdicts tell
 class Row(NamedTuple):
     """A record, in the parts that the tables have."""
 
-    id: int
+    id: Optional[int]
     time: int  # milliseconds since 1970
     method: str
     vm: Optional[Named]
@@ -111,14 +111,10 @@ class Row(NamedTuple):
     body: bytes
 
 
-def number_of(decision: str) -> int:
-    """The 64 bits of an id, as SQLite has them.
-
-    Raises:
-        ValueError: it is no id.
-    """
+def number_of(decision: str) -> Optional[int]:
+    """The 64 bits of an id, as SQLite has them; None where it is no id."""
     if not _ID.fullmatch(decision):
-        raise ValueError(decision)
+        return None
     value = int(decision, 16)
     return value - (1 << 64) if value >> 63 else value
 

@@ -190,6 +190,7 @@ class History:
             self._fail(error, len(waiting))
         except Exception:  # noqa: BLE001  nobody else would tell
             self._drop(len(waiting))
+            self._close()
             _log.exception("the history: records could not be written, this is a bug")
         finally:
             self._under_way = 0

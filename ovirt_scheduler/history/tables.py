@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ovirt_scheduler.history import recording, schema
@@ -86,13 +85,14 @@ class Tables:
         self._db.close()
 
     def write(self, decisions: Sequence[Made], events: Sequence[Record] = ()) -> None:
-        """Write all of these or none."""
+        """Write all of these or none; after an error the tables are to be closed."""
         recorded = [inputs for _, inputs in decisions if inputs is not None]
         documents = (each.document for inputs in recorded for each in inputs.documents)
         keys = {document: self._key(document) for document in dict.fromkeys(documents)}
         unknown = {key: document for document, key in keys.items() if key not in self._known}
         pieces = recording.cut(unknown, self._split)
-        with self._transaction():
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
             for event in events:
                 self._write_event(event)
             for row, inputs in decisions:
@@ -109,18 +109,6 @@ class Tables:
     def _forget(self) -> None:
         self._known.clear()
         self._bases.clear()
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._db.execute("COMMIT")
-        except BaseException:
-            self._forget()  # rows of these numbers are taken back
-            with contextlib.suppress(sqlite3.Error):
-                self._db.execute("ROLLBACK")
-            raise
 
     def _write_decision(self, row: Row) -> int:
         vm = None if row.vm is None else self._name(row.vm)
@@ -230,7 +218,8 @@ class Tables:
     def forget_before(self, moment: float) -> None:
         """Delete what was recorded before; ``moment`` is in seconds since 1970."""
         before = (round(moment * 1000),)
-        with self._transaction():
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
             gone = self._db.execute("DELETE FROM decisions WHERE time < ?", before).rowcount
             self._db.execute("DELETE FROM events WHERE time < ?", before)
             if gone:
@@ -245,7 +234,8 @@ class Tables:
             if first is None or first == last:
                 return
             until = first + max(1, int((last - first) * _OLDEST))
-            with self._transaction():
+            with self._db:
+                self._db.execute("BEGIN IMMEDIATE")
                 self._db.execute("DELETE FROM decisions WHERE number < ?", (until,))
                 self._sweep()
             self._db.execute("PRAGMA incremental_vacuum").fetchall()

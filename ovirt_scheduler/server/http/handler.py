@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 _LINGER = 2.0  # seconds in which a client may read our last answer
 _SHOWN = 200  # characters of a text that may be the caller's own
-_BUFFER = 65536  # bytes in each direction of a connection
+_BUFFER = 65536  # bytes of a connection that are read at once
 _COMPRESSED = 16384  # bytes from which an answer is worth compressing
 
 _PATHS: Mapping[str, Optional[AnswerForm]] = {  # None: what the settings say (contract 1.3)
@@ -89,7 +89,6 @@ class ConnectionHandler:
         patience = server.settings.connection_timeout
         self._stream = Stream(connection, time.monotonic() + patience, patience)
         self._input = io.BufferedReader(self._stream, _BUFFER)
-        self._output = io.BufferedWriter(self._stream, _BUFFER)
         self._context: Optional[SSL.Context] = None
         self._start_request()
 
@@ -105,7 +104,6 @@ class ConnectionHandler:
             linger = 0.0
         finally:
             self._stream.say_goodbye(linger)
-            self._stream.close()  # before the writer, which would flush what nobody takes
             logger.debug("%(peer)s: closed", {"peer": self._peer})
 
     def _request_begins(self) -> bool:
@@ -196,10 +194,8 @@ class ConnectionHandler:
             head.append("Connection: close")
         elif self._first.version == "HTTP/1.0":
             head.append("Connection: keep-alive")
-        self._output.write("\r\n".join((*head, "", "")).encode("ascii"))
-        if self._first.method != "HEAD":
-            self._output.write(body)
-        self._output.flush()
+        sent = "\r\n".join((*head, "", "")).encode("ascii")
+        self._stream.send_all(sent if self._first.method == "HEAD" else sent + body)
 
     def _start_request(self) -> None:
         self._request_id = new_id()
@@ -258,8 +254,7 @@ class ConnectionHandler:
         limit = self._server.settings.max_request_size
         self._body = BodyReader(self._headers, self._input, limit, self._server.room)
         if "100-continue" in listed(self._headers, "expect") and first.version != "HTTP/1.0":
-            self._output.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            self._output.flush()
+            self._stream.send_all(b"HTTP/1.1 100 Continue\r\n\r\n")
         return self._body.read()
 
     def _answer_form(self) -> AnswerForm:

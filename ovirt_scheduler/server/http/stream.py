@@ -13,6 +13,7 @@ import math
 import select
 import socket
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Optional, TypeVar
 
@@ -23,7 +24,7 @@ from ovirt_scheduler.security import certificates, clients
 from ovirt_scheduler.security.clients import Clients
 
 if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer, WriteableBuffer
+    from _typeshed import WriteableBuffer
 
 _T = TypeVar("_T")
 
@@ -142,10 +143,6 @@ class Stream(io.RawIOBase):
         """Yes; for ``io``."""
         return True
 
-    def writable(self) -> bool:
-        """Yes; for ``io``."""
-        return True
-
     def readinto(self, buffer: WriteableBuffer) -> int:
         """Read what there is, at least a byte; 0 at the end.
 
@@ -162,17 +159,18 @@ class Stream(io.RawIOBase):
         except SSL.ZeroReturnError:
             return 0
 
-    def write(self, data: ReadableBuffer) -> int:
-        """Write some of ``data`` and tell how many bytes of it.
+    def send_all(self, data: bytes) -> None:
+        """Write all of ``data``, past every buffer of ours.
 
         Raises:
             TimeoutError: the peer took nothing for ``stall_timeout``, or the deadline is over.
             ConnectionError: the connection broke.
         """
-        piece = memoryview(data)[:_PIECE]
-        sink = self._tls or self._socket
-        limit = min(self.deadline, time.monotonic() + self.stall_timeout)
-        return self._attempt(lambda: sink.send(piece), select.POLLOUT, limit)
+        send = (self._tls or self._socket).send
+        rest = memoryview(data)
+        while rest:
+            limit = min(self.deadline, time.monotonic() + self.stall_timeout)
+            rest = rest[self._attempt(partial(send, rest[:_PIECE]), select.POLLOUT, limit) :]
 
     def say_goodbye(self, patience: float) -> None:
         """End our direction; then discard what the peer still sends, ``patience`` seconds at most.

@@ -92,9 +92,7 @@ def test_bytes_go_both_ways(pair: Pair) -> None:
             file.write(file.read(len(data)))
 
     done = in_thread(echo)
-    writer = io.BufferedWriter(pair.stream)
-    writer.write(data)
-    writer.flush()
+    pair.stream.send_all(data)
     reader = io.BufferedReader(pair.stream)
     assert reader.read(len(data)) == data
     assert done() is None
@@ -136,7 +134,7 @@ def test_writing_to_one_who_does_not_read_stops(pair: Pair, limit: str) -> None:
         pair.stream.deadline = time.monotonic() + SHORT
     with pytest.raises(TimeoutError):
         while True:
-            pair.stream.write(b"x" * 65536)
+            pair.stream.send_all(b"x" * 65536)
 
 
 def test_the_end_of_the_peers_bytes_is_an_end(pair: Pair) -> None:
@@ -166,7 +164,7 @@ def test_a_torn_tls_connection_is_an_error(
 
 def test_our_goodbye_is_seen(pair: Pair) -> None:
     """The peer reads the last bytes and then a clean end, and what it sends is discarded."""
-    pair.stream.write(b"last")
+    pair.stream.send_all(b"last")
     client = pair.client
 
     def read_all() -> tuple[bytes, bytes]:

@@ -84,7 +84,7 @@ def ensure(folder: Path, address: str = "localhost") -> CertificateFiles:
     """
     files = files_in(folder)
     try:
-        if not _has_entries(folder):
+        if not any(file.exists() for file in files):
             _make(folder, address)
         missing = [file for file in files if not file.exists()]
     except OSError as error:
@@ -174,13 +174,6 @@ def pem(certificate: Path) -> str:
     return b"".join(each.public_bytes(encoding) for each in _read_chain(certificate)).decode()
 
 
-def _has_entries(folder: Path) -> bool:
-    try:
-        return any(folder.iterdir())
-    except FileNotFoundError:
-        return False
-
-
 def _make(folder: Path, address: str) -> None:
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))  # mode 0700
@@ -196,7 +189,7 @@ def _make(folder: Path, address: str) -> None:
         try:
             draft.rename(folder)  # onto nothing or an empty folder only
         except OSError:
-            if not _has_entries(folder):
+            if not files_in(folder).key.exists():  # made by another process meanwhile
                 raise
         sync_folder(folder.parent)
     finally:
@@ -223,10 +216,7 @@ def _self_signed(private_key: ec.EllipticCurvePrivateKey, address: str) -> x509.
         .not_valid_before(now - _CLOCK_SKEW)
         .not_valid_after(now + _VALID_FOR)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(
-            x509.SubjectAlternativeName(alternative_names),
-            critical=False,
-        )
+        .add_extension(x509.SubjectAlternativeName(alternative_names), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(
             x509.SubjectKeyIdentifier.from_public_key(private_key.public_key()), critical=False
@@ -262,14 +252,11 @@ def _read_chain(path: Path) -> list[x509.Certificate]:
     if not blocks:
         but = " but a private key: name the certificate's file (or are the two swapped?)"
         raise ConfigError(f"holds no PEM certificate{but if _KEY.search(data) else ''}", str(path))
-    chain = []
-    for number, block in enumerate(blocks, 1):
-        try:
-            chain.append(x509.load_pem_x509_certificate(block))
-        except ValueError:
-            problem = f"certificate {number} in it cannot be read; is it damaged?"
-            raise ConfigError(problem, str(path)) from None
-    return chain
+    try:
+        return [x509.load_pem_x509_certificate(block) for block in blocks]
+    except ValueError:
+        problem = "holds a certificate that cannot be read; is it damaged?"
+        raise ConfigError(problem, str(path)) from None
 
 
 def _read_public_half(path: Path) -> bytes:

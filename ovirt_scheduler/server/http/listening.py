@@ -36,13 +36,13 @@ def places(address: str, port: int) -> list[Place]:
         AddressUnavailable: nobody tells now what the name means.
         ConfigError: there is no such name.
     """
-    found = []
     try:
         found = _resolved(address, port)
     except (OSError, UnicodeError) as error:
         if address == "localhost":
             return [place for name in _LOOPBACK for place in _resolved(name, port)]
-        kind = AddressUnavailable if _is_later(error) else ConfigError
+        later = isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN
+        kind = AddressUnavailable if later else ConfigError
         raise kind(f"listening_address {address!r} is not known here: {error}") from None
     return sorted(found, key=lambda place: place.target[0] != _LOOPBACK[0])
 
@@ -132,10 +132,6 @@ def known_as(host: str) -> str:
 def _resolved(address: str, port: int) -> list[Place]:
     found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     return [Place(family, target) for family, _, _, _, target in found]
-
-
-def _is_later(error: Exception) -> bool:
-    return isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN
 
 
 def _bound(place: Place) -> socket.socket:

@@ -81,7 +81,6 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         bound = listener or listening.bound(settings.address, settings.port)
         self.kept = False
         self._woken, self._wake = socket.socketpair()
-        self.address_family = bound.family
         super().__init__(bound.getsockname(), logRequests=False, bind_and_activate=False)
         self.socket.close()  # made, and not bound, by the standard library
         self.socket = bound

@@ -4,35 +4,44 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
+import http.client
 import json
 import os
+import ssl
 import subprocess
+import time
+import xmlrpc.client
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Union
+from typing import NamedTuple, Optional, Union
 
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.clusters import check as cluster_report
-from ovirt_scheduler.command import arguments, control, settings_check, tables
+from ovirt_scheduler.command import arguments, control, tables
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import certificate_report, runtime
-from ovirt_scheduler.daemon.certificate_report import CertificateReport
-from ovirt_scheduler.errors import PluginError
+from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.errors import AddressUnavailable, ConfigError, EngineUnavailable, PluginError
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.units import PolicyUnit
 from ovirt_scheduler.processes import interpreter
-from ovirt_scheduler.security import trust
-from ovirt_scheduler.settings.config import Settings
+from ovirt_scheduler.security import certificates, trust
+from ovirt_scheduler.server.http import listening
+from ovirt_scheduler.settings.config import EngineSettings, Settings
 
 _READ_SECONDS = 60.0  # for all files
+_ENGINE_SECONDS = 20.0  # for all that is asked of the engine
+_PORT_SECONDS = 5.0  # for an answer of who has the port
+_MOST_BYTES = 1 << 16  # of its answer
+_REQUEST = xmlrpc.client.dumps((), "system.listMethods").encode()
+_METHOD = b"<string>selectHost</string>"  # a method that the old proxy does not have
 
 # What is told of each, for JSON.
 _OF_UNIT = ("name", "mode", "checksum", "description")
 _OF_DRIVER = ("name", "id", "version", "topic", "interfaces", "checksum", "description")
-
-_Certificates = tuple[CertificateReport, ...]
 
 
 def add(to: arguments.Add) -> None:
@@ -64,25 +73,25 @@ def check(settings: Settings, state: Path) -> Shown:
     Raises:
         ExecutorUnavailable: no process can be started to load plugins in.
     """
-    certificates = certificate_report.report(settings, state)
+    reports = certificate_report.report(settings, state)
     certificate = certificate_report.server_files(settings, state).certificate
-    listening = settings_check.listening_report(settings, certificate)
+    port = listening_report(settings, certificate)
     with runtime.started(settings) as running:
         catalogue, remarks = _plugins(running.registry)
-        problems = (
-            *filter(None, [listening.problem]),
-            *settings_check.problems(settings, running.services.inventory),
+        of_settings = (
+            *filter(None, [port.problem]),
+            *problems(settings, running.services.inventory),
             *_cluster_problems(settings, catalogue),
         )
-    mend = (*problems, *catalogue.faults, *remarks)
-    wrong = len(mend) + sum(bool(each.problem) for each in certificates)
+    mend = (*of_settings, *catalogue.faults, *remarks)
+    wrong = len(mend) + sum(bool(each.problem) for each in reports)
     old_versions = list(control.old_versions(state))
     fields = {
-        "ok": not wrong, **_fields(catalogue, certificates), "listening": listening._asdict(),
-        "settings": problems, "remarks": list(map(_located, remarks)),
-        "old_versions": old_versions,
+        "ok": not wrong, "certificates": [each.fields() for each in reports],
+        **_fields(catalogue), "listening": port._asdict(), "settings": of_settings,
+        "remarks": list(map(_located, remarks)), "old_versions": old_versions,
     }  # fmt: skip
-    lines = [*(each.line() for each in certificates), listening.line()]
+    lines = [*(each.line() for each in reports), port.line()]
     lines += (f"note: {each}\n" for each in (*old_versions, *_seen_as(state)))
     lines += _lines(settings, catalogue, mend, wrong)
     return Shown("".join(lines), fields, not wrong)
@@ -177,9 +186,8 @@ def _described(
     return {**{name: getattr(unit, name) for name in names}, "file": _file(unit), **more}
 
 
-def _fields(catalogue: Catalogue, certificates: _Certificates) -> dict[str, object]:
+def _fields(catalogue: Catalogue) -> dict[str, object]:
     return {
-        "certificates": [each.fields() for each in certificates],
         "units": [_described(unit, _OF_UNIT, kind=unit.kind.value) for unit in _units(catalogue)],
         "drivers": [
             _described(
@@ -222,3 +230,103 @@ def _lines(
         )
     yield from (f"{problem}\n" for problem in mend)
     yield f"{wrong} to mend\n" if wrong else "all is well\n"
+
+
+def problems(settings: Settings, inventory: Optional[Inventory] = None) -> Iterator[str]:
+    """A sentence for each file that the daemon cannot use. Changes nothing.
+
+    Its own certificates are left to ``certificate_report``, plugins to the loader.
+
+    Args:
+        inventory: logs in to the engine, unless a file of ``[engine]`` has a problem already.
+    """
+    if settings.log_file is not None:
+        reason = arguments.unwritable(settings.log_file)
+        if reason:
+            yield f"{settings.log_file}: {reason}; mend log_file"
+    if settings.engine is not None:
+        wrong = list(_engine_problems(settings.engine))
+        yield from wrong
+        if inventory is not None and not wrong:
+            try:
+                inventory.access(time.monotonic() + _ENGINE_SECONDS)
+            except EngineUnavailable as error:
+                yield f"[engine] {error}"
+
+
+def _engine_problems(engine: EngineSettings) -> Iterator[str]:
+    try:
+        engine.password()
+    except ConfigError as error:
+        yield f"{error}; mend password_file"
+    if engine.ca_file is not None:
+        try:
+            certificates.describe(engine.ca_file)
+        except ConfigError as error:
+            yield f"{error}; mend ca_file"
+
+
+class ListeningReport(NamedTuple):
+    """Whether the daemon could listen at an address."""
+
+    address: str
+    port: int
+    daemon: bool = False  # whether a daemon listens there already
+    problem: Optional[str] = None
+
+    def line(self) -> str:
+        """The report for people."""
+        what = self.problem or ("the daemon listens" if self.daemon else "free")
+        return f"port {self.port} of {self.address}: {what}\n"
+
+
+def listening_report(settings: Settings, certificate: Path) -> ListeningReport:
+    """Bind the address for a moment, as the daemon does. Nobody can connect meanwhile.
+
+    Args:
+        settings: for the address.
+        certificate: of the daemon; it need not exist.
+    """
+    address, port = settings.listening_address, settings.listening_port
+    try:
+        listening.bound(address, port).close()
+    except AddressUnavailable as error:
+        with contextlib.suppress(ConfigError):
+            if any(
+                _is_daemon(each, settings, certificate) for each in listening.places(address, port)
+            ):
+                return ListeningReport(address, port, daemon=True)
+        return ListeningReport(address, port, problem=str(error))
+    except ConfigError as error:
+        return ListeningReport(address, port, problem=str(error))
+    return ListeningReport(address, port)
+
+
+def _is_daemon(place: listening.Place, settings: Settings, certificate: Path) -> bool:
+    """Whether a daemon listens there: it has our certificate's key, or lists our methods."""
+    host, port, *_ = place.target
+    connection = http.client.HTTPConnection(host, port, timeout=_PORT_SECONDS)
+    if settings.ssl:
+        # Nothing is checked: we send the other side no secret, and trust no answer.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        connection = http.client.HTTPSConnection(host, port, timeout=_PORT_SECONDS, context=context)
+    try:
+        with contextlib.closing(connection):
+            connection.connect()
+            if isinstance(connection.sock, ssl.SSLSocket):
+                presented = connection.sock.getpeercert(binary_form=True) or b""
+                if hashlib.sha256(presented).hexdigest() == _sha256(certificate):
+                    return True  # if clients need a certificate, it answers us nothing
+            connection.request("POST", "/", _REQUEST, {"Content-Type": "text/xml"})
+            return _METHOD in connection.getresponse().read(_MOST_BYTES)
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+def _sha256(certificate: Path) -> str:
+    try:
+        return certificates.describe(certificate).fingerprint.replace(":", "").lower()
+    except ConfigError:
+        return ""

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from ovirt_scheduler.command import settings_check
+from ovirt_scheduler.command import check
 from ovirt_scheduler.settings import config
 
 ENGINE = "[engine]\nurl = https://engine.example.com/ovirt-engine/api\nusername = a@b\n"
@@ -19,7 +19,7 @@ def told(tmp_path):
     def problems(text: str) -> list:
         (tmp_path / "scheduler.conf").write_text(text.replace("FOLDER", str(tmp_path)))
         settings = config.load(tmp_path / "scheduler.conf", {})
-        return [each.replace(str(tmp_path), "FOLDER") for each in settings_check.problems(settings)]
+        return [each.replace(str(tmp_path), "FOLDER") for each in check.problems(settings)]
 
     return problems
 

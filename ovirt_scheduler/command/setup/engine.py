@@ -9,12 +9,12 @@ import ssl
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Callable, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 from ovirt_scheduler import manual
 from ovirt_scheduler.command.setup.files import CONF, CONF_FOLDER, SchedulerConf
 from ovirt_scheduler.command.setup.machine import Machine
-from ovirt_scheduler.command.setup.step import Plan, Record, Step, add
+from ovirt_scheduler.command.setup.step import Plan, Step, add
 from ovirt_scheduler.command.setup.steps import Certificate
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.security import certificates, trust
@@ -26,6 +26,8 @@ ADOPTED = f"{CONF_FOLDER}/old-plugins"
 _ENGINE_CONFIG = "/usr/bin/engine-config"
 _JAVA_HOME = "/usr/share/ovirt-engine/bin/java-home"  # prints which Java the engine runs on
 _STORES = ("lib/security/cacerts", "jre/lib/security/cacerts")  # of Java 11 and later, and of 8
+_ENABLED = "ExternalSchedulerEnabled"
+ENGINE_KEYS = ("ExternalSchedulerServiceURL", _ENABLED)  # have the engine call this scheduler
 _COMPILED = (".pyc", ".pyo")
 _ALIAS = "ovirt-scheduler"
 _PASSWORD = "changeit"  # noqa: S105  every Java's; the store holds certificates alone
@@ -130,12 +132,12 @@ def _der(text: str) -> bytes:
 class EngineSetting(Step):
     """Sets a value of the engine's configuration, which the engine reads when it starts."""
 
-    key: str
-    value: Callable[[], str]  # asked for when the steps before it are done
+    key: str  # of ENGINE_KEYS
+    conf: SchedulerConf
 
     def plan(self) -> Plan:
         """Plan to set the value with ``engine-config``."""
-        value = self.value()
+        value = "true" if self.key == _ENABLED else self._url()
         command = f"engine-config -s {self.key}={value}"
         if not self.machine.path(_ENGINE_CONFIG).exists():
             return Plan(f"left to you, on the engine's machine: {command}", left=True)
@@ -148,6 +150,11 @@ class EngineSetting(Step):
             # Of several runs the first one's, as what later ones find is setup's.
             note=lambda: self.record.engine_config.setdefault(self.key, former),
         )
+
+    def _url(self) -> str:
+        values = self.conf.values()
+        host = url_host(values["listening_address"])
+        return f"http{'s' * values['ssl']}://{host}:{values['listening_port']}/"
 
     def _set(self, value: str) -> None:
         tool = str(self.machine.path(_ENGINE_CONFIG))
@@ -171,22 +178,6 @@ class EngineSetting(Step):
         if not lines:
             raise StepFailed(f"engine-config -g {self.key} gives no value: {output.strip()}")
         return lines[0].partition(":")[2].rpartition(" version:")[0].strip()
-
-
-def engine_settings(
-    machine: Machine, record: Record, conf: SchedulerConf
-) -> tuple[EngineSetting, EngineSetting]:
-    """The steps that have the engine call a scheduler, and this one."""
-
-    def url() -> str:
-        values = conf.values()
-        host = url_host(values["listening_address"])
-        return f"http{'s' * values['ssl']}://{host}:{values['listening_port']}/"
-
-    return (
-        EngineSetting(machine, record, "ExternalSchedulerServiceURL", url),
-        EngineSetting(machine, record, "ExternalSchedulerEnabled", lambda: "true"),
-    )
 
 
 class OldPlugins(Step):

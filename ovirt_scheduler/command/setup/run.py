@@ -13,10 +13,11 @@ from pathlib import Path
 from ovirt_scheduler.command import arguments, check
 from ovirt_scheduler.command.setup.engine import (
     ADOPTED,
+    ENGINE_KEYS,
     OLD_PLUGINS,
+    EngineSetting,
     OldPlugins,
     TrustStore,
-    engine_settings,
     java,
 )
 from ovirt_scheduler.command.setup.files import (
@@ -184,7 +185,8 @@ def _steps(conf: SchedulerConf, engine: bool, adopt: bool) -> list[Step]:
     steps += [*links(machine, record), *companions(machine, record), conf]
     steps += [*sample_confs(machine, record), Certificate(machine, record, conf)]
     if engine:
-        steps += [TrustStore(machine, record, conf), *engine_settings(machine, record, conf)]
+        steps.append(TrustStore(machine, record, conf))
+        steps += (EngineSetting(machine, record, key, conf) for key in ENGINE_KEYS)
     if adopt:
         steps.append(OldPlugins(machine, record))
     return [*steps, Service(machine, record, (unit, conf))]

@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Callable, Optional, TypeVar, cast
+from typing import Any, Callable, Optional, TypeVar, Union, cast
 
 from ovirtsdk4 import types
 
@@ -16,10 +16,11 @@ from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
 from ovirt_scheduler.command import trial
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.daemon.runtime import Runtime, Services
+from ovirt_scheduler.decisions.drivers import DriverService
+from ovirt_scheduler.decisions.units import UnitService
 from ovirt_scheduler.errors import SchedulerError
 from ovirt_scheduler.model.drivers import DriverRequest, DriverUnit, Subjects
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Request, WantedUnit, new_id
-from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.settings import config
@@ -100,16 +101,13 @@ class Runs:
         request = Request(
             _caller(),
             of_kind,
-            (WantedUnit(_unit(loaded, of_kind, plugin, unit).name),),
+            (_wanted(loaded, of_kind, plugin, unit),),
             _ids(hosts),
             started[0].id if started else None,
             _texts(properties),
         )
         services = self._services(hosts, [*vms, *started], loaded)
-        decision = services.units.decide(request)
-        answer: Any = decision.answer  # that of no call, where there are no hosts
-        if decision.execution.results:
-            answer = _ended(of_kind.words, decision.execution.results[0]).value
+        answer = _answer(services.units, request, of_kind.words)
         names = _names(hosts)
         if of_kind is Kind.FILTER:
             return [names[host] for host in answer]
@@ -161,15 +159,16 @@ class Runs:
             ),
             {name: word for name, word in statuses.items() if word is not None},
             _texts(properties),
-            tuple(WantedUnit(_unit(files[path], Kind.FILTER, path).name) for path in filters),
+            tuple(_wanted(files[path], Kind.FILTER, path) for path in filters),
             tuple(
-                WantedUnit(_unit(files[path], Kind.COST_FUNCTION, path).name, factor)
+                _wanted(files[path], Kind.COST_FUNCTION, path)._replace(factor=factor)
                 for path, factor in cost_functions.items()
             ),
         )
         machines = [*vms, *filter(None, (vm or asked_vm,))]
         services = self._services(hosts, machines, loaded, *files.values())
-        return _named(_driven(services, request), defined.returns, _names(hosts), _names(machines))
+        answer = _answer(services.drivers, request, driver.words)
+        return _named(answer, defined.returns, _names(hosts), _names(machines))
 
     @_without_our_frames
     def run_topic(self, plugin: Path, method: str, /, **arguments: object) -> Any:
@@ -178,7 +177,7 @@ class Runs:
         drivers = [each for each in loaded.drivers if each.method(method)]
         driver = _chosen(drivers, f"driver with a method {method}", plugin, None)
         request = DriverRequest(_caller(), driver, method, arguments=arguments)
-        return _driven(self._services((), (), loaded), request)
+        return _answer(self._services((), (), loaded).drivers, request, driver.words)
 
     def _services(self, hosts: Hosts, vms: Vms, *files: LoadedPlugin) -> Services:
         """What calls the units and drivers of some files, on these hosts and VMs.
@@ -230,38 +229,35 @@ def _chosen(units: Sequence[_Unit], what: str, plugin: Path, name: Optional[str]
     raise PluginFailed(f"{plugin}: say which {what} is meant: {there}")
 
 
-def _unit(loaded: LoadedPlugin, kind: Kind, plugin: Path, name: Optional[str] = None) -> PolicyUnit:
+def _wanted(
+    loaded: LoadedPlugin, kind: Kind, plugin: Path, name: Optional[str] = None
+) -> WantedUnit:
     units = [each for each in loaded.units if each.kind is kind]
-    return _chosen(units, kind.words, plugin, name)
+    return WantedUnit(_chosen(units, kind.words, plugin, name).name)
 
 
-def _driven(services: Services, request: DriverRequest) -> Any:
-    """What a driver answers, after the units that were asked for."""
-    decision = services.drivers.decide(request)
-    execution = decision.execution
-    for kind, results in (
-        (Kind.FILTER, execution.filters), (Kind.COST_FUNCTION, execution.cost_functions)
-    ):  # fmt: skip
-        for result in results:
-            _ended(kind.words, result)
-    if execution.result is not None:  # else the filters left no host
-        _ended(request.driver.words, execution.result)
-    return decision.answer
+def _answer(service: Union[UnitService, DriverService], request: Any, words: str) -> Any:
+    """What units or a driver answer; shows what was printed.
 
-
-def _ended(words: str, result: CallResult) -> CallResult:
-    """Show what a call printed.
+    Args:
+        words: what is called last, unless it is a filter or a cost function.
 
     Raises:
-        PluginFailed: it has no answer that counts.
+        PluginFailed: a call has no answer that counts.
     """
-    sys.stdout.write(result.stdout)
-    sys.stderr.write(result.stderr)
-    if not result.ok:
-        failure = f"{words} {result.unit} {result.outcome.value}: {result.message}"
-        raise PluginFailed("\n".join(filter(None, (failure, result.traceback.rstrip()))))
-    sys.stderr.writelines(f"note: {words} {result.unit}: {note}\n" for note in result.notes)
-    return result
+    decision = service.decide(request)
+    execution = decision.execution
+    called = [(Kind.FILTER.words, each) for each in execution.filters]
+    called += [(Kind.COST_FUNCTION.words, each) for each in execution.cost_functions]
+    called += [(words, execution.result)] if execution.result is not None else []
+    for kind, result in called:
+        sys.stdout.write(result.stdout)
+        sys.stderr.write(result.stderr)
+        if not result.ok:
+            failure = f"{kind} {result.unit} {result.outcome.value}: {result.message}"
+            raise PluginFailed("\n".join(filter(None, (failure, result.traceback.rstrip()))))
+        sys.stderr.writelines(f"note: {kind} {result.unit}: {note}\n" for note in result.notes)
+    return decision.answer
 
 
 def _named(answer: Any, returns: Returns, hosts: Mapping[str, str], vms: Mapping[str, str]) -> Any:

@@ -12,7 +12,7 @@ import functools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Callable, NamedTuple, Optional
+from typing import NamedTuple, Optional
 from urllib.parse import parse_qs, urlsplit
 from xml.etree.ElementTree import Element, ParseError, SubElement, fromstring, tostring
 
@@ -86,7 +86,6 @@ class MadeCluster:
             named = Element("cluster", {"id": cluster.get("id", "")})
             SubElement(named, "name").text = name
             self._clusters.insert(0, named)
-        self._searchable: dict[Element, dict[str, list[str]]] = {}
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> MadeCluster:
@@ -263,35 +262,35 @@ class MadeCluster:
             found = [
                 each
                 for each in found
-                if any(all(fits(self._values(each)) for fits in every) for every in either)
+                if any(all(self._fits(each, *term) for term in every) for every in either)
             ]
         if key:
             _term(f"{key}=")
             descending = direction.lower() == "desc"
-            found = sorted(found, key=lambda each: self._values(each)[key], reverse=descending)
+            found = sorted(found, key=lambda each: self._values(each, key), reverse=descending)
         size = int(most) if _NUMBER.fullmatch(most) else (_PAGE if page else len(found))
         begin = size * (int(page or 1) - 1)
         return found[begin : begin + size]
 
-    def _values(self, element: Element) -> Mapping[str, list[str]]:
-        """What a search finds an entity by, for each key."""
-        values = self._searchable.get(element)
-        if values is None:  # a plugin may search as often as there are hosts
-            statuses, tags = element.findall("status")[:1], element.iterfind("tags/tag")
-            values = self._searchable[element] = {
-                "name": [_name(element)],
-                "id": [element.get("id", "")],
-                "status": [status.text or "" for status in statuses],
-                "tag": [_name(tag) for tag in tags],
-            }
-            for key in _REFERENCES:
-                ids = [each.get("id", "") for each in element.findall(key)[:1]]
-                values[key] = [self._names[key].get(each, "") for each in ids]
-        return values
+    def _fits(self, element: Element, key: str, pattern: re.Pattern[str], equal: bool) -> bool:
+        return any(map(pattern.match, self._values(element, key))) == equal
+
+    def _values(self, element: Element, key: str) -> list[str]:
+        """What a search by a key finds an entity by."""
+        if key == "name":
+            return [_name(element)]
+        if key == "id":
+            return [element.get("id", "")]
+        if key == "tag":
+            return [_name(tag) for tag in element.iterfind("tags/tag")]
+        found = element.findall(key)[:1]
+        if key == "status":
+            return [status.text or "" for status in found]
+        return [self._names[key].get(each.get("id", ""), "") for each in found]
 
 
-def _term(text: str) -> Callable[[Mapping[str, list[str]]], bool]:
-    """What tells whether an entity, by its values, fits a condition such as ``status=up``.
+def _term(text: str) -> tuple[str, re.Pattern[str], bool]:
+    """A condition such as ``status=up``: the key, what its value is like, and whether it is.
 
     Raises:
         Unknown: it is no condition.
@@ -301,7 +300,7 @@ def _term(text: str) -> Callable[[Mapping[str, list[str]]], bool]:
         raise Unknown(f"cannot search for {text!r}; it takes NAME=VALUE of {', '.join(_KEYS)}")
     key, sign, wanted = parsed.groups()
     pattern = re.compile(fnmatch.translate(wanted), re.IGNORECASE)
-    return lambda values: any(map(pattern.match, values[key])) == (sign == "=")
+    return key, pattern, sign == "="
 
 
 def _text(element: Element) -> str:

@@ -11,6 +11,7 @@ import random
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from ovirt_scheduler.errors import BadInput, ScenarioError
 from ovirt_scheduler.model import spelling
@@ -59,8 +60,7 @@ _PERCENTS = ("lowest", "highest", "jitter")
 FAILS, MAINTENANCE, RETURNS = "fails", "maintenance", "returns"
 
 
-@dataclass(frozen=True)
-class Arrival:
+class Arrival(NamedTuple):
     """One VM that comes; hours, bytes, and the part of its processors that it keeps busy."""
 
     name: str
@@ -71,8 +71,7 @@ class Arrival:
     until: float
 
 
-@dataclass(frozen=True)
-class HostEvent:
+class HostEvent(NamedTuple):
     """What becomes of a host, by its name, at an hour."""
 
     at: float

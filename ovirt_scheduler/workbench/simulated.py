@@ -192,11 +192,9 @@ class SimulatedHost(_Entity):
         self.set(f"{_MEMORY}used", int(self.used_memory))
         self.set(f"{_MEMORY}free", int(max(0.0, self.memory - self.used_memory)))
         percent = round(100 * self.view().cpu, 3)
-        user, system = (self.number(f"{_CPU}{kind}") or 0.0 for kind in ("user", "system"))
-        part = system / (user + system) if user + system else 0.0
         self.set(f"{_CPU}idle", round(100 - percent, 3))
-        self.set(f"{_CPU}system", round(percent * part, 3))
-        self.set(f"{_CPU}user", round(percent - percent * part, 3))
+        self.set(f"{_CPU}system", 0)
+        self.set(f"{_CPU}user", percent)
 
     def _stated_busy(self) -> Optional[float]:
         """How many processors are busy by its statistics, if these tell it."""

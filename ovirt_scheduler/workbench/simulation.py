@@ -39,8 +39,7 @@ from ovirt_scheduler.workbench.snapshot import Snapshot
 PLACED, RESTARTED, EVACUATED, MIGRATED = "placed", "restarted", "evacuated", "migrated"
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """The cluster at one moment."""
 
     hour: float

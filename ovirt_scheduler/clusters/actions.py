@@ -49,6 +49,7 @@ class ClusterActions:
         self._cluster = settings.name
         self._drive = settings.drive
         self._plans = services.plans
+        self._stopping = services.stopping
         self._migrations = migrations
         self._store = services.memory
         self._memory = services.memory.cluster(settings.name)
@@ -81,14 +82,16 @@ class ClusterActions:
         """
         state = destinations.state
         chosen, unfit = destinations.choose(answer)
-        self._log_unfit(method, unfit, destinations)
+        self._log_not_made(method, {step.vm: step for step in unfit})
         if method != BALANCE:
             self._act(method, [Step.planned(vm, to, state) for vm, to in chosen.items()], state)
             return
         self.imbalance = cluster_imbalance(state)
         self._memory.moved = []
         judged = self._calm.judge(chosen, state, time.monotonic())
-        self._log_waiting([each for each in judged if each.problem])
+        # Of those off a host the first is told.
+        waiting = {each.source: each for each in reversed(judged) if each.problem}
+        self._log_not_made("waiting", waiting)
         plan = self._plans.open(self._cluster, BALANCE) if self._drive is Drive.APPROVE else None
         if plan is not None:
             over = self._calm.why_over(plan.steps, judged, state)
@@ -118,6 +121,8 @@ class ClusterActions:
 
     def _act(self, method: str, wanted: Sequence[Step], state: ClusterState) -> None:
         """Make a plan of migrations, and make them, tell them or have them wait."""
+        if self._stopping.is_set() and self._drive is not Drive.ON:
+            return  # nobody is left who would make it
         asked = f"{method} of {self._settings.scheduler} asks for it"
         if method == BALANCE and self._settings.balance is not None:
             asked = f"{self._settings.balance.name} asks for it"
@@ -130,7 +135,12 @@ class ClusterActions:
             plan = replace(plan, because=self._make(method, steps))
         is_another = self._plans.add(plan)
         if self._drive is Drive.DRY_RUN and (is_another or method in HOOKS):
-            self._log_dry_run(steps)
+            for step in steps:
+                _log.info(
+                    "cluster %(cluster)s: would migrate %(vm)s from %(source_host)s "
+                    "to %(target_host)s: %(reason)s",
+                    step_fields(self._cluster, step, reason=step.reason),
+                )
 
     def _to_approve(self, method: str, wanted: list[Step], state: ClusterState) -> list[Step]:
         """Those to wait for approval: what nobody has refused, and what hooks wanted before."""
@@ -159,43 +169,18 @@ class ClusterActions:
             self._store.save(self._cluster)
         return f"{len(taken)} of {len(steps)} migrations are begun"
 
-    def _log_dry_run(self, steps: Sequence[Step]) -> None:
-        for step in steps:
-            _log.info(
-                "cluster %(cluster)s: would migrate %(vm)s from %(source_host)s "
-                "to %(target_host)s: %(reason)s",
-                step_fields(self._cluster, step, reason=step.reason),
-            )
-
-    def _log_unfit(
-        self, method: str, unfit: Sequence[Step], destinations: ClusterDestinations
-    ) -> None:
-        """Log migrations that are not allowed; what is wanted again and again once."""
-        told = unfit if method in HOOKS else self._untold(method, {step.vm: step for step in unfit})
-        for step in told:
-            reason = f"the filters of the cluster do not let it go to {step.target_name}"
-            if step.target in destinations.former.get(step.vm, ()):
-                reason = f"a balancing took it from {step.target_name} within the hour"
-            _log.info(
-                "cluster %(cluster)s: %(vm)s stays on %(source_host)s: %(reason)s",
-                step_fields(self._cluster, step, reason=reason),
-            )
-
-    def _log_waiting(self, waiting: Sequence[Step]) -> None:
-        """Log that migrations are not made now: the first off each host, while it is named once."""
-        first = {step.source: step for step in reversed(waiting)}
-        for step in self._untold("waiting", first):
-            _log.info(
-                "cluster %(cluster)s: %(vm)s does not go from %(source_host)s to "
-                "%(target_host)s now: %(reason)s",
-                step_fields(self._cluster, step, reason=step.problem),
-            )
-
-    def _untold(self, what: str, steps: Mapping[str, Step]) -> list[Step]:
-        """Those that were not told of the last time.
+    def _log_not_made(self, what: str, steps: Mapping[str, Step]) -> None:
+        """Log why migrations are not made; what is wanted again and again once.
 
         Args:
+            what: the method that asks for them, or "waiting".
             steps: by the id of a VM or of a host.
         """
-        former, self._told[what] = self._told.get(what, frozenset()), frozenset(steps)
-        return [step for key, step in steps.items() if key not in former]
+        told, self._told[what] = self._told.get(what, frozenset()), frozenset(steps)
+        for key, step in steps.items():
+            if what in HOOKS or key not in told:
+                _log.info(
+                    "cluster %(cluster)s: %(vm)s does not go from %(source_host)s to "
+                    "%(target_host)s now: %(reason)s",
+                    step_fields(self._cluster, step, reason=step.problem),
+                )

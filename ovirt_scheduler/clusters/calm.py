@@ -213,8 +213,7 @@ class _Use:
 
 def used(host: HostState) -> Optional[float]:
     """The part of its processors or of its memory that is used, whichever is more, if known."""
-    parts = _parts(host)
-    return max(parts.values()) if parts else None
+    return max(_parts(host).values(), default=None)
 
 
 def _parts(host: HostState) -> dict[str, float]:

@@ -11,6 +11,7 @@ import threading
 import zlib
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import Callable, Optional, cast
 
 from ovirt_scheduler.clusters.reader import View
@@ -56,7 +57,7 @@ class ClusterDestinations:
         self._settings = settings
         self._replies = view.replies
         self.state = view.state
-        self.former = former
+        self._former = former
         self._stopping = stopping
         self._staying = frozenset(staying)
         # By the VMs' ids, for those that the units were called for.
@@ -76,7 +77,7 @@ class ClusterDestinations:
         for vm, hosts in answer.items():
             if self._stopping.is_set():
                 return False
-            limited = has_units or vm in self.former
+            limited = has_units or vm in self._former
             if limited and vm in self.state.vms and vm not in self.known:
                 self.known[vm] = self._allowed(vm)
                 misfit |= self.best(vm, hosts) != _first(hosts)
@@ -124,7 +125,7 @@ class ClusterDestinations:
 
         Returns:
             Id of a VM to the id of the host that it is to go to, empty for any; and the
-            migrations that are not allowed.
+            migrations that are not allowed, with the problem.
         """
         chosen: dict[str, str] = {}
         unfit: list[Step] = []
@@ -134,7 +135,12 @@ class ClusterDestinations:
             target = self.best(vm, offered)
             if target is None:
                 if vm not in self._staying:
-                    unfit.append(Step.planned(vm, _first(offered), self.state))
+                    wanted = _first(offered)
+                    problem = "the filters of the cluster do not allow it"
+                    if wanted in self._former.get(vm, ()):
+                        problem = "a balancing took it from there within the hour"
+                    step = Step.planned(vm, wanted, self.state)
+                    unfit.append(replace(step, problem=problem))
             elif target != self.state.vms[vm].host:
                 chosen[vm] = target
         return chosen, unfit
@@ -172,7 +178,7 @@ class ClusterDestinations:
         left: list[str] = list(self.state.hosts)
         if settings.filters:
             left = list(cast("tuple[str, ...]", self._ask_units(vm, Kind.FILTER, settings.filters)))
-        left = [host for host in left if host not in self.former.get(vm, ())]
+        left = [host for host in left if host not in self._former.get(vm, ())]
         if not left or not settings.cost_functions:
             return dict.fromkeys(left, 0)
         answer = self._ask_units(vm, Kind.COST_FUNCTION, settings.cost_functions)

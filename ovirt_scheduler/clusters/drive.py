@@ -20,9 +20,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
-from collections.abc import Set as AbstractSet
-from types import MappingProxyType
+from collections.abc import Mapping
 from typing import Optional
 
 from ovirt_scheduler.clusters import check
@@ -35,7 +33,6 @@ from ovirt_scheduler.clusters.services import ClusterServices
 from ovirt_scheduler.errors import (
     ConfigError,
     EngineUnavailable,
-    InternalError,
     SchedulerError,
     UnreadableDocument,
 )
@@ -67,7 +64,7 @@ class ClusterDrive:
         self._services = services
         self._memory = services.memory.cluster(settings.name)
         self._looked: Optional[float] = None  # seconds since 1970
-        self._problem: Optional[SchedulerError] = None
+        self._problem: Optional[Exception] = None
         self._whole_failed = False  # the latest look at all of it, to call the scheduler
         inventory = services.inventory
         self._reader = ClusterReader(settings.name, inventory, services.executor, services.stopping)
@@ -86,11 +83,10 @@ class ClusterDrive:
 
     def state(self) -> ClusterLook:
         """When it was looked at, and what is wrong."""
-        problem = "" if self._problem is None else str(self._problem)
-        wait = max(0.0, self._next() - time.monotonic())
+        next_look = time.time() + max(0.0, self._next() - time.monotonic())
         plans = tuple(plan for plan in self._services.plans.of_cluster(self.name) if plan.is_open)
         return ClusterLook(
-            self.name, self._settings.drive.value, self._looked, time.time() + wait, problem,
+            self.name, self._settings.drive.value, self._looked, next_look, _words(self._problem),
             self._actions.imbalance, plans, self.ownership.driven_by,
         )  # fmt: skip
 
@@ -122,7 +118,11 @@ class ClusterDrive:
     def _run_due_alone(self) -> None:
         self._begun = begun = time.monotonic()
         balance, timer = begun >= self._balance_at, begun >= self._timer_at
-        all_told, problem = self._try(timer, balance)
+        problem: Optional[Exception] = None
+        try:
+            self._run(timer, balance)
+        except Exception as error:  # noqa: BLE001  a bug is one that other clusters may not have
+            problem = error
         pause = self._pause_after(problem)
         if timer or balance:
             self._whole_failed = problem is not None
@@ -141,39 +141,22 @@ class ClusterDrive:
         self._look_at = self._reader.look_at
         if problem is not None:
             self._look_at = now + (pause or _AGAIN_EVERY)
-        elif not all_told:
-            self._look_at = now
         elif self._migrations.under_way:
             self._look_at = min(self._look_at, begun + _FOLLOW_EVERY)
 
-    def _try(self, timer: bool, balance: bool) -> tuple[bool, Optional[SchedulerError]]:
-        """``_run``, with what went wrong, if anything did: the thread goes on."""
-        try:
-            return self._run(timer, balance), None
-        except SchedulerError as error:
-            return True, error
-        except Exception as error:  # noqa: BLE001  a bug, which the other clusters may not have
-            problem = InternalError(
-                f"looking after it failed, and is tried again: {type(error).__name__}: {error}"
-            )
-            problem.__cause__ = error
-            return True, problem
-
-    def _pause_after(self, problem: Optional[SchedulerError]) -> float:
+    def _pause_after(self, problem: Optional[Exception]) -> float:
         """Seconds to leave the engine alone: more each time that a look fails."""
         if problem is None:
             self._failures = 0
-        if not isinstance(problem, (EngineUnavailable, UnreadableDocument, InternalError)):
+            return 0.0
+        is_engines = isinstance(problem, (EngineUnavailable, UnreadableDocument))
+        if isinstance(problem, SchedulerError) and not is_engines:
             return 0.0
         self._failures = min(self._failures + 1, 10)
         return min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2.0 ** (self._failures - 1))
 
-    def _run(self, timer: bool, balance: bool) -> bool:
-        """Look at the cluster, tell what has changed, and call the scheduler where that is due.
-
-        Returns:
-            Whether all changes are told.
-        """
+    def _run(self, timer: bool, balance: bool) -> None:
+        """Look at the cluster, tell what has changed, and call the scheduler where that is due."""
         self._scheduler()  # the engine may be away: what is wrong in the section is told first
         self.ownership.settle()
         if self._actions.begin_look():
@@ -187,16 +170,15 @@ class ClusterDrive:
         self._migrations.follow(view.state)
         if self.ownership.driven_by:
             self._services.plans.drop(self.name, "another daemon drives the cluster")
-            return True
+            return
         if self._memory.taken:
             self._migrations.adopt(view.state)
         self._actions.settle_plans(view.state)
-        all_told = self._tell_changes(view)
+        self._tell_changes(view)
         if timer and not self._services.stopping.is_set():
-            self._ask("on_timer_invoked", view, self._destinations(view))
+            self._ask("on_timer_invoked", view)
         if balance and not self._migrations.under_way and not self._services.stopping.is_set():
-            self._balance(view)
-        return all_told
+            self._ask(BALANCE, self._reader.complete(view, statistics=True))
 
     def _wants_statistics(self) -> bool:
         """Whether the scheduler, or a policy unit of the section, reads statistics."""
@@ -206,12 +188,8 @@ class ClusterDrive:
         plugins = [driver.plugin, *(units[key].plugin for key in called if key in units)]
         return any(plugin.wants_statistics for plugin in plugins)
 
-    def _tell_changes(self, view: View) -> bool:
-        """Call the hooks for each status that has changed since they were called last.
-
-        Returns:
-            Whether all were called; else there was no time left, and the next look goes on.
-        """
+    def _tell_changes(self, view: View) -> None:
+        """Call the hooks for each status that has changed since they were called last."""
         memory, state = self._memory, view.state
         now = {key: host.status for key, host in state.hosts.items()}
         now.update((key, vm.status) for key, vm in state.vms.items())
@@ -225,16 +203,16 @@ class ClusterDrive:
                 continue
             while untold and not self._services.stopping.is_set():
                 if time.monotonic() >= give_up:
-                    return False
+                    self._reader.look_at = 0.0  # the next look goes on
+                    return
                 view = self._reader.complete(view, self._wants_statistics())
                 self._call_hook(method, view, untold)
-        return True
 
     def _call_hook(self, method: str, view: View, changes: deque[StatusChange]) -> None:
         """Call a hook for as many changes as there is time for, and act on the answers."""
         answers: dict[str, tuple[str, ...]] = {}
         statuses = self._memory.statuses
-        destinations = self._destinations(view)
+        destinations = self._destinations(method, view)
         request = destinations.request(self._scheduler(), method)
         subjects = {**view.state.hosts, **view.state.vms}
         give_up = time.monotonic() + _HOOKS_AT_ONCE
@@ -253,28 +231,20 @@ class ClusterDrive:
             destinations.learn(answers)  # the hook is not called again for the same change
             self._actions.act(method, answers, destinations)
 
-    def _balance(self, view: View) -> None:
-        """Have the scheduler balance the cluster.
-
-        A VM that the last balancing moved stays this time: it may have been moved in vain.
-        """
-        view = self._reader.complete(view, statistics=True)
-        former = self._actions.former_hosts()
-        self._ask(BALANCE, view, self._destinations(view, self._memory.moved, former))
-
-    def _destinations(
-        self,
-        view: View,
-        staying: Iterable[str] = (),
-        former: Mapping[str, AbstractSet[str]] = MappingProxyType({}),
-    ) -> ClusterDestinations:
-        staying = (*staying, *self._migrations.under_way, *self._migrations.exhausted())
+    def _destinations(self, method: str, view: View) -> ClusterDestinations:
+        staying = [*self._migrations.under_way, *self._migrations.exhausted()]
+        former: Mapping[str, frozenset[str]] = {}
+        if method == BALANCE:
+            staying += self._memory.moved  # by the last balancing: it may have been in vain
+            former = self._actions.former_hosts()
+        services = self._services
         return ClusterDestinations(
-            self._services.units, self._settings, view, staying, former, self._services.stopping
+            services.units, self._settings, view, staying, former, services.stopping
         )
 
-    def _ask(self, method: str, view: View, destinations: ClusterDestinations) -> None:
+    def _ask(self, method: str, view: View) -> None:
         """Call the scheduler, and act on its answer."""
+        destinations = self._destinations(method, view)
 
         def decide(request: DriverRequest) -> DriverDecision:
             # Of a failure the log tells, and the answer is that there is nothing to do.
@@ -295,7 +265,7 @@ class ClusterDrive:
             raise problem
         return catalogue.drivers[self._settings.scheduler]
 
-    def _report(self, problem: Optional[SchedulerError]) -> None:
+    def _report(self, problem: Optional[Exception]) -> None:
         """Log a problem once, and when it is over.
 
         An engine that is away is one problem, whatever the text says of it.
@@ -306,16 +276,23 @@ class ClusterDrive:
                 _log.info("cluster %(cluster)s: is looked after again", {"cluster": self.name})
             return
         is_away = isinstance(problem, EngineUnavailable) and isinstance(former, EngineUnavailable)
-        if is_away or str(problem) == str(former):
+        if is_away or _words(problem) == _words(former):
             return
-        fields = {"cluster": self.name, "reason": str(problem)}
+        fields = {"cluster": self.name, "reason": _words(problem)}
         if isinstance(problem, ConfigError):
             place = {"file": problem.file, "line": problem.line}
             _log.error("cluster %(cluster)s: %(reason)s", {**fields, **place})
-        elif isinstance(problem, InternalError):
-            _log.error("cluster %(cluster)s: %(reason)s", fields, exc_info=problem.__cause__)
-        else:
+        elif isinstance(problem, SchedulerError):
             _log.warning("cluster %(cluster)s: %(reason)s", fields)
+        else:
+            _log.error("cluster %(cluster)s: %(reason)s", fields, exc_info=problem)
+
+
+def _words(problem: Optional[Exception]) -> str:
+    """What is wrong; empty where nothing is."""
+    if problem is None or isinstance(problem, SchedulerError):
+        return str(problem or "")
+    return f"looking after it failed, and is tried again: {type(problem).__name__}: {problem}"
 
 
 def _changes(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from ovirt_scheduler.clusters.ownership import ClusterOwnership
@@ -103,9 +103,9 @@ class ClusterMigrations:
         wanted = {step.vm: step.target for step in steps}
         if self._services.stopping.is_set():
             return dict.fromkeys(wanted, _NOT_ASKED), {}
+        latest_event = self._services.inventory.latest_event
         for step in steps:
-            self._services.inventory.migration_times.forget(step.vm)
-            self._migrating[step.vm] = Migrating(step, time.monotonic())
+            self._migrating[step.vm] = Migrating(step, time.monotonic(), event=latest_event)
         self._services.memory.save(self._cluster)
         arguments = {"migrations": wanted, "mark": self._ownership.mark}
         try:
@@ -127,7 +127,7 @@ class ClusterMigrations:
         self._refused = {vm: why for vm, why in self._refused.items() if vm in state.vms}
         outcomes = {vm: _outcome(each, state) for vm, each in self._migrating.items()}
         ended = {vm: problem for vm, problem in outcomes.items() if problem is not None}
-        took = self._took([vm for vm, problem in ended.items() if not problem])
+        took = self._took([self._migrating[vm] for vm in ended if not ended[vm]])
         for vm, problem in ended.items():
             migrating = self._migrating.pop(vm)
             self._migrated.setdefault(vm, []).append(migrating.begun)
@@ -143,11 +143,12 @@ class ClusterMigrations:
                 step = Step.planned(vm, "", state)
                 self._migrating[vm] = Migrating(step, time.monotonic(), moving=True)
 
-    def _took(self, vms: Collection[str]) -> Mapping[str, float]:
+    def _took(self, done: Sequence[Migrating]) -> Mapping[str, float]:
         """The seconds that migrations took which are done, as far as the engine tells them."""
+        after = {each.step.vm: each.event for each in done if each.event is not None}
+        deadline = time.monotonic() + _EVENTS_SECONDS
         try:
-            deadline = time.monotonic() + _EVENTS_SECONDS
-            return self._services.inventory.migration_seconds(vms, deadline) if vms else {}
+            return self._services.inventory.migration_seconds(after, deadline)
         except EngineUnavailable:  # the next look tells
             return {}
 

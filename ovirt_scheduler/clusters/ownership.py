@@ -80,11 +80,6 @@ class ClusterOwnership:
         self._store = store
         self._memory = store.cluster(cluster)
         self._tag = f"{zlib.crc32(cluster.encode()) & 0xFFFF:04x}"
-        mark = Mark.read(self._memory.mark)
-        # A state folder that was copied has the mark of the daemon that it came from.
-        if mark is None or (mark.machine, mark.cluster) != (_machine(), self._tag):
-            mark = Mark(False, _now(), _daemon(), self._tag)
-        self._mark = mark
         self._lock = threading.Lock()
         self._others: set[Mark] = set()  # heard of, and not settled yet
         self._warned: set[tuple[str, str]] = set()  # of a daemon, and for whom this one stood by
@@ -92,7 +87,7 @@ class ClusterOwnership:
     @property
     def mark(self) -> str:
         """The correlation id of the daemon's migrations of the cluster."""
-        return str(self._mark)
+        return self._memory.mark
 
     @property
     def driven_by(self) -> str:
@@ -104,11 +99,7 @@ class ClusterOwnership:
         """Take in those of the engine's events; any thread may."""
         marks = filter(None, map(Mark.read, correlation_ids))
         with self._lock:
-            self._others.update(
-                mark
-                for mark in marks
-                if mark.cluster == self._tag and mark.daemon != self._mark.daemon
-            )
+            self._others.update(mark for mark in marks if mark.cluster == self._tag)
 
     def take(self) -> None:
         """Take the cluster over at the next look; any thread may.
@@ -130,25 +121,26 @@ class ClusterOwnership:
         if not self._makes:
             memory.mark = ""  # it begins to drive the cluster when it is told to
             return
-        latest = Mark.read(memory.mark)
-        if latest is not None and latest.daemon == self._mark.daemon:
-            self._mark = latest  # before a reload the former thread may have taken the cluster over
+        own = Mark.read(memory.mark)
+        # A state folder that was copied has the mark of the daemon that it came from.
+        if own is None or (own.machine, own.cluster) != (_machine(), self._tag):
+            own = Mark(False, _now(), _daemon(), self._tag)
         if memory.taking:
-            self._take_over()
+            own = self._taking_over(own)
+        others = {mark for mark in others if mark.daemon != own.daemon}
         first = min(others, key=lambda mark: mark.rank, default=None)
-        if first is not None and first.rank < self._mark.rank:
+        if first is not None and first.rank < own.rank:
             memory.driven_by = str(first)
-        if memory.mark != self.mark or others:
-            memory.mark = self.mark
+        if memory.mark != str(own) or others:
+            memory.mark = str(own)
             self._store.save(self._cluster)
         self._warn({mark.daemon for mark in others})
 
-    def _take_over(self) -> None:
+    def _taking_over(self, own: Mark) -> Mark:
+        """Take the cluster over; gives the mark of the daemon from then on."""
         memory = self._memory
         memory.taking, memory.taken = False, True
         former = Mark.read(memory.driven_by)
-        since = max(_now(), former.since + 1 if former else 0)
-        self._mark = self._mark._replace(taken=True, since=since)
         # What happened meanwhile was for the other daemon: go on from what the engine says.
         memory.driven_by = ""
         memory.statuses, memory.moved = {}, []
@@ -157,6 +149,7 @@ class ClusterOwnership:
             "cluster %(cluster)s: taken over, this daemon drives it from now on",
             {"cluster": self._cluster},
         )
+        return own._replace(taken=True, since=max(_now(), former.since + 1 if former else 0))
 
     def _warn(self, others: set[str]) -> None:
         """Log the daemons that drive the cluster, too; each once."""

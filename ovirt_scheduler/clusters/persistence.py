@@ -13,7 +13,7 @@ import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable
+from typing import Optional
 
 from ovirt_scheduler.clusters.calm import Left
 from ovirt_scheduler.model import records
@@ -29,8 +29,9 @@ class Migrating:
     """A migration that was begun."""
 
     step: Step  # whose names are for the log: the VM may be gone when the migration ends
-    begun: float  # seconds on the monotonic clock; in the file, since the epoch
+    begun: float  # seconds on the monotonic clock
     moving: bool = False  # it has been seen on its way
+    event: Optional[int] = None  # the number of the engine's latest event before it
 
 
 @dataclass
@@ -67,8 +68,6 @@ class DriveMemory:
         self._lock = threading.Lock()
         self._saved = self._read()  # as in the file
         self._clusters = copy.deepcopy(self._saved)
-        for memory in self._clusters.values():
-            _convert_times(memory, _monotonic)
         self._turns: dict[str, threading.Lock] = {}
         self._warned = False
 
@@ -89,8 +88,6 @@ class DriveMemory:
         """
         # The others are changed by their own threads just now.
         memory = copy.deepcopy(self.cluster(name))
-        since_epoch = time.time() - time.monotonic()
-        _convert_times(memory, lambda monotonic: monotonic + since_epoch)
         with self._lock:
             memory.taking = self._clusters[name].taking  # meanwhile somebody may have asked for it
             self._saved[name] = memory
@@ -118,33 +115,30 @@ class DriveMemory:
             self._warned = False
 
     def _read(self) -> dict[str, ClusterMemory]:
-        """What is in the file, its times since the epoch."""
+        """What is in the file."""
         try:
             problem = trust.tampering(self._file)
             if not problem:
-                return records.load(self._file.read_bytes(), dict[str, ClusterMemory])
-            fields = {"file": str(self._file), "reason": problem}
-            _log.warning("%(file)s is not read: %(reason)s", fields)
+                clusters = records.load(self._file.read_bytes(), dict[str, ClusterMemory])
+                for memory in clusters.values():
+                    _limit_times(memory, time.monotonic())
+                return clusters
         except FileNotFoundError:
-            pass
+            return {}
         except (OSError, ValueError) as error:
-            _log.warning(
-                "%(file)s cannot be read: %(reason)s; clusters are looked at afresh",
-                {"file": str(self._file), "reason": str(error)},
-            )
+            problem = str(error)
+        _log.warning(
+            "%(file)s cannot be read: %(reason)s; clusters are looked at afresh",
+            {"file": str(self._file), "reason": problem},
+        )
         return {}
 
 
-def _convert_times(memory: ClusterMemory, convert: Callable[[float], float]) -> None:
-    """Put times on another clock. The monotonic one means nothing after a restart."""
+def _limit_times(memory: ClusterMemory, now: float) -> None:
+    """Have what the clock has not come to yet count as now: the machine was started since then."""
     for migrating in memory.migrating.values():
-        migrating.begun = convert(migrating.begun)
+        migrating.begun = min(now, migrating.begun)
     for times in memory.migrated.values():
-        times[:] = map(convert, times)
+        times[:] = [min(now, begun) for begun in times]
     for hosts in memory.left.values():
-        hosts.update({host: convert(when) for host, when in hosts.items()})
-
-
-def _monotonic(since_epoch: float) -> float:
-    """A time on the monotonic clock, made of one since the epoch: now, if that is in the future."""
-    return time.monotonic() - max(0.0, time.time() - since_epoch)
+        hosts.update({host: min(now, when) for host, when in hosts.items()})

@@ -16,7 +16,6 @@ in its memory: one that waits when the daemon stops is dropped, and its schedule
 from __future__ import annotations
 
 import logging
-import pwd
 import threading
 import time
 from collections.abc import Collection, Mapping
@@ -36,6 +35,7 @@ from ovirt_scheduler.model.plans import (
     Plan,
     Step,
 )
+from ovirt_scheduler.security import trust
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +57,6 @@ class Plans:
         self._keep = keep
         self._plans: dict[str, Plan] = {}  # by id, the oldest first
         self._changed = threading.Condition()
-        self._kept: Optional[frozenset[str]] = None  # clusters whose plans may wait; None: all
         self._refused: dict[tuple[str, str, str], float] = {}  # cluster, VM, target; when
         self.wake: Callable[[str], None] = lambda _: None  # has a cluster looked at now
 
@@ -82,10 +81,7 @@ class Plans:
             if former.migrations == plan.migrations:
                 return False
             self.end(former, LEFT_BEHIND, "the scheduler wants something else now")
-        is_late = (
-            plan.state == WAITING and self._kept is not None and plan.cluster not in self._kept
-        )
-        if plan.steps and not is_late:
+        if plan.steps:
             self._put(plan)
             with self._changed:
                 ended = [key for key, each in self._plans.items() if not each.is_open]
@@ -106,12 +102,8 @@ class Plans:
             self.end(plan, DROPPED, because)
 
     def keep_clusters(self, names: Collection[str], because: str) -> None:
-        """End the open plans of other clusters, and let none of theirs wait from now on.
-
-        A thread that still looks after one of them may come to such a plan.
-        """
+        """End the open plans of other clusters."""
         with self._changed:
-            self._kept = frozenset(names)
             others = {plan.cluster for plan in self._plans.values()}.difference(names)
         for cluster in others:
             self.drop(cluster, because)
@@ -232,17 +224,10 @@ def misfit(step: Step, state: ClusterState) -> str:
 
 def words(user: int, login: object) -> str:
     """Who it is: a user, and as whom they logged in where that is known and another."""
-    name = _user_name(user)
+    name = trust.user_name(user)
     if isinstance(login, int) and login != user:
-        return f"{name}, logged in as {_user_name(login)}"
+        return f"{name}, logged in as {trust.user_name(login)}"
     return name
-
-
-def _user_name(number: int) -> str:
-    try:
-        return pwd.getpwuid(number).pw_name
-    except (KeyError, OverflowError):
-        return f"user {number}"
 
 
 def _shown(plan: Plan) -> dict[str, object]:

@@ -147,10 +147,7 @@ class EngineClient:
             raise EngineUnavailable(f"{self.url}: no login in time")
         try:
             now = time.monotonic()
-            if self._token is None or self._token == refused:
-                self._token = self._log_in(deadline)
-                self._logged_in_at = now
-            elif now >= self._logged_in_at + _TOKEN_SECONDS:
+            if self._token in (None, refused) or now >= self._logged_in_at + _TOKEN_SECONDS:
                 token = self._log_in(deadline)
                 self._log_out(self._former_token)
                 self._former_token, self._token = self._token, token

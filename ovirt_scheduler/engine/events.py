@@ -11,8 +11,7 @@ done. Numbers, ids and times are all that is looked for, so this is no reading o
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import NamedTuple, Optional
 
@@ -22,7 +21,6 @@ MOST = 1000  # in one query: 1 MB
 MOST_BYTES = 8 << 20  # of the answer
 
 _STARTED, _DONE = b"62", b"63"
-_MOST_VMS = 10_000  # that are remembered
 
 _BEGIN = re.compile(rb"<event\s")
 _NUMBER = re.compile(rb"""[^<>]{0,400}?\bid=["']([0-9]{1,18})["']""")
@@ -59,52 +57,30 @@ def read(document: bytes) -> Events:
     return Events(max(numbers, default=None), named if all_told else None, correlation_ids)
 
 
-class MigrationTimes:
-    """The latest migration of each VM, as the events told it. Many threads may use it at once."""
+def migration_seconds(document: bytes, after: Mapping[str, int]) -> dict[str, float]:
+    """How long the latest migrations took that are done, as far as a document of events tells it.
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        # By the VM's id: when it was started and done, in seconds since 1970.
-        self._times: dict[str, tuple[float, Optional[float]]] = {}
-
-    def take_in(self, document: bytes) -> None:
-        """Take in events, in any order."""
-        with self._lock:
-            for _, event in sorted(_split(document)):
-                self._take_in(event)
-            while len(self._times) > _MOST_VMS:
-                del self._times[next(iter(self._times))]
-
-    def seconds(self, vms: Iterable[str]) -> dict[str, float]:
-        """How long the latest migration of each VM took, as far as it is known to be done."""
-        with self._lock:
-            times = {vm: self._times[vm] for vm in vms if vm in self._times}
-        return {
-            vm: max(0.0, done - started)
-            for vm, (started, done) in times.items()
-            if done is not None
-        }
-
-    def forget(self, vm: str) -> None:
-        """Forget a former migration: the next begins."""
-        with self._lock:
-            self._times.pop(vm, None)
-
-    def _take_in(self, event: bytes) -> None:
+    Args:
+        document: in any order; the same event may come twice.
+        after: the ids of the VMs, each with the number of the last event before its migration.
+    """
+    started: dict[str, float] = {}
+    seconds: dict[str, float] = {}
+    for number, event in sorted(_split(document)):
         code, time, vm = _CODE.search(event), _TIME.search(event), _VM.search(event)
-        if not code or not time or not vm:
-            return
+        key = vm[1].decode() if vm else ""
+        if not code or not time or number <= after.get(key, number):
+            continue
         try:
             moment = datetime.fromisoformat(_with_zone(time[1].decode())).timestamp()
         except ValueError:
-            return
-        key = vm[1].decode()
-        started, _ = self._times.get(key, (None, None))
-        if code[1] == _DONE and started is not None:
-            self._times[key] = started, moment
-        elif code[1] == _STARTED and started != moment:  # else it is told once more
-            self._times.pop(key, None)  # so that it is the newest
-            self._times[key] = moment, None
+            continue
+        if code[1] == _STARTED:
+            started[key] = moment
+            seconds.pop(key, None)
+        elif code[1] == _DONE and key in started:
+            seconds[key] = max(0.0, moment - started[key])
+    return seconds
 
 
 def _split(document: bytes) -> Iterator[tuple[int, bytes]]:

@@ -14,14 +14,14 @@ import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from typing import Optional, cast
 from urllib.parse import urlencode
 
 from ovirt_scheduler.engine import events
 from ovirt_scheduler.engine.client import MOST_BYTES, VM_PATH, EngineClient, without_query
-from ovirt_scheduler.engine.events import Events, MigrationTimes
+from ovirt_scheduler.engine.events import Events
 from ovirt_scheduler.errors import ConfigError, EngineRefusal, EngineUnavailable
 from ovirt_scheduler.model.daemon_state import EngineState
 from ovirt_scheduler.model.plugins import EngineAccess
@@ -52,13 +52,13 @@ class Inventory:
 
     Attributes:
         look_distance: seconds between the beginnings of two looks after events, at least.
+        latest_event: the number of the latest of the engine's events that was asked for.
     """
 
     def __init__(self, settings: EngineSettings, keeps_documents: bool = False) -> None:
         self.look_distance = settings.look_distance
         self.keeps_documents = keeps_documents
-        self.migration_times = MigrationTimes()
-        self._latest_event: Optional[int] = None
+        self.latest_event: Optional[int] = None
         self._client = EngineClient(settings)
         self._password = settings.password
         self._unread_password = ""  # why there is none to log in with
@@ -156,19 +156,15 @@ class Inventory:
         Raises:
             EngineUnavailable: as for ``look_up``.
         """
-        document = self._events(after, deadline)
-        news = events.read(document)
-        self._latest_event = after if news.latest is None else news.latest
-        if after is None:
-            return Events(news.latest)
-        self.migration_times.take_in(document)
-        return news._replace(latest=self._latest_event)
+        news = events.read(self._events(after, deadline))
+        self.latest_event = after if news.latest is None else news.latest
+        return Events(news.latest) if after is None else news._replace(latest=self.latest_event)
 
-    def migration_seconds(self, vms: Collection[str], deadline: float) -> Mapping[str, float]:
+    def migration_seconds(self, after: Mapping[str, int], deadline: float) -> Mapping[str, float]:
         """How long migrations took that have just ended, by the engine's clock.
 
         Args:
-            vms: ids.
+            after: the ids of the VMs, each with the ``latest_event`` before its migration.
 
         Returns:
             By VM; one is not there of which the engine has no event.
@@ -176,10 +172,10 @@ class Inventory:
         Raises:
             EngineUnavailable: as for ``look_up``.
         """
-        after = self._latest_event
-        if after is not None and len(self.migration_times.seconds(vms)) < len(vms):
-            self.migration_times.take_in(self._events(after, deadline))
-        return self.migration_times.seconds(vms)
+        if not after:
+            return {}
+        document = self._events(min(after.values()), deadline)
+        return events.migration_seconds(document, after)
 
     def _events(self, after: Optional[int], deadline: float) -> bytes:
         query = {"max": 1} if after is None else {"from": after, "max": events.MOST}

@@ -62,7 +62,8 @@ def begin(folder, drive=Drive.ON):
     ownership = ownership_of(store, drive)
     ownership.settle()
     store.save("Default")
-    wait_until(lambda: time.time_ns() // 1_000_000 > Mark.read(ownership.mark).since)
+    mark = Mark.read(ownership.mark)  # none in a dry run
+    wait_until(lambda: mark is None or time.time_ns() // 1_000_000 > mark.since)
     return ownership
 
 

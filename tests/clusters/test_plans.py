@@ -14,11 +14,19 @@ from dataclasses import replace
 import pytest
 
 from ovirt_scheduler.clusters import plans
+from ovirt_scheduler.clusters.actions import ClusterActions
+from ovirt_scheduler.clusters.destinations import ClusterDestinations
+from ovirt_scheduler.clusters.migrations import ClusterMigrations
+from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.clusters.plans import Plans, left_behind
+from ovirt_scheduler.clusters.reader import View
+from ovirt_scheduler.clusters.services import ClusterServices
 from ovirt_scheduler.command.control import login
 from ovirt_scheduler.errors import SchedulerError
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.model.plans import APPROVED, MADE, WAITING, Plan, Step
+from ovirt_scheduler.settings.config import ClusterSettings
+from ovirt_scheduler.settings.values import Drive
 from tests.support.command import run
 from tests.support.driven import OFTEN, cluster
 from tests.support.paths import PROJECT
@@ -67,7 +75,7 @@ def test_one_plan_of_a_method_is_open_at_a_time(registry, kept):
     """The same once more is no other; the next takes its place, and none does, too."""
     first = plan("w")
     assert registry.add(first)
-    assert not registry.add(replace(plan("w"), steps=(first.steps[0]._replace(reason="CPU"),)))
+    assert not registry.add(replace(plan("w"), steps=(replace(first.steps[0], reason="CPU"),)))
     registry.add(plan("w", method="on_timer_invoked"))
     registry.add(plan("m"))
     states = {each.id: each.state for each in registry.of_cluster("Default")}
@@ -117,7 +125,7 @@ def test_what_was_refused_is_known_for_an_hour(registry, monkeypatch):
     """A user without a name is told by number."""
     made = plan("w")
     registry.add(made)
-    assert ask(registry, "refuse", made.id, user=4_000_000)["by"] == "user 4000000"
+    assert ask(registry, "refuse", made.id, user=4_000_000)["by"] == "4000000"
     assert registry.was_refused("Default", "w", "p")
     assert not registry.was_refused("Other", "w", "p")
     registry.end(made, MADE)  # by a thread that had seen it approved
@@ -168,15 +176,18 @@ def test_plans_of_clusters_that_are_gone_are_dropped(registry):
     ]
 
 
-def test_a_plan_that_comes_late_does_not_wait(registry):
+@pytest.mark.parametrize(("stops", "states"), [(False, ["waiting"]), (True, [])])
+def test_a_plan_that_comes_late_does_not_wait(registry, tmp_path, stops, states):
     """A thread that the settings have ended may be in the middle of a look."""
-    registry.keep_clusters(["Other"], "the settings were read again")
-    registry.add(plan("w"))
-    registry.add(plan("w", cluster="Other"))
-    assert [each["cluster"] for each in ask(registry, "list")] == ["Other"]
-    registry.keep_clusters(["Default"], "the settings were read again")
-    registry.add(plan("w"))
-    assert ask(registry, "list")[0]["cluster"] == "Default"
+    stopping, memory = threading.Event(), DriveMemory(tmp_path / "clusters.json")
+    settings = ClusterSettings("Default", "default", {}, 60.0, 60.0, drive=Drive.APPROVE)
+    services = ClusterServices(registry, memory, None, None, None, None, stopping)
+    actions = ClusterActions(settings, services, ClusterMigrations(settings, services, None))
+    destinations = ClusterDestinations(None, settings, View(STATE), (), {}, stopping)
+    if stops:
+        stopping.set()
+    actions.act("on_timer_invoked", {"w": ("p",)}, destinations)
+    assert [each["state"] for each in ask(registry, "list")] == states
 
 
 UP, DOWN = HostState("puma", "up"), HostState("puma", "maintenance")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
@@ -19,7 +19,7 @@ _RETRY_EVERY = 30.0  # seconds: what did not load may have lacked memory, or hav
 
 REJECTS = "its filter accepts no host (on_failure = reject)"
 
-Claim = tuple[str, str]  # what one plugin alone may have: a kind, "driver" or "topic"; a name
+Claim = tuple[str, str]  # what one plugin alone may have: filter, driver, topic …; its name
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,16 @@ class _Making:
 
     def __init__(self, states: Mapping[Path, FileState], problems: Iterable[PluginError]) -> None:
         self._states = states
-        self._owners: dict[Claim, str] = dict(_reserved(states))  # who has what, in words
-        self._units: list[PolicyUnit] = []
+        loaded = [state.good for state in states.values() if state.good is not None]
+        # Who has what, in words; first the drivers that are called by the daemon alone.
+        self._owners: dict[Claim, str] = {
+            ("driver", driver.name): "the daemon"
+            for plugin in loaded
+            for driver in plugin.drivers
+            if driver.only_ours
+        }
+        self._units: dict[Key, PolicyUnit] = {}
+        self._shadows: dict[Key, PolicyUnit] = {}
         self._drivers: dict[str, DriverUnit] = {}
         self._topics: dict[str, DriverUnit] = {}
         self._faults = [*problems]
@@ -97,7 +105,7 @@ class _Making:
 
     def add_units(self, path: Path, plugin: LoadedPlugin) -> bool:
         """The units of a file: all of them, or none where one of their names is taken."""
-        wanted = _unit_claims(plugin)
+        wanted = {(unit.kind.words, unit.name): unit for unit in plugin.units}
         taken = self._taken(wanted)
         if taken:
             fault = PluginError(taken, str(path))
@@ -109,7 +117,8 @@ class _Making:
             self._not_loaded.update((unit.name, why) for unit in plugin.units)
             return False
         self._warnings += plugin.warnings
-        self._units += plugin.units
+        for unit in plugin.units:
+            (self._shadows if unit.shadow else self._units)[unit.kind, unit.name] = unit
         self._owners.update(dict.fromkeys(wanted, str(path)))
         return True
 
@@ -128,15 +137,18 @@ class _Making:
         if driver.topic is not None:
             self._topics.setdefault(driver.topic, driver)
 
-    def _taken(self, wanted: Mapping[Claim, str]) -> str:
+    def _taken(self, wanted: Iterable[Claim]) -> str:
         """Who has one of these already, and what to do; empty where nobody has."""
-        taken = (each for each in wanted if each in self._owners)
-        return next((f"{self._owners[each]} {wanted[each]}" for each in taken), "")
+        for claim in wanted:
+            if claim in self._owners:
+                has = f"{self._owners[claim]} has the {claim[0]} {claim[1]} already"
+                return f"{has}; rename one of them"
+        return ""
 
     def made(self) -> Catalogue:
         """The catalogue."""
         return Catalogue(
-            units=_by_key(self._units, False),
+            units=self._units,
             faults=tuple(self._faults),
             drivers=self._drivers,
             topics=self._topics,
@@ -145,12 +157,8 @@ class _Making:
             missed=self._missed,
             not_loaded=self._not_loaded,
             outdated=self._outdated,
-            shadows=_by_key(self._units, True),
+            shadows=self._shadows,
         )
-
-
-def _by_key(units: Sequence[PolicyUnit], shadow: bool) -> dict[Key, PolicyUnit]:
-    return {(unit.kind, unit.name): unit for unit in units if unit.shadow is shadow}
 
 
 def _why_not_loaded(path: Path, fault: PluginError) -> str:
@@ -166,14 +174,6 @@ def _place_and_message(path: Path, fault: PluginError) -> str:
     return f"{where}{': ' if where else ''}{fault.message}"
 
 
-def _reserved(states: Mapping[Path, FileState]) -> Iterator[tuple[Claim, str]]:
-    """The names of drivers that come with the package and are called by the daemon alone."""
-    for state in states.values():
-        for driver in () if state.good is None else state.good.drivers:
-            if driver.only_ours:
-                yield ("driver", driver.name), "the daemon's own driver"
-
-
 def _unused(states: Mapping[Path, FileState]) -> Iterator[Path]:
     """Files with nothing to call that no plugin imports, and that are not named as helpers."""
     plugins = {path: state.good for path, state in states.items() if state.good is not None}
@@ -184,29 +184,13 @@ def _unused(states: Mapping[Path, FileState]) -> Iterator[Path]:
             yield path
 
 
-def claims(plugin: LoadedPlugin) -> dict[Claim, str]:
-    """What no other plugin may have, with the words that say so after the one that has it."""
-    found = _unit_claims(plugin)
-    for driver in plugin.drivers:
-        found.update(_driver_claims(driver))
-    return found
+def claims(plugin: LoadedPlugin) -> set[Claim]:
+    """What no other plugin may have."""
+    units = {(unit.kind.words, unit.name) for unit in plugin.units}
+    return units.union(*map(_driver_claims, plugin.drivers))
 
 
-def _unit_claims(plugin: LoadedPlugin) -> dict[Claim, str]:
-    return {
-        (unit.kind.value, unit.name): f"has a {unit.kind.words} {unit.name} already; "
-        "rename one of them"
-        for unit in plugin.units
-    }
-
-
-def _driver_claims(driver: DriverUnit) -> dict[Claim, str]:
+def _driver_claims(driver: DriverUnit) -> list[Claim]:
     """A driver's name and topic; a driver that comes with the package gives way."""
-    if driver.shipped:
-        return {}
-    claims = {("driver", driver.name): "has that name already; set another name in one of them"}
-    if driver.topic is not None:
-        claims["topic", driver.topic] = (
-            f"has the topic {driver.topic} already; set another topic in one of them"
-        )
-    return claims
+    found = (("driver", driver.name), ("topic", driver.topic))
+    return [] if driver.shipped else [(what, name) for what, name in found if name is not None]

@@ -260,7 +260,7 @@ class Registry:
             return FileState(depends, good, fault, since, good_since=good_since)
         depends = _stamps(scan, [conf, *(Path(source.path) for source in loaded.sources)])
         good = before.good if before else None
-        lost = good is not None and claims(good).keys() - claims(loaded).keys()
+        lost = good is not None and claims(good) - claims(loaded)
         if good is not None and lost and _just_written(file.path, scan):
             return FileState(depends, good, unsettled=True)
         if good is None or good.checksum != loaded.checksum:

@@ -272,9 +272,10 @@ class Assembly:
                 problem = problem_of(file.absolute())
                 if problem:
                     raise ConfigError(problem, str(file))
-            found = certificates.describe(certificate).fingerprint
-            say(f"the certificate is self-signed: {certificate}, SHA-256 {found}")
         self._certificate = certificates.describe(certificate)
+        if certificate != settings.ssl_certificate:
+            found = self._certificate.fingerprint
+            say(f"the certificate is self-signed: {certificate}, SHA-256 {found}")
         admitted = None
         if settings.ssl_client_ca is not None:
             admitted = Clients(settings.ssl_client_ca, settings.ssl_allowed_clients)

@@ -395,7 +395,7 @@ def test_a_name_taken_by_a_file_of_an_earlier_folder_is_a_fault(place):
     second = place.write("a", plugin(2), place.second)
     assert place.versions() == {"a": "1"}
     assert place.faults() == [
-        f"{second}: {first} has a cost function a already; rename one of them"
+        f"{second}: {first} has the cost function a already; rename one of them"
     ]
     first.unlink()
     assert (place.versions(), place.faults()) == ({"a": "2"}, [])

@@ -37,10 +37,10 @@ def test_only_the_driver_that_comes_second_is_left_out(place, what):
     found, (fault,) = drivers(place)
     assert found == {"One": "One", "Three": "Three"}
     assert [unit.name for unit in place.registry.refresh().units.values()] == ["b"]
-    taken = "the topic values" if what == "topic" else "that name"
+    taken = "the topic values" if what == "topic" else "the driver One"
     assert fault == (
         f"{second}:4: the driver {'Two' if what == 'topic' else 'One'} is left out: One in {first} "
-        f"has {taken} already; set another {what} in one of them"
+        f"has {taken} already; rename one of them"
     )
     first.unlink()
     found, faults = drivers(place)
@@ -77,6 +77,6 @@ def test_the_driver_that_the_daemon_itself_calls_keeps_its_name(place):
     assert catalogue.drivers["migration"].class_name == "Migration"
     (fault,) = map(str, catalogue.faults)
     assert fault == (
-        f"{path}:2: the driver migration is left out: the daemon's own driver has that name "
-        "already; set another name in one of them"
+        f"{path}:2: the driver migration is left out: the daemon has the driver "
+        "migration already; rename one of them"
     )

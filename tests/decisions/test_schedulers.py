@@ -111,7 +111,7 @@ def test_two_drivers_on_one_topic_are_an_error_for_the_second(daemon, design):
     )
     assert (
         f"{SCHEDULERS / 'values.py'}:{line}: the driver values of every type is left out: Twice in "
-        f"{SCHEDULERS / 'twice.py'} has the topic values already; set another topic in one of them"
+        f"{SCHEDULERS / 'twice.py'} has the topic values already; rename one of them"
     ) in daemon.log
     topics = {each["topic"]: each["driver"] for each in design.getTopics()}
     assert topics == {

@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import socket
-import time
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Optional
@@ -119,9 +118,7 @@ def _status(_: argparse.Namespace) -> Shown:
 def _status_text(report: dict[str, Any]) -> str:
     lines: list[str] = [report["line"]]
     for problem in report["problems"]:
-        since = (
-            f", since {status.shown(problem['since'], time.time())}" if "since" in problem else ""
-        )
+        since = f", since {status.shown(problem['since'])}" if "since" in problem else ""
         lines += ["", f"{problem['what']}{since}"]
         lines += [f"  {problem[key]}" for key in ("detail", "mend") if key in problem]
     rows = [
@@ -136,7 +133,7 @@ def _status_text(report: dict[str, Any]) -> str:
     shown = [f"{term:<{width}}  {text}" for term, text in facts]
     for cluster in report["clusters"]:
         look = cluster.get("last_look")
-        looked = f"looked at {status.shown(look, time.time())}" if look else "not looked at yet"
+        looked = f"looked at {status.shown(look)}" if look else "not looked at yet"
         if "imbalance" in cluster:
             looked += f", imbalance {cluster['imbalance']} %"
         waiting = sum(plan["state"] == "waiting" for plan in cluster["plans"])
@@ -178,7 +175,7 @@ def _listed(clusters: Any) -> Shown:
         (
             each["name"],
             each["drive"],
-            status.shown(each["last_look"], time.time()) if "last_look" in each else "none yet",
+            status.shown(each["last_look"]) if "last_look" in each else "none yet",
             status.cluster_state(each),
         )
         for each in clusters
@@ -244,4 +241,4 @@ def _plan_text(plan: Mapping[str, Any]) -> str:
 
 
 def _made(plan: Mapping[str, Any]) -> str:
-    return status.shown(plan["time"], time.time())
+    return status.shown(plan["time"])

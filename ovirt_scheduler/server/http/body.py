@@ -19,10 +19,8 @@ from ovirt_scheduler.server.http.head import Headers, RequestRefused, bad, liste
 _PIECE = 1 << 18  # bytes read, or decompressed, at once
 _MAX_LINE = 4096  # bytes of a chunk's size line or a trailer line
 _MAX_TRAILERS = 64
-_CHUNK_SIZE = re.compile(
-    rb"([0-9A-Fa-f]{1,15})[ \t]*(;.*)?"
-)  # and an extension, which nobody reads
-_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(;.*)?")  # extensions are not read
+_LINE = re.compile(rb"([^\x00-\x08\x0a-\x1f\x7f]*)\r\n")
 
 
 class Room:
@@ -128,12 +126,10 @@ class BodyReader:
         raise bad(f"more than {_MAX_TRAILERS} trailer lines after the last chunk")
 
     def _line(self) -> bytes:
-        line = self._stream.readline(_MAX_LINE)
-        if not line.endswith(b"\r\n"):
-            raise bad("a line of the chunked body is too long, or does not end with CR LF")
-        if _CONTROL.search(line, 0, len(line) - 2):
-            raise bad("a line of the chunked body has a control character")
-        return line[:-2]
+        found = _LINE.fullmatch(self._stream.readline(_MAX_LINE))
+        if found is None:
+            raise bad("a line of the chunked body is too long, or broken, or ends without CR LF")
+        return found.group(1)
 
     def _decompressed(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         member = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)

@@ -121,11 +121,10 @@ def _listening(descriptor: int) -> Optional[socket.socket]:
 
 def known_as(host: str) -> str:
     """``localhost`` as a number where this machine does not know the name."""
-    if host == "localhost":
-        with contextlib.suppress(OSError):
-            _resolved(host, 0)
-            return host
-        return _LOOPBACK[0]
+    try:
+        socket.getaddrinfo("localhost", None)
+    except OSError:
+        return _LOOPBACK[0] if host == "localhost" else host
     return host
 
 

@@ -107,7 +107,8 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
                 except BlockingIOError:  # it is gone already, or the server stops
                     continue
                 except (OSError, RuntimeError, MemoryError) as error:
-                    troubled = self._cannot_accept(error, troubled)
+                    self._cannot_accept(error, troubled)
+                    troubled = True
                 else:
                     if troubled:
                         logger.warning("connections are accepted again")
@@ -191,20 +192,15 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         peer = _peer(client_address)
         logger.exception("%(peer)s: the connection is closed, this is a bug", {"peer": peer})
 
-    def _cannot_accept(self, error: Exception, troubled: bool) -> bool:
-        """Wait a little where a descriptor, a thread or memory is lacking.
-
-        Returns:
-            True, for ``troubled``: it keeps the log short.
-        """
+    def _cannot_accept(self, error: Exception, troubled: bool) -> None:
+        """Wait a little where a descriptor, a thread or memory is lacking; log the first time."""
         if self._closing.is_set():
-            return True
+            return
         if not troubled:
             why = getattr(error, "strerror", None) or str(error) or "out of memory"
             logger.error("no connection can be accepted: %(reason)s", {"reason": why})
         self.connections.abort_longest_idle()  # gives a descriptor and a thread back
         self._closing.wait(_ACCEPT_PAUSE)
-        return True
 
     def _serve(self, request: socket.socket, address: Any) -> None:
         """Start the connection's thread, as soon as there is room for it.

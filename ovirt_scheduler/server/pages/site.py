@@ -132,7 +132,7 @@ class Site:
             decisions=views.summaries(self._last()), status=report, facts=status.facts(report),
         )  # fmt: skip
         headers = {**page.headers, "Refresh": str(refresh)} if refresh else page.headers
-        return Page(page.status, page.body, headers)
+        return page._replace(headers=headers)
 
     def _last(self, **wanted: Any) -> list[Record]:
         try:
@@ -174,14 +174,13 @@ class Site:
     def _unit(self, name: str, as_json: bool) -> Page:
         state = self._state()
         report = status.status(state, self._tally, time.time())
-        units = [unit for unit in report["units"] if unit["name"] == name]
+        units = [
+            {**unit, "description": of.description, "properties": dict(of.properties)}
+            for unit, of in zip(report["units"], state.units)
+            if of.name == name
+        ]
         if not units:
             return _NOT_HERE
-        known = {unit.kind: unit for unit in state.units if unit.name == name}
-        for unit in units:
-            of = known[unit["kind"]]
-            unit["description"] = of.description
-            unit["properties"] = dict(of.properties)
         failures = views.failures(self._last(unit=name, outcomes=query.FAILURES), name)
         if as_json:
             return _json({"units": units, "failures": failures})
@@ -207,7 +206,7 @@ class Site:
     def _templates(self) -> Any:
         templates = views.templates(_FOLDER)
         templates.filters.update(
-            segment=_segment, clock=_clock, version=_version,
+            segment=_segment, clock=status.shown, version=_version,
             milliseconds=status.milliseconds, cluster_state=status.cluster_state,
         )  # fmt: skip
         return templates
@@ -252,7 +251,3 @@ _NOT_HERE = _text(404, "there is no such page; begin at /status")
 def _version(checksum: str) -> str:
     """As much of a checksum as tells versions apart."""
     return checksum.rpartition(":")[2][:12]
-
-
-def _clock(moment: str) -> str:
-    return status.shown(moment, time.time())

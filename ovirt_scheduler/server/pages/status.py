@@ -1,8 +1,7 @@
-"""The status: what is well, what is wrong since when, and what to do next. Pure."""
+"""The status: what is well, what is wrong since when, and what to do next."""
 
 from __future__ import annotations
 
-import datetime
 import shlex
 import time
 from collections.abc import Iterator, Mapping
@@ -37,7 +36,7 @@ def status(state: DaemonState, tally: Tally, now: float) -> Status:
         started=moment(state.started),
         uptime_seconds=round(now - state.started),
         well=not problems,
-        line=_line(units, problems, now),
+        line=_line(units, problems),
         problems=problems,
         units=units,
         processes={name: getattr(processes, name) for name in _PROCESSES},
@@ -60,11 +59,11 @@ def moment(seconds: Optional[float]) -> Optional[str]:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
-def clock(seconds: float, now: float) -> str:
+def clock(seconds: float) -> str:
     """A time for people, of this machine's time zone: ``02:14``, or with its day if not today's."""
-    local = datetime.datetime.fromtimestamp(seconds).astimezone()
-    today = datetime.datetime.fromtimestamp(now).astimezone().date()
-    return local.strftime("%H:%M" if local.date() == today else "%Y-%m-%d %H:%M")
+    local = time.localtime(seconds)
+    is_today = local[:3] == time.localtime()[:3]
+    return time.strftime("%H:%M" if is_today else "%Y-%m-%d %H:%M", local)
 
 
 def duration(seconds: float) -> str:
@@ -121,8 +120,8 @@ def _unit(unit: UnitState, tally: UnitTally, now: float) -> Status:
     if unit.old_since is not None and unit.old_version is not None:
         state, since = "old version", unit.old_since
         because = (
-            f"the version of {clock(unit.old_version, now)} answers; the file has not loaded "
-            f"since {clock(since, now)}: {unit.old_because}"
+            f"the version of {clock(unit.old_version)} answers; the file has not loaded "
+            f"since {clock(since)}: {unit.old_because}"
         )
     if tally.failing_since is not None:
         state, since, because = "failing", tally.failing_since, tally.last_error
@@ -150,7 +149,7 @@ def _milliseconds(seconds: Optional[float]) -> Optional[float]:
     return None if seconds is None else round(seconds * 1000, 2)
 
 
-def _line(units: list[Status], problems: list[Status], now: float) -> str:
+def _line(units: list[Status], problems: list[Status]) -> str:
     """The whole in one line: ``8 units, 1 failing: Night, since 02:14``."""
     line = f"{len(units)} unit{'' if len(units) == 1 else 's'}"
     failing = [unit for unit in units if unit["state"] == "failing"]
@@ -158,7 +157,7 @@ def _line(units: list[Status], problems: list[Status], now: float) -> str:
         first = min(failing, key=lambda unit: str(unit["since"]))
         names = ", ".join(unit["name"] for unit in failing[:_MOST_NAMED])
         more = f" and {len(failing) - _MOST_NAMED} more" if len(failing) > _MOST_NAMED else ""
-        line += f", {len(failing)} failing: {names}{more}, since {shown(first['since'], now)}"
+        line += f", {len(failing)} failing: {names}{more}, since {shown(first['since'])}"
     others = [problem["what"] for problem in problems if problem["kind"] != "failing"]
     if others:
         line += f"; {'; '.join(others[:_MOST_NAMED])}"
@@ -166,9 +165,9 @@ def _line(units: list[Status], problems: list[Status], now: float) -> str:
     return line if problems else f"{line}, all well"
 
 
-def shown(text: str, now: float) -> str:
+def shown(text: str) -> str:
     """What ``moment`` wrote, for people; see ``clock``."""
-    return clock(query.moment(text), now)
+    return clock(query.moment(text))
 
 
 def cluster_state(cluster: Mapping[str, Any]) -> str:
@@ -235,14 +234,12 @@ def facts(report: Status) -> list[tuple[str, str]]:
     """What a person wants to know of the daemon besides its units: a term and a text each."""
     processes, calls = report["processes"], report["calls"]
     replaced = sum(processes["replaced"].values())
+    kept = f"{processes['kept']} kept, {processes['started']} started, {replaced} replaced"
     found = [
         ("Runs for", duration(report["uptime_seconds"])),
         ("Calls under way", f"{calls['running']} of {calls['places']}; {calls['waiting']} wait"),
         ("Refused at the limit", str(calls["refused"])),
-        (
-            "Processes of plugins",
-            f"{processes['kept']} kept, {processes['started']} started, {replaced} replaced",
-        ),
+        ("Processes of plugins", kept),
         *((f"Replaced: {reason}", str(count)) for reason, count in processes["replaced"].items()),
     ]  # fmt: skip
     if "certificate" in report:
@@ -254,7 +251,6 @@ def facts(report: Status) -> list[tuple[str, str]]:
     if "history" in report:
         history = report["history"]
         lost = f", {history['dropped']} lost" if history["dropped"] else ""
-        found.append(
-            ("History", f"{history['decisions']} decisions, {size(history['bytes'])}{lost}")
-        )
+        held = f"{history['decisions']} decisions, {size(history['bytes'])}"
+        found.append(("History", held + lost))
     return found

@@ -51,8 +51,8 @@ def unpack(kind: str, sources: Sequence[Source], wanted: Sequence[Optional[str]]
         bounds = [*itertools.accumulate(lengths, initial=begin)]
         places.update(zip(ids, zip(itertools.repeat(data), bounds, bounds[1:])))
     return [
-        serialization.of_id(kind, each, packing.Record(*places[each]) if each in places else None)
-        for each in wanted
+        serialization.of_id(kind, each, packing.Record(*place) if place else None)
+        for each, place in zip(wanted, map(places.get, wanted))
     ]
 
 

@@ -20,7 +20,6 @@ import enum
 import functools
 import socket
 from collections.abc import Iterator, Mapping
-from types import ModuleType
 from typing import Any, NoReturn, Optional
 from urllib.parse import urlsplit
 
@@ -317,8 +316,3 @@ CONTENTS: Mapping[str, dict[str, Any]] = {
         "RequestError": ovirtsdk4.Error,
     },
 }
-
-
-def fill(module: ModuleType) -> None:
-    """Make a module of version 3 what it is here."""
-    vars(module).update(CONTENTS[module.__name__])

@@ -23,15 +23,11 @@ class Unexpected(Exception):
     """A reader of the SDK does something that a table cannot express."""
 
 
-def _table_of(reader: str, made: dict[str, Table]) -> Table:
-    """The table of a reader, by its name in ``ovirtsdk4.readers``; those in it are made later."""
-    return made.setdefault(reader, Table())
-
-
 def make() -> Tables:
     """Make the tables of hosts and VMs, and of all that can be in them: 0.1 s at most."""
-    made: dict[str, Table] = {}
-    found = {"host": _table_of("HostReader", made), "vm": _table_of("VmReader", made)}
+    found = {"host": Table(), "vm": Table()}
+    # By the name of its reader in ``ovirtsdk4.readers``.
+    made = {"HostReader": found["host"], "VmReader": found["vm"]}
     for name in (names := list(made)):  # grows while it runs
         try:
             _fill(made[name], getattr(readers, name), made)
@@ -103,7 +99,7 @@ def _field(attribute: str, called: Any, made: dict[str, Table]) -> Field:
     if arguments[-1:] != (_CURSOR,):
         raise Unexpected
     if owner != "Reader":
-        table = _table_of(owner, made)
+        table = made.setdefault(owner, Table())  # it is filled later
         if method == "read_one":
             return Field(attribute, table=table)
         if method == "read_many":

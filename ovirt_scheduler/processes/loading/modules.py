@@ -139,7 +139,7 @@ class _Version3(Loader):
         """Leave it to Python."""
 
     def exec_module(self, module: ModuleType) -> None:
-        _facade().fill(module)
+        vars(module).update(_facade().CONTENTS[module.__name__])
 
 
 def _facade() -> ModuleType:

@@ -37,7 +37,7 @@ from ovirt_scheduler.model.plugins import (
     ProcessKey,
 )
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.model.results import CallResult
+from ovirt_scheduler.model.results import CallResult, Outcome
 from ovirt_scheduler.model.tasks import (
     CallInputs,
     EngineReplies,
@@ -321,7 +321,7 @@ class Executor:
         if not checks:
             return
         for result in make_calls(self._pool, checks, deadline, parallel):
-            if not result.ok:
+            if result.outcome in (Outcome.REFUSED, Outcome.TIMED_OUT):
                 raise RefusedProperty(result.message)
 
 

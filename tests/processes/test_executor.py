@@ -12,6 +12,7 @@ from typing import Callable
 import pytest
 
 from ovirt_scheduler.errors import Overloaded, UnreadableDocument
+from ovirt_scheduler.model import properties
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import Migration, Outcome
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply
@@ -140,6 +141,21 @@ def test_a_failing_plugin_is_a_result_that_says_what_happened(
     """Each way to fail has its outcome and one line for the administrator."""
     result = only(executor.run(job_of([unit_named(name)])))
     assert (result.outcome, result.message) == (outcome, message)
+
+
+def test_a_process_that_dies_while_values_are_checked_refuses_none(executor, unit_named, tmp_path):
+    """A plugin's failure is no fault (contract 1.5): it is the call that fails."""
+    flag = tmp_path / "dies"
+    (tmp_path / "loads.py").write_text(
+        "import os\n"
+        f"if os.path.exists({str(flag)!r}): os.kill(os.getpid(), 9)\n"
+        "def do_filter(hosts, vm, properties): ...\n"
+    )
+    taken = properties.parse("loads", "most=[0-9]+", "")
+    unit = replace(unit_named("loads", folder=tmp_path), properties=taken)
+    flag.touch()
+    result = only(executor.run(job_of([unit], properties={"most": "5"}, strict=True)))
+    assert (result.outcome, result.message) == (Outcome.KILLED, "died by SIGKILL")
 
 
 def test_a_traceback_shows_the_plugins_own_lines_and_nothing_of_ours(executor, unit_named):

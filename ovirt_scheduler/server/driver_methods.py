@@ -34,45 +34,23 @@ class _Call(NamedTuple):
     help: str
 
 
-_HOSTS = """hosts: an XML document as a string, or an array of ids.
-properties: struct of strings; the scheduler's inputs."""
-_MIGRATIONS = f"""vms: an XML document of <vms>, or an array of ids.
-{_HOSTS}
-Gives for each VM to migrate the hosts that it may go to, the best first."""
-_SELECTS = f"""vm: an XML document, or an id.
-{_HOSTS} Of these, filters
-(names with ; between) and cost_functions (name=factor;name2=factor2) name policy units that
-run before."""
+_SELECTS = """Of the properties, filters (names with ; between) and cost_functions
+(name=factor;name2=factor2) name policy units that run before; the others are its inputs."""
+_MIGRATES = "Gives for each VM to migrate the hosts that it may go to, the best first."
 
 _CALLS = (
-    _Call("selectHost", "select_host", "string", f"""The host to start a VM on.
-
-{_SELECTS}
-Gives the host's id; an empty string where there is none."""),
-    _Call("hasAnyHosts", "has_any_hosts", "boolean", f"""Whether there is a host for a VM.
-
-{_SELECTS}"""),
+    _Call("selectHost", "select_host", "string",
+          f"Gives the id of the host to start a VM on, or an empty string.\n{_SELECTS}"),
+    _Call("hasAnyHosts", "has_any_hosts", "boolean", f"Whether a host fits a VM.\n{_SELECTS}"),
     _Call("getSelectedHosts", "get_selected_hosts", "array",
           "The ids of the hosts that the scheduler selected last, the best first."),
-    _Call("loadBalance", "load_balance", "struct", f"""What to migrate now.
-
-{_MIGRATIONS}"""),
+    _Call("loadBalance", "load_balance", "struct", f"What to migrate now.\n{_MIGRATES}"),
     _Call("onTimerInvoked", "on_timer_invoked", "struct",
-          f"""A cluster's timer has come round; what to migrate now.
-
-{_MIGRATIONS}"""),
+          f"A cluster's timer has come round.\n{_MIGRATES}"),
     _Call("onVmStatusChanged", "on_vm_status_changed", "struct",
-          f"""The status of a VM has changed; what to migrate now.
-
-vm: an XML document, or an id.
-old_status, new_status: in the engine's words, such as up.
-{_MIGRATIONS}"""),
+          f"The status of a VM has changed.\n{_MIGRATES}"),
     _Call("onHostStatusChanged", "on_host_status_changed", "struct",
-          f"""The status of a host has changed; what to migrate now.
-
-host: the id of one of the hosts, or an XML document.
-old_status, new_status: in the engine's words, such as maintenance.
-{_MIGRATIONS}"""),
+          f"The status of a host has changed.\n{_MIGRATES}"),
 )  # fmt: skip
 
 
@@ -91,8 +69,7 @@ def methods(service: DriverService, engine_reasons: bool = False) -> Iterator[Me
         "schedule",
         ("topic", "method", "arguments"),
         _ANYTHING,
-        """arguments: struct, by the names that the method's signature has (getTopics tells it).
-Gives back what the method of the topic's driver returned.""",
+        "Gives back what the method of the topic's driver returned.",
         partial(_schedule, service),
     )
     for name, text, read in (

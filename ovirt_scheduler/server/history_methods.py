@@ -15,12 +15,11 @@ from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.server import values
 from ovirt_scheduler.server.method import Method, Parameters
 
-_DECISION = """id: 16 hexadecimal digits, as in the header X-Request-Id of an answer.
-Gives the record of what was decided, a struct; an empty one where none is kept."""
-_DECISIONS = """query: struct of what has to fit, all of it optional: vm and host (id or name),
-unit, method, outcome (ok, raised, timed out, killed, bad answer, refused, not asked), since and
-until (such as 2026-01-31T12:00:00Z), limit (100 unless given, 1000 at most), brief (boolean).
-Gives the records that fit, the newest first; with brief what a list shows of each."""
+_DECISION = "Gives the record of what was decided, a struct; an empty one where none is kept."
+_DECISIONS = """Gives the records that fit, the newest first; with brief what a list shows of each.
+A query has vm and host (id or name), unit, cluster, method, outcome (ok, raised, timed out, killed,
+bad answer, refused, not asked), since and until (such as 2026-01-31T12:00:00Z), limit (100 unless
+given, 1000 at most), brief (boolean)."""
 
 
 def methods(reader: Reader, may_read: Callable[[str], bool]) -> Iterator[Method]:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Callable, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from ovirt_scheduler.decisions import log
 from ovirt_scheduler.errors import BadParameters
@@ -20,16 +20,35 @@ _ENVELOPE = "\nThe answer is a struct: result_code, result, plugin_errors, error
 Parameters = tuple[object, ...]
 Run = Callable[[Caller, Parameters], object]
 
-_MANY = ("string", "array")  # a document, or ids
-_TYPES = {  # of parameters, in XML-RPC's words; others are strings
-    "arguments": ("struct",),
-    "cost_functions": ("array", "struct"),
-    "filters": ("array",),
-    "hosts": _MANY,
-    "properties": ("struct",),
-    "query": ("struct",),
-    "vms": _MANY,
+
+class Parameter(NamedTuple):
+    """What the daemon tells of a parameter."""
+
+    help: str
+    types: tuple[str, ...] = ("string",)  # that it may have, in XML-RPC's words
+
+
+_DOCUMENT_OR_IDS = ("string", "array")
+_PARAMETERS = {  # by name: the same in every method
+    "arguments": Parameter("by the names in the signature that getTopics tells", ("struct",)),
+    "balance": Parameter("its name"),
+    "cost_functions": Parameter("[name, factor] of each; or factors by name", ("array", "struct")),
+    "filters": Parameter("their names; they run in this order", ("array",)),
+    "host": Parameter("the id of one of the hosts, or an XML document"),
+    "hosts": Parameter("an XML document, or ids", _DOCUMENT_OR_IDS),
+    "id": Parameter("16 hexadecimal digits, as in the header X-Request-Id of an answer"),
+    "method": Parameter("its name"),
+    "name": Parameter("of a method"),
+    "new_status": Parameter("in the engine's words, such as maintenance"),
+    "old_status": Parameter("in the engine's words, such as up"),
+    "properties": Parameter("texts by name, for all that is called", ("struct",)),
+    "query": Parameter("what has to fit, all of it optional", ("struct",)),
+    "scheduler": Parameter("its name"),
+    "topic": Parameter("its name"),
+    "vm": Parameter("an XML document, or an id"),
+    "vms": Parameter("an XML document of <vms>, or ids", _DOCUMENT_OR_IDS),
 }
+_OTHER = Parameter("")
 
 
 @dataclass(frozen=True)
@@ -59,7 +78,7 @@ class Method:
     Attributes:
         parameters: their names.
         results: the types that the answer may have, in XML-RPC's words.
-        text: what it does, and what its parameters are.
+        text: what it does.
         run: gives the answer, or a ``Reply``.
         optional: how many of the last parameters may be missing.
         forms: in which it is offered like this.
@@ -76,12 +95,14 @@ class Method:
     @property
     def help(self) -> str:
         """What ``system.methodHelp`` answers: how it is called, and what it does."""
-        return f"{self.name}({', '.join(self.parameters)})\n\n{self.text}"
+        told = [(each, _PARAMETERS.get(each, _OTHER)) for each in self.parameters]
+        lines = [f"\n{name} ({' or '.join(of.types)}): {of.help}" for name, of in told]
+        return f"{self.name}({', '.join(self.parameters)})\n\n{self.text}{''.join(lines)}"
 
     @property
     def signatures(self) -> list[tuple[str, ...]]:
         """What ``system.methodSignature`` answers: types of a result and of each parameter."""
-        types = [_TYPES.get(each, ("string",)) for each in self.parameters]
+        types = [_PARAMETERS.get(each, _OTHER).types for each in self.parameters]
         return [
             signature
             for count in range(len(types) - self.optional, len(types) + 1)

@@ -30,23 +30,13 @@ class _Run(NamedTuple):
 
 
 _RUNS = (
-    _Run("runFilters", Kind.FILTER,
-         ("filters", "hosts", "vm", "properties"), "array",
-         """filters: array of their names, run in this order.
-hosts: an XML document as a string, or an array of ids.
-vm: an XML document, or an id.
-properties: struct of strings, for all filters.
-Gives the ids of the hosts that every filter accepted, in the order given."""),
+    _Run("runFilters", Kind.FILTER, ("filters", "hosts", "vm", "properties"), "array",
+         "Gives the ids of the hosts that every filter accepted, in the order given."),
     _Run("runCostFunctions", Kind.COST_FUNCTION,
          ("cost_functions", "hosts", "vm", "properties"), "struct",
-         """cost_functions: array of [name, factor], or a struct of factor by name.
-hosts, vm, properties: as for runFilters.
-Gives for each host the sum of factor times cost; lower is better."""),
-    _Run("runLoadBalancing", Kind.BALANCE,
-         ("balance", "hosts", "properties"), "struct",
-         """balance: its name.
-hosts, properties: as for runFilters.
-Gives the VM to migrate and the hosts it may go to, or nothing."""),
+         "Gives for each host the sum of factor times cost; lower is better."),
+    _Run("runLoadBalancing", Kind.BALANCE, ("balance", "hosts", "properties"), "struct",
+         "Gives the VM to migrate and the hosts it may go to, or nothing."),
 )  # fmt: skip
 
 # What discover answers in each form: how it is made, its type, and its help.

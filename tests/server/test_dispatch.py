@@ -154,7 +154,8 @@ def test_the_methods_are_listed(echo: Dispatcher) -> None:
 
 def test_every_method_has_help_and_signatures(echo: Dispatcher) -> None:
     """Both are of what the method was given with, and true of the three themselves."""
-    assert call(echo, "system.methodHelp", "echo") == "echo(first, second)\n\nWhat echo does."
+    told = "echo(first, second)\n\nWhat echo does.\nfirst (string): \nsecond (string): "
+    assert call(echo, "system.methodHelp", "echo") == told
     assert call(echo, "system.methodSignature", "echo") == [
         ["array"], ["array", "string"], ["array", "string", "string"]
     ]  # fmt: skip

@@ -28,7 +28,11 @@ def test_every_method_tells_truthfully_how_it_is_called_and_what_it_gives(daemon
         names = server.system.listMethods()
         assert set(names) > FOUR
         for name in FOUR | {each for each in names if each.startswith("system.")}:
-            assert server.system.methodHelp(name)
+            told = server.system.methodHelp(name)
+            called = re.match(rf"{re.escape(name)}\((.*)\)\n\n\S", told)
+            assert called, told
+            for parameter in filter(None, called[1].split(", ")):
+                assert re.search(rf"^{parameter} \((array|string|struct).*\): \S", told, re.M), told
             for result, *parameters in server.system.methodSignature(name):
                 arguments = [ARGUMENTS[parameter] for parameter in parameters]
                 if name == "runCostFunctions":

@@ -6,21 +6,20 @@ Runs the file's top level, so it happens only in a process of its own.
 from __future__ import annotations
 
 import ast
-import contextlib
 import inspect
 import marshal
 import os
 import sys
-import traceback
 from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Optional
 
 from ovirt_scheduler.model.analysis import Analysis, FileFault, FoundDriver, FoundUnit
 from ovirt_scheduler.model.plugins import Candidate, Module, Source
+from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.loading import drivers as driver_analysis
-from ovirt_scheduler.processes.loading import engine_access, imports, python2
+from ovirt_scheduler.processes.loading import engine_access, imports, python2, raised
 from ovirt_scheduler.processes.loading.drivers import Misdefined, description_of, line_of
 from ovirt_scheduler.processes.loading.modules import (
     VERSION_3,
@@ -219,16 +218,17 @@ def _load_fault(candidate: Candidate, error: BaseException) -> FileFault:
 
 
 def _shown_fault(candidate: Candidate, error: BaseException) -> FileFault:
-    file, line = _own_frame(candidate, error)
+    paths = {source.path for source in (candidate.source, *candidate.neighbours)}
+    file, line = raised.own_line(error, paths) or (candidate.source.path, None)
     if isinstance(error, SyntaxError) and error.filename:  # of a helper
         texts = {source.path: source for source in candidate.neighbours}
         if error.filename in texts:
             return _syntax_fault(texts[error.filename], error)
     if isinstance(error, ModuleNotFoundError) and error.name:
         return FileFault(file, line, f"cannot import {error.name}{_missing(candidate, error.name)}")
-    what = f"raised {type(error).__name__}{_text(error)}"
-    if isinstance(error, SystemExit):
-        what = f"called sys.exit({error.code!r:.80})"
+    what = one_line(raised.told(error))
+    if not isinstance(error, SystemExit):
+        what = f"raised {what}"
     mend = "this line" if line else "the file"
     return FileFault(file, line, f"loading it {what}; mend {mend}")
 
@@ -246,22 +246,3 @@ def _missing(candidate: Candidate, name: str) -> str:
     if os.path.isdir(place):  # noqa: PTH112
         return f": put an __init__.py into {place}"
     return f": install it for the daemon's Python ({sys.executable}), or write {place}.py"
-
-
-def _own_frame(candidate: Candidate, error: BaseException) -> tuple[str, Optional[int]]:
-    """Where in the folder it happened: the innermost of its own lines."""
-    paths = {candidate.source.path, *(source.path for source in candidate.neighbours)}
-    frames: list[tuple[str, Optional[int]]] = [
-        (frame.f_code.co_filename, line)
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if frame.f_code.co_filename in paths
-    ]
-    return frames[-1] if frames else (candidate.source.path, None)
-
-
-def _text(error: BaseException) -> str:
-    """What the exception says, on one line after a colon; nothing where it says nothing."""
-    text = ""
-    with contextlib.suppress(BaseException):  # __str__ is the plugin's too
-        text = " ".join(str(error).split())[:300].encode("utf-8", "replace").decode("utf-8")
-    return text and f": {text}"

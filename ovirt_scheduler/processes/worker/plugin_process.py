@@ -49,7 +49,7 @@ from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.plugin import interfaces, reasons
 from ovirt_scheduler.processes.documents import unpacking
 from ovirt_scheduler.processes.kernel import children, limits
-from ovirt_scheduler.processes.loading import modules
+from ovirt_scheduler.processes.loading import modules, raised
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.worker import answers
 from ovirt_scheduler.processes.worker.answers import BadAnswer
@@ -416,19 +416,12 @@ def _described(code: PluginCode, error: BaseException) -> tuple[str, str]:
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename not in own:
         trace = trace.tb_next
-    place = ""
-    for frame, line in traceback.walk_tb(trace):
-        path = frame.f_code.co_filename
-        if path in own:
-            place = f" ({os.path.basename(path)}:{line})"  # noqa: PTH119  a string will do
-    text = ""
-    with contextlib.suppress(BaseException):  # __str__ is the plugin's too
-        text = str(error)
-    what = type(error).__name__ + (f": {text}" if text else "")
+    what = raised.told(error)
     if isinstance(error, MemoryError):
         what = "MemoryError: the call reached its memory_limit"
-    elif isinstance(error, SystemExit):
-        what = f"called sys.exit({error.code!r})"
+    place = raised.own_line(error, own)
+    if place is not None:
+        what += f" ({os.path.basename(place[0])}:{place[1]})"  # noqa: PTH119  a string will do
     lines = traceback.format_exception(type(error), error, trace or error.__traceback__)
     shown = "".join(lines)[-messages.TRACEBACK_LIMIT :].encode("utf-8", "replace").decode("utf-8")
-    return one_line(what + place), shown
+    return one_line(what), shown

@@ -279,7 +279,7 @@ def test_a_folder_that_is_no_package_is_told_with_what_makes_it_one(analyse, tmp
         ("raise ModuleNotFoundError('x')", 1,
          "loading it raised ModuleNotFoundError: x; mend this line"),
         ("from os import nonsense", 1, "loading it raised ImportError: cannot import name"),
-        ("raise ValueError('\\ud800')", 1, "loading it raised ValueError: ?; mend this line"),
+        ("raise ValueError('\\ud800')", 1, "loading it raised ValueError: \ufffd; mend this line"),
         (
             "class E(Exception):\n    def __str__(self): raise self\nraise E",
             3,

@@ -78,18 +78,16 @@ def remote(url: str, certificate: Optional[Path], find: Find = nowhere, instead:
         UnreadableDocument: with the fault that says so.
     """
     address = _address(url)
-    context = _trust(certificate) if address.scheme == "https" else None
+    make: Callable[..., _Http] = _Http
+    if address.scheme == "https":
+        make = functools.partial(_Https, context=_trust(certificate))
 
     def call(form: AnswerForm, name: str, *parameters: Any) -> Reply:
         try:
             body = xmlrpc.client.dumps(parameters, name, allow_none=True)
         except OverflowError:
             raise BadUsage(f"{name}: XML-RPC takes integers of at most 32 bits") from None
-        transport = (
-            _Http(use_builtin_types=True)
-            if context is None
-            else _Https(use_builtin_types=True, context=context)
-        )
+        transport = make(use_builtin_types=True)
         with _explained(url, instead), contextlib.closing(transport):
             (answer,) = transport.request(
                 address.netloc,
@@ -162,11 +160,10 @@ def discover(call: Call) -> Shown:
     """List every policy unit."""
     document = str(call(_DESIGN, "discover").answer)
     root = ElementTree.fromstring(document)  # noqa: S314  of a daemon that is trusted
-    elements = [element for group in root for element in group]
-    units = [_unit(element) for element in elements]
+    units = [_unit(element) for group in root for element in group]
     rows = [
-        (unit["name"], _KINDS[element.tag].words, unit["properties"], unit["description"])
-        for element, unit in zip(elements, units)
+        (unit["name"], Kind(unit["kind"]).words, unit["properties"], unit["description"])
+        for unit in units
     ]
     text = tables.table(("UNIT", "KIND", "PROPERTIES", "DESCRIPTION"), rows)
     named = list(dict.fromkeys(str(unit["name"]) for unit in units))

@@ -77,8 +77,7 @@ def naming_files(options: argparse.Namespace) -> Iterator[None]:
         file = files.get(subject)
         if file is None:
             raise
-        name = "standard input" if file == "-" else file
-        raise BadInput(f"{name}: {error}") from None
+        raise BadInput(f"{_named(file)}: {error}") from None
 
 
 _ID = re.compile(r"[\w.:-]+")
@@ -100,9 +99,12 @@ def hosts(file: str, what: str = "host") -> HostsInput:
     stray = next((word for word in ids if not _ID.fullmatch(word)), None)
     if stray is not None or not ids:
         path = f"{what.lower()}s"
-        problem = "is empty" if stray is None else f"{stray!r:.40} in it is no id of a {what}"
+        problem = "is empty, or was read before" if file == "-" else "is empty"
+        if stray is not None:
+            problem = f"{stray!r:.40} in it is no id of a {what}"
         raise BadInput(
-            f"{file}: {problem}; give an XML document of {what}s (/ovirt-engine/api/{path}), or ids"
+            f"{_named(file)}: {problem}; give an XML document of {what}s "
+            f"(/ovirt-engine/api/{path}), or ids"
         )
     return ids
 
@@ -199,6 +201,10 @@ def names(hosts: HostsInput, tag: str = "host") -> dict[str, str]:
     return {each.get("id", ""): each.findtext("name") or "" for each in elements if each.get("id")}
 
 
+def _named(file: str) -> str:
+    return "standard input" if file == "-" else file
+
+
 def _read(file: str) -> str:
     try:
         if file == "-":
@@ -208,4 +214,4 @@ def _read(file: str) -> str:
     except OSError as error:
         raise BadInput(f"{file}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise BadInput(f"{file}: is not UTF-8; save the document as UTF-8") from None
+        raise BadInput(f"{_named(file)}: is not UTF-8; save the document as UTF-8") from None

@@ -52,9 +52,11 @@ def test_a_file_of_something_else_is_refused(tmp_path, content, told):
 
 
 def test_a_dash_is_standard_input(monkeypatch):
-    """For a pipe."""
+    """For a pipe, and for one option alone."""
     monkeypatch.setattr("sys.stdin", io.StringIO("one two"))
     assert inputs.hosts("-") == ("one", "two")
+    with pytest.raises(BadInput, match="standard input: is empty, or was read before; give"):
+        inputs.vm("-")
 
 
 @pytest.mark.parametrize(("content", "told"), [(None, "No such file"), (b"\xff\xfe", "UTF-8")])

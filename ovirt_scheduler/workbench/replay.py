@@ -13,13 +13,14 @@ is told that there is none.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections import deque
 from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Optional, Union, cast
+from typing import Callable, Optional, Union, cast
 
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
@@ -52,6 +53,8 @@ from ovirt_scheduler.settings.config import Settings
 _KINDS = {method: kind for kind, method in record.METHODS.items()}
 _SELECTS = ("select_host", "candidates", "has_any_hosts")  # calls that filters come before
 _CHUNK = 16  # recordings that are read before their threads begin
+
+_KEPT = 4  # documents, for each thread
 
 _NO_ENGINE = "a replay reaches no engine: what it knows now is not what it knew then"
 
@@ -218,10 +221,6 @@ class _Gone(Exception):
     """A recording went from the history, which is full, while others were replayed."""
 
 
-# Recorded documents by number and ids, with what was read of them.
-Documents = dict[tuple[int, Ids], EngineReply]
-
-
 class Past:
     """What a recorded decision was made on, and the engine as it answered then.
 
@@ -229,17 +228,13 @@ class Past:
     engine's reply: so each document is read once, however many decisions follow on it.
 
     Args:
-        former_documents: of the decision before, which are used again.
-
-    Attributes:
-        documents: of this one.
+        document: gives one by its number, and the ids that it is about.
 
     Raises:
         _Gone: a document is not there any more.
     """
 
-    def __init__(self, recorded: Recorded, reader: Reader, former_documents: Documents) -> None:
-        self.documents: Documents = {}
+    def __init__(self, recorded: Recorded, document: Callable[[int, Ids], EngineReply]) -> None:
         former, named = recorded.record, recorded.request.get("ids", {})
         hosts = tuple(host["id"] for host in former["hosts"])
         vms, vm = tuple(named.get("vms", ())), named.get("vm", former.get("vm", {}).get("id"))
@@ -248,13 +243,7 @@ class Past:
         brought: dict[Role, Optional[Document]] = {}
         for role, of_engine, number in recorded.documents:
             ids = known.get(role, ())
-            reply = former_documents.get((number, ids))
-            if reply is None:
-                document = Document(reader.document(number), "utf-8")
-                if not document.data:
-                    raise _Gone
-                reply = EngineReply(document, ids)
-            self.documents[number, ids] = reply
+            reply = document(number, ids)
             if of_engine or ids:
                 replies[role].append(reply)
             else:
@@ -303,13 +292,18 @@ def run(
         HistoryUnreadable: the recordings cannot be read.
     """
 
+    @functools.lru_cache(_KEPT * parallel)  # with what was read of it
+    def document(number: int, asked: Ids) -> EngineReply:
+        found = Document(reader.document(number), "utf-8")
+        if not found.data:
+            raise _Gone
+        return EngineReply(found, asked)
+
     def make(together: list[Recorded]) -> list[Replayed]:
         replayed: list[Replayed] = []
-        documents: Documents = {}
         for recorded in together:
             with contextlib.suppress(_Gone):
-                past = Past(recorded, reader, documents)
-                documents = past.documents
+                past = Past(recorded, document)
                 made = [policy.make(recorded, past) for policy in policies]
                 replayed.append((recorded.record, made))
         return replayed

@@ -136,10 +136,7 @@ class Loader:
             stamps.update(found.stamps)
             together = hash((stamps[folder], frozenset(found.stamps.items())))
             stamps[FolderScan.all_in(folder)] = (together,)
-            problems.extend(
-                PluginError("links to nothing; mend the link, or remove it", str(path))
-                for path in found.broken
-            )
+            problems.extend(PluginError(syntax.LOOSE_LINK, str(path)) for path in found.broken)
         for file in files:
             if not file.helper:
                 conf = self.conf_path(file.name)

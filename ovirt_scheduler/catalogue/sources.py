@@ -20,6 +20,7 @@ from ovirt_scheduler.catalogue.files import PluginFile
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model.plugins import Source
 from ovirt_scheduler.security import trust
+from ovirt_scheduler.settings.syntax import LOOSE_LINK
 
 _LARGEST_FILE = 1 << 20  # bytes
 _READ_TRIES = 3
@@ -109,11 +110,13 @@ def read_conf(path: Path) -> Optional[bytes]:
     """The text of a conf file; None where there is none.
 
     Raises:
-        PluginError: it cannot be read or trusted.
+        PluginError: it is a link to nothing, or cannot be read or trusted.
     """
     try:
         return _read(path)
     except FileNotFoundError:
+        if path.is_symlink():
+            raise PluginError(LOOSE_LINK, str(path)) from None
         with contextlib.suppress(FileNotFoundError):
             distrust = trust.tampering(path)
             if distrust:  # whoever could write it could have taken it away

@@ -28,6 +28,8 @@ ErrorType = Union[
 
 _Mistake = Callable[[str, Optional[int]], SchedulerError]  # of a problem and its line
 
+LOOSE_LINK = "links to nothing; mend the link, or remove it"
+
 _LARGEST = 1 << 20  # bytes of a conf file
 _LONGEST = 4096  # characters of a line; configobj takes time with the square of it
 _LONGEST_NAME = 128  # characters of a key, or of a section's name
@@ -55,7 +57,7 @@ def content(path: Path, error_type: ErrorType) -> bytes:
 
     Raises:
         FileNotFoundError: there is no such file.
-        error_type: it is no regular file, too large, or not to be read.
+        error_type: it is no regular file, a link to nothing, too large, or not to be read.
     """
     try:
         status = path.stat()
@@ -65,6 +67,8 @@ def content(path: Path, error_type: ErrorType) -> bytes:
             raise error_type(f"is larger than {_LARGEST} bytes", str(path))
         return path.read_bytes()
     except FileNotFoundError:
+        if path.is_symlink():
+            raise error_type(LOOSE_LINK, str(path)) from None
         raise
     except OSError as error:
         raise error_type(f"cannot be read: {error.strerror}", str(path)) from error

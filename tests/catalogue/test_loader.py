@@ -375,7 +375,9 @@ def test_a_mistake_in_the_conf_file_is_told_in_the_conf_file(place, conf, line, 
     assert message.startswith(begins)
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, huge])
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, os.mkdir, huge, lambda path: path.symlink_to("/nowhere")]
+)
 def test_a_conf_file_that_is_none_is_refused(place, make):
     """It is a mistake, not an absent file."""
     (place.first / "plugin.py").write_text(ALL)

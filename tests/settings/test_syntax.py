@@ -148,7 +148,11 @@ def make_loop(path: Path) -> None:
     path.symlink_to(path)
 
 
-@pytest.mark.parametrize("make", [make_folder, make_large, make_loop, os.mkfifo])
+def make_loose_link(path: Path) -> None:
+    path.symlink_to("/nowhere")
+
+
+@pytest.mark.parametrize("make", [make_folder, make_large, make_loop, make_loose_link, os.mkfifo])
 def test_what_is_no_conf_file_is_refused(tmp_path, make):
     """A folder, a pipe that nobody writes to and a huge file neither hang nor fill the memory."""
     file = tmp_path / "some.conf"

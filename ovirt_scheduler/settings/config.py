@@ -406,7 +406,7 @@ def _clusters(conf: ConfFile, file: Path) -> Iterator[ClusterSettings]:
         if not CLUSTER_NAME.fullmatch(name):
             problem = "is not the name of a cluster: at most 40 letters, digits, - _ and ."
         if problem:
-            raise section.mistake("scheduler", problem)
+            raise ConfigError(f"[clusters] [[{name}]]: {problem}", str(file), section.line)
         values = {key: value for key, value in section.values.items() if value is not None}
         properties = values.setdefault("properties", {})
         for key in ("policy", "filters", "cost_functions"):

@@ -21,6 +21,7 @@ class Section:
     Attributes:
         keys: the table, by name.
         values: each key with its typed value: the file's, or else the default.
+        line: where it begins, if that is a line to show.
         lines: each key with its line, or the section's if the file does not set it.
     """
 
@@ -43,6 +44,7 @@ class Section:
             name: None if key.default is None else key.cast(key.default)
             for name, key in self.keys.items()
         }
+        self.line = line
         self.lines = dict.fromkeys(self.keys, line)
         self._path = path
         self._error_type = error_type

@@ -280,7 +280,11 @@ def test_clusters_are_told_by_sections_in_a_section(conf):
         ("[clusters]\nscheduler = default", 2, "a section of its own there, [[name]] below"),
         ("[clusters]\n[[A]]\npolcy = x", 3, "[clusters] [[A]] polcy: there is no such key; did"),
         ("[clusters]\n[[A]]\n[[B]]\ntimer_interval = -1", 4, "[clusters] [[B]] timer_interval: "),
-        ("[clusters]\n\n[[A B]]", 3, "is not the name of a cluster"),
+        (
+            "[clusters]\n\n[[A B]]\nscheduler = x",
+            3,
+            "[clusters] [[A B]]: is not the name of a cluster",
+        ),
         (
             "[clusters]\n[[East]]\n[[east]]",
             3,

@@ -57,6 +57,8 @@ def main(words: Optional[Sequence[str]] = None) -> int:
         completion.answer(parser())
     command = next((word for word in words if not word.startswith("-")), None)
     top = parser(arguments.Intermixed, words[0] if words else "")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # all modules are loaded
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if command is not None and command not in _MODULES:
         there = f"there are {', '.join(_MODULES)}"
         top.error(f"there is no command {command!r}; {there}{spelling.hint(command, _MODULES)}")

@@ -8,7 +8,6 @@ file takes lines again, its first one says how many it has missed.
 from __future__ import annotations
 
 import contextlib
-import functools
 import io
 import logging
 import os
@@ -61,16 +60,11 @@ class StandardError(logging.Handler):
 
 def _is_writable() -> bool:
     """Whether standard error takes as much as ``select.PIPE_BUF`` soon, or fails at once."""
-    if _is_plain_file():
+    if stat.S_ISREG(os.fstat(_STANDARD_ERROR).st_mode):
         return True
     waiting = select.poll()
     waiting.register(_STANDARD_ERROR, select.POLLOUT)
     return bool(waiting.poll(_PATIENCE * 1000))
-
-
-@functools.lru_cache(maxsize=1)
-def _is_plain_file() -> bool:
-    return stat.S_ISREG(os.fstat(_STANDARD_ERROR).st_mode)
 
 
 class LogFile(RotatingFileHandler):

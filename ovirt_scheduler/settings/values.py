@@ -41,10 +41,6 @@ def _matched(make: Callable[[str], Any], pattern: str) -> Callable[[str], Any]:
     return lambda text: make(_match(pattern, text)[1])
 
 
-def _seconds(minutes: str) -> float:
-    return float(minutes) * 60
-
-
 _MINUTES = r"([0-9]{1,6}(?:\.[0-9]{1,6})?)"  # or hours
 _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
@@ -156,7 +152,9 @@ TYPES: dict[str, ValueType] = {
     "path": ValueType("a path that begins with /", _path),
     "folders": ValueType("paths that begin with / or $PYTHONPATH, with : between", _folders),
     "subjects": ValueType("names with ; between", _subjects),
-    "minutes": ValueType("minutes, such as 5 or 0.5", _matched(_seconds, _MINUTES)),
+    "minutes": ValueType(
+        "minutes, such as 5 or 0.5", _matched(lambda found: float(found) * 60, _MINUTES)
+    ),
     "hours": ValueType("hours, such as 8 or 0.5", _matched(float, _MINUTES)),
     "percent": ValueType(
         "percent, such as 5 or 0.5", _matched(float, r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%?")

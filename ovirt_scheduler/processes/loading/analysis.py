@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from types import ModuleType
-from typing import Optional
+from typing import Optional, Union
 
 from ovirt_scheduler.model.analysis import Analysis, FileFault, FoundDriver, FoundUnit
 from ovirt_scheduler.model.plugins import Candidate, Module, Source
@@ -59,7 +59,9 @@ def _loaded(candidate: Candidate, tree: ast.Module) -> Analysis:
     except BaseException as error:  # noqa: BLE001  a plugin may raise anything
         return Analysis(fault=_load_fault(candidate, error))
     try:
-        units = tuple(_units(module, source))
+        units = [*_units(module, source.name, source.path)]
+        for found in _classes(module):
+            units += _units(found, found.__name__, source.path)
         drivers = tuple(_drivers(module, tree, source))
         modules = tuple(_compiled(candidate, finder))
         wants_statistics = engine_access.wants_statistics(module, modules)
@@ -69,7 +71,7 @@ def _loaded(candidate: Candidate, tree: ast.Module) -> Analysis:
         return Analysis(fault=_load_fault(candidate, error))
     wants_engine = engine_access.wants_connection(modules)
     return Analysis(
-        units,
+        tuple(units),
         modules,
         wants_engine,
         wants_statistics,
@@ -100,17 +102,26 @@ def _bound(node: ast.AST) -> Optional[str]:
     return None
 
 
-def _units(module: ModuleType, source: Source) -> Iterator[FoundUnit]:
+def _units(owner: Union[ModuleType, type], name: str, path: str) -> Iterator[FoundUnit]:
+    """The units of a file; or of a class, as plugins of the released proxy have them
+    (contract 5.3).
+    """
     for kind in Kind:
-        function = getattr(module, kind.function, None)
+        function = getattr(owner, kind.function, None)
         if function is None:
             continue
-        line = line_of(function, source.path)
-        _check_signature(function, kind, kind.parameters, line)
-        description = description_of(function, module)
-        yield FoundUnit(source.name, kind, description, line)
-    for found in _classes(module):
-        yield from _class_units(found, source.path)
+        line = line_of(function, path)
+        arguments, class_name, declared = kind.parameters, None, None
+        if isinstance(owner, type):
+            arguments = tuple(_IN_A_CLASS[each] for each in kind.parameters)
+            own = inspect.getattr_static(owner, kind.function)
+            if not isinstance(own, (staticmethod, classmethod)):
+                arguments = ("self", *arguments)
+            class_name = name
+            declared = driver_analysis.text_of(owner, "properties_validation", line)
+        _check_signature(function, kind, arguments, line)
+        description = description_of(function, owner)
+        yield FoundUnit(name, kind, description, line, class_name, declared or "")
 
 
 def _classes(module: ModuleType) -> Iterator[type]:
@@ -126,23 +137,6 @@ def _drivers(module: ModuleType, tree: ast.Module, source: Source) -> Iterator[F
         if driver_analysis.is_driver(found):
             line = lines.get(found.__name__, 1)
             yield driver_analysis.read(found, description_of(module), source.path, line)
-
-
-def _class_units(found: type, path: str) -> Iterator[FoundUnit]:
-    """The units of a class as plugins of the released proxy have them (contract 5.3)."""
-    for kind in Kind:
-        method = getattr(found, kind.function, None)
-        if method is None:
-            continue
-        line = line_of(method, path)
-        own = inspect.getattr_static(found, kind.function)
-        arguments = tuple(_IN_A_CLASS[each] for each in kind.parameters)
-        if not isinstance(own, (staticmethod, classmethod)):
-            arguments = ("self", *arguments)
-        _check_signature(method, kind, arguments, line)
-        declared = driver_analysis.text_of(found, "properties_validation", line) or ""
-        description = description_of(method, found)
-        yield FoundUnit(found.__name__, kind, description, line, found.__name__, declared)
 
 
 def _check_signature(function: object, kind: Kind, arguments: Sequence[str], line: int) -> None:

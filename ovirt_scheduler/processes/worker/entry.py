@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 import traceback
-from typing import Callable, NoReturn
+from typing import Callable, NoReturn, TextIO
 
 from ovirt_scheduler.processes.kernel import children, prctl, titles
 from ovirt_scheduler.processes.protocol import frames
@@ -65,10 +65,12 @@ def _enter(zygote: int, channel: int, pipes: tuple[int, int]) -> socket.socket:
     return socket.socket(fileno=DESCRIPTORS[0])
 
 
-def flush() -> None:
-    """Write what stdout and stderr hold back."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(BaseException):  # the plugin may have put anything there
+def flush(*others: TextIO) -> None:
+    """Write what stdout, stderr and other streams hold back."""
+    for stream in (sys.stdout, sys.stderr, *others):
+        with contextlib.suppress(
+            BaseException
+        ):  # the plugin may have closed it, or put anything there
             stream.flush()
 
 

@@ -54,7 +54,7 @@ from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.worker import answers
 from ovirt_scheduler.processes.worker.answers import BadAnswer
 from ovirt_scheduler.processes.worker.baseline import Baseline
-from ovirt_scheduler.processes.worker.entry import enter_folder
+from ovirt_scheduler.processes.worker.entry import enter_folder, flush
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -265,7 +265,7 @@ class PluginProcess:
             differs = self._baseline.settle()
             if differs:
                 return differs
-            self._flush()  # what was printed when objects of the call were freed
+            flush(*self._streams)  # what was printed when objects of the call were freed
             self._make_outputs()
             self._module = self._finder.make(self._plugin.name)
         except BaseException as error:  # noqa: BLE001  whatever the plugin made of it
@@ -293,13 +293,7 @@ class PluginProcess:
     def _end_output(self) -> None:
         for output in self._outputs:
             output.holds = True
-        self._flush()
-
-    def _flush(self) -> None:
-        # The plugin may have closed them, or put something else there.
-        for stream in (sys.stdout, sys.stderr, *self._streams):
-            with contextlib.suppress(BaseException):
-                stream.flush()
+        flush(*self._streams)
 
 
 def _with_jitter(calls: int) -> int:

@@ -178,10 +178,9 @@ def _asked(found: Sequence[State], asked: Ids, role: Role) -> tuple[list[State],
             kept[entity_id]["_statistics"] = ["list", f"{href}/statistics", *statistics[2:]]
     note = ""
     if strangers:
-        what = "hosts" if role is Role.HOSTS else "VMs"
         shown = ", ".join(strangers[:3]) + (", ..." if len(strangers) > 3 else "")
         note = one_line(
-            f"the engine told of {what} that it was not asked for "
+            f"the engine told of {_KINDS[role].subject} that it was not asked for "
             f"({len(strangers)} dropped: {shown:.200})"
         )
     return list(kept.values()), note

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import os
 import sys
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import Callable
 
@@ -116,7 +115,11 @@ def _score(call: terminal.Call, asked: argparse.Namespace) -> Shown:
 
 def _run(options: argparse.Namespace) -> Shown:
     """Call the daemon, or plugins right here."""
-    with _calls(options) as call, inputs.naming_files(options):
+    with contextlib.ExitStack() as stack, inputs.naming_files(options):
+        if options.local:
+            call = stack.enter_context(terminal.local(arguments.settings(options)))
+        else:
+            call = _of_daemon(options)
         shown: Shown = options.ask(call, options)
     if not options.local and options.url is None:
         asked = getattr(options, "unit", getattr(options, "scheduler", None))
@@ -125,12 +128,6 @@ def _run(options: argparse.Namespace) -> Shown:
         for each in control.old_versions(arguments.state(), units):
             sys.stderr.write(f"note: {each}\n")
     return shown
-
-
-def _calls(options: argparse.Namespace) -> AbstractContextManager[terminal.Call]:
-    if options.local:
-        return terminal.local(arguments.settings(options))
-    return contextlib.nullcontext(_of_daemon(options))
 
 
 def _of_daemon(options: argparse.Namespace) -> terminal.Call:

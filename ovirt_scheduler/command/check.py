@@ -61,21 +61,10 @@ def _run(options: argparse.Namespace) -> Shown:
       check --plugins plugins
       check -o json
     """
-    return check(arguments.settings(options, for_daemon=True), arguments.state())
-
-
-def check(settings: Settings, state: Path) -> Shown:
-    """Do what the daemon does at its start, as far as it changes nothing.
-
-    Args:
-        state: the state folder; it is read only.
-
-    Raises:
-        ExecutorUnavailable: no process can be started to load plugins in.
-    """
+    settings, state = arguments.settings(options, for_daemon=True), arguments.state()
     reports = certificate_report.report(settings, state)
     certificate = certificate_report.server_files(settings, state).certificate
-    port = listening_report(settings, certificate)
+    port = _listening_report(settings, certificate)
     with runtime.started(settings) as running:
         catalogue, remarks = _plugins(running.registry)
         of_settings = (
@@ -280,7 +269,7 @@ class ListeningReport(NamedTuple):
         return f"port {self.port} of {self.address}: {what}\n"
 
 
-def listening_report(settings: Settings, certificate: Path) -> ListeningReport:
+def _listening_report(settings: Settings, certificate: Path) -> ListeningReport:
     """Bind the address for a moment, as the daemon does. Nobody can connect meanwhile.
 
     Args:

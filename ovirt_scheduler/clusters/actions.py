@@ -20,6 +20,7 @@ from ovirt_scheduler.clusters.calm import Calm, cluster_imbalance
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations
 from ovirt_scheduler.clusters.migrations import ClusterMigrations, step_fields
 from ovirt_scheduler.clusters.plans import left_behind, misfit
+from ovirt_scheduler.clusters.reader import View
 from ovirt_scheduler.clusters.services import ClusterServices
 from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.drivers import Migrations
@@ -48,10 +49,8 @@ class ClusterActions:
         self._settings = settings
         self._cluster = settings.name
         self._drive = settings.drive
-        self._plans = services.plans
-        self._stopping = services.stopping
+        self._services = services
         self._migrations = migrations
-        self._store = services.memory
         self._memory = services.memory.cluster(settings.name)
         self._calm = Calm(settings.hold, settings.margin, self._memory.left)
         self._told: dict[str, frozenset[str]] = {}  # by what is told, of which VMs or hosts it was
@@ -64,14 +63,22 @@ class ClusterActions:
         Returns:
             Whether one of a balancing is among them, so that the cluster is to be balanced.
         """
-        plans = self._plans.of_cluster(self._cluster)
+        plans = self._services.plans.of_cluster(self._cluster)
         approved = [plan for plan in plans if plan.state == APPROVED]
         self._approved = frozenset(plan.id for plan in approved)
         return any(plan.method == BALANCE for plan in approved)
 
-    def former_hosts(self) -> Mapping[str, frozenset[str]]:
-        """The hosts that balancings took VMs from, and that these do not go back to."""
-        return self._calm.former_hosts(time.monotonic())
+    def destinations(self, method: str, view: View) -> ClusterDestinations:
+        """Where VMs may go that a call of a method names."""
+        staying = [*self._migrations.under_way, *self._migrations.exhausted()]
+        former: Mapping[str, frozenset[str]] = {}
+        if method == BALANCE:
+            staying += self._memory.moved  # by the last balancing: it may have been in vain
+            former = self._calm.former_hosts(time.monotonic())
+        services = self._services
+        return ClusterDestinations(
+            services.units, self._settings, view, staying, former, services.stopping
+        )
 
     def act(self, method: str, answer: Migrations, destinations: ClusterDestinations) -> None:
         """Act on an answer.
@@ -92,13 +99,13 @@ class ClusterActions:
         # Of those off a host the first is told.
         waiting = {each.source: each for each in reversed(judged) if each.problem}
         self._log_not_made("waiting", waiting)
-        plan = self._plans.open(self._cluster, BALANCE) if self._drive is Drive.APPROVE else None
-        if plan is not None:
+        plan = self._services.plans.open(self._cluster, BALANCE)
+        if plan is not None and self._drive is Drive.APPROVE:
             over = self._calm.why_over(plan.steps, judged, state)
             if not over:
                 self._make_approved(plan)
                 return
-            self._plans.end(plan, LEFT_BEHIND, over)
+            self._services.plans.end(plan, LEFT_BEHIND, over)
         self._act(BALANCE, [each for each in judged if not each.problem], state)
 
     def settle_plans(self, state: ClusterState) -> None:
@@ -106,22 +113,22 @@ class ClusterActions:
 
         Whether one of a balancing is still worth it, only the next balancing shows.
         """
-        for plan in self._plans.of_cluster(self._cluster):
+        for plan in self._services.plans.of_cluster(self._cluster):
             if plan.state not in (WAITING, APPROVED):
                 continue
             problem = left_behind(plan, state, self._migrations.under_way)
             if problem:
-                self._plans.end(plan, LEFT_BEHIND, problem)
+                self._services.plans.end(plan, LEFT_BEHIND, problem)
             elif plan.method != BALANCE:
                 self._make_approved(plan)
 
     def _make_approved(self, plan: Plan) -> None:
         if plan.id in self._approved:
-            self._plans.end(plan, MADE, self._make(plan.method, plan.steps))
+            self._services.plans.end(plan, MADE, self._make(plan.method, plan.steps))
 
     def _act(self, method: str, wanted: Sequence[Step], state: ClusterState) -> None:
         """Make a plan of migrations, and make them, tell them or have them wait."""
-        if self._stopping.is_set() and self._drive is not Drive.ON:
+        if self._services.stopping.is_set() and self._drive is not Drive.ON:
             return  # nobody is left who would make it
         asked = f"{method} of {self._settings.scheduler} asks for it"
         if method == BALANCE and self._settings.balance is not None:
@@ -133,7 +140,7 @@ class ClusterActions:
         plan = Plan(self._cluster, method, tuple(steps), time.time(), self.imbalance, becomes)
         if self._drive is Drive.ON:
             plan = replace(plan, because=self._make(method, steps))
-        is_another = self._plans.add(plan)
+        is_another = self._services.plans.add(plan)
         if self._drive is Drive.DRY_RUN and (is_another or method in HOOKS):
             for step in steps:
                 _log.info(
@@ -147,9 +154,9 @@ class ClusterActions:
         steps = [
             each
             for each in wanted
-            if not self._plans.was_refused(self._cluster, each.vm, each.target)
+            if not self._services.plans.was_refused(self._cluster, each.vm, each.target)
         ]
-        former = self._plans.open(self._cluster, method) if method in HOOKS else None
+        former = self._services.plans.open(self._cluster, method) if method in HOOKS else None
         if former is not None:  # each change is told once: what it led to stays wanted
             vms = {each.vm for each in wanted}
             steps += [
@@ -166,7 +173,7 @@ class ClusterActions:
         if method == BALANCE:
             self._memory.moved = taken
             self._calm.made((each for each in steps if each.vm in taken), now)
-            self._store.save(self._cluster)
+            self._services.memory.save(self._cluster)
         return f"{len(taken)} of {len(steps)} migrations are begun"
 
     def _log_not_made(self, what: str, steps: Mapping[str, Step]) -> None:

@@ -95,7 +95,10 @@ class ClusterDestinations:
         )
 
     def answer(
-        self, driver: DriverUnit, method: str, decide: Callable[[DriverRequest], DriverDecision]
+        self,
+        driver: DriverUnit,
+        method: str,
+        decide: Callable[[DriverRequest, Optional[EngineReplies]], DriverDecision],
     ) -> Migrations:
         """What the scheduler wants to migrate, or the balance unit of the section in its place.
 
@@ -112,7 +115,7 @@ class ClusterDestinations:
             self.learn(answer)
         elif driver.defines(method):
             for _ in range(_MOST_ANSWERS):
-                answer = decide(self.request(driver, method)).answer
+                answer = decide(self.request(driver, method), self._replies).answer
                 if not self.learn(answer):
                     break
         return answer

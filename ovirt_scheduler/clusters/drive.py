@@ -25,7 +25,7 @@ from typing import Optional
 
 from ovirt_scheduler.clusters import check
 from ovirt_scheduler.clusters.actions import HOOKS, ClusterActions
-from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations
+from ovirt_scheduler.clusters.destinations import BALANCE
 from ovirt_scheduler.clusters.migrations import ClusterMigrations
 from ovirt_scheduler.clusters.ownership import ClusterOwnership
 from ovirt_scheduler.clusters.reader import ClusterReader, View
@@ -37,12 +37,7 @@ from ovirt_scheduler.errors import (
     UnreadableDocument,
 )
 from ovirt_scheduler.model.daemon_state import ClusterLook
-from ovirt_scheduler.model.drivers import (
-    DriverDecision,
-    DriverRequest,
-    DriverUnit,
-    StatusChange,
-)
+from ovirt_scheduler.model.drivers import DriverUnit, StatusChange
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings.config import ClusterSettings
 
@@ -66,17 +61,17 @@ class ClusterDrive:
         self._looked: Optional[float] = None  # seconds since 1970
         self._problem: Optional[Exception] = None
         self._whole_failed = False  # the latest look at all of it, to call the scheduler
-        inventory = services.inventory
-        self._reader = ClusterReader(settings.name, inventory, services.executor, services.stopping)
+        self._reader = ClusterReader(
+            settings.name, services.inventory, services.executor, services.stopping
+        )
         self.ownership = ClusterOwnership(settings, services.memory)
-        self._migrations = ClusterMigrations(settings, services, self.ownership)
+        self._migrations = ClusterMigrations(settings, services)
         self._actions = ClusterActions(settings, services, self._migrations)
         now = time.monotonic()
         # An interval of 0 is never.
         self._balance_at = now if settings.load_balance_interval else math.inf
         self._timer_at = now + (settings.timer_interval or math.inf)
         self._look_at = now  # when to look again though nothing has happened
-        self._distance = inventory.look_distance
         self._begun = -math.inf  # when the latest look began
         self._rest_until = now
         self._failures = 0  # of the engine, since it was well
@@ -112,7 +107,7 @@ class ClusterDrive:
         """When there is something to do again."""
         due = min(self._look_at, self._balance_at, self._timer_at)
         if self._reader.has_news:
-            due = min(due, self._begun + self._distance)
+            due = min(due, self._begun + self._services.inventory.look_distance)
         return max(due, self._rest_until)
 
     def _run_due_alone(self) -> None:
@@ -212,7 +207,7 @@ class ClusterDrive:
         """Call a hook for as many changes as there is time for, and act on the answers."""
         answers: dict[str, tuple[str, ...]] = {}
         statuses = self._memory.statuses
-        destinations = self._destinations(method, view)
+        destinations = self._actions.destinations(method, view)
         request = destinations.request(self._scheduler(), method)
         subjects = {**view.state.hosts, **view.state.vms}
         give_up = time.monotonic() + _HOOKS_AT_ONCE
@@ -231,26 +226,11 @@ class ClusterDrive:
             destinations.learn(answers)  # the hook is not called again for the same change
             self._actions.act(method, answers, destinations)
 
-    def _destinations(self, method: str, view: View) -> ClusterDestinations:
-        staying = [*self._migrations.under_way, *self._migrations.exhausted()]
-        former: Mapping[str, frozenset[str]] = {}
-        if method == BALANCE:
-            staying += self._memory.moved  # by the last balancing: it may have been in vain
-            former = self._actions.former_hosts()
-        services = self._services
-        return ClusterDestinations(
-            services.units, self._settings, view, staying, former, services.stopping
-        )
-
     def _ask(self, method: str, view: View) -> None:
         """Call the scheduler, and act on its answer."""
-        destinations = self._destinations(method, view)
-
-        def decide(request: DriverRequest) -> DriverDecision:
-            # Of a failure the log tells, and the answer is that there is nothing to do.
-            return self._services.drivers.decide(request, view.replies)
-
-        answer = destinations.answer(self._scheduler(), method, decide)
+        destinations = self._actions.destinations(method, view)
+        # Of a failure the log tells, and the answer is that there is nothing to do.
+        answer = destinations.answer(self._scheduler(), method, self._services.drivers.decide)
         self._actions.act(method, answer, destinations)
 
     def _scheduler(self) -> DriverUnit:

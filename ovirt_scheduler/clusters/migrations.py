@@ -17,7 +17,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Optional
 
-from ovirt_scheduler.clusters.ownership import ClusterOwnership
 from ovirt_scheduler.clusters.persistence import Migrating
 from ovirt_scheduler.clusters.services import ClusterServices
 from ovirt_scheduler.errors import EngineUnavailable, SchedulerError
@@ -43,16 +42,12 @@ _AT_ONCE = 10  # migrations in one call of it
 class ClusterMigrations:
     """The migrations of one cluster; used by the thread that looks after it."""
 
-    def __init__(
-        self, settings: ClusterSettings, services: ClusterServices, ownership: ClusterOwnership
-    ) -> None:
+    def __init__(self, settings: ClusterSettings, services: ClusterServices) -> None:
         self._cluster = settings.name
         self._settings = settings
         self._services = services
         self._memory = services.memory.cluster(settings.name)
         self._migrating = self._memory.migrating
-        self._migrated = self._memory.migrated
-        self._ownership = ownership
         self._refused: dict[str, tuple[str, str]] = {}  # by VM, the host and why, as logged last
 
     @property
@@ -63,12 +58,13 @@ class ClusterMigrations:
     def exhausted(self) -> tuple[str, ...]:
         """The VMs that were migrated within the hour as often as they may be."""
         since = time.monotonic() - _HOUR
-        for vm, times in tuple(self._migrated.items()):
+        migrated = self._memory.migrated
+        for vm, times in tuple(migrated.items()):
             times[:] = [begun for begun in times if begun > since]
             if not times:
-                del self._migrated[vm]
+                del migrated[vm]
         most = self._settings.migrations_per_vm
-        return tuple(vm for vm, times in self._migrated.items() if len(times) >= most)
+        return tuple(vm for vm, times in migrated.items() if len(times) >= most)
 
     def make(self, steps: Sequence[Step]) -> list[str]:
         """Make migrations, some at a time.
@@ -107,7 +103,7 @@ class ClusterMigrations:
         for step in steps:
             self._migrating[step.vm] = Migrating(step, time.monotonic(), event=latest_event)
         self._services.memory.save(self._cluster)
-        arguments = {"migrations": wanted, "mark": self._ownership.mark}
+        arguments = {"migrations": wanted, "mark": self._memory.mark}
         try:
             maker = self._services.drivers.driver(_MAKER)
             caller = Caller.of_cluster(self._cluster)
@@ -130,7 +126,7 @@ class ClusterMigrations:
         took = self._took([self._migrating[vm] for vm in ended if not ended[vm]])
         for vm, problem in ended.items():
             migrating = self._migrating.pop(vm)
-            self._migrated.setdefault(vm, []).append(migrating.begun)
+            self._memory.migrated.setdefault(vm, []).append(migrating.begun)
             self._log_end(migrating, problem, took.get(vm))
         if ended:
             self._services.memory.save(self._cluster)
@@ -201,7 +197,7 @@ class ClusterMigrations:
             )
         if step.vm in self.exhausted():
             unit = settings.scheduler if settings.balance is None else settings.balance.name
-            count = len(self._migrated[step.vm])
+            count = len(self._memory.migrated[step.vm])
             _log.warning(
                 "cluster %(cluster)s: %(vm)s was migrated %(count)d times within an hour, and now "
                 "stays where it is: does %(unit)s move it back and forth?",

@@ -71,28 +71,26 @@ class ClusterOwnership:
     A daemon that only logs migrations is in nobody's way.
 
     Args:
-        store: keeps the mark, and for whom the daemon stands by.
+        store: keeps the memory of the cluster.
+
+    Attributes:
+        memory: has the mark, and for whom the daemon stands by.
     """
 
     def __init__(self, settings: ClusterSettings, store: DriveMemory) -> None:
         self._cluster = cluster = settings.name
         self._makes = settings.drive in (Drive.ON, Drive.APPROVE)
         self._store = store
-        self._memory = store.cluster(cluster)
+        self.memory = store.cluster(cluster)
         self._tag = f"{zlib.crc32(cluster.encode()) & 0xFFFF:04x}"
         self._lock = threading.Lock()
         self._others: set[Mark] = set()  # heard of, and not settled yet
         self._warned: set[tuple[str, str]] = set()  # of a daemon, and for whom this one stood by
 
     @property
-    def mark(self) -> str:
-        """The correlation id of the daemon's migrations of the cluster."""
-        return self._memory.mark
-
-    @property
     def driven_by(self) -> str:
         """The daemon for which this one stands by; empty: it drives the cluster."""
-        other = Mark.read(self._memory.driven_by) if self._makes else None
+        other = Mark.read(self.memory.driven_by) if self._makes else None
         return "" if other is None else other.daemon
 
     def heard(self, correlation_ids: Collection[str]) -> None:
@@ -117,7 +115,7 @@ class ClusterOwnership:
         """Find out whether the daemon drives the cluster; for the cluster's thread."""
         with self._lock:
             others, self._others = self._others, set()
-        memory = self._memory
+        memory = self.memory
         if not self._makes:
             memory.mark = ""  # it begins to drive the cluster when it is told to
             return
@@ -138,7 +136,7 @@ class ClusterOwnership:
 
     def _taking_over(self, own: Mark) -> Mark:
         """Take the cluster over; gives the mark of the daemon from then on."""
-        memory = self._memory
+        memory = self.memory
         memory.taking, memory.taken = False, True
         former = Mark.read(memory.driven_by)
         # What happened meanwhile was for the other daemon: go on from what the engine says.

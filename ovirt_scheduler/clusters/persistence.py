@@ -103,6 +103,7 @@ class DriveMemory:
     def _write(self) -> None:
         try:
             write_state(self._file, records.dump(self._saved))
+            self._warned = False
         except OSError as error:
             if not self._warned:
                 _log.warning(
@@ -111,8 +112,6 @@ class DriveMemory:
                     {"file": str(self._file), "reason": error.strerror},
                 )
             self._warned = True
-        else:
-            self._warned = False
 
     def _read(self) -> dict[str, ClusterMemory]:
         """What is in the file."""

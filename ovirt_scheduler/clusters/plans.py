@@ -200,9 +200,9 @@ def left_behind(plan: Plan, state: ClusterState, migrating: Collection[str] = ()
     if time.time() - plan.time > _HOUR:
         return "it is more than an hour old"
     for step in plan.steps:
-        problem = misfit(step, state) or (
-            f"{step.vm_name} is migrating" if step.vm in migrating else ""
-        )
+        problem = misfit(step, state)
+        if step.vm in migrating:
+            problem = problem or f"{step.vm_name} is migrating"
         if problem:
             return problem
     return ""

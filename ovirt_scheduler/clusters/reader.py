@@ -184,8 +184,7 @@ class ClusterReader:
             is_last = len(states) != PAGE  # more: it does not know of pages, and this is all
             if not is_last and states.keys() <= found.keys():
                 raise EngineUnavailable(f"page {number} of its {kind} repeats those before it")
-            for key, state in states.items():  # what is on two pages was pushed onto the second
-                found.setdefault(key, state)
+            found = {**states, **found}  # what is on two pages was pushed onto the second
             replies.append(reply)
             if is_last:
                 return found, replies
@@ -194,13 +193,10 @@ class ClusterReader:
     def _by_ids(
         self, kind: str, ids: Collection[str], read: ReadPage[State], statistics: bool = False
     ) -> tuple[dict[str, State], list[EngineReply]]:
-        found: dict[str, State] = {}
-        replies: list[EngineReply] = []
-        for document in self._inventory.pages_of(kind, ids, _PAGE_SECONDS, statistics):
-            states, reply = self._read(read, document)
-            found.update(states)
-            replies.append(reply)
-        return found, replies
+        documents = self._inventory.pages_of(kind, ids, _PAGE_SECONDS, statistics)
+        answers = [self._read(read, document) for document in documents]
+        found = {key: state for states, _ in answers for key, state in states.items()}
+        return found, [reply for _, reply in answers]
 
     def _read(self, read: ReadPage[State], page: Document) -> tuple[dict[str, State], EngineReply]:
         try:

@@ -156,8 +156,8 @@ class Policy:
             self._service, self._settings, View(state), staying, former, threading.Event()
         )
 
-        def decide(request: DriverRequest) -> DriverDecision:
-            decision = self._scheduling.decide(request)
+        def decide(request: DriverRequest, known: Optional[EngineReplies]) -> DriverDecision:
+            decision = self._scheduling.decide(request, known)
             self._note(decision, self._driver.name)
             return decision
 

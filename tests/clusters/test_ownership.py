@@ -62,7 +62,7 @@ def begin(folder, drive=Drive.ON):
     ownership = ownership_of(store, drive)
     ownership.settle()
     store.save("Default")
-    mark = Mark.read(ownership.mark)  # none in a dry run
+    mark = Mark.read(ownership.memory.mark)  # none in a dry run
     wait_until(lambda: mark is None or time.time_ns() // 1_000_000 > mark.since)
     return ownership
 
@@ -74,11 +74,11 @@ def test_a_dry_run_does_not_count_as_driving(tmp_path):
     begin(long_ago, Drive.DRY_RUN)
     driver = begin(other)
     later = begin(long_ago)
-    later.heard([driver.mark])
-    driver.heard([later.mark])
+    later.heard([driver.memory.mark])
+    driver.heard([later.memory.mark])
     driver.settle()
     later.settle()
-    assert later.driven_by == Mark.read(driver.mark).daemon
+    assert later.driven_by == Mark.read(driver.memory.mark).daemon
     assert driver.driven_by == ""
 
 
@@ -91,8 +91,8 @@ def test_a_takeover_in_the_middle_of_a_reload_holds(tmp_path):
     former.take()
     former.settle()
     following.settle()
-    assert Mark.read(following.mark).taken
-    assert following.mark == former.mark
+    assert Mark.read(following.memory.mark).taken
+    assert following.memory.mark == former.memory.mark
 
 
 def test_a_takeover_holds_over_a_restart_before_the_next_look(tmp_path):
@@ -101,27 +101,27 @@ def test_a_takeover_holds_over_a_restart_before_the_next_look(tmp_path):
     begin(tmp_path)
     store = DriveMemory(tmp_path / "clusters.json")
     standby = ownership_of(store)
-    standby.heard([driver.mark])
+    standby.heard([driver.memory.mark])
     standby.settle()
-    assert standby.driven_by == Mark.read(driver.mark).daemon
+    assert standby.driven_by == Mark.read(driver.memory.mark).daemon
     standby.take()
     again = begin(tmp_path)
-    assert (again.driven_by, Mark.read(again.mark).taken) == ("", True)
+    assert (again.driven_by, Mark.read(again.memory.mark).taken) == ("", True)
 
 
 def test_a_copied_state_folder_makes_no_twin(tmp_path):
     """A daemon on another machine has a mark of its own; on the same one it keeps it."""
-    own = Mark.read(begin(tmp_path).mark)
-    assert begin(tmp_path).mark == str(own)
+    own = Mark.read(begin(tmp_path).memory.mark)
+    assert begin(tmp_path).memory.mark == str(own)
     file = tmp_path / "clusters.json"
     file.write_text(file.read_text().replace(own.daemon, f"x{own.daemon[1:]}"))
-    assert Mark.read(begin(tmp_path).mark).daemon[:-5] == own.machine
+    assert Mark.read(begin(tmp_path).memory.mark).daemon[:-5] == own.machine
 
 
 def test_the_log_tells_of_so_many_others_and_no_more(tmp_path, caplog):
     """Whoever may migrate VMs may write what looks like a mark."""
     ownership = begin(tmp_path)
-    own = Mark.read(ownership.mark)
+    own = Mark.read(ownership.memory.mark)
     others = [own._replace(since=own.since + 1, daemon=f"x-{number:04x}") for number in range(500)]
     ownership.heard(map(str, others))
     ownership.settle()

@@ -54,7 +54,8 @@ class ClusterActions:
         self._memory = services.memory.cluster(settings.name)
         self._calm = Calm(settings.hold, settings.margin, self._memory.left)
         self._told: dict[str, frozenset[str]] = {}  # by what is told, of which VMs or hosts it was
-        self._approved: frozenset[str] = frozenset()  # plans that the look under way may make
+        # By the ids of plans that the look under way may make, whose they are.
+        self._approved: dict[str, str] = {}
         self.imbalance: Optional[float] = None
 
     def begin_look(self) -> bool:
@@ -64,9 +65,8 @@ class ClusterActions:
             Whether one of a balancing is among them, so that the cluster is to be balanced.
         """
         plans = self._services.plans.of_cluster(self._cluster)
-        approved = [plan for plan in plans if plan.state == APPROVED]
-        self._approved = frozenset(plan.id for plan in approved)
-        return any(plan.method == BALANCE for plan in approved)
+        self._approved = {plan.id: plan.method for plan in plans if plan.state == APPROVED}
+        return BALANCE in self._approved.values()
 
     def destinations(self, method: str, view: View) -> ClusterDestinations:
         """Where VMs may go that a call of a method names."""

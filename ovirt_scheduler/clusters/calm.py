@@ -56,9 +56,8 @@ class Calm:
     def former_hosts(self, now: float) -> Mapping[str, frozenset[str]]:
         """The hosts that VMs were taken from within the hour, and do not go back to."""
         for vm, hosts in tuple(self._left.items()):
-            for host in [host for host, when in hosts.items() if when <= now - _HOUR]:
-                del hosts[host]
-            if not hosts:
+            self._left[vm] = {host: when for host, when in hosts.items() if when > now - _HOUR}
+            if not self._left[vm]:
                 del self._left[vm]
         return {vm: frozenset(hosts) for vm, hosts in self._left.items() if self._hold}
 

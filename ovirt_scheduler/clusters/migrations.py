@@ -99,7 +99,7 @@ class ClusterMigrations:
         wanted = {step.vm: step.target for step in steps}
         if self._services.stopping.is_set():
             return dict.fromkeys(wanted, _NOT_ASKED), {}
-        latest_event = self._services.inventory.latest_event
+        latest_event = self._services.inventory.latest_event or 0
         for step in steps:
             self._migrating[step.vm] = Migrating(step, time.monotonic(), event=latest_event)
         self._services.memory.save(self._cluster)
@@ -141,7 +141,7 @@ class ClusterMigrations:
 
     def _took(self, done: Sequence[Migrating]) -> Mapping[str, float]:
         """The seconds that migrations took which are done, as far as the engine tells them."""
-        after = {each.step.vm: each.event for each in done if each.event is not None}
+        after = {each.step.vm: each.event for each in done}
         deadline = time.monotonic() + _EVENTS_SECONDS
         try:
             return self._services.inventory.migration_seconds(after, deadline)
@@ -183,17 +183,12 @@ class ClusterMigrations:
                 "%(reason)s after %(seconds).0f s",
                 fields,
             )
-        elif took is None:
+        else:
+            duration = f"within {seconds:.0f} s" if took is None else f"in {seconds:.1f} s"
             _log.info(
                 "cluster %(cluster)s: the migration of %(vm)s to %(target_host)s is done "
-                "within %(seconds).0f s",
-                fields,
-            )
-        else:
-            _log.info(
-                "cluster %(cluster)s: the migration of %(vm)s to %(target_host)s is done, it took "
-                "%(seconds).1f s",
-                fields,
+                "%(reason)s",
+                {**fields, "reason": duration},
             )
         if step.vm in self.exhausted():
             unit = settings.scheduler if settings.balance is None else settings.balance.name

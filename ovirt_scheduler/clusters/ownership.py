@@ -122,7 +122,8 @@ class ClusterOwnership:
         own = Mark.read(memory.mark)
         # A state folder that was copied has the mark of the daemon that it came from.
         if own is None or (own.machine, own.cluster) != (_machine(), self._tag):
-            own = Mark(False, _now(), _daemon(), self._tag)
+            name = f"{_machine()}-{secrets.token_hex(2)}"  # which no other daemon has
+            own = Mark(False, _now(), name, self._tag)
         if memory.taking:
             own = self._taking_over(own)
         others = {mark for mark in others if mark.daemon != own.daemon}
@@ -173,11 +174,6 @@ class ClusterOwnership:
 
 def _now() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _daemon() -> str:
-    """A name for this daemon, which no other has."""
-    return f"{_machine()}-{secrets.token_hex(2)}"
 
 
 def _machine() -> str:

@@ -13,7 +13,6 @@ import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional
 
 from ovirt_scheduler.clusters.calm import Left
 from ovirt_scheduler.model import records
@@ -31,7 +30,7 @@ class Migrating:
     step: Step  # whose names are for the log: the VM may be gone when the migration ends
     begun: float  # seconds on the monotonic clock
     moving: bool = False  # it has been seen on its way
-    event: Optional[int] = None  # the number of the engine's latest event before it
+    event: int = 0  # the number of the engine's latest event before it, as far as it is known
 
 
 @dataclass

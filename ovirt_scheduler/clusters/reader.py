@@ -184,7 +184,8 @@ class ClusterReader:
             is_last = len(states) != PAGE  # more: it does not know of pages, and this is all
             if not is_last and states.keys() <= found.keys():
                 raise EngineUnavailable(f"page {number} of its {kind} repeats those before it")
-            found = {**states, **found}  # what is on two pages was pushed onto the second
+            for key, state in states.items():  # what is on two pages was pushed onto the second
+                found.setdefault(key, state)
             replies.append(reply)
             if is_last:
                 return found, replies

@@ -72,7 +72,7 @@ def test_how_long_a_migration_took_is_told_by_the_engine(driven):
     driven.engine.migration_seconds = 3600.0
     driven.engine.instant_migrations = True
     driven.start("on", cluster())
-    driven.wait_for_log("cluster Default: the migration of web to puma is done, it took 3600.")
+    driven.wait_for_log("cluster Default: the migration of web to puma is done in 3600.")
     driven.engine.migration_codes = (30, 30)
     driven.want({"mail": "lynx"})
     driven.wait_for_log("cluster Default: the migration of mail to lynx is done within ")

@@ -1,0 +1,21 @@
+"""Where the VMs of a scheduler's answer may go."""
+
+from __future__ import annotations
+
+import threading
+
+from ovirt_scheduler.clusters.destinations import ClusterDestinations
+from ovirt_scheduler.clusters.reader import View
+from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
+from ovirt_scheduler.settings.config import ClusterSettings
+
+STATE = ClusterState(
+    {"l": HostState("lynx", "up"), "p": HostState("puma", "up")}, {"w": VmState("web", "up", "l")}
+)
+
+
+def test_a_vm_that_the_cluster_does_not_run_is_passed_over():
+    """A balance unit may name one of another cluster, or one that is down."""
+    settings = ClusterSettings("Default", "default", {}, 60.0, 60.0)
+    destinations = ClusterDestinations(None, settings, View(STATE), (), {}, threading.Event())
+    assert destinations.choose({"other": ("p",), "w": ("p",)}) == ({"w": "p"}, [])

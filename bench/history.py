@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ovirt_scheduler.command import tables
-from ovirt_scheduler.history import schema
+from ovirt_scheduler.history import ranking, schema
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.schema import Row
@@ -96,6 +96,7 @@ def _record(chance: random.Random) -> dict[str, Any]:
         for number in range(_UNITS)
     ]  # fmt: skip
     hosts = [_host(number, units, chance) for number in range(_HOSTS)]
+    ranking.put_totals({"units": units, "hosts": hosts})
     return {
         "id": f"{chance.getrandbits(64):016x}", "time": 0.0, "method": f"run{name}s",
         "milliseconds": round(chance.uniform(2, 30), 2), "caller": "127.0.0.1:40312",

@@ -94,13 +94,15 @@ def outcome(decision: Record) -> str:
     if kinds and kinds <= {Kind.FILTER.words}:
         result = left(decision)
     elif kinds and kinds <= {Kind.COST_FUNCTION.words}:
-        best = ranking.ranking(decision).best
+        best = ranking.best(decision)
         result = "no costs" if best is None else f"{_named(decision, [best])[0]} is best"
     elif isinstance(answer, list) and Kind.BALANCE.words not in kinds:
         hosts = _listed(_named(decision, answer), "then")
         result = hosts if answer else f"no host: {left(decision)}"
+    elif failed := failed_units(decision):
+        return f"{' and '.join(failed)} failed"
     else:
-        return _without_answer(decision)
+        return "answered, which is not kept" if decision["method"] == _TOPIC else "nothing to do"
     return f"{count}: {result}"
 
 
@@ -128,13 +130,6 @@ def summary(decision: Record) -> dict[str, Any]:
     }
 
 
-def _without_answer(decision: Record) -> str:
-    failed = failed_units(decision)
-    if failed:
-        return f"{' and '.join(failed)} failed"
-    return "answered, which is not kept" if decision.get("method") == _TOPIC else "nothing to do"
-
-
 def left(decision: Record) -> str:
     """How many hosts the filters left, and how many each removed."""
     removed_by = Counter(verdict["unit"] for verdict in removed(decision).values())
@@ -160,11 +155,8 @@ def removed(decision: Record) -> dict[str, Record]:
 
 def in_order(decision: Record) -> list[Record]:
     """The hosts: the best first, those that filters removed last."""
-    places, out = ranking.ranking(decision).places, removed(decision)
-    return sorted(
-        decision.get("hosts", ()),
-        key=lambda host: (host["id"] in out, places.get(host["id"], len(places) + 1)),
-    )
+    hosts, out = decision["hosts"], removed(decision)
+    return sorted(hosts, key=lambda host: (host["id"] in out, host.get("rank", len(hosts) + 1)))
 
 
 def why(decision: Record) -> dict[str, str]:
@@ -271,7 +263,7 @@ class _Hosts:
     def __init__(self, decision: Record) -> None:
         self._in_order = in_order(decision)
         self._removed = removed(decision)
-        self._whole = ranking.ranking(decision)
+        self._scored = len(ranking.ranked(decision))
         self._others = ranking.without_each(decision)
         self._shadows = ranking.shadows(decision)
         self._filters = {unit["name"] for unit in ranking.live_units(decision, Kind.FILTER)}
@@ -318,21 +310,19 @@ class _Hosts:
 
     def _rank(self, host: Record) -> Iterator[Line]:
         """``2nd of 3, cost 14 = EvenVms 2 × 4 + Memory 1 × 6; without Memory it would be 1st``."""
-        name, whole = host["id"], self._whole
-        if name not in whole.totals:
+        name, place = host["id"], host.get("rank")
+        if place is None:
             if self._counts_costs and name not in self._removed:
                 yield Line("no cost function scored it: it is not in the answer", Tone.TROUBLE)
             return
-        place, total = whole.places[name], whole.totals[name]
-        ranks = [
-            f"{ordinal(place)} of {len(whole.totals)}, cost {total} = {_sum(host, self._shadows)}"
-        ]
+        total = f"cost {host['total']} = {_sum(host, self._shadows)}"
+        ranks = [f"{ordinal(place)} of {self._scored}, {total}"]
         for unit, other in self._others.items() if len(self._others) > 1 else ():
             if name not in other.totals:
                 ranks.append(f"without {unit} it would have no cost")
             elif other.places[name] != place:
                 ranks.append(f"without {unit} it would be {ordinal(other.places[name])}")
-        yield Line("; ".join(ranks), Tone.GOOD if name == whole.best else Tone.PLAIN)
+        yield Line("; ".join(ranks), Tone.GOOD if place == 1 else Tone.PLAIN)
 
     def _costs(self, host: Record) -> Iterator[Line]:
         """The costs of a host that have a reason, and those of units in shadow."""
@@ -368,7 +358,7 @@ def _share(cost: Record) -> str:
 
 def _decisive(decision: Record) -> Iterator[Line]:
     """Which cost functions made the best host the best."""
-    best = ranking.ranking(decision).best
+    best = ranking.best(decision)
     names = host_names([decision])
     for unit, ranked in ranking.with_shadows(decision).items():
         would = (

@@ -55,22 +55,28 @@ def live_units(decision: Record, kind: Kind) -> list[Record]:
     ]
 
 
-def ranking(decision: Record) -> Ranking:
-    """The hosts by their totals."""
+def put_totals(decision: Record) -> None:
+    """Add to each host with costs their sum, and its rank."""
     looking_on, totals = shadows(decision), {}
-    for host in decision.get("hosts", ()):
+    for host in decision["hosts"]:
         counted = [c["weighted"] for c in host.get("costs", ()) if c["unit"] not in looking_on]
         if counted:
             totals[host["id"]] = sum(counted)
-    return Ranking(totals)
-
-
-def put_totals(decision: Record) -> None:
-    """Add to each host with costs their sum, and its rank."""
-    found = ranking(decision)
+    places = Ranking(totals).places
     for host in decision["hosts"]:
-        if host["id"] in found.totals:
-            host["total"], host["rank"] = found.totals[host["id"]], found.places[host["id"]]
+        if host["id"] in totals:
+            host["total"], host["rank"] = totals[host["id"]], places[host["id"]]
+
+
+def ranked(decision: Record) -> list[str]:
+    """The ids of the hosts with a rank, the best first."""
+    hosts = (host for host in decision["hosts"] if "rank" in host)
+    return [host["id"] for host in sorted(hosts, key=itemgetter("rank"))]
+
+
+def best(decision: Record) -> Optional[str]:
+    """The id of the host with the lowest total; None where no host was scored."""
+    return next((host["id"] for host in decision["hosts"] if host.get("rank") == 1), None)
 
 
 def without_each(decision: Record) -> dict[str, Ranking]:
@@ -112,9 +118,9 @@ def with_shadows(decision: Record) -> dict[str, Ranking]:
 
 def decisive(decision: Record) -> dict[str, str]:
     """The cost functions without any one of which another host were the best, and that host."""
-    best = ranking(decision).best
+    first = best(decision)
     others = {name: other.best for name, other in without_each(decision).items()}
-    return {name: other for name, other in others.items() if other is not None and other != best}
+    return {name: other for name, other in others.items() if other is not None and other != first}
 
 
 def _shares(decision: Record, functions: int, counted: Container[str]) -> dict[str, dict[str, int]]:

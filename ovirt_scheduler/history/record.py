@@ -136,7 +136,7 @@ def _put_units(record: Record, decision: Decision) -> None:
         _put_vm(record, answer.vm, execution.names)
         record["answer"] = {"vm": answer.vm, "hosts": list(answer.hosts)}
     elif kind is Kind.COST_FUNCTION:
-        record["answer"] = [*ranking.ranking(record).totals]
+        record["answer"] = ranking.ranked(record)
         record["decisive"] = [*ranking.decisive(record)]
     elif isinstance(answer, tuple):
         record["answer"] = list(answer)
@@ -164,7 +164,7 @@ def _put_driver(record: Record, decision: DriverDecision) -> None:
         record["answer"] = list(answer) if isinstance(answer, tuple) else answer
     if execution.result is not None:
         _put_reasons(record["hosts"], (execution.result,), chosen)
-    best = ranking.ranking(record).best
+    best = ranking.best(record)
     if best is not None and isinstance(answer, tuple) and answer[:1] == (best,):
         record["decisive"] = [*ranking.decisive(record)]
 

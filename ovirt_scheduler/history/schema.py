@@ -21,7 +21,6 @@ import sqlite3
 import time
 import zlib
 from collections.abc import Sequence
-from operator import itemgetter
 from typing import NamedTuple, Optional
 
 from ovirt_scheduler.history import explanation, ranking
@@ -139,7 +138,7 @@ def pack(record: Record) -> Row:
     body["hosts"] = _packed_hosts(hosts)
     if isinstance(answer, list):
         places = {host["id"]: place for place, host in enumerate(hosts)}
-        follows = answer == _following(hosts)
+        follows = answer == _following(record)
         body["answer"] = _FOLLOWS if follows else [places.get(each, each) for each in answer]
     text = as_json(body).encode()
     migrated = answer if isinstance(answer, dict) and "vm" not in answer else {}
@@ -178,7 +177,7 @@ def unpack(row: sqlite3.Row, hosts: Sequence[Named]) -> Record:
     _unpack_hosts(record, of_hosts)
     answer = record.get("answer")
     if answer == _FOLLOWS:
-        record["answer"] = _following(told)
+        record["answer"] = _following(record)
     elif isinstance(answer, list):
         record["answer"] = [told[each]["id"] if type(each) is int else each for each in answer]
     return record
@@ -260,11 +259,10 @@ def _unpack_hosts(record: Record, packed: dict[str, dict[str, Record]]) -> None:
     ranking.put_totals(record)
 
 
-def _following(hosts: Sequence[Record]) -> list[str]:
+def _following(record: Record) -> list[str]:
     """The hosts with a rank, the best first; where there is none, those that no filter removed."""
-    ranked = sorted((host for host in hosts if "rank" in host), key=itemgetter("rank"))
-    return [
+    return ranking.ranked(record) or [
         host["id"]
-        for host in ranked or hosts
+        for host in record["hosts"]
         if all(verdict["verdict"] != REMOVED for verdict in host.get("verdicts", ()))
     ]

@@ -132,7 +132,7 @@ class Tally:
         hosts_out = explanation.removed(record)
         decisive = set(record.get("decisive", ()))
         if shadows:
-            best = ranking.ranking(record).best
+            best = ranking.best(record)
             others = ranking.with_shadows(record).items()
             decisive.update(name for name, other in others if other.best != best)
         with self._lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Optional
 
-from ovirt_scheduler.history import explanation, ranking
+from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.ranking import Record
 from ovirt_scheduler.history.record import NEVER_ASKED
 from ovirt_scheduler.model.units import Kind
@@ -23,19 +23,17 @@ def grid(decisions: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
         decisions: in the order of their times, ``explanation.cleaned``.
     """
     units = [(each, unit) for each in decisions for unit in columns(each)]
-    scored = [found for found in map(ranking.ranking, decisions) if found.totals][-1:]
     names = explanation.host_names(decisions)
     cells = [_cells(*each) for each in units]
     out = {host for decision in decisions for host in explanation.removed(decision)}
-    places = scored[0].places if scored else {}
+    last = {host["id"]: host for decision in decisions for host in decision["hosts"]}
+    scored = ("total", "rank") if any("rank" in host for host in last.values()) else ()
     rows = []
-    for host in sorted(names, key=lambda each: (each in out, places.get(each, len(names)))):
-        row = [names[host], *(of_unit.get(host, _NOTHING) for of_unit in cells)]
-        for found in scored:
-            row += [str(found.totals.get(host, _NOTHING)), str(places.get(host, _NOTHING))]
-        rows.append(row)
-    headings = ["HOST", *(_heading(unit) for _, unit in units)]
-    return headings + (["TOTAL", "RANK"] if scored else []), rows
+    for key in sorted(last, key=lambda each: (each in out, last[each].get("rank", len(last)))):
+        told = [*(of_unit.get(key) for of_unit in cells), *(last[key].get(part) for part in scored)]
+        rows.append([names[key], *(_NOTHING if word is None else str(word) for word in told)])
+    headings = ["HOST", *(_heading(unit) for _, unit in units), *map(str.upper, scored)]
+    return headings, rows
 
 
 def columns(decision: Record) -> list[Record]:
@@ -55,11 +53,11 @@ def said(unit: Record, host: Record) -> Optional[Record]:
     return next((each for each in host.get(part, ()) if each["unit"] == unit["name"]), None)
 
 
-def _cells(decision: Record, unit: Record) -> dict[str, str]:
+def _cells(decision: Record, unit: Record) -> dict[str, object]:
     """Host to what one unit said of it."""
     cells = {}
     for host in decision.get("hosts", ()):
         entry = said(unit, host) or {}
         word = entry.get("verdict", entry.get("cost", NEVER_ASKED))
-        cells[host["id"]] = _NOTHING if word == NEVER_ASKED else str(word)
+        cells[host["id"]] = None if word == NEVER_ASKED else word
     return cells

@@ -15,7 +15,7 @@ import pytest
 
 from ovirt_scheduler.command import cli
 from ovirt_scheduler.command.decisions import query
-from ovirt_scheduler.history import schema
+from ovirt_scheduler.history import ranking, schema
 from ovirt_scheduler.history.store import FILE
 from ovirt_scheduler.history.tables import Tables
 from tests.support.command import run
@@ -32,11 +32,13 @@ UNIT = {"checksum": "sha256:0", "mode": "live", "milliseconds": 1.5}
 
 def record(number, method, units, hosts, vm=None, **more):
     """A decision of so many minutes after eight o'clock."""
-    return {
+    made = {
         "id": f"{number:016x}", "time": MORNING + 60 * number, "milliseconds": 3.2,
         "caller": "127.0.0.1:40312", "method": method, "form": "engine",
         "vm": vm or {"id": VM, "name": "web"}, "units": units, "hosts": hosts, **more,
     }  # fmt: skip
+    ranking.put_totals(made)
+    return made
 
 
 FILTERED = record(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ovirt_scheduler.history import ranking
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.store import FILE, History
@@ -50,11 +51,13 @@ def call(name: str, kind: str = "filter", outcome: str = "ok", **further: Any) -
 
 def record(units: Sequence[Record], hosts: Sequence[Record] = (), **further: Any) -> Record:
     """A decision, as the history is given it."""
-    return {
+    made = {
         "id": DECISION, "time": time.time(), "milliseconds": 2.5, "caller": "127.0.0.1:1",
         "method": "runFilters", "form": "engine", "vm": VM, "units": list(units),
         "hosts": list(hosts), "answer": [], **further,
     }  # fmt: skip
+    ranking.put_totals(made)
+    return made
 
 
 class MadeSite:

@@ -53,15 +53,14 @@ def summaries(found: Iterable[Record]) -> list[View]:
 
 def decision(of: Record) -> View:
     """All that the page of one decision shows."""
-    found = ranking.ranking(of)
     columns = verdict_table.columns(of)
     hosts = explanation.in_order(of)
     view = {
         **{name: value for name, value in of.items() if name not in ("hosts", "answer")},
         **_summary(explanation.summary(of)),
-        "ranked": bool(found.totals),
+        "ranked": ranking.best(of) is not None,
         "columns": columns,
-        "rows": [_row(host, columns, found) for host in hosts[:_MOST_HOSTS]] if columns else (),
+        "rows": [_row(host, columns) for host in hosts[:_MOST_HOSTS]] if columns else (),
         "left_out": max(0, len(hosts) - _MOST_HOSTS),
         "sentences": [
             line.text.strip() for line in itertools.islice(explanation.lines(of), 2, _MOST_HOSTS)
@@ -80,13 +79,13 @@ def _summary(of: Record) -> View:
     }
 
 
-def _row(host: Record, columns: Sequence[Record], found: ranking.Ranking) -> View:
+def _row(host: Record, columns: Sequence[Record]) -> View:
     """What was said of a host, in a table whose columns are units."""
     return {
         "host": host.get("name") or host["id"],
-        "rank": found.places.get(host["id"], "-"),
-        "total": found.totals.get(host["id"], "-"),
-        "chosen": host["id"] == found.best,
+        "rank": host.get("rank", "-"),
+        "total": host.get("total", "-"),
+        "chosen": host.get("rank") == 1,
         "cells": [(unit, verdict_table.said(unit, host)) for unit in columns],
     }
 

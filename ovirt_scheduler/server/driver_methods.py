@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Callable, NamedTuple
+from typing import Callable
 
 from ovirt_scheduler.decisions import log
 from ovirt_scheduler.decisions.drivers import DriverService
@@ -25,31 +25,23 @@ _ANYTHING = (
 _NOTHING: Mapping[str, object] = {"string": "", "boolean": False, "array": [], "struct": {}}
 
 
-class _Call(NamedTuple):
-    """One of the methods that call a scheduler."""
-
-    name: str
-    method: str  # of the interfaces
-    result: str  # its type in the design form
-    help: str
-
-
 _SELECTS = """Of the properties, filters (names with ; between) and cost_functions
 (name=factor;name2=factor2) name policy units that run before; the others are its inputs."""
 _MIGRATES = "Gives for each VM to migrate the hosts that it may go to, the best first."
 
+# Name, method of the interfaces, type of the result in the design form, and help.
 _CALLS = (
-    _Call("selectHost", "select_host", "string",
+    ("selectHost", "select_host", "string",
           f"Gives the id of the host to start a VM on, or an empty string.\n{_SELECTS}"),
-    _Call("hasAnyHosts", "has_any_hosts", "boolean", f"Whether a host fits a VM.\n{_SELECTS}"),
-    _Call("getSelectedHosts", "get_selected_hosts", "array",
+    ("hasAnyHosts", "has_any_hosts", "boolean", f"Whether a host fits a VM.\n{_SELECTS}"),
+    ("getSelectedHosts", "get_selected_hosts", "array",
           "The ids of the hosts that the scheduler selected last, the best first."),
-    _Call("loadBalance", "load_balance", "struct", f"What to migrate now.\n{_MIGRATES}"),
-    _Call("onTimerInvoked", "on_timer_invoked", "struct",
+    ("loadBalance", "load_balance", "struct", f"What to migrate now.\n{_MIGRATES}"),
+    ("onTimerInvoked", "on_timer_invoked", "struct",
           f"A cluster's timer has come round.\n{_MIGRATES}"),
-    _Call("onVmStatusChanged", "on_vm_status_changed", "struct",
+    ("onVmStatusChanged", "on_vm_status_changed", "struct",
           f"The status of a VM has changed.\n{_MIGRATES}"),
-    _Call("onHostStatusChanged", "on_host_status_changed", "struct",
+    ("onHostStatusChanged", "on_host_status_changed", "struct",
           f"The status of a host has changed.\n{_MIGRATES}"),
 )  # fmt: skip
 
@@ -61,10 +53,11 @@ def methods(service: DriverService, engine_reasons: bool = False) -> Iterator[Me
         engine_reasons: whether ``selectHost`` tells an engine who removed the hosts, where it finds
             none (contract 8.5).
     """
-    for call in _CALLS:
-        parameters = ("scheduler", *INTERFACE_METHODS[call.method].parameters)
-        run = partial(_call, service, call, engine_reasons and call.method == "select_host")
-        yield from in_both_forms(call.name, parameters, (call.result,), call.help, run)
+    for name, method, result, text in _CALLS:
+        parameters = ("scheduler", *INTERFACE_METHODS[method].parameters)
+        reasons = engine_reasons and method == "select_host"
+        run = partial(_call, service, method, _NOTHING[result], reasons)
+        yield from in_both_forms(name, parameters, (result,), text, run)
     yield from in_both_forms(
         "schedule",
         ("topic", "method", "arguments"),
@@ -82,16 +75,20 @@ def methods(service: DriverService, engine_reasons: bool = False) -> Iterator[Me
 
 
 def _call(
-    service: DriverService, call: _Call, reasons: bool, caller: Caller, parameters: Parameters
+    service: DriverService,
+    method: str,
+    nothing: object,
+    reasons: bool,
+    caller: Caller,
+    parameters: Parameters,
 ) -> object:
     name = values.string("scheduler", parameters[0])
-    arguments = dict(zip(INTERFACE_METHODS[call.method].parameters, parameters[1:]))
+    arguments = dict(zip(INTERFACE_METHODS[method].parameters, parameters[1:]))
     try:
-        driver = service.scheduler(name, call.method)
+        driver = service.scheduler(name, method)
     except UnknownUnit as error:
-        return _unknown(caller, name, error, _NOTHING[call.result])
-    request = driver_wire.request(caller, driver, call.method, arguments)
-    return _reply(service.decide(request), reasons)
+        return _unknown(caller, name, error, nothing)
+    return _reply(service.decide(driver_wire.request(caller, driver, method, arguments)), reasons)
 
 
 def _schedule(service: DriverService, caller: Caller, parameters: Parameters) -> object:

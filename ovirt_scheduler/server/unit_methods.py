@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Callable, NamedTuple
+from typing import Callable
 
 from ovirt_scheduler.decisions import log
 from ovirt_scheduler.decisions.units import UnitService
@@ -19,23 +19,14 @@ from ovirt_scheduler.server.method import Method, Parameters, Reply, decided, in
 Units = tuple[PolicyUnit, ...]
 
 
-class _Run(NamedTuple):
-    """One of the operations that run policy units."""
-
-    name: str
-    kind: Kind
-    parameters: tuple[str, ...]
-    result: str  # its type in the design form
-    help: str
-
-
+# Name, kind, parameters, type of the result in the design form, and help.
 _RUNS = (
-    _Run("runFilters", Kind.FILTER, ("filters", "hosts", "vm", "properties"), "array",
+    ("runFilters", Kind.FILTER, ("filters", "hosts", "vm", "properties"), "array",
          "Gives the ids of the hosts that every filter accepted, in the order given."),
-    _Run("runCostFunctions", Kind.COST_FUNCTION,
+    ("runCostFunctions", Kind.COST_FUNCTION,
          ("cost_functions", "hosts", "vm", "properties"), "struct",
          "Gives for each host the sum of factor times cost; lower is better."),
-    _Run("runLoadBalancing", Kind.BALANCE, ("balance", "hosts", "properties"), "struct",
+    ("runLoadBalancing", Kind.BALANCE, ("balance", "hosts", "properties"), "struct",
          "Gives the VM to migrate and the hosts it may go to, or nothing."),
 )  # fmt: skip
 
@@ -60,9 +51,9 @@ def methods(
         for name in ("discover", "Discover"):
             discover = partial(_discover, service, show)
             yield Method(name, (), (result,), text, discover, forms=(form,))
-    for run in _RUNS:
-        decide = partial(_decide, service, scores, engine_reasons, run)
-        yield from in_both_forms(run.name, run.parameters, (run.result,), run.help, decide)
+    for name, kind, parameters, result, text in _RUNS:
+        decide = partial(_decide, service, scores, engine_reasons, kind)
+        yield from in_both_forms(name, parameters, (result,), text, decide)
 
 
 def _discover(
@@ -75,16 +66,16 @@ def _decide(
     service: UnitService,
     scores: EngineScores,
     engine_reasons: bool,
-    run: _Run,
+    kind: Kind,
     caller: Caller,
     parameters: Parameters,
 ) -> Reply:
-    decision = service.decide(unit_wire.request(caller, run.kind, parameters))
+    decision = service.decide(unit_wire.request(caller, kind, parameters))
     if caller.form is AnswerForm.DESIGN:
         answer = unit_wire.design_answer(decision)
     else:
         hosts = decision.execution.hosts
-        none_left = run.kind is Kind.FILTER and hosts and not decision.answer
+        none_left = kind is Kind.FILTER and hosts and not decision.answer
         reasons = (log.summary(decision),) if engine_reasons and none_left else ()
         answer = unit_wire.engine_answer(decision, scores, reasons)
     return decided(answer, decision)

@@ -93,7 +93,6 @@ class BodyReader:
     def release(self) -> None:
         """The body is needed no more."""
         self._room.give_back(self._taken)
-        self._taken = 0
 
     def _of_length(self, length: int) -> Iterator[bytes]:
         left = length

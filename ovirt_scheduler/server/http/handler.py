@@ -70,10 +70,7 @@ class Server(Protocol):
     dispatcher: Dispatcher
     room: Room
     connections: Connections
-
-    @property
-    def stopping(self) -> bool:
-        """Whether each connection is to end after its answer."""
+    stopping: bool  # each connection is to end after its answer
 
 
 class ConnectionHandler:

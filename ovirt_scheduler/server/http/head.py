@@ -56,10 +56,9 @@ def read_first_line(stream: io.BufferedIOBase) -> Optional[FirstLine]:
         RequestRefused: it is too long, broken, or of another version of HTTP.
         OSError: as the stream raises, TimeoutError among them.
     """
-    too_long = RequestRefused(HTTPStatus.REQUEST_URI_TOO_LONG, "the first line is too long")
-    line = _line(stream, too_long)
+    line = _line(stream, HTTPStatus.REQUEST_URI_TOO_LONG)
     if line == "":  # left over from the last request (RFC 9112, 2.2)
-        line = _line(stream, too_long)
+        line = _line(stream, HTTPStatus.REQUEST_URI_TOO_LONG)
     if line is None:
         return None
     found = _FIRST_LINE.fullmatch(line)
@@ -83,10 +82,9 @@ def read_headers(stream: io.BufferedIOBase, first: FirstLine) -> Headers:
         OSError: as the stream raises, TimeoutError among them.
     """
     status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
-    too_long = RequestRefused(status, "a header line is too long")
     headers: dict[str, list[str]] = {}
     for _ in range(_MAX_HEADERS + 1):
-        line = _line(stream, too_long)
+        line = _line(stream, status)
         if line is None:
             raise bad("the connection ended within the headers")
         if not line:
@@ -128,13 +126,13 @@ def bad(text: str) -> RequestRefused:
     return RequestRefused(HTTPStatus.BAD_REQUEST, text)
 
 
-def _line(stream: io.BufferedIOBase, too_long: RequestRefused) -> Optional[str]:
+def _line(stream: io.BufferedIOBase, too_long: HTTPStatus) -> Optional[str]:
     """A line without its end; None where the connection ends before it."""
     line = stream.readline(_MAX_LINE + 2)
     if not line:
         return None
     if len(line) == _MAX_LINE + 2 and not line.endswith(b"\n"):
-        raise too_long
+        raise RequestRefused(too_long, f"a line is longer than {_MAX_LINE} bytes")
     if not line.endswith(b"\r\n"):
         raise bad("a line does not end with CR LF")
     return str(line[:-2], "iso-8859-1")

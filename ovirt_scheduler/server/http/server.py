@@ -70,12 +70,10 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         methods: Sequence[Method],
         listener: Optional[socket.socket] = None,
     ):
-        self.settings = settings
-        self.dispatcher = Dispatcher(methods)
         self.connections = Connections(settings.max_connections)
-        self.room = _room(settings)
+        self.renew(settings, methods)
         self._ended = itertools.count(1)
-        self._stopping = threading.Event()  # each connection ends after its answer
+        self.stopping = False  # each connection ends after its answer
         self._closing = threading.Event()  # none is accepted any more
         self._accepting = threading.Lock()
         bound = listener or listening.bound(settings.address, settings.port)
@@ -128,7 +126,7 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
             drain: seconds before that in which connections are still accepted, for a load
                 balancer that has to notice first.
         """
-        self._stopping.set()
+        self.stopping = True
         time.sleep(drain)
         deadline = time.monotonic() + grace
         self._closing.set()
@@ -164,18 +162,13 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         which says so. Address and port stay, and so does whether TLS is spoken.
         """
         self.settings = settings
-        self.room = _room(settings)
+        self.room = Room(_BODIES * settings.max_request_size)
         self.dispatcher = Dispatcher(methods)
         self.connections.set_limit(settings.max_connections)
 
     def shutdown(self) -> None:
         """Stop at once; the stock name for it."""
         self.stop(0.0)
-
-    @property
-    def stopping(self) -> bool:
-        """Whether ``stop`` was called."""
-        return self._stopping.is_set()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection; runs in its own thread."""
@@ -216,10 +209,6 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         except (RuntimeError, MemoryError):
             self.connections.remove(request)
             raise
-
-
-def _room(settings: ServerSettings) -> Room:
-    return Room(_BODIES * settings.max_request_size)
 
 
 def _peer(address: tuple[Any, ...]) -> str:

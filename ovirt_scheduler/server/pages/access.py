@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
-from typing import Optional
-from urllib.parse import urlsplit
 
 from ovirt_scheduler.model.requests import Pages
 from ovirt_scheduler.security.addresses import is_loopback
+
+# An IPv6 address in brackets, or a name, whose last dot does not matter; and a port.
+_HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([\w-][\w.-]*?)\.?)(?::[0-9]*)?", re.IGNORECASE)
 
 
 class Access:
@@ -43,18 +45,6 @@ class Access:
         Args:
             local: the daemon's address, as the client reached it.
         """
-        name = host_name(host)
-        return name is not None and (name in self._names or name == local or is_loopback(name))
-
-
-def host_name(host: str) -> Optional[str]:
-    """The name or address in a ``Host`` header, in lower case; None where it is none."""
-    try:
-        split = urlsplit(f"//{host}")
-        named = split.hostname
-        _ = split.port
-    except ValueError:
-        return None
-    if not named or split.username is not None or split.path or split.query:
-        return None
-    return named.rstrip(".").lower()
+        found = _HOST.fullmatch(host)
+        name = (found[1] or found[2]).lower() if found else ""
+        return bool(name) and (name in self._names or name == local or is_loopback(name))

@@ -263,7 +263,7 @@ class Exchange:
 
     def _ending(self, code: Optional[int], which: str = "") -> str:
         if code is None:
-            return "ended" if self.worker.zygote.alive else "ended with the zygote"
+            return "does not end" if self.worker.zygote.alive else "ended with the zygote"
         if code < 0:
             return f"died by {frames.signal_name(-code)}"
         if code == frames.OUT_OF_MEMORY:

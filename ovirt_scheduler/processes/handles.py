@@ -392,6 +392,7 @@ class Zygote:
             )
         if not lives:
             self._give_up()
+            self._watcher.join(_OBEY_SECONDS)  # from then on others know
         return lives and self.alive
 
     def _give_up(self) -> None:
@@ -441,6 +442,8 @@ class Zygote:
                 f"the zygote was not ready after {_START_SECONDS:g} s, and was killed: the machine "
                 "is overloaded, or it was stopped"
             )
+        if self.was_killed:
+            return f"the zygote died by {frames.signal_name(-status)} while it started"
         return (
             f"the zygote ({sys.executable}) did not start (exit status {status}); "
             "what it said stands above, on standard error"

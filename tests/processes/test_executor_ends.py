@@ -78,6 +78,22 @@ def test_a_stopped_zygote_is_replaced_and_its_request_served_by_the_next(
     assert executor.zygote_pid != stopped
 
 
+def test_a_call_that_ends_while_the_zygote_is_stopped_ended_with_it(
+    own, unit_named, tmp_path, monkeypatch
+):
+    """Nobody could tell how, and the zygote is replaced."""
+    monkeypatch.setattr(handles, "_END_SECONDS", 0.2)
+    monkeypatch.setattr(handles, "_OBEY_SECONDS", 0.5)
+    (tmp_path / "Execs.py").write_text(
+        "import os, signal\n"
+        "def do_filter(hosts, vm, properties):\n"
+        "    os.kill(os.getppid(), signal.SIGSTOP)\n"
+        "    os.execv('/bin/sleep', ['sleep', '600'])\n"
+    )
+    result = only(own.run(job_of([unit_named("Execs", folder=tmp_path)])))
+    assert (result.outcome, result.message) == (Outcome.KILLED, "ended with the zygote")
+
+
 def test_a_zygote_that_works_is_asked_and_stays(executor, unit_named, monkeypatch):
     """A call that takes its time is no sign of a zygote that hangs."""
     monkeypatch.setattr(exchange, "_QUIET", 0.1)

@@ -21,7 +21,7 @@ from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import CallResult, Outcome
 from ovirt_scheduler.model.units import PolicyUnit
-from ovirt_scheduler.processes import handles
+from ovirt_scheduler.processes import handles, zygotes
 from ovirt_scheduler.processes.executor import Executor
 from tests.support.jobs import HOSTS, LIMITS, job_of, only
 from tests.support.processes import SPARE_BELOW, offspring, processes_with
@@ -306,6 +306,18 @@ def test_a_zygote_that_is_killed_while_it_starts_costs_no_request(own, unit_name
         os.kill(starting, signal.SIGKILL)
         assert only(request.result(30)).value == HOSTS
     wait_until(lambda: own.zygote_pid not in (before, starting))  # its end may be heard of later
+
+
+def test_a_zygote_that_is_killed_whenever_it_starts_is_told_as_that(monkeypatch):
+    """It has said nothing, and nobody is sent to look for that."""
+    monkeypatch.setattr(zygotes, "_STARTS", 1)
+    starting = Executor(parallel=1, max_waiting=1)
+    with ThreadPoolExecutor(1) as threads:
+        started = threads.submit(starting.start)
+        os.kill(wait_until(lambda: starting.zygote_pid), signal.SIGKILL)
+        with pytest.raises(ExecutorUnavailable, match=r"^the zygote died by SIGKILL while"):
+            started.result()
+    starting.close()
 
 
 def test_who_waits_for_a_zygote_that_starts_waits_no_longer_than_its_time(own, unit_named):

@@ -86,9 +86,9 @@ class UnitService(Service):
         self, job: Job, known: Optional[EngineReplies]
     ) -> tuple[Job, Execution, tuple[str, ...]]:
         """The job with what the engine told, how it ended, and what is wrong with the engine."""
-        hosts = job.subjects.hosts
+        hosts, vm = job.subjects.hosts, job.subjects.vm
         if isinstance(hosts, tuple) and not (hosts and job.calls):
-            return job, Execution(hosts), ()
+            return job, Execution(hosts, vm=vm if isinstance(vm, str) else None), ()
         job, errors = self._with_engine(job, known)
         return job, self.executor.run(job), errors
 

@@ -74,8 +74,8 @@ def test_a_client_that_is_named_is_served(daemon, folder, name, version):
     """By subject name or by common name; the request's line in the log says who it was."""
     certificate = made([name], ROOT).write(folder, name)
     assert call(daemon, certificate, version) == IDS
-    (line, *_) = logged(daemon, f" CN={name},O=Example at 127.0.0.1:")
-    assert re.search(r"request \w+ runFilters, design form, .*: ok", line)
+    (line, *_) = logged(daemon, f" runFilters, design form, CN={name},O=Example at 127.0.0.1:")
+    assert re.search(r"request \w+ .*: ok", line)
 
 
 def test_a_chain_is_followed_to_the_authority(daemon, folder):

@@ -52,6 +52,8 @@ def analyse(candidate: Candidate) -> Analysis:
 
 def _loaded(candidate: Candidate, tree: ast.Module) -> Analysis:
     source = candidate.source
+    classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    class_lines = {node.name: node.lineno for node in classes}
     finder = finder_of_sources((source, *candidate.neighbours))
     finder.install(candidate.folder)
     try:
@@ -60,9 +62,12 @@ def _loaded(candidate: Candidate, tree: ast.Module) -> Analysis:
         return Analysis(fault=_load_fault(candidate, error))
     try:
         units = [*_units(module, source.name, source.path)]
+        drivers: list[FoundDriver] = []
         for found in _classes(module):
             units += _units(found, found.__name__, source.path)
-        drivers = tuple(_drivers(module, tree, source))
+            if driver_analysis.is_driver(found):
+                line, description = class_lines.get(found.__name__, 1), description_of(module)
+                drivers.append(driver_analysis.read(found, description, source.path, line))
         modules = tuple(_compiled(candidate, finder))
         wants_statistics = engine_access.wants_statistics(module, modules)
     except Misdefined as wrong:
@@ -75,7 +80,7 @@ def _loaded(candidate: Candidate, tree: ast.Module) -> Analysis:
         modules,
         wants_engine,
         wants_statistics,
-        drivers=drivers,
+        drivers=tuple(drivers),
         doubts=tuple(FileFault(source.path, *remark) for remark in python2.comparisons(tree)),
     )
 
@@ -129,14 +134,6 @@ def _classes(module: ModuleType) -> Iterator[type]:
     for name, found in [*vars(module).items()]:
         if inspect.isclass(found) and (found.__module__, found.__name__) == (module.__name__, name):
             yield found
-
-
-def _drivers(module: ModuleType, tree: ast.Module, source: Source) -> Iterator[FoundDriver]:
-    lines = {node.name: node.lineno for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
-    for found in _classes(module):
-        if driver_analysis.is_driver(found):
-            line = lines.get(found.__name__, 1)
-            yield driver_analysis.read(found, description_of(module), source.path, line)
 
 
 def _check_signature(function: object, kind: Kind, arguments: Sequence[str], line: int) -> None:

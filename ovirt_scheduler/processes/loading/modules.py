@@ -83,15 +83,8 @@ class FolderFinder(Loader):
             sys.modules.pop(name, None)
 
     def make(self, name: str) -> ModuleType:
-        """Make one of the modules, without the way through all finders; ``run`` runs it.
-
-        Raises:
-            ModuleNotFoundError: there is none of that name.
-        """
-        spec = self.find_spec(name)
-        if spec is None:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-        return importlib.util.module_from_spec(spec)
+        """Make one of the modules, without the way through all finders; ``run`` runs it."""
+        return importlib.util.module_from_spec(self._spec(name))
 
     def run(self, module: ModuleType) -> ModuleType:
         """Run a module that ``make`` made, as its import would."""
@@ -102,12 +95,13 @@ class FolderFinder(Loader):
 
     def find_spec(self, fullname: str, *_: object) -> Optional[importlib.machinery.ModuleSpec]:
         """Find a module of the folder; the import system calls this."""
-        origin = self._origins.get(fullname)
-        if origin is None:
-            return None
-        self.imported.append(fullname)
-        package = _is_package(fullname, origin)
-        spec = importlib.machinery.ModuleSpec(fullname, self, origin=origin, is_package=package)
+        return self._spec(fullname) if fullname in self._origins else None
+
+    def _spec(self, name: str) -> importlib.machinery.ModuleSpec:
+        self.imported.append(name)
+        origin = self._origins[name]
+        is_package = origin.endswith("/__init__.py") and name != "__init__"
+        spec = importlib.machinery.ModuleSpec(name, self, origin=origin, is_package=is_package)
         if spec.submodule_search_locations is not None:
             spec.submodule_search_locations.append(os.path.dirname(origin))  # noqa: PTH120
         spec.has_location = True  # gives the module its __file__
@@ -145,10 +139,6 @@ class _Version3(Loader):
 def _facade() -> ModuleType:
     """Loaded when a plugin asks for it; few do."""
     return importlib.import_module("ovirt_scheduler.plugin.sdk3")
-
-
-def _is_package(name: str, path: str) -> bool:
-    return path.endswith("/__init__.py") and name != "__init__"
 
 
 def finder_of(plugin: PluginCode) -> FolderFinder:

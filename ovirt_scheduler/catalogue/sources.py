@@ -67,32 +67,30 @@ class Sources:
         """
         named = self._named.get(file.folder, {})
         found: dict[PluginFile, None] = {file: None}
-        for each in (queue := [file]):  # grows while it runs
-            for name in self._names(each, named):
-                queue += [other for other in named[name] if other not in found]
-                found.update(dict.fromkeys(named[name]))
-        others: list[Source] = []
+        sources: list[Source] = []  # the first is of the file itself
         refused: list[tuple[str, str]] = []
-        for each in sorted(found.keys() - {file}, key=lambda other: other.name):
+        for each in (queue := [file]):  # grows while it runs
             try:
-                others.append(self.of(each))
+                source = self.of(each)
             except FileNotFoundError:
                 continue
             except PluginError as error:
                 refused.append((each.name, str(error)))
-        return others, refused
+                continue
+            sources.append(source)
+            for name in self._names(each, source, named):
+                queue += [other for other in named[name] if other not in found]
+                found.update(dict.fromkeys(named[name]))
+        return sorted(sources[1:], key=lambda other: other.name), sorted(refused)
 
-    def _names(self, file: PluginFile, named: Mapping[str, list[PluginFile]]) -> list[str]:
+    def _names(
+        self, file: PluginFile, source: Source, named: Mapping[str, list[PluginFile]]
+    ) -> list[str]:
         """The modules of the folder that the words of a file name."""
         if file not in self._words:
-            try:
-                self._words[file] = _words(self.of(file).text)
-            except (PluginError, FileNotFoundError):
-                self._words[file] = frozenset()
+            self._words[file] = _words(source.text)
         words = self._words[file]
-        if words is None:
-            return list(named)
-        return [word for word in words if word in named]
+        return list(named) if words is None else [word for word in words if word in named]
 
 
 def _words(text: bytes) -> Optional[frozenset[str]]:

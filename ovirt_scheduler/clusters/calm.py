@@ -5,9 +5,9 @@
     what the scheduler wants ──► off each host: enough? ──► for long enough? ──► made
                                               margin            hold
 
-Migrations that leave the same host are judged together, by the imbalance (``model.imbalance``) of
-that host and of those that they go to, before and after. So the number of the cluster's other hosts
-and the size of a single VM do not matter.
+Migrations that leave the same host are judged together, by the imbalance of that host and of those
+that they go to, before and after. So the number of the cluster's other hosts and the size of a
+single VM do not matter.
 
 A host that gives VMs away, or one that takes them, is the cause of an imbalance: the one whose
 use is farther from the mean. The scheduler has to have named it in each answer of the time
@@ -28,8 +28,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Optional
 
-from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
-from ovirt_scheduler.model.imbalance import imbalance
+from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState, imbalance
 from ovirt_scheduler.model.plans import Step
 
 _HOUR = 3600.0

@@ -21,7 +21,7 @@ from typing import Callable, NamedTuple
 
 from ovirt_scheduler.clusters.calm import Calm
 from ovirt_scheduler.daemon.runtime import Runtime
-from ovirt_scheduler.model.imbalance import imbalance
+from ovirt_scheduler.model.cluster_state import imbalance
 from ovirt_scheduler.model.plans import Step
 from ovirt_scheduler.settings.config import ClusterSettings
 from ovirt_scheduler.workbench.policy import Policy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ovirt_scheduler.model.imbalance import imbalance
+from ovirt_scheduler.model.cluster_state import imbalance
 
 
 @pytest.mark.parametrize(

@@ -216,10 +216,15 @@ class _Zygote:
         if not message:
             return False
         order, serial = frames.ORDER.unpack(message)
+        # The answer of the readers' zygote to ASK shows that both live.
+        of_readers = order in (frames.FORK_READER, frames.ASK) or serial in self._reading
         if order in (frames.FORK, frames.FORK_READER) and len(descriptors) < 3:
             self._tell(serial, -errno.EMFILE)  # there was none left for it
-        elif self._passed_on(order, serial, descriptors):
-            pass
+        elif of_readers and self._readers is not None:
+            if order == frames.FORK_READER:
+                self._reading.add(serial)
+            with contextlib.suppress(OSError):  # it has ended: the next pass sees that
+                socket.send_fds(self._readers, [message], descriptors)
         elif order == frames.ASK:
             self._say(frames.ALIVE)
         elif order == frames.KILL:
@@ -229,21 +234,6 @@ class _Zygote:
             self._fork(serial, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
-        return True
-
-    def _passed_on(self, order: bytes, serial: int, descriptors: Sequence[int]) -> bool:
-        """Have the zygote of the readers obey, where it has to; its answer to ASK shows that both
-        live.
-        """
-        if self._readers is None or order == frames.FORK:
-            return False
-        if order == frames.KILL and serial not in self._reading:
-            return False
-        if order == frames.FORK_READER:
-            self._reading.add(serial)
-        with contextlib.suppress(OSError):  # it has ended: the next pass sees that
-            message = frames.ORDER.pack(order, serial)
-            socket.send_fds(self._readers, [message], descriptors)
         return True
 
     def _hear(self, readers: socket.socket, selector: selectors.BaseSelector) -> None:

@@ -20,7 +20,6 @@ from ovirt_scheduler.model.units import Kind
 
 _TOPIC = "schedule"  # the call of a method of a topic
 _DRIVERS = ("scheduler", "driver")  # kinds of units
-_IN_SUMMARY = ("id", "time", "milliseconds", "method", "vm")
 _MOST_NAMED = 10  # hosts or migrations in a heading
 _ENDED = {
     "raised": "raised an error",
@@ -107,27 +106,24 @@ def outcome(decision: Record) -> str:
 
 
 def summary(decision: Record) -> dict[str, Any]:
-    """What a list shows of a decision.
+    """What a list shows of a decision, besides what the decision says itself.
 
-    ``id``, ``time``, ``milliseconds``, ``method`` and ``vm`` as the decision has them; ``summary``:
-    what came of it, in one line that is ``cleaned``; ``is_bad``: a unit failed that would have
-    counted, something went wrong, or no host was left; ``failures``: the units that failed, each
-    with its message.
+    Returns:
+        ``summary``: what came of it, ``cleaned``; ``is_bad``: a unit failed that would have
+        counted, something went wrong, or no host was left; ``failures``: the units that failed,
+        each with its message.
     """
     text, failed = outcome(decision), failed_units(decision)
     if failed and "failed" not in text:
         text += f"; {', '.join(failed)} failed"
-    no_host_left = decision.get("hosts") and decision.get("answer") == []
-    return {
-        **{name: decision[name] for name in _IN_SUMMARY if name in decision},
-        "summary": printable(text),
-        "is_bad": bool(failed or decision.get("errors") or no_host_left),
-        "failures": [
-            (unit["name"], unit.get("message", unit["outcome"]))
-            for unit in decision.get("units", ())
-            if has_failed(unit)
-        ],
-    }
+    no_host_left = decision["hosts"] and decision.get("answer") == []
+    failures = [
+        (unit["name"], unit.get("message", unit["outcome"]))
+        for unit in decision["units"]
+        if has_failed(unit)
+    ]
+    is_bad = bool(failed or decision.get("errors") or no_host_left)
+    return {"summary": printable(text), "is_bad": is_bad, "failures": failures}
 
 
 def left(decision: Record) -> str:

@@ -30,7 +30,7 @@ class Query:
         outcomes: some of ``OUTCOMES``: a unit ended in one of these; with ``unit``, that one did.
         since, until: seconds since 1970; the second is not included.
         limit: the newest of them, at most ``MOST_ROWS``.
-        brief: of each what a list shows, as of ``explanation.summary``, in place of its record.
+        brief: of each what a list shows (contract 8.4), in place of its record.
     """
 
     vm: Optional[str] = None

@@ -28,7 +28,7 @@ from ovirt_scheduler.history.record import REMOVED, Record, entity
 
 VERSION = 3
 
-SUMMARY = "decisions.id, time, milliseconds, method, summary, is_bad, failures"
+SUMMARY = "decisions.id, time, method, summary"
 
 TABLES = """
 CREATE TABLE names (
@@ -44,8 +44,7 @@ CREATE TABLE unit_set_members (
 CREATE TABLE decisions (
     number INTEGER PRIMARY KEY, id INTEGER NOT NULL, time INTEGER NOT NULL, method TEXT NOT NULL,
     vm INTEGER, cluster TEXT, host_set INTEGER NOT NULL, unit_set INTEGER NOT NULL,
-    milliseconds REAL NOT NULL, summary TEXT NOT NULL, is_bad INTEGER NOT NULL,
-    failures TEXT NOT NULL,
+    summary TEXT NOT NULL,
     size INTEGER NOT NULL, body BLOB NOT NULL);  -- last, as what is behind it is read slowly
 CREATE INDEX decisions_by_id ON decisions (id);
 CREATE INDEX decisions_by_cluster ON decisions (cluster, number) WHERE cluster IS NOT NULL;
@@ -86,7 +85,7 @@ Named = tuple[str, str]  # an id, and a name; the name is empty where it is not 
 _OF_CALL = ("milliseconds", "message", "notes")
 _LETTERS = {"passed": "p", "removed": "r", "failed": "f", "never asked": "n"}
 _WORDS = {letter: word for word, letter in _LETTERS.items()}
-_COLUMNS = ("id", "time", "milliseconds", "method", "vm", "hosts", "units")
+_COLUMNS = ("id", "time", "method", "vm", "hosts", "units")
 _OF_FEW = ("held", "reason")  # of a verdict or a cost
 _FOLLOWS = "follows"  # in place of an answer that totals or verdicts tell
 
@@ -102,10 +101,7 @@ class Row(NamedTuple):
     cluster: Optional[str]  # that the daemon looked after by itself
     hosts: tuple[Named, ...]
     units: str
-    milliseconds: float
-    summary: str
-    is_bad: bool
-    failures: str  # JSON: each unit that failed, and its message
+    summary: str  # JSON: what a list shows
     size: int
     body: bytes
 
@@ -143,7 +139,7 @@ def pack(record: Record) -> Row:
     text = as_json(body).encode()
     migrated = answer if isinstance(answer, dict) and "vm" not in answer else {}
     vms = dict.fromkeys(((vm,) if vm else ()) + tuple((each, "") for each in migrated))
-    summary = explanation.summary(record)
+    summary = {"milliseconds": record["milliseconds"], **explanation.summary(record)}
     return Row(
         number_of(record["id"]),
         round(record["time"] * 1000),
@@ -153,10 +149,7 @@ def pack(record: Record) -> Row:
         record.get("cluster"),
         tuple(map(_named, hosts)),
         as_json([{key: unit[key] for key in unit if key not in _OF_CALL} for unit in units]),
-        record["milliseconds"],
-        summary["summary"],
-        summary["is_bad"],
-        as_json(summary["failures"]),
+        as_json(summary),
         len(text),
         zlib.compress(text, 6),
     )
@@ -184,15 +177,14 @@ def unpack(row: sqlite3.Row, hosts: Sequence[Named]) -> Record:
 
 
 def unpack_summary(row: sqlite3.Row) -> Record:
-    """What a list shows of a decision: as ``explanation.summary`` gives it."""
-    more = {"summary": row["summary"], "is_bad": bool(row["is_bad"])}
-    return {**_begun(row), **more, "failures": json.loads(row["failures"])}
+    """What a list shows of a decision (contract 8.4)."""
+    return {**_begun(row), **json.loads(row["summary"])}
 
 
 def _begun(row: sqlite3.Row) -> Record:
     """What of a record stands in columns of its own."""
     record: Record = {"id": id_of(row["id"]), "time": written(row["time"] / 1000)}
-    record.update(milliseconds=row["milliseconds"], method=row["method"])
+    record["method"] = row["method"]
     if row["vm_id"] is not None:
         record["vm"] = entity(row["vm_id"], row["vm_name"])
     return record

@@ -136,11 +136,7 @@ class Tally:
             others = ranking.with_shadows(record).items()
             decisive.update(name for name, other in others if other.best != best)
         with self._lock:
-            failed = any(
-                unit["outcome"] not in ("ok", NOT_ASKED) and unit["name"] not in shadows
-                for unit in record["units"]
-            )
-            outcome = "unit failed" if failed else "ok"
+            outcome = "unit failed" if explanation.failed_units(record) else "ok"
             self.requests[record["method"], record["form"], outcome] += 1
             self.no_host_left[record["method"]] += 0 < len(hosts_out) == len(record["hosts"])
             seconds = record["milliseconds"] / 1000

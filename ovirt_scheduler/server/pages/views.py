@@ -47,7 +47,7 @@ def templates(folder: Path) -> Any:
 
 
 def summaries(found: Iterable[Record]) -> list[View]:
-    """A row of a list of decisions for each, of its ``explanation.summary``."""
+    """A row of a list of decisions for each, of what the reader tells of it in brief."""
     return [explanation.cleaned(_summary(each)) for each in found]
 
 
@@ -56,8 +56,7 @@ def decision(of: Record) -> View:
     columns = verdict_table.columns(of)
     hosts = explanation.in_order(of)
     view = {
-        **{name: value for name, value in of.items() if name not in ("hosts", "answer")},
-        **_summary(explanation.summary(of)),
+        **_summary({**of, **explanation.summary(of)}),
         "ranked": ranking.best(of) is not None,
         "columns": columns,
         "rows": [_row(host, columns) for host in hosts[:_MOST_HOSTS]] if columns else (),
@@ -71,7 +70,7 @@ def decision(of: Record) -> View:
 
 def _summary(of: Record) -> View:
     return {
-        **of,
+        **{name: value for name, value in of.items() if name not in ("hosts", "answer")},
         "moment": explanation.when(of),
         "what": _WHAT.get(of["method"], of["method"]),
         "vm": explanation.vm_name(of) if "vm" in of else "",

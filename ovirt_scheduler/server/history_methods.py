@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 from ovirt_scheduler.errors import HistoryUnreadable
 from ovirt_scheduler.history import query as queries
-from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
-from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.server import values
 from ovirt_scheduler.server.method import Method, Parameters
@@ -22,45 +20,42 @@ bad answer, refused, not asked), since and until (such as 2026-01-31T12:00:00Z),
 given, 1000 at most), brief (boolean)."""
 
 
-def methods(reader: Reader, may_read: Callable[[str], bool]) -> Iterator[Method]:
+MayRead = Callable[[str], bool]  # whether a caller at that address may
+
+
+def methods(reader: Reader, may_read: MayRead) -> Iterator[Method]:
     """``decision`` and ``decisions`` (contract 8.4).
 
     Args:
         may_read: whether a caller at that address may, as for the pages.
     """
     forms = (AnswerForm.DESIGN,)
-    one = partial(_answer, partial(_decision, reader), may_read)
-    many = partial(_answer, partial(_decisions, reader), may_read)
+    one, many = partial(_decision, reader, may_read), partial(_decisions, reader, may_read)
     yield Method("decision", ("id",), ("struct",), _DECISION, one, forms=forms)
     yield Method("decisions", ("query",), ("array",), _DECISIONS, many, 1, forms)
 
 
-def _answer(
-    read: Callable[[Parameters], object],
-    may_read: Callable[[str], bool],
-    caller: Caller,
-    parameters: Parameters,
-) -> object:
+def _decision(reader: Reader, may_read: MayRead, caller: Caller, parameters: Parameters) -> object:
+    _check_reader(caller, may_read)
+    found = reader.decision(values.string("id", parameters[0]))
+    return {} if found is None else _plain(found)
+
+
+def _decisions(reader: Reader, may_read: MayRead, caller: Caller, parameters: Parameters) -> object:
+    _check_reader(caller, may_read)
+    (wanted,) = parameters or ({},)
+    if not isinstance(wanted, dict):
+        raise values.expected("query", "a struct of what has to fit", wanted)
+    return [_plain(record) for record in reader.decisions(queries.read(wanted))]
+
+
+def _check_reader(caller: Caller, may_read: MayRead) -> None:
     address = caller.peer.rpartition(" ")[2].rpartition(":")[0].strip("[]")
     if not may_read(address):
         raise HistoryUnreadable(
             "scheduler.conf lets you read no decisions: pages = loopback lets whoever is on "
             "the daemon's machine, pages = callers whoever may call"
         )
-    return read(parameters)
-
-
-def _decision(reader: Reader, parameters: Parameters) -> object:
-    found: Optional[Record] = reader.decision(values.string("id", parameters[0]))
-    return {} if found is None else _plain(found)
-
-
-def _decisions(reader: Reader, parameters: Parameters) -> list[object]:
-    (wanted,) = parameters or ({},)
-    if not isinstance(wanted, dict):
-        raise values.expected("query", "a struct of what has to fit", wanted)
-    query: Query = queries.read(wanted)
-    return [_plain(record) for record in reader.decisions(query)]
 
 
 def _plain(value: Any) -> object:

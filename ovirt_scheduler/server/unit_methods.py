@@ -7,17 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Callable
 
 from ovirt_scheduler.decisions import log
 from ovirt_scheduler.decisions.units import UnitService
 from ovirt_scheduler.model.requests import AnswerForm, Caller, EngineScores
-from ovirt_scheduler.model.units import Kind, PolicyUnit
+from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.server import discovery, unit_wire
 from ovirt_scheduler.server.method import Method, Parameters, Reply, decided, in_both_forms
-
-Units = tuple[PolicyUnit, ...]
-
 
 # Name, kind, parameters, type of the result in the design form, and help.
 _RUNS = (
@@ -30,13 +26,6 @@ _RUNS = (
          "Gives the VM to migrate and the hosts it may go to, or nothing."),
 )  # fmt: skip
 
-# What discover answers in each form: how it is made, its type, and its help.
-_DISCOVERED = (
-    (AnswerForm.DESIGN, discovery.document, "string", "All policy units, as an XML document."),
-    (AnswerForm.ENGINE, unit_wire.engine_discovery, "struct",
-     "All policy units: a struct for filters, scores and balance each."),
-)  # fmt: skip
-
 
 def methods(
     service: UnitService, scores: EngineScores, engine_reasons: bool = False
@@ -47,19 +36,21 @@ def methods(
         scores: what the engine form tells of the costs.
         engine_reasons: whether it tells who removed the hosts, where none is left (contract 8.5).
     """
-    for form, show, result, text in _DISCOVERED:
-        for name in ("discover", "Discover"):
-            discover = partial(_discover, service, show)
-            yield Method(name, (), (result,), text, discover, forms=(form,))
+    discover = partial(_discover, service)
+    for name in ("discover", "Discover"):
+        text = "All policy units, as an XML document."
+        yield Method(name, (), ("string",), text, discover, forms=(AnswerForm.DESIGN,))
+        text = "All policy units: a struct for filters, scores and balance each."
+        yield Method(name, (), ("struct",), text, discover, forms=(AnswerForm.ENGINE,))
     for name, kind, parameters, result, text in _RUNS:
         decide = partial(_decide, service, scores, engine_reasons, kind)
         yield from in_both_forms(name, parameters, (result,), text, decide)
 
 
-def _discover(
-    service: UnitService, show: Callable[[Units], object], _caller: Caller, _none: Parameters
-) -> object:
-    return show(service.discover())
+def _discover(service: UnitService, caller: Caller, _none: Parameters) -> object:
+    units = service.discover()
+    is_design = caller.form is AnswerForm.DESIGN
+    return discovery.document(units) if is_design else unit_wire.engine_discovery(units)
 
 
 def _decide(

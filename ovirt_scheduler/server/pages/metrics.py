@@ -19,33 +19,27 @@ PREFIX = "ovirt_scheduler_"
 
 
 def _family(
-    kind: str, name: str, text: str, values: Union[float, Mapping[Any, float]], *labels: str
+    kind: str, name: str, text: str, values: Union[float, Mapping[Any, Any]], *labels: str
 ) -> Any:
     """A family of metrics.
 
     Args:
-        values: the one number; or, where there are labels, the number of each value of the label,
-            or of each tuple of values.
+        values: the one number; or, where there are labels, the number, or histogram, of each value
+            of the label, or of each tuple of values.
     """
     core = importlib.import_module("prometheus_client.core")
     family = getattr(core, f"{kind}MetricFamily")(f"{PREFIX}{name}", text, labels=labels)
     for key, value in sorted(values.items() if isinstance(values, Mapping) else [((), values)]):
-        family.add_metric([key] if isinstance(key, str) else key, value)
+        labelled = [key] if isinstance(key, str) else key
+        if isinstance(value, Histogram):
+            family.add_metric(labelled, buckets=_buckets(value), sum_value=value.sum)
+        else:
+            family.add_metric(labelled, value)
     return family
 
 
 _counter, _gauge = partial(_family, "Counter"), partial(_family, "Gauge")
-
-
-def _histogram(name: str, text: str, values: Mapping[Any, Histogram], *labels: str) -> Any:
-    """A family of histograms; ``values`` as for ``_family``."""
-    family = _family("Histogram", name, text, {}, *labels)
-    for key, histogram in sorted(values.items()):
-        buckets = _buckets(histogram)
-        family.add_metric(
-            [key] if isinstance(key, str) else key, buckets=buckets, sum_value=histogram.sum
-        )
-    return family
+_histogram = partial(_family, "Histogram")
 
 
 def _buckets(histogram: Histogram) -> list[tuple[Any, ...]]:

@@ -145,8 +145,12 @@ class _Plan:
 
     def fill(self) -> None:
         """Have the hosts below the low mark take over from the most used, while that evens out."""
-        for target in sorted(self._up(), key=_fraction):
-            for source in sorted(self._up(), key=_fraction, reverse=True):
+        up = self._up()
+        sources = [use for use in up if use.vms]  # a VM that comes now is not moved once more
+        for target in sorted(up, key=_fraction):
+            if target.fraction >= self._low:
+                continue
+            for source in sorted(sources, key=_fraction, reverse=True):
                 if target.fraction >= self._low or self._is_full():
                     break
                 for vm in sorted(self._movable(source), key=_least_important_first):

@@ -33,8 +33,6 @@ from ovirt_scheduler.daemon.notify import Notifier
 from ovirt_scheduler.daemon.runtime import Runtime, Services
 from ovirt_scheduler.daemon.watchdog import Watchdog
 from ovirt_scheduler.errors import ConfigError, SchedulerError
-from ovirt_scheduler.history.reader import Reader
-from ovirt_scheduler.history.store import FILE
 from ovirt_scheduler.history.tally import Tally
 from ovirt_scheduler.model.daemon_state import DaemonState, UnitState
 from ovirt_scheduler.model.drivers import DriverUnit
@@ -223,8 +221,7 @@ class Assembly:
             return None
         names = (settings.listening_address, *(described.names if described else ()))
         access = Access(settings.pages, names)
-        reader = Reader(self._state / FILE)
-        return Site(access, self.observed, self._unwell, history.tally, reader)
+        return Site(access, self.observed, self._unwell, history.tally, history.reader)
 
     def _unwell(self) -> str:
         """Why nobody is to begin a call here; empty where all is well."""

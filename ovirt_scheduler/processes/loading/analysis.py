@@ -23,7 +23,6 @@ from ovirt_scheduler.processes.loading import engine_access, imports, python2, r
 from ovirt_scheduler.processes.loading.drivers import Misdefined, description_of, line_of
 from ovirt_scheduler.processes.loading.modules import (
     VERSION_3,
-    FolderFinder,
     compile_source,
     finder_of_sources,
     lines,
@@ -54,8 +53,7 @@ def _loaded(candidate: Candidate, tree: ast.Module) -> Analysis:
     source = candidate.source
     classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
     class_lines = {node.name: node.lineno for node in classes}
-    finder = finder_of_sources((source, *candidate.neighbours))
-    finder.install(candidate.folder)
+    finder_of_sources((source, *candidate.neighbours)).install(candidate.folder)
     try:
         module = __import__(source.name)
     except BaseException as error:  # noqa: BLE001  a plugin may raise anything
@@ -68,7 +66,7 @@ def _loaded(candidate: Candidate, tree: ast.Module) -> Analysis:
             if driver_analysis.is_driver(found):
                 line, description = class_lines.get(found.__name__, 1), description_of(module)
                 drivers.append(driver_analysis.read(found, description, source.path, line))
-        modules = tuple(_compiled(candidate, finder))
+        modules = tuple(_compiled(candidate))
         wants_statistics = engine_access.wants_statistics(module, modules)
     except Misdefined as wrong:
         return Analysis(fault=FileFault(source.path, wrong.line, wrong.message))
@@ -155,10 +153,11 @@ def _check_signature(function: object, kind: Kind, arguments: Sequence[str], lin
         return
 
 
-def _compiled(candidate: Candidate, finder: FolderFinder) -> Iterator[Module]:
+def _compiled(candidate: Candidate) -> Iterator[Module]:
     """The plugin, then each module of its folder that it imports, now or later."""
     sources = {source.name: source for source in (candidate.source, *candidate.neighbours)}
-    names = list(dict.fromkeys([candidate.source.name, *finder.imported]))
+    loaded = [name for name in sys.modules if name in sources]
+    names = list(dict.fromkeys([candidate.source.name, *loaded]))
     guesses: set[str] = set()
     for name in names:  # grows while it runs
         source = sources[name]

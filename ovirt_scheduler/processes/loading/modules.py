@@ -62,16 +62,12 @@ def _is_in(path: str, folder: str) -> bool:
 
 
 class FolderFinder(Loader):
-    """Finds the modules of one plugin folder, ahead of everything else, and nothing else there.
-
-    ``imported`` lists the names that were asked for, in the order of their loading.
-    """
+    """Finds the modules of one plugin folder, ahead of everything else, and nothing else there."""
 
     def __init__(self, origins: Mapping[str, str], code: Callable[[str], CodeType]) -> None:
         self._origins = origins
         self._code = code
         self._cached = functools.cache(importlib.util.cache_from_source)
-        self.imported: list[str] = []
 
     def install(self, folder: str) -> None:
         """Make the folder's modules win over all others, as a script's folder does."""
@@ -98,7 +94,6 @@ class FolderFinder(Loader):
         return self._spec(fullname) if fullname in self._origins else None
 
     def _spec(self, name: str) -> importlib.machinery.ModuleSpec:
-        self.imported.append(name)
         origin = self._origins[name]
         is_package = origin.endswith("/__init__.py") and name != "__init__"
         spec = importlib.machinery.ModuleSpec(name, self, origin=origin, is_package=is_package)

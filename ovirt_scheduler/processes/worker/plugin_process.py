@@ -279,7 +279,6 @@ class PluginProcess:
     def _forget_modules(self) -> None:
         for name in self._own:
             sys.modules.pop(name, None)
-        self._finder.imported.clear()
 
     def _make_outputs(self) -> None:
         self._outputs = [_Output(1), _Output(2)]

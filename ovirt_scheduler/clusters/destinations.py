@@ -1,8 +1,8 @@
-"""Where the VMs of a cluster may go, by the filters and cost functions of its settings.
+"""Asks a cluster's scheduler, and finds where its VMs may go.
 
-These are called for a VM when a scheduler's answer names it for the first time, not for each VM
-of the cluster, as that takes long. If the answer does not fit theirs, the scheduler is called
-again with what they answered.
+The filters and cost functions of the settings say that. They are called for a VM when a
+scheduler's answer names it for the first time, not for each VM of the cluster, as that takes
+long. If the answer does not fit theirs, the scheduler is called again with what they answered.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ class ClusterDestinations:
         staying: VMs that are not to be migrated now.
         former: hosts that a VM is not to go back to, by its id.
         stopping: set when no other unit is to be called.
+
+    Attributes:
+        state: of the cluster.
     """
 
     def __init__(
@@ -61,7 +64,7 @@ class ClusterDestinations:
         self._stopping = stopping
         self._staying = frozenset(staying)
         # By the VMs' ids, for those that the units were called for.
-        self.known: dict[str, Mapping[str, int]] = {vm: {} for vm in self._staying}
+        self._known: dict[str, Mapping[str, int]] = {vm: {} for vm in self._staying}
 
     def learn(self, answer: Migrations) -> bool:
         """Call the units for the VMs of an answer that they were not called for yet.
@@ -78,8 +81,8 @@ class ClusterDestinations:
             if self._stopping.is_set():
                 return False
             limited = has_units or vm in self._former
-            if limited and vm in self.state.vms and vm not in self.known:
-                self.known[vm] = self._allowed(vm)
+            if limited and vm in self.state.vms and vm not in self._known:
+                self._known[vm] = self._allowed(vm)
                 misfit |= self.best(vm, hosts) != _first(hosts)
         return misfit
 
@@ -91,7 +94,7 @@ class ClusterDestinations:
             method=method,
             subjects=Subjects(hosts=tuple(self.state.hosts), vms=tuple(self.state.vms)),
             properties=self._settings.properties,
-            destinations=self.known,
+            destinations=self._known,
         )
 
     def answer(
@@ -157,7 +160,7 @@ class ClusterDestinations:
         Returns:
             Its id; empty for any host; None where the VM has to stay.
         """
-        left = self.known.get(vm)
+        left = self._known.get(vm)
         if left is None:
             return _first(offered)
         here = self.state.vms[vm].host

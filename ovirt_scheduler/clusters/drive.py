@@ -280,8 +280,8 @@ def _changes(
 ) -> tuple[dict[str, str], list[StatusChange]]:
     """The statuses to remember, by id, and what changed since the last look.
 
-    A changed status is remembered when its hook was called. The
-    first status of a new host or VM is no change, and comes last.
+    A changed status is remembered when its hook was called. The first status of a new host or VM
+    is no change, and comes last.
     """
     remembered = {key: status for key, status in before.items() if key in now}
     changes = [

@@ -40,6 +40,7 @@ from ovirt_scheduler.processes.protocol.frames import FrameError
 from ovirt_scheduler.processes.protocol.messages import Answered
 
 _PATIENCE = 0.005  # seconds for a process to settle, before another is used
+_LATE = "did not start: the request's time was over"
 _GRACE = 0.25  # seconds for a process to tell that its properties' values took too long
 _LAST_SECONDS = 0.5  # for a process whose connection has ended to have ended itself
 
@@ -138,7 +139,8 @@ def make_calls(
             while waiting and len(running) < parallel:
                 first = waiting.popleft()
                 if first.printed is None and time.monotonic() >= deadline:
-                    results[first.place] = _not_started(first.call)
+                    unit = first.call.function.unit
+                    results[first.place] = CallResult(unit, Outcome.TIMED_OUT, message=_LATE)
                 else:
                     running[_begin(pool, first, deadline)] = first
             if not running:
@@ -275,9 +277,3 @@ def _result(call: PluginCall, done: Exchange, answered: Answered) -> CallResult:
         answered.traceback,
         answered.reasons,
     )
-
-
-def _not_started(call: PluginCall) -> CallResult:
-    """The result of a call for which the request had no time left."""
-    message = "did not start: the request's time was over"
-    return CallResult(call.function.unit, Outcome.TIMED_OUT, message=message)

@@ -262,25 +262,18 @@ class Zygote:
     ) -> None:
         try:
             self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        except OSError as error:
-            raise ExecutorUnavailable(
-                lacking("the process that starts those of plugins", error)
-            ) from None
-        # One that is stopped takes no messages, and must not stop who has one for it.
-        self._control.setsockopt(
-            socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(_OBEY_SECONDS), 0)
-        )
-        with theirs:
-            try:
+            # A thread may be about to send there when the zygote ends: were it closed then, its
+            # number could be another socket's.
+            weakref.finalize(self, self._control.close)
+            # One that is stopped takes no messages, and must not stop who has one for it.
+            self._control.setsockopt(
+                socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(_OBEY_SECONDS), 0)
+            )
+            with theirs:
                 self._process = interpreter.start_zygote(theirs.fileno(), user)
-            except OSError as error:
-                self._control.close()
-                raise ExecutorUnavailable(
-                    lacking("the process that starts those of plugins", error)
-                ) from None
-        # A thread may be about to send there when the zygote ends: were it closed then, its number
-        # could be another socket's.
-        weakref.finalize(self, self._control.close)
+        except OSError as error:
+            wanted = "the process that starts those of plugins"
+            raise ExecutorUnavailable(lacking(wanted, error)) from None
         self.pid = self._process.pid
         self.alive = self.over = self.was_killed = False
         self.problem = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import cast
+from typing import Optional, cast
 
 from ovirt_scheduler.errors import BadParameters, UnreadableDocument
 from ovirt_scheduler.model.drivers import Subjects
@@ -19,7 +19,7 @@ from ovirt_scheduler.model.tasks import (
 )
 from ovirt_scheduler.processes import single_use
 from ovirt_scheduler.processes.pool import Pool
-from ovirt_scheduler.processes.protocol import frames, messages
+from ovirt_scheduler.processes.protocol import frames
 
 # Of one role: each is a descriptor that a plugin's process has open, of the few that it may have.
 _MOST_PACKS = 2
@@ -67,36 +67,32 @@ def _packs(
     deadline: float,
 ) -> dict[Role, tuple[Pack, ...]]:
     """The packs of each role: of documents that were read before, or are read now."""
-    unread = [Unread(role, document) for role, document in brought.items()]
-    due = [
-        (each, Unread(Role.VMS if role is Role.VM else role, document, each.asked))
+    due: list[tuple[Unread, Optional[EngineReply]]] = [
+        (Unread(role, document), None) for role, document in brought.items()
+    ]
+    due += [
+        (Unread(Role.VMS if role is Role.VM else role, document, each.asked), each)
         for role, several in by_role.items()
         for each in several
         if (document := each.document) and each.pack is None and not each.problems
     ]  # the reply on one VM is read as a collection is
-    unread += [each for _, each in due]
     found: dict[Role, tuple[Pack, ...]] = {}
-    if unread:
-        packs: list[Pack] = []
-        documents: list[messages.ReadDocument] = []
-        for first in range(0, len(unread), frames.MOST_DESCRIPTORS):
-            some = unread[first : first + frames.MOST_DESCRIPTORS]
-            read, about, _ = single_use.read(pool, some, deadline)
-            packs += read
-            documents += about
+    for first in range(0, len(due), frames.MOST_DESCRIPTORS):
+        some = due[first : first + frames.MOST_DESCRIPTORS]
+        packs, documents, _ = single_use.read(pool, [unread for unread, _ in some], deadline)
         left = iter(packs)
-        for role, about_it in zip(brought, documents):
-            if about_it.problem:
-                raise UnreadableDocument(about_it.problem)
-            found[role] = (next(left),)
-        for (each, _), about_it in zip(due, documents[len(brought) :]):
-            if about_it.problem:
-                each.problems = (f"the engine's reply cannot be read: {about_it.problem}",)
-                continue
-            each.problems = (about_it.note,) if about_it.note else ()
-            each.pack = next(left)
-            if not each.keeps_document:  # it takes more memory than the pack
-                each.document = None
+        for (unread, reply), about in zip(some, documents):
+            if reply is None:
+                if about.problem:
+                    raise UnreadableDocument(about.problem)
+                found[unread.role] = (next(left),)
+            elif about.problem:
+                reply.problems = (f"the engine's reply cannot be read: {about.problem}",)
+            else:
+                reply.problems = (about.note,) if about.note else ()
+                reply.pack = next(left)
+                if not reply.keeps_document:  # it takes more memory than the pack
+                    reply.document = None
     for role, several in by_role.items():
         kept = tuple(each.pack for each in several if each.pack is not None)
         if kept:

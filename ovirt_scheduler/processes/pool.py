@@ -17,11 +17,10 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-import select
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Callable, Optional
 
 from ovirt_scheduler.errors import ExecutorUnavailable
@@ -390,16 +389,13 @@ class Pool:
             (kept for bench in self._idle.values() for kept in bench), key=lambda kept: kept.used
         )
         too_many = self.kept - self._most
-        spoke = _with_news(everyone)
         for place, kept in enumerate(everyone):  # those used longest ago first
-            news = not kept.ready or kept.channel.fileno() in spoke
-            why = kept.hear() if news else ""
+            why = kept.hear()
             if not why and not kept.ready:
                 settled = False
                 kept.send_setup()
                 why = "did not get ready" if now >= kept.ready_by else ""
-            for pipe in {kept.stdout, kept.stderr} & spoke:
-                kept.drain(pipe)
+            kept.drop_output()
             if not why and kept.ready:
                 if now >= kept.ready_by:  # it has stood for a while: this one is well
                     self._failed.pop(kept.key, None)
@@ -470,12 +466,3 @@ class Pool:
     def _lives(self, worker: Worker) -> bool:
         """Whether a worker can be kept: it lives, and its end would be noticed."""
         return not self._closed and worker.status is None and worker.zygote.alive
-
-
-def _with_news(everyone: Iterable[Worker]) -> set[int]:
-    """The descriptors of these processes that can be read without waiting."""
-    poller = select.poll()
-    for kept in everyone:
-        for descriptor in (kept.channel.fileno(), kept.stdout, kept.stderr):
-            poller.register(descriptor, select.POLLIN)
-    return {descriptor for descriptor, _ in poller.poll(0)}

@@ -369,19 +369,23 @@ def test_what_is_asked_for_while_no_process_can_be_had_is_not_forgotten(
 
 
 def test_what_keeps_processes_ready_outlives_a_trouble_of_its_own(own, unit_named, caplog):
-    """As where somebody takes descriptors away from the daemon while it runs (``prlimit``)."""
-    first, second = unit_named("keeps_all"), unit_named("prints")
-    own.run(job_of([first]))
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (2, hard))  # poll(2) takes no more than so many
+    """It tells of it once, and tries again."""
+    unit = unit_named("keeps_all")
+    troubles = [RuntimeError("odd")] * 3
+
+    def fork(order: bytes, deadline: float) -> Worker:
+        if troubles:
+            raise troubles.pop()
+        return own._zygotes.fork(order, deadline)
+
+    kept = pool.Pool(fork, 4, 1)
+    kept.start()
     try:
-        own.keep(3)
-        wait_until(lambda: "processes cannot be kept ready: OSError" in caplog.text)
+        kept.want({ProcessKey.of(unit.plugin, unit.limits): (unit.plugin, unit.limits)})
+        assert wait_until(lambda: kept.kept) == 1
     finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    own.want([(each.plugin, each.limits) for each in (first, second)])
-    wait_until(lambda: own._pool.kept, suits=lambda seen: seen == 2)
-    assert caplog.text.count("cannot be kept ready") == 1
+        kept.close()
+    assert caplog.text.count("cannot be kept ready: RuntimeError('odd')") == 1
 
 
 def test_many_processes_that_end_together_are_no_knot(unit_named, tmp_path):

@@ -9,6 +9,7 @@ import re
 import secrets
 import threading
 from collections.abc import Sequence
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Callable, NoReturn, Optional
@@ -102,10 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(min(length, _LONGEST_BODY))
         self.close_connection = length > _LONGEST_BODY
         action = _MIGRATE.fullmatch(self.path)
-        if action:
-            self._answer(lambda: self.server.migrate(action[1], body))
-        else:
-            self._answer(_changes_nothing)
+        self._answer(partial(self.server.migrate, action[1], body) if action else _changes_nothing)
 
     def do_PUT(self) -> None:
         self.close_connection = True  # its body is not read

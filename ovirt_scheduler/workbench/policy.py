@@ -170,9 +170,9 @@ class Policy:
     def _any(self, vm: str) -> str:
         """The host that an engine might choose: the one that is used least."""
         simulated = self._cluster.vms[vm]
-        fit = [host for host in self._cluster.hosts.values() if not host.refusal(simulated)]
-        others = [host for host in fit if host is not simulated.host]
-        return min(others, key=lambda host: host.view().used).id if others else ""
+        others = [host for host in self._cluster.hosts.values() if host is not simulated.host]
+        fit = [host for host in others if not host.refusal(simulated)]
+        return min(fit, key=lambda host: host.view().used).id if fit else ""
 
     def _note(self, decision: Union[Decision, DriverDecision], driver: str = "") -> None:
         failure = decision.failure if isinstance(decision, DriverDecision) else None

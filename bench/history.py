@@ -78,7 +78,10 @@ def _copies(rows: list[Row], first: int, last: int, chance: random.Random) -> It
         vm = chance.randrange(_VMS)
         named = (f"00000000-0000-4000-9000-{vm:012}", f"vm-{vm}")
         yield rows[number % len(rows)]._replace(
-            id=chance.getrandbits(63), time=round(number * _SECONDS * 1000), vm=named, vms=(named,)
+            id=f"{chance.getrandbits(64):016x}",
+            time=round(number * _SECONDS * 1000),
+            vm=named,
+            vms=(named,),
         )
 
 

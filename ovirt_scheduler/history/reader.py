@@ -10,13 +10,14 @@ import urllib.parse
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 from ovirt_scheduler.errors import HistoryUnreadable
 from ovirt_scheduler.history import recording, schema
 from ovirt_scheduler.history.query import MOST_ROWS, Query
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.schema import Named
+from ovirt_scheduler.log.format import as_utf8
 from ovirt_scheduler.model.tasks import Role
 
 _QUERY_SECONDS = 1.0
@@ -62,9 +63,8 @@ class Reader:
         Raises:
             HistoryUnreadable: the file cannot be read.
         """
-        number = schema.number_of(decision)
         with self._open() as db:
-            return next(iter(_records(db, "decisions.id = ?", (number,))), None)
+            return next(iter(_records(db, "decisions.id = ?", (_bound(decision.lower()),))), None)
 
     def decisions(self, query: Query) -> list[Record]:
         """The records that fit, the newest first.
@@ -227,7 +227,7 @@ _CONDITIONS = {
 
 def _matching(query: Query) -> tuple[str, dict[str, object]]:
     """SQL that selects the numbers of the decisions that fit, and its parameters."""
-    values = {name: value for name, value in vars(query).items() if value not in (None, ())}
+    values = {name: _bound(value) for name, value in vars(query).items() if value not in (None, ())}
     for name in {"since", "until"} & values.keys():
         values[name] = round(values[name] * 1000)
     conditions = [condition for name, condition in _CONDITIONS.items() if name in values]
@@ -246,6 +246,11 @@ def _matching(query: Query) -> tuple[str, dict[str, object]]:
         table = "decisions INDEXED BY decisions_by_cluster"
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     return f"SELECT number FROM {table} {where}", {**values, **outcomes}  # noqa: S608
+
+
+def _bound(value: Any) -> Any:
+    """The value as SQLite takes it: a text that is not UTF-8 fits no name."""
+    return as_utf8(value).decode() if isinstance(value, str) else value
 
 
 def _records(

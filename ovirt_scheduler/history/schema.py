@@ -16,7 +16,6 @@ decision. docs/decisions.md has the schema for those who read it with other prog
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 import time
 import zlib
@@ -42,7 +41,7 @@ CREATE TABLE unit_set_members (
     unit TEXT, outcome TEXT, unit_set INTEGER,
     PRIMARY KEY (unit, outcome, unit_set)) WITHOUT ROWID;
 CREATE TABLE decisions (
-    number INTEGER PRIMARY KEY, id INTEGER NOT NULL, time INTEGER NOT NULL, method TEXT NOT NULL,
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL, time INTEGER NOT NULL, method TEXT NOT NULL,
     vm INTEGER, cluster TEXT, host_set INTEGER NOT NULL, unit_set INTEGER NOT NULL,
     summary TEXT NOT NULL,
     size INTEGER NOT NULL, body BLOB NOT NULL);  -- last, as what is behind it is read slowly
@@ -65,8 +64,6 @@ CREATE TABLE recorded_documents (
     decision INTEGER, place INTEGER, role TEXT NOT NULL, of_engine INTEGER NOT NULL,
     document INTEGER NOT NULL, PRIMARY KEY (decision, place)) WITHOUT ROWID;
 """
-
-_ID = re.compile("[0-9a-fA-F]{16}")
 
 
 class OtherVersion(sqlite3.DatabaseError):
@@ -93,7 +90,7 @@ _FOLLOWS = "follows"  # in place of an answer that totals or verdicts tell
 class Row(NamedTuple):
     """A record, in the parts that the tables have."""
 
-    id: Optional[int]
+    id: str
     time: int  # milliseconds since 1970
     method: str
     vm: Optional[Named]
@@ -104,19 +101,6 @@ class Row(NamedTuple):
     summary: str  # JSON: what a list shows
     size: int
     body: bytes
-
-
-def number_of(decision: str) -> Optional[int]:
-    """The 64 bits of an id, as SQLite has them; None where it is no id."""
-    if not _ID.fullmatch(decision):
-        return None
-    value = int(decision, 16)
-    return value - (1 << 64) if value >> 63 else value
-
-
-def id_of(number: int) -> str:
-    """The id again."""
-    return f"{number & (1 << 64) - 1:016x}"
 
 
 def written(moment: float) -> str:
@@ -141,7 +125,7 @@ def pack(record: Record) -> Row:
     vms = dict.fromkeys(((vm,) if vm else ()) + tuple((each, "") for each in migrated))
     summary = {"milliseconds": record["milliseconds"], **explanation.summary(record)}
     return Row(
-        number_of(record["id"]),
+        record["id"],
         round(record["time"] * 1000),
         record["method"],
         vm,
@@ -183,7 +167,7 @@ def unpack_summary(row: sqlite3.Row) -> Record:
 
 def _begun(row: sqlite3.Row) -> Record:
     """What of a record stands in columns of its own."""
-    record: Record = {"id": id_of(row["id"]), "time": written(row["time"] / 1000)}
+    record: Record = {"id": row["id"], "time": written(row["time"] / 1000)}
     record["method"] = row["method"]
     if row["vm_id"] is not None:
         record["vm"] = entity(row["vm_id"], row["vm_name"])

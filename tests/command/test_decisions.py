@@ -193,6 +193,8 @@ def test_none_that_fits_is_said(kept):
         (("why",), 2, "name a VM, by its name or id, or a decision with --decision"),
         (("why", "web", "--decision", "0" * 16), 2, "name a VM"),
         (("why", "wbe"), 1, "no decision on a VM 'wbe' is recorded; did you mean web?; "),
+        (("why", "\udcff"), 1, "no decision on a VM '\\udcff' is recorded; "),
+        (("why", "--decision", "\udcff"), 1, "no decision '\\udcff' is recorded; "),
         (("why", "--decision", "none"), 1, "no decision 'none' is recorded; "),
         (("decisions", "--since", "yesterday"), 2, "--since 'yesterday' is no time: write it like"),
         (("decisions", "--since", "1h", "--until", "2h"), 2, "--since is not before --until"),

@@ -160,13 +160,15 @@ def test_the_plugin_of_the_manual_works(proxy, most, kept):
 
 def test_published_calls_give_what_they_gave(proxy, engine):
     """With the daemon's login; the password of the file is of no use."""
+    refused = engine.refused
     scored = proxy.runCostFunctions([["alike", 1]], IDS, WEB, {})
     assert scored == {"result_code": 0, "result": [[LYNX, 1], [PUMA, 1], [TIGER, 0]]}
     assert proxy.runFilters(["up"], IDS, WEB, {}) == {"result_code": 0, "result": [LYNX, PUMA]}
     moved = proxy.runLoadBalancing("memory", IDS, {})
     assert moved == {"result_code": 0, "result": [id_of("mail"), [LYNX, TIGER]]}
     assert proxy.runFilters(["sets"], IDS, WEB, {}) == {"result_code": 0, "result": IDS}
-    assert (engine.logins, engine.refused) == (1, 0)
+    assert engine.logins
+    assert engine.refused == refused
 
 
 @pytest.mark.parametrize("statement", MISUSES)

@@ -8,6 +8,7 @@ replace it.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import grp
 import os
@@ -123,11 +124,10 @@ def _private(place: Path, gid: int) -> bool:
     if "system.posix_acl_access" in os.listxattr(place):
         return False  # the group's bits stand for others, too: acl(5)
     users = {user.pw_uid for user in pwd.getpwall() if user.pw_gid == gid}
-    try:
+    with contextlib.suppress(KeyError):  # a group without a name
         for name in grp.getgrgid(gid).gr_mem:
-            users.add(pwd.getpwnam(name).pw_uid)
-    except KeyError:  # a group without a name, or a member who is no user
-        pass
+            with contextlib.suppress(KeyError):  # a member who is no user
+                users.add(pwd.getpwnam(name).pw_uid)
     return users <= _trusted()
 
 

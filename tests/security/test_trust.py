@@ -5,8 +5,10 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import shutil
 import struct
 import subprocess
+import sys
 from pathlib import Path
 from typing import Callable, Optional
 
@@ -22,6 +24,7 @@ from ovirt_scheduler.security import certificates, trust
 from ovirt_scheduler.settings import config
 from tests.support.command import run
 from tests.support.daemon import StartDaemon
+from tests.support.paths import PROJECT
 from tests.support.processes import STRANGER, open_folder
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
@@ -117,6 +120,27 @@ def test_the_group_of_this_user_alone_may_write(file: Path) -> None:
     assert told == f"can be written by its group; mend it: chmod g-w {file}"
     mended(told)
     assert trust.tampering(file) is None
+
+
+@as_root
+def test_a_member_who_is_no_user_hides_no_other(file: Path, tmp_path: Path) -> None:
+    """The group of this user is judged by the members who are users."""
+    group = tmp_path / "group"
+    group.write_text("root:x:0:ghost,nobody\n", "utf-8")
+    file.chmod(0o664)
+    ask = (
+        "import pathlib, sys\n"
+        "from ovirt_scheduler.security import trust\n"
+        "print(trust.tampering(pathlib.Path(sys.argv[1])))"
+    )
+    mounted = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/group && exec "$@"', group]
+    if not shutil.which("unshare") or subprocess.run([*mounted, "true"], check=False).returncode:
+        pytest.skip("no other /etc/group can be mounted here")
+    told = subprocess.run(
+        [*mounted, sys.executable, "-c", ask, file],
+        cwd=PROJECT, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert told.startswith("can be written by its group"), told
 
 
 @as_root

@@ -22,8 +22,7 @@ def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
         OSError: it cannot be written; a former file is as it was.
     """
     draft = path.parent / f".{path.name}.new"
-    with contextlib.suppress(FileNotFoundError):
-        draft.unlink()
+    draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Callable, NamedTuple, Optional
 
 from ovirt_scheduler.decisions import log
@@ -51,8 +51,7 @@ _PARAMETERS = {  # by name: the same in every method
 _OTHER = Parameter("")
 
 
-@dataclass(frozen=True)
-class Reply:
+class Reply(NamedTuple):
     """A method's answer, and how each plugin call of it ended.
 
     ``log_fields`` are added to the log's line on the request. ``record`` makes the record of what
@@ -60,7 +59,7 @@ class Reply:
     """
 
     answer: Any  # what XML-RPC can carry
-    log_fields: Mapping[str, object] = field(default_factory=dict)
+    log_fields: Mapping[str, object] = MappingProxyType({})
     results: tuple[CallResult, ...] = ()
     record: Callable[[], Optional[Mapping[str, Any]]] = lambda: None
 
@@ -71,8 +70,7 @@ def decided(answer: object, decision: AnyDecision) -> Reply:
     return Reply(answer, log.fields(decision), decision.execution.results, made)
 
 
-@dataclass(frozen=True)
-class Method:
+class Method(NamedTuple):
     """A method that the server offers.
 
     Attributes:

@@ -285,8 +285,7 @@ class ConnectionHandler:
         if length != ["0"] or "transfer-encoding" in self._headers:
             raise bad("a GET has no body here")
         address, local = self._connection.getpeername()[0], self._connection.getsockname()[0]
-        path, query = self._first.path, self._first.query
-        return site.answer(path, query, self._headers, address, local)
+        return site.answer(self._first.path, self._first.query, self._headers, address, local)
 
     def _answer(self, body: bytes) -> None:
         afterwards: list[Callable[[], None]] = []

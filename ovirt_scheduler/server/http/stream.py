@@ -66,11 +66,7 @@ def tls_context(certificate: Path, key: Path, admitted: Optional[Clients] = None
         message = f"OpenSSL cannot use it with the key {key}: {_reason(error)}"
         raise ConfigError(message, str(certificate)) from None
     if admitted is not None:
-        try:
-            admitted.admit(context)
-        except SSL.Error as error:
-            message = f"OpenSSL cannot use it to verify clients: {_reason(error)}"
-            raise ConfigError(message, str(admitted.authorities)) from None
+        admitted.admit(context)
     return context
 
 

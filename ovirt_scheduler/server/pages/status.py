@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from typing import Any, Optional
 
 from ovirt_scheduler.history import query
@@ -66,18 +67,6 @@ def clock(seconds: float) -> str:
     return time.strftime("%H:%M" if is_today else "%Y-%m-%d %H:%M", local)
 
 
-def duration(seconds: float) -> str:
-    """A span of time for people: ``3 days 4 h``, ``2 h 5 min``, ``7 s``."""
-    days, rest = divmod(int(seconds), 86400)
-    hours, rest = divmod(rest, 3600)
-    minutes, left = divmod(rest, 60)
-    if days:
-        return f"{days} day{'' if days == 1 else 's'} {hours} h"
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {left} s" if minutes else f"{left} s"
-
-
 def milliseconds(number: Optional[float]) -> str:
     """A time for people: ``0.8 ms``, ``12 ms``, ``1.5 s``; a dash where there is none."""
     if number is None:
@@ -85,15 +74,6 @@ def milliseconds(number: Optional[float]) -> str:
     if number >= 1000:
         return f"{number / 1000:.1f} s"
     return f"{number:.1f} ms" if number < 10 else f"{number:.0f} ms"
-
-
-def size(number: float) -> str:
-    """Bytes for people: ``12 MiB``."""
-    for unit in ("bytes", "KiB", "MiB"):
-        if number < 1024:
-            return f"{number:.0f} {unit}"
-        number /= 1024
-    return f"{number:.1f} GiB"
 
 
 def _known(**values: object) -> Status:
@@ -236,7 +216,7 @@ def facts(report: Status) -> list[tuple[str, str]]:
     replaced = sum(processes["replaced"].values())
     kept = f"{processes['kept']} kept, {processes['started']} started, {replaced} replaced"
     found = [
-        ("Runs for", duration(report["uptime_seconds"])),
+        ("Runs for", str(timedelta(seconds=report["uptime_seconds"]))),
         ("Calls under way", f"{calls['running']} of {calls['places']}; {calls['waiting']} wait"),
         ("Refused at the limit", str(calls["refused"])),
         ("Processes of plugins", kept),
@@ -251,6 +231,6 @@ def facts(report: Status) -> list[tuple[str, str]]:
     if "history" in report:
         history = report["history"]
         lost = f", {history['dropped']} lost" if history["dropped"] else ""
-        held = f"{history['decisions']} decisions, {size(history['bytes'])}"
+        held = f"{history['decisions']} decisions, {history['bytes'] / (1 << 20):.1f} MiB"
         found.append(("History", held + lost))
     return found

@@ -166,7 +166,13 @@ def test_remove_keeps_what_is_somebody_elses(root, setup):
     at(root, CONF).write_text(EDITED, "utf-8")
     setup()
     (at(root, STATE) / "plugins").mkdir()  # the daemon's last good versions
-    for file in ("clusters.json", "lock", "history.sqlite", "history.sqlite-wal"):
+    for file in (
+        "clusters.json",
+        "lock",
+        "history.sqlite",
+        "history.sqlite-wal",
+        "history.sqlite.version-2",
+    ):
         (at(root, STATE) / file).touch()
     dry = setup("--remove", "--dry-run")[1]
     status, told = setup("--remove")

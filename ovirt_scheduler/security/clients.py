@@ -16,19 +16,14 @@ from cryptography.x509.oid import NameOID
 from OpenSSL import SSL, crypto
 
 # The errors of X509_verify_cert_error_string(3), in an administrator's words.
-_AUTHORITY = "its certificate is signed by no authority in ssl_client_ca"
+_UNKNOWN = "its certificate is signed by no authority in ssl_client_ca"
 _REASONS = {
-    2: _AUTHORITY,
+    **dict.fromkeys((2, 18, 19, 20, 21), _UNKNOWN),
     7: "the signature of its certificate is wrong",
     9: "its certificate is not valid yet",
     10: "its certificate has expired",
-    18: _AUTHORITY,
-    19: _AUTHORITY,
-    20: _AUTHORITY,
-    21: _AUTHORITY,
-    24: "its certificate is signed by one that is no authority",
+    **dict.fromkeys((24, 79), "its certificate is signed by one that is no authority"),
     26: "its certificate is not for clients (extended key usage)",
-    79: "its certificate is signed by one that is no authority",
 }
 
 

@@ -177,7 +177,7 @@ class ClusterDrive:
 
     def _wants_statistics(self) -> bool:
         """Whether the scheduler, or a policy unit of the section, reads statistics."""
-        driver, units = self._scheduler(), self._services.drivers.catalogue().all_units
+        driver, units = self._scheduler(), self._services.drivers.registry.current().all_units
         called = [(Kind.FILTER, each.name) for each in self._settings.filters]
         called += [(Kind.COST_FUNCTION, each.name) for each in self._settings.cost_functions]
         plugins = [driver.plugin, *(units[key].plugin for key in called if key in units)]
@@ -239,7 +239,7 @@ class ClusterDrive:
         Raises:
             ConfigError: there is none, or the cluster's settings do not fit it or a unit.
         """
-        catalogue = self._services.drivers.catalogue()
+        catalogue = self._services.drivers.registry.current()
         problem = check.problem(self._settings, catalogue)
         if problem:
             raise problem

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Optional
 
-from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.decisions import log
 from ovirt_scheduler.decisions.selections import Selections
 from ovirt_scheduler.decisions.service import Service, unit_errors
@@ -60,10 +59,6 @@ class DriverService(Service):
         """All topics, sorted, each with its driver, after a fresh look at the folders."""
         return dict(sorted(self.registry.refresh().topics.items()))
 
-    def catalogue(self) -> Catalogue:
-        """All that can be called now."""
-        return self.registry.current()
-
     def scheduler(self, name: str, method: str) -> DriverUnit:
         """The scheduler of that name.
 
@@ -93,7 +88,7 @@ class DriverService(Service):
         Raises:
             UnknownUnit: there is none; the text tells what there is.
         """
-        drivers = self.catalogue().drivers
+        drivers = self.registry.current().drivers
         if name not in drivers:
             known = _there_are(sorted(drivers), name)
             raise UnknownUnit(f"{name!r:.160}: there is no driver of that name; {known}")

@@ -226,13 +226,13 @@ class Executor:
         inputs, problems = read_inputs(
             self._pool, job.subjects, job.replies, job.deadline, job.packs
         )
-        filters, cost_functions, result = self._make_calls(job, inputs, parallel)
+        filters, cost_functions, result = self._call_all(job, inputs, parallel)
         return Execution(
             inputs.hosts, tuple(filters), tuple(cost_functions), result, problems,
             inputs.vm, inputs.names, packs_of(job.subjects, inputs),
         )  # fmt: skip
 
-    def _make_calls(
+    def _call_all(
         self, job: Job, inputs: CallInputs, parallel: int
     ) -> tuple[Sequence[CallResult], Sequence[CallResult], Optional[CallResult]]:
         """The results of filters, of cost functions, and of what is called last."""

@@ -101,7 +101,7 @@ class Policy:
         self._service = _NotedService(runtime.registry, runtime.executor, seconds, engine)
         self._service.note = self._note
         self._scheduling = DriverService(runtime.registry, runtime.executor, seconds, engine)
-        catalogue = self._scheduling.catalogue()
+        catalogue = self._scheduling.registry.current()
         problem = check.problem(settings, catalogue)
         if problem:
             raise problem

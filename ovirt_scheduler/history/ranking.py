@@ -57,13 +57,14 @@ def live_units(decision: Record, kind: Kind) -> list[Record]:
 
 def put_totals(decision: Record) -> None:
     """Add to each host with costs their sum, and its rank."""
-    looking_on, totals = shadows(decision), {}
-    for host in decision["hosts"]:
-        counted = [c["weighted"] for c in host.get("costs", ()) if c["unit"] not in looking_on]
+    functions = {unit["name"] for unit in live_units(decision, Kind.COST_FUNCTION)}
+    totals = {}
+    for host in decision["hosts"] if functions else ():
+        counted = [c["weighted"] for c in host.get("costs", ()) if c["unit"] in functions]
         if counted:
             totals[host["id"]] = sum(counted)
     places = Ranking(totals).places
-    for host in decision["hosts"]:
+    for host in decision["hosts"] if totals else ():
         if host["id"] in totals:
             host["total"], host["rank"] = totals[host["id"]], places[host["id"]]
 

@@ -117,9 +117,11 @@ def pack(record: Record) -> Row:
     body["units"] = [{name: unit[name] for name in _OF_CALL if name in unit} for unit in units]
     body["hosts"] = _packed_hosts(hosts)
     if isinstance(answer, list):
-        places = {host["id"]: place for place, host in enumerate(hosts)}
-        follows = answer == _following(record)
-        body["answer"] = _FOLLOWS if follows else [places.get(each, each) for each in answer]
+        if answer == _following(record):
+            body["answer"] = _FOLLOWS
+        else:
+            places = {host["id"]: place for place, host in enumerate(hosts)}
+            body["answer"] = [places.get(each, each) for each in answer]
     text = as_json(body).encode()
     migrated = answer if isinstance(answer, dict) and "vm" not in answer else {}
     vms = dict.fromkeys(((vm,) if vm else ()) + tuple((each, "") for each in migrated))

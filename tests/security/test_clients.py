@@ -129,7 +129,7 @@ def test_a_client_that_may_not_call_is_refused_in_one_line(daemon, folder, which
         call(daemon, certificate, version)
     assert call(daemon, ENGINE.write(folder, "engine")) == IDS
     (line,) = wait_until(
-        lambda: [each for each in daemon.log[len(before) :].splitlines() if "WARNING" in each]
+        lambda: [each for each in daemon.log[len(before) :].splitlines() if "handshake" in each]
     )
     subject = pair.certificate.subject.rfc4514_string()
     assert line.endswith(f"no TLS handshake: client {subject} is refused: {reason}")

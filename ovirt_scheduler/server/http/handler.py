@@ -183,7 +183,7 @@ class ConnectionHandler:
             f"HTTP/1.1 {status:d} {status.phrase}",
             "Server: ovirt-scheduler",
             time.strftime("Date: %a, %d %b %Y %H:%M:%S GMT", time.gmtime()),
-            f"Content-Length: {len(body)}",
+            *([] if status is HTTPStatus.NOT_MODIFIED else [f"Content-Length: {len(body)}"]),
             f"X-Request-Id: {self._request_id}",
             *(f"{name}: {value}" for name, value in headers.items()),
         ]

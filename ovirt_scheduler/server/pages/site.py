@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -93,8 +94,9 @@ class Site:
             return _text(403, "this page is not served here: see pages in scheduler.conf")
         if not self.access.is_ours(", ".join(headers.get("host", ())), local):
             return _text(421, "this daemon is not known by that name; see the Host header")
+        accept, known = (", ".join(headers.get(name, ())) for name in ("accept", "if-none-match"))
         try:
-            return self._page(path, dict(parse_qsl(query)), ", ".join(headers.get("accept", ())))
+            return _unchanged(self._page(path, dict(parse_qsl(query)), accept), known)
         except BadParameters as error:
             return _text(400, str(error))
         except HistoryUnreadable as error:
@@ -103,9 +105,8 @@ class Site:
             return _text(503, f"this page needs {error.name}, which is not installed")
 
     def _page(self, path: str, asked: Mapping[str, str], accept: str) -> Page:
-        if path == "/health":
-            stuck = self._stuck()
-            return _text(503 if stuck else 200, stuck or "ok")
+        if path in ("/health", "/health.json"):
+            return self._health(path != "/health" or "application/json" in accept)
         if path == "/metrics":
             kind, body = self._metrics.write(accept)
             return Page(200, body, {"Content-Type": kind})
@@ -120,6 +121,13 @@ class Site:
         if not rest and first in lists:
             return lists[first](asked, as_json)
         return _NOT_HERE
+
+    def _health(self, as_json: bool) -> Page:
+        stuck = self._stuck()
+        code = 503 if stuck else 200
+        if as_json:
+            return _json({"ok": not stuck, **({"problem": stuck} if stuck else {})}, code)
+        return _text(code, stuck or "ok")
 
     def _status(self, asked: Mapping[str, str], as_json: bool) -> Page:
         now = time.time()
@@ -231,8 +239,8 @@ def _text(code: int, text: str) -> Page:
     return _answer(code, "text/plain; charset=utf-8", f"{text}\n")
 
 
-def _json(value: object) -> Page:
-    return _answer(200, "application/json", f"{json.dumps(value)}\n")
+def _json(value: object, code: int = 200) -> Page:
+    return _answer(code, "application/json", f"{json.dumps(value)}\n")
 
 
 def _json_list(values: Iterable[object]) -> Page:
@@ -246,6 +254,21 @@ def _answer(code: int, content_type: str, text: str) -> Page:
 
 
 _NOT_HERE = _text(404, "there is no such page; begin at /status")
+
+
+def _unchanged(page: Page, known: str) -> Page:
+    """The page with its tag; without a body where the client knows the tag already.
+
+    Args:
+        known: its ``If-None-Match``.
+    """
+    if page.status != 200 or "version=" in page.headers["Content-Type"]:  # metrics: always others
+        return page
+    tag = f'"{hashlib.sha256(page.body).hexdigest()[:32]}"'
+    tagged = {**page.headers, "ETag": tag}
+    if {tag, "*"} & {each.strip().removeprefix("W/") for each in known.split(",")}:
+        return Page(304, b"", tagged)
+    return page._replace(headers=tagged)
 
 
 def _version(checksum: str) -> str:

@@ -225,17 +225,23 @@ def test_each_page_has_its_twin_in_json(tmp_path):
 
 
 def test_health(tmp_path):
-    """200, or 503 and why."""
+    """200, or 503 and why; as JSON to who prefers that (contract 9)."""
     site = MadeSite(tmp_path)
     assert (site.get("/health").status, site.get("/health").body) == (200, b"ok\n")
+    as_json = {"accept": "application/json"}
+    assert json.loads(site.get("/health", headers=as_json).body) == {"ok": True}
+    assert json.loads(site.get("/health.json").body) == {"ok": True}
     site = MadeSite(tmp_path, stuck="the zygote does not start")
     assert (site.get("/health").status, site.get("/health").body) == (503, b"the zygote does not start\n")  # fmt: skip
+    answer = site.get("/health", headers=as_json)
+    assert answer.status == 503
+    assert json.loads(answer.body) == {"ok": False, "problem": "the zygote does not start"}
 
 
 @pytest.mark.parametrize(
     "target",
     ["/units/Nobody", "/clusters/Nowhere", "/decisions/0000000000000000", "/decisions/x", "/units/",
-     "/status/x", "/metrics.json", "/health.json", "/style.json", "/health/x", "//[", "/units/..%2f..%2fetc"],
+     "/status/x", "/metrics.json", "/style.json", "/health/x", "//[", "/units/..%2f..%2fetc"],
 )  # fmt: skip
 def test_what_is_not_there_is_404(tmp_path, target):
     """And says where to begin."""
@@ -292,6 +298,18 @@ def test_a_units_page_has_its_last_failures(tmp_path):
     assert [each["message"] for each in failures] == [
         "refused", "bad answer", "killed", "timed out", "raised",
     ]  # fmt: skip
+
+
+def test_what_a_client_has_already_is_not_sent_again(tmp_path):
+    """304 for the tag of an answer; metrics are always new."""
+    site = MadeSite(tmp_path, [record([call("Night")])])
+    for target in ("/style.css", f"/decisions/{DECISION}.json", "/health"):
+        tag = site.get(target).headers["ETag"]
+        for sent in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+            again = site.get(target, headers={"if-none-match": sent})
+            assert (again.status, again.body, again.headers["ETag"]) == (304, b"", tag)
+        assert site.get(target, headers={"if-none-match": '"other"'}).status == 200
+    assert "ETag" not in site.get("/metrics").headers
 
 
 def test_each_answer_is_kept_from_doing_harm(tmp_path):

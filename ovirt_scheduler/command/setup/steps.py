@@ -46,12 +46,17 @@ class User(Step):
         return Plan(f"make the user {USER}", self._make, note=lambda: self.record.note(user=True))
 
     def _make(self) -> None:
+        machine = self.machine
+        command = [
+            "useradd", *machine.root_option("--prefix"), "--system", "--user-group",
+            "--no-create-home", "--home-dir", STATE_FOLDER, "--shell", "/usr/sbin/nologin", USER,
+        ]  # fmt: skip
+        if machine.tool("systemd-sysusers"):  # which takes a group of that name that is left
+            machine.make_folder("/etc")
+            users = shipped("systemd/sysusers.d/ovirt-scheduler.conf")
+            command = ["systemd-sysusers", f"--root={machine.root}", str(users)]
         try:
-            self.machine.run(
-                ["useradd", *self.machine.root_option("--prefix"), "--system", "--user-group",
-                 "--no-create-home", "--home-dir", STATE_FOLDER,
-                 "--shell", "/usr/sbin/nologin", USER]
-            )  # fmt: skip
+            machine.run(command)
         finally:  # else one that is then made by hand would be removed some day
             self.record.user = self.machine.owner(USER) is not None
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import time
 from collections.abc import Iterable
 
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+_PAUSES = (0.001, 0.004, 0.016, 0.064, 0.256)  # seconds, after which sealing is tried again
 
 
 def sealed(pieces: Iterable[bytes]) -> int:
@@ -24,8 +27,21 @@ def sealed(pieces: Iterable[bytes]) -> int:
             rest = memoryview(piece)
             while rest:
                 rest = rest[os.write(descriptor, rest) :]
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+        _seal(descriptor)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _seal(descriptor: int) -> None:
+    """Seal a file. The kernel says EBUSY while it uses a page of it, as when memory is short."""
+    for pause in (*_PAUSES, None):
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+        except OSError as error:
+            if error.errno != errno.EBUSY or pause is None:
+                raise
+            time.sleep(pause)
+        else:
+            return

@@ -264,16 +264,39 @@ def test_what_a_package_brought_is_not_brought_again(root, setup):
 
 
 @root_only
-def test_the_user_is_made_and_removed(tmp_path):
-    """In the machine's own files."""
+@pytest.mark.parametrize("tools", [("systemd-sysusers", "userdel"), ("useradd", "userdel")])
+def test_the_user_is_made_and_removed(tmp_path, tools):
+    """By systemd-sysusers, or by useradd where there is none; in the machine's own files."""
+    missing = [tool for tool in tools if not Machine(tmp_path, live=False).tool(tool)]
+    if missing:
+        pytest.skip(f"{missing[0]} is not here")
+
+    class Of(Machine):
+        """A machine with these tools alone."""
+
+        def tool(self, name):
+            return super().tool(name) if name in tools else None
+
     (tmp_path / "etc").mkdir()
-    machine, record = Machine(tmp_path, live=False), step.Record()
+    machine, record = Of(tmp_path, live=False), step.Record()
     user = User(machine, record)
     user.plan().act()
     assert machine.owner("ovirt-scheduler").uid < 1000
     assert user.plan() == Plan("already so: the user ovirt-scheduler")
     user.plan_removal().act()
     assert machine.owner("ovirt-scheduler") is None
+
+
+@root_only
+def test_the_user_is_made_where_its_group_is_left(tmp_path):
+    """userdel leaves the group on a machine that has no /etc/login.defs."""
+    machine = Machine(tmp_path, live=False)
+    if not machine.tool("systemd-sysusers"):
+        pytest.skip("systemd-sysusers is not here")
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/group").write_text("ovirt-scheduler:x:900:\n")
+    User(machine, step.Record()).plan().act()
+    assert machine.owner("ovirt-scheduler").gid == 900
 
 
 def test_a_link_that_leads_out_of_the_root_is_not_followed(root, setup, tmp_path):

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Optional
 
+from ovirt_scheduler.catalogue.snapshot import Catalogue, Chosen
 from ovirt_scheduler.decisions import log
 from ovirt_scheduler.decisions.selections import Selections
 from ovirt_scheduler.decisions.service import Service, unit_errors
@@ -26,7 +27,7 @@ from ovirt_scheduler.model.drivers import (
     DriverUnit,
 )
 from ovirt_scheduler.model.tasks import EngineReplies, Function, Returns
-from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.model.units import Kind, UnitCall
 from ovirt_scheduler.processes.calls import PluginCall
 from ovirt_scheduler.processes.executor import Job
 
@@ -135,21 +136,7 @@ class DriverService(Service):
         asked_at, started = time.time(), time.monotonic()
         catalogue = self.registry.current()
         self.selections.forget_others(catalogue.drivers)
-        filters, costs = (
-            catalogue.choose(kind, named, request.properties, request.strict)
-            for kind, named in (
-                (Kind.FILTER, request.filters),
-                (Kind.COST_FUNCTION, request.cost_functions),
-            )
-        )
-        # Where a request names none of a kind, it is no request of that kind.
-        shadows = filters.shadows if request.filters else ()
-        shadows += costs.shadows if request.cost_functions else ()
-        request = request._replace(filters=filters.wanted, cost_functions=costs.wanted)
-        log.log_left_out(request.caller.request_id, Kind.FILTER.words, filters.errors)
-        log.log_left_out(request.caller.request_id, Kind.COST_FUNCTION.words, costs.errors)
-        if filters.rejected:
-            request = request._replace(subjects=request.subjects._replace(hosts=()))
+        request, filters, costs, shadows = _with_units(request, catalogue)
         job, engine_errors = self._with_engine(
             Job(
                 request.subjects,
@@ -208,6 +195,32 @@ class DriverService(Service):
             function, driver.plugin, driver.limits, request.properties, request.arguments,
             attributes,
         )  # fmt: skip
+
+
+def _with_units(
+    request: DriverRequest, catalogue: Catalogue
+) -> tuple[DriverRequest, Chosen, Chosen, tuple[UnitCall, ...]]:
+    """The request with the units that count, its filters and cost functions, and those in shadow.
+
+    Raises:
+        BadParameters, UnknownUnit: as ``Catalogue.choose``.
+    """
+    filters, costs = (
+        catalogue.choose(kind, named, request.properties, request.strict)
+        for kind, named in (
+            (Kind.FILTER, request.filters),
+            (Kind.COST_FUNCTION, request.cost_functions),
+        )
+    )
+    # Where a request names none of a kind, it is no request of that kind.
+    shadows = filters.shadows if request.filters else ()
+    shadows += costs.shadows if request.cost_functions else ()
+    for kind, chosen in ((Kind.FILTER, filters), (Kind.COST_FUNCTION, costs)):
+        log.log_left_out(request.caller.request_id, kind.words, chosen.errors)
+    if filters.rejected:
+        request = request._replace(subjects=request.subjects._replace(hosts=()))
+    request = request._replace(filters=filters.wanted, cost_functions=costs.wanted)
+    return request, filters, costs, shadows
 
 
 def _asked(request: DriverRequest, job: Job) -> Optional[Mapping[str, object]]:

@@ -294,18 +294,24 @@ def test_closing_does_not_wait_for_a_zygote_that_is_starting():
     assert not Path(f"/proc/{zygote}").exists()
 
 
+def stopped_while_it_starts(executor):
+    """The pid of a new zygote, which stands still; the former one is killed."""
+    before = executor.zygote_pid
+    os.kill(before, signal.SIGKILL)
+    starting = wait_until(lambda: executor.zygote_pid not in (None, before) and executor.zygote_pid)
+    os.kill(starting, signal.SIGSTOP)
+    return starting
+
+
 def test_a_zygote_that_is_killed_while_it_starts_costs_no_request(own, unit_named):
     """Who waits for it gets the next one."""
     unit = unit_named("keeps_all")
-    before = own.zygote_pid
-    os.kill(before, signal.SIGKILL)
-    starting = wait_until(lambda: own.zygote_pid not in (None, before) and own.zygote_pid)
-    os.kill(starting, signal.SIGSTOP)
+    starting = stopped_while_it_starts(own)
     with ThreadPoolExecutor(1) as threads:
         request = threads.submit(own.run, job_of([unit]))
         os.kill(starting, signal.SIGKILL)
         assert only(request.result(30)).value == HOSTS
-    wait_until(lambda: own.zygote_pid not in (before, starting))  # its end may be heard of later
+    wait_until(lambda: own.zygote_pid != starting)  # its end may be heard of later
 
 
 def test_a_zygote_that_is_killed_whenever_it_starts_is_told_as_that(monkeypatch):
@@ -323,10 +329,7 @@ def test_a_zygote_that_is_killed_whenever_it_starts_is_told_as_that(monkeypatch)
 def test_who_waits_for_a_zygote_that_starts_waits_no_longer_than_its_time(own, unit_named):
     """However long that takes; who has more time is served when it has started."""
     unit = unit_named("keeps_all")
-    before = own.zygote_pid
-    os.kill(before, signal.SIGKILL)
-    starting = wait_until(lambda: own.zygote_pid not in (None, before) and own.zygote_pid)
-    os.kill(starting, signal.SIGSTOP)
+    starting = stopped_while_it_starts(own)
     with ThreadPoolExecutor(1) as threads:
         patient = threads.submit(own.run, job_of([unit]))
         began = time.monotonic()

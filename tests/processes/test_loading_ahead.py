@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+from ovirt_scheduler.model.units import PolicyUnit
 from ovirt_scheduler.processes import pool
 from ovirt_scheduler.processes.executor import Executor
 from tests.support.jobs import HOSTS, job_of, only
@@ -20,26 +21,42 @@ def below(executor: Executor) -> list[int]:
     return offspring(executor.zygote_pid)
 
 
-def test_what_is_wanted_is_loaded_before_it_is_called(own, unit_named, tmp_path):
+@pytest.fixture
+def loaded(tmp_path):
+    """The file in which plugins note that they are loaded."""
+    return tmp_path / "loaded"
+
+
+@pytest.fixture
+def load_ahead(own, unit_named, tmp_path, loaded):
+    """Writes a filter that keeps all hosts, and has it loaded before it is called."""
+
+    def load(name: str, top: str, call: str = "") -> PolicyUnit:
+        function = f"def do_filter(hosts, vm, properties):\n{call}    return hosts\n"
+        (tmp_path / f"{name}.py").write_text(f"{top}{function}")
+        unit = unit_named(name, folder=tmp_path)
+        loaded.unlink()  # the analysis has loaded it, too
+        own.want([(unit.plugin, unit.limits)])
+        return unit
+
+    return load
+
+
+def test_what_is_wanted_is_loaded_before_it_is_called(own, load_ahead, loaded):
     """So no call pays for its imports."""
-    loaded = tmp_path / "loaded"
-    (tmp_path / "Slow.py").write_text(
-        "import os, pathlib\n"
-        f"pathlib.Path({str(loaded)!r}).write_text(str(os.getpid()))\n"
-        "def do_filter(hosts, vm, properties):\n    print(os.getpid())\n    return hosts\n"
+    unit = load_ahead(
+        "Slow",
+        f"import os, pathlib\npathlib.Path({str(loaded)!r}).write_text(str(os.getpid()))\n",
+        call="    print(os.getpid())\n",
     )
-    unit = unit_named("Slow", folder=tmp_path)
-    loaded.unlink()
-    own.want([(unit.plugin, unit.limits)])
     ahead = int(wait_until(lambda: loaded.exists() and loaded.read_text()))
     assert int(only(own.run(job_of([unit]))).stdout) == ahead
 
 
 def test_a_process_that_does_not_take_its_setup_keeps_no_other_from_being_made(
-    own, unit_named, tmp_path
+    own, unit_named, tmp_path, loaded
 ):
     """Its setup is more than a socket holds; whoever waited for that would wait for a minute."""
-    loaded = tmp_path / "loaded"
     function = "def do_filter(hosts, vm, properties):\n    return hosts\n"
     for name in ("Large1", "Large2"):
         (tmp_path / f"{name}.py").write_text(f"{function}TEXT = {'x' * (4 << 20)!r}\n")
@@ -56,19 +73,15 @@ def test_a_process_that_does_not_take_its_setup_keeps_no_other_from_being_made(
     assert only(own.run(job_of(units[:1]))).value == HOSTS
 
 
-def test_what_is_killed_while_it_loads_is_loaded_again(own, unit_named, tmp_path, monkeypatch):
+def test_what_is_killed_while_it_loads_is_loaded_again(own, load_ahead, loaded, monkeypatch):
     """However often, and when its pause is over: who kills it may stop doing so."""
     monkeypatch.setattr(pool, "_REST", 3600.0)
-    loaded = tmp_path / "loaded"
-    (tmp_path / "Slow.py").write_text(
+    load_ahead(
+        "Slow",
         "import os, pathlib, time\n"
         f"pathlib.Path({str(loaded)!r}).write_text(str(os.getpid()))\n"
-        "time.sleep(0.5)\n"
-        "def do_filter(hosts, vm, properties):\n    return hosts\n"
+        "time.sleep(0.5)\n",
     )
-    unit = unit_named("Slow", folder=tmp_path)
-    loaded.unlink()
-    own.want([(unit.plugin, unit.limits)])
     for _ in range(4):
         pid = int(wait_until(lambda: loaded.exists() and loaded.read_text()))
         loaded.unlink()
@@ -77,37 +90,27 @@ def test_what_is_killed_while_it_loads_is_loaded_again(own, unit_named, tmp_path
     assert last in below(own)
 
 
-def test_what_is_loaded_ahead_may_print_a_lot(own, unit_named, tmp_path):
+def test_what_is_loaded_ahead_may_print_a_lot(load_ahead, loaded):
     """More than a pipe holds: somebody reads it although nobody calls."""
-    loaded = tmp_path / "loaded"
-    (tmp_path / "Tells.py").write_text(
-        "import os, pathlib\n"
-        "os.write(1, b'x' * 500_000)\n"
-        f"pathlib.Path({str(loaded)!r}).touch()\n"
-        "def do_filter(hosts, vm, properties):\n    return hosts\n"
+    load_ahead(
+        "Tells",
+        f"import os, pathlib\nos.write(1, b'x' * 500_000)\npathlib.Path({str(loaded)!r}).touch()\n",
     )
-    unit = unit_named("Tells", folder=tmp_path)
-    loaded.unlink()
-    own.want([(unit.plugin, unit.limits)])
     assert wait_until(loaded.exists)
 
 
 def test_a_plugin_whose_process_ends_itself_is_loaded_ahead_less_and_less_often(
-    own, unit_named, tmp_path, monkeypatch
+    load_ahead, loaded, monkeypatch
 ):
     """By a thread that it starts when it is loaded, a moment after it is ready."""
     monkeypatch.setattr(pool, "_TICK", 0.05)
-    loaded = tmp_path / "loaded"
-    (tmp_path / "Ends.py").write_text(
+    load_ahead(
+        "Ends",
         "import os, threading, time\n"
         f"with open({str(loaded)!r}, 'a') as file:\n"
         "    print(time.monotonic(), file=file)\n"
-        "threading.Timer(0.05, os._exit, [0]).start()\n"
-        "def do_filter(hosts, vm, properties):\n    return hosts\n"
+        "threading.Timer(0.05, os._exit, [0]).start()\n",
     )
-    unit = unit_named("Ends", folder=tmp_path)
-    loaded.unlink()
-    own.want([(unit.plugin, unit.limits)])
     *_, before, last = wait_until(
         lambda: loaded.read_text().split() if loaded.exists() else [],
         suits=lambda seen: len(seen) >= 5,

@@ -22,7 +22,7 @@ from ovirt_scheduler.workbench import scenario
 from tests.support.command import of_page
 from tests.support.daemon import Daemon
 from tests.support.paths import PROJECT
-from tests.support.processes import offspring
+from tests.support.processes import lives, offspring
 from tests.support.waiting import LONG, wait_until
 
 PAGES = [*sorted(PROJECT.glob("*.md")), *sorted((PROJECT / "docs").glob("*.md"))]
@@ -170,6 +170,12 @@ def test_the_loop_of_the_readme_ends_where_the_settings_have_a_mistake(tmp_path)
     (tmp_path / "live" / "scheduler.conf").write_text("record = perhaps\n")
     ((status, _, err),) = of_page(f"{serve}\n{until}\nwait $!\n", tmp_path, tmp_path / "state")
     assert (status, "record: expected true or false" in err) == (78, True)
+
+
+def test_a_block_that_fails_leaves_nothing_in_the_background(tmp_path):
+    """And what it has said is there to be read."""
+    ((status, out, _),) = of_page("sleep 600 &\necho $!\nfalse\n", tmp_path, tmp_path)
+    assert (status, lives(int(out))) == (1, False)
 
 
 def test_the_plugins_of_the_pages_are_called(daemon):

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -100,15 +101,19 @@ def spawned(tmp_path: Path, *arguments: str) -> tuple[int, str, str]:
 def of_page(text: str, folder: Path, state: Path) -> Iterator[tuple[int, str, str]]:
     """How the commands of a page's block end, one after another, and what they say.
 
-    What is nothing but our command is run here. A shell runs a block with anything else in it.
+    What is nothing but our command is run here. A shell runs a block with anything else in it;
+    when it ends, so does what it has left in the background.
     """
     commands = text.replace("\\\n", " ").splitlines()
     if all(map(_PLAIN.fullmatch, commands)):
         for command in commands:
             yield run(state.parent, *shlex.split(command)[1:], folder=folder)
         return
-    ours = f'ovirt-scheduler() {{ {sys.executable} -m ovirt_scheduler "$@"; }}\n'
-    ended = subprocess.run(
+    ours = (
+        f'ovirt-scheduler() {{ {sys.executable} -m ovirt_scheduler "$@"; }}\n'
+        "trap 'kill $(jobs -p) 2> /dev/null || :' EXIT\n"
+    )
+    with subprocess.Popen(
         ["bash", "-euc", ours + text],
         cwd=folder,
         env={
@@ -118,12 +123,17 @@ def of_page(text: str, folder: Path, state: Path) -> Iterator[tuple[int, str, st
             "PYTEST_PLUGINS": "ovirt_scheduler.testing",
             "STATE_DIRECTORY": str(state),
         },
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=60,
-        check=False,
-    )
-    yield ended.returncode, ended.stdout, ended.stderr
+        start_new_session=True,
+    ) as shell:
+        try:
+            out, err = shell.communicate(timeout=60)
+        except BaseException:
+            os.killpg(shell.pid, signal.SIGKILL)
+            raise
+    yield shell.returncode, out, err
 
 
 def written_to(tmp_path: Path, output: IO[bytes], *words: str) -> tuple[int, str]:

@@ -111,7 +111,7 @@ def of_page(text: str, folder: Path, state: Path) -> Iterator[tuple[int, str, st
         return
     ours = (
         f'ovirt-scheduler() {{ {sys.executable} -m ovirt_scheduler "$@"; }}\n'
-        "trap 'kill $(jobs -p) 2> /dev/null || :' EXIT\n"
+        "trap 'kill $(jobs -p) 2> /dev/null || :; wait' EXIT\n"
     )
     with subprocess.Popen(
         ["bash", "-euc", ours + text],

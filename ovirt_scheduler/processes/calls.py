@@ -57,6 +57,7 @@ class PluginCall(NamedTuple):
     inputs: CallInputs = CallInputs()
     engine: Engine = NO_ENGINE
     checks: bool = False  # only whether the properties' values are taken: a truth
+    failed: Optional[CallResult] = None  # its result, where that is known before it is made
     shown: int = OUTPUT_LIMIT  # bytes of each of stdout and stderr in its result
 
     @property
@@ -138,7 +139,9 @@ def make_calls(
         while waiting or running:
             while waiting and len(running) < parallel:
                 first = waiting.popleft()
-                if first.printed is None and time.monotonic() >= deadline:
+                if first.call.failed is not None:
+                    results[first.place] = first.call.failed
+                elif first.printed is None and time.monotonic() >= deadline:
                     unit = first.call.function.unit
                     results[first.place] = CallResult(unit, Outcome.TIMED_OUT, message=_LATE)
                 else:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Callable, NamedTuple, Optional, TypeVar
 
 from ovirt_scheduler.errors import (
@@ -240,13 +241,15 @@ class Executor:
             return (), (), None
         # Many that print a lot would fill the daemon's memory: together they keep one's share.
         shown = OUTPUT_LIMIT // max(1, len(job.calls))
-        filters, costs, last = (
+        calls = [
             [_unit_call(call, inputs, job.engine, shown) for call in job.of(kind)] for kind in Kind
-        )
+        ]
         if job.method is not None:
-            last.append(job.method._replace(inputs=inputs, engine=job.engine))
+            calls[-1].append(job.method._replace(inputs=inputs, engine=job.engine))
         if job.strict:
-            self._refuse([*filters, *costs, *last], job.deadline, parallel)
+            checked = iter(self._checked([*chain(*calls)], job.deadline, parallel))
+            calls = [[*islice(checked, len(each))] for each in calls]
+        filters, costs, last = calls
         filtered, left = self._filtered(job, filters, inputs.hosts)
         if left is not inputs.hosts:
             inputs = inputs._replace(hosts=left)
@@ -311,18 +314,28 @@ class Executor:
             left = aggregate.narrow(left, result, unit.unit.on_failure)
         return results, left
 
-    def _refuse(self, calls: Sequence[PluginCall], deadline: float, parallel: int) -> None:
+    def _checked(
+        self, calls: Sequence[PluginCall], deadline: float, parallel: int
+    ) -> Sequence[PluginCall]:
         """Check the properties of these calls before any of them runs.
+
+        Returns:
+            The calls; that of a plugin which hung has failed already, and is not waited for again.
 
         Raises:
             RefusedProperty: one of these does not take its value (contract 1.5).
         """
-        checks = [call.checked() for call in calls if call.has_values]
-        if not checks:
-            return
-        for result in make_calls(self._pool, checks, deadline, parallel):
-            if result.outcome in (Outcome.REFUSED, Outcome.TIMED_OUT):
+        places = [place for place, call in enumerate(calls) if call.has_values]
+        if not places:
+            return calls
+        checked = [*calls]
+        checks = [calls[place].checked() for place in places]
+        for place, result in zip(places, make_calls(self._pool, checks, deadline, parallel)):
+            if result.outcome is Outcome.REFUSED:
                 raise RefusedProperty(result.message)
+            if result.outcome is Outcome.TIMED_OUT:
+                checked[place] = calls[place]._replace(failed=result)
+        return checked
 
 
 def _unit_call(call: UnitCall, inputs: CallInputs, engine: Engine, shown: int) -> PluginCall:

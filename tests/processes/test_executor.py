@@ -158,6 +158,24 @@ def test_a_process_that_dies_while_values_are_checked_refuses_none(executor, uni
     assert (result.outcome, result.message) == (Outcome.KILLED, "died by SIGKILL")
 
 
+def test_a_plugin_that_hangs_while_it_is_loaded_refuses_no_value(executor, unit_named, tmp_path):
+    """Its call has failed with that, and the plugins behind it have time left."""
+    flag = tmp_path / "hangs"
+    (tmp_path / "loads.py").write_text(
+        "import os, time\n"
+        f"if os.path.exists({str(flag)!r}): time.sleep(1000)\n"
+        "def do_filter(hosts, vm, properties): ...\n"
+    )
+    taken = properties.parse("loads", "most=[0-9]+", "")
+    limits = replace(LIMITS, timeout=1.5)
+    unit = replace(unit_named("loads", folder=tmp_path, limits=limits), properties=taken)
+    flag.touch()
+    job = job_of([unit, unit_named("keeps_all")], 3.0, properties={"most": "5"}, strict=True)
+    hung, kept = executor.run(job).results
+    assert (hung.outcome, kept.outcome) == (Outcome.TIMED_OUT, Outcome.OK)
+    assert hung.message.endswith("its timeout is 1.5 s")
+
+
 def test_a_traceback_shows_the_plugins_own_lines_and_nothing_of_ours(executor, unit_named):
     """The frames of the daemon's own modules are left out, the source lines are there."""
     trace = only(executor.run(job_of([unit_named("raises")]))).traceback

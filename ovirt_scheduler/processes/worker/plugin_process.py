@@ -309,7 +309,8 @@ def _refusal(task: Union[CallTask, CheckTask]) -> bytes:
         owner = f"{function.kind} {function.unit}"
         properties.check(owner, function.properties, task.properties, task.seconds)
     except RefusedProperty as error:
-        outcome = Outcome.TIMED_OUT if isinstance(error, SlowProperty) else Outcome.REFUSED
+        is_slow = isinstance(error, SlowProperty) and isinstance(task, CallTask)
+        outcome = Outcome.TIMED_OUT if is_slow else Outcome.REFUSED
         return messages.pack_failure(outcome, str(error))
     return b""
 

@@ -24,10 +24,11 @@ from typing import NamedTuple, Optional
 
 from ovirt_scheduler.history import explanation, ranking
 from ovirt_scheduler.history.record import REMOVED, Record, entity
+from ovirt_scheduler.model.units import Kind
 
-VERSION = 3
+VERSION = 4
 
-SUMMARY = "decisions.id, time, method, summary"
+SUMMARY = "decisions.id, time, method, milliseconds, summary, is_bad, failures"
 
 TABLES = """
 CREATE TABLE names (
@@ -43,7 +44,7 @@ CREATE TABLE unit_set_members (
 CREATE TABLE decisions (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL, time INTEGER NOT NULL, method TEXT NOT NULL,
     vm INTEGER, cluster TEXT, host_set INTEGER NOT NULL, unit_set INTEGER NOT NULL,
-    summary TEXT NOT NULL,
+    milliseconds REAL NOT NULL, summary TEXT NOT NULL, is_bad INTEGER NOT NULL, failures TEXT,
     size INTEGER NOT NULL, body BLOB NOT NULL);  -- last, as what is behind it is read slowly
 CREATE INDEX decisions_by_id ON decisions (id);
 CREATE INDEX decisions_by_cluster ON decisions (cluster, number) WHERE cluster IS NOT NULL;
@@ -82,7 +83,7 @@ Named = tuple[str, str]  # an id, and a name; the name is empty where it is not 
 _OF_CALL = ("milliseconds", "message", "notes")
 _LETTERS = {"passed": "p", "removed": "r", "failed": "f", "never asked": "n"}
 _WORDS = {letter: word for word, letter in _LETTERS.items()}
-_COLUMNS = ("id", "time", "method", "vm", "hosts", "units")
+_COLUMNS = ("id", "time", "milliseconds", "method", "vm", "cluster", "hosts", "units")
 _OF_FEW = ("held", "reason")  # of a verdict or a cost
 _FOLLOWS = "follows"  # in place of an answer that totals or verdicts tell
 
@@ -98,7 +99,10 @@ class Row(NamedTuple):
     cluster: Optional[str]  # that the daemon looked after by itself
     hosts: tuple[Named, ...]
     units: str
-    summary: str  # JSON: what a list shows
+    milliseconds: float
+    summary: str  # what a list shows: see ``explanation.summary``
+    is_bad: bool
+    failures: Optional[str]  # JSON; None: no unit failed
     size: int
     body: bytes
 
@@ -114,8 +118,7 @@ def pack(record: Record) -> Row:
     vm = _named(record["vm"]) if "vm" in record else None
     hosts, units, answer = record["hosts"], record["units"], record.get("answer")
     body = {name: each for name, each in record.items() if name not in _COLUMNS}
-    body["units"] = [{name: unit[name] for name in _OF_CALL if name in unit} for unit in units]
-    body["hosts"] = _packed_hosts(hosts)
+    body["units"] = _packed_calls(units, hosts)
     if isinstance(answer, list):
         if answer == _following(record):
             body["answer"] = _FOLLOWS
@@ -125,7 +128,7 @@ def pack(record: Record) -> Row:
     text = as_json(body).encode()
     migrated = answer if isinstance(answer, dict) and "vm" not in answer else {}
     vms = dict.fromkeys(((vm,) if vm else ()) + tuple((each, "") for each in migrated))
-    summary = {"milliseconds": record["milliseconds"], **explanation.summary(record)}
+    summary = explanation.summary(record)
     return Row(
         record["id"],
         round(record["time"] * 1000),
@@ -135,7 +138,10 @@ def pack(record: Record) -> Row:
         record.get("cluster"),
         tuple(map(_named, hosts)),
         as_json([{key: unit[key] for key in unit if key not in _OF_CALL} for unit in units]),
-        as_json(summary),
+        record["milliseconds"],
+        summary["summary"],
+        summary["is_bad"],
+        as_json(summary["failures"]) if summary["failures"] else None,
         len(text),
         zlib.compress(text, 6),
     )
@@ -149,11 +155,20 @@ def unpack(row: sqlite3.Row, hosts: Sequence[Named]) -> Record:
         hosts: of its set.
     """
     body: Record = json.loads(zlib.decompress(row["body"]))
-    calls, of_hosts = body.pop("units"), body.pop("hosts")
+    calls = body.pop("units")
     record = {**_begun(row), **body}
-    record["units"] = [{**unit, **call} for unit, call in zip(json.loads(row["units"]), calls)]
+    if row["cluster"] is not None:
+        record["cluster"] = row["cluster"]
+    units = json.loads(row["units"])
+    record["units"] = [
+        {**unit, **{name: call[name] for name in _OF_CALL if name in call}}
+        for unit, call in zip(units, calls)
+    ]
     record["hosts"] = told = [entity(*host) for host in hosts]
-    _unpack_hosts(record, of_hosts)
+    for unit, call in zip(units, calls):
+        if "said" in call:
+            _unpack_said(told, unit, call)
+    ranking.put_totals(record)
     answer = record.get("answer")
     if answer == _FOLLOWS:
         record["answer"] = _following(record)
@@ -164,13 +179,19 @@ def unpack(row: sqlite3.Row, hosts: Sequence[Named]) -> Record:
 
 def unpack_summary(row: sqlite3.Row) -> Record:
     """What a list shows of a decision (contract 8.4)."""
-    return {**_begun(row), **json.loads(row["summary"])}
+    failures = json.loads(row["failures"] or "[]")
+    return {
+        **_begun(row),
+        "summary": row["summary"],
+        "is_bad": bool(row["is_bad"]),
+        "failures": failures,
+    }
 
 
 def _begun(row: sqlite3.Row) -> Record:
-    """What of a record stands in columns of its own."""
+    """What a record and a list both have, in columns of their own."""
     record: Record = {"id": row["id"], "time": written(row["time"] / 1000)}
-    record["method"] = row["method"]
+    record.update(milliseconds=row["milliseconds"], method=row["method"])
     if row["vm_id"] is not None:
         record["vm"] = entity(row["vm_id"], row["vm_name"])
     return record
@@ -190,51 +211,50 @@ def _named(entity: Record) -> Named:
     return entity.get("id", ""), entity.get("name", "")
 
 
-def _packed_hosts(hosts: Sequence[Record]) -> dict[str, dict[str, Record]]:
-    """``verdicts`` and ``costs`` by unit in place of by host, which repeats less.
+def _packed_calls(units: Sequence[Record], hosts: Sequence[Record]) -> list[Record]:
+    """Of each unit what its set does not have: how its call ended, and what it said of hosts.
 
-    Of a unit, ``said`` has for each host a verdict's letter, or a cost, or a blank or null; beside
-    it is what few hosts have, by the host's place: ``reason`` and ``held``.
+    ``said`` has for each host a verdict's letter, or a cost, or a blank or null; beside it is what
+    few hosts have, by the host's place: ``reason`` and ``held``. So less is repeated than by host.
     """
-    packed: dict[str, dict[str, Record]] = {"verdicts": {}, "costs": {}}
+    calls = [{name: unit[name] for name in _OF_CALL if name in unit} for unit in units]
+    by_name = {(_part(unit), unit["name"]): call for unit, call in zip(units, calls)}
     for place, host in enumerate(hosts):
-        for part, units in packed.items():
+        for part in ("verdicts", "costs"):
             for entry in host.get(part, ()):
-                unit = units.get(entry["unit"])
-                if unit is None:
-                    unit = units[entry["unit"]] = {"said": [None] * len(hosts)}
-                unit["said"][place] = (
-                    entry["cost"] if "cost" in entry else _LETTERS[entry["verdict"]]
-                )
+                call = by_name[part, entry["unit"]]
+                said = call.setdefault("said", [None] * len(hosts))
+                said[place] = entry["cost"] if part == "costs" else _LETTERS[entry["verdict"]]
                 for name in _OF_FEW:
                     if name in entry:
-                        unit.setdefault(name, {})[str(place)] = entry[name]
-    for unit in packed["verdicts"].values():
-        unit["said"] = "".join(letter or " " for letter in unit["said"])
-    return packed
+                        call.setdefault(name, {})[str(place)] = entry[name]
+    for unit, call in zip(units, calls):
+        if "said" in call and _part(unit) == "verdicts":
+            call["said"] = "".join(letter or " " for letter in call["said"])
+    return calls
 
 
-def _unpack_hosts(record: Record, packed: dict[str, dict[str, Record]]) -> None:
-    hosts = record["hosts"]
-    factors = {unit["name"]: unit["factor"] for unit in record["units"] if "factor" in unit}
-    for part, units in packed.items():
-        for name, unit in units.items():
-            held, reasons = unit.get("held", {}), unit.get("reason", {})
-            for place, (host, said) in enumerate(zip(hosts, unit["said"])):
-                if said in (None, " "):
-                    continue
-                key, entry = str(place), {"unit": name}
-                if part == "verdicts":
-                    entry["verdict"] = _WORDS[said]
-                else:
-                    weighted = factors[name] * held.get(key, said)
-                    entry.update(cost=said, factor=factors[name], weighted=weighted)
-                if key in held:
-                    entry["held"] = held[key]
-                if key in reasons:
-                    entry["reason"] = reasons[key]
-                host.setdefault(part, []).append(entry)
-    ranking.put_totals(record)
+def _unpack_said(hosts: Sequence[Record], unit: Record, call: Record) -> None:
+    part, held, reasons = _part(unit), call.get("held", {}), call.get("reason", {})
+    for place, (host, said) in enumerate(zip(hosts, call["said"])):
+        if said in (None, " "):
+            continue
+        key, entry = str(place), {"unit": unit["name"]}
+        if part == "verdicts":
+            entry["verdict"] = _WORDS[said]
+        else:
+            factor = unit["factor"]
+            entry.update(cost=said, factor=factor, weighted=factor * held.get(key, said))
+        if key in held:
+            entry["held"] = held[key]
+        if key in reasons:
+            entry["reason"] = reasons[key]
+        host.setdefault(part, []).append(entry)
+
+
+def _part(unit: Record) -> str:
+    """The part of a host's record that has what a unit said of it."""
+    return "costs" if unit["kind"] == Kind.COST_FUNCTION.words else "verdicts"
 
 
 def _following(record: Record) -> list[str]:

@@ -114,7 +114,7 @@ class Tables:
         vm = None if row.vm is None else self._name(row.vm)
         number = self._db.execute(
             "INSERT INTO decisions VALUES (NULL, :id, :time, :method, :vm, :cluster, :host_set, "
-            ":unit_set, :summary, :size, :body)",
+            ":unit_set, :milliseconds, :summary, :is_bad, :failures, :size, :body)",
             {
                 **row._asdict(), "vm": vm, "host_set": self._host_set(row.hosts),
                 "unit_set": self._unit_set(row.units),

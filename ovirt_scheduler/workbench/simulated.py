@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional
 from xml.sax.saxutils import escape
 
 from ovirt_scheduler.errors import BadInput
@@ -104,6 +104,13 @@ class SimulatedVm(_Entity):
         """How many processors it keeps busy now."""
         return self.load * self.factor
 
+    def vary(self, factor: float) -> bool:
+        """Have another factor of its load; tells whether it is another."""
+        changed, self.factor = factor != self.factor, factor
+        if changed:
+            self.set(f"{_CPU}total", round(100 * self.busy, 3))
+        return changed
+
     @property
     def is_up(self) -> bool:
         """Whether it runs, and could be migrated."""
@@ -124,6 +131,7 @@ class SimulatedHost(_Entity):
         self.vms: dict[str, SimulatedVm] = {}
         self._room = self.number("max_scheduling_memory")
         self._own_processors = self._own_memory = 0.0
+        self._taken = 0.0  # bytes that its VMs have; so not each VM to come asks them all
 
     def settle(self) -> None:
         """Divide what it uses among itself and the VMs that it has at the beginning."""
@@ -143,8 +151,9 @@ class SimulatedHost(_Entity):
             for vm in vms:
                 vm.used_memory *= min(1.0, used / of_vms) if of_vms else 1.0
             self._own_memory = max(0.0, used - of_vms)
+        self._taken = sum(vm.memory for vm in vms)
         if self._room is not None:
-            self._room += sum(vm.memory for vm in vms)
+            self._room += self._taken
 
     @property
     def status(self) -> str:
@@ -175,9 +184,8 @@ class SimulatedHost(_Entity):
             return f"is {self.status}"
         if self.processors and vm.processors > self.processors:
             return "has too few processors"
-        taken = sum(each.memory for each in self.vms.values())
         room = self._room if self._room is not None else self.memory or None
-        if room is not None and vm.memory > room - taken:
+        if room is not None and vm.memory > room - self._taken:
             return "has too little memory left"
         return ""
 
@@ -186,8 +194,9 @@ class SimulatedHost(_Entity):
         vms = self.vms.values()
         self.set("summary/active", sum(vm.is_up for vm in vms))
         self.set("summary/total", len(vms))
+        self._taken = sum(vm.memory for vm in vms)
         if self._room is not None:
-            room = max(0.0, self._room - sum(vm.memory for vm in vms))
+            room = max(0.0, self._room - self._taken)
             self.set("max_scheduling_memory", int(room))
         self.set(f"{_MEMORY}used", int(self.used_memory))
         self.set(f"{_MEMORY}free", int(max(0.0, self.memory - self.used_memory)))
@@ -280,13 +289,14 @@ class SimulatedCluster:
             del former.vms[vm.id]
             former.update_document()
 
-    def load(self, vm: SimulatedVm, factor: float) -> None:
-        """Change the load of a VM."""
-        if factor != vm.factor:
-            vm.factor = factor
-            vm.set(f"{_CPU}total", round(100 * vm.busy, 3))
-            if vm.host is not None:
-                vm.host.update_document()
+    def load(self, factor: Callable[[str], float]) -> None:
+        """Change the load of all VMs to what it is by their names."""
+        changed: dict[str, SimulatedHost] = {}
+        for vm in self.vms.values():
+            if vm.vary(factor(vm.name)) and vm.host is not None:
+                changed[vm.host.id] = vm.host
+        for host in changed.values():
+            host.update_document()
 
     def state(self) -> ClusterState:
         """Statuses, where each VM runs, and what is used."""

@@ -212,7 +212,7 @@ class Simulation:
                 arrival.name, arrival.memory, arrival.processors,
                 arrival.load * arrival.processors,
             )  # fmt: skip
-            vm.factor = self._scenario.load(vm.name, self._hour, self._seed)
+            vm.vary(self._scenario.load(vm.name, self._hour, self._seed))
             vm.ends = arrival.until
             self._place(vm, PLACED)
         for host in self._cluster.hosts.values():
@@ -220,8 +220,8 @@ class Simulation:
                 self._evacuate(host)
 
     def _change_loads(self) -> None:
-        for vm in self._cluster.vms.values() if self._scenario.curves else ():
-            self._cluster.load(vm, self._scenario.load(vm.name, self._hour, self._seed))
+        if self._scenario.curves:
+            self._cluster.load(lambda vm: self._scenario.load(vm, self._hour, self._seed))
 
     def _happen(self, event: HostEvent) -> None:
         host = self._hosts[event.host]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from xml.etree import ElementTree
 
 import pytest
@@ -98,3 +100,47 @@ def test_the_documents_of_a_large_cluster_are_no_more():
     engine = SimulatedEngine(cluster)
     vms = engine.look_up(Sought(vms=tuple(cluster.vms)), 0).vms
     assert [len(each.asked) for each in vms] == [17] * 241
+
+
+def steps(call):
+    """How many functions and generators a call enters: its size, whatever the machine does."""
+    entered = Counter()
+    sys.setprofile(lambda _, event, __: entered.update([event]))
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return entered["call"]
+
+
+def test_a_vm_that_waits_costs_the_same_however_many_run():
+    """Else many VMs that find no host are asked about far too long."""
+
+    def asked(vms):
+        cluster = SimulatedCluster(filled(lynx=[(0, 0)] * vms))
+        new = cluster.add("new", 65 * GIB, 1, 0.0)
+        return steps(lambda: cluster.hosts[id_of("lynx")].refusal(new))
+
+    assert asked(300) == asked(3)
+
+
+def test_the_loads_of_a_host_change_together():
+    """It is told anew once, and not for each of its VMs."""
+
+    def changed(vms):
+        cluster = SimulatedCluster(filled(lynx=[(0, 0.01)] * vms))
+        return steps(lambda: cluster.load(lambda _: 1.5))
+
+    assert changed(200) < 3 * changed(100)
+    cluster = SimulatedCluster(filled(lynx=[(1, 2), (1, 4)]))
+    cluster.load(lambda name: 0.5 if name == "lynx-1" else 1.0)
+    assert cluster.hosts[id_of("lynx")].busy == 5
+    assert cluster.vms[id_of("lynx-1")].values["statistics/cpu.current.total"] == "100.0"
+
+
+def test_a_vm_that_comes_tells_its_load_of_that_hour():
+    """As the host does that it runs on."""
+    new = SimulatedCluster(filled(lynx=[])).add("new", GIB, 2, 1.0)
+    assert new.vary(0.5)
+    assert new.values["statistics/cpu.current.total"] == "50.0"
+    assert not new.vary(0.5)

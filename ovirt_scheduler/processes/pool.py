@@ -101,6 +101,8 @@ class Pool:
         self._failed: dict[ProcessKey, tuple[int, float]] = {}
         self._resting = False
         self._stirred = False  # something has changed since the keeping thread looked
+        self._short = False  # since then a process has been taken for good, or is wanted
+        self._looked = 0.0  # when it looked at all idle processes last
         self._closed = False
         self._keeper = threading.Thread(target=self._keep, name="keeper", daemon=True)
 
@@ -156,7 +158,7 @@ class Pool:
         with self._news:
             self._wanted = dict(plugins)
             self._failed.clear()
-            self._wake()
+            self._miss()
 
     def settle(self, seconds: float) -> list[str]:
         """Wait until each process that was called has been compared with what it was before.
@@ -200,8 +202,7 @@ class Pool:
         """
         with self._news:
             found = self._spare[order].pop() if self._spare[order] else None
-            self._stirred = True
-            self._news.notify_all()  # to have another one soon
+            self._miss()
         return found or self._fork(order, deadline)
 
     def take(
@@ -295,7 +296,6 @@ class Pool:
         with self._news:
             self._replaced[why.partition(":")[0]] += 1
             self._latest.append(why)
-            self._wake()
         if not self._closed:
             _log.debug(
                 "a process of %(file)s is ended: %(reason)s",
@@ -304,6 +304,8 @@ class Pool:
         if kept.status is None:
             kept.kill()
         kept.close()
+        with self._news:
+            self._miss()
 
     def _end_idle(self, kept: Worker, why: str) -> None:
         if kept.loading and why in _BY_ITSELF:
@@ -335,6 +337,11 @@ class Pool:
             self._resting = False
             self._news.notify_all()
 
+    def _miss(self) -> None:
+        """Have the keeping thread make what is missing at once."""
+        self._stirred = self._short = True
+        self._news.notify_all()
+
     def _keep(self) -> None:
         trouble = ""
         while True:
@@ -347,9 +354,10 @@ class Pool:
             with self._news:
                 if self._closed:
                     return
-                self._resting = settled and not self._stirred
-                self._news.wait(self._rest() if self._resting else _TICK)
-                self._resting = False
+                if not self._short:
+                    self._resting = settled and not self._stirred
+                    self._news.wait(self._rest() if self._resting else _TICK)
+                    self._resting = False
 
     def _rest(self) -> float:
         """Seconds until a load ahead that failed may be tried again, and at most ``_REST``."""
@@ -366,8 +374,9 @@ class Pool:
         with self._news:
             if self._closed:
                 return True
-            self._stirred = False
-            settled, over = self._look()
+            self._stirred = self._short = False
+            due = time.monotonic() >= self._looked + _TICK  # not for each process that is missed
+            settled, over = self._look() if due else (False, [])
             self._ending = len(over)
             missing = [*self._missing()]
             few = {order: SPARE - len(spare) for order, spare in self._spare.items()}
@@ -382,7 +391,7 @@ class Pool:
         Returns:
             Whether all that stay are ready for a call; and those that have to end, with the reason.
         """
-        now = time.monotonic()
+        now = self._looked = time.monotonic()
         settled = True
         over: list[tuple[Worker, str]] = []
         everyone = sorted(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 
@@ -51,6 +52,19 @@ def test_what_is_wanted_is_loaded_before_it_is_called(own, load_ahead, loaded):
     )
     ahead = int(wait_until(lambda: loaded.exists() and loaded.read_text()))
     assert int(only(own.run(job_of([unit]))).stdout) == ahead
+
+
+def test_a_process_that_serves_one_call_is_replaced_at_once(own, load_ahead, loaded, monkeypatch):
+    """Callers would be there before the next look, and pay for the plugin's imports."""
+    unit = load_ahead("Once", f"import os\nprint(os.getpid(), file=open({str(loaded)!r}, 'a'))\n")
+    unit = replace(unit, limits=replace(unit.limits, calls_per_process=1))
+    own.want([(unit.plugin, unit.limits)])
+    pids = lambda: {*loaded.read_text().split()} if loaded.exists() else set()  # noqa: E731
+    before = len(wait_until(pids, suits=lambda seen: len(seen) >= 2))
+    monkeypatch.setattr(pool, "_TICK", 3600.0)
+    for calls in range(1, 4):
+        assert only(own.run(job_of([unit]))).value == HOSTS
+        wait_until(pids, suits=lambda seen, calls=calls: len(seen) >= before + calls)
 
 
 def test_a_process_that_does_not_take_its_setup_keeps_no_other_from_being_made(

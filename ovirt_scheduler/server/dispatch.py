@@ -49,19 +49,35 @@ class Dispatcher:
             A ``methodResponse`` document, with the method's result or a fault.
         """
         started = time.monotonic()
-        name = "-"
+        name, request = "-", {"request": caller.request_id}
         fields: dict[str, object] = {"outcome": "ok"}
         try:
             name, parameters = decode_call(body)
-            document, more = self._run(caller, name, parameters)
-            fields.update(more)
+            method = self._method(caller, name)
+            method.check_count(parameters)
+            answer = method.run(caller, parameters)
+            reply = answer if isinstance(answer, Reply) else Reply(answer)
+            document = encode_answer(reply.answer)
+            fields.update(reply.log_fields)
         except RequestError as error:
             document, fields = _refused(error)
         except MemoryError:
-            document, fields = _refused(_out_of_memory(caller))
+            logger.error(  # noqa: TRY400  no line of ours is wrong
+                "request %(request)s cannot be served: the daemon has no memory for it now", request
+            )
+            document, fields = _failed(caller, "the daemon has no memory for it now")
+        except ExecutorUnavailable as error:
+            logger.error(  # noqa: TRY400  the reason is known, and no line of ours is wrong
+                "request %(request)s: no process for plugin calls: %(reason)s",
+                {**request, "reason": str(error)},
+            )
+            document, fields = _failed(caller, str(error))
+        except Exception:
+            logger.exception("request %(request)s failed, this is a bug", request)
+            document, fields = _failed(caller, "internal error; the daemon's log has more")
         _log_request(
             {
-                "request": caller.request_id,
+                **request,
                 "method": Name(name),
                 "form": caller.form.value,
                 "peer": caller.peer,
@@ -70,31 +86,6 @@ class Dispatcher:
             }
         )
         return document
-
-    def _run(
-        self, caller: Caller, name: str, parameters: tuple[object, ...]
-    ) -> tuple[bytes, Mapping[str, object]]:
-        """The document of the answer, and the log's fields on it."""
-        method = self._method(caller, name)
-        try:
-            method.check_count(parameters)
-            answer = method.run(caller, parameters)
-            reply = answer if isinstance(answer, Reply) else Reply(answer)
-            return encode_answer(reply.answer), reply.log_fields
-        except (RequestError, MemoryError):
-            raise
-        except ExecutorUnavailable as error:
-            logger.error(  # noqa: TRY400  the reason is known, and no line of ours is wrong
-                "request %(request)s: no process for plugin calls: %(reason)s",
-                {"request": caller.request_id, "reason": str(error)},
-            )
-            raise InternalError(f"{error} (request {caller.request_id})") from None
-        except Exception:
-            logger.exception(
-                "request %(request)s failed, this is a bug", {"request": caller.request_id}
-            )
-            message = f"internal error; look for request {caller.request_id} in the daemon's log"
-            raise InternalError(message) from None
 
     def _method(self, caller: Caller, name: str) -> Method:
         methods = self._methods[caller.form]
@@ -127,6 +118,11 @@ def _refused(refusal: RequestError) -> tuple[bytes, dict[str, object]]:
     return document, {"outcome": f"fault {refusal.fault_code}"}
 
 
+def _failed(caller: Caller, reason: str) -> tuple[bytes, dict[str, object]]:
+    """The same for our own trouble."""
+    return _refused(InternalError(f"{reason} (request {caller.request_id})"))
+
+
 def _log_request(fields: Mapping[str, object]) -> None:
     """Log a request in one line."""
     if fields.get("problems"):
@@ -147,11 +143,3 @@ def _log_request(fields: Mapping[str, object]) -> None:
             "%(milliseconds).1f ms",
             fields,
         )
-
-
-def _out_of_memory(caller: Caller) -> InternalError:
-    logger.error(
-        "request %(request)s cannot be served: the daemon has no memory for it now",
-        {"request": caller.request_id},
-    )
-    return InternalError(f"the daemon has no memory for it now (request {caller.request_id})")

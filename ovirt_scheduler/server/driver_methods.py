@@ -6,17 +6,34 @@ such answer, so its failures are faults in the design form.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Callable
 
-from ovirt_scheduler.decisions import log
 from ovirt_scheduler.decisions.drivers import DriverService
-from ovirt_scheduler.errors import DriverFailed, UnknownUnit
-from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverDecision
-from ovirt_scheduler.model.requests import AnswerForm, Caller
-from ovirt_scheduler.server import driver_wire, values
-from ovirt_scheduler.server.method import Method, Parameters, Reply, decided, in_both_forms
+from ovirt_scheduler.errors import BadParameters, DriverFailed, UnknownUnit
+from ovirt_scheduler.model.drivers import (
+    COST_FUNCTIONS,
+    FILTERS,
+    INTERFACE_METHODS,
+    DriverDecision,
+    DriverRequest,
+    DriverUnit,
+    Subjects,
+)
+from ovirt_scheduler.model.requests import AnswerForm, Caller, WantedUnit
+from ovirt_scheduler.model.tasks import Returns
+from ovirt_scheduler.server import values
+from ovirt_scheduler.server.method import (
+    Method,
+    Parameters,
+    Run,
+    answered,
+    decided,
+    in_both_forms,
+)
+
+_FACTOR = re.compile(r"-?[0-9]{1,10}")
 
 _ANYTHING = (
     "string", "int", "boolean", "double", "array", "struct", "base64", "dateTime.iso8601"
@@ -55,30 +72,28 @@ def methods(service: DriverService, engine_reasons: bool = False) -> Iterator[Me
     """
     for name, method, result, text in _CALLS:
         parameters = ("scheduler", *INTERFACE_METHODS[method].parameters)
-        reasons = engine_reasons and method == "select_host"
-        run = partial(_call, service, method, _NOTHING[result], reasons)
-        yield from in_both_forms(name, parameters, (result,), text, run)
-    yield from in_both_forms(
-        "schedule",
-        ("topic", "method", "arguments"),
-        _ANYTHING,
-        "Gives back what the method of the topic's driver returned.",
-        partial(_schedule, service),
-    )
-    for name, text, read in (
-        ("getSchedulers", "All schedulers, each a struct: what it is, and what it takes.",
-         lambda: driver_wire.schedulers(service.schedulers())),
-        ("getTopics", "All topics, each a struct: its driver, and the methods of that.",
-         lambda: driver_wire.topics(service.topics())),
+        with_reasons = engine_reasons and method == "select_host"
+        call = partial(_call, service, method, _NOTHING[result], with_reasons)
+        yield from in_both_forms(name, parameters, (result,), text, call)
+    run: Run
+    for name, parameters, results, text, run in (
+        ("schedule", ("topic", "method", "arguments"), _ANYTHING,
+         "Gives back what the method of the topic's driver returned.", partial(_schedule, service)),
+        ("getSchedulers", (), ("array",),
+         "All schedulers, each a struct: what it is, and what it takes.",
+         lambda caller, _: answered(caller, _schedulers(service.schedulers()))),
+        ("getTopics", (), ("array",),
+         "All topics, each a struct: its driver, and the methods of that.",
+         lambda caller, _: answered(caller, _topics(service.topics()))),
     ):  # fmt: skip
-        yield from in_both_forms(name, (), ("array",), text, partial(_list, read))
+        yield from in_both_forms(name, parameters, results, text, run)
 
 
 def _call(
     service: DriverService,
     method: str,
     nothing: object,
-    reasons: bool,
+    with_reasons: bool,
     caller: Caller,
     parameters: Parameters,
 ) -> object:
@@ -88,7 +103,8 @@ def _call(
         driver = service.scheduler(name, method)
     except UnknownUnit as error:
         return _unknown(caller, name, error, nothing)
-    return _reply(service.decide(driver_wire.request(caller, driver, method, arguments)), reasons)
+    decision = service.decide(_request(caller, driver, method, arguments))
+    return decided(_result(decision), decision, with_reasons)
 
 
 def _schedule(service: DriverService, caller: Caller, parameters: Parameters) -> object:
@@ -100,28 +116,130 @@ def _schedule(service: DriverService, caller: Caller, parameters: Parameters) ->
         driver = service.publisher(topic, method)
     except UnknownUnit as error:
         return _unknown(caller, topic, error, "")
-    decision = service.decide(driver_wire.request(caller, driver, method, arguments))
+    decision = service.decide(_request(caller, driver, method, arguments))
     if decision.failure is not None and caller.form is AnswerForm.DESIGN:
         raise DriverFailed(f"{driver.words} {driver.name}: {method}: {decision.failure}")
-    return _reply(decision)
-
-
-def _list(read: Callable[[], object], caller: Caller, _none: Parameters) -> object:
-    result = read()
-    return result if caller.form is AnswerForm.DESIGN else values.envelope(result, {}, ())
+    return decided(_result(decision), decision)
 
 
 def _unknown(caller: Caller, name: str, error: UnknownUnit, nothing: object) -> object:
     """Answer a call for an unknown name: with a fault, or in the envelope (contract 4.3)."""
     if caller.form is AnswerForm.DESIGN:
         raise error
-    return values.envelope(nothing, {name: (str(error),)}, ())
+    return answered(caller, nothing, {name: (str(error),)})
 
 
-def _reply(decision: DriverDecision, reasons: bool = False) -> Reply:
-    result = driver_wire.result(decision)
-    if decision.request.caller.form is AnswerForm.ENGINE:
-        filtered = reasons and not decision.answer and decision.execution.hosts
-        why = (log.summary(decision),) if filtered else ()
-        result = values.envelope(result, decision.unit_errors, (*decision.errors, *why))
-    return decided(result, decision)
+def _request(
+    caller: Caller, driver: DriverUnit, method: str, arguments: Mapping[str, object]
+) -> DriverRequest:
+    """A call of a driver's method, its arguments by name.
+
+    Those of the interfaces get hosts and VMs as all calls have them (contract 1.4); a driver's
+    own methods get plain values.
+
+    Raises:
+        BadParameters: an argument is missing, unknown or of a wrong type.
+    """
+    published = driver.method(method)
+    if published is None:
+        raise BadParameters(f"method: {driver.name} publishes no {method!r:.80}")
+    whole = f"{method}{published.signature}"
+    missing = [name for name in published.required if name not in arguments]
+    if missing:
+        raise BadParameters(f"arguments: {', '.join(missing)} missing; it is {whole}")
+    known = {*published.required, *published.optional}
+    unknown = [f"{name!r:.80}" for name in arguments if name not in known]
+    if unknown:
+        raise BadParameters(f"arguments: {', '.join(unknown)[:200]} unknown; it is {whole}")
+    defined = driver.defines(method)
+    if defined is None:
+        return DriverRequest(caller, driver, method, arguments=arguments)
+    properties = dict(values.properties(arguments.get("properties")))
+    filters: tuple[WantedUnit, ...] = ()
+    cost_functions: tuple[WantedUnit, ...] = ()
+    if defined.interface == "HostSelector":
+        filters = tuple(map(WantedUnit, _names(properties.pop(FILTERS, ""))))
+        cost_functions = tuple(map(_factor, _names(properties.pop(COST_FUNCTIONS, ""))))
+        values.check_units("properties", (*filters, *cost_functions))
+    return DriverRequest(
+        caller,
+        driver,
+        method,
+        subjects=_subjects(arguments),
+        arguments={
+            name: values.string(name, arguments[name])
+            for name in ("old_status", "new_status")
+            if name in arguments
+        },
+        properties=properties,
+        filters=filters,
+        cost_functions=cost_functions,
+    )
+
+
+def _result(decision: DriverDecision) -> object:
+    """What a decision gives back in the design form, and within the engine form's envelope."""
+    returns = decision.request.returns
+    if returns in (Returns.TRUTH, Returns.VALUE):
+        return decision.answer
+    if returns is Returns.MIGRATIONS:
+        return {vm: list(hosts) for vm, hosts in decision.answer.items()}
+    if decision.request.method == "select_host":
+        return decision.answer[0] if decision.answer else ""
+    return list(decision.answer)
+
+
+def _schedulers(drivers: Iterable[DriverUnit]) -> list[dict[str, object]]:
+    """What ``getSchedulers`` tells."""
+    return [
+        {
+            "id": driver.id, "name": driver.name, "version": driver.version,
+            "checksum": driver.checksum, "description": driver.description,
+            "topic": driver.topic or "", "policies": list(driver.policies),
+            "inputs": [
+                {"name": each.name, "validation": each.pattern, "default": each.default or ""}
+                for each in driver.properties.properties
+            ],
+            "interfaces": list(driver.interfaces), "written_for": driver.written_for or "",
+        }
+        for driver in drivers
+    ]  # fmt: skip
+
+
+def _topics(drivers: Mapping[str, DriverUnit]) -> list[dict[str, object]]:
+    """What ``getTopics`` tells."""
+    return [
+        {
+            "topic": topic, "driver": driver.name, "description": driver.description,
+            "methods": [
+                {"name": each.name, "signature": each.signature, "help": each.help}
+                for each in driver.methods
+            ],
+        }
+        for topic, driver in drivers.items()
+    ]  # fmt: skip
+
+
+def _subjects(arguments: Mapping[str, object]) -> Subjects:
+    return Subjects(
+        hosts=values.hosts(arguments.get("hosts", [])),
+        vms=values.hosts(arguments.get("vms", []), "vms"),
+        vm=values.vm(arguments["vm"]) if "vm" in arguments else None,
+        host=values.vm(arguments["host"], "host") if "host" in arguments else None,
+    )
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(";") if name.strip()]
+
+
+def _factor(text: str) -> WantedUnit:
+    name, equals, factor = text.rpartition("=")
+    if not equals:
+        return WantedUnit(text)
+    if not _FACTOR.fullmatch(factor.strip()) or not -(2**31) <= int(factor) < 2**31:
+        raise BadParameters(
+            f"properties[{COST_FUNCTIONS!r}]: {text!r:.80}: expected name=factor with ; between, "
+            "the factor an int"
+        )
+    return WantedUnit(name.strip(), int(factor))

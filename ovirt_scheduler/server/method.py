@@ -64,10 +64,36 @@ class Reply(NamedTuple):
     record: Callable[[], Optional[Mapping[str, Any]]] = lambda: None
 
 
-def decided(answer: object, decision: AnyDecision) -> Reply:
-    """The reply that a decision is answered with."""
-    made = partial(record.of, decision)
-    return Reply(answer, log.fields(decision), decision.execution.results, made)
+def answered(
+    caller: Caller,
+    result: object,
+    unit_errors: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    errors: Sequence[str] = (),
+) -> object:
+    """A result as the caller's form has it: bare, or in an envelope with errors (contract 3.2)."""
+    if caller.form is AnswerForm.DESIGN:
+        return result
+    made: dict[str, object] = {"result_code": 0, "result": result}
+    if unit_errors:
+        made["plugin_errors"] = {name: list(messages) for name, messages in unit_errors.items()}
+    if errors:
+        made["errors"] = list(errors)
+    # The engine reads the errors only where the code is not 0.
+    made["result_code"] = int(len(made) > 2)
+    return made
+
+
+def decided(result: object, decision: AnyDecision, with_reasons: bool = False) -> Reply:
+    """The reply with what was decided.
+
+    Args:
+        with_reasons: an engine is told who removed the hosts, if none is left (contract 8.5).
+    """
+    caller, execution = decision.request.caller, decision.execution
+    none_left = with_reasons and execution.hosts and not decision.answer
+    reasons = (log.summary(decision),) if none_left else ()
+    answer = answered(caller, result, decision.unit_errors, (*decision.errors, *reasons))
+    return Reply(answer, log.fields(decision), execution.results, partial(record.of, decision))
 
 
 class Method(NamedTuple):

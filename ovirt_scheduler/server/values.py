@@ -1,4 +1,4 @@
-"""Reads the values of calls' parameters, and wraps results in the engine form's envelope. Pure.
+"""Reads the values of calls' parameters. Pure.
 
 The type of a value says what it is (contract 1.4): hosts as one string are a document, as an
 array they are ids; a VM that starts with ``<`` is a document, else an id.
@@ -145,17 +145,3 @@ def properties(value: object) -> Mapping[str, str]:
             "taken"
         )
     return given
-
-
-def envelope(
-    result: object, unit_errors: Mapping[str, Sequence[str]], errors: Sequence[str]
-) -> dict[str, object]:
-    """A result as the engine form answers it (contract 3.2)."""
-    made: dict[str, object] = {"result_code": 0, "result": result}
-    if unit_errors:
-        made["plugin_errors"] = {name: list(messages) for name, messages in unit_errors.items()}
-    if errors:
-        made["errors"] = list(errors)
-    # The engine reads the errors only where the code is not 0.
-    made["result_code"] = int(len(made) > 2)
-    return made

@@ -21,9 +21,10 @@ from ovirt_scheduler.model.requests import (
 )
 from ovirt_scheduler.model.results import CallResult, Migration, Outcome
 from ovirt_scheduler.model.units import Kind, PolicyUnit
-from ovirt_scheduler.server import unit_wire
+from ovirt_scheduler.server import unit_methods
 
 CALLER = Caller("r1", AnswerForm.DESIGN, "127.0.0.1:1")
+ENGINE = Caller("r1", AnswerForm.ENGINE, "127.0.0.1:1")
 HOSTS = ["h1", "h2"]
 XML = "<hosts/>"
 UUID = "0f7a9c6e-3b0d-4f6a-9a3e-5f0d6c1b2a79"
@@ -31,7 +32,7 @@ SUMMED, PER_UNIT = EngineScores.SUMMED, EngineScores.PER_UNIT
 
 
 def filters(*parameters: object) -> Request:
-    return unit_wire.request(CALLER, Kind.FILTER, parameters)
+    return unit_methods.request(CALLER, Kind.FILTER, parameters)
 
 
 def test_the_parameters_of_run_filters_make_a_request():
@@ -44,7 +45,7 @@ def test_the_parameters_of_run_filters_make_a_request():
 @pytest.mark.parametrize("functions", [[["a", 2], ["b", -1]], {"a": 2, "b": -1}])
 def test_the_parameters_of_run_cost_functions_make_a_request(functions):
     """Pairs, or a struct (contract 2.3)."""
-    assert unit_wire.request(CALLER, C, (functions, HOSTS, "vm-1", {})) == Request(
+    assert unit_methods.request(CALLER, C, (functions, HOSTS, "vm-1", {})) == Request(
         CALLER,
         Kind.COST_FUNCTION,
         (WantedUnit("a", 2), WantedUnit("b", -1)),
@@ -56,7 +57,7 @@ def test_the_parameters_of_run_cost_functions_make_a_request(functions):
 
 def test_the_parameters_of_run_load_balancing_make_a_request():
     """One name, and no VM (contract 2.4)."""
-    assert unit_wire.request(CALLER, B, ("a", HOSTS, {})) == Request(
+    assert unit_methods.request(CALLER, B, ("a", HOSTS, {})) == Request(
         CALLER, Kind.BALANCE, (WantedUnit("a"),), ("h1", "h2"), None, {}
     )
 
@@ -157,7 +158,7 @@ F, C, B = Kind
 def test_a_mistake_is_named_with_its_parameter_and_what_was_expected(kind, parameters, message):
     """Fault -32602, for somebody who sees nothing but the sentence (contract 1.5)."""
     with pytest.raises(BadParameters) as caught:
-        unit_wire.request(CALLER, kind, parameters)
+        unit_methods.request(CALLER, kind, parameters)
     assert str(caught.value) == message
 
 
@@ -179,19 +180,21 @@ def test_hosts_that_are_neither_a_document_nor_ids_are_refused():
 @pytest.mark.parametrize("factor", [2**31 - 1, -(2**31), 0])
 def test_any_factor_of_32_bits_is_taken(factor):
     """Zero and the extremes too."""
-    (wanted,) = unit_wire.request(CALLER, C, ([["a", factor]], [], "vm", {})).wanted
+    (wanted,) = unit_methods.request(CALLER, C, ([["a", factor]], [], "vm", {})).wanted
     assert wanted.factor == factor
 
 
 def test_a_message_holds_no_more_than_the_beginning_of_a_long_name():
     """A caller's megabytes do not come back in the fault."""
     with pytest.raises(BadParameters) as caught:
-        unit_wire.request(CALLER, C, ([["a" * 10_000, "x"]], [], "vm", {}))
+        unit_methods.request(CALLER, C, ([["a" * 10_000, "x"]], [], "vm", {}))
     assert len(str(caught.value)) < 200
 
 
-def decision(kind: Kind, answer: object, results: tuple = (), **changes: object) -> Decision:
-    request = Request(CALLER, kind, (WantedUnit("u"),), ("h1", "h2"), "vm", {})
+def decision(
+    caller: Caller, kind: Kind, answer: object, results: tuple = (), **changes: object
+) -> Decision:
+    request = Request(caller, kind, (WantedUnit("u"),), ("h1", "h2"), "vm", {})
     return Decision(request, Execution(("h1", "h2"), results, vm="vm"), results, answer, **changes)
 
 
@@ -209,7 +212,8 @@ def decision(kind: Kind, answer: object, results: tuple = (), **changes: object)
 )
 def test_the_design_form_is_the_bare_answer(kind, answer, shown):
     """Array, struct of ints, struct of arrays (contract 2.2 to 2.4)."""
-    assert unit_wire.design_answer(decision(kind, answer, errors=("not shown",))) == shown
+    made = decision(CALLER, kind, answer, errors=("not shown",))
+    assert unit_methods.reply(made, SUMMED).answer == shown
 
 
 @pytest.mark.parametrize(
@@ -226,7 +230,7 @@ def test_the_design_form_is_the_bare_answer(kind, answer, shown):
 )
 def test_the_engine_form_is_an_envelope_without_empty_parts(kind, answer, result):
     """Errors are not there when there are none (contract 3.2 to 3.5)."""
-    answered = unit_wire.engine_answer(decision(kind, answer), SUMMED)
+    answered = unit_methods.reply(decision(ENGINE, kind, answer), SUMMED).answer
     assert answered == {"result_code": 0, "result": result}
 
 
@@ -239,14 +243,18 @@ def test_the_engine_form_is_an_envelope_without_empty_parts(kind, answer, result
 )
 def test_the_engine_form_tells_errors_with_the_code_that_has_them_read(changes, shown):
     """The engine looks at them only where the code is not 0 (contract 3.2)."""
-    answered = unit_wire.engine_answer(decision(Kind.FILTER, ("h1",), **changes), SUMMED)
+    made = decision(ENGINE, Kind.FILTER, ("h1",), **changes)
+    answered = unit_methods.reply(made, SUMMED).answer
     assert answered == {"result_code": 1, "result": ["h1"], **shown}
 
 
 def test_the_engine_form_gives_no_vm_that_is_no_uuid():
     """The engine could not read it: nothing to do, and an error that says why (3.6)."""
-    before = decision(Kind.BALANCE, Migration("vm-7", ("h1",)), unit_errors={"u": ("first",)})
-    assert unit_wire.engine_answer(before, SUMMED) == {
+    migration = Migration("vm-7", ("h1",))
+    before = decision(ENGINE, Kind.BALANCE, migration, unit_errors={"u": ("first",)})
+    reply = unit_methods.reply(before, SUMMED)
+    assert reply.log_fields["outcome"] == "degraded"
+    assert reply.answer == {
         "result_code": 1,
         "result": ["", []],
         "plugin_errors": {"u": ["first", "answered with 'vm-7', which is not the id of a VM"]},
@@ -263,9 +271,9 @@ def test_scores_per_unit_lead_the_engine_to_the_same_sums():
     )
     factors = {"a": 3, "b": 7, "c": -2}
     answer = weighted_sum([result.value or {} for result in results], list(factors.values()))
-    made = decision(Kind.COST_FUNCTION, answer, results)
-    summed = unit_wire.engine_answer(made, SUMMED)["result"]
-    per_unit = unit_wire.engine_answer(made, PER_UNIT)["result"]
+    made = decision(ENGINE, Kind.COST_FUNCTION, answer, results)
+    summed = unit_methods.reply(made, SUMMED).answer["result"]
+    per_unit = unit_methods.reply(made, PER_UNIT).answer["result"]
     assert per_unit == [["h1", 5, "a"], ["h2", -1, "a"], ["h2", 4, "c"]]
     by_engine: dict = {}
     for host, cost, unit in per_unit:
@@ -286,9 +294,9 @@ def test_the_engines_discover_has_three_structs_of_pairs_of_strings():
         unit("F", Kind.COST_FUNCTION),
         unit("B", Kind.BALANCE),
     ]
-    assert unit_wire.engine_discovery(units) == {
+    assert unit_methods.engine_discovery(units) == {
         "filters": {"F": ["about F", "ip=[0-9.]+;low=[0-9]"]},
         "scores": {"F": ["about F", ""]},
         "balance": {"B": ["about B", ""]},
     }
-    assert unit_wire.engine_discovery([]) == {"filters": {}, "scores": {}, "balance": {}}
+    assert unit_methods.engine_discovery([]) == {"filters": {}, "scores": {}, "balance": {}}

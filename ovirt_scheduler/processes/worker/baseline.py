@@ -52,9 +52,10 @@ _OF_LIBC = 3 << 31  # signals 32 and 33, in a mask
 _SIGNALS = [number for number in range(1, 65) if number not in (9, 19, 32, 33)]
 _LIMITS = {value for name, value in vars(resource).items() if name.startswith("RLIMIT_")}
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
-# prctl(2): dumpable, timer slack and securebits, with keepcaps among them, are given as they are,
-# subreaper and the signal at the parent's death into a place.
-_FLAGS, _FLAGS_INTO = (3, 30, 27), (37, 2)
+# prctl(2): dumpable, timer slack, securebits with keepcaps among them, what becomes of damaged
+# memory, whether memory may become executable, and be merged, are given as they are; subreaper and
+# the signal at the parent's death into a place.
+_FLAGS, _FLAGS_INTO = (3, 30, 27, 34, 66, 68), (37, 2)
 # Names of sys that are something else in each call, or of no account.
 _VOLATILE = (
     "stdout", "stderr", "__stdout__", "__stderr__",

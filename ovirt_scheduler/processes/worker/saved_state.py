@@ -73,7 +73,7 @@ class SavedState:
     """The state to restore, as it is when this is made: before the plugin is first loaded."""
 
     def __init__(self) -> None:
-        self._environ = os.environ
+        self._environ = os.environ, {**vars(os.environ)}
         self._variables: dict[bytes, bytes] = vars(os.environ)["_data"]
         self._environment = dict(self._variables), _addresses()
         self._mask = _umask(0o022)
@@ -129,7 +129,8 @@ class SavedState:
         _seed(_int_of(_urandom(_SEED_BYTES), "little"))
 
     def _restore_environment(self) -> None:
-        os.environ = self._environ  # noqa: B003  the same object again
+        os.environ, own = self._environ  # the same object again
+        vars(os.environ).update(own)
         python, (array, addresses) = self._environment
         in_place = (_ENVIRON.value or 0) == array and _string_at(array, len(addresses)) == addresses
         if not in_place or self._variables != python:

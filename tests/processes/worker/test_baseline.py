@@ -95,6 +95,7 @@ umask | status('Umask') | os.umask(0)
 environment | dict(os.environ) | os.environ['TRACE'] = '1'
 less environment | dict(os.environ) | os.environ.clear()
 os.environ | type(os.environ) | os.environ = {}
+what os.environ holds | dict(os.environ) | os.environ._data = {}
 putenv | LIBC.getenv(b'TRACE') | os.putenv('TRACE', '1')
 time zone | time.localtime(0).tm_zone | os.environ['TZ'] = 'XYZ-9'; time.tzset(); del os.environ['TZ']
 time zone with its variable | time.localtime(0).tm_zone | os.environ['TZ'] = 'XYZ-9'; time.tzset()
@@ -162,6 +163,7 @@ prctl | dumpable | LIBC.prctl(3) | LIBC.prctl(4, 1)
 prctl | subreaper | prctl_into(37) | LIBC.prctl(36, 0, 0, 0, 0)
 prctl | parent's death | prctl_into(2) | LIBC.prctl(1, 0)
 prctl | timer slack | LIBC.prctl(30) | LIBC.prctl(29, 7)
+prctl | damaged memory | LIBC.prctl(34, 0, 0, 0, 0) | LIBC.prctl(33, 1, 1, 0, 0)
 tracing | trace | sys.gettrace() | sys.settrace(lambda *_: None)
 tracing | profile | sys.getprofile() | sys.setprofile(lambda *_: None)
 tracing | threads' trace | threading._trace_hook | threading.settrace(print)

@@ -193,7 +193,7 @@ class Benchmark:
     def _look(self) -> None:
         """Have the daemon see what its folder holds now, and what it holds no more, and rest.
 
-        An edit that takes units away counts when it has stood for half a second.
+        An edit counts when it has stood for half a second.
         """
         connection = client.Connection(self.daemon.address)
         for _ in range(3):

@@ -31,7 +31,7 @@ class FileState:
     fault: Optional[PluginError] = None
     fault_since: float = 0.0  # seconds since 1970
     missed: tuple[str, ...] = ()  # filters that should be there, and accept no host as they are not
-    unsettled: bool = False  # its file has just gone, or lost units: scan again soon
+    unsettled: bool = False  # its file has just gone, or changed: scan again soon
     made_at: float = field(default_factory=time.monotonic)
     good_since: float = 0.0  # of a fault: when the good version was first loaded
 
@@ -182,12 +182,6 @@ def _unused(states: Mapping[Path, FileState]) -> Iterator[Path]:
     for path, good in plugins.items():
         if good.enabled and path not in imported and not path.name.startswith("_"):
             yield path
-
-
-def claims(plugin: LoadedPlugin) -> set[Claim]:
-    """What no other plugin may have."""
-    units = {(unit.kind.words, unit.name) for unit in plugin.units}
-    return units.union(*map(_driver_claims, plugin.drivers))
 
 
 def _driver_claims(driver: DriverUnit) -> list[Claim]:

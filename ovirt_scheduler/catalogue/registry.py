@@ -7,6 +7,7 @@ whole catalogue at once, so one request never sees half a change (contract 4.6).
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import threading
@@ -21,7 +22,7 @@ from ovirt_scheduler.catalogue import changes
 from ovirt_scheduler.catalogue.files import PluginFile, Stamps
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import FolderScan, Loader
-from ovirt_scheduler.catalogue.plugin_states import REJECTS, FileState, claims, merged
+from ovirt_scheduler.catalogue.plugin_states import REJECTS, FileState, merged
 from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.errors import ExecutorUnavailable, PluginError
 from ovirt_scheduler.model.plugins import Limits, PluginCode
@@ -32,8 +33,8 @@ _LOADS_AT_ONCE = 4
 _REFRESH_EVERY = 1.0  # seconds between refreshes by the run calls
 _WAIT_FOR_REFRESH = 1.0  # seconds from its start that run calls wait for a refresh
 
-# An edit passes through an empty file, or through none where an editor moves the old one away
-# first. What takes units away counts only when it has stood for so many seconds.
+# An edit passes through half a file, or through none where an editor moves the old one away first.
+# What is to replace a plugin that works counts only when it has stood for so many seconds.
 _SETTLE = 0.5
 _SETTLE_AT_MOST = 2.0  # seconds that a refresh waits for that, should it go on
 
@@ -100,7 +101,7 @@ class Registry:
             self._update(retry_faults=True)
             give_up = time.monotonic() + _SETTLE_AT_MOST
             while self._unsettled() and time.monotonic() < give_up:
-                time.sleep(_SETTLE / 5)
+                time.sleep(_SETTLE / 2)
                 self._update()
             self._refreshed_at = began
         return self.catalogue
@@ -181,7 +182,7 @@ class Registry:
                 continue
             if path.parent in scan.unreadable:
                 states[path] = state  # it may well be there still
-            elif _just_written(path.parent, scan):
+            elif _just_written(path, scan):
                 states[path] = replace(state, unsettled=True)
             else:
                 alone = self._loader.conf_path(path.stem) in scan.orphaned
@@ -259,24 +260,22 @@ class Registry:
                 return FileState(depends, good, fault, since, missed)
             return FileState(depends, good, fault, since, good_since=good_since)
         depends = _stamps(scan, [conf, *(Path(source.path) for source in loaded.sources)])
-        good = before.good if before else None
-        lost = good is not None and claims(good) - claims(loaded)
-        if good is not None and lost and _just_written(file.path, scan):
-            return FileState(depends, good, unsettled=True)
-        if good is None or good.checksum != loaded.checksum:
+        if before is None or before.good is None or before.good.checksum != loaded.checksum:
+            if before and before.good and any(_just_written(path, scan) for path in depends):
+                return replace(before, unsettled=True)
             self._store.save(loaded)
         return FileState(depends, loaded)
 
 
 def _just_written(path: Path, scan: FolderScan) -> bool:
-    """Whether a file or a folder has changed so late that the change may not be all.
+    """Whether a file, or the folder that lacks it, has changed so late that it may not be all.
 
     Asks the disk once more: it may have changed after the scan, and before it was read.
     """
-    try:
-        return scan.started - _SETTLE < path.stat().st_mtime <= time.time()
-    except OSError:
-        return False
+    for changed in (path, path.parent):
+        with contextlib.suppress(OSError):
+            return scan.started - _SETTLE < changed.stat().st_mtime <= time.time()
+    return False
 
 
 def _stamps(scan: FolderScan, paths: Iterable[Path]) -> Stamps:

@@ -93,8 +93,6 @@ def _prepare_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # it was closed, as with <&-
             setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115
-    if isinstance(sys.stdin, io.TextIOWrapper):  # documents, which are read as files are
-        sys.stdin.reconfigure(encoding="utf-8", errors="strict")
     if isinstance(sys.stdout, io.TextIOWrapper):  # names and signs that a terminal cannot show
         sys.stdout.reconfigure(errors="backslashreplace")
 

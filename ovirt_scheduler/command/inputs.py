@@ -8,11 +8,13 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import NamedTuple, Optional, Union
 from xml.etree import ElementTree
 
 from ovirt_scheduler.errors import BadInput, BadUsage, UnreadableDocument
 from ovirt_scheduler.model.requests import is_document
+from ovirt_scheduler.security.atomic_file import read_whole
 
 HostsInput = Union[str, tuple[str, ...]]  # a document, or ids (contract 1.4)
 
@@ -80,6 +82,7 @@ def naming_files(options: argparse.Namespace) -> Iterator[None]:
         raise BadInput(f"{_named(file)}: {error}") from None
 
 
+_MOST_BYTES = 256 << 20  # of a file
 _ID = re.compile(r"[\w.:-]+")
 
 
@@ -207,11 +210,9 @@ def _named(file: str) -> str:
 
 def _read(file: str) -> str:
     try:
-        if file == "-":
-            return sys.stdin.read()
-        with open(file, encoding="utf-8") as opened:  # noqa: PTH123  a name as it was typed
-            return opened.read()
+        place = sys.stdin.fileno() if file == "-" else Path(file)
+        return read_whole(place, _MOST_BYTES).decode()
     except OSError as error:
-        raise BadInput(f"{file}: cannot be read: {error.strerror}") from None
+        raise BadInput(f"{_named(file)}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise BadInput(f"{_named(file)}: is not UTF-8; save the document as UTF-8") from None

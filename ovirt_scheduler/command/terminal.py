@@ -32,6 +32,8 @@ from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.security import certificates
+from ovirt_scheduler.security.atomic_file import read_whole
 from ovirt_scheduler.server.method import Reply
 from ovirt_scheduler.settings.config import Settings
 
@@ -303,7 +305,8 @@ class _Answer:
         self.result = fields["result"]
         self._calls = reply.results
         self.problems = [
-            f"{unit}: {message}"
+            # What says that there is none of that name says the name, too.
+            message if f"named {unit!r}" in message else f"{unit}: {message}"
             for unit, messages in fields.get("plugin_errors", {}).items()
             for message in messages
         ]
@@ -436,8 +439,10 @@ def _trust(certificate: Optional[Path]) -> ssl.SSLContext:
     context = ssl.create_default_context()
     if certificate is not None:
         try:
-            context.load_verify_locations(cafile=str(certificate))
-        except ssl.SSLError:
+            # Comments may be in any alphabet.
+            text = read_whole(certificate, certificates.MOST_BYTES).decode("ascii", "ignore")
+            context.load_verify_locations(cadata=text)
+        except (ssl.SSLError, ValueError):
             raise BadInput(f"{certificate}: holds no PEM certificate; name one with --ca") from None
         except FileNotFoundError:
             raise BadInput(

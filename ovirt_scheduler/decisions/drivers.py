@@ -74,8 +74,9 @@ class DriverService(Service):
         driver = drivers.get(name)
         if driver is None or not driver.interfaces:
             there = sorted(each for each in drivers if drivers[each].interfaces)
-            no = "is no scheduler" if driver else "there is no scheduler of that name"
-            raise UnknownUnit(f"{name!r:.160}: {no}; {_there_are(there, name)}")
+            raise UnknownUnit(
+                f"there is no scheduler named {name!r:.160}; {_there_are(there, name)}"
+            )
         if driver.defines(method) is None:
             raise UnknownUnit(
                 f"the scheduler {name} is no {INTERFACE_METHODS[method].interface}; "
@@ -92,7 +93,7 @@ class DriverService(Service):
         drivers = self.registry.current().drivers
         if name not in drivers:
             known = _there_are(sorted(drivers), name)
-            raise UnknownUnit(f"{name!r:.160}: there is no driver of that name; {known}")
+            raise UnknownUnit(f"there is no driver named {name!r:.160}; {known}")
         return drivers[name]
 
     def publisher(self, topic: str, method: str) -> DriverUnit:
@@ -105,7 +106,7 @@ class DriverService(Service):
         driver = topics.get(topic)
         if driver is None:
             known = _there_are(sorted(topics), topic)
-            raise UnknownUnit(f"there is no topic {topic!r:.160}; {known}")
+            raise UnknownUnit(f"there is no topic named {topic!r:.160}; {known}")
         if driver.method(method) is None:
             there = [each.name for each in driver.methods]
             raise UnknownUnit(

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and that a power cut does not harm."""
+"""Files that are read and written whole or not at all, and that a power cut does not harm."""
 
 from __future__ import annotations
 
@@ -6,8 +6,25 @@ import contextlib
 import errno
 import os
 from pathlib import Path
+from typing import Union
 
 from ovirt_scheduler.security import trust
+
+
+def read_whole(path: Union[Path, int], most_bytes: int) -> bytes:
+    """Read a file, a device or a pipe to its end.
+
+    Args:
+        path: of it, or a descriptor, which stays open.
+
+    Raises:
+        OSError: it cannot be read, or has no end within so many bytes.
+    """
+    with open(path, "rb", closefd=isinstance(path, Path)) as file:
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise OSError(errno.EFBIG, f"it is longer than {most_bytes >> 20} MiB", str(path))
+    return data
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:

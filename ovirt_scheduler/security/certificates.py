@@ -23,10 +23,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.security.addresses import url_host
-from ovirt_scheduler.security.atomic_file import sync_folder, write_whole
+from ovirt_scheduler.security.atomic_file import read_whole, sync_folder, write_whole
 
 _VALID_FOR = datetime.timedelta(days=3652)  # ten years
 _CLOCK_SKEW = datetime.timedelta(hours=1)
+MOST_BYTES = 16 << 20  # of a file; one of all authorities has about one MiB
 
 _PUBLIC_FORM = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
 
@@ -283,7 +284,7 @@ def _read_public_half(path: Path) -> bytes:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_whole(path, MOST_BYTES)
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", str(path)) from None
 

@@ -38,6 +38,8 @@ _MEANT_TO_LOOK_ON = re.compile(rb"""(?mi)^[ \t]*shadow[ \t]*=[ \t]*['"]?true\b""
 
 _CLOSE_THE_DOOR = "set ssl_client_ca, or say allow_unauthenticated = true"
 
+_LONGEST_PASSWORD = 4096  # characters
+
 DEFAULT_FILE = Path("/etc/ovirt/scheduler/scheduler.conf")
 SYSTEM_STATE = Path("/var/lib/ovirt-scheduler")  # of the daemon that systemd starts
 
@@ -63,7 +65,7 @@ class EngineSettings(NamedTuple):
             reason = trust.exposure(self.password_file)
             if reason is None:
                 with self.password_file.open(encoding="utf-8") as file:
-                    password = file.readline().rstrip("\n")
+                    password = file.readline(_LONGEST_PASSWORD).rstrip("\n")
         except OSError as error:
             reason = f"cannot be read: {error.strerror}"
         except ValueError:

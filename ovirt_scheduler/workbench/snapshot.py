@@ -15,6 +15,7 @@ VM's ``initialization`` and ``payloads``, is left out when it is taken.
 from __future__ import annotations
 
 import gzip
+import io
 import re
 import time
 import zlib
@@ -41,7 +42,7 @@ from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import Role
-from ovirt_scheduler.security.atomic_file import write_whole
+from ovirt_scheduler.security.atomic_file import read_whole, write_whole
 from ovirt_scheduler.settings.config import CLUSTER_NAME, EngineSettings
 
 _VERSION = "1"
@@ -155,11 +156,9 @@ def _cut(path: Path, in_snapshot: bool = False) -> _Cutter:
         BadInput: it cannot be read, is too large, or is malformed.
     """
     try:
-        with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-            file.seek(0)
-            opened = gzip.GzipFile(fileobj=file) if packed else file
-            data = opened.read(_MOST_BYTES + 1)
+        data = read_whole(path, _MOST_BYTES)
+        if data.startswith(b"\x1f\x8b"):
+            data = gzip.GzipFile(fileobj=io.BytesIO(data)).read(_MOST_BYTES + 1)
     except OSError as error:  # a file that is no gzip is one, too
         raise BadInput(f"{path}: cannot be read: {error.strerror or error}") from None
     except (EOFError, zlib.error) as error:

@@ -67,11 +67,11 @@ def test_check_tells_of_clusters_that_no_scheduler_fits(tmp_path):
     }  # fmt: skip
     sections = "".join(f"[[Bad{number}]]\n{line}\n" for number, line in enumerate(mistakes))
     conf = tmp_path / "scheduler.conf"
-    conf.write_text(f"ssl = false\n[clusters]\n[[Good]]\n{sections}")
+    conf.write_text(f"ssl = false\nlistening_port = 0\n[clusters]\n[[Good]]\n{sections}")
     status, out, err = run(tmp_path, "check", "--config", str(conf))
     assert (status, err) == (1, "")
     for number, told in enumerate(mistakes.values()):
-        assert f"{conf}:{5 + 2 * number}: [clusters] [[Bad{number}]] {told}" in out
+        assert f"{conf}:{6 + 2 * number}: [clusters] [[Bad{number}]] {told}" in out
     assert out.endswith("5 to mend\n")
 
 
@@ -241,7 +241,7 @@ def test_names_are_shown_one_on_a_line(tmp_path):
     assert run(tmp_path, "discover", *given) == (0, "Good\n", "")
     status, out, err = run(tmp_path, "filter", "Good", "Godo", "--hosts", HOSTS, *given)
     assert (status, out.splitlines()) == (1, ["lynx", "puma", "serval", "ocelot"])
-    assert err == "problem: Godo: there is no filter named 'Godo'; did you mean Good?\n"
+    assert err == "problem: there is no filter named 'Godo'; did you mean Good?\n"
     status, out, _ = run(tmp_path, "filter", "Good", "--hosts", HOSTS, *given[:3], "-o", "table")
     assert (status, out.splitlines()[0].split()) == (0, ["HOST", "ID", "VERDICT"])
 

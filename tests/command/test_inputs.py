@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import io
+from pathlib import Path
 
 import pytest
 
@@ -51,12 +51,24 @@ def test_a_file_of_something_else_is_refused(tmp_path, content, told):
         inputs.hosts(str(tmp_path / "hosts"))
 
 
-def test_a_dash_is_standard_input(monkeypatch):
+def test_a_dash_is_standard_input(tmp_path, monkeypatch):
     """For a pipe, and for one option alone."""
-    monkeypatch.setattr("sys.stdin", io.StringIO("one two"))
-    assert inputs.hosts("-") == ("one", "two")
-    with pytest.raises(BadInput, match="standard input: is empty, or was read before; give"):
-        inputs.vm("-")
+    (tmp_path / "hosts").write_text("one two")
+    with (tmp_path / "hosts").open() as opened:
+        monkeypatch.setattr("sys.stdin", opened)
+        assert inputs.hosts("-") == ("one", "two")
+        with pytest.raises(BadInput, match="standard input: is empty, or was read before; give"):
+            inputs.vm("-")
+
+
+@pytest.mark.parametrize("file", ["/dev/zero", "-"])
+def test_a_file_without_an_end_is_refused(file, monkeypatch):
+    """A device or a pipe that always has more to read, by its name or as standard input."""
+    with Path("/dev/zero").open() as endless:
+        monkeypatch.setattr("sys.stdin", endless)
+        named = "standard input" if file == "-" else file
+        with pytest.raises(BadInput, match=f"^{named}: cannot be read: it is longer than 256 MiB"):
+            inputs.hosts(file)
 
 
 @pytest.mark.parametrize(("content", "told"), [(None, "No such file"), (b"\xff\xfe", "UTF-8")])

@@ -7,6 +7,7 @@ import re
 import socket
 import threading
 from functools import partial
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -175,8 +176,8 @@ def test_a_balance_tells_what_to_move(call):
 @pytest.mark.parametrize(
     ("unit", "told"),
     [
-        ("Falls", "ZeroDivisionError: division by zero (Falls.py:3)"),
-        ("Nobody", "there is no filter"),
+        ("Falls", "Falls: ZeroDivisionError: division by zero (Falls.py:3)"),
+        ("Nobody", "there is no filter named 'Nobody'"),
         ("Frist", "there is no filter named 'Frist'; did you mean First?"),
     ],
 )
@@ -185,7 +186,7 @@ def test_a_unit_that_fails_is_told(call, unit, told):
     shown = terminal.run_filters(call, ["First", unit], Inputs(HOSTS))
     assert not shown.well
     assert shown.fields["accepted"] == IDS[:1]
-    assert f"problem: {unit}: {told}" in shown.text
+    assert f"problem: {told}" in shown.text
 
 
 def test_nothing_is_said_of_an_answer_that_a_failure_emptied(call):
@@ -304,6 +305,8 @@ def test_a_certificate_that_cannot_be_read_is_named(tmp_path):
             (tmp_path / "ca.pem").write_text(content)
         with pytest.raises(BadInput, match=rf"ca\.pem: .*{told}"):
             terminal.remote("https://localhost:1", tmp_path / "ca.pem")
+    with pytest.raises(BadInput, match="/dev/zero: cannot be read: it is longer than 16 MiB"):
+        terminal.remote("https://localhost:1", Path("/dev/zero"))
 
 
 def test_schedulers_are_listed(call):
@@ -335,8 +338,7 @@ def test_a_scheduler_is_asked_for_a_host(call):
     assert (shown.text, shown.fields["host"], shown.well) == ("no host\n", None, True)
     shown = terminal.select_host(call, "defualt", Inputs(HOSTS, VM_ID, {}))
     assert shown.text == (
-        "problem: defualt: 'defualt': there is no scheduler of that name; there are default; did "
-        "you mean default?\n"
+        "problem: there is no scheduler named 'defualt'; there are default; did you mean default?\n"
     )
     assert not shown.well
 

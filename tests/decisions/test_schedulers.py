@@ -251,9 +251,9 @@ def test_a_host_whose_status_changed_is_one_of_the_hosts_or_a_document(design):
         (
             "loadBalance",
             "nobody",
-            "no scheduler of that name; there are Hangs, Misbehaves, OnlyChooses, Whole, default",
+            "no scheduler named 'nobody'; there are Hangs, Misbehaves, OnlyChooses, Whole, default",
         ),
-        ("selectHost", "Twice", "'Twice': is no scheduler; there are Hangs"),
+        ("selectHost", "Twice", "there is no scheduler named 'Twice'; there are Hangs"),
         (
             "loadBalance",
             "OnlyChooses",

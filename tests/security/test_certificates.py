@@ -334,6 +334,14 @@ def test_a_file_that_cannot_be_used_is_named(
     assert caught.value.file == str(path)
 
 
+def test_a_file_that_is_far_too_long_is_not_read(tmp_path: Path) -> None:
+    """Another one was named by mistake."""
+    with (tmp_path / "disk.img").open("wb") as file:
+        file.truncate(1 << 30)
+    with pytest.raises(ConfigError, match="cannot be read: it is longer than 16 MiB"):
+        describe(tmp_path / "disk.img")
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
 def test_an_unreadable_file_is_named(pair: CertificateFiles) -> None:
     """A key that belongs to somebody else is told as such."""

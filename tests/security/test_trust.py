@@ -310,7 +310,9 @@ def test_check_tells_of_a_plugin_that_others_may_change(file: Path) -> None:
     for helper in helpers:
         (folder / helper).write_text(f"open({str(ran)!r}, 'w')\n")
     conf = folder / "scheduler.conf"
-    conf.write_text(f"plugins_path = {folder}\nplugins_conf_path = {folder}\nssl = false\n")
+    conf.write_text(
+        f"plugins_path = {folder}\nplugins_conf_path = {folder}\nssl = false\nlistening_port = 0\n"
+    )
     for what in ("plugin.py", "plugin.conf", ".", "package", *helpers):
         spoiled = folder / what
         spoiled.chmod(0o777)

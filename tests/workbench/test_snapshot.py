@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import subprocess
 
 import pytest
 
@@ -111,6 +112,17 @@ def test_a_document_in_another_encoding_is_refused(tmp_path):
         path.write_bytes("<hosts><host id='a'/></hosts>".encode(encoding))
         with pytest.raises(BadInput, match="1: is not UTF-8"):
             Snapshot.of_documents(path, None)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_snapshot_comes_from_a_pipe_as_from_a_file(tmp_path, suffix):
+    """As <(...) in a shell has it, packed or not."""
+    whole = Snapshot("Default", "", {"a": b'<host id="a"/>'}, {})
+    path, pipe = tmp_path / f"cluster.xml{suffix}", tmp_path / "pipe"
+    whole.write(path)
+    os.mkfifo(pipe)
+    with subprocess.Popen(["sh", "-c", 'cat "$0" > "$1"', path, pipe]):
+        assert Snapshot.read(pipe) == whole
 
 
 def test_a_file_that_cannot_be_read_or_written_is_told(tmp_path):

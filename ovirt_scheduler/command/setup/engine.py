@@ -13,12 +13,13 @@ from typing import NamedTuple, Optional
 
 from ovirt_scheduler import manual
 from ovirt_scheduler.command.setup.files import CONF, CONF_FOLDER, SchedulerConf
-from ovirt_scheduler.command.setup.machine import Machine
+from ovirt_scheduler.command.setup.machine import MOST_BYTES, Machine
 from ovirt_scheduler.command.setup.step import Plan, Step, add
 from ovirt_scheduler.command.setup.steps import Certificate
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.security import certificates, trust
 from ovirt_scheduler.security.addresses import url_host
+from ovirt_scheduler.security.atomic_file import read_whole
 
 OLD_PLUGINS = "/usr/share/ovirt-scheduler-proxy/plugins"
 ADOPTED = f"{CONF_FOLDER}/old-plugins"
@@ -84,7 +85,7 @@ class TrustStore(Step):
             return Plan(f"left to you: {words} in {CONF}", left=True)
         wanted = self._certificate()
         stored = self._stored(found)
-        if stored is not None and wanted.exists() and stored == _der(wanted.read_text("ascii")):
+        if stored is not None and wanted.exists() and stored == _der(certificates.pem(wanted)):
             return Plan(f"already so: {found.store} trusts the certificate")
         commands = [keytool(found, "-delete")] if stored is not None else []
         commands.append([*keytool(found, "-importcert"), "-noprompt", "-file", str(wanted)])
@@ -214,7 +215,7 @@ class OldPlugins(Step):
 
     def _copy(self, files: list[str]) -> None:
         for each in files:
-            data = self.machine.path(f"{OLD_PLUGINS}/{each}").read_bytes()
+            data = read_whole(self.machine.path(f"{OLD_PLUGINS}/{each}"), MOST_BYTES)
             self.machine.write(f"{ADOPTED}/{each}", data)
 
     def plan_removal(self) -> Plan:

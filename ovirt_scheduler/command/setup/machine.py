@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 
 from ovirt_scheduler.errors import StepFailed
-from ovirt_scheduler.security.atomic_file import write_whole
+from ovirt_scheduler.security.atomic_file import read_whole, write_whole
 
 _SYSTEM_PROGRAMS = "/usr/sbin:/usr/bin:/sbin:/bin"  # cron and sudo may not have all of them
 _PROGRAM = "ovirt-scheduler"
 _COMMAND_SECONDS = 120.0
+MOST_BYTES = 16 << 20  # of a file
 
 
 class Owner(NamedTuple):
@@ -77,7 +78,7 @@ class Machine:
         try:
             if not stat.S_ISREG(place.stat().st_mode):
                 raise StepFailed(f"{place}: is not a plain file; see what it is, and move it away")
-            return place.read_bytes()
+            return read_whole(place, MOST_BYTES)
         except FileNotFoundError:
             return None
         except OSError as error:

@@ -222,6 +222,15 @@ def test_a_folder_that_became_a_link_stays_with_what_it_leads_to(root, setup, tm
     assert (elsewhere / "history.sqlite").exists()
 
 
+def test_a_file_that_is_far_too_long_is_not_read(root, setup):
+    """Somebody has put a disk's image in the place of scheduler.conf."""
+    setup()
+    os.truncate(at(root, CONF), 1 << 30)
+    status, told = setup()
+    assert status == 1
+    assert "scheduler.conf: cannot be read: it is longer than 16 MiB" in told
+
+
 def test_a_certificate_that_is_a_pipe_holds_up_nobody(root, setup):
     """The daemon's user, who could make one, is not waited for."""
     setup()

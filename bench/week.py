@@ -121,6 +121,7 @@ def play(running: runtime.Runtime, file: Path, **keys: str) -> Outcome:
         file: for the scenario.
         keys: of the cluster's section.
     """
+    running.registry.refresh()
     file.write_text(_WEEK)
     keys = {"load_balance_interval": "5", **keys}
     settings = policy.section(None, "Default", keys, "week")

@@ -11,7 +11,9 @@ import pytest
 
 from tests.support.paths import PROJECT
 from tests.support.processes import offspring
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
+
+_SOON = 30.0  # seconds: twenty imports of ten seconds, four at a time, are fifty
 
 
 def add_plugins_that_hang(plugins, begun, count=20):
@@ -51,7 +53,7 @@ def test_a_signal_ends_a_daemon_that_loads_its_plugins(loading, number):
     loading.send_signal(signal.SIGHUP)  # that one waits
     below = offspring(loading.pid)
     loading.send_signal(number)
-    _, told = loading.communicate(timeout=12)  # an import has 15 s, and there are 20
+    _, told = loading.communicate(timeout=_SOON)
     assert loading.returncode == 0
     assert f"stopping on {number.name}" in told
     assert "Traceback" not in told
@@ -59,7 +61,7 @@ def test_a_signal_ends_a_daemon_that_loads_its_plugins(loading, number):
 
 
 def test_a_signal_ends_a_daemon_that_loads_its_plugins_again(start_daemon, tmp_path):
-    """SIGTERM amid a reload: at once, and not when an import of each has had its 15 seconds."""
+    """SIGTERM amid a reload: at once, and not when an import of each has had its ten seconds."""
     daemon = start_daemon(tmp_path, "ssl = false")
     begun = tmp_path / "begun"
     add_plugins_that_hang(tmp_path, begun)
@@ -67,7 +69,7 @@ def test_a_signal_ends_a_daemon_that_loads_its_plugins_again(start_daemon, tmp_p
     wait_until(begun.exists)
     below = offspring(daemon.pid)
     daemon.process.send_signal(signal.SIGTERM)
-    assert daemon.process.wait(timeout=14) == 0
+    assert daemon.process.wait(timeout=_SOON) == 0
     assert "stopping on SIGTERM" in daemon.log
     assert "Traceback" not in daemon.log
     assert not [pid for pid in below if os.path.exists(f"/proc/{pid}")]  # noqa: PTH110
@@ -115,5 +117,5 @@ def test_what_a_daemon_has_at_its_start_is_not_looked_through_for_garbage_again(
         assert process.stderr is not None
         assert any("listening on" in line for line in process.stderr)
         process.terminate()
-        told, _ = process.communicate(timeout=12)
+        told, _ = process.communicate(timeout=LONG)
     assert told.split() == ["True"]

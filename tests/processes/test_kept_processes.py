@@ -123,7 +123,7 @@ def test_after_such_a_failure_the_process_ends(calls_of, change, ends, message):
         f"    if properties.get('now'): {change}\n"
         "    print(os.getpid())\n"
         "    return hosts\n",
-        timeout=1.0,
+        timeout=2.0,
     )
     pid = calls.call().stdout
     failed = calls.call(now="1")

@@ -14,6 +14,15 @@ from ovirt_scheduler.processes import pool
 STRANGER = 12345
 
 
+def open_files() -> dict[int, str]:
+    """What each descriptor of this process leads to."""
+    found = {}
+    for each in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # the listing's own, or another thread's
+            found[int(each.name)] = str(each.readlink())
+    return found
+
+
 def resident() -> int:
     """Bytes of memory that this process has of the machine's."""
     return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * resource.getpagesize()

@@ -72,6 +72,7 @@ def running(tmp_path_factory):
         f"plugins_path = {plugins}:{PROJECT / 'plugins'}\nplugins_conf_path = {plugins}"
     )
     with runtime.started(config.load(conf, {})) as started:
+        started.registry.refresh()
         yield started
 
 

@@ -8,7 +8,6 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -24,6 +23,7 @@ from ovirt_scheduler.processes.documents import packing, serialization, unpackin
 from ovirt_scheduler.processes.kernel.memory_files import sealed
 from tests.support import reading
 from tests.support.paths import PROJECT
+from tests.support.processes import open_files
 from tests.support.sdk_reading import differences
 
 HOSTS = hosts_document(30).encode()
@@ -116,12 +116,12 @@ def test_what_is_refused_is_not_packed(pack: Any) -> None:
 def test_entities_outlive_the_descriptor(count: int) -> None:
     """They hold what is theirs, or where it is mapped, and leave no file open behind them."""
     opened = sealed([reading.pack_hosts(Document(hosts_document(count).encode()))])
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    packs = [*open_files().values()].count("/memfd:packed (deleted)")
     found = unpacking.unpack("Host", [opened], IDS[:count])
     os.close(opened)
     assert found[2].summary.active == 2
     del found
-    assert len(list(Path("/proc/self/fd").iterdir())) == before - 1
+    assert [*open_files().values()].count("/memfd:packed (deleted)") == packs - 1
 
 
 def test_the_offset_of_a_descriptor_is_left_alone(descriptor: int) -> None:

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import mmap
 import os
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from ovirt_scheduler.processes.kernel import memory_files
+from tests.support.processes import open_files
 
 
 def packed() -> set[int]:
     """The descriptors of such files that this process has open."""
-    found = set()
-    for each in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # the listing's own
-            if "memfd:packed" in str(each.readlink()):
-                found.add(int(each.name))
-    return found
+    return {number for number, target in open_files().items() if "memfd:packed" in target}
 
 
 class Busy:

@@ -122,7 +122,7 @@ def test_a_silent_handshake_is_cut(
     start: Callable[..., Running], context: SSL.Context, files: CertificateFiles
 ) -> None:
     """A client that stops before, or within, its handshake is let go, and delays nobody."""
-    running = start(replace(HASTY, tls=context, idle_timeout=30), files)
+    running = start(replace(HASTY, tls=context, connection_timeout=2, idle_timeout=30), files)
     silent, stuck = running.raw(), running.raw()
     stuck.sendall(b"\x16\x03\x01\x02\x00")
     assert ask(running, post()).value == "design"

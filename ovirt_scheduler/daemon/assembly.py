@@ -46,7 +46,6 @@ from ovirt_scheduler.server.http.handler import ServerSettings
 from ovirt_scheduler.server.http.server import SchedulerServer
 from ovirt_scheduler.server.http.stream import tls_context
 from ovirt_scheduler.server.pages import status
-from ovirt_scheduler.server.pages.access import Access
 from ovirt_scheduler.server.pages.site import Site
 from ovirt_scheduler.server.pages.status import Status
 from ovirt_scheduler.settings.config import Settings
@@ -220,8 +219,8 @@ class Assembly:
         if settings.pages is Pages.OFF or history is None:
             return None
         names = (settings.listening_address, *(described.names if described else ()))
-        access = Access(settings.pages, names)
-        return Site(access, self.observed, self._unwell, history.tally, history.reader)
+        tally, reader = history.tally, history.reader
+        return Site(settings.pages, names, self.observed, self._unwell, tally, reader)
 
     def _unwell(self) -> str:
         """Why nobody is to begin a call here; empty where all is well."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Optional
 
@@ -27,7 +26,6 @@ from ovirt_scheduler.history.store import FILE, History
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.server import driver_methods, history_methods, unit_methods
 from ovirt_scheduler.server.method import Method
-from ovirt_scheduler.server.pages.access import Access
 from ovirt_scheduler.settings.config import EngineSettings, Settings
 
 
@@ -42,14 +40,14 @@ class Services(NamedTuple):
 
     def methods(self) -> tuple[Method, ...]:
         """The methods of the XML-RPC interface, which call these services."""
-        may_read = partial(Access(self.settings.pages, ()).may_read, everything=True)
-        return (
-            *unit_methods.methods(
-                self.units, self.settings.engine_scores, self.settings.engine_reasons
-            ),
-            *driver_methods.methods(self.drivers, self.settings.engine_reasons),
-            *(() if self.history is None else history_methods.methods(self.history, may_read)),
-        )
+        settings = self.settings
+        found = [
+            *unit_methods.methods(self.units, settings.engine_scores, settings.engine_reasons),
+            *driver_methods.methods(self.drivers, settings.engine_reasons),
+        ]
+        if self.history is not None:
+            found += history_methods.methods(self.history, settings.pages)
+        return tuple(found)
 
 
 class Runtime:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, Callable
+from typing import Any
 
 from ovirt_scheduler.errors import HistoryUnreadable
 from ovirt_scheduler.history import query as queries
 from ovirt_scheduler.history.reader import Reader
-from ovirt_scheduler.model.requests import AnswerForm, Caller
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Pages
 from ovirt_scheduler.server import values
 from ovirt_scheduler.server.method import Method, Parameters
+from ovirt_scheduler.server.pages.access import may_read
 
 _DECISION = "Gives the record of what was decided, a struct; an empty one where none is kept."
 _DECISIONS = """Gives the records that fit, the newest first; with brief what a list shows of each.
@@ -20,38 +21,35 @@ bad answer, refused, not asked), since and until (such as 2026-01-31T12:00:00Z),
 given, 1000 at most), brief (boolean)."""
 
 
-MayRead = Callable[[str], bool]  # whether a caller at that address may
-
-
-def methods(reader: Reader, may_read: MayRead) -> Iterator[Method]:
+def methods(reader: Reader, pages: Pages) -> Iterator[Method]:
     """``decision`` and ``decisions`` (contract 8.4).
 
     Args:
-        may_read: whether a caller at that address may, as for the pages.
+        pages: who may call them: who may read all pages.
     """
     forms = (AnswerForm.DESIGN,)
-    one, many = partial(_decision, reader, may_read), partial(_decisions, reader, may_read)
+    one, many = partial(_decision, reader, pages), partial(_decisions, reader, pages)
     yield Method("decision", ("id",), ("struct",), _DECISION, one, forms=forms)
     yield Method("decisions", ("query",), ("array",), _DECISIONS, many, 1, forms)
 
 
-def _decision(reader: Reader, may_read: MayRead, caller: Caller, parameters: Parameters) -> object:
-    _check_reader(caller, may_read)
+def _decision(reader: Reader, pages: Pages, caller: Caller, parameters: Parameters) -> object:
+    _check_reader(caller, pages)
     found = reader.decision(values.string("id", parameters[0]))
     return {} if found is None else _plain(found)
 
 
-def _decisions(reader: Reader, may_read: MayRead, caller: Caller, parameters: Parameters) -> object:
-    _check_reader(caller, may_read)
+def _decisions(reader: Reader, pages: Pages, caller: Caller, parameters: Parameters) -> object:
+    _check_reader(caller, pages)
     (wanted,) = parameters or ({},)
     if not isinstance(wanted, dict):
         raise values.expected("query", "a struct of what has to fit", wanted)
     return [_plain(record) for record in reader.decisions(queries.read(wanted))]
 
 
-def _check_reader(caller: Caller, may_read: MayRead) -> None:
+def _check_reader(caller: Caller, pages: Pages) -> None:
     address = caller.peer.rpartition(" ")[2].rpartition(":")[0].strip("[]")
-    if not may_read(address):
+    if not may_read(pages, address):
         raise HistoryUnreadable(
             "scheduler.conf lets you read no decisions: pages = loopback lets whoever is on "
             "the daemon's machine, pages = callers whoever may call"

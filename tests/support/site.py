@@ -22,7 +22,6 @@ from ovirt_scheduler.model.daemon_state import (
     UnitState,
 )
 from ovirt_scheduler.model.requests import Pages
-from ovirt_scheduler.server.pages.access import Access
 from ovirt_scheduler.server.pages.site import Page, Site
 
 DECISION = "0123456789abcdef"
@@ -74,10 +73,10 @@ class MadeSite:
         history.close(30)
         self.tally = history.tally
         self.state = STATE._replace(**state)
-        access = Access(pages, ["scheduler.example.org"])
+        names = ["Scheduler.example.org"]
         reader = Reader(folder / FILE)
         self.site = Site(
-            access, lambda: self.state, lambda: self.state.stuck, history.tally, reader
+            pages, names, lambda: self.state, lambda: self.state.stuck, history.tally, reader
         )
 
     def get(

@@ -12,39 +12,31 @@ from ovirt_scheduler.security.addresses import is_loopback
 _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([\w-][\w.-]*?)\.?)(?::[0-9]*)?", re.IGNORECASE)
 
 
-class Access:
-    """Who may read what.
+def may_read(pages: Pages, peer: str, everything: bool = True) -> bool:
+    """Whether a client at an address may read ``/metrics``, or everything.
 
     Args:
         pages: as scheduler.conf says.
-        names: host names and addresses by which the daemon is known: those of the listener and of
-            its certificate. A page that another site's name leads to here is refused, since a
-            browser would let that site read it (DNS rebinding).
     """
+    if pages is Pages.CALLERS:
+        return True
+    if pages is Pages.OFF or (everything and pages is Pages.HEALTH):
+        return False
+    return is_loopback(peer)
 
-    def __init__(self, pages: Pages, names: Collection[str]) -> None:
-        self.pages = pages
-        self._names = frozenset(name.lower() for name in names)
 
-    def may_read(self, peer: str, everything: bool) -> bool:
-        """Whether a client may read.
+def is_ours(host: str, names: Collection[str]) -> bool:
+    """Whether the ``Host`` of a request names this daemon.
 
-        Args:
-            peer: its address.
-            everything: more than ``/metrics``.
-        """
-        if self.pages is Pages.CALLERS:
-            return True
-        if self.pages is Pages.OFF or (everything and self.pages is Pages.HEALTH):
-            return False
-        return is_loopback(peer)
+    A page that another site's name leads to here is refused, since a browser would let that site
+    read it (DNS rebinding).
 
-    def is_ours(self, host: str, local: str) -> bool:
-        """Whether the ``Host`` of a request names this daemon.
-
-        Args:
-            local: the daemon's address, as the client reached it.
-        """
-        found = _HOST.fullmatch(host)
-        name = (found[1] or found[2]).lower() if found else ""
-        return bool(name) and (name in self._names or name == local or is_loopback(name))
+    Args:
+        names: in lower case: host names and addresses by which the daemon is known. In one that
+            begins with ``*.``, as a certificate may have it, the star stands for one label.
+    """
+    found = _HOST.fullmatch(host)
+    if found is None:
+        return False
+    name = (found[1] or found[2]).lower()
+    return name in names or f"*.{name.partition('.')[2]}" in names or is_loopback(name)

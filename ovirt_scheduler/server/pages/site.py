@@ -6,11 +6,12 @@ import functools
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
+from ovirt_scheduler import __version__
 from ovirt_scheduler.errors import BadParameters, HistoryUnreadable
 from ovirt_scheduler.history import query
 from ovirt_scheduler.history.query import Query
@@ -18,8 +19,9 @@ from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.tally import Tally
 from ovirt_scheduler.model.daemon_state import DaemonState
+from ovirt_scheduler.model.requests import Pages
 from ovirt_scheduler.server.pages import status, views
-from ovirt_scheduler.server.pages.access import Access
+from ovirt_scheduler.server.pages.access import is_ours, may_read
 from ovirt_scheduler.server.pages.metrics import Metrics
 
 _REFRESH = 10  # seconds
@@ -60,6 +62,9 @@ class Site:
     """All pages. Safe to use from many threads.
 
     Args:
+        pages: who may read what.
+        names: host names and addresses by which the daemon is known: those of the listener and of
+            its certificate.
         state: how the daemon is now.
         stuck: why it takes no calls now; empty where it does.
         tally: what the decisions since the start came to.
@@ -68,13 +73,14 @@ class Site:
 
     def __init__(
         self,
-        access: Access,
+        pages: Pages,
+        names: Collection[str],
         state: Callable[[], DaemonState],
         stuck: Callable[[], str],
         tally: Tally,
         reader: Reader,
     ) -> None:
-        self.access = access
+        self._pages, self._names = pages, frozenset(name.lower() for name in names)
         self._stuck = stuck
         self._state, self._tally, self._reader = state, tally, reader
         self._metrics = Metrics(state, tally)
@@ -90,9 +96,9 @@ class Site:
             peer: the client's address.
             local: the daemon's, as the client reached it.
         """
-        if path != "/health" and not self.access.may_read(peer, path != "/metrics"):
+        if path != "/health" and not may_read(self._pages, peer, path != "/metrics"):
             return _text(403, "this page is not served here: see pages in scheduler.conf")
-        if not self.access.is_ours(", ".join(headers.get("host", ())), local):
+        if not is_ours(", ".join(headers.get("host", ())), {*self._names, local}):
             return _text(421, "this daemon is not known by that name; see the Host header")
         accept, known = (", ".join(headers.get(name, ())) for name in ("accept", "if-none-match"))
         try:
@@ -111,7 +117,7 @@ class Site:
             kind, body = self._metrics.write(accept)
             return Page(200, body, {"Content-Type": kind})
         if path == "/style.css":
-            return Page(200, (_FOLDER / "style.css").read_bytes(), {"Content-Type": "text/css"})
+            return _answer(200, "text/css", (_FOLDER / "style.css").read_text("utf-8"))
         as_json = path.endswith(".json")
         first, *rest = path.removesuffix(".json").lstrip("/").split("/")
         named = {"decisions": self._decision, "units": self._unit, "clusters": self._cluster}
@@ -130,19 +136,21 @@ class Site:
         return _text(code, stuck or "ok")
 
     def _status(self, asked: Mapping[str, str], as_json: bool) -> Page:
-        now = time.time()
-        report = status.status(self._state(), self._tally, now)
+        report = status.status(self._state(), self._tally, time.time())
         if as_json:
             return _json(report)
         refresh = 0 if asked.get("refresh") == "off" else _REFRESH
         page = self._html(
-            200, "status.html", here="status", refresh=refresh, nothing=_NOTHING,
-            decisions=views.summaries(self._last()), status=report, facts=status.facts(report),
+            "status.html", here="status", refresh=refresh, decisions=self._last(),
+            status=report, facts=status.facts(report),
         )  # fmt: skip
         headers = {**page.headers, "Refresh": str(refresh)} if refresh else page.headers
         return page._replace(headers=headers)
 
-    def _last(self, **wanted: Any) -> list[Record]:
+    def _last(self, **wanted: Any) -> list[views.View]:
+        return views.summaries(self._brief(**wanted))
+
+    def _brief(self, **wanted: Any) -> list[Record]:
         try:
             return self._reader.decisions(Query(limit=_LAST, brief=True, **wanted))
         except HistoryUnreadable:
@@ -150,25 +158,20 @@ class Site:
 
     def _decisions(self, asked: Mapping[str, str], as_json: bool) -> Page:
         wanted: dict[str, object] = {name: value for name, value in asked.items() if value}
-        problem, code, found = "", 200, []
+        wanted.update({name: _typed(asked[name]) for name in ("limit", "brief") if name in wanted})
+        if as_json:
+            return _json_list(self._reader.decisions(query.read({"limit": _ROWS, **wanted})))
+        problem, code, older, found = "", 200, "", []
         try:
-            if "limit" in wanted:
-                wanted["limit"] = _number(str(wanted["limit"]))
-            asked_for = query.read({"limit": _ROWS, "brief": not as_json, **wanted})
+            asked_for = query.read({"limit": _ROWS, **wanted, "brief": True})
             found = self._reader.decisions(asked_for)
         except (BadParameters, HistoryUnreadable) as error:
-            if as_json:
-                raise
             problem, code = str(error), 400 if isinstance(error, BadParameters) else 503
-        if as_json:
-            return _json_list(found)
-        older = ""
         if found and len(found) == wanted.get("limit", _ROWS):
             older = f"/decisions?{urlencode({**asked, 'until': found[-1]['time']})}"
         return self._html(
-            code, "decisions.html", here="decisions", fields=_FIELDS, asked=asked,
-            outcomes=query.OUTCOMES,
-            problem=problem, decisions=views.summaries(found), older=older, nothing=_NOTHING,
+            "decisions.html", code, here="decisions", fields=_FIELDS, asked=asked,
+            outcomes=query.OUTCOMES, problem=problem, decisions=views.summaries(found), older=older,
         )  # fmt: skip
 
     def _decision(self, name: str, as_json: bool) -> Page:
@@ -177,7 +180,7 @@ class Site:
             return _NOT_HERE
         if as_json:
             return _json(found)
-        return self._html(200, "decision.html", here="", decision=views.decision(found))
+        return self._html("decision.html", decision=views.decision(found))
 
     def _unit(self, name: str, as_json: bool) -> Page:
         state = self._state()
@@ -189,14 +192,12 @@ class Site:
         ]
         if not units:
             return _NOT_HERE
-        failures = views.failures(self._last(unit=name, outcomes=query.FAILURES), name)
+        failures = views.failures(self._brief(unit=name, outcomes=query.FAILURES), name)
         if as_json:
             return _json({"units": units, "failures": failures})
         return self._html(
-            200, "unit.html", here="", nothing=_NOTHING,
-            units=units, failures=failures,
-            decisions=views.summaries(self._last(unit=name)),
-        )  # fmt: skip
+            "unit.html", units=units, failures=failures, decisions=self._last(unit=name)
+        )
 
     def _cluster(self, name: str, as_json: bool) -> Page:
         report = status.status(self._state(), self._tally, time.time())
@@ -205,10 +206,7 @@ class Site:
             return _NOT_HERE
         if as_json:
             return _json(found)
-        return self._html(
-            200, "cluster.html", here="", cluster=found, nothing=_NOTHING,
-            decisions=views.summaries(self._last(cluster=name)),
-        )  # fmt: skip
+        return self._html("cluster.html", cluster=found, decisions=self._last(cluster=name))
 
     @functools.cached_property
     def _templates(self) -> Any:
@@ -219,10 +217,11 @@ class Site:
         )  # fmt: skip
         return templates
 
-    def _html(self, code: int, template: str, **values: object) -> Page:
-        now = time.strftime("%Y-%m-%d %H:%M:%S")
-        version = self._state().version
-        text = self._templates.get_template(template).render(now=now, version=version, **values)
+    def _html(self, template: str, code: int = 200, here: str = "", **values: object) -> Page:
+        text = self._templates.get_template(template).render(
+            here=here, nothing=_NOTHING, now=time.strftime("%Y-%m-%d %H:%M:%S"),
+            version=__version__, **values,
+        )  # fmt: skip
         return _answer(code, "text/html; charset=utf-8", text)
 
 
@@ -231,7 +230,10 @@ def _segment(name: object) -> str:
     return quote(str(name), safe="").replace(".", "%2E")
 
 
-def _number(text: str) -> object:
+def _typed(text: str) -> object:
+    """A number or a boolean where the text is one."""
+    if text in ("true", "false"):
+        return text == "true"
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else text
 
 

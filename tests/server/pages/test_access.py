@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ovirt_scheduler.model.requests import Pages
-from ovirt_scheduler.server.pages.access import Access
+from ovirt_scheduler.server.pages.access import is_ours, may_read
 from tests.support.site import MadeSite
 
 NEAR, FAR = "127.0.0.1", "192.0.2.7"
@@ -28,9 +28,8 @@ NEAR, FAR = "127.0.0.1", "192.0.2.7"
 )
 def test_what_a_peer_may_read(pages, peer, metrics, all_of_it):
     """As pages in scheduler.conf says (contract 6)."""
-    access = Access(pages, ())
-    assert access.may_read(peer, everything=False) is metrics
-    assert access.may_read(peer, everything=True) is all_of_it
+    assert may_read(pages, peer, everything=False) is metrics
+    assert may_read(pages, peer) is all_of_it
 
 
 @pytest.mark.parametrize(
@@ -42,8 +41,12 @@ def test_what_a_peer_may_read(pages, peer, metrics, all_of_it):
         ("localhost:18781", True),
         ("127.0.0.1:18781", True),
         ("[::1]:18781", True),
-        ("192.0.2.1:18781", True),  # by which the client reached it
+        ("192.0.2.1:18781", True),
         ("192.0.2.2", False),
+        ("node7.pool.example.org", True),
+        ("pool.example.org", False),
+        ("a.node7.pool.example.org", False),
+        ("*.pool.example.org", False),
         ("evil.example.net", False),
         ("scheduler.example.org.evil.example.net", False),
         ("user@scheduler.example.org", False),
@@ -55,8 +58,8 @@ def test_what_a_peer_may_read(pages, peer, metrics, all_of_it):
 )
 def test_the_name_that_was_asked_for(host, ours):
     """One of the daemon's own; another site's name leads here by DNS rebinding."""
-    access = Access(Pages.CALLERS, ["scheduler.example.org"])
-    assert access.is_ours(host, "192.0.2.1") is ours
+    names = {"scheduler.example.org", "192.0.2.1", "*.pool.example.org"}
+    assert is_ours(host, names) is ours
 
 
 def test_what_is_not_served_is_refused(tmp_path):

@@ -260,6 +260,16 @@ def test_a_search_that_makes_no_sense_is_400(tmp_path):
     assert site.get("/decisions.json?colour=red").status == 400
 
 
+def test_a_list_as_json_has_whole_records_or_what_a_list_shows_of_them(tmp_path):
+    """As brief says; whatever it says, the page has what it shows."""
+    site = MadeSite(tmp_path, [record([call("Night")])])
+    for brief, has_units in (("", True), ("?brief=false", True), ("?brief=true", False)):
+        (found,) = json.loads(site.text(f"/decisions.json{brief}"))
+        assert ("units" in found) is has_units
+        assert f"/decisions/{DECISION}" in site.text(f"/decisions{brief}")
+    assert b"expected a boolean" in site.get("/decisions.json?brief=1").body
+
+
 def test_a_chart_has_a_bar_for_the_calls_of_a_minute_and_one_for_the_failures(tmp_path):
     """As high as they are many; its text says the same, also where there was no call."""
     made = [record([call("Night", outcome=outcome)]) for outcome in ("raised", "ok", "ok", "ok")]

@@ -328,9 +328,9 @@ def _check_together(conf: ConfFile) -> None:
         (conf["record"] and not conf["history"], "record",
          "what is recorded is in the history: set history = true"),
         (drives and not any(key in engine for key in engine.values), "drive",
-         "needs the section [engine], which is not there"),
+         "needs url, username and password_file in the section [engine]"),
         (drives and not conf.subsections["clusters"], "drive",
-         "needs the section [clusters], which is not there"),
+         "needs a section in [clusters] for each cluster: [[name]]"),
     )  # fmt: skip
     for mistaken, key, problem in mistakes:
         if mistaken:
@@ -343,8 +343,9 @@ def _check_files(conf: ConfFile) -> None:
     # With plugin_user the daemon is root. A link in a folder that others may write could lead its
     # log into any file.
     logs = conf["log_file"] if conf["plugin_user"] else None
-    if logs and not logs.exists():
-        logs = logs.parent
+    with contextlib.suppress(OSError):
+        if logs and not logs.exists():
+            logs = logs.parent
     named = (
         (conf, "log_file", logs, trust.tampering),
         (conf, "ssl_certificate", conf["ssl_certificate"], trust.tampering),

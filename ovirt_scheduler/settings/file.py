@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Optional
@@ -19,7 +19,7 @@ class Section:
     ``"key" in section`` says whether the file sets it, under any of its names.
 
     Attributes:
-        keys: the table, by name.
+        keys: the table, by each name that a key has.
         values: each key with its typed value: the file's, or else the default.
         line: where it begins, if that is a line to show.
         lines: each key with its line, or the section's if the file does not set it.
@@ -29,7 +29,7 @@ class Section:
         self,
         path: Path,
         error_type: ErrorType,
-        table: Iterable[Key],
+        table: Collection[Key],
         name: str = "",
         line: Optional[int] = None,
     ) -> None:
@@ -39,19 +39,15 @@ class Section:
             name: as it stands in the file: ``[engine]``, or empty above the sections.
             line: where it begins, if that is a line to show.
         """
-        self.keys = {key.name: key for key in table}
+        self.keys = {name: key for key in table for name in (key.name, *key.other_names)}
         self.values: dict[str, Any] = {
-            name: None if key.default is None else key.cast(key.default)
-            for name, key in self.keys.items()
+            key.name: None if key.default is None else key.cast(key.default) for key in table
         }
         self.line = line
-        self.lines = dict.fromkeys(self.keys, line)
+        self.lines = dict.fromkeys(self.values, line)
         self._path = path
         self._error_type = error_type
         self._prefix = f"{name} ".lstrip()
-        self._by_every_name = {
-            name: key for key in self.keys.values() for name in (key.name, *key.other_names)
-        }
         self._entries: dict[str, Entry] = {}
 
     def __getitem__(self, key: str) -> Any:
@@ -69,22 +65,19 @@ class Section:
         words = f"{self._prefix}{key}: {problem}"
         return self._error_type(words, str(self._path), line or self.lines[key])
 
-    def knows(self, name: str) -> bool:
-        """Whether the table has a key of that name; a key may have several."""
-        return name in self._by_every_name
-
     def read(self, entry: Entry) -> None:
-        """Take the value of a key that the section knows.
+        """Take the value of a key that is in the table.
 
         Raises:
             SchedulerError: the file's ``error_type``: the value is not allowed, or the key is set
                 to another one already.
         """
-        key = self._by_every_name[entry.key]
+        key = self.keys[entry.key]
         before = self._entries.setdefault(key.name, entry)
         if before.value != entry.value:
             problem = f"is {before.key} by another name, which line {before.line} sets to "
-            raise self.mistake(entry.key, f"{problem}{before.value:.60}", entry.line)
+            problem += f"{before.value:.60}; keep one of the two"
+            raise self.mistake(entry.key, problem, entry.line)
         self.lines[key.name] = entry.line
         try:
             self.values[key.name] = key.cast(entry.value)
@@ -107,8 +100,8 @@ class ConfFile(Section):
         data: bytes,
         path: Path,
         error_type: ErrorType,
-        table: Iterable[Key],
-        subsection_tables: Mapping[str, Iterable[Key]] = MappingProxyType({}),
+        table: Collection[Key],
+        subsection_tables: Mapping[str, Collection[Key]] = MappingProxyType({}),
     ):
         """Read a file and check it.
 
@@ -120,7 +113,7 @@ class ConfFile(Section):
 
         Raises:
             error_type: at the first mistake, with the file, the line and the key; with what is
-                allowed, or the nearest key.
+                allowed, where the key belongs, or the nearest one.
         """
         by_section: dict[str, list[Key]] = {"": []}
         for key in table:
@@ -130,46 +123,50 @@ class ConfFile(Section):
             name: Section(path, error_type, keys, f"[{name}]") for name, keys in by_section.items()
         }
         self.subsections: dict[str, dict[str, Section]] = {name: {} for name in subsection_tables}
+        # What a section in each of these may set; they themselves set nothing.
+        self._outer = {
+            name: Section(path, error_type, keys, f"[{name}]")
+            for name, keys in subsection_tables.items()
+        }
         for entry in entries(data, path, error_type):
             if entry.key:
                 self._section_of(entry).read(entry)
                 continue
             name = f"[{entry.section}] [[{entry.subsection}]]"
-            if entry.section not in subsection_tables:
-                raise error_type(f"{name}: there is no such section", str(path), entry.line)
+            if entry.section not in self._outer:
+                hint = spelling.hint(entry.section, self._outer)
+                raise error_type(f"{name}: there is no such section{hint}", str(path), entry.line)
             self.subsections[entry.section][entry.subsection] = Section(
                 path, error_type, subsection_tables[entry.section], name, entry.line
             )
 
     def _section_of(self, entry: Entry) -> Section:
-        """The section that an entry is in, and that knows its key."""
-        section: Optional[Section] = self
+        """The section that an entry is in, and that takes its key."""
+        known = {"": self, **self.sections, **self._outer}
+        section = known.get(entry.section)
+        if section is None:
+            problem = _unknown("section", entry.section, list(known)[1:])
+            words = f"[{entry.section}] {entry.key}: {problem}"
+            raise self._error_type(words, str(self._path), entry.line)
         if entry.subsection:
             section = self.subsections[entry.section][entry.subsection]
-        elif entry.section:
-            section = self.sections.get(entry.section)
-        if section is None:
-            words = f"[{entry.section}] {entry.key}: {self._not_a_section(entry.section)}"
-            raise self._error_type(words, str(self._path), entry.line)
-        if not section.knows(entry.key):
-            raise section.mistake(entry.key, self._not_a_key(entry.key, section), entry.line)
+        if entry.key not in section.keys or section in self._outer.values():
+            problem = self._place_of(entry.key) or _unknown("key", entry.key, section.values)
+            raise section.mistake(entry.key, problem, entry.line)
         return section
 
-    def _not_a_section(self, name: str) -> str:
-        if name in self.subsections:
-            return f"belongs in a section of its own there, [[name]] below [{name}]"
-        known = [*self.sections, *self.subsections]
-        return f"there is no such section{f'; {_nearest(name, known)}' if known else ''}"
-
-    def _not_a_key(self, name: str, section: Section) -> str:
-        if self.knows(name):
-            return "belongs above the sections"
-        for other, its_section in self.sections.items():
-            if its_section.knows(name):
-                return f"belongs in the section [{other}]"
-        return f"there is no such key; {_nearest(name, section.keys)}"
+    def _place_of(self, key: str) -> str:
+        """Where a key belongs; empty where there is none of that name."""
+        places: dict[str, Section] = {"above the sections": self}
+        places.update((f"in the section [{name}]", each) for name, each in self.sections.items())
+        places.update(
+            (f"in a section in [{name}]: [[name]]", each) for name, each in self._outer.items()
+        )
+        return next((f"belongs {place}" for place, each in places.items() if key in each.keys), "")
 
 
-def _nearest(word: str, names: Iterable[str]) -> str:
+def _unknown(what: str, word: str, names: Collection[str]) -> str:
+    """That there is no section or key of a name, and which may be meant."""
     meant = spelling.nearest(word, names)
-    return f"known are {', '.join(names)}" if meant is None else f"did you mean {meant}?"
+    known = f"known are {', '.join(names)}" if names else f"this file takes no {what}"
+    return f"there is no such {what}; {known if meant is None else f'did you mean {meant}?'}"

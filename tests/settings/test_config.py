@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ovirt_scheduler.errors import ConfigError, PluginError
+from ovirt_scheduler.log.file import LogFile
 from ovirt_scheduler.model.requests import AnswerForm, EngineScores, Pages, WantedUnit
 from ovirt_scheduler.model.units import Kind, OnFailure
 from ovirt_scheduler.settings import config
@@ -275,9 +276,16 @@ def test_clusters_are_told_by_sections_in_a_section(conf):
         ("[engine]\nssl = no", 2, "belongs above the sections"),
         ("a line", 1, "expected `key = value`"),
         ("drive = yes", 1, "drive: expected one of off, dry-run, approve, on"),
-        ("drive = on\n[clusters]\n[[A]]", 1, "drive: needs the section [engine]"),
-        (f"drive = on\n{ENGINE}", 1, "drive: needs the section [clusters]"),
-        ("[clusters]\nscheduler = default", 2, "a section of its own there, [[name]] below"),
+        (f"drive = on\n{ENGINE}", 1, "drive: needs a section in [clusters]"),
+        ("drive = on\n[engine]\n[clusters]\n[[A]]", 1, "drive: needs url, username and password_"),
+        ("[clusters]\nscheduler = default", 2, "belongs in a section in [clusters]: [[name]]"),
+        ("cost_functions = A", 1, "belongs in a section in [clusters]: [[name]]"),
+        ("[clusters]\nlog_level = debug", 2, "[clusters] log_level: belongs above the sections"),
+        (
+            "[cluster]\n[[A]]",
+            2,
+            "[cluster] [[A]]: there is no such section; did you mean clusters?",
+        ),
         ("[clusters]\n[[A]]\npolcy = x", 3, "[clusters] [[A]] polcy: there is no such key; did"),
         ("[clusters]\n[[A]]\n[[B]]\ntimer_interval = -1", 4, "[clusters] [[B]] timer_interval: "),
         (
@@ -445,3 +453,12 @@ def test_the_journal_goes_with_no_log_file(conf):
     """Neither is left out silently."""
     with pytest.raises(ConfigError, match=r":2: log_file.*log_format = journal writes no file"):
         conf("log_format = journal\nlog_file = /var/log/x\n")
+
+
+def test_a_log_with_a_name_too_long_is_told_when_it_is_opened(tmp_path):
+    """With plugin_user, which has its folder looked at, as without."""
+    file = tmp_path / "scheduler.conf"
+    file.write_text(f"log_file = /{'x' * 300}\nplugin_user = nobody\n")
+    settings = config.load(file, {}, for_daemon=False)
+    with pytest.raises(ConfigError, match="the log cannot be written: File name too long"):
+        LogFile(settings.log_file)

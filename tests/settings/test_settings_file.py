@@ -76,7 +76,7 @@ def test_two_names_of_one_key_may_agree():
         (
             "speed = 3\nthe speed = 4",
             2,
-            "the speed: is speed by another name, which line 1 sets to 3",
+            "the speed: is speed by another name, which line 1 sets to 3; keep one of the two",
         ),
         ("speed = 0\nsped = 3", 1, "speed: expected a whole number, from 1 to 9, not '0'"),
         ("folder = a\nspeed = 0", 1, "folder: expected a path that begins with /, not 'a'"),

@@ -32,7 +32,7 @@ from ovirt_scheduler.workbench.made_cluster import MadeCluster
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
 UP, DOWN = "up", "down"
-_RUNNING = (UP, "paused", "migrating", "migrating_from", "migrating_to", "powering_up")
+_WITHOUT_HOST = (DOWN, "suspended", "image_locked", "unassigned")  # a VM runs in any other status
 _OFF = ("down", "non_responsive")
 _TOGETHER = 16  # hosts or VMs in one document, or more; it is made anew when one of them changes
 _MOST_DOCUMENTS = 256  # of a kind; each has a descriptor open once it was read
@@ -246,10 +246,12 @@ class SimulatedCluster:
         self.left_out: dict[str, str] = {}
         for vm in self.vms.values():
             runs_on, status = vm.values.get("host"), vm.values.get("status", UP)
-            if runs_on in self.hosts and status in _RUNNING:
+            if not runs_on or status in _WITHOUT_HOST:
+                continue
+            if runs_on in self.hosts:
                 vm.host = self.hosts[runs_on]
                 vm.host.vms[vm.id] = vm
-            elif runs_on and status in _RUNNING:
+            else:
                 self.left_out[vm.name] = f"runs on host {runs_on}, which is not there"
         for host in self.hosts.values():
             host.settle()

@@ -78,6 +78,16 @@ def test_what_a_vm_does_not_tell_is_its_share(tmp_path):
     assert (lynx.used_memory, puma.used_memory) == pytest.approx((16 * GIB, 4 * GIB))
 
 
+def test_a_vm_that_is_on_a_host_uses_it_whatever_it_does_there():
+    """It may be rebooting, not responding, or about to start; only one that is off uses nothing."""
+    statuses = ("up", "reboot_in_progress", "not_responding", "wait_for_launch", "down")
+    vms = [vm(name, "lynx").replace("<status>up", f"<status>{name}") for name in statuses]
+    cluster = SimulatedCluster(snapshot([host("lynx")], vms))
+    (lynx,) = cluster.hosts.values()
+    assert [each.name for each in lynx.vms.values()] == [*statuses[:-1]]
+    assert [vm.is_up for vm in lynx.vms.values()] == [True, False, False, False]
+
+
 def test_documents_that_did_not_change_are_not_made_anew():
     """One for every sixteen hosts or VMs; of a move those that it changes."""
     cluster = SimulatedCluster(filled(**{f"host{n}": [(1, 0.1)] for n in range(40)}))

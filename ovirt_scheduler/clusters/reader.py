@@ -18,15 +18,13 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Callable, NamedTuple, Optional, TypeVar
 
-from ovirt_scheduler.engine.inventory import PAGE, Inventory
+from ovirt_scheduler.engine.inventory import PAGE_SECONDS, STATISTICS, Inventory
 from ovirt_scheduler.errors import EngineUnavailable, SchedulerError, UnreadableDocument
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Pack
 from ovirt_scheduler.processes.executor import Executor
 
-_PAGE_SECONDS = 60.0  # for the engine's answer; and for its reading
-_MOST_PAGES = 500
 _STATUS_EVERY = 60.0  # seconds between looks at what may have changed, without an event
 _ALL_EVERY = 600.0  # seconds between looks at all VMs, where no scheduler is called
 _STEADY = ("up", "down", "suspended")  # a VM stays like this until an event tells otherwise
@@ -175,33 +173,27 @@ class ClusterReader:
         self, kind: str, search: str, read: ReadPage[State], statistics: bool = False
     ) -> tuple[dict[str, State], list[EngineReply]]:
         """All that a search finds."""
-        found: dict[str, State] = {}
         replies: list[EngineReply] = []
-        for number in range(1, _MOST_PAGES + 1):
-            deadline = time.monotonic() + _PAGE_SECONDS
-            page = self._inventory.page(kind, search, number, deadline, statistics)
+
+        def keep(page: Document) -> dict[str, State]:
             states, reply = self._read(read, page)
-            is_last = len(states) != PAGE  # more: it does not know of pages, and this is all
-            if not is_last and states.keys() <= found.keys():
-                raise EngineUnavailable(f"page {number} of its {kind} repeats those before it")
-            for key, state in states.items():  # what is on two pages was pushed onto the second
-                found.setdefault(key, state)
             replies.append(reply)
-            if is_last:
-                return found, replies
-        raise EngineUnavailable(f"it tells of more than {_MOST_PAGES * PAGE} {kind}")
+            return states
+
+        follow = STATISTICS if statistics else ""
+        return self._inventory.read_pages(kind, search, keep, follow), replies
 
     def _by_ids(
         self, kind: str, ids: Collection[str], read: ReadPage[State], statistics: bool = False
     ) -> tuple[dict[str, State], list[EngineReply]]:
-        documents = self._inventory.pages_of(kind, ids, _PAGE_SECONDS, statistics)
+        documents = self._inventory.pages_of(kind, ids, STATISTICS if statistics else "")
         answers = [self._read(read, document) for document in documents]
         found = {key: state for states, _ in answers for key, state in states.items()}
         return found, [reply for _, reply in answers]
 
     def _read(self, read: ReadPage[State], page: Document) -> tuple[dict[str, State], EngineReply]:
         try:
-            pack, states = read(page, time.monotonic() + _PAGE_SECONDS)
+            pack, states = read(page, time.monotonic() + PAGE_SECONDS)
         except UnreadableDocument as error:
             raise UnreadableDocument(f"the engine's reply cannot be read: {error}") from None
         if self._stopping.is_set():

@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from typing import Optional, cast
+from typing import Callable, Optional, TypeVar, cast
 from urllib.parse import urlencode
 
 from ovirt_scheduler.engine import events
@@ -29,14 +29,18 @@ from ovirt_scheduler.model.requests import UUID, Document
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Ids, Sought
 from ovirt_scheduler.settings.config import EngineSettings
 
-PAGE = 200  # hosts or VMs in one query: 4 MB with their statistics
+PAGE_SECONDS = 60.0  # for a page to come
+_PAGE = 200  # hosts or VMs: 4 MB with their statistics
+_MOST_FOUND = 100_000  # hosts or VMs, of all pages together
 _LONGEST = 10.0  # seconds that one request waits for the engine, at most
 _SHORTEST_PAUSE = 1.0  # seconds without a query after one that failed
 _IDS = 100  # in one query: 4.5 kB of URL; the web server before the engine takes 8
 _MOST_KEPT = 128  # answers
 _MOST_KEPT_BYTES = 64 << 20
 
-_STATISTICS = {"follow": "statistics"}  # an engine older than 4.2 does not know it: it has none
+STATISTICS = "statistics"  # to follow; an engine older than 4.2 does not know it, and has none
+
+T = TypeVar("T")
 
 
 class Inventory:
@@ -96,14 +100,14 @@ class Inventory:
         """
         deadline = _share(deadline)
         hosts, vm, vms, statistics = sought
-        follow = _STATISTICS if statistics else {}
+        follow = STATISTICS if statistics else ""
         of_hosts, of_vms = (
             tuple(filter(None, (self._reply(path, ids, deadline) for path, ids in searches)))
             for searches in (_searches("hosts", hosts, follow), _searches("vms", vms, follow))
         )
         machine = None
         if vm is not None and UUID.fullmatch(vm):  # nothing else gets into a path
-            query = f"?{urlencode(follow)}" if follow else ""
+            query = f"?follow={follow}" if follow else ""
             machine = self._reply(VM_PATH + vm + query, (vm,), deadline)
         return EngineReplies(of_hosts, machine, of_vms)
 
@@ -117,38 +121,43 @@ class Inventory:
         with self._failing_fast(deadline):
             return self._client.access(deadline)
 
-    def page(
-        self, kind: str, search: str, number: int, deadline: float, statistics: bool = False
-    ) -> Document:
-        """One page of the hosts or VMs that a search finds, as they are now, by their names.
+    def read_pages(
+        self,
+        kind: str,
+        search: str,
+        read: Callable[[Document], Mapping[str, T]],
+        follow: str = "",
+    ) -> dict[str, T]:
+        """Read what a search finds, as it is now, page by page and sorted by name.
 
         Args:
-            kind: ``hosts`` or ``vms``.
+            kind: ``hosts``, ``vms`` or ``clusters``.
             search: in the engine's words.
-            number: of the page, from 1; each but the last has ``PAGE`` of them.
-            statistics: whether the document is to have those of each.
+            read: what is on a page, by id.
+            follow: links whose documents each one is to have in it.
 
         Raises:
-            EngineUnavailable: as for ``look_up``.
+            EngineUnavailable: as for ``look_up``; or pages repeat, or there are too many.
         """
-        follow = _STATISTICS if statistics else {}
-        query = {"search": f"{search} sortby name page {number}", "max": PAGE, **follow}
-        return self._now(f"/{kind}?{urlencode(query)}", deadline)
+        found: dict[str, T] = {}
+        for number in range(1, _MOST_FOUND // _PAGE + 1):
+            query = _query(f"{search} sortby name page {number}", _PAGE, follow)
+            some = read(self._now(f"/{kind}?{query}", time.monotonic() + PAGE_SECONDS))
+            is_last = len(some) != _PAGE  # more: it does not know of pages, and this is all
+            if not is_last and some.keys() <= found.keys():
+                raise EngineUnavailable(
+                    f"page {number} of the engine's {kind} repeats those before it"
+                )
+            for key, each in some.items():  # what is on two pages was pushed onto the second
+                found.setdefault(key, each)
+            if is_last:
+                return found
+        raise EngineUnavailable(f"the engine tells of more than {_MOST_FOUND:,} {kind}")
 
-    def pages_of(
-        self, kind: str, ids: Iterable[str], seconds: float, statistics: bool = False
-    ) -> Iterator[Document]:
-        """Documents of the hosts or VMs of these ids, as they are now.
-
-        Args:
-            kind: ``hosts`` or ``vms``.
-            seconds: for each query.
-
-        Raises:
-            EngineUnavailable: as for ``look_up``.
-        """
-        for path, _ in _searches(kind, tuple(ids), _STATISTICS if statistics else {}):
-            yield self._now(path, time.monotonic() + seconds)
+    def pages_of(self, kind: str, ids: Iterable[str], follow: str = "") -> Iterator[Document]:
+        """Documents of the hosts or VMs of these ids, as they are now; as for ``read_pages``."""
+        for path, _ in _searches(kind, tuple(ids), follow):
+            yield self._now(path, time.monotonic() + PAGE_SECONDS)
 
     def events(self, after: Optional[int], deadline: float) -> Events:
         """The engine's events after one; without one, the number of the latest alone.
@@ -282,15 +291,18 @@ def _share(deadline: float) -> float:
     return now + min(_LONGEST, (deadline - now) / 2)
 
 
-def _searches(
-    kind: str, ids: Sequence[str], follow: Mapping[str, str]
-) -> Iterator[tuple[str, Ids]]:
+def _query(search: str, most: int, follow: str) -> str:
+    query: dict[str, object] = {"search": search, "max": most}
+    return urlencode({**query, "follow": follow} if follow else query)
+
+
+def _searches(kind: str, ids: Sequence[str], follow: str) -> Iterator[tuple[str, Ids]]:
     """The queries for hosts or VMs with the ids in each, the same whatever the ids' order."""
     good = sorted(each for each in ids if UUID.fullmatch(each))  # nothing else gets into a search
     for start in range(0, len(good), _IDS):
         piece = tuple(good[start : start + _IDS])
         search = " or ".join(f"id={each}" for each in piece)
-        yield f"/{kind}?" + urlencode({"search": search, "max": len(piece), **follow}), piece
+        yield f"/{kind}?{_query(search, len(piece), follow)}", piece
 
 
 def _size(of: Future[Optional[EngineReply]]) -> int:

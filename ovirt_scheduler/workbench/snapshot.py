@@ -17,19 +17,19 @@ from __future__ import annotations
 import gzip
 import io
 import re
-import time
 import zlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Callable, NoReturn, Optional
-from urllib.parse import urlencode
 from xml.etree.ElementTree import Element, fromstring, tostring
 from xml.parsers import expat
 from xml.sax.saxutils import quoteattr
 
-from ovirt_scheduler.engine.client import EngineClient
+from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import (
     BadInput,
     BadUsage,
@@ -56,12 +56,9 @@ _NO_NAME = "is not the name of a cluster: at most 40 letters, digits, - _ and ."
 _LEFT_OUT = ("initialization", "payloads")
 _END_TAG = re.compile(rb"</(?:cluster|host|vm)\s*>")
 
-_PAGE = 100  # hosts or VMs in one query: 2 MB
-_MOST_PAGES = 1000
-_PAGE_SECONDS = 60.0
-_ENTITIES = 'cluster="{}"', "statistics,tags,affinity_labels"
-# What is searched for, and what is followed.
-_QUERIES = {"clusters": ('name="{}"', "affinity_groups"), "hosts": _ENTITIES, "vms": _ENTITIES}
+_ENTITIES = "cluster", "statistics,tags,affinity_labels"
+# By what the cluster's name is searched for, and what is followed.
+_QUERIES = {"clusters": ("name", "affinity_groups"), "hosts": _ENTITIES, "vms": _ENTITIES}
 
 Elements = Mapping[str, bytes]  # in UTF-8, by the id of the host or VM
 
@@ -185,11 +182,22 @@ def take(
     if not CLUSTER_NAME.fullmatch(cluster):  # the engine would take * for anything
         raise BadUsage(f"{cluster!r:.60} {_NO_NAME}")
     taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    client = EngineClient(settings)
+    inventory, number = Inventory(settings), Counter[str]()
+
+    def cut(collection: str, page: Document) -> Elements:
+        where = f"the answer of {settings.url}/{collection}"
+        some = _Cutter(page.data, where, EngineUnavailable).found.get(collection, {})
+        number[collection] += len(some)
+        tell(f"{number[collection]} {collection}")
+        return some
+
     try:
-        found = {name: _all(client, name, cluster, tell) for name in _MEMBERS}
+        found = {
+            name: inventory.read_pages(name, f'{key}="{cluster}"', partial(cut, name), follow)
+            for name, (key, follow) in _QUERIES.items()
+        }
     finally:
-        client.close()
+        inventory.close()
     if not found["hosts"]:
         raise SchedulerError(
             f"the engine knows no host in the cluster {cluster}; is there one of that name, and "
@@ -219,28 +227,6 @@ def recorded(reader: Reader) -> Snapshot:
         )
     record = decision.record
     return Snapshot(record.get("cluster") or "Default", record["time"], **members)
-
-
-def _all(
-    client: EngineClient, collection: str, cluster: str, tell: Callable[[str], None]
-) -> Elements:
-    """The hosts or the VMs of a cluster, some at a time; or the cluster."""
-    where = f"the answer of {client.url}/{collection}"
-    found: dict[str, bytes] = {}
-    wanted, follow = _QUERIES[collection]
-    for page in range(1, _MOST_PAGES + 1):
-        search = f"{wanted.format(cluster)} sortby name page {page}"
-        query = urlencode({"search": search, "max": _PAGE, "follow": follow})
-        reply = client.get(f"/{collection}?{query}", time.monotonic() + _PAGE_SECONDS)
-        document = b"" if reply is None else reply.data
-        some = _Cutter(document, where, EngineUnavailable).found.get(collection, {})
-        if some and some.keys() <= found.keys():
-            raise EngineUnavailable(f"{where}: page {page} repeats those before it")
-        found.update(some)
-        tell(f"{len(found)} {collection}")
-        if len(some) != _PAGE:  # more: it does not know of pages, and this is all
-            return found
-    raise EngineUnavailable(f"{client.url} tells of more than {_MOST_PAGES * _PAGE} {collection}")
 
 
 class _Cutter:

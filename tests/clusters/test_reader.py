@@ -7,7 +7,6 @@ import threading
 
 import pytest
 
-from ovirt_scheduler.clusters import reader
 from ovirt_scheduler.clusters.reader import ClusterReader
 from ovirt_scheduler.engine import inventory
 from ovirt_scheduler.engine.inventory import Inventory
@@ -40,8 +39,7 @@ class Engine(RestServer):
 
 @pytest.fixture
 def engine(tmp_path, monkeypatch):
-    for module in (reader, inventory):
-        monkeypatch.setattr(module, "PAGE", PAGE)
+    monkeypatch.setattr(inventory, "_PAGE", PAGE)
     hosts = [Host(name) for name in ("lynx", "puma")]
     with Engine(tmp_path, hosts, [Vm(name, host="lynx") for name in NAMES], tls=False) as server:
         yield server
@@ -169,7 +167,9 @@ def test_an_engine_that_does_not_know_max_tells_all_at_once(engine, cluster):
 def test_an_engine_that_repeats_a_page_is_told(engine, cluster):
     """Else a cluster would seem to be as large as a page."""
     engine.knows_pages = False
-    with pytest.raises(EngineUnavailable, match="page 2 of its vms repeats those before it"):
+    with pytest.raises(
+        EngineUnavailable, match="page 2 of the engine's vms repeats those before it"
+    ):
         look(cluster, calls=True)
 
 
@@ -187,12 +187,12 @@ def test_a_last_page_of_what_was_pushed_onto_it_is_no_repetition(engine, cluster
 
 def test_an_engine_without_an_end_is_told(engine, cluster, monkeypatch):
     """It is asked for so many pages, and no more."""
-    monkeypatch.setattr(reader, "_MOST_PAGES", 4)
+    monkeypatch.setattr(inventory, "_MOST_FOUND", 4 * PAGE)
     engine.before = lambda _: engine.vms.extend(
         Vm(f"vm{len(engine.vms) + each:03}", host="lynx") for each in range(PAGE)
     )
     engine.vms.clear()
-    with pytest.raises(EngineUnavailable, match="it tells of more than 12 vms"):
+    with pytest.raises(EngineUnavailable, match="the engine tells of more than 12 vms"):
         look(cluster, calls=True)
     assert len(engine.asked("vms")) == 4
 

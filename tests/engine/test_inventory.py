@@ -388,7 +388,7 @@ def test_after_a_failure_nobody_waits_again(engine, asking):
 def test_a_query_of_a_cluster_that_the_engine_refuses_fails_alone(engine, asking):
     """The engine is there: calls and other clusters are not to wait for this one."""
     with pytest.raises(EngineRefusal, match="HTTP 400 Bad Request: Operation Failed: invalid"):
-        asking.page("vms", "nonsense=1", 1, soon())
+        asking.read_pages("vms", "nonsense=1", lambda _: {})
     assert asking.look_up(Sought(vm=id_of("web")), soon()).vm is not None
     assert asking.state().problem == ""
     assert asking.state().answers == {"failed": 1, "ok": 1}

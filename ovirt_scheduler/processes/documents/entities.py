@@ -14,14 +14,13 @@ and time and memory grow with its length and no faster.
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import re
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
 from lxml import etree
-from ovirtsdk4 import readers, xml
 from ovirtsdk4.reader import Reader
 
 from ovirt_scheduler.errors import UnreadableDocument
@@ -78,7 +77,7 @@ def _states_by_the_sdk(data: bytes, kind: Kind) -> list[State]:
         except MemoryError:
             raise
         except Exception as mistake:  # noqa: BLE001  (the SDK raises whatever comes up)
-            raise UnreadableDocument(f"{_place(data, kind)}: {_reason(mistake)}") from None
+            raise UnreadableDocument(f"{_place(mistake, kind)}: {_reason(mistake)}") from None
     return [state_of(entity) for entity in (entities if isinstance(entities, list) else [entities])]
 
 
@@ -98,63 +97,21 @@ def _silent_libxml2() -> Iterator[None]:
         os.close(nothing)
 
 
-class _Watched:
-    """The SDK's cursor, remembering where it is: to say which element stopped a reader."""
+def _place(mistake: Exception, kind: Kind) -> str:
+    """Which element stopped the SDK's readers, as the variables of their functions tell.
 
-    def __init__(self, kind: Kind):
-        self._cursor: Any = None
-        self._kind = kind
-        self._path: list[str] = []
-        self._at_start = False
-        self._name = ""
-        self._entity = ""
-        self._count = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cursor, name)
-
-    def read_through(self, data: bytes) -> None:
-        """Read the document as the SDK does; raises what stops it."""
-        self._cursor = xml.XmlReader(io.BytesIO(data))
-        reader = readers.HostReader if self._kind.one == "host" else readers.VmReader
-        self.forward()
-        (reader.read_many if self._name == self._kind.many else reader.read_one)(self)
-
-    def forward(self) -> bool:
-        self._at_start = bool(self._cursor.forward())
-        self._name = self._cursor.node_name() if self._at_start else ""
-        return self._at_start
-
-    def read(self) -> Any:
-        if not self._at_start:
-            self._path.pop()
-        else:
-            if self._name == self._kind.one and self._path in ([], [self._kind.many]):
-                self._count += 1
-                identifier = short(self._cursor.get_attribute("id") or "none")
-                self._entity = f"{self._name} number {self._count} (id {identifier})"
-            if not self._cursor.empty_element():
-                self._path.append(self._name)
-        return self._cursor.read()
-
-    @property
-    def place(self) -> str:
-        """Where the cursor is: ``hosts: host number 2 (id ...): <cpu><topology><cores>``."""
-        names = [*self._path, self._name]
-        inside = "".join(
-            f"<{short(name)}>"
-            for name in names
-            if name not in ("", self._kind.one, self._kind.many)
-        )
-        return ": ".join(part for part in (self._kind.subject, self._entity, inside) if part)
-
-
-def _place(data: bytes, kind: Kind) -> str:
-    """Which element the SDK's reader stops at, found by reading once more."""
-    watched = _Watched(kind)
-    with contextlib.suppress(Exception):  # the one that is being reported
-        watched.read_through(data)
-    return watched.place
+    Such as ``hosts: host number 2 (id a): <statistics>[3]<values>[1]<datum>``.
+    """
+    number, entity, inside = 1, "", ""
+    for frame, _ in traceback.walk_tb(mistake.__traceback__):
+        local = frame.f_locals
+        if "objs" in local:  # read so far of a list
+            number = len(local["objs"]) + 1
+            inside += f"[{number}]" if entity else ""
+        elif "obj" in local:
+            entity = entity or f"{kind.one} number {number} (id {short(local['obj'].id or 'none')})"
+            inside += f"<{short(local['tag'])}>" if "tag" in local else ""
+    return ": ".join(part for part in (kind.subject, entity, inside) if part)
 
 
 def _reason(mistake: Exception) -> str:

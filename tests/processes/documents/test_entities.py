@@ -261,6 +261,10 @@ def test_wrong_vms(data: bytes, said: str) -> None:
         ("<cpu><topology cores='four'/></cpu>", "<cpu><topology><cores>: 'four'"),
         ("<cpu><speed>fast</speed></cpu>", "<cpu><speed>: 'fast' is not a decimal"),
         ("<ksm><enabled>perhaps</enabled></ksm>", "<ksm><enabled>: 'perhaps' is not a boolean"),
+        (
+            "<nics><nic/><nic><statistics><statistic/></statistics><mtu>much</mtu></nic></nics>",
+            ": <nics>[2]<mtu>: 'much' is not an integer",
+        ),
         ("<memory>a\u2028\u202eb\nc</memory>", "'a\ufffd\ufffdb\ufffdc'"),
         (f"<memory>{'9' * 5000}x</memory>", f"<memory>: '{'9' * 97}...' is not an integer"),
     ],

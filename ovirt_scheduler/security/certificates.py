@@ -293,8 +293,6 @@ def _validity(certificate: x509.Certificate) -> tuple[datetime.datetime, datetim
     if hasattr(certificate, "not_valid_after_utc"):
         return certificate.not_valid_before_utc, certificate.not_valid_after_utc
     # cryptography before 42 gives the same without its time zone
+    begins, ends = certificate.not_valid_before, certificate.not_valid_after
     utc = datetime.timezone.utc
-    return (
-        certificate.not_valid_before.replace(tzinfo=utc),
-        certificate.not_valid_after.replace(tzinfo=utc),
-    )
+    return begins.replace(tzinfo=utc), ends.replace(tzinfo=utc)

@@ -77,9 +77,13 @@ class Clients:
     def _allows(self, certificate: crypto.X509, subject: str) -> bool:
         if not self.allowed or subject in self.allowed:
             return True
-        name = _common_name(certificate)
+        try:
+            name = certificate.to_cryptography().subject
+        except _UNREADABLE:
+            return False
+        common = [str(each.value) for each in name.get_attributes_for_oid(NameOID.COMMON_NAME)]
         # One with a = in it may be the subject name of another client.
-        return name is not None and "=" not in name and name in self.allowed
+        return len(common) == 1 and "=" not in common[0] and common[0] in self.allowed
 
 
 def refusal(connection: SSL.Connection) -> Optional[str]:
@@ -99,13 +103,3 @@ def subject_of(certificate: crypto.X509) -> str:
         for letter in name
     )
     return shown or "without a subject name"
-
-
-def _common_name(certificate: crypto.X509) -> Optional[str]:
-    """A certificate's common name, or None if it has none or several."""
-    try:
-        subject = certificate.to_cryptography().subject
-    except _UNREADABLE:
-        return None
-    names = [attribute.value for attribute in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-    return str(names[0]) if len(names) == 1 else None

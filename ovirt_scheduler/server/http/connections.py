@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 
 
 class _State(enum.Enum):
@@ -101,16 +102,19 @@ class Connections:
         """
         with self._changed:
             self._draining = True
-            self._abort_all(_State.IDLE)
-            self._await_end_of(_State.FRESH, silent)
-            self._await_end_of(_State.GREETED, greeted)
+            for state, seconds in (
+                (_State.IDLE, 0.0), (_State.FRESH, silent), (_State.GREETED, greeted)
+            ):  # fmt: skip
+                self._changed.wait_for(partial(self._has_none, state), seconds)
+                for connection, its_own in self._states.items():
+                    if its_own is state:
+                        self._abort(connection)
 
     def wait_until_idle(self, deadline: float) -> bool:
         """Wait until none is busy, or the monotonic clock reads ``deadline``; True: none is."""
         with self._changed:
-            return self._changed.wait_for(
-                lambda: _State.BUSY not in self._states.values(), _seconds_until(deadline)
-            )
+            is_none_busy = partial(self._has_none, _State.BUSY)
+            return self._changed.wait_for(is_none_busy, _seconds_until(deadline))
 
     def close(self, deadline: float) -> bool:
         """Break every connection, take no other, and wait for their threads to end.
@@ -138,15 +142,8 @@ class Connections:
             self._changed.notify_all()
             return True
 
-    def _await_end_of(self, state: _State, seconds: float) -> None:
-        """Wait until none is in the state, and break those that still are."""
-        self._changed.wait_for(lambda: state not in self._states.values(), seconds)
-        self._abort_all(state)
-
-    def _abort_all(self, wanted: _State) -> None:
-        for connection, state in self._states.items():
-            if state is wanted:
-                self._abort(connection)
+    def _has_none(self, state: _State) -> bool:
+        return state not in self._states.values()
 
     def _abort(self, connection: socket.socket) -> None:
         self._states[connection] = _State.ABORTED

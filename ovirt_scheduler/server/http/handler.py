@@ -16,18 +16,16 @@ from typing import Callable, Optional, Protocol, Union
 from OpenSSL import SSL
 
 from ovirt_scheduler.log.fields import Name
-from ovirt_scheduler.model.requests import AnswerForm, Caller, new_id
+from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.server.dispatch import Dispatcher
-from ovirt_scheduler.server.http.body import BodyReader, Room
 from ovirt_scheduler.server.http.connections import Connections
-from ovirt_scheduler.server.http.head import (
-    FirstLine,
+from ovirt_scheduler.server.http.request import (
+    BodyReader,
+    Request,
     RequestRefused,
+    Room,
     bad,
     listed,
-    read_first_line,
-    read_headers,
-    stays_open,
 )
 from ovirt_scheduler.server.http.stream import Stream, TlsError
 from ovirt_scheduler.server.pages.site import Page, Site, is_page
@@ -35,7 +33,6 @@ from ovirt_scheduler.server.pages.site import Page, Site, is_page
 logger = logging.getLogger(__name__)
 
 _LINGER = 2.0  # seconds in which a client may read our last answer
-_SHOWN = 200  # characters of a text that may be the caller's own
 _BUFFER = 65536  # bytes of a connection that are read at once
 _COMPRESSED = 16384  # bytes from which an answer is worth compressing
 
@@ -87,7 +84,7 @@ class ConnectionHandler:
         self._stream = Stream(connection, time.monotonic() + patience, patience)
         self._input = io.BufferedReader(self._stream, _BUFFER)
         self._context: Optional[SSL.Context] = None
-        self._start_request()
+        self._request = Request()
 
     def serve(self) -> None:
         """Serve until the client or the server ends the connection, and close it."""
@@ -124,7 +121,8 @@ class ConnectionHandler:
             ConnectionError: the connection broke.
         """
         settings = self._server.settings
-        self._start_request()
+        self._request = Request()
+        self._body: Optional[BodyReader] = None
         self._stream.deadline = time.monotonic() + settings.connection_timeout
         try:
             received = self._receive()
@@ -152,8 +150,7 @@ class ConnectionHandler:
         self._goes_on = False
         headers = {"Content-Type": "text/plain; charset=utf-8"}
         if status is HTTPStatus.METHOD_NOT_ALLOWED:
-            headers["Allow"] = "GET, HEAD" if is_page(self._first.path) else "POST"
-        text = text[:_SHOWN]
+            headers["Allow"] = "GET, HEAD" if is_page(self._request.path) else "POST"
         self._show(Page(status, f"{text}\n".encode(), headers), text)
 
     def _show(self, page: Page, reason: str = "") -> None:
@@ -161,11 +158,11 @@ class ConnectionHandler:
         status = HTTPStatus(page.status)
         if status >= HTTPStatus.BAD_REQUEST:
             # Verb and path: no more of what came, which may be anything.
-            target = f"{self._first.method} {self._first.path}" if self._first.method else "-"
+            target = f"{self._request.method} {self._request.path}" if self._request.method else "-"
             logger.info(
                 "request %(request)s %(target)s, %(peer)s: %(outcome)s, %(reason)s",
                 {
-                    "request": self._request_id,
+                    "request": self._request.id,
                     "target": Name(target),
                     "peer": self._peer,
                     "outcome": f"HTTP {status:d}",
@@ -184,20 +181,15 @@ class ConnectionHandler:
             "Server: ovirt-scheduler",
             time.strftime("Date: %a, %d %b %Y %H:%M:%S GMT", time.gmtime()),
             *([] if status is HTTPStatus.NOT_MODIFIED else [f"Content-Length: {len(body)}"]),
-            f"X-Request-Id: {self._request_id}",
+            f"X-Request-Id: {self._request.id}",
             *(f"{name}: {value}" for name, value in headers.items()),
         ]
         if not self._goes_on:
             head.append("Connection: close")
-        elif self._first.version == "HTTP/1.0":
+        elif self._request.version == "HTTP/1.0":
             head.append("Connection: keep-alive")
         sent = "\r\n".join((*head, "", "")).encode("ascii")
-        self._stream.send_all(sent if self._first.method == "HEAD" else sent + body)
-
-    def _start_request(self) -> None:
-        self._request_id = new_id()
-        self._body: Optional[BodyReader] = None
-        self._first = FirstLine()
+        self._stream.send_all(sent if self._request.method == "HEAD" else sent + body)
 
     def _open(self) -> bool:
         """Shake hands where TLS is spoken; False, and said why, where the peer cannot be served."""
@@ -239,18 +231,16 @@ class ConnectionHandler:
             RequestRefused: it cannot be taken; the client is to be told.
         """
         self._goes_on = False  # unless all of the head is good
-        first = read_first_line(self._input)
-        if first is None:
+        request = self._request
+        if not request.read(self._input):
             return None
-        self._first = first
-        self._headers = read_headers(self._input, first)
-        self._goes_on = stays_open(first.version, self._headers)
-        if is_page(first.path):
+        self._goes_on = request.stays_open
+        if is_page(request.path):
             return self._page()
         self._form = self._answer_form()
         limit = self._server.settings.max_request_size
-        self._body = BodyReader(self._headers, self._input, limit, self._server.room)
-        if "100-continue" in listed(self._headers, "expect") and first.version != "HTTP/1.0":
+        self._body = BodyReader(request.headers, self._input, limit, self._server.room)
+        if "100-continue" in listed(request.headers, "expect") and request.version != "HTTP/1.0":
             self._stream.send_all(b"HTTP/1.1 100 Continue\r\n\r\n")
         return self._body.read()
 
@@ -260,14 +250,14 @@ class ConnectionHandler:
         Raises:
             RequestRefused: no call is taken there, or not from a page in a browser.
         """
-        if self._first.path not in _PATHS:
+        if self._request.path not in _PATHS:
             text = f"there is nothing here; the paths are {', '.join(_PATHS)}"
             raise RequestRefused(HTTPStatus.NOT_FOUND, text)
-        if self._first.method != "POST":
+        if self._request.method != "POST":
             raise RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, "send an XML-RPC call with POST")
-        if "origin" in self._headers:  # a browser's: of any page that somebody here reads
+        if "origin" in self._request.headers:  # a browser's: of any page that somebody here reads
             raise RequestRefused(HTTPStatus.FORBIDDEN, "no call from a page in a browser is taken")
-        return _PATHS[self._first.path] or self._server.settings.root_form
+        return _PATHS[self._request.path] or self._server.settings.root_form
 
     def _page(self) -> Page:
         """The page that a GET or a HEAD asks for.
@@ -275,21 +265,21 @@ class ConnectionHandler:
         Raises:
             RequestRefused: it is no GET, or no page is served.
         """
-        site = self._server.settings.site
+        site, request = self._server.settings.site, self._request
         if site is None:
             text = "no page is served here: see pages in scheduler.conf"
             raise RequestRefused(HTTPStatus.NOT_FOUND, text)
-        if self._first.method not in ("GET", "HEAD"):
+        if request.method not in ("GET", "HEAD"):
             raise RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, "this is a page: read it with GET")
-        length = self._headers.get("content-length", ["0"])
-        if length != ["0"] or "transfer-encoding" in self._headers:
+        length = request.headers.get("content-length", ["0"])
+        if length != ["0"] or "transfer-encoding" in request.headers:
             raise bad("a GET has no body here")
         address, local = self._connection.getpeername()[0], self._connection.getsockname()[0]
-        return site.answer(self._first.path, self._first.query, self._headers, address, local)
+        return site.answer(request.path, request.query, request.headers, address, local)
 
     def _answer(self, body: bytes) -> None:
         afterwards: list[Callable[[], None]] = []
-        caller = Caller(self._request_id, self._form, self._peer, afterwards=afterwards)
+        caller = Caller(self._request.id, self._form, self._peer, afterwards=afterwards)
         document = self._server.dispatcher.answer(caller, body)
         headers = {"Content-Type": "text/xml"}
         try:
@@ -302,7 +292,7 @@ class ConnectionHandler:
                 each()
 
     def _accepts_gzip(self) -> bool:
-        for element in listed(self._headers, "accept-encoding"):
+        for element in listed(self._request.headers, "accept-encoding"):
             coding, _, weight = element.partition(";")
             if coding.strip() in ("gzip", "x-gzip"):
                 return re.fullmatch(r"\s*q\s*=\s*0(\.0*)?\s*", weight) is None

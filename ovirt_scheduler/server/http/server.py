@@ -28,9 +28,9 @@ from typing import Any, Callable, Optional
 from ovirt_scheduler.processes.kernel import malloc
 from ovirt_scheduler.server.dispatch import Dispatcher
 from ovirt_scheduler.server.http import listening
-from ovirt_scheduler.server.http.body import Room
 from ovirt_scheduler.server.http.connections import Connections
 from ovirt_scheduler.server.http.handler import ConnectionHandler, ServerSettings
+from ovirt_scheduler.server.http.request import Room
 from ovirt_scheduler.server.method import Method
 
 logger = logging.getLogger(__name__)

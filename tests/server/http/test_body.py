@@ -7,8 +7,7 @@ import io
 
 import pytest
 
-from ovirt_scheduler.server.http.body import BodyReader, Room
-from ovirt_scheduler.server.http.head import RequestRefused
+from ovirt_scheduler.server.http.request import BodyReader, RequestRefused, Room
 
 LIMIT = 1000
 

@@ -1,7 +1,8 @@
-"""The body of an HTTP request: by length or in chunks, gzipped or not, never past a limit.
+"""An HTTP request: its first line, its headers and its body, never past a limit.
 
-The rules are those of RFC 9112 (sections 6 and 7) and RFC 9110 (8.4), read strictly: where
-a request could be understood in two ways it is refused.
+Read as strictly as RFC 9112 (sections 2 to 7) and RFC 9110 (8.4) allow. A proxy that understands a
+request otherwise than the daemon does would pass on what it has never seen, so what can be
+understood in two ways is refused. A body comes by length or in chunks, gzipped or not.
 """
 
 from __future__ import annotations
@@ -10,17 +11,142 @@ import io
 import re
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Optional
 
-from ovirt_scheduler.server.http.head import Headers, RequestRefused, bad, listed
+from ovirt_scheduler.model.requests import new_id
 
-_PIECE = 1 << 18  # bytes read, or decompressed, at once
-_MAX_LINE = 4096  # bytes of a chunk's size line or a trailer line
+_MAX_LINE = 65536  # bytes of a line of the head, without its end
+_MAX_HEADERS = 100
+_PIECE = 1 << 18  # bytes of a body that are read, or decompressed, at once
+_MAX_CHUNK_LINE = 4096  # bytes of a chunk's size line or a trailer line
 _MAX_TRAILERS = 64
+
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105  what HTTP calls so, and no secret
+_FIRST_LINE = re.compile(rf"({_TOKEN}) ([!\"$-~]+) HTTP/([0-9])\.([0-9])")
+_TARGET = re.compile(
+    r"""
+    (?: https?:// ( (?: \[ [0-9a-f:.]+ \] | [\w.-]+ ) (?: : [0-9]* )? ) (?= [/?] | \Z ) )?  # host
+    (?: /* (?= / ) )?  # of several slashes the last counts
+    ( [^?]* ) \?? ( .* )  # path and query
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_HEADER = re.compile(rf"({_TOKEN}):([^\x00-\x08\x0a-\x1f\x7f]*)")
+
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(;.*)?")  # extensions are not read
 _LINE = re.compile(rb"([^\x00-\x08\x0a-\x1f\x7f]*)\r\n")
+
+Headers = Mapping[str, Sequence[str]]  # by name, in lower case: the values in their order
+
+
+class RequestRefused(Exception):
+    """The request cannot be taken; the text is for whoever wrote the client."""
+
+    def __init__(self, status: HTTPStatus, text: str):
+        super().__init__(text)
+        self.status = status
+
+
+class Request:
+    """The head of a request.
+
+    Attributes:
+        id: in the log, and of what is decided.
+        method, path, query: empty until the first line has come.
+        version: HTTP/1.0, or HTTP/1.1 for that and any later 1.x.
+        headers: by name, in lower case: the values in their order, without spaces round them.
+    """
+
+    def __init__(self) -> None:
+        self.id = new_id()
+        self.method = self.path = self.query = self.version = ""
+        self.headers: dict[str, list[str]] = {}
+
+    def read(self, stream: io.BufferedIOBase) -> bool:
+        """Read the head; False where the connection ends before it.
+
+        A host in the first line counts, and the header ``Host`` does not then (RFC 9112, 3.2.2).
+
+        Raises:
+            RequestRefused: a line is too long or broken, it is of another version of HTTP, or there
+                are too many headers, or several hosts.
+            OSError: as the stream raises, TimeoutError among them.
+        """
+        line = _line(stream, HTTPStatus.REQUEST_URI_TOO_LONG)
+        if line == "":  # left over from the last request (RFC 9112, 2.2)
+            line = _line(stream, HTTPStatus.REQUEST_URI_TOO_LONG)
+        if line is None:
+            return False
+        found = _FIRST_LINE.fullmatch(line)
+        if found is None:
+            raise bad(
+                "the first line is not a verb, a path and HTTP/1.1, with a space between them"
+            )
+        method, target, major, minor = found.groups()
+        if major != "1":
+            raise RequestRefused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "speak HTTP/1.1")
+        self.method, self.version = method, "HTTP/1.0" if minor == "0" else "HTTP/1.1"
+        host, self.path, self.query = _TARGET.fullmatch(target).groups()  # type: ignore[union-attr]
+        self._read_headers(stream)
+        if host is not None:
+            self.headers["host"] = [host]
+        return True
+
+    @property
+    def stays_open(self) -> bool:
+        """Whether the client wants the connection for further requests."""
+        wanted = listed(self.headers, "connection")
+        return "close" not in wanted and (self.version != "HTTP/1.0" or "keep-alive" in wanted)
+
+    def _read_headers(self, stream: io.BufferedIOBase) -> None:
+        status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+        for _ in range(_MAX_HEADERS + 1):
+            line = _line(stream, status)
+            if line is None:
+                raise bad("the connection ended within the headers")
+            if not line:
+                break
+            found = _HEADER.fullmatch(line)
+            if found is None:
+                raise bad(
+                    "a header has to be a name, a colon and a value, in one line and without "
+                    "control characters"
+                )
+            name, value = found.groups()
+            self.headers.setdefault(name.lower(), []).append(value.strip(" \t"))
+        else:
+            raise RequestRefused(status, f"more than {_MAX_HEADERS} header lines")
+        if self.version == "HTTP/1.0" and "transfer-encoding" in self.headers:
+            raise bad("HTTP/1.0 has no Transfer-Encoding; send a Content-Length")
+        # None is needed here. RFC 9112 refuses that, too, but the old proxy served such clients.
+        hosts = len(self.headers.get("host", ()))
+        if hosts > 1:
+            raise bad(f"there are {hosts} Host headers; send one")
+
+
+def listed(headers: Headers, name: str) -> list[str]:
+    """The elements, in lower case, of all headers of a name whose values are lists."""
+    whole = ",".join(headers.get(name, ())).lower()
+    return [element.strip(" \t") for element in whole.split(",")]
+
+
+def bad(text: str) -> RequestRefused:
+    """A refusal of the request with status 400."""
+    return RequestRefused(HTTPStatus.BAD_REQUEST, text)
+
+
+def _line(stream: io.BufferedIOBase, too_long: HTTPStatus) -> Optional[str]:
+    """A line without its end; None where the connection ends before it."""
+    line = stream.readline(_MAX_LINE + 2)
+    if not line:
+        return None
+    if len(line) == _MAX_LINE + 2 and not line.endswith(b"\n"):
+        raise RequestRefused(too_long, f"a line is longer than {_MAX_LINE} bytes")
+    if not line.endswith(b"\r\n"):
+        raise bad("a line does not end with CR LF")
+    return str(line[:-2], "iso-8859-1")
 
 
 class Room:
@@ -125,7 +251,7 @@ class BodyReader:
         raise bad(f"more than {_MAX_TRAILERS} trailer lines after the last chunk")
 
     def _line(self) -> bytes:
-        found = _LINE.fullmatch(self._stream.readline(_MAX_LINE))
+        found = _LINE.fullmatch(self._stream.readline(_MAX_CHUNK_LINE))
         if found is None:
             raise bad("a line of the chunked body is too long, or broken, or ends without CR LF")
         return found.group(1)

@@ -29,8 +29,7 @@ from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings.config import Settings
-from ovirt_scheduler.workbench.engine import MadeEngine
-from ovirt_scheduler.workbench.made_cluster import MadeCluster
+from ovirt_scheduler.workbench.made_engine import MadeCluster, MadeEngine
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
 _HOSTS, _VMS = "/hosts?follow=statistics", "/vms?follow=statistics"

@@ -26,8 +26,7 @@ from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import Settings
 from ovirt_scheduler.testing.entities import elements, make_vm
-from ovirt_scheduler.workbench.engine import MadeEngine
-from ovirt_scheduler.workbench.made_cluster import MadeCluster
+from ovirt_scheduler.workbench.made_engine import MadeCluster, MadeEngine
 
 Hosts = Sequence[types.Host]
 Vms = Sequence[types.Vm]

@@ -6,6 +6,7 @@ The element is written once, with a mark at each value. To write it anew is then
 from __future__ import annotations
 
 import contextlib
+import math
 from typing import Optional
 from xml.etree.ElementTree import Element, fromstring, tostring
 from xml.sax.saxutils import escape, quoteattr
@@ -44,7 +45,12 @@ class EntityDocument:
         id: of the host or VM.
         values: the texts in it by their path, such as ``summary/active``; that of a statistic is
             ``statistics/`` and its name, that of a VM's host its id.
+        memory: bytes; 0: not known.
+        processors: 0: not known.
         changes: how many there were.
+
+    Raises:
+        BadInput: a value is no number that has to be one.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -68,6 +74,10 @@ class EntityDocument:
         self.run_on(self.values.get(_HOST))
         for path in self.values.keys() - {_HOST}:
             self.set(path, self.values[path])
+        self.name = self.values.get("name", self.id)
+        self.memory = self.number("memory") or 0.0
+        parts = [self.number(f"cpu/topology/{each}") for each in ("sockets", "cores", "threads")]
+        self.processors = math.prod(int(part or 1) for part in parts) if any(parts) else 0
 
     def number(self, path: str) -> Optional[float]:
         """A value as a number; None where it is not there.

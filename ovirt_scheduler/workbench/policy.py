@@ -21,18 +21,13 @@ from ovirt_scheduler.errors import BadUsage, ConfigError
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.decisions import Decision
-from ovirt_scheduler.model.drivers import (
-    POLICY,
-    DriverDecision,
-    DriverRequest,
-    Subjects,
-)
+from ovirt_scheduler.model.drivers import POLICY, DriverDecision, DriverRequest, Subjects
 from ovirt_scheduler.model.requests import Caller, Request
 from ovirt_scheduler.model.tasks import EngineReplies
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import ClusterSettings
 from ovirt_scheduler.settings.syntax import content, entries
-from ovirt_scheduler.workbench.simulated import SimulatedCluster, SimulatedEngine, SimulatedVm
+from ovirt_scheduler.workbench.simulated import SimulatedCluster, SimulatedVm
 
 _DEFAULT = "default"  # the scheduler that comes with the package
 
@@ -89,18 +84,14 @@ class Policy:
     """
 
     def __init__(
-        self,
-        runtime: Runtime,
-        settings: ClusterSettings,
-        cluster: SimulatedCluster,
-        engine: SimulatedEngine,
+        self, runtime: Runtime, settings: ClusterSettings, cluster: SimulatedCluster
     ) -> None:
         self._settings = settings
         self._cluster = cluster
         seconds = runtime.services.settings.request_timeout
-        self._service = _NotedService(runtime.registry, runtime.executor, seconds, engine)
+        self._service = _NotedService(runtime.registry, runtime.executor, seconds, cluster)
         self._service.note = self._note
-        self._scheduling = DriverService(runtime.registry, runtime.executor, seconds, engine)
+        self._scheduling = DriverService(runtime.registry, runtime.executor, seconds, cluster)
         catalogue = self._scheduling.registry.current()
         problem = check.problem(settings, catalogue)
         if problem:
@@ -141,10 +132,7 @@ class Policy:
         return (answer[0], "") if answer else (None, log.summary(decision))
 
     def balance(
-        self,
-        state: ClusterState,
-        staying: Iterable[str],
-        former: Mapping[str, AbstractSet[str]],
+        self, state: ClusterState, staying: Iterable[str], former: Mapping[str, AbstractSet[str]]
     ) -> Mapping[str, str]:
         """What is to be migrated now: VM to host, by id.
 

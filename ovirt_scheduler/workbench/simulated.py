@@ -6,7 +6,7 @@
                     ▲                                            │
                     └──────────── values that changed ◄──────────┘
                     │
-                    └──► SimulatedEngine: documents for calls, those that changed made anew
+                    └──► documents for calls: those that changed are made anew
 
 What a VM uses goes with it: its processor time as its statistics tell, else its share by processors
 of what its host's VMs use; its memory as its statistics tell, else all of it. What a host uses
@@ -26,9 +26,8 @@ from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Sought
-from ovirt_scheduler.workbench.engine import MadeEngine
 from ovirt_scheduler.workbench.entity_document import EntityDocument
-from ovirt_scheduler.workbench.made_cluster import MadeCluster
+from ovirt_scheduler.workbench.made_engine import MadeCluster, MadeEngine
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
 UP, DOWN = "up", "down"
@@ -56,18 +55,7 @@ class HostView(NamedTuple):
         return max(self.cpu, self.memory)
 
 
-class _Entity(EntityDocument):
-    """What hosts and VMs have in common."""
-
-    def __init__(self, data: bytes) -> None:
-        super().__init__(data)
-        self.name = self.values.get("name", self.id)
-        self.memory = self.number("memory") or 0.0
-        parts = [self.number(f"cpu/topology/{each}") for each in ("sockets", "cores", "threads")]
-        self.processors = math.prod(int(part or 1) for part in parts) if any(parts) else 0
-
-
-class SimulatedVm(_Entity):
+class SimulatedVm(EntityDocument):
     """A VM.
 
     Attributes:
@@ -117,12 +105,10 @@ class SimulatedVm(_Entity):
         return self.host is not None and self.values.get("status", UP) == UP
 
 
-class SimulatedHost(_Entity):
+class SimulatedHost(EntityDocument):
     """A host.
 
     Attributes:
-        memory: bytes; 0: not known.
-        processors: 0: not known.
         vms: those that run on it, by id.
     """
 
@@ -221,11 +207,13 @@ class SimulatedHost(_Entity):
 
 
 class SimulatedCluster:
-    """The hosts and VMs of a snapshot, which change.
+    """The hosts and VMs of a snapshot, which change, and the engine that tells of them.
+
+    A document is made anew when something in it has changed, and not before: what was read of it
+    is kept with it.
 
     Attributes:
         name: of the cluster.
-        clusters: elements that tell of the cluster itself.
         left_out: names of VMs that run on a host that is not there, and why they do not count.
 
     Raises:
@@ -235,12 +223,12 @@ class SimulatedCluster:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.name = snapshot.cluster
-        self.clusters = snapshot.elements("clusters")
+        self._clusters = snapshot.elements("clusters")
         self.hosts = {key: SimulatedHost(data) for key, data in snapshot.hosts.items()}
         self.vms = {key: SimulatedVm(data) for key, data in snapshot.vms.items()}
         if not self.hosts:
             raise BadInput("there is no host in the cluster: nothing can be simulated")
-        entities: list[_Entity] = [*self.hosts.values(), *self.vms.values()]
+        entities: list[EntityDocument] = [*self.hosts.values(), *self.vms.values()]
         if any("status/state" in each.values for each in entities):
             raise BadInput("its hosts or VMs are of version 3 of the engine's API; 4 is needed")
         self.left_out: dict[str, str] = {}
@@ -255,6 +243,9 @@ class SimulatedCluster:
                 self.left_out[vm.name] = f"runs on host {runs_on}, which is not there"
         for host in self.hosts.values():
             host.settle()
+        # By kind and place: the ids in it, each with how often it had changed.
+        self._replies: dict[tuple[str, int], tuple[list[tuple[str, int]], EngineReply]] = {}
+        self._made: Optional[MadeEngine] = None  # for plugins that ask more
 
     def add(self, name: str, memory: int, processors: int, load: float) -> SimulatedVm:
         """A new VM that does not run yet.
@@ -314,26 +305,12 @@ class SimulatedCluster:
             ) for key, vm in vms if vm.host is not None},
         )  # fmt: skip
 
-
-class SimulatedEngine:
-    """What the engine would tell of a simulated cluster (``decisions.service``).
-
-    A document is made anew when something in it has changed, and not before: what was read of it
-    is kept with it.
-    """
-
-    def __init__(self, cluster: SimulatedCluster) -> None:
-        self._cluster = cluster
-        # By kind and place: the ids in it, each with how often it had changed.
-        self._replies: dict[tuple[str, int], tuple[list[tuple[str, int]], EngineReply]] = {}
-        self._made: Optional[MadeEngine] = None  # for plugins that ask more
-
     def look_up(self, sought: Sought, deadline: float) -> EngineReplies:  # noqa: ARG002
         """The documents of hosts and VMs, always with statistics."""
-        of_hosts = self._pieces("hosts", self._cluster.hosts.values()) if sought.hosts else ()
-        of_vms = self._pieces("vms", self._cluster.vms.values()) if sought.vms else ()
+        of_hosts = self._pieces("hosts", self.hosts.values()) if sought.hosts else ()
+        of_vms = self._pieces("vms", self.vms.values()) if sought.vms else ()
         vm = sought.vm
-        one = None if vm is None else self._reply("vm", 0, [self._cluster.vms[vm]])
+        one = None if vm is None else self._reply("vm", 0, [self.vms[vm]])
         return EngineReplies(tuple(of_hosts), one, tuple(of_vms))
 
     def access(self, deadline: float) -> EngineAccess:  # noqa: ARG002
@@ -342,13 +319,10 @@ class SimulatedEngine:
             self._made = MadeEngine()
         self._made.migrations.clear()  # nobody reads them here, and they would become many
         self._made.unknown.clear()
-        cluster = self._cluster
-        self._made.cluster = MadeCluster(
-            (each.element() for each in cluster.hosts.values()),
-            (each.element() for each in cluster.vms.values()),
-            cluster.clusters,
-            cluster.name,
+        hosts, vms = (
+            [each.element() for each in entities.values()] for entities in (self.hosts, self.vms)
         )
+        self._made.cluster = MadeCluster(hosts, vms, self._clusters, self.name)
         return self._made.access()
 
     def close(self) -> None:
@@ -356,13 +330,13 @@ class SimulatedEngine:
         if self._made is not None:
             self._made.close()
 
-    def _pieces(self, kind: str, entities: Iterable[_Entity]) -> Iterator[EngineReply]:
+    def _pieces(self, kind: str, entities: Iterable[EntityDocument]) -> Iterator[EngineReply]:
         every = [*entities]
         together = max(_TOGETHER, math.ceil(len(every) / _MOST_DOCUMENTS))
         for place, first in enumerate(range(0, len(every), together)):
             yield self._reply(kind, place, every[first : first + together])
 
-    def _reply(self, kind: str, place: int, entities: Sequence[_Entity]) -> EngineReply:
+    def _reply(self, kind: str, place: int, entities: Sequence[EntityDocument]) -> EngineReply:
         """A document of ``hosts`` or ``vms``, or the latest of a single ``vm``."""
         version = [(each.id, each.changes) for each in entities]
         former, reply = self._replies.get((kind, place), ([], None))

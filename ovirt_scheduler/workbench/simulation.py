@@ -30,7 +30,6 @@ from ovirt_scheduler.workbench.simulated import (
     UP,
     HostView,
     SimulatedCluster,
-    SimulatedEngine,
     SimulatedHost,
     SimulatedVm,
 )
@@ -141,8 +140,7 @@ class Simulation:
         self._cluster = SimulatedCluster(snapshot)
         self._hosts = {host.name: host for host in self._cluster.hosts.values()}
         scenario.check(self._hosts)
-        self._engine = SimulatedEngine(self._cluster)
-        self._policy = Policy(runtime, settings, self._cluster, self._engine)
+        self._policy = Policy(runtime, settings, self._cluster)
         self._settings = settings
         self._scenario = scenario
         self._seed = seed
@@ -164,7 +162,7 @@ class Simulation:
         except KeyboardInterrupt:
             outcome.stopped = True
         finally:
-            self._engine.close()
+            self._cluster.close()
         outcome.views += [self._view()] * (3 - len(outcome.views))
         outcome.closed = self._closed()
         outcome.problems = self._policy.problems

@@ -10,7 +10,7 @@ import pytest
 
 from ovirt_scheduler.model.tasks import Sought
 from ovirt_scheduler.workbench.entity_document import EntityDocument
-from ovirt_scheduler.workbench.simulated import SimulatedCluster, SimulatedEngine
+from ovirt_scheduler.workbench.simulated import SimulatedCluster
 from ovirt_scheduler.workbench.snapshot import Snapshot
 from tests.support.paths import PROJECT
 from tests.support.rest_server import GIB, id_of
@@ -91,24 +91,20 @@ def test_a_vm_that_is_on_a_host_uses_it_whatever_it_does_there():
 def test_documents_that_did_not_change_are_not_made_anew():
     """One for every sixteen hosts or VMs; of a move those that it changes."""
     cluster = SimulatedCluster(filled(**{f"host{n}": [(1, 0.1)] for n in range(40)}))
-    engine = SimulatedEngine(cluster)
     hosts, vms = tuple(cluster.hosts), tuple(cluster.vms)
-    before = engine.look_up(Sought(hosts, vms=vms), 0)
+    before = cluster.look_up(Sought(hosts, vms=vms), 0)
     assert [len(each.asked) for each in before.hosts] == [16, 16, 8]
-    assert engine.look_up(Sought(hosts, vms=vms), 0) == before
+    assert cluster.look_up(Sought(hosts, vms=vms), 0) == before
     cluster.place(cluster.vms[vms[0]], cluster.hosts[hosts[39]])
-    after = engine.look_up(Sought(hosts, vms=vms), 0)
+    after = cluster.look_up(Sought(hosts, vms=vms), 0)
     same = [one is other for one, other in zip(before.hosts + before.vms, after.hosts + after.vms)]
     assert same == [False, True, False, False, True, True]
 
 
 def test_the_documents_of_a_large_cluster_are_no_more():
     """Each takes a descriptor, and most machines give a process 1,024."""
-    cluster = SimulatedCluster(
-        snapshot([host("lynx")], [vm(f"vm{number}") for number in range(4097)])
-    )
-    engine = SimulatedEngine(cluster)
-    vms = engine.look_up(Sought(vms=tuple(cluster.vms)), 0).vms
+    cluster = SimulatedCluster(snapshot([host("lynx")], [vm(f"vm{n}") for n in range(4097)]))
+    vms = cluster.look_up(Sought(vms=tuple(cluster.vms)), 0).vms
     assert [len(each.asked) for each in vms] == [17] * 241
 
 

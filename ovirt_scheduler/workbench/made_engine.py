@@ -1,7 +1,9 @@
-"""What an engine tells of a made cluster: documents by path and query, as version 4 has them.
+"""A made engine on the loopback, whose REST API tells of a made cluster.
 
-As a real engine it gives tags, affinity labels and statistics as links, unless a query says
+It is real HTTP, for whoever has its token, and has documents by path and query, as version 4 has
+them. As a real engine it gives tags, affinity labels and statistics as links, unless a query says
 ``follow``, and of what is only referred to the id alone. A VM may migrate; nothing else changes.
+What it does not know is a fault that says so.
 """
 
 from __future__ import annotations
@@ -10,15 +12,24 @@ import copy
 import fnmatch
 import functools
 import re
+import secrets
+import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from http import HTTPStatus
-from typing import NamedTuple, Optional
-from urllib.parse import parse_qs, urlsplit
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Callable, NamedTuple, NoReturn, Optional
+from urllib.parse import parse_qs, unquote, urlsplit
 from xml.etree.ElementTree import Element, ParseError, SubElement, fromstring, tostring
+from xml.sax.saxutils import escape
 
+from ovirt_scheduler.model.plugins import EngineAccess
+from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Sought
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
 API = "/ovirt-engine/api"
+_MIGRATE = re.compile(rf"{API}/vms/([^/]+)/migrate(?:\?.*)?")
+_LONGEST_BODY = 1 << 20  # bytes of a request
 
 # What the engine gives as links, by its element.
 _PARTS = (
@@ -320,3 +331,118 @@ def _known_parts(entities: Collection[Element], always: Sequence[str]) -> list[s
     """Those that may be asked for; one that no entity has was never asked of the engine."""
     there = {child.tag for each in entities for child in each}
     return [each for each in _PARTS if each in there or each in always or not entities]
+
+
+class MadeEngine(ThreadingHTTPServer):
+    """The server, in a thread of its own.
+
+    Attributes:
+        cluster: what it tells of from now on.
+        token: of a login. Whoever else is on the machine does not know it.
+        migrations: what it was asked to migrate: VM and host by name; no host: the engine's choice.
+        unknown: the requests that it had no answer to, and why.
+    """
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.cluster = MadeCluster((), ())
+        self.token = secrets.token_urlsafe()
+        self.migrations: list[tuple[str, Optional[str]]] = []
+        self.unknown: list[str] = []
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.05,))
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """Of its API."""
+        return f"http://127.0.0.1:{self.server_port}{API}"
+
+    def access(self, deadline: float = 0.0) -> EngineAccess:  # noqa: ARG002
+        """What ``engine_connection`` is made with, to reach it (``decisions.service``)."""
+        return EngineAccess(self.url, None, self.token, made=True)
+
+    def look_up(self, sought: Sought, deadline: float) -> EngineReplies:  # noqa: ARG002
+        """The documents of its hosts and VMs."""
+        hosts, vm, vms, statistics = sought
+        query = "?follow=statistics" if statistics else ""
+
+        def reply(path: str, ids: Sequence[str]) -> EngineReply:
+            document = Document(self.cluster.get(f"{path}{query}").encode(), "utf-8")
+            return EngineReply(document, tuple(ids))
+
+        return EngineReplies(
+            (reply("/hosts", hosts),) if hosts else (),
+            None if vm is None else reply(f"/vms/{vm}", (vm,)),
+            (reply("/vms", vms),) if vms else (),
+        )
+
+    def migrate(self, vm_id: str, action: bytes) -> str:
+        """Migrate a VM of the cluster, and remember that.
+
+        Raises:
+            Unknown: as ``MadeCluster.migrate``.
+        """
+        self.migrations.append(self.cluster.migrate(vm_id, action))
+        return "<action><status>complete</status></action>"
+
+    def close(self) -> None:
+        """End the server and its thread."""
+        self.shutdown()
+        self.server_close()
+        self._thread.join()
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing of a client that went away: a plugin that was killed."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1  # an answer leaves in one piece
+    server: MadeEngine
+
+    def do_GET(self) -> None:
+        path = self.path[len(API) :]
+        self._answer(lambda: self.server.cluster.get(path))
+
+    def do_POST(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(min(length, _LONGEST_BODY))
+        self.close_connection = length > _LONGEST_BODY
+        action = _MIGRATE.fullmatch(self.path)
+        self._answer(lambda: self.server.migrate(action[1], body) if action else _changes_nothing())
+
+    def do_PUT(self) -> None:
+        self.close_connection = True  # its body is not read
+        self._answer(_changes_nothing)
+
+    do_DELETE = do_PUT  # noqa: N815  by this name http.server finds it
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing: the output is the command's or the test's."""
+
+    def _answer(self, ask: Callable[[], str]) -> None:
+        wanted = f"Bearer {self.server.token}"
+        said = self.headers.get("Authorization", "")
+        if not secrets.compare_digest(said.encode(), wanted.encode()):
+            self._send(HTTPStatus.UNAUTHORIZED, "<fault><reason>log in first</reason></fault>")
+            return
+        try:
+            self._send(200, ask())
+        except Unknown as unknown:
+            text = f"the made engine {unknown} ({self.command} {unquote(self.path):.300})"
+            self.server.unknown.append(text)
+            self._send(unknown.status, f"<fault><reason>{escape(text)}</reason></fault>")
+
+    def _send(self, status: int, text: str) -> None:
+        body = text.encode("utf-8")
+        self.send_response(status)
+        self.send_header("Content-Type", "application/xml")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def _changes_nothing() -> NoReturn:
+    raise Unknown("changes nothing, but for vms/ID/migrate")

@@ -8,8 +8,7 @@ import ovirtsdk4
 import pytest
 from ovirtsdk4 import types
 
-from ovirt_scheduler.workbench.engine import MadeEngine
-from ovirt_scheduler.workbench.made_cluster import MadeCluster
+from ovirt_scheduler.workbench.made_engine import MadeCluster, MadeEngine
 
 LYNX, PUMA = "8a4745b8-40a2-5229-b807-2d83b53f70d9", "972c2880-7a7c-521b-a86d-9cc628861077"
 WEB, MAIL = "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b01", "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b02"
